@@ -1,0 +1,165 @@
+//! Drives a transfer to its end by waiting for its ends: the only place in this crate that waits.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::kind::Kind;
+use crate::report::Report;
+use crate::socket;
+use crate::step::Wait;
+use crate::transfer::{Status, Transfer};
+use crate::usage::Usage;
+
+impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
+    /// Moves every byte, waiting where an end is not ready.
+    ///
+    /// While it runs the streams among the ends are non-blocking; their flags are put back
+    /// afterwards. The bytes are those the file has when the kernel reads each page, which over a
+    /// socket may be after this returns: see [`Integrity`](crate::Integrity).
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`].
+    ///
+    /// # On failure
+    ///
+    /// As [`advance`](Transfer::advance).
+    pub fn run(mut self) -> Result<Report, Error> {
+        let before = Usage::of_this_thread();
+        let outcome = self.drive();
+        let usage = Usage::of_this_thread() - before;
+        match outcome {
+            Ok(()) => {
+                self.report.usage = Some(usage);
+                Ok(self.report)
+            }
+            Err(mut error) => {
+                error.report_mut().usage = Some(usage);
+                Err(error)
+            }
+        }
+    }
+
+    fn drive(&mut self) -> Result<(), Error> {
+        let blocking = self.set_nonblocking();
+        let outcome = self.drive_nonblocking();
+        self.set_blocking(&blocking);
+        outcome
+    }
+
+    fn drive_nonblocking(&mut self) -> Result<(), Error> {
+        let mut moved = 0;
+        let mut last_progress = Instant::now();
+        loop {
+            if self.options.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+                let report = self.stop();
+                return Err(Error::Cancelled { report });
+            }
+            let wait = match self.advance()? {
+                Status::Done => return Ok(()),
+                Status::Yielded => continue,
+                Status::Waiting(wait) => wait,
+            };
+            if moved < self.report.bytes() {
+                moved = self.report.bytes();
+                last_progress = Instant::now();
+            }
+            let stalled = last_progress.elapsed();
+            if let Some(timeout) = self.options.timeout.filter(|timeout| stalled >= *timeout) {
+                let report = self.stop();
+                return Err(Error::Stalled { timeout, report });
+            }
+            let patience = self.options.timeout.map(|timeout| timeout - stalled);
+            self.wait(wait, patience)?;
+        }
+    }
+
+    /// Waits until the transfer can go on, or until it is time to look at the clock, the lease or
+    /// the cancel flag.
+    fn wait(&mut self, wait: Wait, patience: Option<Duration>) -> Result<(), Error> {
+        let look = self.options.cancel.is_some() || self.holds_lease();
+        let bound = match wait {
+            Wait::Acknowledgement => Some(ACKNOWLEDGEMENT_INTERVAL),
+            Wait::Sink | Wait::Source => look.then_some(LOOK_INTERVAL),
+        };
+        let timeout = match (bound, patience) {
+            (Some(bound), Some(patience)) => Some(bound.min(patience)),
+            (bound, patience) => bound.or(patience),
+        };
+        let sink_events = if wait == Wait::Sink { PollFlags::OUT } else { PollFlags::empty() };
+        let sink = PollFd::from_borrowed_fd(self.sink.fd.as_fd(), sink_events);
+        let source = self.source().filter(|_| wait == Wait::Source);
+        let sink_failed = match source {
+            None => {
+                let mut ends = [sink];
+                poll_ends(&mut ends, timeout);
+                wait != Wait::Sink && has_failed(&ends[0])
+            }
+            Some(source) => {
+                let mut ends = [sink, PollFd::from_borrowed_fd(source, PollFlags::IN)];
+                poll_ends(&mut ends, timeout);
+                has_failed(&ends[0])
+            }
+        };
+        // Nothing will be written before the source has something, perhaps never, so that only
+        // this tells that the peer is gone.
+        if sink_failed { Err(self.sink_failed()) } else { Ok(()) }
+    }
+
+    /// The sink is gone while nothing was being written to it.
+    fn sink_failed(&mut self) -> Error {
+        let errno = match self.sink.kind {
+            Kind::Socket => socket::pending_error(&self.sink.fd).unwrap_or(Errno::CONNRESET),
+            _ => Errno::PIPE,
+        };
+        let report = self.stop();
+        Error::Io { mechanism: None, source: errno.into(), report }
+    }
+
+    /// Makes the streams non-blocking, and says which were not: sources by their order, the sink
+    /// last.
+    fn set_nonblocking(&self) -> Vec<bool> {
+        let sink = Some(self.sink.fd.as_fd()).filter(|_| self.sink.kind.can_wait());
+        self.streams().chain(sink).map(|stream| change_flag(stream, true)).collect()
+    }
+
+    fn set_blocking(&self, was_blocking: &[bool]) {
+        let sink = Some(self.sink.fd.as_fd()).filter(|_| self.sink.kind.can_wait());
+        for (stream, _) in
+            self.streams().chain(sink).zip(was_blocking).filter(|(_, was_blocking)| **was_blocking)
+        {
+            change_flag(stream, false);
+        }
+    }
+}
+
+/// Sets or clears `O_NONBLOCK`; true if that changed anything.
+fn change_flag(stream: BorrowedFd<'_>, nonblocking: bool) -> bool {
+    let Ok(flags) = fcntl_getfl(stream) else { return false };
+    if flags.contains(OFlags::NONBLOCK) == nonblocking {
+        return false;
+    }
+    fcntl_setfl(stream, flags ^ OFlags::NONBLOCK).is_ok()
+}
+
+/// poll(2); an interruption or a failure is as good as an event, for the next step tells more.
+fn poll_ends(ends: &mut [PollFd<'_>], timeout: Option<Duration>) {
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    let _ = poll(ends, timeout.as_ref());
+}
+
+fn has_failed(end: &PollFd<'_>) -> bool {
+    end.revents().intersects(PollFlags::ERR | PollFlags::NVAL)
+}
+
+/// How often the lease and the cancel flag are looked at while nothing moves.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often the peer's acknowledgements are counted; no event announces them.
+const ACKNOWLEDGEMENT_INTERVAL: Duration = Duration::from_millis(1);

@@ -1,0 +1,60 @@
+//! The symbols of error numbers, as receipts and metrics name them.
+
+use std::borrow::Cow;
+
+use rustix::io::Errno;
+
+/// The symbol of an error such as `EINVAL`; `errno 123` for one that moving bytes never meets.
+#[must_use]
+pub fn name(errno: Errno) -> Cow<'static, str> {
+    SYMBOLS.iter().find(|(known, _)| *known == errno).map_or_else(
+        || format!("errno {}", errno.raw_os_error()).into(),
+        |(_, name)| (*name).into(),
+    )
+}
+
+const SYMBOLS: [(Errno, &str); 43] = [
+    (Errno::ACCESS, "EACCES"),
+    (Errno::AGAIN, "EAGAIN"),
+    (Errno::BADF, "EBADF"),
+    (Errno::BADMSG, "EBADMSG"),
+    (Errno::BUSY, "EBUSY"),
+    (Errno::CONNABORTED, "ECONNABORTED"),
+    (Errno::CONNREFUSED, "ECONNREFUSED"),
+    (Errno::CONNRESET, "ECONNRESET"),
+    (Errno::DQUOT, "EDQUOT"),
+    (Errno::EXIST, "EEXIST"),
+    (Errno::FAULT, "EFAULT"),
+    (Errno::FBIG, "EFBIG"),
+    (Errno::HOSTUNREACH, "EHOSTUNREACH"),
+    (Errno::INTR, "EINTR"),
+    (Errno::INVAL, "EINVAL"),
+    (Errno::IO, "EIO"),
+    (Errno::ISDIR, "EISDIR"),
+    (Errno::MFILE, "EMFILE"),
+    (Errno::MSGSIZE, "EMSGSIZE"),
+    (Errno::NETUNREACH, "ENETUNREACH"),
+    (Errno::NFILE, "ENFILE"),
+    (Errno::NOBUFS, "ENOBUFS"),
+    (Errno::NODEV, "ENODEV"),
+    (Errno::NOENT, "ENOENT"),
+    (Errno::NOLCK, "ENOLCK"),
+    (Errno::NOMEM, "ENOMEM"),
+    (Errno::NOSPC, "ENOSPC"),
+    (Errno::NOSYS, "ENOSYS"),
+    (Errno::NOTCONN, "ENOTCONN"),
+    (Errno::NOTSOCK, "ENOTSOCK"),
+    (Errno::NOTTY, "ENOTTY"),
+    (Errno::NXIO, "ENXIO"),
+    (Errno::OPNOTSUPP, "EOPNOTSUPP"),
+    (Errno::OVERFLOW, "EOVERFLOW"),
+    (Errno::PERM, "EPERM"),
+    (Errno::PIPE, "EPIPE"),
+    (Errno::PROTOTYPE, "EPROTOTYPE"),
+    (Errno::ROFS, "EROFS"),
+    (Errno::SPIPE, "ESPIPE"),
+    (Errno::STALE, "ESTALE"),
+    (Errno::TIMEDOUT, "ETIMEDOUT"),
+    (Errno::TXTBSY, "ETXTBSY"),
+    (Errno::XDEV, "EXDEV"),
+];

@@ -1,0 +1,197 @@
+//! Why a transfer stopped, and how far it had come.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use crate::integrity::Integrity;
+use crate::mechanism::Mechanism;
+use crate::report::Report;
+use crate::step::Refusal;
+
+/// Why a transfer stopped. Each carries the [`Report`] up to that point: [`Error::report`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The caller asked it to stop.
+    Cancelled {
+        /// What was done up to then.
+        report: Box<Report>,
+    },
+    /// The required mechanism is not offered for these two ends.
+    Declined {
+        /// The mechanism that the policy requires.
+        mechanism: Mechanism,
+        /// What the kernel answered.
+        refusal: Refusal,
+        /// What was done up to then.
+        report: Box<Report>,
+    },
+    /// The file cannot be guarded as asked, and the policy allows no weaker guard.
+    IntegrityDeclined {
+        /// The level asked for.
+        level: Integrity,
+        /// What the kernel answered.
+        refusal: Refusal,
+        /// What was done up to then.
+        report: Box<Report>,
+    },
+    /// The kernel reported an error.
+    Io {
+        /// The mechanism at work; `None` for the bytes of the chain's own memory.
+        mechanism: Option<Mechanism>,
+        /// What the kernel answered.
+        source: io::Error,
+        /// What was done up to then.
+        report: Box<Report>,
+    },
+    /// A file changed while it was moved, so that the sink may hold a mixture of two versions.
+    SourceChanged {
+        /// The level that noticed.
+        level: Integrity,
+        /// What was done up to then.
+        report: Box<Report>,
+    },
+    /// The source ended before the promised length.
+    SourceEnded {
+        /// Bytes that were promised in all.
+        expected: u64,
+        /// What was done up to then.
+        report: Box<Report>,
+    },
+    /// Nothing moved for as long as the caller was willing to wait.
+    Stalled {
+        /// How long that was.
+        timeout: Duration,
+        /// What was done up to then.
+        report: Box<Report>,
+    },
+}
+
+impl Error {
+    /// What was done before the transfer stopped. Its `bytes` are in the sink.
+    #[must_use]
+    pub fn report(&self) -> &Report {
+        match self {
+            Self::Cancelled { report }
+            | Self::Declined { report, .. }
+            | Self::IntegrityDeclined { report, .. }
+            | Self::Io { report, .. }
+            | Self::SourceChanged { report, .. }
+            | Self::SourceEnded { report, .. }
+            | Self::Stalled { report, .. } => report,
+        }
+    }
+
+    /// The same, to be completed by whoever drives the transfer.
+    pub(crate) fn report_mut(&mut self) -> &mut Report {
+        match self {
+            Self::Cancelled { report }
+            | Self::Declined { report, .. }
+            | Self::IntegrityDeclined { report, .. }
+            | Self::Io { report, .. }
+            | Self::SourceChanged { report, .. }
+            | Self::SourceEnded { report, .. }
+            | Self::Stalled { report, .. } => report,
+        }
+    }
+
+    /// Bytes delivered to the sink before the transfer stopped.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.report().bytes()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let moved = Grouped(self.bytes());
+        match self {
+            Self::Cancelled { .. } => write!(f, "interrupted after {moved} bytes"),
+            Self::Declined { mechanism, refusal, .. } => {
+                write!(f, "{mechanism} is not offered for these two ends ({})", refusal.name())
+            }
+            Self::IntegrityDeclined { level, refusal, .. } => {
+                let reason = level.reason(*refusal);
+                write!(f, "integrity level {level} is refused ({}: {reason})", refusal.name())
+            }
+            Self::Io { mechanism: Some(mechanism), source, .. } => {
+                write!(f, "{mechanism} failed after {moved} bytes: {}", Plain(source))
+            }
+            Self::Io { mechanism: None, source, .. } => {
+                write!(f, "failed after {moved} bytes: {}", Plain(source))
+            }
+            Self::SourceChanged { level: Integrity::Lease, .. } => {
+                write!(f, "a writer claimed the source and {moved} bytes were not yet the whole")
+            }
+            Self::SourceChanged { .. } => {
+                write!(f, "the source changed while its {moved} bytes were moved")
+            }
+            Self::SourceEnded { expected, .. } => {
+                write!(f, "the source ended after {moved} of {} bytes", Grouped(*expected))
+            }
+            Self::Stalled { timeout, .. } => {
+                write!(f, "no progress for {timeout:?} after {moved} bytes")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// A number with a comma after each three digits.
+struct Grouped(u64);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        for (index, digit) in digits.chars().enumerate() {
+            if index > 0 && (digits.len() - index).is_multiple_of(3) {
+                f.write_str(",")?;
+            }
+            write!(f, "{digit}")?;
+        }
+        Ok(())
+    }
+}
+
+/// An error without the `(os error 32)` that std appends.
+struct Plain<'a>(&'a io::Error);
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.to_string();
+        f.write_str(text.split(" (os error").next().unwrap_or(&text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        let shown: Vec<_> =
+            [0, 999, 1_000, 1_048_576].map(|number| Grouped(number).to_string()).into();
+        assert_eq!(shown, ["0", "999", "1,000", "1,048,576"]);
+    }
+
+    #[test]
+    fn an_error_of_the_kernel_is_told_with_mechanism_and_bytes() {
+        let mut report = Report::default();
+        report.mechanisms[Mechanism::Sendfile as usize].bytes = 1 << 20;
+        let error = Error::Io {
+            mechanism: Some(Mechanism::Sendfile),
+            source: rustix::io::Errno::PIPE.into(),
+            report: Box::new(report),
+        };
+        assert_eq!(error.to_string(), "sendfile failed after 1,048,576 bytes: Broken pipe");
+    }
+}

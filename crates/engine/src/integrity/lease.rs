@@ -1,0 +1,99 @@
+//! A read lease on a file: while it is held, whoever wants to write has to wait in the kernel.
+//!
+//! The kernel tells the holder of a broken lease by a signal, `SIGIO` unless something else was
+//! chosen, whose default action ends the process. A library must not do that to its user, so the
+//! signal is chosen to be one that is ignored by default, and then nobody is named to get it: the
+//! lease is asked instead, before each step.
+
+use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use rustix::io::Errno;
+
+use super::Version;
+use crate::sys::fcntl;
+
+/// A read lease, on an open file description of its own, so that the caller's keeps its signals
+/// and closing it gives the lease back.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    description: OwnedFd,
+    /// When the lease was last known to be whole. The kernel revokes it no earlier than
+    /// `lease-break-time` after somebody wants it, which cannot have been before this.
+    last_whole: Instant,
+    break_time: Duration,
+    is_broken: bool,
+}
+
+/// What a look at the lease told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeaseState {
+    /// Nobody wants to write.
+    Whole,
+    /// A writer waits. There is still time to finish.
+    Broken,
+    /// A writer has waited for so long that the kernel may let it go ahead at any moment.
+    Expired,
+}
+
+impl Lease {
+    /// Takes a lease on the file, which has to be in the version whose length was promised.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if somebody has the file open for writing, `EACCES` if it belongs to somebody else
+    /// and the process lacks `CAP_LEASE`, and as open(2) for opening it once more.
+    pub(crate) fn take(file: BorrowedFd<'_>, promised: Option<Version>) -> Result<Self, Errno> {
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let description = openat(CWD, path, flags, Mode::empty())?;
+        let last_whole = Instant::now();
+        // SIGURG is ignored by default. It can only be sent between the next two calls.
+        fcntl(&description, F_SETSIG, libc::SIGURG)?;
+        fcntl(&description, libc::F_SETLEASE, libc::F_RDLCK)?;
+        fcntl(&description, libc::F_SETOWN, 0)?;
+        let now = Version::from_stat(&fstat(&description)?);
+        if promised.is_some_and(|promised| promised.differs_from(&now)) {
+            return Err(Errno::STALE);
+        }
+        Ok(Self { description, last_whole, break_time: break_time(), is_broken: false })
+    }
+
+    /// Asks the kernel whether a writer waits.
+    pub(crate) fn state(&mut self) -> LeaseState {
+        let now = Instant::now();
+        let held = fcntl(&self.description, libc::F_GETLEASE, 0);
+        if !self.is_broken && held == Ok(libc::F_RDLCK) {
+            self.last_whole = now;
+            return LeaseState::Whole;
+        }
+        self.is_broken = true;
+        if now.duration_since(self.last_whole) < self.grace() {
+            LeaseState::Broken
+        } else {
+            LeaseState::Expired
+        }
+    }
+
+    /// How long after the lease was last whole a transfer may still go on.
+    fn grace(&self) -> Duration {
+        self.break_time.saturating_sub(MARGIN).min(PATIENCE)
+    }
+}
+
+/// `F_SETSIG` of asm-generic/fcntl.h, which the libc crate leaves out.
+const F_SETSIG: i32 = 10;
+
+/// How long the kernel makes a writer wait, proc_sys_fs(5). Unknown is treated as not at all.
+fn break_time() -> Duration {
+    let text = fs::read_to_string("/proc/sys/fs/lease-break-time").unwrap_or_default();
+    Duration::from_secs(text.trim().parse().unwrap_or(0))
+}
+
+/// A writer that waits is owed an end: this long we try to finish, whatever the kernel allows.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The kernel counts from the writer's call and in ticks; we stop this much earlier.
+const MARGIN: Duration = Duration::from_millis(500);

@@ -1,0 +1,195 @@
+//! A file that appears under its name only when it is whole.
+//!
+//! Bytes go to an unnamed file in the target's own folder. Until it is given its name, what had
+//! the name before stays as it is; if the process dies, the kernel removes the unnamed file. File
+//! systems that know no unnamed files get a hidden one, removed unless the process is killed.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, fallocate, linkat, openat, renameat,
+    renameat_with, unlinkat,
+};
+use rustix::io::Errno;
+
+/// What becomes of a file that has the name already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It stays, and the landing fails.
+    Keep,
+    /// It is replaced in one moment: whoever opens the name gets the old or the new file, whole.
+    Replace,
+}
+
+/// A new file on its way to its name.
+///
+/// ```
+/// use std::io::Write;
+/// use underpass_engine::landing::{Existing, Landing};
+///
+/// # let folder = std::env::temp_dir().join(format!("landing-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// let target = folder.join("file");
+/// let landing = Landing::create(&target, 0o666)?;
+/// landing.file().write_all(b"whole")?;
+/// assert!(!target.exists());
+/// landing.commit(Existing::Keep)?;
+/// assert_eq!(std::fs::read(&target)?, b"whole");
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Landing {
+    file: File,
+    folder: OwnedFd,
+    name: OsString,
+    /// The hidden name, where the file system knows no unnamed files.
+    hidden: Option<OsString>,
+}
+
+impl Landing {
+    /// Creates the file for `target`, with these permissions less the process's umask.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the path ends in no name, and as open(2) in the target's folder.
+    pub fn create(target: &Path, mode: u32) -> io::Result<Self> {
+        let name = target.file_name().ok_or(Errno::INVAL)?.to_owned();
+        let folder = match target.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(CWD, folder, flags, Mode::empty())?;
+        let mode = Mode::from_raw_mode(mode);
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let (file, hidden) = match openat(&folder, ".", flags, mode) {
+            Ok(file) => (file, None),
+            // A file system without unnamed files, or a kernel without them.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
+                let (file, hidden) = hidden_file(&folder, &name, mode)?;
+                (file, Some(hidden))
+            }
+            Err(errno) => return Err(errno.into()),
+        };
+        Ok(Self { file: file.into(), folder, name, hidden })
+    }
+
+    /// The file, to be written.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Reserves space for `len` bytes, where the file system can, so that a disk too small is
+    /// found out before the first byte.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`, `EDQUOT` or `EFBIG`, as fallocate(2).
+    pub fn reserve(&self, len: u64) -> io::Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len) {
+            Ok(()) => Ok(()),
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(errno.into()),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if the name is taken and [`Existing::Keep`] was asked for, and as linkat(2) and
+    /// rename(2).
+    ///
+    /// # On failure
+    ///
+    /// The name is as it was before, and nothing else is left.
+    pub fn commit(mut self, existing: Existing) -> io::Result<()> {
+        let folder = &self.folder;
+        match (self.hidden.clone(), existing) {
+            (None, Existing::Keep) => link(&self.file, folder, &self.name)?,
+            (None, Existing::Replace) => {
+                // An unnamed file can only be linked to a free name, and only a rename replaces.
+                match link(&self.file, folder, &self.name) {
+                    Err(Errno::EXIST) => {
+                        let hidden =
+                            free_name(&self.name, |name| link(&self.file, folder, name))?.1;
+                        self.hidden = Some(hidden.clone());
+                        renameat(folder, &hidden, folder, &self.name)?;
+                    }
+                    linked => linked?,
+                }
+            }
+            (Some(hidden), Existing::Keep) => {
+                let flags = RenameFlags::NOREPLACE;
+                match renameat_with(folder, &hidden, folder, &self.name, flags) {
+                    // No such flag on this file system: link, and the old name goes in `drop`.
+                    Err(Errno::INVAL | Errno::NOSYS) => {
+                        linkat(folder, &hidden, folder, &self.name, AtFlags::empty())?;
+                        return Ok(());
+                    }
+                    renamed => renamed?,
+                }
+            }
+            (Some(hidden), Existing::Replace) => renameat(folder, &hidden, folder, &self.name)?,
+        }
+        self.hidden = None;
+        Ok(())
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        if let Some(hidden) = &self.hidden {
+            // Nothing can be done about a file that cannot be removed; it looks unfinished.
+            let _ = unlinkat(&self.folder, hidden, AtFlags::empty());
+        }
+    }
+}
+
+/// Links an unnamed file through /proc, which needs no privilege.
+fn link(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    linkat(CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW)
+}
+
+fn hidden_file(folder: &OwnedFd, name: &OsStr, mode: Mode) -> Result<(OwnedFd, OsString), Errno> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+    free_name(name, |hidden| openat(folder, hidden, flags, mode))
+}
+
+/// Calls `claim` with hidden names until one is not taken.
+fn free_name<T>(
+    name: &OsStr,
+    mut claim: impl FnMut(&OsStr) -> Result<T, Errno>,
+) -> Result<(T, OsString), Errno> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    for _ in 0..ATTEMPTS {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let suffix = format!(".{}-{number}.part", std::process::id());
+        let mut hidden = OsString::from(".");
+        // A long name leaves no room for more, and any name will do.
+        hidden.push(if name.len() + suffix.len() < NAME_MAX { name } else { OsStr::new("long") });
+        hidden.push(suffix);
+        match claim(&hidden) {
+            Err(Errno::EXIST) => {}
+            claimed => return claimed.map(|claimed| (claimed, hidden)),
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+/// Names of killed processes with our number may be in the way; not many.
+const ATTEMPTS: usize = 1000;
+
+/// The longest name of a file that Linux file systems take, less the dot in front.
+const NAME_MAX: usize = 254;

@@ -1,0 +1,72 @@
+//! Moves bytes between files, sockets and pipes inside the Linux kernel, and tells how.
+//!
+//! A file that is sent over a network or copied usually climbs from the kernel into a buffer of
+//! the program and straight back down. This crate moves it underneath, by reflink,
+//! copy_file_range, sendfile or splice, whichever the kernel offers for the two ends, and falls
+//! back at the exact byte where it does not. The [`Report`] says afterwards which way the bytes
+//! took; it is written by the code that moved them.
+//!
+//! ```no_run
+//! use std::fs::File;
+//! use std::net::TcpStream;
+//! use underpass_engine::{Chain, Sink, Source, Transfer};
+//!
+//! let file = File::open("disk.img")?;
+//! let peer = TcpStream::connect("192.0.2.1:9000")?;
+//! let source = Source::of(&file)?;
+//! let header = format!("{} bytes follow\n", file.metadata()?.len());
+//! let chain = Chain::new().bytes(header.into_bytes()).source(source);
+//! let report = Transfer::new(chain, Sink::of(&peer)?).run()?;
+//! println!("{} bytes, {} of them in user space", report.bytes(), report.user_space_bytes());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The bytes of a file go to a socket or pipe by reference: do not write to the file in place
+//! before the peer has them, or ask for an [`Integrity`] level that guards against it.
+//!
+//! The crate keeps no state but what it is given, starts no thread, prints nothing, and waits in
+//! one place only, [`Transfer::run`]. A program that writes to sockets and pipes should ignore
+//! `SIGPIPE`, as Rust's own runtime does: not every mechanism can suppress it.
+
+#![deny(missing_docs, unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("underpass-engine is about Linux system calls and needs Linux");
+
+mod capabilities;
+mod chain;
+mod drive;
+pub mod errno;
+mod error;
+mod integrity;
+mod kind;
+pub mod landing;
+mod mechanism;
+mod mechanisms;
+mod options;
+mod pipes;
+mod policy;
+mod report;
+mod sink;
+pub mod socket;
+mod step;
+#[allow(unsafe_code)]
+mod sys;
+mod transfer;
+mod usage;
+
+pub use capabilities::Capabilities;
+pub use chain::{Chain, Segment, Source};
+pub use error::Error;
+pub use integrity::{Integrity, UnknownIntegrity, Version};
+pub use kind::Kind;
+pub use mechanism::{Mechanism, UnknownMechanism};
+pub use mechanisms::memory::SMALL_TRANSFER;
+pub use options::{Options, Progress};
+pub use pipes::PipePool;
+pub use policy::Policy;
+pub use report::{Decline, Declined, Report, Tally};
+pub use sink::Sink;
+pub use step::{Refusal, Wait};
+pub use transfer::{Status, Transfer};
+pub use usage::Usage;

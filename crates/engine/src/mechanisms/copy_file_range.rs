@@ -1,0 +1,66 @@
+//! Copies between two files inside the file system, or at its server, with copy_file_range(2).
+
+use rustix::io::Errno;
+
+use super::Meter;
+use crate::step::{Ends, Refusal, Step};
+
+/// Remembers whether the file system has shown that it can.
+#[derive(Debug, Default)]
+pub(crate) struct CopyFileRange {
+    has_copied: bool,
+}
+
+impl CopyFileRange {
+    /// Copies at most `len` bytes.
+    pub(crate) fn step(
+        &mut self,
+        ends: &Ends<'_>,
+        len: usize,
+        meter: &mut Meter,
+    ) -> Result<Step, Errno> {
+        let (Some(mut from), Some(mut to)) = (ends.source_at, ends.sink_at) else {
+            return Ok(Step::Declined(Refusal::Errno(Errno::INVAL)));
+        };
+        meter.calls += 1;
+        let copied = rustix::fs::copy_file_range(
+            ends.source,
+            Some(&mut from),
+            ends.sink,
+            Some(&mut to),
+            len,
+        );
+        match copied {
+            // On procfs, and in some versions on CIFS and overlayfs, the call succeeds without
+            // copying anything. The next mechanism finds out whether the source really ended.
+            Ok(0) => Ok(Step::Declined(Refusal::Nothing)),
+            Ok(bytes) => {
+                self.has_copied = true;
+                Ok(Step::moved(bytes))
+            }
+            Err(errno) if declines(errno, !self.has_copied) => {
+                Ok(Step::Declined(Refusal::Errno(errno)))
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+/// Whether this error of copy_file_range(2) means "not for these files" rather than "it failed".
+pub(crate) fn declines(errno: Errno, is_first: bool) -> bool {
+    match errno {
+        Errno::ACCESS // a security module's answer
+        | Errno::BADF // sink opened with O_APPEND
+        | Errno::FBIG // offsets near the end of the range that loff_t can hold
+        | Errno::INVAL // an end that is not a regular file; OpenZFS at times
+        | Errno::NOENT // fuse-overlayfs and CIFS
+        | Errno::NOSYS // kernel before 4.5, or a seccomp filter
+        | Errno::OPNOTSUPP // NFS and some FUSE file systems
+        | Errno::OVERFLOW // offset and length beyond what the file system can hold
+        | Errno::PERM // immutable sink, or a container's seccomp filter
+        | Errno::TXTBSY // a swap file
+        | Errno::XDEV => true, // two file systems
+        Errno::IO => is_first, // CIFS says so for what it does not offer
+        _ => false,
+    }
+}

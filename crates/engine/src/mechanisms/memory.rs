@@ -1,0 +1,111 @@
+//! Sends what a chain holds in memory, together with files too small to be worth a call of their
+//! own.
+//!
+//! A header and a small file go out as one send from one buffer: cheaper than a send for the
+//! header and a sendfile for a few pages, whose cost is the call and not the bytes.
+
+use std::io::IoSlice;
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+
+use super::Meter;
+use crate::chain::{Position, Segment};
+use crate::kind::Kind;
+use crate::sink::Sink;
+use crate::step::{Step, Wait};
+
+/// A file that follows a header over a socket is sent from one buffer with it up to this many
+/// bytes: sendfile with a header by `MSG_MORE` costs the sender less processor time above it.
+/// Measured by `underpass bench chain`; the record is named in BENCHMARKING.md.
+pub const SMALL_TRANSFER: usize = 16 << 10;
+
+/// Writes the memory at the front of the chain, and the small files between, in one call.
+///
+/// `small` is the most bytes of files to take along; 0 for none.
+pub(crate) fn step<F: AsFd, S: AsFd>(
+    segments: &[Segment<F>],
+    position: Position,
+    sink: &Sink<S>,
+    small: usize,
+    buffer: &mut Vec<u8>,
+    meter: &mut Meter,
+) -> Result<Step, Errno> {
+    let batch = read_small_files(segments, position, small, buffer, meter)?;
+    let mut slices = Vec::with_capacity(batch.len());
+    let mut skip = usize::try_from(position.offset).unwrap_or(usize::MAX);
+    for piece in &batch {
+        let bytes = match piece {
+            Piece::Memory(bytes) => &bytes[std::mem::take(&mut skip)..],
+            Piece::Buffer { from, to } => &buffer[*from..*to],
+        };
+        slices.push(IoSlice::new(bytes));
+    }
+    meter.calls += 1;
+    let is_followed = position.index + batch.len() < segments.len();
+    match write(sink, &slices, is_followed) {
+        Ok(bytes) => Ok(Step::moved(bytes)),
+        Err(Errno::AGAIN) => Ok(Step::NotReady(Wait::Sink)),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// One segment's part of what is written.
+enum Piece<'a> {
+    Memory(&'a [u8]),
+    Buffer { from: usize, to: usize },
+}
+
+/// The pieces of one call, the small files among them read into `buffer`.
+fn read_small_files<'a, F: AsFd>(
+    segments: &'a [Segment<F>],
+    position: Position,
+    small: usize,
+    buffer: &mut Vec<u8>,
+    meter: &mut Meter,
+) -> Result<Vec<Piece<'a>>, Errno> {
+    buffer.clear();
+    let mut pieces = Vec::with_capacity(2);
+    for segment in segments.iter().skip(position.index).take(MAX_PIECES) {
+        let source = match segment {
+            Segment::Bytes(bytes) => {
+                pieces.push(Piece::Memory(bytes));
+                continue;
+            }
+            Segment::Source(source) => source,
+        };
+        let Some((at, len)) = source.small_range(small - buffer.len()) else { break };
+        let from = buffer.len();
+        buffer.resize(from + len, 0);
+        meter.calls += 1;
+        let read = rustix::io::pread(&source.fd, &mut buffer[from..], at)?;
+        meter.user_space_bytes += read as u64;
+        if read < len {
+            // Shorter than promised, perhaps for good: the ordinary mechanisms find out.
+            buffer.truncate(from);
+            break;
+        }
+        pieces.push(Piece::Buffer { from, to: from + len });
+    }
+    Ok(pieces)
+}
+
+fn write<S: AsFd>(
+    sink: &Sink<S>,
+    slices: &[IoSlice<'_>],
+    is_followed: bool,
+) -> Result<usize, Errno> {
+    match (sink.kind, sink.at) {
+        (Kind::Socket, _) => {
+            let more = if is_followed { SendFlags::MORE } else { SendFlags::empty() };
+            let mut control = SendAncillaryBuffer::default();
+            sendmsg(&sink.fd, slices, &mut control, SendFlags::NOSIGNAL | more)
+        }
+        (_, Some(at)) => rustix::io::pwritev(&sink.fd, slices, at),
+        (_, None) => rustix::io::writev(&sink.fd, slices),
+    }
+}
+
+/// Segments written by one call at the most; far below IOV_MAX, which is 1,024.
+const MAX_PIECES: usize = 64;

@@ -1,0 +1,117 @@
+//! The mechanisms, one module each: a system call, its table of refusals, and nothing else.
+
+pub(crate) mod copy_file_range;
+pub(crate) mod memory;
+pub(crate) mod mmap;
+pub(crate) mod read_write;
+pub(crate) mod reflink;
+pub(crate) mod sendfile;
+pub(crate) mod splice;
+
+use rustix::io::Errno;
+
+use crate::mechanism::Mechanism;
+use crate::pipes::PipePool;
+use crate::step::{Ends, Step};
+
+/// What a step counts as it goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Meter {
+    /// System calls that moved bytes or tried to.
+    pub(crate) calls: u64,
+    /// Bytes of sources that crossed between user and kernel space, in either direction.
+    pub(crate) user_space_bytes: u64,
+}
+
+/// The mechanism at work on one segment, with what it keeps between two steps.
+#[derive(Debug)]
+pub(crate) enum Active {
+    CopyFileRange(copy_file_range::CopyFileRange),
+    Mmap(mmap::Mmap),
+    ReadWrite(read_write::ReadWrite),
+    Reflink,
+    Sendfile(sendfile::Sendfile),
+    Splice(splice::Splice),
+}
+
+impl Active {
+    /// The mechanism, ready for its first step.
+    pub(crate) fn new(mechanism: Mechanism) -> Self {
+        match mechanism {
+            Mechanism::CopyFileRange => {
+                Self::CopyFileRange(copy_file_range::CopyFileRange::default())
+            }
+            Mechanism::Mmap => Self::Mmap(mmap::Mmap::default()),
+            Mechanism::ReadWrite => Self::ReadWrite(read_write::ReadWrite::default()),
+            Mechanism::Reflink => Self::Reflink,
+            Mechanism::Sendfile => Self::Sendfile(sendfile::Sendfile::default()),
+            Mechanism::Splice => Self::Splice(splice::Splice::default()),
+        }
+    }
+
+    /// Its name.
+    pub(crate) const fn mechanism(&self) -> Mechanism {
+        match self {
+            Self::CopyFileRange(_) => Mechanism::CopyFileRange,
+            Self::Mmap(_) => Mechanism::Mmap,
+            Self::ReadWrite(_) => Mechanism::ReadWrite,
+            Self::Reflink => Mechanism::Reflink,
+            Self::Sendfile(_) => Mechanism::Sendfile,
+            Self::Splice(_) => Mechanism::Splice,
+        }
+    }
+
+    /// Moves at most `len` bytes, never more than the exact rest of the segment, without waiting.
+    pub(crate) fn step(
+        &mut self,
+        ends: &Ends<'_>,
+        len: usize,
+        pipes: &PipePool,
+        meter: &mut Meter,
+    ) -> Result<Step, Errno> {
+        let rest = ends.rest.unwrap_or(u64::MAX);
+        let len = usize::try_from(rest).unwrap_or(usize::MAX).min(len);
+        match self {
+            Self::CopyFileRange(state) => state.step(ends, len, meter),
+            Self::Mmap(state) => state.step(ends, len, meter),
+            Self::ReadWrite(state) => state.step(ends, len, meter),
+            Self::Reflink => reflink::step(ends, meter),
+            Self::Sendfile(state) => state.step(ends, len, meter),
+            Self::Splice(state) => state.step(ends, len, pipes, meter),
+        }
+    }
+
+    /// Lets go of what the mechanism keeps; a pipe that is empty goes back to the pool.
+    pub(crate) fn release(self, pipes: &PipePool) {
+        if let Self::Splice(state) = self {
+            state.release(pipes);
+        }
+    }
+}
+
+/// Bytes asked for in one system call when the caller sets no step.
+pub(crate) const fn default_step(mechanism: Mechanism) -> usize {
+    match mechanism {
+        // Large enough for a server-side copy, small enough for progress and signals.
+        Mechanism::CopyFileRange => 32 << 20,
+        // From 64 KiB to 1 MiB the time to TCP falls by 40 %, for a whole file in one call it
+        // doubles again, because sender and receiver then take turns. The bench shows it.
+        Mechanism::Sendfile | Mechanism::Splice | Mechanism::Mmap => 1 << 20,
+        Mechanism::ReadWrite => 256 << 10,
+        // A clone is one call whatever its size.
+        Mechanism::Reflink => usize::MAX,
+    }
+}
+
+/// The most bytes that one system call of a mechanism may be asked for.
+pub(crate) const fn largest_step(mechanism: Mechanism) -> usize {
+    match mechanism {
+        // glibc 2.41 and 2.42 cut larger ranges, and file systems have had bugs beyond it.
+        Mechanism::CopyFileRange | Mechanism::Mmap => 1 << 30,
+        // The memory of the process has to hold it.
+        Mechanism::ReadWrite => 16 << 20,
+        // MAX_RW_COUNT of the kernel: more is silently cut to it.
+        Mechanism::Sendfile | Mechanism::Splice => 0x7fff_f000,
+        Mechanism::Reflink => usize::MAX,
+    }
+}

@@ -1,0 +1,74 @@
+//! The way that always works: read into a buffer, write from it. Never declines.
+
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+
+use super::Meter;
+use crate::kind::Kind;
+use crate::step::{Ends, Step, Wait};
+
+/// The buffer, and which part of it still has to be written.
+#[derive(Debug, Default)]
+pub(crate) struct ReadWrite {
+    buffer: Vec<u8>,
+    from: usize,
+    to: usize,
+}
+
+impl ReadWrite {
+    /// Reads at most `len` bytes, unless some are left over from the last step, and writes them.
+    pub(crate) fn step(
+        &mut self,
+        ends: &Ends<'_>,
+        len: usize,
+        meter: &mut Meter,
+    ) -> Result<Step, Errno> {
+        if self.from == self.to {
+            match self.fill(ends, len, meter) {
+                Ok(0) => return Ok(Step::Eof),
+                Ok(_) => {}
+                Err(Errno::AGAIN) => return Ok(Step::NotReady(Wait::Source)),
+                Err(errno) => return Err(errno),
+            }
+        }
+        meter.calls += 1;
+        match write(ends, &self.buffer[self.from..self.to]) {
+            Ok(bytes) => {
+                self.from += bytes;
+                meter.user_space_bytes += bytes as u64;
+                Ok(Step::moved(bytes))
+            }
+            Err(Errno::AGAIN) => Ok(Step::NotReady(Wait::Sink)),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Reads into the buffer, which grows to `len` bytes once and is kept.
+    fn fill(&mut self, ends: &Ends<'_>, len: usize, meter: &mut Meter) -> Result<usize, Errno> {
+        if self.buffer.len() < len {
+            self.buffer.resize(len, 0);
+        }
+        let buffer = &mut self.buffer[..len];
+        meter.calls += 1;
+        let bytes = match ends.source_at {
+            Some(at) => rustix::io::pread(ends.source, buffer, at)?,
+            None => rustix::io::read(ends.source, buffer)?,
+        };
+        meter.user_space_bytes += bytes as u64;
+        (self.from, self.to) = (0, bytes);
+        Ok(bytes)
+    }
+}
+
+/// Writes from memory to any kind of sink.
+pub(crate) fn write(ends: &Ends<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+    match (ends.sink_kind, ends.sink_at) {
+        (Kind::Socket, _) => {
+            let is_more = ends.is_more_after(bytes.len());
+            let more = if is_more { SendFlags::MORE } else { SendFlags::empty() };
+            send(ends.sink, bytes, SendFlags::NOSIGNAL | more)
+        }
+        (_, Some(at)) => rustix::io::pwrite(ends.sink, bytes, at),
+        (_, None) => rustix::io::write(ends.sink, bytes),
+    }
+}

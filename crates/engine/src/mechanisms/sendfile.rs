@@ -1,0 +1,67 @@
+//! Moves a file's pages to a socket, a pipe or another file with sendfile(2).
+//!
+//! To a socket or pipe the pages go by reference: what the peer reads is what the file holds when
+//! the network card or the loopback reads the page, which may be after the call returned.
+
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+
+use super::Meter;
+use crate::step::{Ends, Refusal, Step, Wait};
+
+/// sendfile(2) knows an offset for its source only; into a file it writes at the sink's cursor.
+#[derive(Debug, Default)]
+pub(crate) struct Sendfile {
+    /// Where this mechanism has left the sink's cursor.
+    cursor: Option<u64>,
+}
+
+impl Sendfile {
+    /// Sends at most `len` bytes, which must not be more than are left: older kernels hold the
+    /// tail of a file back for 200 ms if they were asked for more.
+    pub(crate) fn step(
+        &mut self,
+        ends: &Ends<'_>,
+        len: usize,
+        meter: &mut Meter,
+    ) -> Result<Step, Errno> {
+        if let Some(at) = ends.sink_at
+            && self.cursor != Some(at)
+        {
+            seek(ends.sink, SeekFrom::Start(at))?;
+        }
+        meter.calls += 1;
+        let mut source_at = ends.source_at;
+        match rustix::fs::sendfile(ends.sink, ends.source, source_at.as_mut(), len) {
+            Ok(bytes) => {
+                self.cursor = ends.sink_at.map(|at| at + bytes as u64);
+                Ok(Step::moved(bytes))
+            }
+            Err(Errno::AGAIN) => Ok(Step::NotReady(self.wait(ends))),
+            Err(errno) if declines(errno) => Ok(Step::Declined(Refusal::Errno(errno))),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Which end was not ready: a seekable one always is.
+    fn wait(&self, ends: &Ends<'_>) -> Wait {
+        if ends.source_kind.can_wait() && !super::splice::is_readable(ends.source) {
+            Wait::Source
+        } else {
+            Wait::Sink
+        }
+    }
+}
+
+/// Whether this error of sendfile(2) means "not for these two ends" rather than "it failed".
+pub(crate) fn declines(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::INVAL // a source without pages or splice_read, a sink opened with O_APPEND
+            | Errno::NOSYS // a seccomp filter
+            | Errno::OPNOTSUPP // MPTCP and other sockets of old kernels
+            | Errno::OVERFLOW // the sink cannot hold such offsets
+            | Errno::PERM // a container's seccomp filter answers this for an unknown call
+            | Errno::SPIPE // a source that has no offsets
+    )
+}

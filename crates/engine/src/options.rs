@@ -1,0 +1,172 @@
+//! How a transfer is to be done.
+
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::capabilities::Capabilities;
+use crate::integrity::Integrity;
+use crate::kind::Kind;
+use crate::mechanism::Mechanism;
+use crate::pipes::PipePool;
+use crate::policy::{Candidates, Policy};
+use crate::sink::Sink;
+
+/// How a transfer is to be done. The default moves everything in the cheapest way.
+///
+/// ```
+/// use std::time::Duration;
+/// use underpass_engine::{Integrity, Mechanism, Options, Policy};
+///
+/// let options = Options::default()
+///     .policy(Policy::Require(Mechanism::Sendfile))
+///     .step(64 << 10)
+///     .integrity(Integrity::Detect)
+///     .timeout(Duration::from_secs(30));
+/// # let _ = options;
+/// ```
+#[derive(Default)]
+pub struct Options<'a> {
+    pub(crate) policy: Policy,
+    pub(crate) step: Option<usize>,
+    pub(crate) integrity: Integrity,
+    pub(crate) turn: Turn,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) cancel: Option<&'a AtomicBool>,
+    pub(crate) capabilities: Option<&'a Capabilities>,
+    pub(crate) observer: Option<Observer<'a>>,
+    shared_pipes: Option<&'a PipePool>,
+    own_pipes: PipePool,
+}
+
+type Observer<'a> = Box<dyn FnMut(&Progress) + Send + 'a>;
+
+impl<'a> Options<'a> {
+    /// Which mechanisms may be used.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Bytes asked for in one system call, instead of each mechanism's own default.
+    ///
+    /// Cut to what the mechanism can take: 1 GiB for copy_file_range and mmap, 16 MiB for
+    /// read_write, the pipe's size for splice, 0x7ffff000 for sendfile. A reflink is one call.
+    #[must_use]
+    pub fn step(mut self, bytes: usize) -> Self {
+        self.step = Some(bytes.max(1));
+        self
+    }
+
+    /// How sure the transfer has to be that its bytes are of one version.
+    #[must_use]
+    pub fn integrity(mut self, level: Integrity) -> Self {
+        self.integrity = level;
+        self
+    }
+
+    /// Bytes moved by one call of [`advance`](crate::Transfer::advance) at the most, give or take
+    /// a step, so that one transfer cannot starve others on its thread. Unlimited by default.
+    #[must_use]
+    pub fn turn(mut self, bytes: u64) -> Self {
+        self.turn = Turn(bytes.max(1));
+        self
+    }
+
+    /// Fail when nothing has moved for so long. Slow is not stalled: each byte starts it afresh.
+    /// Only [`run`](crate::Transfer::run) waits, so only it looks.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Fail soon after this becomes true. A signal handler may set it; only
+    /// [`run`](crate::Transfer::run) looks.
+    #[must_use]
+    pub fn cancel(mut self, flag: &'a AtomicBool) -> Self {
+        self.cancel = Some(flag);
+        self
+    }
+
+    /// What is known about this kernel, and where to note what is found out.
+    #[must_use]
+    pub fn capabilities(mut self, capabilities: &'a Capabilities) -> Self {
+        self.capabilities = Some(capabilities);
+        self
+    }
+
+    /// Where pipes come from and go back to, instead of one for this transfer alone.
+    #[must_use]
+    pub fn pipes(mut self, pool: &'a PipePool) -> Self {
+        self.shared_pipes = Some(pool);
+        self
+    }
+
+    /// Called with the progress, at most every [`Progress::INTERVAL`] and once at the end.
+    #[must_use]
+    pub fn observer(mut self, observer: impl FnMut(&Progress) + Send + 'a) -> Self {
+        self.observer = Some(Box::new(observer));
+        self
+    }
+
+    pub(crate) fn pool(&self) -> &PipePool {
+        self.shared_pipes.unwrap_or(&self.own_pipes)
+    }
+
+    /// The next mechanism to try between a source of this kind and the sink.
+    ///
+    /// One that the kernel is known to lack is passed over, unless nothing else is allowed.
+    pub(crate) fn next_candidate<S>(
+        &self,
+        candidates: &mut Option<Candidates>,
+        source: Kind,
+        sink: &Sink<S>,
+    ) -> Option<Mechanism> {
+        let is_required = matches!(self.policy, Policy::Require(_));
+        let lacks = |mechanism: &Mechanism| {
+            !is_required && self.capabilities.is_some_and(|known| known.lacks(*mechanism))
+        };
+        candidates
+            .get_or_insert_with(|| Candidates::new(self.policy, source, sink.kind, sink.appends))
+            .find(|mechanism| !lacks(mechanism))
+    }
+}
+
+impl fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("policy", &self.policy)
+            .field("step", &self.step)
+            .field("integrity", &self.integrity)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Bytes of one turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn(pub(crate) u64);
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self(u64::MAX)
+    }
+}
+
+/// How far a transfer has come, as told to an observer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Payload bytes delivered so far.
+    pub bytes: u64,
+    /// Payload bytes in all, if that is known.
+    pub expected: Option<u64>,
+    /// Time since the first step.
+    pub elapsed: Duration,
+}
+
+impl Progress {
+    /// The shortest time between two reports: 20 a second are enough for any eye.
+    pub const INTERVAL: Duration = Duration::from_millis(50);
+}

@@ -1,0 +1,80 @@
+//! Pipes for splice(2), which wants one at one side of every move.
+//!
+//! A pipe is a scarce thing: a user may have 64 of 1 MiB before the kernel hands out tiny ones
+//! (pipe-user-pages-soft, pipe(7)). So they are pooled, and one that still holds bytes is closed
+//! instead of pooled, because its leftover would come out in front of somebody else's bytes.
+
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
+
+/// A pipe of our own, both ends non-blocking.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    pub(crate) read_end: OwnedFd,
+    pub(crate) write_end: OwnedFd,
+    /// How many bytes fit, if they come in full pages.
+    pub(crate) capacity: usize,
+}
+
+impl Pipe {
+    fn new() -> Result<Self, Errno> {
+        let (read_end, write_end) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        // Above pipe-max-size or the user's share the kernel answers EPERM; smaller is as right.
+        let _ = [CAPACITY, CAPACITY / 2, CAPACITY / 4]
+            .into_iter()
+            .find(|&size| fcntl_setpipe_size(&write_end, size).is_ok());
+        let capacity = fcntl_getpipe_size(&write_end)?;
+        Ok(Self { read_end, write_end, capacity })
+    }
+}
+
+/// Empty pipes that wait for their next use. Share one among the transfers of a process.
+#[derive(Debug, Default)]
+pub struct PipePool {
+    idle: Mutex<Vec<Pipe>>,
+}
+
+impl PipePool {
+    /// An empty pool; pipes are made when they are first needed.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { idle: Mutex::new(Vec::new()) }
+    }
+
+    /// How many pipes wait in the pool.
+    #[must_use]
+    pub fn idle(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// A pipe from the pool, or a new one.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE` or `ENFILE` when no descriptors are left.
+    pub(crate) fn take(&self) -> Result<Pipe, Errno> {
+        let pooled = self.lock().pop();
+        pooled.map_or_else(Pipe::new, Ok)
+    }
+
+    /// Takes back a pipe that is known to be empty.
+    pub(crate) fn give_back(&self, pipe: Pipe) {
+        let mut idle = self.lock();
+        if idle.len() < MAX_IDLE {
+            idle.push(pipe);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Pipe>> {
+        self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// 1 MiB: the default pipe-max-size; more needs a privilege.
+const CAPACITY: usize = 1 << 20;
+
+/// A quarter of the 64 pipes of 1 MiB that a user may have.
+const MAX_IDLE: usize = 16;

@@ -1,0 +1,174 @@
+//! What a transfer did, counted by the code that did it.
+
+use std::time::Duration;
+
+use crate::integrity::Integrity;
+use crate::mechanism::Mechanism;
+use crate::step::Refusal;
+use crate::usage::Usage;
+
+/// Bytes moved, and the system calls that moved them or tried to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Payload bytes delivered to the sink.
+    pub bytes: u64,
+    /// System calls that moved bytes or tried to.
+    pub calls: u64,
+}
+
+/// One thing the kernel did not offer: a mechanism for the two ends, or an integrity level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decline {
+    /// What was declined.
+    pub what: Declined,
+    /// What the kernel answered.
+    pub refusal: Refusal,
+    /// How many bytes the sink had when it was declined for the first time.
+    pub at: u64,
+    /// How often it was declined with the same answer: once for each segment at the most.
+    pub times: u64,
+}
+
+/// What a [`Decline`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Declined {
+    /// The kernel does not move bytes in this way between these two ends.
+    Mechanism(Mechanism),
+    /// The file cannot be guarded in this way.
+    Integrity(Integrity),
+}
+
+impl Declined {
+    /// The name used in flags and receipts.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mechanism(mechanism) => mechanism.name(),
+            Self::Integrity(level) => level.name(),
+        }
+    }
+}
+
+/// What a transfer did.
+///
+/// It is returned by a transfer that succeeded and carried by the error of one that failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    pub(crate) memory: Tally,
+    pub(crate) mechanisms: [Tally; Mechanism::ALL.len()],
+    pub(crate) declined: Vec<Decline>,
+    pub(crate) user_space_bytes: u64,
+    pub(crate) elapsed: Duration,
+    pub(crate) waits: u64,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) integrity: Integrity,
+}
+
+impl Report {
+    /// Payload bytes delivered to the sink: from sources and from memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.memory.bytes + self.mechanisms.iter().map(|tally| tally.bytes).sum::<u64>()
+    }
+
+    /// What one mechanism moved.
+    #[must_use]
+    pub const fn by(&self, mechanism: Mechanism) -> Tally {
+        self.mechanisms[mechanism as usize]
+    }
+
+    /// Each mechanism that moved bytes, with what it moved.
+    pub fn mechanisms(&self) -> impl Iterator<Item = (Mechanism, Tally)> + '_ {
+        Mechanism::ALL
+            .into_iter()
+            .map(|mechanism| (mechanism, self.by(mechanism)))
+            .filter(|(_, tally)| tally.bytes > 0)
+    }
+
+    /// The bytes that came from the chain's own memory, such as headers. Their calls count here
+    /// only if they carried no byte of a file.
+    #[must_use]
+    pub const fn memory(&self) -> Tally {
+        self.memory
+    }
+
+    /// What the kernel declined, in the order in which it was found out.
+    #[must_use]
+    pub fn declined(&self) -> &[Decline] {
+        &self.declined
+    }
+
+    /// Bytes of sources copied between user and kernel space, in either direction: by
+    /// [`Mechanism::ReadWrite`] each byte counts twice, by [`Mechanism::Mmap`] once. Bytes given
+    /// in memory are not counted: they were never anywhere else.
+    #[must_use]
+    pub const fn user_space_bytes(&self) -> u64 {
+        self.user_space_bytes
+    }
+
+    /// System calls that moved bytes or tried to, those of declined mechanisms included.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.memory.calls + self.mechanisms.iter().map(|tally| tally.calls).sum::<u64>()
+    }
+
+    /// How often an end was not ready and had to be waited for.
+    #[must_use]
+    pub const fn waits(&self) -> u64 {
+        self.waits
+    }
+
+    /// Time from the first step to the end.
+    #[must_use]
+    pub const fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
+    /// What the thread spent meanwhile; only a transfer that was [`run`] knows.
+    ///
+    /// [`run`]: crate::Transfer::run
+    #[must_use]
+    pub const fn usage(&self) -> Option<Usage> {
+        self.usage
+    }
+
+    /// The integrity level that really held, which may be lower than the one asked for.
+    #[must_use]
+    pub const fn integrity(&self) -> Integrity {
+        self.integrity
+    }
+
+    /// Adds what another transfer did, for commands that need several.
+    ///
+    /// The offsets of its declines are moved up by the bytes counted so far.
+    pub fn add(&mut self, other: &Self) {
+        let before = self.bytes();
+        for decline in &other.declined {
+            self.note(Decline { at: before + decline.at, ..*decline });
+        }
+        self.memory.bytes += other.memory.bytes;
+        self.memory.calls += other.memory.calls;
+        for (mine, theirs) in self.mechanisms.iter_mut().zip(other.mechanisms) {
+            mine.bytes += theirs.bytes;
+            mine.calls += theirs.calls;
+        }
+        self.user_space_bytes += other.user_space_bytes;
+        self.elapsed += other.elapsed;
+        self.waits += other.waits;
+        self.integrity = other.integrity;
+        self.usage = match (self.usage, other.usage) {
+            (Some(mine), Some(theirs)) => Some(mine + theirs),
+            (mine, theirs) => mine.or(theirs),
+        };
+    }
+
+    /// Notes a refusal; a repeated one is only counted, so that the list stays short.
+    pub(crate) fn note(&mut self, decline: Decline) {
+        let same =
+            |known: &&mut Decline| known.what == decline.what && known.refusal == decline.refusal;
+        match self.declined.iter_mut().find(same) {
+            Some(known) => known.times += decline.times,
+            None => self.declined.push(decline),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Where the bytes go.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::fs::{OFlags, fcntl_getfl, fstat};
+
+use crate::kind::Kind;
+
+/// Something that takes bytes: a file at an offset, the end of a file, a stream or a device.
+#[derive(Clone, Debug)]
+pub struct Sink<S> {
+    pub(crate) fd: S,
+    pub(crate) kind: Kind,
+    /// Offset of the next byte, for a seekable sink that was not opened with `O_APPEND`.
+    pub(crate) at: Option<u64>,
+    pub(crate) appends: bool,
+}
+
+impl<S: AsFd> Sink<S> {
+    /// What `fd` names; a file from its first byte on, one opened with `O_APPEND` at its end.
+    ///
+    /// # Errors
+    ///
+    /// `EISDIR` for a directory, `EPROTOTYPE` for a socket that is not a stream, and as fstat(2).
+    pub fn of(fd: S) -> io::Result<Self> {
+        let kind = Kind::of(&fd, &fstat(&fd)?)?;
+        if kind == Kind::Socket {
+            crate::socket::require_stream(&fd)?;
+        }
+        let appends = kind == Kind::Regular && fcntl_getfl(&fd)?.contains(OFlags::APPEND);
+        let at = (kind.is_seekable() && !appends).then_some(0);
+        Ok(Self { fd, kind, at, appends })
+    }
+
+    /// A connected stream socket, without looking at it.
+    pub fn socket(fd: S) -> Self {
+        Self { fd, kind: Kind::Socket, at: None, appends: false }
+    }
+
+    /// Begins at `offset` instead of the first byte. A stream has no offsets and is left as it is,
+    /// and so is a file opened with `O_APPEND`.
+    #[must_use]
+    pub fn at(mut self, offset: u64) -> Self {
+        self.at = self.at.map(|_| offset);
+        self
+    }
+
+    /// What the sink is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+}

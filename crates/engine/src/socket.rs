@@ -1,0 +1,67 @@
+//! What a stream socket must be told so that its peer can trust what it gets.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{SocketType, sockopt};
+
+/// Makes closing the socket, by whatever means, reset the connection instead of ending it well.
+///
+/// Set before a transfer whose end its peer could not tell from an interruption, and taken back by
+/// [`disarm_reset`] once all is sent, it turns even a `SIGKILL` into a reset: the peer cannot take
+/// a part for the whole. Unix sockets know no reset; their peer sees an end.
+///
+/// # Errors
+///
+/// As setsockopt(2) for `SO_LINGER`, socket(7).
+pub fn arm_reset(socket: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
+}
+
+/// Takes back [`arm_reset`].
+///
+/// # Errors
+///
+/// As setsockopt(2) for `SO_LINGER`.
+pub fn disarm_reset(socket: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_socket_linger(socket, None)?)
+}
+
+/// How many bytes were handed to the socket that the peer's kernel has not acknowledged, or, for
+/// a unix socket, that the peer has not read.
+///
+/// At 0 no page of a file is referenced by the socket any more, so that the file may change.
+///
+/// # Errors
+///
+/// As ioctl(2) for `SIOCOUTQ`, tcp(7).
+pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
+    Ok(crate::sys::unacknowledged(socket.as_fd())?)
+}
+
+/// Refuses sockets on which bytes have no order.
+pub(crate) fn require_stream(socket: impl AsFd) -> Result<(), Errno> {
+    match sockopt::socket_type(socket)? {
+        SocketType::STREAM => Ok(()),
+        _ => Err(Errno::PROTOTYPE),
+    }
+}
+
+/// Holds back part-filled segments until [`uncork`]; says whether the socket can.
+///
+/// Only TCP can, and only TCP has a reason to.
+pub(crate) fn cork(socket: impl AsFd) -> bool {
+    sockopt::set_tcp_cork(socket, true).is_ok()
+}
+
+/// Sends what [`cork`] held back.
+pub(crate) fn uncork(socket: impl AsFd) -> Result<(), Errno> {
+    sockopt::set_tcp_cork(socket, false)
+}
+
+/// The error that has befallen the connection, if any. Asking clears it.
+pub(crate) fn pending_error(socket: impl AsFd) -> Option<Errno> {
+    sockopt::socket_error(socket).ok().and_then(Result::err)
+}

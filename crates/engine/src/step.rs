@@ -1,0 +1,98 @@
+//! The contract between the one loop and the mechanisms.
+//!
+//! A mechanism does one bounded step and never waits; the loop owns order, counting, limits and
+//! falling back. `docs/design.md` tells why the contract has this shape.
+
+use std::num::NonZeroUsize;
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+
+use crate::kind::Kind;
+
+/// What one step of a mechanism did.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Moved this many bytes into the sink.
+    Moved(NonZeroUsize),
+    /// Delivered this many bytes, which it already held when the kernel refused to take them on,
+    /// by copying them through user space.
+    Copied(NonZeroUsize),
+    /// The source has no more bytes.
+    Eof,
+    /// An end is not ready; nothing moved. Wait for it, then take the step again.
+    NotReady(Wait),
+    /// The kernel does not offer this mechanism for these two ends.
+    ///
+    /// Nothing moved and nothing is held, so the next mechanism starts at the same offset.
+    Declined(Refusal),
+}
+
+impl Step {
+    /// `Moved`, or `Eof` for the zero by which the kernel's calls tell it.
+    pub(crate) fn moved(bytes: usize) -> Self {
+        NonZeroUsize::new(bytes).map_or(Self::Eof, Self::Moved)
+    }
+}
+
+/// What has to happen before the next step can move anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// The peer's kernel has to acknowledge what was sent. No event tells: ask again after a
+    /// moment, see [`unacknowledged`](crate::socket::unacknowledged).
+    Acknowledgement,
+    /// The sink has to become writable.
+    Sink,
+    /// The source has to become readable.
+    Source,
+}
+
+/// How the kernel said that it does not offer a mechanism here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// By an error.
+    Errno(Errno),
+    /// By claiming that nothing was left to move although the promised length was not reached,
+    /// as copy_file_range(2) does on procfs and on some network and overlay file systems.
+    Nothing,
+}
+
+impl Refusal {
+    /// The error's symbol such as `EINVAL`, a number for one that has none here, or `0`.
+    #[must_use]
+    pub fn name(self) -> std::borrow::Cow<'static, str> {
+        match self {
+            Self::Nothing => "0".into(),
+            Self::Errno(errno) => crate::errno::name(errno),
+        }
+    }
+}
+
+/// The two ends of one step. Offsets are explicit wherever the end has any.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends<'a> {
+    /// Where the bytes come from.
+    pub(crate) source: BorrowedFd<'a>,
+    /// What the source is.
+    pub(crate) source_kind: Kind,
+    /// Offset of the next byte, for a seekable source.
+    pub(crate) source_at: Option<u64>,
+    /// Where the bytes go.
+    pub(crate) sink: BorrowedFd<'a>,
+    /// What the sink is.
+    pub(crate) sink_kind: Kind,
+    /// Offset of the next byte, for a seekable sink that was not opened with `O_APPEND`.
+    pub(crate) sink_at: Option<u64>,
+    /// Bytes of this segment that are still to be moved, `None` for all up to the source's end.
+    pub(crate) rest: Option<u64>,
+    /// Whether another segment follows.
+    pub(crate) is_followed: bool,
+}
+
+impl Ends<'_> {
+    /// Whether more bytes are certain to follow when this step has moved `len`, so that a socket
+    /// should wait for them and send full segments.
+    pub(crate) fn is_more_after(&self, len: usize) -> bool {
+        self.is_followed || self.rest.is_some_and(|rest| rest > len as u64)
+    }
+}

@@ -1,0 +1,462 @@
+//! One transfer: the only loop that moves bytes.
+//!
+//! Mechanisms take steps; this module decides which one is next, counts what it did, keeps to the
+//! promised lengths and falls back at the exact byte where the kernel declined. It never waits:
+//! `drive` does for those who have nothing else to do.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+
+use rustix::io::Errno;
+
+use crate::chain::{Chain, Position, Segment};
+use crate::error::Error;
+use crate::integrity::{Guard, Integrity, LeaseState};
+use crate::kind::Kind;
+use crate::mechanism::Mechanism;
+use crate::mechanisms::memory::SMALL_TRANSFER;
+use crate::mechanisms::{Active, Meter, default_step, largest_step, memory};
+use crate::options::{Options, Progress};
+use crate::policy::{Candidates, Policy};
+use crate::report::{Decline, Declined, Report};
+use crate::sink::Sink;
+use crate::socket;
+use crate::step::{Ends, Refusal, Step, Wait};
+
+/// How far [`Transfer::advance`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Every byte is in the sink and the file is known to be in one version.
+    Done,
+    /// Something has to happen first.
+    Waiting(Wait),
+    /// The bytes of one turn are moved; others may have theirs now.
+    Yielded,
+}
+
+/// One transfer of a [`Chain`] into a [`Sink`].
+///
+/// Either [`run`](Transfer::run) it to the end, or call [`advance`](Transfer::advance) whenever
+/// the ends are ready; both are the same loop.
+///
+/// ```
+/// use std::fs::File;
+/// use underpass_engine::{Sink, Source, Transfer};
+///
+/// let source = File::open("/proc/self/exe")?;
+/// let sink = File::options().write(true).open("/dev/null")?;
+/// let report = Transfer::new(Source::of(&source)?, Sink::of(&sink)?).run()?;
+/// assert_eq!(report.bytes(), source.metadata()?.len());
+/// assert_eq!(report.user_space_bytes(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Transfer<'a, F, S> {
+    chain: Chain<F>,
+    pub(crate) sink: Sink<S>,
+    pub(crate) options: Options<'a>,
+    position: Position,
+    /// What watches over each source, from the first step on.
+    guards: Vec<Guard>,
+    candidates: Option<Candidates>,
+    active: Option<Active>,
+    /// Header bytes and small files on their way out.
+    buffer: Vec<u8>,
+    is_corked: bool,
+    pub(crate) started: Option<Instant>,
+    last_told: Option<Instant>,
+    is_done: bool,
+    pub(crate) report: Report,
+}
+
+impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
+    /// A transfer of one source, or of a whole chain.
+    pub fn new(chain: impl Into<Chain<F>>, sink: Sink<S>) -> Self {
+        Self {
+            chain: chain.into(),
+            sink,
+            options: Options::default(),
+            position: Position::default(),
+            guards: Vec::new(),
+            candidates: None,
+            active: None,
+            buffer: Vec::new(),
+            is_corked: false,
+            started: None,
+            last_told: None,
+            is_done: false,
+            report: Report::default(),
+        }
+    }
+
+    /// Sets how the transfer is to be done.
+    #[must_use]
+    pub fn options(mut self, options: Options<'a>) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Moves as much as the ends take without waiting, at most the bytes of one turn.
+    ///
+    /// Streams have to be non-blocking, or this call waits inside the kernel.
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`]. After an error the transfer is over.
+    ///
+    /// # On failure
+    ///
+    /// [`Error::bytes`] bytes are in the sink; a file can be sent on from there by another
+    /// transfer. A stream may have given up to one step more, which is lost. If the sink is a
+    /// socket that has got some of the bytes, closing it resets the connection.
+    pub fn advance(&mut self) -> Result<Status, Error> {
+        self.begin()?;
+        let mut turn = self.options.turn.0;
+        while let Some(segment) = self.chain.segments.get(self.position.index) {
+            if segment.len() == Some(self.position.offset) {
+                self.next_segment();
+                continue;
+            }
+            if turn == 0 {
+                return Ok(Status::Yielded);
+            }
+            self.check_leases()?;
+            match self.step() {
+                Ok((Step::Moved(bytes), mechanism)) => {
+                    self.moved(bytes.get() as u64, mechanism);
+                    turn = turn.saturating_sub(bytes.get() as u64);
+                }
+                Ok((Step::Copied(bytes), _)) => {
+                    self.moved(bytes.get() as u64, Mechanism::ReadWrite);
+                    turn = turn.saturating_sub(bytes.get() as u64);
+                }
+                Ok((Step::Eof, _)) => self.source_ended()?,
+                Ok((Step::NotReady(wait), _)) => {
+                    self.report.waits += 1;
+                    return Ok(Status::Waiting(wait));
+                }
+                Ok((Step::Declined(refusal), mechanism)) => self.fall_back(mechanism, refusal)?,
+                // A signal: whoever drives the transfer may want to look at it.
+                Err(Errno::INTR) => return Ok(Status::Yielded),
+                Err(errno) => return Err(self.failed(errno)),
+            }
+        }
+        self.settle()
+    }
+
+    /// What was done so far.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// The descriptor of the source at the front, unless that is memory or nothing is left.
+    pub(crate) fn source(&self) -> Option<BorrowedFd<'_>> {
+        match self.chain.segments.get(self.position.index)? {
+            Segment::Bytes(_) => None,
+            Segment::Source(source) => Some(source.fd.as_fd()),
+        }
+    }
+
+    /// Each stream among the sources.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.chain.segments.iter().filter_map(|segment| match segment {
+            Segment::Source(source) if source.kind.can_wait() => Some(source.fd.as_fd()),
+            _ => None,
+        })
+    }
+
+    /// Whether a lease is held, which somebody may want to break at any moment.
+    pub(crate) fn holds_lease(&self) -> bool {
+        self.guards.iter().any(|guard| matches!(guard, Guard::Lease(_)))
+    }
+
+    /// Before the first step: the clock, the guards, the socket.
+    fn begin(&mut self) -> Result<(), Error> {
+        if self.started.is_some() {
+            return Ok(());
+        }
+        self.started = Some(Instant::now());
+        self.report.integrity = self.options.integrity;
+        if self.options.integrity != Integrity::Fast {
+            self.set_guards()?;
+        }
+        if self.sink.kind == Kind::Socket && self.chain.wants_cork() {
+            self.is_corked = socket::cork(&self.sink.fd);
+        }
+        Ok(())
+    }
+
+    /// Sets the guard asked for, or a weaker one where the kernel refuses it.
+    fn set_guards(&mut self) -> Result<(), Error> {
+        let level = self.options.integrity;
+        for segment in &self.chain.segments {
+            let source = match segment {
+                Segment::Source(source) if source.kind == Kind::Regular => source,
+                _ => {
+                    self.guards.push(Guard::None);
+                    continue;
+                }
+            };
+            let file = source.fd.as_fd();
+            let guard = match Guard::new(level, file, source.version) {
+                Err(errno) if level > Integrity::Detect => {
+                    let refusal = Refusal::Errno(errno);
+                    if let Policy::Require(_) = self.options.policy {
+                        let report = Box::new(self.report.clone());
+                        return Err(Error::IntegrityDeclined { level, refusal, report });
+                    }
+                    let what = Declined::Integrity(level);
+                    self.report.note(Decline { what, refusal, at: 0, times: 1 });
+                    self.report.integrity = Integrity::Detect;
+                    Guard::new(Integrity::Detect, file, source.version)
+                }
+                guard => guard,
+            };
+            match guard {
+                Ok(guard) => self.guards.push(guard),
+                Err(errno) => return Err(self.failed(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// One step of whatever is at the front, and who took it.
+    fn step(&mut self) -> Result<(Step, Mechanism), Errno> {
+        let segments = &self.chain.segments;
+        let Segment::Source(source) = &segments[self.position.index] else {
+            return self.memory_step().map(|step| (step, Mechanism::ReadWrite));
+        };
+        let active = match &mut self.active {
+            Some(active) => active,
+            none => {
+                let candidates = &mut self.candidates;
+                let first = self.options.next_candidate(candidates, source.kind, &self.sink);
+                none.insert(Active::new(first.unwrap_or(Mechanism::ReadWrite)))
+            }
+        };
+        let mechanism = active.mechanism();
+        let file = match self.guards.get(self.position.index) {
+            Some(Guard::Snapshot(clone)) => clone.as_fd(),
+            _ => source.fd.as_fd(),
+        };
+        let ends = Ends {
+            source: file,
+            source_kind: source.kind,
+            source_at: source.at.map(|at| at + self.position.offset),
+            sink: self.sink.fd.as_fd(),
+            sink_kind: self.sink.kind,
+            sink_at: self.sink.at,
+            rest: source.len.map(|len| len - self.position.offset),
+            is_followed: self.position.index + 1 < segments.len(),
+        };
+        let len = self.options.step.unwrap_or(default_step(mechanism)).min(largest_step(mechanism));
+        let mut meter = Meter::default();
+        let step = active.step(&ends, len, self.options.pool(), &mut meter);
+        self.report.mechanisms[mechanism as usize].calls += meter.calls;
+        self.report.user_space_bytes += meter.user_space_bytes;
+        step.map(|step| (step, mechanism))
+    }
+
+    /// One step of the memory at the front, with the small files that follow it.
+    fn memory_step(&mut self) -> Result<Step, Errno> {
+        let is_free = self.options.policy == Policy::Auto
+            && self.sink.kind == Kind::Socket
+            && self.options.integrity != Integrity::Snapshot;
+        let small = if is_free { SMALL_TRANSFER } else { 0 };
+        let mut meter = Meter::default();
+        let segments = &self.chain.segments;
+        let step =
+            memory::step(segments, self.position, &self.sink, small, &mut self.buffer, &mut meter);
+        self.report.memory.calls += meter.calls;
+        self.report.user_space_bytes += meter.user_space_bytes;
+        step
+    }
+
+    /// Counts delivered bytes where they belong, which may be several segments.
+    fn moved(&mut self, mut bytes: u64, mechanism: Mechanism) {
+        if let Some(at) = &mut self.sink.at {
+            *at += bytes;
+        }
+        let from_memory = self.active.is_none();
+        while let Some(segment) = self.chain.segments.get(self.position.index) {
+            let rest = segment.len().map_or(u64::MAX, |len| len - self.position.offset);
+            let part = bytes.min(rest);
+            match segment {
+                Segment::Bytes(_) => self.report.memory.bytes += part,
+                Segment::Source(_) => {
+                    self.report.mechanisms[mechanism as usize].bytes += part;
+                    if from_memory {
+                        // The second crossing; the first was counted when the file was read.
+                        self.report.user_space_bytes += part;
+                    }
+                }
+            }
+            self.position.offset += part;
+            bytes -= part;
+            if bytes == 0 {
+                break;
+            }
+            self.next_segment();
+        }
+        self.tell_progress();
+    }
+
+    /// Goes on with the next segment, for which every mechanism has a new chance.
+    fn next_segment(&mut self) {
+        if let Some(active) = self.active.take() {
+            active.release(self.options.pool());
+        }
+        self.candidates = None;
+        self.position = Position { index: self.position.index + 1, offset: 0 };
+    }
+
+    /// The source has no more bytes: the end, unless more were promised.
+    fn source_ended(&mut self) -> Result<(), Error> {
+        let segment = &self.chain.segments[self.position.index];
+        let Some(len) = segment.len() else {
+            self.next_segment();
+            return Ok(());
+        };
+        let missing = len - self.position.offset;
+        let expected = self.chain.len().unwrap_or(self.report.bytes() + missing);
+        let report = self.stop();
+        Err(Error::SourceEnded { expected, report })
+    }
+
+    /// Goes on with the next candidate at the byte where this one declined.
+    fn fall_back(&mut self, mechanism: Mechanism, refusal: Refusal) -> Result<(), Error> {
+        if refusal == Refusal::Errno(Errno::NOSYS)
+            && let Some(capabilities) = self.options.capabilities
+        {
+            capabilities.set_missing(mechanism);
+        }
+        let at = self.report.bytes();
+        let what = Declined::Mechanism(mechanism);
+        self.report.note(Decline { what, refusal, at, times: 1 });
+        if let Some(active) = self.active.take() {
+            active.release(self.options.pool());
+        }
+        let next = match &self.chain.segments[self.position.index] {
+            Segment::Bytes(_) => None,
+            Segment::Source(source) => {
+                self.options.next_candidate(&mut self.candidates, source.kind, &self.sink)
+            }
+        };
+        let Some(next) = next else {
+            let report = self.stop();
+            return Err(Error::Declined { mechanism, refusal, report });
+        };
+        self.active = Some(Active::new(next));
+        Ok(())
+    }
+
+    /// After the last byte: waits until no page is referenced any more, then asks the guards.
+    fn settle(&mut self) -> Result<Status, Error> {
+        if self.is_done {
+            return Ok(Status::Done);
+        }
+        if std::mem::take(&mut self.is_corked)
+            && let Err(errno) = socket::uncork(&self.sink.fd)
+        {
+            return Err(self.failed(errno));
+        }
+        self.check_leases()?;
+        let is_watched =
+            self.guards.iter().any(|guard| matches!(guard, Guard::Detect(_) | Guard::Lease(_)));
+        if is_watched && self.sink.kind == Kind::Socket && self.is_unacknowledged()? {
+            return Ok(Status::Waiting(Wait::Acknowledgement));
+        }
+        self.check_versions()?;
+        self.guards.clear();
+        self.is_done = true;
+        self.report.elapsed = self.elapsed();
+        self.last_told = None;
+        self.tell_progress();
+        Ok(Status::Done)
+    }
+
+    fn is_unacknowledged(&mut self) -> Result<bool, Error> {
+        // A socket that cannot tell, such as one of MPTCP, has to be believed.
+        if socket::unacknowledged(&self.sink.fd).unwrap_or(0) == 0 {
+            return Ok(false);
+        }
+        match socket::pending_error(&self.sink.fd) {
+            Some(errno) => Err(self.failed(errno)),
+            None => Ok(true),
+        }
+    }
+
+    /// Fails if a lease has been broken for so long that a writer may be let in.
+    fn check_leases(&mut self) -> Result<(), Error> {
+        let expired = |guard: &mut Guard| match guard {
+            Guard::Lease(lease) => lease.state() == LeaseState::Expired,
+            _ => false,
+        };
+        if self.guards.iter_mut().any(expired) {
+            let report = self.stop();
+            return Err(Error::SourceChanged { level: Integrity::Lease, report });
+        }
+        Ok(())
+    }
+
+    /// Fails if a watched file is not in the version it was in.
+    fn check_versions(&mut self) -> Result<(), Error> {
+        for (segment, guard) in self.chain.segments.iter().zip(&self.guards) {
+            let (Segment::Source(source), Guard::Detect(before)) = (segment, guard) else {
+                continue;
+            };
+            let is_same = crate::integrity::Version::of(&source.fd)
+                .is_ok_and(|after| !after.differs_from(before));
+            if !is_same {
+                let report = self.stop();
+                return Err(Error::SourceChanged { level: Integrity::Detect, report });
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, errno: Errno) -> Error {
+        let mechanism = self.active.as_ref().map(Active::mechanism);
+        if (mechanism, errno) == (Some(Mechanism::Mmap), Errno::FAULT) {
+            let expected = self.chain.len().unwrap_or_default();
+            return Error::SourceEnded { expected, report: self.stop() };
+        }
+        Error::Io { mechanism, source: errno.into(), report: self.stop() }
+    }
+
+    /// Ends a transfer that has failed: a socket's peer must not take a part for the whole.
+    pub(crate) fn stop(&mut self) -> Box<Report> {
+        if self.sink.kind == Kind::Socket && self.report.bytes() > 0 {
+            // A socket that cannot be reset is closed already.
+            let _ = socket::arm_reset(&self.sink.fd);
+        }
+        if let Some(active) = self.active.take() {
+            active.release(self.options.pool());
+        }
+        self.guards.clear();
+        self.report.elapsed = self.elapsed();
+        Box::new(self.report.clone())
+    }
+
+    fn elapsed(&self) -> std::time::Duration {
+        self.started.map_or_else(Default::default, |started| started.elapsed())
+    }
+
+    /// Tells the observer, if the last time was long enough ago.
+    fn tell_progress(&mut self) {
+        let Some(observer) = &mut self.options.observer else { return };
+        let now = Instant::now();
+        let is_early =
+            self.last_told.is_some_and(|last| now.duration_since(last) < Progress::INTERVAL);
+        if is_early {
+            return;
+        }
+        self.last_told = Some(now);
+        let started = self.started.unwrap_or(now);
+        observer(&Progress {
+            bytes: self.report.bytes(),
+            expected: self.chain.len(),
+            elapsed: now.duration_since(started),
+        });
+    }
+}

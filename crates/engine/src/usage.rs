@@ -1,0 +1,62 @@
+//! What a piece of work cost the calling thread, from getrusage(2).
+
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// Processor time, context switches and page faults of the calling thread.
+///
+/// Work that the kernel does elsewhere on the thread's behalf, in soft interrupts and at the
+/// peer, is not in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time in user space.
+    pub user: Duration,
+    /// Processor time in the kernel.
+    pub system: Duration,
+    /// Context switches because the thread waited.
+    pub voluntary_switches: u64,
+    /// Context switches because its time was up.
+    pub involuntary_switches: u64,
+    /// Page faults served without a disk.
+    pub minor_faults: u64,
+    /// Page faults that had to wait for a disk.
+    pub major_faults: u64,
+}
+
+impl Usage {
+    /// What the calling thread has spent since it began.
+    #[must_use]
+    pub fn of_this_thread() -> Self {
+        crate::sys::thread_usage()
+    }
+}
+
+impl Add for Usage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            user: self.user + other.user,
+            system: self.system + other.system,
+            voluntary_switches: self.voluntary_switches + other.voluntary_switches,
+            involuntary_switches: self.involuntary_switches + other.involuntary_switches,
+            minor_faults: self.minor_faults + other.minor_faults,
+            major_faults: self.major_faults + other.major_faults,
+        }
+    }
+}
+
+impl Sub for Usage {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+            voluntary_switches: self.voluntary_switches - earlier.voluntary_switches,
+            involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
+            minor_faults: self.minor_faults - earlier.minor_faults,
+            major_faults: self.major_faults - earlier.major_faults,
+        }
+    }
+}
