@@ -1,0 +1,130 @@
+//! What can be typed, and what every command that moves bytes has in common.
+
+use std::time::Duration;
+
+use clap::{ArgGroup, Args, Parser, Subcommand};
+use underpass_engine::{Integrity, Mechanism, Options, Policy};
+
+use crate::commands::{cp::CpArgs, recv::RecvArgs, send::SendArgs};
+use crate::size::Size;
+
+/// Moves files without letting their bytes climb into user space.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Send a file or standard input over one plain TCP or unix stream
+    Send(SendArgs),
+    /// Receive one plain TCP or unix stream into a file
+    Recv(RecvArgs),
+    /// Copy a file within this machine
+    Cp(CpArgs),
+}
+
+/// How the bytes are to be moved, and what is to be told about it.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("policy"), next_help_heading = "How the bytes are moved")]
+pub(crate) struct MoveArgs {
+    /// Use only this mechanism; a refusal is an error: reflink, copy_file_range, sendfile,
+    /// splice, mmap or read_write
+    #[arg(long, value_name = "NAME", group = "policy")]
+    mechanism: Option<Mechanism>,
+
+    /// Try this mechanism first
+    #[arg(long, value_name = "NAME", group = "policy")]
+    prefer: Option<Mechanism>,
+
+    /// Copy through user space only; the same as --mechanism read_write
+    #[arg(long, group = "policy")]
+    no_zero_copy: bool,
+
+    /// Bytes asked for in one system call, such as 64K or 1M [default: by mechanism]
+    #[arg(long, value_name = "SIZE")]
+    step: Option<Size>,
+
+    /// How sure to be that the bytes are of one version of the file: fast (trust), detect (fail
+    /// if it changed), lease (make writers wait) or snapshot (move a clone)
+    #[arg(long, value_name = "LEVEL", default_value = "fast")]
+    integrity: Integrity,
+
+    #[command(flatten)]
+    pub(crate) show: ShowArgs,
+}
+
+/// What commands that speak over a stream have in common.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The connection")]
+pub(crate) struct StreamArgs {
+    /// Congestion control of the connection; auto is the system's own, but on loopback never one
+    /// that paces
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub(crate) congestion: String,
+
+    /// Fail when nothing has moved for so many seconds [default: wait for ever]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl StreamArgs {
+    /// Adds what concerns the engine.
+    pub(crate) fn apply<'a>(&self, options: Options<'a>) -> Options<'a> {
+        match self.timeout {
+            Some(timeout) => options.timeout(timeout),
+            None => options,
+        }
+    }
+}
+
+/// What is told about a transfer.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "What is told")]
+pub(crate) struct ShowArgs {
+    /// Print the receipt on standard error: which way the bytes took and what it cost
+    #[arg(long)]
+    pub(crate) explain: bool,
+
+    /// Print the receipt as one JSON object on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Show progress even if standard error is not a terminal: a line each second
+    #[arg(long, conflicts_with = "quiet")]
+    pub(crate) progress: bool,
+
+    /// Print nothing but errors, and what --explain and --json ask for
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+impl MoveArgs {
+    /// The engine's options that these arguments ask for.
+    pub(crate) fn options<'a>(&self) -> Options<'a> {
+        let policy = match (self.mechanism, self.prefer) {
+            (Some(mechanism), _) => Policy::Require(mechanism),
+            (_, Some(mechanism)) => Policy::Prefer(mechanism),
+            _ if self.no_zero_copy => Policy::Require(Mechanism::ReadWrite),
+            _ => Policy::Auto,
+        };
+        let options = Options::default().policy(policy).integrity(self.integrity);
+        match self.step {
+            Some(Size(bytes)) => options.step(usize::try_from(bytes).unwrap_or(usize::MAX)),
+            None => options,
+        }
+    }
+}
+
+/// Seconds, with or without a fraction.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.strip_suffix('s').unwrap_or(text).parse().ok();
+    seconds
+        .filter(|seconds| *seconds > 0.0)
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "a time is a number of seconds above 0, such as 30 or 0.5".to_owned())
+}

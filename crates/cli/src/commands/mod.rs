@@ -1,0 +1,5 @@
+//! The commands, one file each: parse, call the engine, report.
+
+pub(crate) mod cp;
+pub(crate) mod recv;
+pub(crate) mod send;

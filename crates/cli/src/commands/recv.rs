@@ -1,0 +1,151 @@
+//! `underpass recv`: one plain stream into a file.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, recv};
+use underpass_engine::{Report, Source, Transfer, socket};
+
+use crate::address::{Address, Stream};
+use crate::args::{MoveArgs, StreamArgs};
+use crate::congestion;
+use crate::ends::{Overwrite, Target};
+use crate::failure::{Failure, Result};
+use crate::output;
+use crate::progress::Meter;
+use crate::receipt::Receipt;
+use crate::signals;
+use crate::size::Size;
+
+/// What can be typed after `recv`.
+#[derive(Debug, Args)]
+pub(crate) struct RecvArgs {
+    /// Where from, unless --listen is given: HOST:PORT, [IPV6]:PORT or unix:PATH; then the file
+    /// to write, - for standard output [default: -]
+    #[arg(value_name = "ADDRESS] [FILE", num_args = 0..=2)]
+    places: Vec<PathBuf>,
+
+    /// Wait for the sender to connect here
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<Address>,
+
+    /// Expect exactly so many bytes; fewer or more are an error, and the space is reserved first
+    #[arg(long, value_name = "SIZE")]
+    size: Option<Size>,
+
+    /// Write behind what the file has already; a failed transfer cuts it back
+    #[arg(long)]
+    append: bool,
+
+    /// Replace the file if it exists
+    #[arg(short, long, conflicts_with = "append")]
+    force: bool,
+
+    #[command(flatten)]
+    stream: StreamArgs,
+
+    #[command(flatten)]
+    movement: MoveArgs,
+}
+
+/// Receives.
+pub(crate) fn run(args: &RecvArgs) -> Result<()> {
+    let (from, path) = places(args)?;
+    let show = args.movement.show;
+    let target = match (args.append, args.force) {
+        _ if path == Path::new("-") && show.json => {
+            let message = "--json prints on standard output, where the bytes go: name a FILE";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        (true, _) => Target::append(path)?,
+        (_, true) => Target::create(path, Overwrite::Always)?,
+        _ => Target::create(path, Overwrite::Never)?,
+    };
+    let size = args.size.map(|Size(bytes)| bytes);
+    target.reserve(size.unwrap_or(0))?;
+    let cancel = signals::cancel_flag();
+    let stream = crate::address::meet(from.as_ref(), args.listen.as_ref(), &cancel)?;
+    // If this fails the sender is to know, and not to think that all went well.
+    let _ = socket::arm_reset(&stream);
+    let congestion = congestion::choose(&stream, &args.stream.congestion)?;
+
+    let meter = Meter::new(show);
+    let started = Instant::now();
+    let outcome = receive(args, &stream, &target, size, &cancel, &meter);
+    meter.clear();
+    let report = match outcome {
+        Ok(report) => report,
+        Err(failure) => return target.abandon().and(Err(failure)),
+    };
+    let elapsed_s = started.elapsed().as_secs_f64();
+    target.finish(report.bytes())?;
+    let _ = socket::disarm_reset(&stream);
+    output::finished(show, &Receipt { elapsed_s, congestion, ..Receipt::from(&report) });
+    Ok(())
+}
+
+fn receive(
+    args: &RecvArgs,
+    stream: &Stream,
+    target: &Target,
+    size: Option<u64>,
+    cancel: &AtomicBool,
+    meter: &Meter,
+) -> Result<Report> {
+    let what = format!("receiving {} from {}", target.path().display(), stream.peer());
+    let source = Source::of(stream).map_err(|source| Failure::Network {
+        action: "receiving from",
+        address: stream.peer(),
+        source,
+    })?;
+    let source = match size {
+        Some(size) => source.len(size),
+        None => source,
+    };
+    let options = args.stream.apply(args.movement.options()).cancel(cancel);
+    let report = Transfer::new(source, target.sink()?)
+        .options(meter.watch(options))
+        .run()
+        .map_err(|error| Failure::transfer(what.clone(), error, args.movement.show))?;
+    match size {
+        Some(size) if has_more(stream) => Err(Failure::Excess { what, size }),
+        _ => Ok(report),
+    }
+}
+
+/// Whether the sender has sent more than was expected. One that says nothing for a moment and
+/// keeps the connection open, as some do, is taken to have sent all.
+fn has_more(stream: &Stream) -> bool {
+    let mut end = [PollFd::new(stream, PollFlags::IN)];
+    let moment = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+    let is_ready = poll(&mut end, Some(&moment)).is_ok_and(|count| count > 0);
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    is_ready && recv(stream, &mut [0_u8; 1], flags).is_ok_and(|(_, bytes)| bytes > 0)
+}
+
+/// What the one or two positional arguments mean.
+fn places(args: &RecvArgs) -> Result<(Option<Address>, &Path)> {
+    let stdout = Path::new("-");
+    match (&args.listen, args.places.as_slice()) {
+        (Some(_), []) => Ok((None, stdout)),
+        (Some(_), [file]) => Ok((None, file)),
+        (None, [from]) => Ok((Some(address(from)?), stdout)),
+        (None, [from, file]) => Ok((Some(address(from)?), file)),
+        (Some(_), _) => {
+            let message = "recv --listen takes one FILE at the most: the sender comes to us";
+            Err(Failure::Usage(message.to_owned()))
+        }
+        (None, _) => {
+            let message = "recv needs the sender's ADDRESS, or --listen ADDRESS to wait for it";
+            Err(Failure::Usage(message.to_owned()))
+        }
+    }
+}
+
+fn address(text: &Path) -> Result<Address> {
+    let text = text.to_string_lossy();
+    text.parse().map_err(|error| Failure::Usage(format!("'{text}' is no address: {error}")))
+}

@@ -1,0 +1,144 @@
+//! `underpass send`: a file or standard input, over one plain stream.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use std::os::fd::AsFd;
+use underpass_engine::{Error, Report, Sink, Source, Transfer, socket};
+
+use crate::address::{Address, Stream};
+use crate::args::{MoveArgs, StreamArgs};
+use crate::congestion;
+use crate::ends::Input;
+use crate::failure::{Failure, Result};
+use crate::output;
+use crate::progress::Meter;
+use crate::range::ByteRange;
+use crate::receipt::Receipt;
+use crate::signals;
+
+/// What can be typed after `send`.
+#[derive(Debug, Args)]
+pub(crate) struct SendArgs {
+    /// The file to send; - for standard input
+    file: PathBuf,
+
+    /// Where to: HOST:PORT, [IPV6]:PORT or unix:PATH
+    #[arg(value_name = "ADDRESS", required_unless_present = "listen")]
+    to: Option<Address>,
+
+    /// Wait for the receiver to connect here instead
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "to")]
+    listen: Option<Address>,
+
+    /// Send only these bytes, both ends included: 0-1023, 1M- or -4K (the last ones)
+    #[arg(long, value_name = "FROM-TO", allow_hyphen_values = true)]
+    range: Option<ByteRange>,
+
+    #[command(flatten)]
+    stream: StreamArgs,
+
+    #[command(flatten)]
+    movement: MoveArgs,
+}
+
+/// Sends.
+pub(crate) fn run(args: &SendArgs) -> Result<()> {
+    let show = args.movement.show;
+    let input = Input::open(&args.file)?;
+    let source = select(&input, args.range)?;
+    let cancel = signals::cancel_flag();
+    let stream = crate::address::meet(args.to.as_ref(), args.listen.as_ref(), &cancel)?;
+    // From here on until all is sent, even a SIGKILL resets the connection.
+    let _ = socket::arm_reset(&stream);
+    let congestion = congestion::choose(&stream, &args.stream.congestion)?;
+
+    let meter = Meter::new(show);
+    let options = args.stream.apply(args.movement.options()).cancel(&cancel);
+    let options = meter.watch(options);
+    let started = Instant::now();
+    let what = format!("sending {} to {}", input.path().display(), stream.peer());
+    let outcome = Transfer::new(source, Sink::socket(&stream))
+        .options(options)
+        .run()
+        .and_then(|report| until_acknowledged(report, &stream, &cancel, args.stream.timeout));
+    meter.clear();
+
+    let report = outcome.map_err(|error| Failure::transfer(what, error, show))?;
+    let elapsed_s = started.elapsed().as_secs_f64();
+    input.finish(report.bytes());
+    output::finished(show, &Receipt { elapsed_s, congestion, ..Receipt::from(&report) });
+    Ok(())
+}
+
+/// The part of the input that is to be sent.
+fn select(input: &Input, range: Option<ByteRange>) -> Result<Source<&File>> {
+    let source = input.source()?;
+    let Some(range) = range else { return Ok(source) };
+    let name = input.path().display();
+    let Some(size) = source.promised() else {
+        return Err(Failure::Usage(format!("--range needs a file with a size, not {name}")));
+    };
+    let Some((from, len)) = range.within(size) else {
+        return Err(Failure::Usage(format!(
+            "--range lies outside of {name}, which has {size} bytes"
+        )));
+    };
+    Ok(source.at(from).len(len))
+}
+
+/// Ends the stream and waits until the peer's kernel has every byte: only then is nothing
+/// referenced any more, and nothing can be lost by our going away.
+fn until_acknowledged(
+    report: Report,
+    stream: &Stream,
+    cancel: &AtomicBool,
+    timeout: Option<Duration>,
+) -> std::result::Result<Report, Error> {
+    let failed =
+        |source: io::Error| Error::Io { mechanism: None, source, report: Box::new(report.clone()) };
+    stream.finish().map_err(failed)?;
+    let mut left = u64::MAX;
+    let mut last_progress = Instant::now();
+    loop {
+        let now = socket::unacknowledged(stream).map_err(failed)?;
+        if now == 0 {
+            break;
+        }
+        if now < left {
+            (left, last_progress) = (now, Instant::now());
+        }
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Error::Cancelled { report: Box::new(report) });
+        }
+        if let Some(timeout) = timeout.filter(|timeout| last_progress.elapsed() >= *timeout) {
+            return Err(Error::Stalled { timeout, report: Box::new(report) });
+        }
+        wait_a_moment(stream).map_err(|errno| failed(errno.into()))?;
+    }
+    // A peer that went away without reading says so now.
+    if let Ok(Err(errno)) = sockopt::socket_error(stream.as_fd()) {
+        return Err(failed(errno.into()));
+    }
+    let _ = socket::disarm_reset(stream);
+    Ok(report)
+}
+
+/// A millisecond, or less if the connection fails.
+fn wait_a_moment(stream: &Stream) -> std::result::Result<(), Errno> {
+    let mut end = [PollFd::new(stream, PollFlags::empty())];
+    let moment = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    if poll(&mut end, Some(&moment)) != Ok(0) {
+        sockopt::socket_error(stream)?.or(Err(Errno::CONNRESET))?;
+        // The peer has closed in good order but not yet acknowledged the last bytes.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! The ends of a transfer as they are named on the command line: files, devices, `-`.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, CWD, FileType, SeekFrom, accessat, fstat, ftruncate, seek};
+use rustix::io::Errno;
+use underpass_engine::landing::{Existing, Landing};
+use underpass_engine::{Kind, Sink, Source};
+
+use crate::failure::{Failure, Result, WithPath};
+
+/// A file to read, or standard input.
+#[derive(Debug)]
+pub(crate) struct Input {
+    file: File,
+    path: PathBuf,
+    /// Where reading begins: standard input may have been read by others before.
+    at: u64,
+    shares_cursor: bool,
+}
+
+impl Input {
+    /// Opens what `path` names; `-` is standard input.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        if path != Path::new("-") {
+            let file = File::open(path).with_path("opening", path)?;
+            return Ok(Self { file, path: path.to_owned(), at: 0, shares_cursor: false });
+        }
+        let path = PathBuf::from("standard input");
+        let file = private(io::stdin().as_fd(), OpenOptions::new().read(true));
+        let file = file.with_path("opening", &path)?;
+        let at = seek(&file, SeekFrom::Current(0)).unwrap_or(0);
+        Ok(Self { file, path, at, shares_cursor: true })
+    }
+
+    /// All that is left of it.
+    pub(crate) fn source(&self) -> Result<Source<&File>> {
+        Ok(Source::of(&self.file).with_path("reading", &self.path)?.at(self.at))
+    }
+
+    /// The file itself.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Its name for messages.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Leaves the cursor of a standard input that is a file behind what was read, as any reader
+    /// would, so that the next command of a script goes on from there.
+    pub(crate) fn finish(&self, bytes: u64) {
+        if self.shares_cursor {
+            // Pipes and terminals have no cursor.
+            let _ = seek(&self.file, SeekFrom::Start(self.at + bytes));
+        }
+    }
+}
+
+/// What to do with a target that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overwrite {
+    /// Refuse.
+    Never,
+    /// Replace it if we may write to it.
+    IfWritable,
+    /// Replace it.
+    Always,
+}
+
+/// Where the bytes end up.
+#[derive(Debug)]
+pub(crate) struct Target {
+    path: PathBuf,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// Behind what a file has already.
+    End { file: File, at: u64 },
+    /// A file that appears when it is whole.
+    New { landing: Landing, existing: Existing },
+    /// A device, a FIFO, standard output: written to as it is, from its cursor if it has one.
+    Open { file: File, at: u64 },
+}
+
+impl Target {
+    /// Prepares a new file at `path`; a device, a FIFO or `-` is opened as it is.
+    pub(crate) fn create(path: &Path, overwrite: Overwrite) -> Result<Self> {
+        if path == Path::new("-") {
+            return Self::stdout();
+        }
+        // A link is followed: what it leads to is replaced, as every other program would do.
+        let path = match fs::symlink_metadata(path) {
+            Ok(found) if found.is_symlink() => {
+                fs::canonicalize(path).with_path("following the link", path)?
+            }
+            _ => path.to_owned(),
+        };
+        let existing = match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Existing::Keep,
+            Err(error) => return Err(error).with_path("looking at", path),
+            Ok(found) if found.is_dir() => return Err(Errno::ISDIR).with_path("writing", path),
+            Ok(found) if found.is_file() => {
+                may_replace(&path, overwrite)?;
+                Existing::Replace
+            }
+            Ok(found) if found.file_type().is_socket() => {
+                let message = format!("{} is a socket: write unix:{0}", path.display());
+                return Err(Failure::Usage(message));
+            }
+            Ok(_) => {
+                let file =
+                    OpenOptions::new().write(true).open(&path).with_path("opening", &path)?;
+                return Ok(Self { path, place: Place::Open { file, at: 0 } });
+            }
+        };
+        let landing = Landing::create(&path, 0o666).with_path("creating", &path)?;
+        Ok(Self { path, place: Place::New { landing, existing } })
+    }
+
+    /// The end of the file at `path`; a new file if there is none.
+    pub(crate) fn append(path: &Path) -> Result<Self> {
+        // Not O_APPEND: no mechanism but read_write serves such a file.
+        match OpenOptions::new().write(true).open(path) {
+            Ok(file) if fstat(&file).is_ok_and(|stat| is_regular(&stat)) => {
+                let at = file.metadata().with_path("looking at", path)?.len();
+                Ok(Self { path: path.to_owned(), place: Place::End { file, at } })
+            }
+            Ok(file) => Ok(Self { path: path.to_owned(), place: Place::Open { file, at: 0 } }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Self::create(path, Overwrite::Never)
+            }
+            Err(error) => Err(error).with_path("opening", path),
+        }
+    }
+
+    fn stdout() -> Result<Self> {
+        let path = PathBuf::from("standard output");
+        let file = private(io::stdout().as_fd(), OpenOptions::new().write(true));
+        let file = file.with_path("opening", &path)?;
+        let at = seek(&file, SeekFrom::Current(0)).unwrap_or(0);
+        Ok(Self { path, place: Place::Open { file, at } })
+    }
+
+    /// Where the engine is to write.
+    pub(crate) fn sink(&self) -> Result<Sink<&File>> {
+        let at = match self.place {
+            Place::New { .. } => 0,
+            Place::End { at, .. } | Place::Open { at, .. } => at,
+        };
+        Ok(Sink::of(self.file()).with_path("writing", &self.path)?.at(at))
+    }
+
+    /// The file itself.
+    pub(crate) fn file(&self) -> &File {
+        match &self.place {
+            Place::New { landing, .. } => landing.file(),
+            Place::End { file, .. } | Place::Open { file, .. } => file,
+        }
+    }
+
+    /// Its name for messages.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether this is a new file, which has no mode, times or size of its own yet.
+    pub(crate) fn is_new(&self) -> bool {
+        matches!(self.place, Place::New { .. })
+    }
+
+    /// Finds out before the first byte whether `len` bytes fit.
+    pub(crate) fn reserve(&self, len: u64) -> Result<()> {
+        match &self.place {
+            Place::New { landing, .. } => {
+                landing.reserve(len).with_path("reserving space for", &self.path)
+            }
+            Place::End { .. } | Place::Open { .. } => Ok(()),
+        }
+    }
+
+    /// All bytes are there: the file gets its name.
+    pub(crate) fn finish(self, bytes: u64) -> Result<()> {
+        match self.place {
+            Place::New { landing, existing } => {
+                landing.commit(existing).with_path("writing", self.path)
+            }
+            Place::Open { file, at } => {
+                // Pipes and devices have no cursor. A file that is standard output has one, which
+                // the next command of a script writes from.
+                let _ = seek(&file, SeekFrom::Start(at + bytes));
+                Ok(())
+            }
+            Place::End { .. } => Ok(()),
+        }
+    }
+
+    /// The transfer failed: a new file vanishes by itself, an appended one is cut back.
+    pub(crate) fn abandon(self) -> Result<()> {
+        match self.place {
+            Place::End { file, at } => ftruncate(&file, at).with_path("cutting back", self.path),
+            Place::New { .. } | Place::Open { .. } => Ok(()),
+        }
+    }
+}
+
+fn may_replace(path: &Path, overwrite: Overwrite) -> Result<()> {
+    match overwrite {
+        Overwrite::Never => Err(Errno::EXIST).with_path("writing", path),
+        Overwrite::IfWritable => {
+            accessat(CWD, path, Access::WRITE_OK, rustix::fs::AtFlags::EACCESS)
+                .with_path("replacing", path)
+        }
+        Overwrite::Always => Ok(()),
+    }
+}
+
+/// A descriptor for what a standard stream names whose flags nobody else shares: a transfer makes
+/// its streams non-blocking, and the shell and other processes hold the same pipe or terminal.
+fn private(standard: BorrowedFd<'_>, how: &OpenOptions) -> io::Result<File> {
+    let stat = fstat(standard)?;
+    let shared = || -> io::Result<OwnedFd> { standard.try_clone_to_owned() };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Fifo | FileType::CharacterDevice => how
+            .open(format!("/proc/self/fd/{}", standard.as_raw_fd()))
+            .or_else(|_| shared().map(File::from)),
+        _ => shared().map(File::from),
+    }
+}
+
+fn is_regular(stat: &rustix::fs::Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+/// Whether a source has holes that a copy should keep.
+pub(crate) fn is_sparse(input: &Input, source: &Source<&File>) -> bool {
+    let allocated = |stat: rustix::fs::Stat| u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+    source.kind() == Kind::Regular
+        && fstat(&input.file)
+            .is_ok_and(|stat| source.promised().is_some_and(|len| allocated(stat) < len))
+}

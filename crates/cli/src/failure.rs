@@ -1,0 +1,171 @@
+//! Why a command failed, for people: what, where, and what to do about it.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use underpass_engine::{Error, Integrity};
+
+use crate::args::ShowArgs;
+use crate::receipt::Receipt;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The sender sent more than was expected.
+    Excess {
+        /// What was being moved.
+        what: String,
+        /// How many bytes were expected.
+        size: u64,
+    },
+    /// Something about an address or a connection.
+    Network {
+        /// What was being done, such as `connecting to`.
+        action: &'static str,
+        /// With which address.
+        address: String,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// Something about a file.
+    Path {
+        /// What was being done, such as `opening`.
+        action: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The transfer was begun and failed.
+    Transfer {
+        /// What was being moved, such as `sending disk.img`.
+        what: String,
+        /// What the engine said, with its report.
+        source: Error,
+        /// What was done before it failed.
+        receipt: Box<Receipt>,
+        /// How that is to be told.
+        show: ShowArgs,
+    },
+    /// The command makes no sense.
+    Usage(String),
+}
+
+/// What commands return.
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    /// The failure of a transfer, with its receipt.
+    pub(crate) fn transfer(what: String, source: Error, show: ShowArgs) -> Self {
+        let mut receipt = Box::new(Receipt::from(source.report()));
+        receipt.error = Some(source.to_string());
+        Self::Transfer { what, source, receipt, show }
+    }
+
+    /// 2 for wrong usage, 1 for everything else.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            _ => 1,
+        }
+    }
+
+    /// What to do about it, if there is something that helps.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Excess { .. } | Self::Usage(_) => None,
+            Self::Network { source, .. } => network_hint(Errno::from_io_error(source)?),
+            Self::Path { action, source, .. } => path_hint(action, Errno::from_io_error(source)?),
+            Self::Transfer { source, .. } => transfer_hint(source),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Excess { what, size } => {
+                write!(f, "{what}: more than the {size} bytes of --size arrived")
+            }
+            Self::Network { action, address, source } => {
+                write!(f, "{action} {address}: {}", plain(source))
+            }
+            Self::Path { action, path, source } => {
+                write!(f, "{action} {}: {}", path.display(), plain(source))
+            }
+            Self::Transfer { what, source, .. } => write!(f, "{what}: {source}"),
+            Self::Usage(message) => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Network { source, .. } | Self::Path { source, .. } => Some(source),
+            Self::Transfer { source, .. } => Some(source),
+            Self::Excess { .. } | Self::Usage(_) => None,
+        }
+    }
+}
+
+/// Turns an error of the system into a failure that names the file.
+pub(crate) trait WithPath<T> {
+    /// `action` is what was being done with `path`.
+    fn with_path(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> WithPath<T> for std::result::Result<T, E> {
+    fn with_path(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T> {
+        self.map_err(|source| Failure::Path { action, path: path.into(), source: source.into() })
+    }
+}
+
+fn network_hint(errno: Errno) -> Option<&'static str> {
+    Some(match errno {
+        Errno::ADDRINUSE => "another program listens there: choose another port, or stop it",
+        Errno::ADDRNOTAVAIL => "this machine does not have that address",
+        Errno::CONNREFUSED => "nobody listens there: start the other side first",
+        Errno::ACCESS => "ports below 1024 need a privilege: choose a higher one",
+        _ => return None,
+    })
+}
+
+fn path_hint(action: &str, errno: Errno) -> Option<&'static str> {
+    Some(match errno {
+        Errno::EXIST => "it exists already: --force replaces it",
+        Errno::ISDIR if action == "reading" => {
+            "pack a folder with tar: tar -c FOLDER | underpass send - ..."
+        }
+        Errno::NOSPC => "the disk is full: free some space or choose another folder",
+        Errno::DQUOT => "the quota is used up",
+        Errno::ROFS => "the file system is mounted read-only: choose another folder",
+        _ => return None,
+    })
+}
+
+fn transfer_hint(error: &Error) -> Option<&'static str> {
+    Some(match error {
+        Error::Declined { .. } => "leave out --mechanism to use what the kernel offers",
+        Error::IntegrityDeclined { .. } => "leave out --mechanism to fall back to detect",
+        Error::SourceChanged { level: Integrity::Lease, .. } => {
+            "the peer was too slow for the writer: send again, or use --integrity snapshot"
+        }
+        Error::SourceChanged { .. } => "send it again once nobody writes to it",
+        Error::SourceEnded { .. } => "somebody made it shorter meanwhile, or the peer gave up",
+        Error::Io { source, .. } => match Errno::from_io_error(source)? {
+            Errno::NOSPC => "the disk is full: free some space or choose another folder",
+            Errno::CONNRESET | Errno::PIPE => "the other side gave up; its own message says why",
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// The system's words without the `(os error 2)` that std appends.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}

@@ -1,0 +1,38 @@
+//! Where a file has data, so that a copy can keep its holes, from lseek(2).
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+
+/// Offset and length of each run of data among the first `len` bytes of a file, in order.
+///
+/// A file system that knows no holes reports the whole file as data.
+pub(crate) fn extents(
+    file: BorrowedFd<'_>,
+    len: u64,
+) -> impl Iterator<Item = io::Result<(u64, u64)>> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let extent = next_extent(file, at, len).transpose()?;
+        // After an error there is nothing more to be asked.
+        at = extent.as_ref().map_or(len, |(from, len)| from + len);
+        Some(extent)
+    })
+}
+
+fn next_extent(file: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<Option<(u64, u64)>> {
+    if at >= len {
+        return Ok(None);
+    }
+    let from = match seek(file, SeekFrom::Data(at)) {
+        Ok(from) if from < len => from,
+        // Nothing but a hole up to the end.
+        Ok(_) | Err(Errno::NXIO) => return Ok(None),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some((at, len - at))),
+        Err(errno) => return Err(errno.into()),
+    };
+    let to = seek(file, SeekFrom::Hole(from))?.min(len);
+    Ok(Some((from, to - from)))
+}

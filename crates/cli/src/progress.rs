@@ -1,0 +1,98 @@
+//! Progress for people while a transfer runs.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
+use underpass_engine::{Options, Progress};
+
+use crate::args::ShowArgs;
+
+/// A bar on a terminal; a line each second elsewhere, if asked for.
+#[derive(Debug)]
+pub(crate) enum Meter {
+    /// Drawn and redrawn.
+    Bar(ProgressBar),
+    /// Written once a second.
+    Lines,
+    /// Nothing is shown.
+    Silent,
+}
+
+impl Meter {
+    /// What these arguments and standard error allow.
+    pub(crate) fn new(show: ShowArgs) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        match (show.quiet, is_terminal, show.progress) {
+            (true, ..) => Self::Silent,
+            (_, true, _) => Self::Bar(ProgressBar::no_length()),
+            (_, _, true) => Self::Lines,
+            _ => Self::Silent,
+        }
+    }
+
+    /// Lets the transfer tell its progress.
+    pub(crate) fn watch<'a>(&self, options: Options<'a>) -> Options<'a> {
+        match self {
+            Self::Bar(bar) => {
+                let bar = bar.clone();
+                options.observer(move |progress| draw(&bar, progress))
+            }
+            Self::Lines => {
+                let mut last = Instant::now();
+                options.observer(move |progress| {
+                    if last.elapsed() >= LINE_INTERVAL {
+                        last = Instant::now();
+                        // Nobody is left to be told.
+                        let _ = writeln!(std::io::stderr(), "{}", line(progress));
+                    }
+                })
+            }
+            Self::Silent => options,
+        }
+    }
+
+    /// Removes the bar.
+    pub(crate) fn clear(&self) {
+        if let Self::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn draw(bar: &ProgressBar, progress: &Progress) {
+    if bar.length().is_none() && bar.position() == 0 {
+        let template = match progress.expected {
+            Some(_) => {
+                "{wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}"
+            }
+            None => "{spinner} {binary_bytes} {binary_bytes_per_sec} {elapsed}",
+        };
+        // The templates are constants that are known to parse; the default would do as well.
+        bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| default_style()));
+        if let Some(expected) = progress.expected {
+            bar.set_length(expected);
+        }
+    }
+    bar.set_position(progress.bytes);
+}
+
+fn default_style() -> ProgressStyle {
+    ProgressStyle::default_bar()
+}
+
+fn line(progress: &Progress) -> String {
+    let seconds = progress.elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
+    let rate = progress.bytes as f64 / seconds;
+    let done = BinaryBytes(progress.bytes);
+    let speed = BinaryBytes(rate as u64);
+    match progress.expected {
+        None => format!("{done} at {speed}/s"),
+        Some(expected) => {
+            let left = expected.saturating_sub(progress.bytes) as f64 / rate.max(1.0);
+            format!("{done} of {} at {speed}/s, {left:.0} s left", BinaryBytes(expected))
+        }
+    }
+}
+
+const LINE_INTERVAL: Duration = Duration::from_secs(1);

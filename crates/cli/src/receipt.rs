@@ -1,0 +1,141 @@
+//! The receipt: a report as people and programs read it. Its field names are a promise.
+
+use serde::{Deserialize, Serialize};
+use underpass_engine::{Decline, Declined, Report, Tally};
+
+/// What a transfer did, as one JSON object.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Receipt {
+    /// Why the transfer failed; absent if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+    /// Payload bytes delivered to the sink.
+    pub(crate) bytes: u64,
+    /// Seconds from the first step to the end; for `send` until the peer had everything.
+    pub(crate) elapsed_s: f64,
+    /// What each mechanism moved.
+    pub(crate) mechanisms: Vec<MechanismReceipt>,
+    /// What the kernel declined, and where.
+    pub(crate) declined: Vec<DeclineReceipt>,
+    /// Payload bytes copied between user and kernel space, in either direction.
+    pub(crate) user_space_bytes: u64,
+    /// System calls that moved bytes or tried to, those of declined mechanisms included.
+    pub(crate) calls: u64,
+    /// How often an end was not ready and had to be waited for.
+    pub(crate) waits: u64,
+    /// Processor time of the moving thread.
+    pub(crate) cpu_s: CpuReceipt,
+    /// Context switches of the moving thread.
+    pub(crate) context_switches: SwitchesReceipt,
+    /// Page faults of the moving thread.
+    pub(crate) page_faults: FaultsReceipt,
+    /// The integrity level that really held.
+    pub(crate) integrity: String,
+    /// The congestion control of the connection; absent without TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) congestion: Option<String>,
+}
+
+/// What one mechanism moved.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct MechanismReceipt {
+    /// Its name.
+    pub(crate) name: String,
+    /// Bytes it delivered.
+    pub(crate) bytes: u64,
+    /// System calls it made.
+    pub(crate) calls: u64,
+}
+
+/// One refusal of the kernel.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct DeclineReceipt {
+    /// The mechanism, or integrity level, that was declined.
+    pub(crate) mechanism: String,
+    /// The kernel's answer by its symbol.
+    pub(crate) errno: String,
+    /// Bytes delivered when it was declined first.
+    pub(crate) at: u64,
+    /// How often it was declined with this answer.
+    pub(crate) times: u64,
+    /// What the answer means, for an integrity level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+}
+
+/// Processor seconds.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct CpuReceipt {
+    /// In user space.
+    pub(crate) user: f64,
+    /// In the kernel.
+    pub(crate) system: f64,
+}
+
+/// Context switches.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct SwitchesReceipt {
+    /// Because the thread waited.
+    pub(crate) voluntary: u64,
+    /// Because its time was up.
+    pub(crate) involuntary: u64,
+}
+
+/// Page faults.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct FaultsReceipt {
+    /// Served from memory.
+    pub(crate) minor: u64,
+    /// Served from a disk.
+    pub(crate) major: u64,
+}
+
+impl From<&Report> for Receipt {
+    fn from(report: &Report) -> Self {
+        let usage = report.usage().unwrap_or_default();
+        Self {
+            error: None,
+            bytes: report.bytes(),
+            elapsed_s: report.elapsed().as_secs_f64(),
+            mechanisms: report
+                .mechanisms()
+                .map(|(mechanism, Tally { bytes, calls })| {
+                    let name = mechanism.to_string();
+                    MechanismReceipt { name, bytes, calls }
+                })
+                .collect(),
+            declined: report
+                .declined()
+                .iter()
+                .map(|decline| DeclineReceipt {
+                    mechanism: decline.what.name().to_owned(),
+                    errno: decline.refusal.name().into_owned(),
+                    at: decline.at,
+                    times: decline.times,
+                    reason: reason(decline),
+                })
+                .collect(),
+            user_space_bytes: report.user_space_bytes(),
+            calls: report.calls(),
+            waits: report.waits(),
+            cpu_s: CpuReceipt {
+                user: usage.user.as_secs_f64(),
+                system: usage.system.as_secs_f64(),
+            },
+            context_switches: SwitchesReceipt {
+                voluntary: usage.voluntary_switches,
+                involuntary: usage.involuntary_switches,
+            },
+            page_faults: FaultsReceipt { minor: usage.minor_faults, major: usage.major_faults },
+            integrity: report.integrity().to_string(),
+            congestion: None,
+        }
+    }
+}
+
+fn reason(decline: &Decline) -> Option<String> {
+    match decline.what {
+        Declined::Mechanism(_) => None,
+        Declined::Integrity(level) => Some(level.reason(decline.refusal).to_owned()),
+    }
+}
