@@ -10,7 +10,7 @@ use crate::size::Size;
 
 /// Moves files without letting their bytes climb into user space.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(version, max_term_width = 100, arg_required_else_help = false)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -37,6 +37,24 @@ pub(crate) fn failure(failure: &Failure) -> ExitCode {
     ExitCode::from(failure.exit_code())
 }
 
+/// Prints help as it is, and what was typed wrongly in one line; returns the exit code.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A reader that has gone away wants no more.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.to_string();
+    let complaint: Vec<_> = text
+        .lines()
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+        .map(|line| line.trim().trim_start_matches("error: "))
+        .filter(|line| !line.is_empty())
+        .collect();
+    error_line(&format!("underpass: {} (--help tells more)", complaint.join(" ")));
+    ExitCode::from(2)
+}
+
 /// Prints where a peer can connect: always, for there may be no other way to know the port.
 pub(crate) fn listening(address: &str) {
     error_line(&format!("listening on {address}"));

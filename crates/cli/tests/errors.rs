@@ -1,0 +1,125 @@
+//! Bad input gets one clear line that says what, where and what to do, and an exit code.
+
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+
+use rig::{folder, names, noise_file, run};
+
+#[test]
+fn each_wrong_input_is_one_line_with_its_exit_code() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let file = noise_file(folder.path(), "file", 1000);
+    let file = file.to_str().unwrap();
+    fs::create_dir(at("folder")).unwrap();
+    symlink("nowhere", at("dangling")).unwrap();
+    symlink("loop", at("loop")).unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let here = folder.path().to_str().unwrap();
+
+    let cases: &[(&[&str], i32, &[&str])] = &[
+        (&["send", &at("missing"), &taken], 1, &["opening", "missing", "No such file"]),
+        (&["send", here, &taken], 1, &["reading", "Is a directory", "tar"]),
+        (&["send", file, &closed], 1, &["connecting to", &closed, "refused", "start the other"]),
+        (&["send", file, "unix:/nowhere/socket"], 1, &["unix:/nowhere/socket", "No such file"]),
+        (&["send", file, "host.invalid:80"], 1, &["connecting to", "host.invalid:80"]),
+        (&["send", file, ":80"], 2, &["names no host"]),
+        (&["send", file, &taken, "--range", "1000-"], 2, &["--range", "outside", "1000 bytes"]),
+        (&["send", "/proc/version", &taken, "--range", "0-1"], 2, &["--range", "size"]),
+        (&["send", file, &taken, "--congestion", "nonsense"], 2, &["nonsense", "reno"]),
+        (&["send", file, "--listen", &taken], 1, &["listening on", &taken, "in use", "port"]),
+        (&["recv", "--listen", &taken, &at("new")], 1, &["listening on", "in use"]),
+        (&["recv", "--listen", "127.0.0.1:0", &at("none/new")], 1, &["creating", "No such file"]),
+        (&["recv", "--listen", "127.0.0.1:0", &at("folder")], 1, &["folder", "Is a directory"]),
+        (&["recv", "--listen", "127.0.0.1:0", &at("dangling")], 1, &["link", "dangling"]),
+        (&["recv", "--listen", "127.0.0.1:0", &at("loop")], 1, &["link", "loop"]),
+        (&["recv", "--listen", "127.0.0.1:0", "--json"], 2, &["--json", "FILE"]),
+        (&["recv", "--listen", "127.0.0.1:0", "a", "b"], 2, &["one FILE"]),
+        (&["recv"], 2, &["ADDRESS", "--listen"]),
+        (&["recv", "nonsense"], 2, &["nonsense", "HOST:PORT"]),
+        (&["recv", &closed, &at("new")], 1, &["connecting to", "refused"]),
+        (&["cp", &at("missing"), &at("new")], 1, &["opening", "missing"]),
+        (&["cp", here, &at("new")], 1, &["reading", "Is a directory"]),
+        (&["cp", file, file], 2, &["same file"]),
+        (&["cp", file, &at("none/new")], 1, &["creating", "No such file"]),
+        (&["cp", file, here, "--no-clobber"], 2, &["same file"]),
+        (&["cp", "-", here], 2, &["folder", "name a file"]),
+        (&["cp", file, &at("new"), "--mechanism", "reflink", "--step", "1"], 1, &["reflink"]),
+    ];
+    for (args, code, words) in cases {
+        if args.contains(&"reflink") && reflinks(folder.path()) {
+            continue;
+        }
+        let finished = run(args.iter()).failed(*code, words);
+        let lines: Vec<_> =
+            finished.stderr.lines().filter(|line| !line.starts_with("listening on")).collect();
+        assert_eq!(lines.len(), 1, "{args:?}: {lines:?}");
+        assert!(lines[0].starts_with("underpass: "), "{lines:?}");
+        assert!(finished.stdout.is_empty(), "{args:?}");
+    }
+    assert_eq!(names(folder.path()), ["dangling", "file", "folder", "loop"]);
+}
+
+#[test]
+fn wrong_words_are_usage_errors_that_name_them() {
+    for (args, word) in [
+        (["send", "f", "h:1", "--step", "64Q"], "64K"),
+        (["send", "f", "h:1", "--step", "-1"], "-1"),
+        (["send", "f", "h:1", "--range", "5-3"], "FROM-TO"),
+        (["send", "f", "h:1", "--mechanism", "teleport"], "copy_file_range"),
+        (["send", "f", "h:1", "--integrity", "total"], "snapshot"),
+        (["send", "f", "h:1", "--timeout", "0"], "seconds"),
+        (["send", "f", "h:1", "--listen", ":1"], "cannot be used with"),
+        (["send", "f", "h:65536", "--json", "-q"], "HOST:PORT"),
+        (["send", "f", "::1:80", "--json", "-q"], "HOST:PORT"),
+        (["recv", "h:1", "f", "--size", "many"], "4096"),
+        (["recv", "h:1", "f", "--append", "--force"], "cannot be used with"),
+        (["cp", "a", "b", "--no-zero-copy", "--prefer=mmap"], "cannot be used with"),
+        (["cp", "a", "b", "--force", "--no-clobber"], "cannot be used with"),
+    ] {
+        let finished = run(args);
+        assert_eq!(finished.code(), Some(2), "{args:?} {}", finished.stderr);
+        assert!(finished.stderr.contains(word), "{args:?}: {}", finished.stderr);
+        assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
+    }
+    run([""; 0]).failed(2, &["subcommand"]);
+    run(["fly"]).failed(2, &["fly"]);
+    run(["send"]).failed(2, &["FILE"]);
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    for args in [["--help", ""], ["--version", ""], ["send", "--help"], ["recv", "--help"]] {
+        let args = args.iter().filter(|arg| !arg.is_empty());
+        let finished = run(args).succeeded();
+        assert!(finished.text().contains("underpass"), "{}", finished.text());
+    }
+}
+
+#[test]
+fn a_failed_transfer_prints_its_receipt_too() {
+    let folder = folder();
+    let target = folder.path().join("target");
+    let target = target.to_str().unwrap();
+    let finished = run(["cp", "/proc/version", target, "--mechanism", "reflink", "--json"]);
+    let receipt = finished.failed(1, &["reflink", "not offered"]).receipt();
+    assert!(receipt["error"].as_str().unwrap().contains("reflink"));
+    assert_eq!(receipt["bytes"], 0);
+    assert_eq!(receipt["declined"][0]["mechanism"], "reflink");
+}
+
+fn reflinks(folder: &std::path::Path) -> bool {
+    let (from, to) = (folder.join("r1"), folder.join("r2"));
+    fs::write(&from, "x").unwrap();
+    let done = run(["cp", "--mechanism", "reflink", from.to_str().unwrap(), to.to_str().unwrap()]);
+    fs::remove_file(from).unwrap();
+    let _ = fs::remove_file(to);
+    done.code() == Some(0)
+}

@@ -1,0 +1,230 @@
+//! What the tests of the program share: the real binary, peers, files, and their ends.
+
+#![allow(dead_code, unreachable_pub)] // each test file uses its part
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder of the test's own, on a real file system, gone afterwards.
+pub fn folder() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// The program.
+pub fn underpass() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_underpass"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// `len` bytes that no two offsets share a pattern of.
+pub fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// A file of noise.
+pub fn noise_file(folder: &Path, name: &str, len: usize) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, noise(len)).unwrap();
+    path
+}
+
+/// Names in a folder, hidden ones too: what a test left there.
+pub fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// A finished process.
+#[derive(Debug)]
+pub struct Finished {
+    pub status: ExitStatus,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl Finished {
+    pub fn code(&self) -> Option<i32> {
+        self.status.code()
+    }
+
+    /// The receipt on standard output.
+    pub fn receipt(&self) -> Value {
+        serde_json::from_slice(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {} {}", self.text(), self.stderr))
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    #[track_caller]
+    pub fn succeeded(self) -> Self {
+        assert_eq!(self.code(), Some(0), "{}", self.stderr);
+        self
+    }
+
+    /// Failed with this code and one line that says all of `words`.
+    #[track_caller]
+    pub fn failed(self, code: i32, words: &[&str]) -> Self {
+        assert_eq!(self.code(), Some(code), "{}", self.stderr);
+        let complaint =
+            self.stderr.lines().rfind(|line| !line.starts_with("listening on")).unwrap_or_default();
+        for word in words {
+            assert!(complaint.contains(word), "'{word}' is not in: {}", self.stderr);
+        }
+        self
+    }
+}
+
+/// A running process whose output is read all the while. Killed when dropped.
+#[derive(Debug)]
+pub struct Running {
+    pub child: Child,
+    /// Where it listens, if it said so.
+    pub address: String,
+    stdout: Option<JoinHandle<Vec<u8>>>,
+    stderr: Option<JoinHandle<String>>,
+}
+
+impl Running {
+    /// Starts a command.
+    pub fn start(mut command: Command) -> Self {
+        Self::watch(command.spawn().unwrap(), String::new(), false)
+    }
+
+    /// Starts a command that says where it listens, and waits until it does.
+    pub fn listening(mut command: Command) -> Self {
+        Self::watch(command.spawn().unwrap(), String::new(), true)
+    }
+
+    fn watch(mut child: Child, mut address: String, listens: bool) -> Self {
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        if listens {
+            errors.read_line(&mut said).unwrap();
+            address = said.trim().strip_prefix("listening on ").unwrap_or_default().to_owned();
+        }
+        let stderr = std::thread::spawn(move || {
+            let mut rest = Vec::new();
+            errors.read_to_end(&mut rest).unwrap();
+            said + &String::from_utf8_lossy(&rest)
+        });
+        let stdout = child.stdout.take().map(|mut output| {
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                output.read_to_end(&mut bytes).unwrap();
+                bytes
+            })
+        });
+        Self { child, address, stdout, stderr: Some(stderr) }
+    }
+
+    /// Waits for its end.
+    pub fn finish(mut self) -> Finished {
+        drop(self.child.stdin.take());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "still running after a minute");
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        let stdout = self.stdout.take().map(|reader| reader.join().unwrap()).unwrap_or_default();
+        let stderr = self.stderr.take().map(|reader| reader.join().unwrap()).unwrap_or_default();
+        Finished { status, stdout, stderr }
+    }
+
+    /// Sends it a signal by name.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Ended already, or not wanted any more.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs the program to its end.
+pub fn run<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Finished {
+    let mut command = underpass();
+    command.args(args);
+    Running::start(command).finish()
+}
+
+/// A receiver that listens on a free port, with these arguments in front of its target.
+pub fn receiver(args: &[&str], target: &Path) -> Running {
+    let mut command = underpass();
+    command.args(["recv", "--listen", "127.0.0.1:0"]).args(args).arg(target);
+    Running::listening(command)
+}
+
+/// A sender to this address, with these arguments.
+pub fn sender(args: &[&str], source: &Path, address: &str) -> Running {
+    let mut command = underpass();
+    command.arg("send").args(args).arg(source).arg(address);
+    Running::start(command)
+}
+
+/// The sum of what a file of a receipt's list says under `name`.
+pub fn bytes_by(receipt: &Value, name: &str) -> u64 {
+    let moved = receipt["mechanisms"].as_array().unwrap();
+    moved
+        .iter()
+        .filter(|each| each["name"] == name)
+        .map(|each| each["bytes"].as_u64().unwrap())
+        .sum()
+}
+
+/// Whether a program is there. If it has to be and is not, the test fails; elsewhere it says so.
+pub fn has(program: &str) -> bool {
+    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .any(|folder| folder.join(program).is_file());
+    if !found {
+        skip(&format!("{program} is not installed"));
+    }
+    found
+}
+
+/// Tells why a test is left out, which in CI is a failure.
+pub fn skip(reason: &str) {
+    assert!(std::env::var_os("CI").is_none(), "{reason}");
+    // Not captured by the test harness, so that nobody takes the test for passed.
+    let _ =
+        writeln!(File::options().append(true).open("/dev/stderr").unwrap(), "skipped: {reason}");
+}
+
+/// Waits until `done` is true.
+#[track_caller]
+pub fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "in vain waited for: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,408 @@
+//! `send` and `recv` as people use them: two processes, real sockets, real files.
+
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rig::{
+    Running, bytes_by, folder, has, names, noise, noise_file, receiver, run, sender, underpass,
+    until,
+};
+
+const LEN: usize = 5 * (1 << 20) + 4321;
+
+#[test]
+fn a_file_arrives_whole_and_both_receipts_say_that_no_byte_surfaced() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", LEN);
+    let target = folder.path().join("target");
+    let receiver = receiver(&["--json"], &target);
+    let sent = sender(&["--json"], &source, &receiver.address).finish().succeeded().receipt();
+    let received = receiver.finish().succeeded().receipt();
+    assert_eq!(fs::read(&target).unwrap(), noise(LEN));
+    for (receipt, mechanism) in [(&sent, "sendfile"), (&received, "splice")] {
+        assert_eq!(receipt["bytes"], LEN);
+        assert_eq!(bytes_by(receipt, mechanism), LEN as u64);
+        assert_eq!(receipt["user_space_bytes"], 0);
+        assert_eq!(receipt["declined"].as_array().unwrap().len(), 0);
+        assert_eq!(receipt["integrity"], "fast");
+        assert!(receipt["elapsed_s"].as_f64().unwrap() > 0.0);
+        assert!(receipt["calls"].as_u64().unwrap() > 0);
+        assert!(receipt["cpu_s"]["system"].is_number());
+        assert!(receipt["context_switches"]["involuntary"].is_number());
+        assert!(receipt["page_faults"]["major"].is_number());
+        assert!(!receipt["congestion"].as_str().unwrap().starts_with("bbr"));
+    }
+    assert_eq!(names(folder.path()), ["source", "target"]);
+}
+
+#[test]
+fn every_mechanism_delivers_the_same_file() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", LEN);
+    for (sends, receives) in [
+        ("sendfile", "splice"),
+        ("splice", "read_write"),
+        ("mmap", "splice"),
+        ("read_write", "read_write"),
+    ] {
+        let target = folder.path().join(sends);
+        let receiver = receiver(&["--json", "--mechanism", receives], &target);
+        let args = ["--json", "--mechanism", sends, "--step", "64K"];
+        let sent = sender(&args, &source, &receiver.address).finish().succeeded().receipt();
+        let received = receiver.finish().succeeded().receipt();
+        assert_eq!(bytes_by(&sent, sends), LEN as u64, "{sends}");
+        assert_eq!(bytes_by(&received, receives), LEN as u64, "{receives}");
+        assert_eq!(fs::read(&target).unwrap(), noise(LEN), "{sends}");
+    }
+}
+
+#[test]
+fn no_zero_copy_is_read_write_and_counts_each_byte_twice() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", LEN);
+    let receiver = receiver(&["--no-zero-copy", "--json"], Path::new("/dev/null"));
+    let args = ["--no-zero-copy", "--json"];
+    let sent = sender(&args, &source, &receiver.address).finish().succeeded().receipt();
+    let received = receiver.finish().succeeded().receipt();
+    for receipt in [sent, received] {
+        assert_eq!(bytes_by(&receipt, "read_write"), LEN as u64);
+        assert_eq!(receipt["user_space_bytes"], 2 * LEN);
+    }
+}
+
+#[test]
+fn either_side_may_listen_on_any_kind_of_address() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", LEN);
+    let unix = format!("unix:{}", folder.path().join("socket").display());
+    for address in ["127.0.0.1:0", "[::1]:0", "localhost:0", unix.as_str()] {
+        let target = folder.path().join("target");
+        let mut command = underpass();
+        command.arg("send").arg(&source).args(["--listen", address]);
+        let sender = Running::listening(command);
+        let received = run(["recv", "--force", &sender.address, target.to_str().unwrap()]);
+        received.succeeded();
+        sender.finish().succeeded();
+        assert_eq!(fs::read(&target).unwrap(), noise(LEN), "{address}");
+    }
+    assert_eq!(names(folder.path()), ["source", "target"]);
+}
+
+#[test]
+fn pipes_go_by_splice_at_both_ends() {
+    let mut command = underpass();
+    command.args(["recv", "--listen", "127.0.0.1:0", "--explain"]);
+    let receiver = Running::listening(command);
+    let mut command = underpass();
+    command.args(["send", "-", &receiver.address, "--json"]).stdin(Stdio::piped());
+    let mut sender = Running::start(command);
+    sender.child.stdin.take().unwrap().write_all(&noise(LEN)).unwrap();
+    let sent = sender.finish().succeeded().receipt();
+    let received = receiver.finish().succeeded();
+    assert_eq!(bytes_by(&sent, "splice"), LEN as u64);
+    assert!(received.stdout == noise(LEN));
+    assert!(received.stderr.contains("bytes by splice in"), "{}", received.stderr);
+}
+
+#[test]
+fn redirected_files_are_read_and_written_from_their_cursors() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", 10_000);
+    let exe = env!("CARGO_BIN_EXE_underpass");
+    let script = r#"
+        exec 3<"$2"
+        head -c 0 <&3
+        dd bs=1000 count=1 of=/dev/null status=none <&3
+        ( "$1" recv --listen "unix:$3" -q; echo after ) >"$4" 2>/dev/null &
+        while ! [ -S "$3" ]; do sleep 0.01; done
+        "$1" send -q - "unix:$3" <&3
+        wc -c <&3
+        wait
+    "#;
+    let (socket, target) = (folder.path().join("socket"), folder.path().join("target"));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh", exe]).arg(&source).arg(&socket).arg(&target);
+    let output = shell.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0");
+    let written = fs::read(&target).unwrap();
+    assert_eq!(written[..9000], noise(10_000)[1000..]);
+    assert_eq!(&written[9000..], b"after\n");
+}
+
+#[test]
+fn a_range_is_sent_with_both_ends_included() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", 10_000);
+    for (range, from, to) in [
+        ("0-0", 0, 1),
+        ("100-4199", 100, 4200),
+        ("9000-", 9000, 10_000),
+        ("-77", 9923, 10_000),
+        ("9990-99999", 9990, 10_000),
+    ] {
+        let target = folder.path().join("target");
+        let receiver = receiver(&["--force"], &target);
+        sender(&["--range", range], &source, &receiver.address).finish().succeeded();
+        receiver.finish().succeeded();
+        assert_eq!(fs::read(&target).unwrap(), noise(10_000)[from..to], "{range}");
+    }
+}
+
+#[test]
+fn it_speaks_with_netcat_in_both_roles() {
+    if !has("nc") {
+        return;
+    }
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", LEN);
+    let target = folder.path().join("target");
+    let receiver = receiver(&[], &target);
+    let (host, port) = receiver.address.rsplit_once(':').unwrap();
+    let input = fs::File::open(&source).unwrap();
+    let mut nc = Command::new("nc").args(["-N", host, port]).stdin(input).spawn().unwrap();
+    receiver.finish().succeeded();
+    assert!(nc.wait().unwrap().success());
+    assert_eq!(fs::read(&target).unwrap(), noise(LEN));
+
+    let mut command = underpass();
+    command.arg("send").arg(&source).args(["--listen", "127.0.0.1:0"]);
+    let sender = Running::listening(command);
+    let (host, port) = sender.address.rsplit_once(':').unwrap();
+    let nc = Command::new("nc").args(["-d", host, port]).output().unwrap();
+    assert!(nc.stdout == noise(LEN));
+    sender.finish().succeeded();
+}
+
+#[test]
+fn an_existing_file_is_kept_unless_force_is_given() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", LEN);
+    let target = folder.path().join("target");
+    fs::write(&target, "precious").unwrap();
+    let args = ["recv", "--listen", "127.0.0.1:0", target.to_str().unwrap()];
+    run(args).failed(1, &["target", "exists", "--force"]);
+    assert_eq!(fs::read(&target).unwrap(), b"precious");
+
+    let receiver = receiver(&["--force"], &target);
+    assert_eq!(fs::read(&target).unwrap(), b"precious");
+    sender(&[], &source, &receiver.address).finish().succeeded();
+    receiver.finish().succeeded();
+    assert_eq!(fs::read(&target).unwrap(), noise(LEN));
+}
+
+#[test]
+fn append_adds_and_a_failed_append_is_cut_back() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", 10_000);
+    let target = folder.path().join("target");
+    for len in [10_000, 20_000] {
+        let receiver = receiver(&["--append", "--json"], &target);
+        sender(&[], &source, &receiver.address).finish().succeeded();
+        assert_eq!(bytes_by(&receiver.finish().succeeded().receipt(), "splice"), 10_000);
+        assert_eq!(fs::read(&target).unwrap().len(), len);
+    }
+    let receiver = receiver(&["--append"], &target);
+    let peer = TcpStream::connect(&receiver.address).unwrap();
+    (&peer).write_all(&noise(5000)).unwrap();
+    until("the appended bytes", || fs::metadata(&target).unwrap().len() == 25_000);
+    underpass_engine::socket::arm_reset(&peer).unwrap();
+    drop(peer);
+    receiver.finish().failed(1, &["target", "5,000 bytes", "reset"]);
+    assert_eq!(fs::read(&target).unwrap(), [noise(10_000), noise(10_000)].concat());
+}
+
+#[test]
+fn a_killed_sender_leaves_neither_file_nor_litter() {
+    let folder = folder();
+    let target = folder.path().join("target");
+    let receiver = receiver(&[], &target);
+    let mut command = underpass();
+    command.args(["send", "-", &receiver.address]).stdin(Stdio::piped());
+    let mut sender = Running::start(command);
+    // Standard input stays open: the sender is in the middle when it is killed.
+    sender.child.stdin.as_mut().unwrap().write_all(&noise(100_000)).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    sender.signal("KILL");
+    receiver.finish().failed(1, &["target", "reset", "bytes"]);
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn a_killed_receiver_is_a_failure_for_the_sender() {
+    let folder = folder();
+    let receiver = receiver(&[], &folder.path().join("target"));
+    let mut command = underpass();
+    command.args(["send", "-", &receiver.address]).stdin(Stdio::piped());
+    let mut sender = Running::start(command);
+    sender.child.stdin.as_mut().unwrap().write_all(&noise(100_000)).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    receiver.signal("KILL");
+    // The sender waits for input that does not come, and still learns that its peer is gone.
+    let stdin = sender.child.stdin.take();
+    until("the end of the sender", || sender.child.try_wait().unwrap().is_some());
+    drop(stdin);
+    sender.finish().failed(1, &["standard input", "reset"]);
+    drop(receiver);
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn signals_end_both_sides_in_order() {
+    for signal in ["INT", "TERM"] {
+        let folder = folder();
+        let target = folder.path().join("target");
+        let receiver = receiver(&[], &target);
+        let peer = TcpStream::connect(&receiver.address).unwrap();
+        (&peer).write_all(&noise(5000)).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        receiver.signal(signal);
+        receiver.finish().failed(1, &["interrupted"]);
+        assert!(names(folder.path()).is_empty());
+        let error = (&peer).read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    }
+    let folder = folder();
+    let socket = folder.path().join("socket");
+    let mut command = underpass();
+    command.args(["recv", "--listen", &format!("unix:{}", socket.display())]);
+    let receiver = Running::listening(command);
+    assert!(socket.exists());
+    receiver.signal("INT");
+    receiver.finish().failed(1, &["listening on"]);
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn a_size_is_a_promise() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", 10_000);
+    for (size, code, words) in [
+        ("10000", 0, [].as_slice()),
+        ("10001", 1, &["ended after 10,000 of 10,001 bytes"]),
+        ("9999", 1, &["more than the 9999 bytes"]),
+    ] {
+        let target = folder.path().join("target");
+        let receiver = receiver(&["--size", size], &target);
+        let _ = sender(&["--quiet"], &source, &receiver.address).finish();
+        let finished = receiver.finish();
+        match code {
+            0 => assert_eq!(finished.succeeded().code(), Some(0)),
+            code => drop(finished.failed(code, words)),
+        }
+        assert_eq!(target.exists(), code == 0);
+        let _ = fs::remove_file(target);
+    }
+}
+
+#[test]
+fn devices_and_fifos_are_written_to_as_they_are() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", LEN);
+    let fifo = folder.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let reader = {
+        let fifo = fifo.clone();
+        std::thread::spawn(move || fs::read(fifo).unwrap())
+    };
+    let into_fifo = receiver(&["--json"], &fifo);
+    sender(&[], &source, &into_fifo.address).finish().succeeded();
+    let receipt = into_fifo.finish().succeeded().receipt();
+    assert_eq!(bytes_by(&receipt, "splice"), LEN as u64);
+    assert!(reader.join().unwrap() == noise(LEN));
+
+    let into_null = receiver(&["--json"], Path::new("/dev/null"));
+    sender(&[], &source, &into_null.address).finish().succeeded();
+    assert_eq!(into_null.finish().succeeded().receipt()["user_space_bytes"], 0);
+    assert!(fs::metadata("/dev/null").unwrap().permissions().mode() & 0o666 == 0o666);
+}
+
+#[test]
+fn a_file_of_procfs_is_sent_whole_although_it_has_no_size() {
+    let folder = folder();
+    let target = folder.path().join("target");
+    let receiver = receiver(&[], &target);
+    let status = Path::new("/proc/version");
+    sender(&[], status, &receiver.address).finish().succeeded();
+    receiver.finish().succeeded();
+    assert_eq!(fs::read(&target).unwrap(), fs::read(status).unwrap());
+}
+
+#[test]
+fn an_empty_file_arrives_as_an_empty_file() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", 0);
+    let target = folder.path().join("target");
+    let receiver = receiver(&["--json"], &target);
+    sender(&[], &source, &receiver.address).finish().succeeded();
+    assert_eq!(receiver.finish().succeeded().receipt()["bytes"], 0);
+    assert_eq!(fs::read(&target).unwrap(), b"");
+}
+
+#[test]
+fn a_lease_that_is_refused_is_told_and_detect_holds_instead() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", LEN);
+    let _writer = fs::File::options().append(true).open(&source).unwrap();
+    let receiver = receiver(&[], Path::new("/dev/null"));
+    let args = ["--integrity", "lease", "--json"];
+    let finished = sender(&args, &source, &receiver.address).finish().succeeded();
+    let receipt = finished.receipt();
+    assert_eq!(receipt["integrity"], "detect");
+    assert_eq!(receipt["declined"][0]["mechanism"], "lease");
+    assert_eq!(receipt["declined"][0]["errno"], "EAGAIN");
+    assert!(finished.stderr.contains("open for writing"), "{}", finished.stderr);
+    receiver.finish().succeeded();
+}
+
+#[test]
+fn a_file_that_changes_under_detect_is_reset_and_leaves_nothing() {
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", 64 << 20);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let sender = sender(&["--integrity", "detect"], &source, &address);
+    let (mut peer, _) = listener.accept().unwrap();
+    peer.read_exact(&mut [0; 1000]).unwrap();
+    let mut writer = fs::File::options().write(true).open(&source).unwrap();
+    writer.write_all(b"changed").unwrap();
+    let error = std::io::copy(&mut peer, &mut std::io::sink()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    sender.finish().failed(1, &["source", "changed"]);
+}
+
+#[test]
+fn progress_is_told_in_lines_where_there_is_no_terminal() {
+    let folder = folder();
+    let receiver = receiver(&["--progress"], &folder.path().join("target"));
+    let mut peer = TcpStream::connect(&receiver.address).unwrap();
+    for _ in 0..6 {
+        peer.write_all(&noise(1000)).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    drop(peer);
+    let finished = receiver.finish().succeeded();
+    assert!(
+        finished.stderr.lines().any(|line| line.contains(" at ") && line.ends_with("/s")),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[test]
+fn a_silent_peer_is_given_up_after_the_timeout() {
+    let folder = folder();
+    let receiver = receiver(&["--timeout", "0.2"], &folder.path().join("target"));
+    let peer = TcpStream::connect(&receiver.address).unwrap();
+    receiver.finish().failed(1, &["no progress for 200ms"]);
+    drop(peer);
+    assert!(names(folder.path()).is_empty());
+}
