@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::kind::Kind;
+use crate::options::Turn;
 use crate::report::Report;
 use crate::socket;
 use crate::step::Wait;
@@ -54,6 +55,10 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     }
 
     fn drive_nonblocking(&mut self) -> Result<(), Error> {
+        if self.options.cancel.is_some() {
+            // Endless sources such as /dev/zero never wait: look at the flag after each step.
+            self.options.turn = Turn(1);
+        }
         let mut moved = 0;
         let mut last_progress = Instant::now();
         loop {

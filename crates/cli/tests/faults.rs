@@ -1,0 +1,201 @@
+//! Faults of the kernel, injected into the real program by strace: what it declines is done
+//! another way at the same byte, what fails fails visibly. And what strace counts is what the
+//! receipt says.
+
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rig::{Finished, Running, bytes_by, folder, has, names, noise, noise_file, receiver};
+
+const LEN: usize = 40 << 20;
+const STEP: u64 = 1 << 20;
+
+/// Runs `underpass send` under strace with these options.
+fn traced_send(strace: &[&str], log: &Path, args: &[&str], source: &Path, to: &str) -> Finished {
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-o"]).arg(log).args(strace);
+    command.arg(env!("CARGO_BIN_EXE_underpass")).arg("send").args(args).arg(source).arg(to);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Running::start(command).finish()
+}
+
+#[test]
+fn a_declined_sendfile_goes_on_at_the_same_byte_another_way() {
+    if !has("strace") {
+        return;
+    }
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", LEN);
+    for errno in ["EINVAL", "ENOSYS", "EOPNOTSUPP", "EPERM"] {
+        for when in [1, 2, 17] {
+            let target = folder.path().join("target");
+            let receiver = receiver(&["--force"], &target);
+            let inject = format!("inject=sendfile:error={errno}:when={when}");
+            let strace = ["-e", "trace=sendfile", "-e", &inject];
+            let log = folder.path().join("log");
+            let sent = traced_send(&strace, &log, &["--json"], &source, &receiver.address);
+            let receipt = sent.succeeded().receipt();
+            receiver.finish().succeeded();
+            assert!(fs::read(&target).unwrap() == noise(LEN), "{errno} at call {when}");
+            let at = bytes_by(&receipt, "sendfile");
+            let declined = &receipt["declined"][0];
+            assert_eq!(declined["mechanism"], "sendfile");
+            assert_eq!(declined["errno"], errno);
+            assert_eq!(declined["at"], at);
+            assert_eq!(at == 0, when == 1, "{receipt}");
+            assert!(at <= (when - 1) * STEP);
+            assert_eq!(at + bytes_by(&receipt, "splice"), LEN as u64);
+            assert_eq!(receipt["user_space_bytes"], 0);
+        }
+    }
+}
+
+#[test]
+fn a_disk_error_fails_both_sides_and_leaves_no_file() {
+    if !has("strace") {
+        return;
+    }
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", LEN);
+    let target = folder.path().join("target");
+    for when in [1, 2, 17] {
+        let receiver = receiver(&[], &target);
+        let inject = format!("inject=sendfile:error=EIO:when={when}");
+        let strace = ["-e", "trace=sendfile", "-e", &inject];
+        let log = folder.path().join("log");
+        let sent = traced_send(&strace, &log, &[], &source, &receiver.address);
+        sent.failed(1, &["sending", "source", "sendfile failed", "Input/output error"]);
+        receiver.finish().failed(1, &["target", "reset"]);
+        assert_eq!(names(folder.path()), ["log", "source"]);
+    }
+}
+
+#[test]
+fn a_receiver_whose_splice_is_declined_in_the_middle_loses_nothing() {
+    if !has("strace") {
+        return;
+    }
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", LEN);
+    for (errno, when) in [("EINVAL", 1), ("EINVAL", 2), ("EINVAL", 18), ("EPERM", 33)] {
+        let target = folder.path().join("target");
+        let inject = format!("inject=splice:error={errno}:when={when}");
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-o"]).arg(folder.path().join("log"));
+        command.args(["-e", "trace=splice", "-e", &inject]);
+        command.arg(env!("CARGO_BIN_EXE_underpass"));
+        command.args(["recv", "--listen", "127.0.0.1:0", "--json", "--force"]).arg(&target);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let receiver = Running::listening(command);
+        rig::sender(&[], &source, &receiver.address).finish().succeeded();
+        let receipt = receiver.finish().succeeded().receipt();
+        assert!(fs::read(&target).unwrap() == noise(LEN), "{errno} at call {when}");
+        assert_eq!(receipt["declined"][0]["errno"], errno);
+        let spliced = bytes_by(&receipt, "splice");
+        let copied = bytes_by(&receipt, "read_write");
+        assert_eq!(spliced + copied, LEN as u64);
+        assert_eq!(receipt["user_space_bytes"], 2 * copied);
+    }
+}
+
+#[test]
+fn interrupted_system_calls_lose_nothing() {
+    if !has("strace") {
+        return;
+    }
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", LEN);
+    let target = folder.path().join("target");
+    let receiver = receiver(&[], &target);
+    let strace = ["-e", "trace=sendfile,poll", "-e", "inject=sendfile,poll:error=EINTR:when=1+3"];
+    let log = folder.path().join("log");
+    traced_send(&strace, &log, &[], &source, &receiver.address).succeeded();
+    receiver.finish().succeeded();
+    assert!(fs::read(&target).unwrap() == noise(LEN));
+}
+
+#[test]
+fn a_send_reads_and_writes_no_byte_of_the_file() {
+    if !has("strace") {
+        return;
+    }
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", LEN);
+    let receiver = receiver(&[], Path::new("/dev/null"));
+    let log = folder.path().join("log");
+    let strace = ["-e", "trace=read,pread64,readv,write,send,sendto,sendmsg,writev,sendfile"];
+    let sent = traced_send(&strace, &log, &["--json"], &source, &receiver.address);
+    assert_eq!(sent.succeeded().receipt()["user_space_bytes"], 0);
+    receiver.finish().succeeded();
+    let log = fs::read_to_string(log).unwrap();
+    let moved = returned(&log, &["sendfile"]);
+    assert_eq!(moved, LEN as u64);
+    // What is left are the loader's reads of libraries and the receipt itself.
+    let others = returned(&log, &OTHERS);
+    assert!(others < 64 << 10, "{others} bytes");
+}
+
+#[test]
+fn the_receipt_of_read_write_is_what_strace_counts() {
+    if !has("strace") {
+        return;
+    }
+    let folder = folder();
+    let source = noise_file(folder.path(), "source", LEN);
+    let receiver = receiver(&[], Path::new("/dev/null"));
+    let log = folder.path().join("log");
+    let strace = ["-P", source.to_str().unwrap(), "-e", "trace=read,pread64,readv"];
+    let args = ["--json", "--no-zero-copy"];
+    let sent = traced_send(&strace, &log, &args, &source, &receiver.address);
+    let receipt = sent.succeeded().receipt();
+    receiver.finish().succeeded();
+    let read = returned(&fs::read_to_string(log).unwrap(), &["read", "pread64", "readv"]);
+    // Each byte is read once and written once.
+    assert_eq!(receipt["user_space_bytes"], 2 * read);
+    assert_eq!(receipt["bytes"], read);
+}
+
+#[test]
+fn memory_does_not_grow_with_the_file() {
+    let folder = folder();
+    let source = folder.path().join("source");
+    fs::File::create(&source).unwrap().set_len(3 << 30).unwrap();
+    let receiver = receiver(&["--json"], Path::new("/dev/null"));
+    let mut sender = rig::sender(&["--json"], &source, &receiver.address);
+    let mut peak_kib = [0, 0];
+    while sender.child.try_wait().unwrap().is_none() {
+        for (peak, process) in peak_kib.iter_mut().zip([&sender.child, &receiver.child]) {
+            let status = fs::read_to_string(format!("/proc/{}/status", process.id()));
+            let status = status.unwrap_or_default();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let words = line.and_then(|line| line.split_whitespace().next());
+            *peak = words.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0).max(*peak);
+        }
+    }
+    assert_eq!(sender.finish().succeeded().receipt()["bytes"], 3_u64 << 30);
+    assert_eq!(receiver.finish().succeeded().receipt()["bytes"], 3_u64 << 30);
+    assert!(peak_kib.iter().all(|kib| (1..16 << 10).contains(kib)), "{peak_kib:?} KiB");
+}
+
+const OTHERS: [&str; 8] =
+    ["read", "pread64", "readv", "write", "send", "sendto", "sendmsg", "writev"];
+
+/// The sum of what these system calls returned, in a log of strace.
+fn returned(log: &str, calls: &[&str]) -> u64 {
+    let mut sum = 0;
+    for line in log.lines() {
+        let line = line.split_once(' ').map_or(line, |(_, rest)| rest.trim_start());
+        let name = line.split('(').next().unwrap_or_default();
+        let result = line.rsplit(" = ").next().unwrap_or_default();
+        let result = result.split_whitespace().next().unwrap_or_default();
+        if calls.contains(&name) {
+            sum += result.parse::<u64>().unwrap_or(0);
+        }
+    }
+    sum
+}
