@@ -44,6 +44,7 @@ pub mod landing;
 mod mechanism;
 mod mechanisms;
 mod options;
+mod peer;
 mod pipes;
 mod policy;
 mod report;

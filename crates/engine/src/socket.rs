@@ -32,7 +32,8 @@ pub fn disarm_reset(socket: impl AsFd) -> io::Result<()> {
 /// How many bytes were handed to the socket that the peer's kernel has not acknowledged, or, for
 /// a unix socket, that the peer has not read.
 ///
-/// At 0 no page of a file is referenced by the socket any more, so that the file may change.
+/// At 0 no page of a file is referenced by the socket any more. A TCP peer on the same machine
+/// shares the pages until it has read them: an [`Integrity`](crate::Integrity) level minds that.
 ///
 /// # Errors
 ///

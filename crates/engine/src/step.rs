@@ -38,8 +38,8 @@ impl Step {
 /// What has to happen before the next step can move anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// The peer's kernel has to acknowledge what was sent. No event tells: ask again after a
-    /// moment, see [`unacknowledged`](crate::socket::unacknowledged).
+    /// The peer's kernel has to acknowledge what was sent, and a peer on this machine to read it.
+    /// No event tells: ask again after a moment.
     Acknowledgement,
     /// The sink has to become writable.
     Sink,

@@ -17,6 +17,7 @@ use crate::mechanism::Mechanism;
 use crate::mechanisms::memory::SMALL_TRANSFER;
 use crate::mechanisms::{Active, Meter, default_step, largest_step, memory};
 use crate::options::{Options, Progress};
+use crate::peer;
 use crate::policy::{Candidates, Policy};
 use crate::report::{Decline, Declined, Report};
 use crate::sink::Sink;
@@ -360,10 +361,12 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         {
             return Err(self.failed(errno));
         }
-        self.check_leases()?;
         let is_watched =
             self.guards.iter().any(|guard| matches!(guard, Guard::Detect(_) | Guard::Lease(_)));
-        if is_watched && self.sink.kind == Kind::Socket && self.is_unacknowledged()? {
+        let is_referenced = is_watched && self.is_referenced()?;
+        // Last, so that no page was referenced any more while the lease was known to hold.
+        self.check_leases()?;
+        if is_referenced {
             return Ok(Status::Waiting(Wait::Acknowledgement));
         }
         self.check_versions()?;
@@ -375,14 +378,32 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         Ok(Status::Done)
     }
 
-    fn is_unacknowledged(&mut self) -> Result<bool, Error> {
-        // A socket that cannot tell, such as one of MPTCP, has to be believed.
-        if socket::unacknowledged(&self.sink.fd).unwrap_or(0) == 0 {
+    /// Whether the sink still holds pages that its peer has not got.
+    fn is_referenced(&mut self) -> Result<bool, Error> {
+        if !matches!(self.sink.kind, Kind::Pipe | Kind::Socket) || self.in_flight() == 0 {
             return Ok(false);
         }
-        match socket::pending_error(&self.sink.fd) {
+        let error = match self.sink.kind {
+            Kind::Pipe => peer::has_left_pipe(self.sink.fd.as_fd()).then_some(Errno::PIPE),
+            _ => socket::pending_error(&self.sink.fd),
+        };
+        match error {
             Some(errno) => Err(self.failed(errno)),
             None => Ok(true),
+        }
+    }
+
+    /// How many bytes the sink has taken that its peer has not got, as far as it can tell: one
+    /// that cannot, such as a socket of MPTCP, has to be believed.
+    pub(crate) fn in_flight(&self) -> u64 {
+        let sink = self.sink.fd.as_fd();
+        match self.sink.kind {
+            Kind::Pipe => peer::unread_in_pipe(sink),
+            Kind::Socket => match socket::unacknowledged(sink).unwrap_or(0) {
+                0 => peer::unread_by_tcp_peer(sink),
+                bytes => bytes,
+            },
+            _ => 0,
         }
     }
 

@@ -20,13 +20,18 @@ use crate::step::Refusal;
 /// How sure a transfer has to be that its bytes are those of one version of the file.
 ///
 /// Streams and files of procfs have only one version; every level takes them as they come.
+///
+/// The peer has a byte once its kernel has acknowledged it or, where the peer is a pipe or a
+/// socket of this machine and would share the file's pages until then, once it was read. A peer
+/// on this machine that looks like another one, in a network namespace of its own or behind
+/// address translation, cannot be told from one far away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Integrity {
     /// As the file is: right for files that are never written in place.
     #[default]
     Fast,
-    /// The file's facts before the first byte and after the last are compared, on a socket once
-    /// the peer has everything; a change makes the transfer fail.
+    /// The file's facts before the first byte and after the last are compared, on a socket or pipe
+    /// once the peer has everything; a change makes the transfer fail.
     Detect,
     /// A read lease (fcntl(2), `F_SETLEASE`): a writer has to wait in the kernel until the last
     /// byte is with the peer; if that would take too long the transfer fails.

@@ -1,0 +1,135 @@
+//! What a peer on this very machine has been given but has not read yet.
+//!
+//! Between two programs of one machine bytes do not travel: the pages of a file wait by reference
+//! in the pipe, or in the receive queue of the peer's socket, although TCP has acknowledged them.
+//! Whoever writes to the file then still changes what the peer is going to read.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, ioctl_fionread};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, getpeername, getsockname,
+    netlink, recv, send, socket_with,
+};
+
+/// How many bytes wait in a pipe.
+pub(crate) fn unread_in_pipe(pipe: BorrowedFd<'_>) -> u64 {
+    ioctl_fionread(pipe).unwrap_or(0)
+}
+
+/// Whether nobody is left to read from a pipe.
+pub(crate) fn has_left_pipe(pipe: BorrowedFd<'_>) -> bool {
+    let mut ends = [PollFd::from_borrowed_fd(pipe, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let _ = poll(&mut ends, Some(&now));
+    ends[0].revents().contains(PollFlags::ERR)
+}
+
+/// How many bytes wait at the other end of a TCP connection, if that end is a socket of this
+/// machine and this network namespace; otherwise 0.
+///
+/// Where the kernel has no sock_diag(7) or may not be asked, the acknowledgement has to do.
+pub(crate) fn unread_by_tcp_peer(socket: BorrowedFd<'_>) -> u64 {
+    let Some((ours, theirs)) = addresses(socket) else { return 0 };
+    ask(&request(theirs, ours)).unwrap_or(0)
+}
+
+/// Both ends of a connection over IP.
+fn addresses(socket: BorrowedFd<'_>) -> Option<(SocketAddr, SocketAddr)> {
+    let ours = SocketAddr::try_from(getsockname(socket).ok()?).ok()?;
+    let theirs = SocketAddr::try_from(getpeername(socket).ok()??).ok()?;
+    Some((ours, theirs))
+}
+
+/// Asks about the one socket whose own end is `local`: `nlmsghdr` and `inet_diag_req_v2`.
+fn request(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
+    let family = if local.ip().to_canonical().is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let mut request = Vec::with_capacity(REQUEST_LEN);
+    request.extend((REQUEST_LEN as u32).to_ne_bytes());
+    request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    request.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    request.extend([0; 8]); // sequence and port, which an answer to one question does not need
+    request.extend([family as u8, libc::IPPROTO_TCP as u8, 0, 0]);
+    request.extend(u32::MAX.to_ne_bytes()); // in whatever state
+    request.extend(local.port().to_be_bytes());
+    request.extend(remote.port().to_be_bytes());
+    for address in [local.ip(), remote.ip()] {
+        match address.to_canonical() {
+            IpAddr::V4(address) => request.extend([&address.octets()[..], &[0; 12]].concat()),
+            IpAddr::V6(address) => request.extend(address.octets()),
+        }
+    }
+    request.extend(0u32.to_ne_bytes()); // over any interface
+    request.extend([0xff; 8]); // no cookie
+    request
+}
+
+/// The unread bytes of the socket that the request is about.
+fn ask(request: &[u8]) -> Result<u64, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let protocol = Some(netlink::SOCK_DIAG);
+    let netlink = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
+    send(&netlink, request, SendFlags::empty())?;
+    let mut answer = [0; 1024];
+    // The kernel answers within the call that asks.
+    let (len, _) = recv(&netlink, &mut answer[..], RecvFlags::empty())?;
+    let answer = &answer[..len];
+    let kind = answer.get(4..6).and_then(|kind| kind.try_into().ok()).map(u16::from_ne_bytes);
+    // A listening socket is found where no connection is, and counts connections instead.
+    if kind != Some(SOCK_DIAG_BY_FAMILY) || answer.get(STATE_AT) == Some(&LISTEN) {
+        return Err(Errno::NOENT);
+    }
+    let unread = answer.get(UNREAD_AT..UNREAD_AT + 4).and_then(|unread| unread.try_into().ok());
+    unread.map(|unread| u32::from_ne_bytes(unread).into()).ok_or(Errno::BADMSG)
+}
+
+/// `nlmsghdr` (16) and `inet_diag_req_v2` (56) of linux/inet_diag.h.
+const REQUEST_LEN: usize = 72;
+
+/// From linux/sock_diag.h.
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+
+/// `idiag_state` of `inet_diag_msg`, behind the header.
+const STATE_AT: usize = 17;
+
+/// `idiag_rqueue` of `inet_diag_msg`, behind the header.
+const UNREAD_AT: usize = 72;
+
+/// `TCP_LISTEN` of netinet/tcp.h.
+const LISTEN: u8 = 10;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn what_a_peer_on_this_machine_has_not_read_is_counted() {
+        for address in ["127.0.0.1:0", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
+            // A machine without IPv6 has nothing to count there.
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let mut reader = listener.accept().unwrap().0;
+            assert_eq!(unread_by_tcp_peer(sender.as_fd()), 0, "{address}");
+            sender.write_all(&[1; 1000]).unwrap();
+            reader.read_exact(&mut [0; 400]).unwrap();
+            assert_eq!(unread_by_tcp_peer(sender.as_fd()), 600, "{address}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_has_read_from_a_pipe_is_counted() {
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(&[1; 1000]).unwrap();
+        reader.read_exact(&mut [0; 400]).unwrap();
+        assert_eq!(unread_in_pipe(writer.as_fd()), 600);
+        assert!(!has_left_pipe(writer.as_fd()));
+        drop(reader);
+        assert!(has_left_pipe(writer.as_fd()));
+    }
+}

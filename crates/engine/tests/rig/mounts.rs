@@ -1,0 +1,130 @@
+//! File systems in image files, mounted for one test and gone after it, even if it panics.
+
+#![allow(dead_code)] // each test file uses its own part
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What can be mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileSystem {
+    Btrfs,
+    Ext4,
+    Overlay,
+    Tmpfs,
+    Xfs,
+}
+
+/// A mounted file system.
+pub(crate) struct Mounted {
+    /// Holds the image and the mount point.
+    folder: PathBuf,
+    /// The file system that an overlay's layers lie on.
+    _below: Option<Box<Mounted>>,
+}
+
+impl Mounted {
+    /// A file system of about this size; for xfs, which has a minimum, at least 300 MiB.
+    ///
+    /// `None`, and a line that says why, where nobody may mount or a tool is missing. In CI that
+    /// is a failure.
+    pub(crate) fn new(kind: FileSystem, mebibytes: u64) -> Option<Self> {
+        match Self::mount(kind, mebibytes) {
+            Ok(mounted) => Some(mounted),
+            Err(reason) => {
+                skip(&reason);
+                None
+            }
+        }
+    }
+
+    /// The mount point.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.folder.join("root")
+    }
+
+    fn mount(kind: FileSystem, mebibytes: u64) -> Result<Self, String> {
+        if !is_root() {
+            return Err("only root may mount file systems".to_owned());
+        }
+        let below = match kind {
+            FileSystem::Overlay => Some(Box::new(Self::mount(FileSystem::Tmpfs, mebibytes)?)),
+            _ => None,
+        };
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("mount-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let mounted = Self { folder, _below: below };
+        let (root, image) = (mounted.root(), mounted.folder.join("image"));
+        fs::create_dir_all(&root).unwrap();
+        let make = match kind {
+            FileSystem::Btrfs => Some(("mkfs.btrfs", ["-q", "-M"].as_slice())),
+            FileSystem::Ext4 => Some(("mkfs.ext4", ["-q", "-F"].as_slice())),
+            FileSystem::Xfs => Some(("mkfs.xfs", ["-q", "-m", "reflink=1"].as_slice())),
+            FileSystem::Overlay | FileSystem::Tmpfs => None,
+        };
+        if let Some((tool, arguments)) = make {
+            let least = if kind == FileSystem::Xfs { 300 } else { 1 };
+            File::create(&image).unwrap().set_len(mebibytes.max(least) << 20).unwrap();
+            call(Command::new(tool).args(arguments).arg(&image))?;
+        }
+        let mut command = Command::new("mount");
+        match (kind, &mounted._below) {
+            (FileSystem::Tmpfs, _) => {
+                let size = format!("size={mebibytes}m");
+                command.args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            }
+            (FileSystem::Overlay, Some(below)) => {
+                let layer = |name: &str| {
+                    let path = below.root().join(name);
+                    fs::create_dir(&path).unwrap();
+                    path.into_os_string().into_string().unwrap()
+                };
+                let (lower, upper, work) = (layer("lower"), layer("upper"), layer("work"));
+                let layers = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+                command.args(["-t", "overlay", "-o", &layers, "overlay"])
+            }
+            _ => command.args(["-o", "loop"]).arg(&image),
+        };
+        call(command.arg(&root))?;
+        Ok(mounted)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // A thread that has just ended may still be closing its files: then when it is ready.
+        let gone = call(Command::new("umount").arg(self.root()))
+            .or_else(|_| call(Command::new("umount").arg("-l").arg(self.root())));
+        if gone.is_ok() {
+            let _ = fs::remove_dir_all(&self.folder);
+        } else {
+            // Never mounted: only empty folders and an image may go.
+            let _ = fs::remove_file(self.folder.join("image"));
+            let _ = fs::remove_dir(self.root());
+            let _ = fs::remove_dir(&self.folder);
+        }
+    }
+}
+
+/// Tells that a test cannot be done here; in CI, where everything can, fails it.
+pub(crate) fn skip(reason: &str) {
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "cannot test: {reason}");
+    println!("skipped: {reason}");
+}
+
+pub(crate) fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+fn call(command: &mut Command) -> Result<(), String> {
+    let tool = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().map_err(|why| format!("{tool}: {why}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{tool}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}

@@ -1,0 +1,152 @@
+//! What tests of a transfer need: a folder that goes away, bytes that are never zero, a peer over
+//! TCP whose reader can be held back, and shells that write from another process.
+
+#![allow(dead_code)] // each test file uses its own part
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt;
+use tempfile::TempDir;
+use underpass_engine::{Error, Options, Report, Sink, Source, Transfer};
+
+/// A folder of one test, removed with all it holds.
+pub(crate) struct Scratch(TempDir);
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A file of `len` bytes, none of them zero.
+    pub(crate) fn file(&self, name: &str, len: usize) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, pattern(len)).unwrap();
+        path
+    }
+}
+
+/// Bytes that are never zero and of which no two pages are equal.
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| ((at ^ (at >> 8) ^ (at >> 16)) % 251 + 1) as u8).collect()
+}
+
+/// Two ends of a TCP connection with buffers so small that a transfer cannot run ahead: the one
+/// that sends and the one that reads.
+pub(crate) fn tcp_pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    sockopt::set_socket_recv_buffer_size(&listener, BUFFER).unwrap();
+    let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    sockopt::set_socket_send_buffer_size(&sender, BUFFER).unwrap();
+    let reader = listener.accept().unwrap().0;
+    reader.set_read_timeout(Some(PATIENCE)).unwrap();
+    (sender, reader)
+}
+
+const BUFFER: usize = 32 << 10;
+
+/// Far longer than anything here takes; a test that waits for it has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A transfer over TCP that cannot go on before its reader does.
+pub(crate) struct Held {
+    pub(crate) reader: TcpStream,
+    sender: JoinHandle<Result<Report, Error>>,
+    /// What has been read.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Held {
+    /// Begins to send a file, on another thread, which closes the connection in the end.
+    pub(crate) fn send(file: &Path, options: Options<'static>) -> Self {
+        let file = File::open(file).unwrap();
+        let (sender, reader) = tcp_pair();
+        let sender = thread::spawn(move || {
+            let source = Source::of(&file).unwrap();
+            Transfer::new(source, Sink::of(&sender).unwrap()).options(options).run()
+        });
+        Self { reader, sender, bytes: Vec::new() }
+    }
+
+    /// Reads so many bytes, after which the transfer is in its midst.
+    pub(crate) fn read(&mut self, len: usize) {
+        let from = self.bytes.len();
+        self.bytes.resize(from + len, 0);
+        self.reader.read_exact(&mut self.bytes[from..]).unwrap();
+    }
+
+    /// Reads to the end, and says how the peer saw it and what the sender thinks.
+    pub(crate) fn finish(mut self) -> (io::Result<Vec<u8>>, Result<Report, Error>) {
+        let seen = self.reader.read_to_end(&mut self.bytes);
+        let outcome = self.sender.join().unwrap();
+        (seen.map(|_| self.bytes), outcome)
+    }
+
+    /// Closes the peer's end without reading on, and says what the sender thinks.
+    pub(crate) fn hang_up(self) -> Result<Report, Error> {
+        drop(self.reader);
+        self.sender.join().unwrap()
+    }
+}
+
+/// The peer's connection was reset.
+pub(crate) fn assert_reset<T: std::fmt::Debug>(seen: &io::Result<T>) {
+    let kind = seen.as_ref().map_err(io::Error::kind).map(|_| "a clean end");
+    assert_eq!(kind, Err(io::ErrorKind::ConnectionReset));
+}
+
+/// A shell in which `$1`, `$2` and so on are these paths.
+pub(crate) fn shell(script: &str, paths: &[&Path]) -> Shell {
+    let child = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .args(paths)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    Shell(child)
+}
+
+/// A process that does not outlive its test.
+pub(crate) struct Shell(pub(crate) Child);
+
+impl Shell {
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+
+    /// Waits for its end, which has to be a good one.
+    pub(crate) fn succeed(mut self) {
+        wait_until("the shell ends", || !self.is_running());
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Looks every few milliseconds until it is so.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
