@@ -59,7 +59,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             // Endless sources such as /dev/zero never wait: look at the flag after each step.
             self.options.turn = Turn(1);
         }
-        let mut moved = 0;
+        let mut state = (0, 0);
         let mut last_progress = Instant::now();
         loop {
             if self.options.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
@@ -71,17 +71,22 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 Status::Yielded => continue,
                 Status::Waiting(wait) => wait,
             };
-            if moved < self.report.bytes() {
-                moved = self.report.bytes();
+            let Some(timeout) = self.options.timeout else {
+                self.wait(wait, None)?;
+                continue;
+            };
+            // A slow peer takes long to make room in a large buffer, but takes from it steadily.
+            let in_flight = if wait == Wait::Source { 0 } else { self.in_flight() };
+            let before = std::mem::replace(&mut state, (self.report.bytes(), in_flight));
+            if state != before {
                 last_progress = Instant::now();
             }
             let stalled = last_progress.elapsed();
-            if let Some(timeout) = self.options.timeout.filter(|timeout| stalled >= *timeout) {
+            if stalled >= timeout {
                 let report = self.stop();
                 return Err(Error::Stalled { timeout, report });
             }
-            let patience = self.options.timeout.map(|timeout| timeout - stalled);
-            self.wait(wait, patience)?;
+            self.wait(wait, Some((timeout - stalled).min(timeout / LOOKS)))?;
         }
     }
 
@@ -165,6 +170,9 @@ fn has_failed(end: &PollFd<'_>) -> bool {
 
 /// How often the lease and the cancel flag are looked at while nothing moves.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often progress is looked for before a transfer counts as stalled.
+const LOOKS: u32 = 8;
 
 /// How often the peer's acknowledgements are counted; no event announces them.
 const ACKNOWLEDGEMENT_INTERVAL: Duration = Duration::from_millis(1);
