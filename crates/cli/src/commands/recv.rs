@@ -23,7 +23,7 @@ use crate::size::Size;
 /// What can be typed after `recv`.
 #[derive(Debug, Args)]
 pub(crate) struct RecvArgs {
-    /// Where from, unless --listen is given: HOST:PORT, [IPV6]:PORT or unix:PATH; then the file
+    /// Where from, unless --listen is given: HOST:PORT (IPv6 in brackets) or unix:PATH; then the file
     /// to write, - for standard output [default: -]
     #[arg(value_name = "ADDRESS] [FILE", num_args = 0..=2)]
     places: Vec<PathBuf>,

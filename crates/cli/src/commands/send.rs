@@ -30,7 +30,7 @@ pub(crate) struct SendArgs {
     /// The file to send; - for standard input
     file: PathBuf,
 
-    /// Where to: HOST:PORT, [IPV6]:PORT or unix:PATH
+    /// Where to: HOST:PORT (IPv6 in brackets) or unix:PATH
     #[arg(value_name = "ADDRESS", required_unless_present = "listen")]
     to: Option<Address>,
 

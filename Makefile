@@ -1,0 +1,22 @@
+# The few commands people type. Each is short enough to be read.
+
+.PHONY: run test check bench
+
+# Builds, sends 1 GiB between two processes over TCP, verifies it, shows receipts and a table.
+run:
+	cargo build --release --locked
+	scripts/demo
+
+# Installs the tests' peers where it may, and runs every test.
+test:
+	scripts/test-peers
+	cargo test --workspace --locked
+
+# Everything that has to hold before a change lands.
+check:
+	scripts/check
+
+# The articles' tables on this machine; records in bench/.
+bench:
+	cargo build --release --locked
+	scripts/bench
