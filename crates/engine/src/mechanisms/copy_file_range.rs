@@ -32,8 +32,10 @@ impl CopyFileRange {
         );
         match copied {
             // On procfs, and in some versions on CIFS and overlayfs, the call succeeds without
-            // copying anything. The next mechanism finds out whether the source really ended.
-            Ok(0) => Ok(Step::Declined(Refusal::Nothing)),
+            // copying anything. Unless it has copied before, the next mechanism finds out whether
+            // the source really ended.
+            Ok(0) if !self.has_copied => Ok(Step::Declined(Refusal::Nothing)),
+            Ok(0) => Ok(Step::Eof),
             Ok(bytes) => {
                 self.has_copied = true;
                 Ok(Step::moved(bytes))
