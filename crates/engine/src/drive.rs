@@ -109,12 +109,13 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             None => {
                 let mut ends = [sink];
                 poll_ends(&mut ends, timeout);
-                wait != Wait::Sink && has_failed(&ends[0])
+                wait != Wait::Sink && has_failed(&ends[0], PollFlags::empty())
             }
             Some(source) => {
                 let mut ends = [sink, PollFd::from_borrowed_fd(source, PollFlags::IN)];
                 poll_ends(&mut ends, timeout);
-                has_failed(&ends[0])
+                // A peer that hangs up has left for good, unless all that is awaited is its word.
+                has_failed(&ends[0], PollFlags::HUP)
             }
         };
         // Nothing will be written before the source has something, perhaps never, so that only
@@ -164,8 +165,8 @@ fn poll_ends(ends: &mut [PollFd<'_>], timeout: Option<Duration>) {
     let _ = poll(ends, timeout.as_ref());
 }
 
-fn has_failed(end: &PollFd<'_>) -> bool {
-    end.revents().intersects(PollFlags::ERR | PollFlags::NVAL)
+fn has_failed(end: &PollFd<'_>, also: PollFlags) -> bool {
+    end.revents().intersects(PollFlags::ERR | PollFlags::NVAL | also)
 }
 
 /// How often the lease and the cancel flag are looked at while nothing moves.

@@ -16,8 +16,8 @@ pub(crate) enum Step {
     /// Moved this many bytes into the sink.
     Moved(NonZeroUsize),
     /// Delivered this many bytes, which it already held when the kernel refused to take them on,
-    /// by copying them through user space.
-    Copied(NonZeroUsize),
+    /// by copying them through user space. It declines when it holds no more.
+    Copied(NonZeroUsize, Refusal),
     /// The source has no more bytes.
     Eof,
     /// An end is not ready; nothing moved. Wait for it, then take the step again.

@@ -127,9 +127,13 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                     self.moved(bytes.get() as u64, mechanism);
                     turn = turn.saturating_sub(bytes.get() as u64);
                 }
-                Ok((Step::Copied(bytes), _)) => {
+                Ok((Step::Copied(bytes, refusal), mechanism)) => {
                     self.moved(bytes.get() as u64, Mechanism::ReadWrite);
                     turn = turn.saturating_sub(bytes.get() as u64);
+                    // No further step would tell that these bytes did not go as they should have.
+                    if self.is_segment_done() {
+                        self.fall_back(mechanism, refusal)?;
+                    }
                 }
                 Ok((Step::Eof, _)) => self.source_ended()?,
                 Ok((Step::NotReady(wait), _)) => {
@@ -302,6 +306,12 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         self.tell_progress();
     }
 
+    /// Whether the segment at the front has given all that it promised.
+    fn is_segment_done(&self) -> bool {
+        let segment = self.chain.segments.get(self.position.index);
+        segment.is_some_and(|segment| segment.len() == Some(self.position.offset))
+    }
+
     /// Goes on with the next segment, for which every mechanism has a new chance.
     fn next_segment(&mut self) {
         if let Some(active) = self.active.take() {
@@ -380,16 +390,18 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
 
     /// Whether the sink still holds pages that its peer has not got.
     fn is_referenced(&mut self) -> Result<bool, Error> {
-        if !matches!(self.sink.kind, Kind::Pipe | Kind::Socket) || self.in_flight() == 0 {
-            return Ok(false);
-        }
+        let bytes = self.in_flight();
         let error = match self.sink.kind {
-            Kind::Pipe => peer::has_left_pipe(self.sink.fd.as_fd()).then_some(Errno::PIPE),
-            _ => socket::pending_error(&self.sink.fd),
+            // What a peer throws away by leaving is not in flight any more, but it has not got it.
+            Kind::Socket => socket::pending_error(&self.sink.fd),
+            Kind::Pipe if bytes > 0 && peer::has_left_pipe(self.sink.fd.as_fd()) => {
+                Some(Errno::PIPE)
+            }
+            _ => None,
         };
         match error {
             Some(errno) => Err(self.failed(errno)),
-            None => Ok(true),
+            None => Ok(bytes > 0),
         }
     }
 
@@ -439,6 +451,10 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
     fn failed(&mut self, errno: Errno) -> Error {
         let mechanism = self.active.as_ref().map(Active::mechanism);
         if (mechanism, errno) == (Some(Mechanism::Mmap), Errno::FAULT) {
+            if self.sink.kind == Kind::Socket {
+                // What was sent from behind the new end is not counted, but with the peer.
+                let _ = socket::arm_reset(&self.sink.fd);
+            }
             let expected = self.chain.len().unwrap_or_default();
             return Error::SourceEnded { expected, report: self.stop() };
         }

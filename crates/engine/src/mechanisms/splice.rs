@@ -5,6 +5,8 @@
 //! declines only while that is nothing: bytes that the kernel refuses to take on are first
 //! delivered by copying.
 
+use std::num::NonZeroUsize;
+
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -44,6 +46,10 @@ impl Splice {
         }
         if let Some(errno) = self.refused {
             return self.copy_what_is_held(ends, errno, meter);
+        }
+        if ends.sink_kind == Kind::Regular && ends.sink_at.is_none() {
+            // Opened with O_APPEND: the kernel would say so only once the pipe holds something.
+            return Ok(Step::Declined(Refusal::Errno(Errno::INVAL)));
         }
         if self.held == 0
             && let Some(step) = self.fill(ends, len, pipes, meter)?
@@ -117,8 +123,9 @@ impl Splice {
         errno: Errno,
         meter: &mut Meter,
     ) -> Result<Step, Errno> {
+        let refusal = Refusal::Errno(errno);
         if self.held == 0 {
-            return Ok(Step::Declined(Refusal::Errno(errno)));
+            return Ok(Step::Declined(refusal));
         }
         let pipe = self.pipe.as_ref().ok_or(Errno::BADF)?;
         if self.rescued == self.rescue.len() {
@@ -135,7 +142,8 @@ impl Splice {
                 self.rescued += bytes;
                 self.held -= bytes;
                 meter.user_space_bytes += bytes as u64;
-                std::num::NonZeroUsize::new(bytes).map(Step::Copied).ok_or(Errno::IO)
+                let bytes = NonZeroUsize::new(bytes).ok_or(Errno::IO)?;
+                Ok(Step::Copied(bytes, refusal))
             }
             Err(Errno::AGAIN) => Ok(Step::NotReady(Wait::Sink)),
             Err(errno) => Err(errno),
