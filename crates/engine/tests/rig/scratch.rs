@@ -72,8 +72,14 @@ pub(crate) struct Held {
 impl Held {
     /// Begins to send a file, on another thread, which closes the connection in the end.
     pub(crate) fn send(file: &Path, options: Options<'static>) -> Self {
+        Self::send_through(file, options, BUFFER)
+    }
+
+    /// The same, with a send buffer of this size.
+    pub(crate) fn send_through(file: &Path, options: Options<'static>, buffer: usize) -> Self {
         let file = File::open(file).unwrap();
         let (sender, reader) = tcp_pair();
+        sockopt::set_socket_send_buffer_size(&sender, buffer).unwrap();
         let sender = thread::spawn(move || {
             let source = Source::of(&file).unwrap();
             Transfer::new(source, Sink::of(&sender).unwrap()).options(options).run()
@@ -92,6 +98,13 @@ impl Held {
     pub(crate) fn finish(mut self) -> (io::Result<Vec<u8>>, Result<Report, Error>) {
         let seen = self.reader.read_to_end(&mut self.bytes);
         let outcome = self.sender.join().unwrap();
+        (seen.map(|_| self.bytes), outcome)
+    }
+
+    /// Reads on only after the sender is done.
+    pub(crate) fn finish_late(mut self) -> (io::Result<Vec<u8>>, Result<Report, Error>) {
+        let outcome = self.sender.join().unwrap();
+        let seen = self.reader.read_to_end(&mut self.bytes);
         (seen.map(|_| self.bytes), outcome)
     }
 
