@@ -7,6 +7,7 @@ use rustix::fs::fstat;
 use rustix::io::Errno;
 
 use super::Meter;
+use crate::kind::Kind;
 use crate::step::{Ends, Refusal, Step, Wait};
 use crate::sys::{Destination, Mapping};
 
@@ -32,7 +33,8 @@ impl Mmap {
         len: usize,
         meter: &mut Meter,
     ) -> Result<Step, Errno> {
-        let Some(at) = ends.source_at else {
+        // Only of a regular file is the size what can be read: procfs says 0, and so does a disk.
+        let Some(at) = ends.source_at.filter(|_| ends.source_kind == Kind::Regular) else {
             return Ok(Step::Declined(Refusal::Errno(Errno::NODEV)));
         };
         // Behind the end of the file, up to the end of the page, a mapping reads zeros that are
