@@ -1,0 +1,280 @@
+//! A landing file appears whole or not at all, whatever happens meanwhile.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "rig/scratch.rs"]
+mod scratch;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use rustix::io::Errno;
+use scratch::{Scratch, Shell, pattern};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, apply_filter,
+};
+use underpass_engine::landing::{Existing, Landing};
+
+fn assert_errno<T>(outcome: io::Result<T>, errno: Errno) {
+    assert_eq!(outcome.err().and_then(|e| e.raw_os_error()), Some(errno.raw_os_error()));
+}
+
+fn land(target: &Path, bytes: &[u8], existing: Existing) -> io::Result<()> {
+    let landing = Landing::create(target, 0o666)?;
+    landing.reserve(bytes.len() as u64)?;
+    landing.file().write_all(bytes)?;
+    landing.commit(existing)
+}
+
+/// The names in a folder.
+fn names(folder: &Path) -> Vec<PathBuf> {
+    let mut names: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into()).collect();
+    names.sort();
+    names
+}
+
+/// Does it twice: here, and in a thread for which the kernel knows no unnamed files.
+fn with_and_without_unnamed_files(check: impl Fn() + Sync) {
+    check();
+    thread::scope(|scope| {
+        let refused = scope.spawn(|| {
+            refuse(libc::SYS_openat, 2, libc::O_TMPFILE as u64, Errno::OPNOTSUPP);
+            check();
+        });
+        refused.join().unwrap();
+    });
+}
+
+/// Lets a system call fail in this thread if these bits of that argument are set.
+fn refuse(call: libc::c_long, argument: u8, bits: u64, errno: Errno) {
+    let operator = SeccompCmpOp::MaskedEq(bits);
+    let condition =
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, bits).unwrap();
+    let rules = BTreeMap::from([(call, vec![SeccompRule::new(vec![condition]).unwrap()])]);
+    let answer = SeccompAction::Errno(errno.raw_os_error().cast_unsigned());
+    let target = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, answer, target).unwrap();
+    apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
+}
+
+#[test]
+fn a_file_appears_only_when_it_is_whole() {
+    with_and_without_unnamed_files(|| {
+        let scratch = Scratch::new();
+        let target = scratch.path("file");
+        let landing = Landing::create(&target, 0o666).unwrap();
+        landing.file().write_all(b"part").unwrap();
+        assert!(!target.exists());
+        landing.commit(Existing::Keep).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"part");
+        assert_eq!(names(scratch.folder()), [Path::new("file")]);
+    });
+}
+
+#[test]
+fn a_landing_that_is_dropped_leaves_nothing() {
+    with_and_without_unnamed_files(|| {
+        let scratch = Scratch::new();
+        let landing = Landing::create(&scratch.path("file"), 0o666).unwrap();
+        landing.file().write_all(b"part").unwrap();
+        drop(landing);
+        assert_eq!(names(scratch.folder()), [] as [&Path; 0]);
+    });
+}
+
+#[test]
+fn an_existing_file_is_kept_untouched() {
+    with_and_without_unnamed_files(|| {
+        let scratch = Scratch::new();
+        let target = scratch.file("file", 1000);
+        assert_errno(land(&target, b"new", Existing::Keep), Errno::EXIST);
+        assert_eq!(fs::read(&target).unwrap(), pattern(1000));
+        assert_eq!(names(scratch.folder()), [Path::new("file")]);
+    });
+}
+
+#[test]
+fn an_existing_file_is_replaced_and_its_readers_keep_the_old_one() {
+    with_and_without_unnamed_files(|| {
+        let scratch = Scratch::new();
+        let target = scratch.file("file", 1000);
+        let mut reader = fs::File::open(&target).unwrap();
+        land(&target, b"new", Existing::Replace).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"new");
+        let mut old = Vec::new();
+        reader.read_to_end(&mut old).unwrap();
+        assert_eq!(old, pattern(1000));
+        assert_eq!(names(scratch.folder()), [Path::new("file")]);
+    });
+}
+
+#[test]
+fn a_folder_is_not_replaced() {
+    with_and_without_unnamed_files(|| {
+        let scratch = Scratch::new();
+        let target = scratch.path("folder");
+        fs::create_dir(&target).unwrap();
+        assert_errno(land(&target, b"new", Existing::Replace), Errno::ISDIR);
+        assert_errno(land(&target, b"new", Existing::Keep), Errno::EXIST);
+        assert_eq!(names(scratch.folder()), [Path::new("folder")]);
+    });
+}
+
+#[test]
+fn a_file_system_that_cannot_rename_without_replacing_links_instead() {
+    thread::spawn(|| {
+        refuse(libc::SYS_openat, 2, libc::O_TMPFILE as u64, Errno::OPNOTSUPP);
+        refuse(libc::SYS_renameat2, 4, libc::RENAME_NOREPLACE.into(), Errno::INVAL);
+        let scratch = Scratch::new();
+        let target = scratch.path("file");
+        land(&target, b"first", Existing::Keep).unwrap();
+        assert_errno(land(&target, b"second", Existing::Keep), Errno::EXIST);
+        assert_eq!(fs::read(&target).unwrap(), b"first");
+        assert_eq!(names(scratch.folder()), [Path::new("file")]);
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn of_many_that_keep_one_lands_and_of_many_that_replace_all_do() {
+    with_and_without_unnamed_files(|| {
+        let scratch = Scratch::new();
+        let target = scratch.path("file");
+        let all = |existing: Existing| {
+            thread::scope(|scope| {
+                let land_one = |byte: u8| land(&target, &[byte; 10_000], existing).is_ok();
+                let threads: Vec<_> =
+                    (1..=8).map(|byte| scope.spawn(move || land_one(byte))).collect();
+                threads.into_iter().map(|t| t.join().unwrap()).filter(|ok| *ok).count()
+            })
+        };
+        let is_whole = || {
+            let bytes = fs::read(&target).unwrap();
+            bytes.len() == 10_000 && bytes.iter().all(|byte| *byte == bytes[0])
+        };
+        assert_eq!(all(Existing::Keep), 1);
+        assert!(is_whole());
+        for _ in 0..20 {
+            assert_eq!(all(Existing::Replace), 8);
+            assert!(is_whole());
+        }
+        assert_eq!(names(scratch.folder()), [Path::new("file")]);
+    });
+}
+
+#[test]
+fn a_killed_program_leaves_nothing() {
+    const NAME: &str = "a_killed_program_leaves_nothing";
+    const FOLDER: &str = "UNDERPASS_TEST_FOLDER";
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        let landing = Landing::create(&Path::new(&folder).join("file"), 0o666).unwrap();
+        landing.file().write_all(&pattern(1 << 20)).unwrap();
+        println!("written");
+        loop {
+            thread::park();
+        }
+    }
+    let scratch = Scratch::new();
+    let mut child = Shell(
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", NAME, "--nocapture"])
+            .env(FOLDER, scratch.folder())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let mut told = String::new();
+    let mut output = child.0.stdout.take().unwrap();
+    while !told.contains("written") {
+        let mut bytes = [0; 100];
+        let len = output.read(&mut bytes).unwrap();
+        assert!(len > 0, "{told}");
+        told.push_str(&String::from_utf8_lossy(&bytes[..len]));
+    }
+    drop(child);
+    assert_eq!(names(scratch.folder()), [] as [&Path; 0]);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_to_is_an_error() {
+    // Not by its permissions, which do not bind root.
+    assert!(Landing::create(Path::new("/proc/self/file"), 0o666).is_err());
+    let scratch = Scratch::new();
+    assert_errno(Landing::create(&scratch.path("missing/file"), 0o666), Errno::NOENT);
+    let file = scratch.file("file", 1);
+    assert_errno(Landing::create(&file.join("below"), 0o666), Errno::NOTDIR);
+    assert_errno(Landing::create(Path::new("/"), 0o666), Errno::INVAL);
+    assert_errno(Landing::create(&scratch.path(".."), 0o666), Errno::INVAL);
+}
+
+#[test]
+fn every_name_that_the_file_system_takes_is_landed_on() {
+    let odd: [&[u8]; 6] = [b"two\nlines", b"\xff\xfe", b" ", b"-", b".hidden.part", &[b'x'; 255]];
+    with_and_without_unnamed_files(|| {
+        for name in odd {
+            let scratch = Scratch::new();
+            let target = scratch.folder().join(OsStr::from_bytes(name));
+            land(&target, b"old", Existing::Keep).unwrap();
+            land(&target, b"new", Existing::Replace).unwrap();
+            assert_eq!(fs::read(&target).unwrap(), b"new");
+            assert_eq!(names(scratch.folder()), [Path::new(OsStr::from_bytes(name))]);
+        }
+    });
+    let scratch = Scratch::new();
+    let target = scratch.path(&"x".repeat(256));
+    assert_errno(land(&target, b"", Existing::Keep), Errno::NAMETOOLONG);
+}
+
+#[test]
+fn a_name_without_a_folder_is_in_the_present_one() {
+    const NAME: &str = "a_name_without_a_folder_is_in_the_present_one";
+    const ROLE: &str = "UNDERPASS_TEST_RELATIVE";
+    if std::env::var_os(ROLE).is_some() {
+        return land(Path::new("file"), b"here", Existing::Keep).unwrap();
+    }
+    let scratch = Scratch::new();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", NAME])
+        .env(ROLE, "1")
+        .current_dir(scratch.folder())
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    assert_eq!(fs::read(scratch.path("file")).unwrap(), b"here");
+}
+
+#[test]
+fn permissions_are_those_asked_for_less_the_umask() {
+    const NAME: &str = "permissions_are_those_asked_for_less_the_umask";
+    const FOLDER: &str = "UNDERPASS_TEST_UMASK";
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return with_and_without_unnamed_files(|| {
+            for (asked, given) in [(0o666, 0o640), (0o600, 0o600), (0o777, 0o750)] {
+                let target = Path::new(&folder).join("file");
+                let landing = Landing::create(&target, asked).unwrap();
+                landing.commit(Existing::Replace).unwrap();
+                let mode = fs::metadata(&target).unwrap().permissions().mode() & 0o7777;
+                assert_eq!(mode, given, "{asked:o}");
+            }
+        });
+    }
+    let scratch = Scratch::new();
+    let output = Command::new("sh")
+        .args(["-c", r#"umask 027; exec "$@""#, "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", NAME])
+        .env(FOLDER, scratch.folder())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
