@@ -29,6 +29,7 @@ use crate::sink::Sink;
 pub struct Options<'a> {
     pub(crate) policy: Policy,
     pub(crate) step: Option<usize>,
+    pub(crate) small: Option<usize>,
     pub(crate) integrity: Integrity,
     pub(crate) turn: Turn,
     pub(crate) timeout: Option<Duration>,
@@ -56,6 +57,15 @@ impl<'a> Options<'a> {
     #[must_use]
     pub fn step(mut self, bytes: usize) -> Self {
         self.step = Some(bytes.max(1));
+        self
+    }
+
+    /// Over a socket, sends a file of at most so many bytes from one buffer with the header before
+    /// it, instead of [`SMALL_TRANSFER`](crate::SMALL_TRANSFER); 0 for never. Only
+    /// [`Policy::Auto`] does it at all.
+    #[must_use]
+    pub fn small(mut self, bytes: usize) -> Self {
+        self.small = Some(bytes);
         self
     }
 

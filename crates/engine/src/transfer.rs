@@ -267,7 +267,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         let is_free = self.options.policy == Policy::Auto
             && self.sink.kind == Kind::Socket
             && self.options.integrity != Integrity::Snapshot;
-        let small = if is_free { SMALL_TRANSFER } else { 0 };
+        let small = if is_free { self.options.small.unwrap_or(SMALL_TRANSFER) } else { 0 };
         let mut meter = Meter::default();
         let segments = &self.chain.segments;
         let step =

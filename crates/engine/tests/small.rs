@@ -1,0 +1,56 @@
+//! Which files go out from one buffer with the header before them, and which do not.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use underpass_engine::{
+    Chain, Mechanism, Options, Policy, Report, SMALL_TRANSFER, Sink, Source, Transfer,
+};
+
+/// Sends a header and a file of `len` bytes, checks what arrives, and returns the report.
+fn send(len: usize, options: Options<'_>) -> Report {
+    let body: Vec<u8> = (0..len).map(|index| (index % 251) as u8).collect();
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&body).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut peer = listener.accept().unwrap().0;
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        peer.read_to_end(&mut bytes).unwrap();
+        bytes
+    });
+    let chain = Chain::<&File>::new().bytes(&b"header"[..]).source(Source::of(&file).unwrap());
+    let report = Transfer::new(chain, Sink::of(&socket).unwrap()).options(options).run().unwrap();
+    drop(socket);
+    assert_eq!(reader.join().unwrap(), [b"header".as_slice(), &body].concat());
+    report
+}
+
+#[test]
+fn the_limit_of_one_buffer_can_be_set_and_is_kept_to_the_byte() {
+    for (limit, len, expected) in [
+        (None, SMALL_TRANSFER, Mechanism::ReadWrite),
+        (None, SMALL_TRANSFER + 1, Mechanism::Sendfile),
+        (Some(0), 1, Mechanism::Sendfile),
+        (Some(1000), 1000, Mechanism::ReadWrite),
+        (Some(1000), 1001, Mechanism::Sendfile),
+        (Some(usize::MAX), 256 << 10, Mechanism::ReadWrite),
+    ] {
+        let options = match limit {
+            Some(limit) => Options::default().small(limit),
+            None => Options::default(),
+        };
+        let report = send(len, options);
+        assert_eq!(report.by(expected).bytes, len as u64, "{limit:?} {len}: {report:?}");
+    }
+}
+
+#[test]
+fn a_required_mechanism_is_not_replaced_by_one_buffer() {
+    let options = Options::default().small(usize::MAX).policy(Policy::Require(Mechanism::Sendfile));
+    assert_eq!(send(100, options).by(Mechanism::Sendfile).bytes, 100);
+}
