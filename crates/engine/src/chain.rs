@@ -166,13 +166,24 @@ impl<F: AsFd> Chain<F> {
         self.len() == Some(0)
     }
 
-    /// Whether something follows behind a file, so that a socket should hold back part-filled
-    /// segments until the whole chain has passed.
+    /// Whether a socket should hold back part-filled segments until the whole chain has passed:
+    /// if something follows behind a file, or if a file is so large that the kernel hands it over
+    /// in many pieces, between which it would send what does not fill a segment.
     pub(crate) fn wants_cork(&self) -> bool {
-        let files = self.segments.iter().rev().skip(1);
-        files.filter(|segment| matches!(segment, Segment::Source(_))).count() > 0
+        let last = self.segments.len().saturating_sub(1);
+        self.segments.iter().enumerate().any(|(index, segment)| match segment {
+            Segment::Bytes(_) => false,
+            Segment::Source(source) => {
+                let is_bulk = source.len.is_some_and(|len| len >= BULK);
+                index < last || (is_bulk && source.kind.is_seekable())
+            }
+        })
     }
 }
+
+/// From this size on corking a single file pays for its two calls. sendfile gives 64 KiB at a time
+/// to TCP, which over loopback made 23,000 segments of 1 GiB; corked there are 16,400, all full.
+const BULK: u64 = 1 << 20;
 
 impl<F: AsFd> Default for Chain<F> {
     fn default() -> Self {
