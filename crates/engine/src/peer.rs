@@ -101,6 +101,7 @@ const UNREAD_AT: usize = 72;
 const LISTEN: u8 = 10;
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
