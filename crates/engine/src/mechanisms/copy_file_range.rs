@@ -52,6 +52,7 @@ impl CopyFileRange {
 pub(crate) fn declines(errno: Errno, is_first: bool) -> bool {
     match errno {
         Errno::ACCESS // a security module's answer
+        | Errno::AGAIN // OpenZFS, for blocks that are not on the disk yet
         | Errno::BADF // sink opened with O_APPEND
         | Errno::FBIG // offsets near the end of the range that loff_t can hold
         | Errno::INVAL // an end that is not a regular file; OpenZFS at times

@@ -30,6 +30,7 @@ pub(crate) fn declines(errno: Errno) -> bool {
     matches!(
         errno,
         Errno::ACCESS // a security module's answer
+            | Errno::AGAIN // OpenZFS, for blocks that are not on the disk yet
             | Errno::BADF // sink opened with O_APPEND
             | Errno::INVAL // not aligned to blocks, beyond the end, or not a regular file
             | Errno::ISDIR // an end is a directory
