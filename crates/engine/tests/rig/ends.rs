@@ -111,6 +111,10 @@ impl Supply {
         Self { fd, kind, bytes, feeder }
     }
 
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
     /// The source as a segment: with a promised length, except for the kernel's own files.
     pub(crate) fn source(&self) -> Source<BorrowedFd<'_>> {
         let len = self.bytes.len() as u64;
@@ -118,9 +122,7 @@ impl Supply {
         match self.kind {
             From::File | From::Memfd | From::Procfs | From::Sysfs => Source::of(fd).unwrap(),
             From::Range => Source::range(fd, RANGE_AT as u64, len),
-            From::Pipe | From::Tcp | From::Unix | From::Zero => {
-                Source::of(fd).unwrap().len(len)
-            }
+            From::Pipe | From::Tcp | From::Unix | From::Zero => Source::of(fd).unwrap().len(len),
         }
     }
 }
@@ -155,15 +157,8 @@ pub(crate) enum To {
 }
 
 impl To {
-    pub(crate) const ALL: [Self; 7] = [
-        Self::File,
-        Self::OddOffset,
-        Self::Append,
-        Self::Tcp,
-        Self::Unix,
-        Self::Pipe,
-        Self::Null,
-    ];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::File, Self::OddOffset, Self::Append, Self::Tcp, Self::Unix, Self::Pipe, Self::Null];
 }
 
 /// A sink, and a way to learn what it got.
