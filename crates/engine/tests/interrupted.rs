@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use scratch::{Held, PATIENCE, Scratch, Shell, assert_reset, pattern, tcp_pair};
 use underpass_engine::Mechanism::{CopyFileRange, Mmap, ReadWrite, Sendfile, Splice};
 use underpass_engine::{
-    Error, Mechanism, Options, Policy, Report, Sink, Source, Status, Transfer, socket,
+    Error, Integrity, Mechanism, Options, Policy, Report, Sink, Source, Status, Transfer, socket,
 };
 
 const LEN: usize = 4 << 20;
@@ -339,11 +339,8 @@ fn a_transfer_can_be_cancelled_while_it_waits() {
 /// The reader is slow for this long, then the rest comes fast or not at all.
 fn slow_peer(timeout: Duration, slow_for: Duration) -> Held {
     let scratch = Scratch::new();
-    let mut held = Held::send_through(
-        &scratch.file("source", LEN),
-        Options::default().timeout(timeout),
-        1 << 20,
-    );
+    let options = Options::default().timeout(timeout);
+    let mut held = Held::send_through(&scratch.file("source", LEN), options, 1 << 20);
     let begun = Instant::now();
     while begun.elapsed() < slow_for {
         held.read(8 << 10);
@@ -358,6 +355,25 @@ fn a_peer_that_is_slow_but_steady_is_not_stalled() {
     let (peer, sender) = slow_peer(timeout, 3 * timeout).finish();
     assert_eq!(sender.unwrap().bytes(), LEN as u64);
     assert!(peer.unwrap() == pattern(LEN));
+}
+
+#[test]
+fn a_peer_that_slowly_reads_what_was_all_handed_over_is_not_stalled() {
+    const LEN: usize = 10 * PAGE;
+    let timeout = Duration::from_millis(800);
+    let scratch = Scratch::new();
+    let file = File::open(scratch.file("source", LEN)).unwrap();
+    let (mut out, into) = std::io::pipe().unwrap();
+    let sender = thread::spawn(move || {
+        // Only a guarded file is waited for until it is read.
+        let options = Options::default().timeout(timeout).integrity(Integrity::Detect);
+        Transfer::new(Source::of(&file).unwrap(), Sink::of(&into).unwrap()).options(options).run()
+    });
+    for _ in 0..LEN / (PAGE / 2) {
+        thread::sleep(3 * timeout / (LEN / (PAGE / 2)) as u32);
+        out.read_exact(&mut [0; PAGE / 2]).unwrap();
+    }
+    assert_eq!(sender.join().unwrap().unwrap().bytes(), LEN as u64);
 }
 
 #[test]
