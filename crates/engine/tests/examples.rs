@@ -1,0 +1,75 @@
+//! The examples do what they say, for readers who stop half-way for a moment too.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "rig/ends.rs"]
+mod ends;
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use ends::pattern;
+
+/// The kernel takes a part of it before anybody reads, and never the whole.
+const LEN: usize = 24 << 20;
+
+#[test]
+fn a_file_is_sent_with_a_header_in_front() {
+    let bytes = pattern(LEN);
+    let (got, told) = run("send_with_header", &bytes);
+    let header = format!("{LEN} bytes follow\n");
+    assert!(got == [header.as_bytes(), &bytes].concat(), "other bytes");
+    assert!(told.starts_with(&format!("{LEN} bytes by sendfile in ")), "{told}");
+}
+
+#[test]
+fn a_file_is_sent_from_an_async_task() {
+    let bytes = pattern(LEN);
+    let (got, told) = run("tokio_send", &bytes);
+    assert!(got == bytes, "other bytes");
+    assert_eq!(told, format!("{LEN} bytes, 0 of them in user space\n"));
+}
+
+#[test]
+fn an_example_without_arguments_tells_how_it_is_used() {
+    for name in ["send_with_header", "tokio_send"] {
+        let output = Command::new(example(name)).output().unwrap();
+        assert!(!output.status.success());
+        assert!(String::from_utf8_lossy(&output.stderr).contains(&format!("usage: {name}")));
+    }
+}
+
+/// What a peer gets from an example, and what the example says.
+fn run(name: &str, bytes: &[u8]) -> (Vec<u8>, String) {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let child = Command::new(example(name))
+        .arg(file.path())
+        .arg(listener.local_addr().unwrap().to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut got = Vec::new();
+    listener.accept().unwrap().0.read_to_end(&mut got).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    (got, String::from_utf8(output.stdout).unwrap())
+}
+
+/// Examples have no variable with their path: Cargo puts them beside the folder of the tests.
+fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().and_then(|deps| deps.parent()).unwrap();
+    let path = profile.join("examples").join(name);
+    if !path.exists() {
+        // A run of this file alone builds no examples.
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--example", name, "--target-dir"]);
+        cargo.arg(profile.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
+        assert!(cargo.status().unwrap().success(), "cannot build {name}");
+    }
+    path
+}
