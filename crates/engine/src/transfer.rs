@@ -4,6 +4,8 @@
 //! promised lengths and falls back at the exact byte where the kernel declined. It never waits:
 //! `drive` does for those who have nothing else to do.
 
+mod watch;
+
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
@@ -11,13 +13,12 @@ use rustix::io::Errno;
 
 use crate::chain::{Chain, Position, Segment};
 use crate::error::Error;
-use crate::integrity::{Guard, Integrity, LeaseState};
+use crate::integrity::{Guard, Integrity};
 use crate::kind::Kind;
 use crate::mechanism::Mechanism;
 use crate::mechanisms::memory::SMALL_TRANSFER;
 use crate::mechanisms::{Active, Meter, default_step, largest_step, memory};
 use crate::options::{Options, Progress};
-use crate::peer;
 use crate::policy::{Candidates, Policy};
 use crate::report::{Decline, Declined, Report};
 use crate::sink::Sink;
@@ -170,11 +171,6 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         })
     }
 
-    /// Whether a lease is held, which somebody may want to break at any moment.
-    pub(crate) fn holds_lease(&self) -> bool {
-        self.guards.iter().any(|guard| matches!(guard, Guard::Lease(_)))
-    }
-
     /// Before the first step: the clock, the guards, the socket.
     fn begin(&mut self) -> Result<(), Error> {
         if self.started.is_some() {
@@ -187,40 +183,6 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         }
         if self.sink.kind == Kind::Socket && self.chain.wants_cork() {
             self.is_corked = socket::cork(&self.sink.fd);
-        }
-        Ok(())
-    }
-
-    /// Sets the guard asked for, or a weaker one where the kernel refuses it.
-    fn set_guards(&mut self) -> Result<(), Error> {
-        let level = self.options.integrity;
-        for segment in &self.chain.segments {
-            let source = match segment {
-                Segment::Source(source) if source.kind == Kind::Regular => source,
-                _ => {
-                    self.guards.push(Guard::None);
-                    continue;
-                }
-            };
-            let file = source.fd.as_fd();
-            let guard = match Guard::new(level, file, source.version) {
-                Err(errno) if level > Integrity::Detect => {
-                    let refusal = Refusal::Errno(errno);
-                    if let Policy::Require(_) = self.options.policy {
-                        let report = Box::new(self.report.clone());
-                        return Err(Error::IntegrityDeclined { level, refusal, report });
-                    }
-                    let what = Declined::Integrity(level);
-                    self.report.note(Decline { what, refusal, at: 0, times: 1 });
-                    self.report.integrity = Integrity::Detect;
-                    Guard::new(Integrity::Detect, file, source.version)
-                }
-                guard => guard,
-            };
-            match guard {
-                Ok(guard) => self.guards.push(guard),
-                Err(errno) => return Err(self.failed(errno)),
-            }
         }
         Ok(())
     }
@@ -358,93 +320,6 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             return Err(Error::Declined { mechanism, refusal, report });
         };
         self.active = Some(Active::new(next));
-        Ok(())
-    }
-
-    /// After the last byte: waits until no page is referenced any more, then asks the guards.
-    fn settle(&mut self) -> Result<Status, Error> {
-        if self.is_done {
-            return Ok(Status::Done);
-        }
-        if std::mem::take(&mut self.is_corked)
-            && let Err(errno) = socket::uncork(&self.sink.fd)
-        {
-            return Err(self.failed(errno));
-        }
-        let is_watched =
-            self.guards.iter().any(|guard| matches!(guard, Guard::Detect(_) | Guard::Lease(_)));
-        let is_referenced = is_watched && self.is_referenced()?;
-        // Last, so that no page was referenced any more while the lease was known to hold.
-        self.check_leases()?;
-        if is_referenced {
-            return Ok(Status::Waiting(Wait::Acknowledgement));
-        }
-        self.check_versions()?;
-        self.guards.clear();
-        self.is_done = true;
-        self.report.elapsed = self.elapsed();
-        self.last_told = None;
-        self.tell_progress();
-        Ok(Status::Done)
-    }
-
-    /// Whether the sink still holds pages that its peer has not got.
-    fn is_referenced(&mut self) -> Result<bool, Error> {
-        let bytes = self.in_flight();
-        let error = match self.sink.kind {
-            // What a peer throws away by leaving is not in flight any more, but it has not got it.
-            Kind::Socket => socket::pending_error(&self.sink.fd),
-            Kind::Pipe if bytes > 0 && peer::has_left_pipe(self.sink.fd.as_fd()) => {
-                Some(Errno::PIPE)
-            }
-            _ => None,
-        };
-        match error {
-            Some(errno) => Err(self.failed(errno)),
-            None => Ok(bytes > 0),
-        }
-    }
-
-    /// How many bytes the sink has taken that its peer has not got, as far as it can tell: one
-    /// that cannot, such as a socket of MPTCP, has to be believed.
-    pub(crate) fn in_flight(&self) -> u64 {
-        let sink = self.sink.fd.as_fd();
-        match self.sink.kind {
-            Kind::Pipe => peer::unread_in_pipe(sink),
-            Kind::Socket => match socket::unacknowledged(sink).unwrap_or(0) {
-                0 => peer::unread_by_tcp_peer(sink),
-                bytes => bytes,
-            },
-            _ => 0,
-        }
-    }
-
-    /// Fails if a lease has been broken for so long that a writer may be let in.
-    fn check_leases(&mut self) -> Result<(), Error> {
-        let expired = |guard: &mut Guard| match guard {
-            Guard::Lease(lease) => lease.state() == LeaseState::Expired,
-            _ => false,
-        };
-        if self.guards.iter_mut().any(expired) {
-            let report = self.stop();
-            return Err(Error::SourceChanged { level: Integrity::Lease, report });
-        }
-        Ok(())
-    }
-
-    /// Fails if a watched file is not in the version it was in.
-    fn check_versions(&mut self) -> Result<(), Error> {
-        for (segment, guard) in self.chain.segments.iter().zip(&self.guards) {
-            let (Segment::Source(source), Guard::Detect(before)) = (segment, guard) else {
-                continue;
-            };
-            let is_same = crate::integrity::Version::of(&source.fd)
-                .is_ok_and(|after| !after.differs_from(before));
-            if !is_same {
-                let report = self.stop();
-                return Err(Error::SourceChanged { level: Integrity::Detect, report });
-            }
-        }
         Ok(())
     }
 

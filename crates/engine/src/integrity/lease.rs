@@ -86,6 +86,14 @@ impl Lease {
 /// `F_SETSIG` of asm-generic/fcntl.h, which the libc crate leaves out.
 const F_SETSIG: i32 = 10;
 
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // Closing the description gives the lease back, but a child process of the caller may hold
+        // it open too. If this fails there is no lease any more.
+        let _ = fcntl(&self.description, libc::F_SETLEASE, libc::F_UNLCK);
+    }
+}
+
 /// How long the kernel makes a writer wait, proc_sys_fs(5). Unknown is treated as not at all.
 fn break_time() -> Duration {
     let text = fs::read_to_string("/proc/sys/fs/lease-break-time").unwrap_or_default();

@@ -1,0 +1,144 @@
+//! What watches over a transfer's sources, from before the first byte until the peer has the last.
+
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+
+use super::{Status, Transfer};
+use crate::chain::Segment;
+use crate::error::Error;
+use crate::integrity::{Guard, Integrity, LeaseState, Version};
+use crate::kind::Kind;
+use crate::peer;
+use crate::policy::Policy;
+use crate::report::{Decline, Declined};
+use crate::socket;
+use crate::step::{Refusal, Wait};
+
+impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
+    /// Sets the guard asked for, or a weaker one where the kernel refuses it.
+    pub(super) fn set_guards(&mut self) -> Result<(), Error> {
+        let level = self.options.integrity;
+        for segment in &self.chain.segments {
+            let source = match segment {
+                Segment::Source(source) if source.kind == Kind::Regular => source,
+                _ => {
+                    self.guards.push(Guard::None);
+                    continue;
+                }
+            };
+            let file = source.fd.as_fd();
+            let guard = match Guard::new(level, file, source.version) {
+                Err(errno) if level > Integrity::Detect => {
+                    let refusal = Refusal::Errno(errno);
+                    if let Policy::Require(_) = self.options.policy {
+                        let report = Box::new(self.report.clone());
+                        return Err(Error::IntegrityDeclined { level, refusal, report });
+                    }
+                    let what = Declined::Integrity(level);
+                    self.report.note(Decline { what, refusal, at: 0, times: 1 });
+                    self.report.integrity = Integrity::Detect;
+                    Guard::new(Integrity::Detect, file, source.version)
+                }
+                guard => guard,
+            };
+            match guard {
+                Ok(guard) => self.guards.push(guard),
+                Err(errno) => return Err(self.failed(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails if a lease has been broken for so long that a writer may be let in.
+    pub(super) fn check_leases(&mut self) -> Result<(), Error> {
+        let expired = |guard: &mut Guard| match guard {
+            Guard::Lease(lease) => lease.state() == LeaseState::Expired,
+            _ => false,
+        };
+        // A chain may have very many files; only this level has to ask about each before each step.
+        if self.options.integrity == Integrity::Lease && self.guards.iter_mut().any(expired) {
+            let report = self.stop();
+            return Err(Error::SourceChanged { level: Integrity::Lease, report });
+        }
+        Ok(())
+    }
+
+    /// After the last byte: waits until no page is referenced any more, then asks the guards.
+    pub(super) fn settle(&mut self) -> Result<Status, Error> {
+        if self.is_done {
+            return Ok(Status::Done);
+        }
+        if std::mem::take(&mut self.is_corked)
+            && let Err(errno) = socket::uncork(&self.sink.fd)
+        {
+            return Err(self.failed(errno));
+        }
+        let is_watched =
+            self.guards.iter().any(|guard| matches!(guard, Guard::Detect(_) | Guard::Lease(_)));
+        let is_referenced = is_watched && self.is_referenced()?;
+        // Last, so that no page was referenced any more while the lease was known to hold.
+        self.check_leases()?;
+        if is_referenced {
+            return Ok(Status::Waiting(Wait::Acknowledgement));
+        }
+        self.check_versions()?;
+        self.guards.clear();
+        self.is_done = true;
+        self.report.elapsed = self.elapsed();
+        self.last_told = None;
+        self.tell_progress();
+        Ok(Status::Done)
+    }
+
+    /// Whether the sink still holds pages that its peer has not got.
+    fn is_referenced(&mut self) -> Result<bool, Error> {
+        let bytes = self.in_flight();
+        let error = match self.sink.kind {
+            // What a peer throws away by leaving is not in flight any more, but it has not got it.
+            Kind::Socket => socket::pending_error(&self.sink.fd),
+            Kind::Pipe if bytes > 0 && peer::has_left_pipe(self.sink.fd.as_fd()) => {
+                Some(Errno::PIPE)
+            }
+            _ => None,
+        };
+        match error {
+            Some(errno) => Err(self.failed(errno)),
+            None => Ok(bytes > 0),
+        }
+    }
+
+    /// How many bytes the sink has taken that its peer has not got, as far as it can tell: one
+    /// that cannot, such as a socket of MPTCP, has to be believed.
+    pub(crate) fn in_flight(&self) -> u64 {
+        let sink = self.sink.fd.as_fd();
+        match self.sink.kind {
+            Kind::Pipe => peer::unread_in_pipe(sink),
+            Kind::Socket => match socket::unacknowledged(sink).unwrap_or(0) {
+                0 => peer::unread_by_tcp_peer(sink),
+                bytes => bytes,
+            },
+            _ => 0,
+        }
+    }
+
+    /// Fails if a watched file is not in the version it was in.
+    fn check_versions(&mut self) -> Result<(), Error> {
+        for (segment, guard) in self.chain.segments.iter().zip(&self.guards) {
+            let (Segment::Source(source), Guard::Detect(before)) = (segment, guard) else {
+                continue;
+            };
+            let is_same = Version::of(&source.fd).is_ok_and(|after| !after.differs_from(before));
+            if !is_same {
+                let report = self.stop();
+                return Err(Error::SourceChanged { level: Integrity::Detect, report });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a lease is held, which somebody may want to break at any moment.
+    pub(crate) fn holds_lease(&self) -> bool {
+        self.guards.iter().any(|guard| matches!(guard, Guard::Lease(_)))
+    }
+}
