@@ -70,9 +70,10 @@ fn draw(bar: &ProgressBar, progress: &Progress) {
         };
         // The templates are constants that are known to parse; the default would do as well.
         bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| default_style()));
-        if let Some(expected) = progress.expected {
-            bar.set_length(expected);
-        }
+    }
+    // A file with holes is several transfers, each with a length of its own.
+    if let Some(expected) = progress.expected.filter(|&expected| bar.length() != Some(expected)) {
+        bar.set_length(expected);
     }
     bar.set_position(progress.bytes);
 }
