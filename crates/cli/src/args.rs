@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
+use crate::bench::BenchArgs;
 use crate::commands::{cp::CpArgs, recv::RecvArgs, send::SendArgs};
 use crate::size::Size;
 
@@ -26,6 +27,8 @@ pub(crate) enum Command {
     Recv(RecvArgs),
     /// Copy a file within this machine
     Cp(CpArgs),
+    /// Measure the mechanisms against each other on this machine
+    Bench(BenchArgs),
 }
 
 /// How the bytes are to be moved, and what is to be told about it.

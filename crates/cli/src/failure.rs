@@ -8,11 +8,14 @@ use rustix::io::Errno;
 use underpass_engine::{Error, Integrity};
 
 use crate::args::ShowArgs;
+use crate::bench::BenchError;
 use crate::receipt::Receipt;
 
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
+    /// The bench found no figures that could be told.
+    Bench(BenchError),
     /// The sender sent more than was expected.
     Excess {
         /// What was being moved.
@@ -75,7 +78,7 @@ impl Failure {
     /// What to do about it, if there is something that helps.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Excess { .. } | Self::Usage(_) => None,
+            Self::Bench(_) | Self::Excess { .. } | Self::Usage(_) => None,
             Self::Network { source, .. } => network_hint(Errno::from_io_error(source)?),
             Self::Path { action, source, .. } => path_hint(action, Errno::from_io_error(source)?),
             Self::Transfer { source, .. } => transfer_hint(source),
@@ -86,6 +89,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Bench(error) => error.fmt(f),
             Self::Excess { what, size } => {
                 write!(f, "{what}: more than the {size} bytes of --size arrived")
             }
@@ -104,6 +108,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
+            Self::Bench(error) => error.source(),
             Self::Network { source, .. } | Self::Path { source, .. } => Some(source),
             Self::Transfer { source, .. } => Some(source),
             Self::Excess { .. } | Self::Usage(_) => None,

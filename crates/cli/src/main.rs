@@ -6,6 +6,7 @@
 
 mod address;
 mod args;
+mod bench;
 mod commands;
 mod congestion;
 mod ends;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Send(args) => commands::send::run(&args),
         Command::Recv(args) => commands::recv::run(&args),
         Command::Cp(args) => commands::cp::run(&args),
+        Command::Bench(args) => commands::bench::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

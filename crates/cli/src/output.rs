@@ -55,6 +55,12 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
+/// Prints a text that ends with a line feed on standard output.
+pub(crate) fn text(text: &str) {
+    // A reader that has gone away wants no more.
+    let _ = write!(std::io::stdout(), "{text}");
+}
+
 /// Prints where a peer can connect: always, for there may be no other way to know the port.
 pub(crate) fn listening(address: &str) {
     error_line(&format!("listening on {address}"));

@@ -1,5 +1,6 @@
 //! The commands, one file each: parse, call the engine, report.
 
+pub(crate) mod bench;
 pub(crate) mod cp;
 pub(crate) mod recv;
 pub(crate) mod send;

@@ -1,0 +1,237 @@
+//! The processes that are measured: started on one core each, waited for without being in their
+//! way, and asked what they cost before they are gone.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::error::BenchError;
+use super::record::Process;
+use crate::failure::{Failure, Result};
+
+/// The two cores of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cores {
+    /// For the sender, or for whoever copies.
+    pub(crate) first: usize,
+    /// For the receiver; the same one if there is no other.
+    pub(crate) second: usize,
+    /// How many there are to choose from.
+    pub(crate) count: usize,
+}
+
+impl Cores {
+    /// The first two cores on which this thread may run.
+    pub(crate) fn available() -> Self {
+        let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+        let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
+        let first = cores.next().unwrap_or(0);
+        let second = cores.next().unwrap_or(first);
+        Self { first, second, count: (allowed.count() as usize).max(1) }
+    }
+}
+
+/// Keeps the calling thread on one core; a kernel that forbids it is obeyed, as the figures are
+/// true without it, only less steady.
+pub(crate) fn stay_on(core: usize) {
+    let mut only = CpuSet::new();
+    only.set(core);
+    let _ = sched_setaffinity(None, &only);
+}
+
+/// This program, even if its file has been replaced by a newer one since it was started.
+pub(crate) fn this_program() -> Command {
+    Command::new("/proc/self/exe")
+}
+
+/// A process that is being measured. Killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    errors: BufReader<ChildStderr>,
+    /// What it has said on standard error so far.
+    said: String,
+    started: Instant,
+}
+
+/// A process that has ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// How it ended.
+    pub(crate) status: ExitStatus,
+    /// What it printed on standard output.
+    pub(crate) stdout: String,
+    /// What it printed on standard error.
+    pub(crate) stderr: String,
+    /// What it cost.
+    pub(crate) cost: Process,
+}
+
+impl Running {
+    /// Starts a command on a core.
+    pub(crate) fn start(mut command: Command, core: usize) -> Result<Self> {
+        let program = command.get_program().to_owned();
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let before = sched_getaffinity(None);
+        // A process inherits the cores of the thread that starts it.
+        stay_on(core);
+        let started = Instant::now();
+        let child = command.spawn();
+        if let Ok(before) = before {
+            let _ = sched_setaffinity(None, &before);
+        }
+        let failed = |source| Failure::Path { action: "starting", path: program.into(), source };
+        let mut child = child.map_err(failed)?;
+        let errors = child.stderr.take().map(BufReader::new);
+        let errors = errors.expect("standard error is piped");
+        Ok(Self { child, errors, said: String::new(), started })
+    }
+
+    /// The next line that it prints on standard error; empty if it has ended.
+    pub(crate) fn next_error_line(&mut self) -> String {
+        let before = self.said.len();
+        // What cannot be read is as good as nothing: the process's end tells more.
+        let _ = self.errors.read_line(&mut self.said);
+        self.said[before..].trim_end().to_owned()
+    }
+
+    /// Waits for its end, for at most `patience` if there is a limit, after which it is killed.
+    pub(crate) fn finish(
+        mut self,
+        patience: Option<Duration>,
+        cancel: &AtomicBool,
+    ) -> Result<Finished> {
+        let deadline = patience.map(|patience| Instant::now() + patience);
+        let pid = Pid::from_child(&self.child);
+        if let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) {
+            while !is_ended(&process) {
+                if cancel.load(Ordering::Relaxed) {
+                    return Err(Failure::Bench(BenchError::Interrupted));
+                }
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    let _ = self.child.kill();
+                }
+            }
+        }
+        let wall = self.started.elapsed();
+        let cost = cost_of(&pid.as_raw_nonzero().to_string(), wall);
+        let status = self.child.wait().unwrap_or_else(|_| ExitStatus::from_raw(-1));
+        let mut stdout = String::new();
+        if let Some(output) = &mut self.child.stdout {
+            let _ = output.read_to_string(&mut stdout);
+        }
+        let _ = self.errors.read_to_string(&mut self.said);
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Failure::Bench(BenchError::Interrupted));
+        }
+        Ok(Finished { status, stdout, stderr: std::mem::take(&mut self.said), cost })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Ended already, or not wanted any more.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Finished {
+    /// The failure of a process that should have succeeded, in its own words.
+    pub(crate) fn failure(&self, what: String) -> Failure {
+        let mut lines = self.stderr.lines().filter(|line| !line.starts_with("listening on"));
+        let complaint = lines.next_back().unwrap_or_default();
+        let complaint = complaint.strip_prefix("underpass: ").unwrap_or(complaint);
+        if self.status.code() == Some(2) {
+            return Failure::Usage(complaint.to_owned());
+        }
+        let said = match complaint {
+            "" => format!("the process ended with {}", self.status),
+            complaint => complaint.to_owned(),
+        };
+        Failure::Bench(BenchError::Child { what, said })
+    }
+}
+
+fn is_ended(process: impl std::os::fd::AsFd) -> bool {
+    let mut end = [PollFd::new(&process, PollFlags::IN)];
+    let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    poll(&mut end, Some(&moment)).is_ok_and(|count| count > 0)
+}
+
+/// What a process that has ended cost: the kernel tells until its parent has waited for it.
+fn cost_of(pid: &str, wall: Duration) -> Process {
+    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let status = read("status");
+    let io = read("io");
+    Process {
+        wall_s: wall.as_secs_f64(),
+        cpu_s: processor_seconds(pid),
+        voluntary_switches: field(&status, "voluntary_ctxt_switches"),
+        involuntary_switches: field(&status, "nonvoluntary_ctxt_switches"),
+        storage_read_bytes: field(&io, "read_bytes"),
+        storage_written_bytes: field(&io, "write_bytes")
+            .saturating_sub(field(&io, "cancelled_write_bytes")),
+    }
+}
+
+/// Processor seconds of a process, or of `self`, to the nanosecond.
+pub(crate) fn processor_seconds(pid: &str) -> f64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
+    let nanoseconds: u64 =
+        text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    nanoseconds as f64 / 1e9
+}
+
+/// The number behind `name:` in a file of procfs; 0 if it is not there.
+fn field(text: &str, name: &str) -> u64 {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| *key == name)
+        .and_then(|(_, value)| value.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Running {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Running::start(command, Cores::available().first).unwrap()
+    }
+
+    #[test]
+    fn a_process_is_asked_for_its_cost_before_it_is_gone() {
+        let script = "head -c 30000000 /dev/urandom >/dev/null; echo done; echo no >&2; exit 3";
+        let finished = shell(script).finish(None, &AtomicBool::new(false)).unwrap();
+        assert_eq!((finished.status.code(), finished.stdout.as_str()), (Some(3), "done\n"));
+        assert!(finished.cost.wall_s > 0.0 && finished.cost.cpu_s > 0.0, "{finished:?}");
+        assert!(finished.failure("it".to_owned()).to_string().ends_with("no"));
+    }
+
+    #[test]
+    fn a_process_that_does_not_end_is_killed_in_time_and_at_a_signal() {
+        let limit = Some(Duration::from_millis(10));
+        let finished = shell("exec sleep 60").finish(limit, &AtomicBool::new(false)).unwrap();
+        assert_eq!(finished.status.code(), None);
+        let failure = shell("exec sleep 60").finish(None, &AtomicBool::new(true)).unwrap_err();
+        assert!(matches!(failure, Failure::Bench(BenchError::Interrupted)));
+    }
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let io = "read_bytes: 7\nwrite_bytes: 5\ncancelled_write_bytes: 3\n";
+        assert_eq!((field(io, "write_bytes"), field(io, "cancelled_write_bytes")), (5, 3));
+        assert_eq!(field(io, "none"), 0);
+    }
+}

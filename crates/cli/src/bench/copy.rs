@@ -1,0 +1,96 @@
+//! `bench copy`: a file to another file by one process, beside the `cp` of the system. What counts
+//! is the life of the process, as that is all that can be known of a peer.
+
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+use super::child::{Cores, Finished, Running, this_program};
+use super::data::{Folder, Noise, chill, digest};
+use super::error::BenchError;
+use super::net::{SOURCE, TARGET, checked_receipt, declined};
+use super::plan::{Variant, Way};
+use super::record::{Role, Side, Thread};
+use super::rounds::{Course, Measured, Verdict};
+use crate::failure::{Failure, Result};
+
+/// A file to another file.
+#[derive(Debug)]
+pub(crate) struct Copy<'a> {
+    /// Where the source is.
+    pub(crate) source: Folder,
+    /// Where the target is.
+    pub(crate) target: Folder,
+    /// What the source is made of.
+    pub(crate) noise: Noise,
+    /// Whether the source is to be out of the page cache.
+    pub(crate) cold: bool,
+    /// Where the process runs.
+    pub(crate) cores: Cores,
+    /// Set by a signal.
+    pub(crate) cancel: &'a AtomicBool,
+    /// The source's digest.
+    pub(crate) sha256: String,
+}
+
+impl Course for Copy<'_> {
+    fn prepare(&mut self, size: u64) -> Result<()> {
+        self.sha256 = self.noise.write(&self.source.file(SOURCE), size)?;
+        Ok(())
+    }
+
+    fn verify(&mut self, size: u64, variant: Variant) -> Result<Verdict> {
+        let finished = self.copy(size, variant)?;
+        if !finished.status.success() {
+            return match declined(&finished.stdout, variant.way) {
+                Some(errno) => Ok(Verdict::Declined(errno)),
+                None => Err(finished.failure(variant.to_string())),
+            };
+        }
+        let target = self.target.file(TARGET);
+        let arrived = digest(&target)?;
+        self.target.clear(&target)?;
+        if arrived == self.sha256 {
+            return Ok(Verdict::Arrived(arrived));
+        }
+        Err(Failure::Bench(BenchError::Differs { what: variant.to_string() }))
+    }
+
+    fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
+        let finished = self.copy(size, variant)?;
+        if !finished.status.success() {
+            return Err(finished.failure(variant.to_string()));
+        }
+        let wall_s = finished.cost.wall_s;
+        let (elapsed_s, thread) = match variant.way {
+            Way::Cp => (wall_s, None),
+            way => {
+                let receipt = checked_receipt(&finished, size, Some(way))?;
+                (receipt.elapsed_s, Some(Thread::from(&receipt)))
+            }
+        };
+        let process = Some(finished.cost);
+        let measured = Side { role: Role::Copier, elapsed_s, thread, process };
+        Ok(Measured { wall_s, measured, peer: None })
+    }
+}
+
+impl Copy<'_> {
+    /// One file to another, which was not there before.
+    fn copy(&self, size: u64, variant: Variant) -> Result<Finished> {
+        let (source, target) = (self.source.file(SOURCE), self.target.file(TARGET));
+        self.target.clear(&target)?;
+        if self.cold {
+            chill(&source)?;
+        }
+        let mut command = match variant.way {
+            Way::Cp => Command::new("cp"),
+            _ => {
+                let mut command = this_program();
+                command.args(["cp", "--json"]).args(variant.arguments(size));
+                command
+            }
+        };
+        command.arg(source).arg(target);
+        Running::start(command, self.cores.first)?.finish(None, self.cancel)
+    }
+}

@@ -1,0 +1,33 @@
+//! The bench: the mechanisms against each other and against the traditional way, measured so that
+//! the figures can be believed, or say themselves why not.
+//!
+//! `plan` says what is measured, `rounds` in which order, `net`, `copy` and `chain` how; `record`
+//! keeps
+//! all of it, and `statistics`, `trust` and `table` see nothing but the record.
+
+mod arguments;
+mod chain;
+mod child;
+mod copy;
+mod data;
+mod environment;
+mod error;
+#[cfg(test)]
+mod fixture;
+mod layout;
+mod net;
+mod plan;
+mod record;
+mod rounds;
+mod scenarios;
+mod statistics;
+mod store;
+mod table;
+mod trust;
+
+pub(crate) use arguments::{BenchArgs, ScenarioArgs};
+pub(crate) use error::BenchError;
+pub(crate) use record::Record;
+pub(crate) use scenarios::{chain, copy, net};
+pub(crate) use store::RecordFile;
+pub(crate) use table::render;

@@ -1,0 +1,223 @@
+//! The order of a run: every cell is verified first, then all take turns, A B C A B C, so that
+//! whatever the machine does meanwhile falls on all of them alike.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::child::processor_seconds;
+use super::environment::busy_seconds;
+use super::error::BenchError;
+use super::plan::Variant;
+use super::record::{Cell, Sample, Side, Thread};
+use crate::failure::{Failure, Result};
+
+/// Something that can be measured one cell at a time.
+pub(crate) trait Course {
+    /// Makes what the cells of a size have in common.
+    fn prepare(&mut self, size: u64) -> Result<()>;
+
+    /// Moves the bytes once and looks whether they are the right ones.
+    fn verify(&mut self, size: u64, variant: Variant) -> Result<Verdict>;
+
+    /// Moves the bytes once and says what that cost.
+    fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured>;
+}
+
+/// What a verifying pass found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// All arrived; this is its digest.
+    Arrived(String),
+    /// The kernel does not do it here; this is its answer.
+    Declined(String),
+}
+
+/// What one measurement found; see [`Sample`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Measured {
+    /// Seconds that the work took.
+    pub(crate) wall_s: f64,
+    /// The side whose mechanism is varied.
+    pub(crate) measured: Side,
+    /// The other side.
+    pub(crate) peer: Option<Side>,
+}
+
+/// What is to be measured, and how often.
+#[derive(Clone, Debug)]
+pub(crate) struct Schedule {
+    /// Sizes, one after the other.
+    pub(crate) sizes: Vec<u64>,
+    /// Variants, in turns.
+    pub(crate) variants: Vec<Variant>,
+    /// Rounds that are thrown away.
+    pub(crate) warmup: u32,
+    /// Rounds that count.
+    pub(crate) runs: u32,
+}
+
+impl Schedule {
+    /// Verifies and measures everything.
+    pub(crate) fn run(
+        &self,
+        course: &mut impl Course,
+        cancel: &AtomicBool,
+    ) -> Result<(Vec<Cell>, Vec<Sample>)> {
+        let bar = self.bar();
+        let (mut cells, mut samples) = (Vec::new(), Vec::new());
+        let outcome = self.sizes.iter().try_for_each(|size| {
+            bar.set_message(super::plan::short_size(*size));
+            course.prepare(*size)?;
+            let first = cells.len();
+            for variant in &self.variants {
+                interrupted(cancel)?;
+                cells.push(verified(course, *size, *variant)?);
+                bar.inc(weight(*size));
+            }
+            for round in 0..self.warmup + self.runs {
+                for (index, cell) in cells.iter().enumerate().skip(first) {
+                    bar.inc(weight(*size));
+                    if cell.declined.is_some() {
+                        continue;
+                    }
+                    interrupted(cancel)?;
+                    let sample = sampled(course, cell, index)?;
+                    // The first rounds only warm up the machine.
+                    if let Some(round) = (round + 1).checked_sub(self.warmup).filter(|&n| n > 0) {
+                        samples.push(Sample { round, ..sample });
+                    }
+                }
+            }
+            Ok(())
+        });
+        bar.finish_and_clear();
+        outcome.map(|()| (cells, samples))
+    }
+
+    /// A bar on standard error if that is a terminal. Nothing ticks: it is drawn between samples.
+    fn bar(&self) -> ProgressBar {
+        let rounds = u64::from(1 + self.warmup + self.runs);
+        let weights: u64 = self.sizes.iter().map(|size| weight(*size)).sum();
+        let bar = ProgressBar::new(weights * rounds * self.variants.len() as u64);
+        match ProgressStyle::with_template("{msg:>5} {wide_bar} {percent}% {eta} left") {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        }
+    }
+}
+
+/// How much of the progress a sample is: starting two processes takes as long as some MiB.
+fn weight(size: u64) -> u64 {
+    size.saturating_add(16 << 20)
+}
+
+fn interrupted(cancel: &AtomicBool) -> Result<()> {
+    match cancel.load(Ordering::Relaxed) {
+        true => Err(Failure::Bench(BenchError::Interrupted)),
+        false => Ok(()),
+    }
+}
+
+fn verified(course: &mut impl Course, size: u64, variant: Variant) -> Result<Cell> {
+    let cell = Cell { size, variant, sha256: None, declined: None };
+    Ok(match course.verify(size, variant)? {
+        Verdict::Arrived(sha256) => Cell { sha256: Some(sha256), ..cell },
+        Verdict::Declined(errno) => Cell { declined: Some(errno), ..cell },
+    })
+}
+
+/// One sample, with what others did to the machine meanwhile.
+fn sampled(course: &mut impl Course, cell: &Cell, index: usize) -> Result<Sample> {
+    let (started, busy, own) = (Instant::now(), busy_seconds(), processor_seconds("self"));
+    let Measured { wall_s, measured, peer } = course.measure(cell.size, cell.variant)?;
+    let watched_s = started.elapsed().as_secs_f64();
+    let own = processor_seconds("self") - own;
+    let ours =
+        own + [Some(&measured), peer.as_ref()].into_iter().flatten().map(cpu_of).sum::<f64>();
+    let other_cpu_s = (busy_seconds() - busy - ours).max(0.0);
+    Ok(Sample { cell: index, round: 0, wall_s, measured, peer, watched_s, other_cpu_s })
+}
+
+/// All that a side spent: as a process, or as a thread of the bench.
+fn cpu_of(side: &Side) -> f64 {
+    let thread = side.thread.as_ref().map_or(0.0, Thread::cpu_s);
+    side.process.map_or(thread, |process| process.cpu_s)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use underpass_engine::Mechanism;
+
+    use super::*;
+    use crate::bench::plan::{Step, Way};
+    use crate::bench::record::Role;
+
+    /// Notes what it is asked to do; declines splice.
+    #[derive(Default)]
+    struct Diary(Vec<String>);
+
+    impl Course for Diary {
+        fn prepare(&mut self, size: u64) -> Result<()> {
+            self.0.push(format!("prepare {size}"));
+            Ok(())
+        }
+
+        fn verify(&mut self, size: u64, variant: Variant) -> Result<Verdict> {
+            self.0.push(format!("verify {size} {variant}"));
+            Ok(match variant.way {
+                Way::Only(Mechanism::Splice) => Verdict::Declined("EINVAL".to_owned()),
+                _ => Verdict::Arrived("digest".to_owned()),
+            })
+        }
+
+        fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
+            self.0.push(format!("measure {size} {variant}"));
+            let measured = Side { role: Role::Sender, elapsed_s: 1.0, thread: None, process: None };
+            Ok(Measured { wall_s: 1.0, measured, peer: None })
+        }
+    }
+
+    fn schedule() -> Schedule {
+        let only = |mechanism| Variant::new(Way::Only(mechanism), Step::Default);
+        let variants = vec![
+            only(Mechanism::ReadWrite),
+            only(Mechanism::Splice),
+            Variant::new(Way::Auto, Step::Default),
+        ];
+        Schedule { sizes: vec![1, 2], variants, warmup: 1, runs: 2 }
+    }
+
+    #[test]
+    fn cells_are_verified_first_and_then_take_turns_and_the_declined_ones_sit_out() {
+        let mut diary = Diary::default();
+        let (cells, samples) = schedule().run(&mut diary, &AtomicBool::new(false)).unwrap();
+        let of = |size| {
+            let mut lines = vec![
+                format!("prepare {size}"),
+                format!("verify {size} read_write"),
+                format!("verify {size} splice"),
+                format!("verify {size} auto"),
+            ];
+            for _ in 0..3 {
+                lines.push(format!("measure {size} read_write"));
+                lines.push(format!("measure {size} auto"));
+            }
+            lines
+        };
+        assert_eq!(diary.0, [of(1), of(2)].concat());
+        assert_eq!(cells[1].declined.as_deref(), Some("EINVAL"));
+        let order: Vec<_> = samples.iter().map(|sample| (sample.cell, sample.round)).collect();
+        assert_eq!(order, [(0, 1), (2, 1), (0, 2), (2, 2), (3, 1), (5, 1), (3, 2), (5, 2)]);
+    }
+
+    #[test]
+    fn a_signal_ends_the_run_before_the_next_sample() {
+        let mut diary = Diary::default();
+        let failure = schedule().run(&mut diary, &AtomicBool::new(true)).unwrap_err();
+        assert!(matches!(failure, Failure::Bench(BenchError::Interrupted)));
+        assert_eq!(diary.0, ["prepare 1"]);
+    }
+}

@@ -1,0 +1,204 @@
+//! The scenarios, from what was typed to a record: which ways there are, and what the others are
+//! compared with.
+
+use std::sync::atomic::AtomicBool;
+
+use underpass_engine::Mechanism;
+
+use super::arguments::{ChainArgs, CopyArgs, NetArgs, RunArgs, WayArgs};
+use super::chain::SmallFiles;
+use super::child::Cores;
+use super::copy::Copy;
+use super::data::{Folder, Noise};
+use super::environment::{cp_version, now, survey};
+use super::net::Net;
+use super::plan::{Step, Variant, Way, variants, ways};
+use super::record::{Arguments, Environment, Record, Role, SCHEMA, Scenario, SinkKind};
+use super::rounds::{Course, Schedule};
+use crate::failure::Result;
+
+/// Measures files over TCP.
+pub(crate) fn net(args: &NetArgs, cancel: &AtomicBool) -> Result<Record> {
+    let side = Role::from(args.side);
+    let (all, baseline) = match side {
+        Role::Receiver => (FROM_SOCKET, Variant::baseline(Mechanism::ReadWrite, 64 << 10)),
+        Role::Copier | Role::Sender => (TO_SOCKET, TRADITIONAL),
+    };
+    let (source, target) = folders(&args.run, &args.ways, &args.sizes)?;
+    let cores = Cores::available();
+    let written = (args.sink == SinkKind::File).then_some(target.path());
+    let environment = survey(cores, source.path(), written);
+    let asked = asked(&args.run, &args.ways, &args.sizes, all);
+    let arguments = Arguments { side, sink: Some(args.sink), ..asked };
+    let mut course = Net {
+        source,
+        target,
+        noise: Noise::new(largest(&args.sizes))?,
+        side,
+        sink: args.sink,
+        cold: args.ways.cold,
+        congestion: args.congestion.clone(),
+        cores,
+        cancel,
+        sha256: String::new(),
+        seen_congestion: None,
+    };
+    let record = begin(Scenario::Net, arguments, environment, baseline);
+    let mut record = measure(record, &mut course, cancel)?;
+    record.environment.congestion = course.seen_congestion;
+    Ok(record)
+}
+
+/// Measures files to files.
+pub(crate) fn copy(args: &CopyArgs, cancel: &AtomicBool) -> Result<Record> {
+    let (source, target) = folders(&args.run, &args.ways, &args.sizes)?;
+    let cores = Cores::available();
+    let cp = cp_version();
+    let mut arguments = asked(&args.run, &args.ways, &args.sizes, TO_FILE);
+    arguments.side = Role::Copier;
+    if cp.is_some() {
+        arguments.mechanisms.push(Way::Cp);
+    }
+    let environment = Environment { cp, ..survey(cores, source.path(), Some(target.path())) };
+    let mut course = Copy {
+        source,
+        target,
+        noise: Noise::new(largest(&args.sizes))?,
+        cold: args.ways.cold,
+        cores,
+        cancel,
+        sha256: String::new(),
+    };
+    measure(begin(Scenario::Copy, arguments, environment, TRADITIONAL), &mut course, cancel)
+}
+
+/// Measures headers with small files.
+pub(crate) fn chain(args: &ChainArgs, cancel: &AtomicBool) -> Result<Record> {
+    let source = Folder::create(&args.run.dir)?;
+    source.require_space(largest(&args.sizes))?;
+    let cores = Cores::available();
+    let environment = survey(cores, source.path(), None);
+    let arguments = Arguments {
+        sizes: once(&args.sizes),
+        mechanisms: vec![Way::Only(Mechanism::Sendfile)],
+        steps: vec![Step::Default],
+        runs: args.run.runs,
+        warmup: args.run.warmup,
+        cold: false,
+        side: Role::Sender,
+        sink: Some(SinkKind::Drop),
+        responses: Some(args.responses),
+    };
+    let mut course = SmallFiles {
+        source,
+        noise: Noise::new(largest(&args.sizes))?,
+        responses: args.responses,
+        congestion: args.congestion.clone(),
+        cores,
+        cancel,
+        sha256: String::new(),
+        seen_congestion: None,
+    };
+    let baseline = Variant::new(Way::OneBuffer, Step::Default);
+    let record = begin(Scenario::Chain, arguments, environment, baseline);
+    let mut record = measure(record, &mut course, cancel)?;
+    record.environment.congestion = course.seen_congestion;
+    Ok(record)
+}
+
+/// The folders of source and target, with room in them for the largest file.
+fn folders(run: &RunArgs, ways: &WayArgs, sizes: &[u64]) -> Result<(Folder, Folder)> {
+    let largest = largest(sizes);
+    let source = Folder::create(&run.dir)?;
+    let target = Folder::create(ways.to.as_deref().unwrap_or(&run.dir))?;
+    // Both in one folder share its room.
+    source.require_space(largest.saturating_mul(if ways.to.is_none() { 2 } else { 1 }))?;
+    target.require_space(largest)?;
+    Ok((source, target))
+}
+
+/// What was asked for, as the record tells it.
+fn asked(run: &RunArgs, args: &WayArgs, sizes: &[u64], all: &[Way]) -> Arguments {
+    Arguments {
+        sizes: once(sizes),
+        mechanisms: ways(&args.mechanism, all),
+        steps: args.step.clone(),
+        runs: run.runs,
+        warmup: run.warmup,
+        cold: args.cold,
+        side: Role::Sender,
+        sink: None,
+        responses: None,
+    }
+}
+
+/// A record without results.
+fn begin(
+    scenario: Scenario,
+    arguments: Arguments,
+    environment: Environment,
+    baseline: Variant,
+) -> Record {
+    Record {
+        schema: SCHEMA,
+        scenario,
+        underpass: env!("CARGO_PKG_VERSION").to_owned(),
+        started: now(),
+        arguments,
+        environment,
+        baseline,
+        cells: Vec::new(),
+        samples: Vec::new(),
+    }
+}
+
+/// The record with the results of what it says was asked for.
+fn measure(record: Record, course: &mut impl Course, cancel: &AtomicBool) -> Result<Record> {
+    let Arguments { sizes, mechanisms, steps, runs, warmup, .. } = &record.arguments;
+    let variants = variants(mechanisms, steps, record.baseline);
+    let schedule = Schedule { sizes: sizes.clone(), variants, warmup: *warmup, runs: *runs };
+    let (cells, samples) = schedule.run(course, cancel)?;
+    Ok(Record { cells, samples, ..record })
+}
+
+fn largest(sizes: &[u64]) -> u64 {
+    sizes.iter().copied().max().unwrap_or(0)
+}
+
+/// Each size once.
+fn once(sizes: &[u64]) -> Vec<u64> {
+    let mut found = Vec::new();
+    for size in sizes {
+        if !found.contains(size) {
+            found.push(*size);
+        }
+    }
+    found
+}
+
+/// How files used to be sent and copied: read a page, write a page.
+const TRADITIONAL: Variant = Variant::baseline(Mechanism::ReadWrite, 4 << 10);
+
+/// The ways from a file to a socket.
+const TO_SOCKET: &[Way] = &[
+    Way::Auto,
+    Way::Only(Mechanism::Sendfile),
+    Way::Only(Mechanism::Splice),
+    Way::Only(Mechanism::Mmap),
+    Way::Only(Mechanism::ReadWrite),
+];
+
+/// The ways from a socket to a file.
+const FROM_SOCKET: &[Way] =
+    &[Way::Auto, Way::Only(Mechanism::Splice), Way::Only(Mechanism::ReadWrite)];
+
+/// The ways from a file to a file.
+const TO_FILE: &[Way] = &[
+    Way::Auto,
+    Way::Only(Mechanism::Reflink),
+    Way::Only(Mechanism::CopyFileRange),
+    Way::Only(Mechanism::Sendfile),
+    Way::Only(Mechanism::Splice),
+    Way::Only(Mechanism::Mmap),
+    Way::Only(Mechanism::ReadWrite),
+];

@@ -1,0 +1,87 @@
+//! Records as files: one JSON object, a line for each sample, so that two of them can be compared
+//! by a program that compares lines.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::error::BenchError;
+use super::record::{Record, SCHEMA};
+use crate::ends::{Overwrite, Target};
+use crate::failure::{Failure, Result, WithPath};
+
+impl Record {
+    /// Reads a record.
+    pub(crate) fn load(path: &Path) -> Result<Self> {
+        /// What every record of every schema has.
+        #[derive(Deserialize)]
+        struct Head {
+            schema: u64,
+        }
+        let text = fs::read(path).with_path("reading", path)?;
+        let damaged =
+            |source| Failure::Bench(BenchError::NotARecord { path: path.to_owned(), source });
+        let Head { schema: found } = serde_json::from_slice(&text).map_err(damaged)?;
+        if found != SCHEMA {
+            return Err(Failure::Bench(BenchError::Schema { path: path.to_owned(), found }));
+        }
+        let record: Self = serde_json::from_slice(&text).map_err(damaged)?;
+        match record.samples.iter().find(|sample| sample.cell >= record.cells.len()) {
+            None => Ok(record),
+            Some(stray) => {
+                let message = format!("a sample of cell {}, which it has not", stray.cell);
+                Err(damaged(serde::de::Error::custom(message)))
+            }
+        }
+    }
+
+    /// The record as JSON, a line for each cell and each sample.
+    pub(crate) fn to_json(&self) -> serde_json::Result<String> {
+        let fields = match serde_json::to_value(self)? {
+            serde_json::Value::Object(fields) => fields,
+            other => return serde_json::to_string(&other),
+        };
+        let mut text = String::from("{");
+        for (index, (name, value)) in fields.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{comma}\n  \"{name}\": ");
+            match value {
+                serde_json::Value::Array(items) => {
+                    let items: Vec<_> = items.iter().map(|item| format!("    {item}")).collect();
+                    let _ = write!(text, "[\n{}\n  ]", items.join(",\n"));
+                }
+                other => {
+                    let _ = write!(text, "{other}");
+                }
+            }
+        }
+        text.push_str("\n}\n");
+        Ok(text)
+    }
+}
+
+/// Where a record is to go, found out to be writable before anything is measured.
+#[derive(Debug)]
+pub(crate) struct RecordFile {
+    target: Target,
+}
+
+impl RecordFile {
+    /// Prepares the file, which appears when the record is written.
+    pub(crate) fn prepare(path: &Path) -> Result<Self> {
+        Ok(Self { target: Target::create(path, Overwrite::Always)? })
+    }
+
+    /// Writes the record.
+    pub(crate) fn write(self, record: &Record) -> Result<()> {
+        let text = record.to_json().map_err(std::io::Error::from);
+        let text = text.with_path("writing", self.target.path())?;
+        let mut file = self.target.file();
+        file.write_all(text.as_bytes()).with_path("writing", self.target.path())?;
+        self.target.finish(text.len() as u64)
+    }
+}

@@ -1,0 +1,255 @@
+//! The tables, drawn from a record alone: the same record gives the same bytes.
+
+use indicatif::BinaryBytes;
+
+use super::layout::{Columns, three_digits};
+use super::plan::{Way, short_size};
+use super::record::{Record, Role, Sample, Scenario, SinkKind, Thread};
+use super::statistics::{Metric, Summary};
+use super::trust::warnings;
+
+/// Everything that a record tells people.
+pub(crate) fn render(record: &Record) -> String {
+    let mut parts = vec![heading(record)];
+    if record.scenario == Scenario::Chain {
+        parts.push(chain(record));
+    } else {
+        let time = match record.scenario {
+            Scenario::Net => "Time in ms, of sender or receiver, whichever took longer",
+            Scenario::Chain | Scenario::Copy => {
+                "Time in ms, from the start of the process to its end"
+            }
+        };
+        let cpu = match record.arguments.side {
+            Role::Copier => "Processor time of the process in ms, user and system".to_owned(),
+            side => format!("Processor time of the {} in ms, user and system", name(side)),
+        };
+        parts.push(format!("{time}\n{}", by_size(record, Metric::Wall)));
+        parts.push(format!("{cpu}\n{}", by_size(record, Metric::Cpu)));
+        if let Some(size) = record.sizes().into_iter().max() {
+            parts.push(format!("All of {}\n{}", short_size(size), in_full(record, size)));
+        }
+    }
+    let doubts = warnings(record);
+    parts.push(match doubts.as_slice() {
+        [] => "Nothing was found that speaks against these figures.\n".to_owned(),
+        doubts => format!("Before you believe it:\n- {}\n", doubts.join("\n- ")),
+    });
+    parts.join("\n")
+}
+
+/// What was measured, and where.
+fn heading(record: &Record) -> String {
+    let environment = &record.environment;
+    let (arguments, scenario) = (&record.arguments, record.scenario);
+    let cache = if arguments.cold { "cold" } else { "warm" };
+    let target = environment.target_file_system.as_deref().unwrap_or_default();
+    let source = &environment.source_file_system;
+    let what = match (scenario, arguments.sink) {
+        (Scenario::Chain, _) => format!("header and file on {source} to TCP on loopback"),
+        (Scenario::Copy, _) => format!("file on {source} to file on {target}"),
+        (Scenario::Net, Some(SinkKind::File)) => {
+            format!("file on {source} to TCP on loopback to file on {target}")
+        }
+        (Scenario::Net, _) => format!("file on {source} to TCP on loopback, dropped there"),
+    };
+    let command = match scenario {
+        Scenario::Chain => "chain",
+        Scenario::Copy => "copy",
+        Scenario::Net => "net",
+    };
+    let mut place = vec![
+        format!("Linux {} on {}", environment.kernel, environment.machine),
+        environment.cpu.clone(),
+        format!("{} cores", environment.cores),
+        BinaryBytes(environment.memory_bytes).to_string(),
+    ];
+    if let Some(used) = &environment.congestion {
+        place.push(format!("{used} (the system's default: {})", environment.congestion_default));
+    }
+    if let Some(cp) = &environment.cp {
+        place.push(cp.clone());
+    }
+    format!(
+        "underpass {} bench {command}, {}: {what}, page cache {cache}\n{}\n\
+         Medians of {} rounds behind {} to warm up, least and most below them; x is the median of \
+         the ratios to\n{} in the same round{}.\n",
+        record.underpass,
+        record.started,
+        place.join(", "),
+        arguments.runs,
+        arguments.warmup,
+        baseline(record),
+        if scenario == Scenario::Chain { "" } else { "; @ is the step that took the least time" },
+    )
+}
+
+fn baseline(record: &Record) -> String {
+    match record.scenario {
+        Scenario::Chain => "one buffer".to_owned(),
+        Scenario::Copy | Scenario::Net => record.baseline.to_string(),
+    }
+}
+
+const fn name(side: Role) -> &'static str {
+    match side {
+        Role::Copier => "copier",
+        Role::Receiver => "receiver",
+        Role::Sender => "sender",
+    }
+}
+
+/// The table of the articles: a line for each size, a column for each way at its best step.
+fn by_size(record: &Record, metric: Metric) -> String {
+    let ways = record.ways();
+    let traditional = record.baseline.to_string();
+    let headings = ["size".to_owned(), traditional].into_iter();
+    let mut columns = Columns::new(headings.chain(ways.iter().map(ToString::to_string)));
+    for size in record.sizes() {
+        let mut first = vec![short_size(size)];
+        let mut second = vec![String::new()];
+        let baseline = record.cell(size, record.baseline);
+        if let Some(summary) = baseline.and_then(|cell| record.summary(cell, metric)) {
+            first.push(milliseconds(summary));
+            second.push(range(summary, MILLI));
+        }
+        for way in &ways {
+            let (above, below) = match record.best(size, *way) {
+                None => ("-".to_owned(), String::new()),
+                Some(cell) => best(record, cell, metric),
+            };
+            first.push(above);
+            second.push(below);
+        }
+        columns.line(first);
+        columns.line(second);
+    }
+    columns.draw()
+}
+
+/// A cell of the table as two lines.
+fn best(record: &Record, index: usize, metric: Metric) -> (String, String) {
+    let cell = &record.cells[index];
+    if let Some(errno) = &cell.declined {
+        return ("declined".to_owned(), errno.clone());
+    }
+    let Some(summary) = record.summary(index, metric) else {
+        return ("-".to_owned(), String::new());
+    };
+    let has_steps = !matches!(cell.variant.step, super::plan::Step::Default);
+    let step = if has_steps { format!(" @{}", cell.variant.step) } else { String::new() };
+    let above = format!("{} {}", milliseconds(summary), times(record.ratio(index, metric)));
+    (above, format!("{}{step}", range(summary, MILLI)))
+}
+
+/// Every cell of one size, with all that was counted.
+fn in_full(record: &Record, size: u64) -> String {
+    let has_peer = record.samples.iter().any(|sample| sample.peer.is_some());
+    let mut headings = vec!["", "ms", "least-most", "x", "CPU ms", "x"];
+    headings.extend(has_peer.then_some("peer CPU ms"));
+    headings.extend(["calls", "switches", "forced", "faults", "user-space MiB"]);
+    let mut columns = Columns::new(headings);
+    for (index, cell) in record.cells.iter().enumerate().filter(|(_, cell)| cell.size == size) {
+        let mut line = vec![cell.variant.to_string()];
+        let (Some(wall), Some(cpu)) =
+            (record.summary(index, Metric::Wall), record.summary(index, Metric::Cpu))
+        else {
+            line.extend(["declined".to_owned(), cell.declined.clone().unwrap_or_default()]);
+            columns.line(line);
+            continue;
+        };
+        line.extend([milliseconds(wall), range(wall, MILLI)]);
+        line.push(times(record.ratio(index, Metric::Wall)));
+        line.extend([milliseconds(cpu), times(record.ratio(index, Metric::Cpu))]);
+        if has_peer {
+            line.push(record.summary(index, Metric::PeerCpu).map_or_else(dash, milliseconds));
+        }
+        line.extend(counts(record, index));
+        columns.line(line);
+    }
+    columns.draw()
+}
+
+/// Medians of what was counted: calls, switches, faults, bytes in user space.
+fn counts(record: &Record, index: usize) -> impl Iterator<Item = String> {
+    type Count = fn(&Thread) -> u64;
+    let counts: [Count; 5] = [
+        |thread| thread.calls,
+        |thread| thread.voluntary_switches,
+        |thread| thread.involuntary_switches,
+        |thread| thread.minor_faults + thread.major_faults,
+        |thread| thread.user_space_bytes >> 20,
+    ];
+    counts.into_iter().map(move |count| {
+        let of_sample = |sample: &Sample| sample.measured.thread.as_ref().map(|t| count(t) as f64);
+        record.median(index, of_sample).map_or_else(dash, |median| format!("{median:.0}"))
+    })
+}
+
+/// The table of small files, and where the crossover lies.
+fn chain(record: &Record) -> String {
+    let baseline = record.baseline;
+    let mut columns = Columns::new([
+        "size",
+        "one buffer",
+        "header + sendfile",
+        "x",
+        "one buffer",
+        "header + sendfile",
+        "x",
+    ]);
+    let unit = |text: &str| text.to_owned();
+    columns.line(vec![
+        String::new(),
+        unit("CPU us"),
+        unit("CPU us"),
+        String::new(),
+        unit("time us"),
+        unit("time us"),
+        String::new(),
+    ]);
+    for size in record.sizes() {
+        let cells = [record.cell(size, baseline), record.best(size, SENDFILE)];
+        let (mut first, mut second) = (vec![short_size(size)], vec![String::new()]);
+        for metric in [Metric::Cpu, Metric::Wall] {
+            for cell in cells {
+                let summary = cell.and_then(|cell| record.summary(cell, metric));
+                first.push(summary.map_or_else(dash, |all| three_digits(all.median * MICRO)));
+                second.push(summary.map_or_else(String::new, |all| range(all, MICRO)));
+            }
+            first.push(times(cells[1].and_then(|cell| record.ratio(cell, metric))));
+            second.push(String::new());
+        }
+        columns.line(first);
+        columns.line(second);
+    }
+    let responses = record.arguments.responses.unwrap_or(1);
+    let crossover = match record.crossover(SENDFILE) {
+        0 => "One buffer is the cheaper one at no size.".to_owned(),
+        limit => format!("One buffer costs the server less up to {}.", short_size(limit)),
+    };
+    format!(
+        "Of one response of {responses} over one connection, processor time of the server\n{}\n{crossover}\n",
+        columns.draw()
+    )
+}
+
+fn milliseconds(summary: Summary) -> String {
+    three_digits(summary.median * MILLI)
+}
+
+fn range(summary: Summary, unit: f64) -> String {
+    format!("{}-{}", three_digits(summary.min * unit), three_digits(summary.max * unit))
+}
+
+fn times(ratio: Option<Summary>) -> String {
+    ratio.map_or_else(dash, |ratio| format!("{:.2}x", ratio.median))
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+const MILLI: f64 = 1e3;
+const MICRO: f64 = 1e6;
+const SENDFILE: Way = Way::Only(underpass_engine::Mechanism::Sendfile);

@@ -1,0 +1,219 @@
+//! Reasons to doubt a record: whoever reads a table should know them before they believe it.
+
+use super::plan::Way;
+use super::record::{Process, Record, Scenario};
+use super::statistics::{Metric, summarize};
+
+/// Each reason, as a sentence.
+pub(crate) fn warnings(record: &Record) -> Vec<String> {
+    let mut found = Vec::new();
+    if !record.environment.optimized {
+        found.push("the program was built without optimization".to_owned());
+    }
+    if record.arguments.runs < FEW_RUNS {
+        found.push(format!("fewer than {FEW_RUNS} rounds: a median of them says little"));
+    }
+    if record.arguments.warmup == 0 {
+        found.push("no round to warm up: the first one counts".to_owned());
+    }
+    found.extend(too_short(record));
+    found.extend(noisy(record));
+    found.extend(busy(record));
+    found.extend(one_core(record));
+    found.extend(paced(record));
+    found.extend(page_cache(record));
+    if record.scenario == Scenario::Copy && record.environment.cp.is_none() {
+        found.push("cp is not installed: it is missing from the comparison".to_owned());
+    }
+    found
+}
+
+/// Cells whose samples are over before a process is well under way.
+fn too_short(record: &Record) -> Option<String> {
+    let cells = names(record, |index| {
+        let all = record.samples_of(index).map(|sample| sample.wall_s);
+        summarize(all).is_some_and(|wall| wall.median < SHORT_S)
+    });
+    let limit = SHORT_S * 1e3;
+    (!cells.is_empty())
+        .then(|| format!("too short, under {limit:.0} ms, to be exact: {}", cells.join("; ")))
+}
+
+/// Cells whose samples differ too much among themselves.
+fn noisy(record: &Record) -> Option<String> {
+    let cells = names(record, |index| {
+        record
+            .summary(index, Metric::Wall)
+            .is_some_and(|wall| wall.min > 0.0 && wall.max / wall.min > NOISY)
+    });
+    (!cells.is_empty()).then(|| {
+        format!("noisy, the slowest sample over {NOISY} times the fastest: {}", cells.join("; "))
+    })
+}
+
+/// Whether others used the machine, before or meanwhile.
+fn busy(record: &Record) -> Option<String> {
+    let cores = record.environment.cores as f64;
+    let sum =
+        |value: fn(&super::record::Sample) -> f64| record.samples.iter().map(value).sum::<f64>();
+    let available = sum(|sample| sample.watched_s) * cores;
+    let others = sum(|sample| sample.other_cpu_s) / available.max(f64::MIN_POSITIVE);
+    if others > BUSY {
+        let percent = others * 100.0;
+        return Some(format!("others used {percent:.0} % of the processor time meanwhile"));
+    }
+    let load = record.environment.load_average[0];
+    (load > cores / 2.0).then(|| format!("the load average was {load:.2} when it began"))
+}
+
+fn one_core(record: &Record) -> Option<String> {
+    let is_shared = record.scenario != Scenario::Copy
+        && record.environment.first_core == record.environment.second_core;
+    is_shared.then(|| "sender and receiver shared one core".to_owned())
+}
+
+/// Whether the connections were held back by their congestion control.
+fn paced(record: &Record) -> Option<String> {
+    let name = record.environment.congestion.as_ref()?;
+    name.starts_with("bbr")
+        .then(|| format!("{name} paces: on loopback that costs more than moving the bytes"))
+}
+
+/// Whether the source was not where it should have been.
+fn page_cache(record: &Record) -> Option<String> {
+    let reads = |process: &Process| process.storage_read_bytes as f64;
+    let (mut read, mut size) = (0.0, 0.0);
+    for sample in &record.samples {
+        let sides = [Some(&sample.measured), sample.peer.as_ref()].into_iter().flatten();
+        let processes = sides.filter_map(|side| side.process.as_ref());
+        read += processes.map(reads).sum::<f64>();
+        size += record.cells[sample.cell].size as f64;
+    }
+    if size == 0.0 || record.scenario == Scenario::Chain {
+        return None;
+    }
+    let percent = read / size * 100.0;
+    match record.arguments.cold {
+        true if percent < 90.0 => Some(format!(
+            "only {percent:.0} % of the source came from the disk, so that it was not cold"
+        )),
+        false if percent > 5.0 => Some(format!(
+            "{percent:.0} % of the source came from the disk, so that it was not warm"
+        )),
+        _ => None,
+    }
+}
+
+/// Names of the cells for which something is true: by size, with the ways behind it.
+fn names(record: &Record, is_true: impl Fn(usize) -> bool) -> Vec<String> {
+    let mut names = Vec::new();
+    for size in record.sizes() {
+        let of_size = |index: &usize| record.cells[*index].size == size;
+        let (mut measured, mut found) = (0, Vec::new());
+        for index in (0..record.cells.len()).filter(of_size) {
+            measured += usize::from(record.cells[index].declined.is_none());
+            if is_true(index) {
+                found.push(name(record, index));
+            }
+        }
+        let size = super::plan::short_size(size);
+        if !found.is_empty() && found.len() == measured {
+            names.push(format!("{size} all"));
+        } else if !found.is_empty() {
+            names.push(format!("{size} {}", found.join(", ")));
+        }
+    }
+    names
+}
+
+fn name(record: &Record, index: usize) -> String {
+    let variant = record.cells[index].variant;
+    match (record.scenario, variant.way) {
+        (Scenario::Chain, Way::Only(_)) => "header and sendfile".to_owned(),
+        (Scenario::Chain, _) => "one buffer".to_owned(),
+        _ => variant.to_string(),
+    }
+}
+
+/// Starting and ending a connection takes a part of a millisecond.
+const SHORT_S: f64 = 0.005;
+
+/// How many times the fastest sample the slowest one may take.
+const NOISY: f64 = 2.0;
+
+/// The part of all processor time that others may use.
+const BUSY: f64 = 0.1;
+
+/// With fewer the median is an extreme, or hardly better.
+const FEW_RUNS: u32 = 3;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::bench::fixture::{chain_record, net_record};
+
+    fn with_runs(runs: u32) -> Record {
+        let mut record = net_record();
+        record.arguments.runs = runs;
+        record
+    }
+
+    #[test]
+    fn a_quiet_long_run_gives_no_reason_to_doubt() {
+        assert!(warnings(&with_runs(5)).is_empty(), "{:?}", warnings(&with_runs(5)));
+    }
+
+    #[test]
+    fn each_reason_is_named_with_what_it_is_about() {
+        type Spoil = fn(&mut Record);
+        let cases: [(Spoil, &str); 11] = [
+            (|record| record.environment.optimized = false, "without optimization"),
+            (|record| record.arguments.runs = 2, "fewer than 3 rounds"),
+            (|record| record.arguments.warmup = 0, "no round to warm up"),
+            (|record| record.samples[3].wall_s = 0.0, "too short, under 5 ms"),
+            (
+                |record| record.samples[3].wall_s = 0.2,
+                "noisy, the slowest sample over 2 times the fastest: 1M sendfile 64K",
+            ),
+            (|record| record.samples[0].other_cpu_s = 1.0, "of the processor time"),
+            (|record| record.environment.load_average[0] = 1.5, "load average was 1.50"),
+            (|record| record.environment.second_core = 0, "one core"),
+            (|record| record.environment.congestion = Some("bbr".to_owned()), "bbr paces"),
+            (|record| record.arguments.cold = true, "only 0 % of the source came from the disk"),
+            (
+                |record| {
+                    for sample in &mut record.samples {
+                        let process = sample.measured.process.as_mut().unwrap();
+                        process.storage_read_bytes = 1 << 19;
+                    }
+                },
+                "50 % of the source came from the disk",
+            ),
+        ];
+        for (spoil, words) in cases {
+            let mut record = with_runs(5);
+            spoil(&mut record);
+            for sample in record.samples.iter_mut().filter(|sample| sample.wall_s == 0.0) {
+                sample.cell = 3;
+            }
+            if words.starts_with("too short") {
+                record.samples.retain(|sample| sample.cell != 3 || sample.wall_s == 0.0);
+            }
+            let found = warnings(&record);
+            assert!(found.iter().any(|warning| warning.contains(words)), "{words}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_true_of_all_cells_of_a_size_is_said_once() {
+        let mut record = chain_record(&[1, 2], &[1.0, 1.0]);
+        for sample in &mut record.samples[..3] {
+            sample.wall_s = 0.001;
+        }
+        record.samples[3].wall_s = 0.1;
+        let found = warnings(&record);
+        let words = "too short, under 5 ms, to be exact: 1 all; 2 one buffer";
+        assert!(found.iter().any(|warning| warning == words), "{found:?}");
+    }
+}

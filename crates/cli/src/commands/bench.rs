@@ -1,0 +1,36 @@
+//! `underpass bench`: the mechanisms measured against each other.
+
+use std::path::Path;
+
+use crate::bench::{self, BenchArgs, Record, RecordFile, ScenarioArgs};
+use crate::failure::Result;
+use crate::output;
+use crate::signals;
+
+/// Measures, or shows what was measured before.
+pub(crate) fn run(args: &BenchArgs) -> Result<()> {
+    let cancel = signals::cancel_flag();
+    match &args.scenario {
+        ScenarioArgs::Net(args) => keep(args.run.json.as_deref(), || bench::net(args, &cancel)),
+        ScenarioArgs::Copy(args) => keep(args.run.json.as_deref(), || bench::copy(args, &cancel)),
+        ScenarioArgs::Chain(args) => keep(args.run.json.as_deref(), || bench::chain(args, &cancel)),
+        ScenarioArgs::Show(args) => {
+            output::text(&bench::render(&Record::load(&args.record)?));
+            Ok(())
+        }
+    }
+}
+
+/// Writes the record if it is wanted, and shows its table unless that would be in its way. A
+/// place that cannot be written to is found out before the run and not after it.
+fn keep(path: Option<&Path>, run: impl FnOnce() -> Result<Record>) -> Result<()> {
+    let file = path.map(RecordFile::prepare).transpose()?;
+    let record = run()?;
+    if let Some(file) = file {
+        file.write(&record)?;
+    }
+    if path != Some(Path::new("-")) {
+        output::text(&bench::render(&record));
+    }
+    Ok(())
+}
