@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::plan::{Choice, Step};
 use super::record::{Role, SinkKind};
+use super::way::{Choice, Step};
 use crate::size::Size;
 
 /// What can be typed after `bench`.
 #[derive(Debug, Args)]
+#[command(arg_required_else_help = false)]
 pub(crate) struct BenchArgs {
     /// What to measure.
     #[command(subcommand)]
@@ -33,11 +34,11 @@ pub(crate) enum ScenarioArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// Rounds; in each of them every way takes its turn once at a size
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number(1))]
     pub(crate) runs: u32,
 
     /// Rounds before them that do not count
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(0))]
     pub(crate) warmup: u32,
 
     /// Where the files are made, in a folder that is removed afterwards
@@ -137,7 +138,7 @@ pub(crate) struct ChainArgs {
     pub(crate) sizes: Vec<u64>,
 
     /// Responses of one sample
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = number(1))]
     pub(crate) responses: u32,
 
     /// Congestion control of the connections; auto is the system's own, unless it paces
@@ -171,6 +172,11 @@ impl From<SideArg> for Role {
             SideArg::Receiver => Self::Receiver,
         }
     }
+}
+
+/// A number of rounds or responses.
+fn number(least: i64) -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(least..=10_000_000)
 }
 
 fn some_bytes(text: &str) -> Result<u64, String> {

@@ -8,9 +8,10 @@ use super::child::{Cores, Finished, Running, this_program};
 use super::data::{Folder, Noise, chill, digest};
 use super::error::BenchError;
 use super::net::{SOURCE, TARGET, checked_receipt, declined};
-use super::plan::{Variant, Way};
+use super::plan::Variant;
 use super::record::{Role, Side, Thread};
 use super::rounds::{Course, Measured, Verdict};
+use super::way::Way;
 use crate::failure::{Failure, Result};
 
 /// A file to another file.

@@ -2,11 +2,12 @@
 
 use underpass_engine::Mechanism::{ReadWrite, Sendfile, Splice};
 
-use super::plan::{Step, Variant, Way};
+use super::plan::Variant;
 use super::record::{
     Arguments, Cell, Environment, Process, Record, Role, SCHEMA, Sample, Scenario, Side, SinkKind,
     Thread,
 };
+use super::way::{Step, Way};
 
 /// Two rounds at 1 MiB, the second twice as slow: read_write at 4K in 100 ms and at 64K in 50,
 /// sendfile at 4K in 60 and at 64K in 25, splice declined.

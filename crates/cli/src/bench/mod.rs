@@ -1,9 +1,8 @@
 //! The bench: the mechanisms against each other and against the traditional way, measured so that
 //! the figures can be believed, or say themselves why not.
 //!
-//! `plan` says what is measured, `rounds` in which order, `net`, `copy` and `chain` how; `record`
-//! keeps
-//! all of it, and `statistics`, `trust` and `table` see nothing but the record.
+//! `way` has the words, `plan` says what is measured, `rounds` in which order, `net`, `copy` and
+//! `chain` how. `record` keeps all of it; `statistics`, `trust` and `table` see nothing else.
 
 mod arguments;
 mod chain;
@@ -24,6 +23,7 @@ mod statistics;
 mod store;
 mod table;
 mod trust;
+mod way;
 
 pub(crate) use arguments::{BenchArgs, ScenarioArgs};
 pub(crate) use error::BenchError;

@@ -10,9 +10,10 @@ use std::time::Duration;
 use super::child::{Cores, Finished, Running, this_program};
 use super::data::{Folder, Noise, chill, digest};
 use super::error::BenchError;
-use super::plan::{Variant, Way};
+use super::plan::Variant;
 use super::record::{Role, Side, SinkKind, Thread};
 use super::rounds::{Course, Measured, Verdict};
+use super::way::Way;
 use crate::failure::{Failure, Result, WithPath};
 use crate::receipt::Receipt;
 

@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Step, Variant, Way};
+use super::plan::Variant;
+use super::way::{Step, Way};
 use crate::receipt::{MechanismReceipt, Receipt};
 
 /// The version of the record's form; raised when a field changes its name or its meaning.
@@ -156,7 +157,8 @@ pub(crate) struct Sample {
     /// Seconds during which the machine was watched, from before the first process to after
     /// the last.
     pub(crate) watched_s: f64,
-    /// Processor seconds that others spent meanwhile, in steps of some 10 ms.
+    /// Processor seconds that others spent meanwhile. The kernel counts them in steps of 10 ms, so
+    /// that only the sum of many samples tells something; one alone may even be below 0.
     pub(crate) other_cpu_s: f64,
 }
 

@@ -11,6 +11,7 @@ use super::environment::busy_seconds;
 use super::error::BenchError;
 use super::plan::Variant;
 use super::record::{Cell, Sample, Side, Thread};
+use super::way::short_size;
 use crate::failure::{Failure, Result};
 
 /// Something that can be measured one cell at a time.
@@ -68,7 +69,7 @@ impl Schedule {
         let bar = self.bar();
         let (mut cells, mut samples) = (Vec::new(), Vec::new());
         let outcome = self.sizes.iter().try_for_each(|size| {
-            bar.set_message(super::plan::short_size(*size));
+            bar.set_message(short_size(*size));
             course.prepare(*size)?;
             let first = cells.len();
             for variant in &self.variants {
@@ -136,7 +137,7 @@ fn sampled(course: &mut impl Course, cell: &Cell, index: usize) -> Result<Sample
     let own = processor_seconds("self") - own;
     let ours =
         own + [Some(&measured), peer.as_ref()].into_iter().flatten().map(cpu_of).sum::<f64>();
-    let other_cpu_s = (busy_seconds() - busy - ours).max(0.0);
+    let other_cpu_s = busy_seconds() - busy - ours;
     Ok(Sample { cell: index, round: 0, wall_s, measured, peer, watched_s, other_cpu_s })
 }
 
@@ -152,8 +153,8 @@ mod tests {
     use underpass_engine::Mechanism;
 
     use super::*;
-    use crate::bench::plan::{Step, Way};
     use crate::bench::record::Role;
+    use crate::bench::way::{Step, Way};
 
     /// Notes what it is asked to do; declines splice.
     #[derive(Default)]

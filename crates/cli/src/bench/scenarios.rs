@@ -12,9 +12,10 @@ use super::copy::Copy;
 use super::data::{Folder, Noise};
 use super::environment::{cp_version, now, survey};
 use super::net::Net;
-use super::plan::{Step, Variant, Way, variants, ways};
+use super::plan::{Variant, variants, ways};
 use super::record::{Arguments, Environment, Record, Role, SCHEMA, Scenario, SinkKind};
 use super::rounds::{Course, Schedule};
+use super::way::{Step, Way};
 use crate::failure::Result;
 
 /// Measures files over TCP.

@@ -1,8 +1,9 @@
 //! What many samples say together: medians, extremes, and ratios within a round. Pure functions of
 //! a record.
 
-use super::plan::{Variant, Way};
+use super::plan::Variant;
 use super::record::{Record, Sample, Scenario, Side, Thread};
+use super::way::Way;
 
 /// Several values as three.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -85,3 +85,42 @@ impl RecordFile {
         self.target.finish(text.len() as u64)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::bench::data::Folder;
+    use crate::bench::fixture::net_record;
+
+    fn load(text: &str) -> Result<Record> {
+        let folder = Folder::create(&std::env::temp_dir())?;
+        fs::write(folder.file("record"), text).unwrap();
+        Record::load(&folder.file("record"))
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let text = net_record().to_json().unwrap();
+        assert_eq!(load(&text).unwrap(), net_record());
+        // A line for each cell and sample, and no more.
+        assert_eq!(text.lines().count(), 5 + 8 + 13);
+    }
+
+    #[test]
+    fn a_damaged_or_foreign_record_is_refused_with_a_reason() {
+        let text = net_record().to_json().unwrap();
+        for (text, reason) in [
+            ("", "not a record"),
+            ("[]", "not a record"),
+            ("{}", "missing field `schema`"),
+            (&text[..text.len() / 2], "not a record"),
+            (&text.replace("\"schema\": 1", "\"schema\": 2"), "a record of schema 2"),
+            (&text.replace("\"cell\":3", "\"cell\":5"), "a sample of cell 5"),
+            (&text.replace("sendfile", "teleport"), "no such way"),
+        ] {
+            let failure = load(text).unwrap_err().to_string();
+            assert!(failure.contains(reason), "{reason}: {failure}");
+        }
+    }
+}

@@ -3,10 +3,10 @@
 use indicatif::BinaryBytes;
 
 use super::layout::{Columns, three_digits};
-use super::plan::{Way, short_size};
 use super::record::{Record, Role, Sample, Scenario, SinkKind, Thread};
 use super::statistics::{Metric, Summary};
 use super::trust::warnings;
+use super::way::{Step, Way, short_size};
 
 /// Everything that a record tells people.
 pub(crate) fn render(record: &Record) -> String {
@@ -70,24 +70,32 @@ fn heading(record: &Record) -> String {
     if let Some(cp) = &environment.cp {
         place.push(cp.clone());
     }
+    let at_step = match scenario {
+        Scenario::Chain => "",
+        Scenario::Copy | Scenario::Net => "; @ is the step that took the least time",
+    };
     format!(
         "underpass {} bench {command}, {}: {what}, page cache {cache}\n{}\n\
-         Medians of {} rounds behind {} to warm up, least and most below them; x is the median of \
-         the ratios to\n{} in the same round{}.\n",
+         Medians of {}, {} before to warm up, the least and the most below; x is the median of the \
+         ratios\nto {} in the same round{}.\n",
         record.underpass,
         record.started,
         place.join(", "),
-        arguments.runs,
-        arguments.warmup,
+        rounds(arguments.runs),
+        rounds(arguments.warmup),
         baseline(record),
-        if scenario == Scenario::Chain { "" } else { "; @ is the step that took the least time" },
+        at_step,
     )
+}
+
+fn rounds(count: u32) -> String {
+    format!("{count} {}", if count == 1 { "round" } else { "rounds" })
 }
 
 fn baseline(record: &Record) -> String {
     match record.scenario {
         Scenario::Chain => "one buffer".to_owned(),
-        Scenario::Copy | Scenario::Net => record.baseline.to_string(),
+        Scenario::Copy | Scenario::Net => format!("the traditional {}", record.baseline),
     }
 }
 
@@ -102,8 +110,7 @@ const fn name(side: Role) -> &'static str {
 /// The table of the articles: a line for each size, a column for each way at its best step.
 fn by_size(record: &Record, metric: Metric) -> String {
     let ways = record.ways();
-    let traditional = record.baseline.to_string();
-    let headings = ["size".to_owned(), traditional].into_iter();
+    let headings = ["size", "traditional"].map(str::to_owned).into_iter();
     let mut columns = Columns::new(headings.chain(ways.iter().map(ToString::to_string)));
     for size in record.sizes() {
         let mut first = vec![short_size(size)];
@@ -136,7 +143,7 @@ fn best(record: &Record, index: usize, metric: Metric) -> (String, String) {
     let Some(summary) = record.summary(index, metric) else {
         return ("-".to_owned(), String::new());
     };
-    let has_steps = !matches!(cell.variant.step, super::plan::Step::Default);
+    let has_steps = !matches!(cell.variant.step, Step::Default);
     let step = if has_steps { format!(" @{}", cell.variant.step) } else { String::new() };
     let above = format!("{} {}", milliseconds(summary), times(record.ratio(index, metric)));
     (above, format!("{}{step}", range(summary, MILLI)))
@@ -228,10 +235,10 @@ fn chain(record: &Record) -> String {
         0 => "One buffer is the cheaper one at no size.".to_owned(),
         limit => format!("One buffer costs the server less up to {}.", short_size(limit)),
     };
-    format!(
-        "Of one response of {responses} over one connection, processor time of the server\n{}\n{crossover}\n",
-        columns.draw()
-    )
+    let caption = format!(
+        "Each of {responses} responses over one connection; processor time is the server's"
+    );
+    format!("{caption}\n{}\n{crossover}\n", columns.draw())
 }
 
 fn milliseconds(summary: Summary) -> String {
@@ -253,3 +260,22 @@ fn dash() -> String {
 const MILLI: f64 = 1e3;
 const MICRO: f64 = 1e6;
 const SENDFILE: Way = Way::Only(underpass_engine::Mechanism::Sendfile);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::fixture::{chain_record, net_record};
+
+    #[test]
+    fn the_same_record_gives_the_same_table_byte_for_byte() {
+        let record = net_record();
+        assert_eq!(render(&record), include_str!("snapshots/net.txt"));
+        assert_eq!(render(&record), render(&record));
+    }
+
+    #[test]
+    fn the_table_of_small_files_names_the_crossover() {
+        let record = chain_record(&[8 << 10, 16 << 10, 32 << 10], &[1.5, 1.25, 0.75]);
+        assert_eq!(render(&record), include_str!("snapshots/chain.txt"));
+    }
+}

@@ -1,0 +1,194 @@
+//! The words of the bench: ways of moving bytes and steps, as they are typed, shown and recorded.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use underpass_engine::Mechanism;
+
+use crate::size::Size;
+
+/// A way of moving bytes.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(into = "String", try_from = "String")]
+pub(crate) enum Way {
+    /// Whatever `underpass` chooses by itself.
+    Auto,
+    /// This mechanism alone, required.
+    Only(Mechanism),
+    /// The peer: the `cp` of this system.
+    Cp,
+    /// Header and file from one buffer.
+    OneBuffer,
+}
+
+/// How many bytes are asked for in one system call.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(into = "String", try_from = "String")]
+pub(crate) enum Step {
+    /// What the way takes by itself.
+    Default,
+    /// So many.
+    Bytes(u64),
+    /// The whole file, or as much as the mechanism takes in one call.
+    Whole,
+}
+
+/// What can be typed after `--mechanism`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// Every way that makes sense for the scenario.
+    All,
+    /// One way.
+    One(Way),
+}
+
+impl Way {
+    /// Whether a step can be chosen: a clone is one call, and the others choose themselves.
+    pub(crate) const fn has_steps(self) -> bool {
+        matches!(self, Self::Only(mechanism) if !matches!(mechanism, Mechanism::Reflink))
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Only(mechanism) => f.write_str(mechanism.name()),
+            Self::Cp => f.write_str("cp"),
+            Self::OneBuffer => f.write_str("one_buffer"),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::Bytes(bytes) => f.write_str(&short_size(*bytes)),
+            Self::Whole => f.write_str("whole"),
+        }
+    }
+}
+
+/// A size as people type it: `7M`, `64K`, `1000`.
+pub(crate) fn short_size(bytes: u64) -> String {
+    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    let unit = units.into_iter().find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift));
+    match unit {
+        Some((shift, name)) => format!("{}{name}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
+/// A word that is no way, choice or step; holds what could have been said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unknown(&'static str);
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Unknown {}
+
+impl FromStr for Choice {
+    type Err = Unknown;
+
+    fn from_str(text: &str) -> Result<Self, Unknown> {
+        match text {
+            "all" => Ok(Self::All),
+            "auto" => Ok(Self::One(Way::Auto)),
+            name => {
+                let mechanism = name.parse().map_err(|_| Unknown(CHOICES))?;
+                Ok(Self::One(Way::Only(mechanism)))
+            }
+        }
+    }
+}
+
+impl FromStr for Way {
+    type Err = Unknown;
+
+    fn from_str(text: &str) -> Result<Self, Unknown> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cp" => Ok(Self::Cp),
+            "one_buffer" => Ok(Self::OneBuffer),
+            name => name.parse().map(Self::Only).map_err(|_| Unknown("no such way")),
+        }
+    }
+}
+
+impl FromStr for Step {
+    type Err = Unknown;
+
+    fn from_str(text: &str) -> Result<Self, Unknown> {
+        match text {
+            "default" => Ok(Self::Default),
+            "whole" => Ok(Self::Whole),
+            size => match size.parse() {
+                Ok(Size(bytes)) if bytes > 0 => Ok(Self::Bytes(bytes)),
+                _ => Err(Unknown("steps are sizes such as 4K or 1M, whole, or default")),
+            },
+        }
+    }
+}
+
+impl From<Way> for String {
+    fn from(way: Way) -> Self {
+        way.to_string()
+    }
+}
+
+impl TryFrom<String> for Way {
+    type Error = Unknown;
+
+    fn try_from(text: String) -> Result<Self, Unknown> {
+        text.parse()
+    }
+}
+
+impl From<Step> for String {
+    fn from(step: Step) -> Self {
+        step.to_string()
+    }
+}
+
+impl TryFrom<String> for Step {
+    type Error = Unknown;
+
+    fn try_from(text: String) -> Result<Self, Unknown> {
+        text.parse()
+    }
+}
+
+/// What can be typed after `--mechanism`.
+const CHOICES: &str = "mechanisms are all, auto, reflink, copy_file_range, sendfile, splice, mmap, \
+     read_write";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for step in [Step::Default, Step::Whole, Step::Bytes(65_536), Step::Bytes(1000)] {
+            assert_eq!(step.to_string().parse(), Ok(step));
+        }
+        for way in [Way::Auto, Way::Cp, Way::OneBuffer, Way::Only(Mechanism::Sendfile)] {
+            assert_eq!(way.to_string().parse(), Ok(way));
+        }
+    }
+
+    #[test]
+    fn what_is_no_choice_or_step_is_refused() {
+        for text in ["", "cp", "one_buffer", "teleport", "Sendfile"] {
+            assert!(text.parse::<Choice>().is_err(), "{text}");
+        }
+        for text in ["", "0", "-1", "hole", "1.5M"] {
+            assert!(text.parse::<Step>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The bench measures what it says, keeps all of it, and says what it could not.
+
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use std::path::Path;
+use std::time::Duration;
+
+use rig::{Finished, Running, folder, names, run, underpass, until};
+use serde_json::Value;
+
+/// Runs a bench in a folder of its own, and returns what it printed and its record.
+fn bench(folder: &Path, args: &[&str]) -> (Finished, Value) {
+    let record = folder.join("record.json");
+    let place = ["--dir", folder.to_str().unwrap(), "--json", record.to_str().unwrap()];
+    let finished = run(["bench"].iter().chain(args).chain(&place)).succeeded();
+    assert_eq!(names(folder), ["record.json"], "files were left behind");
+    let text = std::fs::read_to_string(&record).unwrap();
+    assert!(!text.contains(folder.to_str().unwrap()), "the record names a folder");
+    // The table is drawn from the record alone.
+    let shown = run(["bench", "show", record.to_str().unwrap()]).succeeded();
+    assert_eq!(shown.text(), finished.text());
+    (finished, serde_json::from_str(&text).unwrap())
+}
+
+/// Each cell as `way step`.
+fn cells(record: &Value) -> Vec<String> {
+    let cells = record["cells"].as_array().unwrap().iter();
+    cells.map(|cell| format!("{} {}", text(&cell["way"]), text(&cell["step"]))).collect()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap()
+}
+
+#[test]
+fn net_measures_each_required_mechanism_and_verifies_what_arrives() {
+    let folder = folder();
+    let args = ["net", "--sizes", "256K", "--runs", "2", "--step", "64K"];
+    let (finished, record) = bench(folder.path(), &args);
+    let expected = [
+        "read_write 4K",
+        "auto default",
+        "sendfile 64K",
+        "splice 64K",
+        "mmap 64K",
+        "read_write 64K",
+    ];
+    assert_eq!(cells(&record), expected);
+    let samples = record["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), 2 * expected.len(), "the round to warm up does not count");
+    for (index, sample) in samples.iter().enumerate() {
+        let (cell, sender) = (index % expected.len(), &sample["measured"]);
+        assert_eq!(sample["cell"], cell, "they take turns");
+        assert_eq!(sender["role"], "sender");
+        assert_eq!(sample["peer"]["role"], "receiver");
+        let required = text(&record["cells"][cell]["way"]);
+        if required != "auto" {
+            let moved = sender["thread"]["mechanisms"].as_array().unwrap();
+            assert_eq!(moved.len(), 1, "{moved:?}");
+            assert_eq!((text(&moved[0]["name"]), &moved[0]["bytes"]), (required, &262_144.into()));
+        }
+        assert!(sample["wall_s"].as_f64() >= sender["elapsed_s"].as_f64());
+        assert!(sender["process"]["cpu_s"].as_f64().unwrap() > 0.0, "{sender}");
+    }
+    let digests: Vec<_> =
+        expected.iter().enumerate().map(|(n, _)| &record["cells"][n]["sha256"]).collect();
+    assert!(digests.iter().all(|digest| *digest == digests[0] && text(digest).len() == 64));
+    assert_eq!(record["schema"], 1);
+    assert!(record["environment"]["congestion"].is_string(), "{}", record["environment"]);
+    for words in ["traditional", "sendfile", "256K", "too short"] {
+        assert!(finished.text().contains(words), "{words}");
+    }
+}
+
+#[test]
+fn net_varies_the_receiver_if_asked_to() {
+    let folder = folder();
+    let args = ["net", "--sizes", "1M", "--runs", "1", "--warmup", "0", "--side", "receiver"];
+    let args = [&args[..], &["--sink", "file", "--step", "whole"]].concat();
+    let (_, record) = bench(folder.path(), &args);
+    let expected = ["read_write 64K", "auto default", "splice whole", "read_write whole"];
+    assert_eq!(cells(&record), expected);
+    let samples = record["samples"].as_array().unwrap();
+    assert!(samples.iter().all(|sample| sample["measured"]["role"] == "receiver"));
+    let user_space = |n: usize| &samples[n]["measured"]["thread"]["user_space_bytes"];
+    assert_eq!((user_space(0), user_space(2)), (&(2 << 20).into(), &0.into()));
+    assert!(record["environment"]["target_file_system"].is_string());
+}
+
+#[test]
+fn a_mechanism_that_the_kernel_declines_is_named_and_not_measured() {
+    let folder = folder();
+    let args = ["net", "--sizes", "64K", "--runs", "1", "--mechanism", "copy_file_range,auto"];
+    let (finished, record) = bench(folder.path(), &[&args[..], &["--step", "1M"]].concat());
+    assert_eq!(cells(&record), ["read_write 4K", "copy_file_range 1M", "auto default"]);
+    assert_eq!(record["cells"][1]["declined"], "EINVAL");
+    let samples = record["samples"].as_array().unwrap();
+    let measured: Vec<_> = samples.iter().map(|sample| &sample["cell"]).collect();
+    assert_eq!(measured, [0, 2]);
+    assert!(finished.text().contains("declined"), "{}", finished.text());
+}
+
+#[test]
+fn copy_compares_itself_with_the_cp_of_the_system() {
+    let folder = folder();
+    let args = ["copy", "--sizes", "1M", "--runs", "1", "--step", "256K", "--cold"];
+    let (finished, record) = bench(folder.path(), &args);
+    let found = cells(&record);
+    for cell in
+        ["read_write 4K", "auto default", "copy_file_range 256K", "splice 256K", "mmap 256K"]
+    {
+        assert!(found.iter().any(|found| found == cell), "{cell}: {found:?}");
+    }
+    for (index, cell) in found.iter().enumerate() {
+        let of_cell = |sample: &&Value| sample["cell"] == index;
+        let samples = record["samples"].as_array().unwrap();
+        match samples.iter().find(of_cell) {
+            Some(sample) => assert_eq!(sample["wall_s"], sample["measured"]["process"]["wall_s"]),
+            None => assert!(record["cells"][index]["declined"].is_string(), "{cell}"),
+        }
+    }
+    let has_cp = found.last().is_some_and(|cell| cell == "cp default");
+    assert_eq!(record["environment"]["cp"].is_string(), has_cp);
+    assert_eq!(finished.text().contains("cp is not installed"), !has_cp);
+}
+
+#[test]
+fn chain_forces_both_ways_and_names_a_crossover() {
+    let folder = folder();
+    let args = ["chain", "--sizes", "1K,64K", "--runs", "1", "--responses", "50"];
+    let (finished, record) = bench(folder.path(), &args);
+    let ways = ["one_buffer default", "sendfile default"];
+    assert_eq!(cells(&record), [ways, ways].concat());
+    for sample in record["samples"].as_array().unwrap() {
+        let cell = &record["cells"][usize::try_from(sample["cell"].as_u64().unwrap()).unwrap()];
+        let name = if cell["way"] == "sendfile" { "sendfile" } else { "read_write" };
+        let moved = &sample["measured"]["thread"]["mechanisms"][0];
+        assert_eq!(moved["name"], name);
+        assert_eq!(moved["bytes"].as_u64(), cell["size"].as_u64().map(|size| size * 50));
+    }
+    assert!(finished.text().contains("One buffer"), "{}", finished.text());
+}
+
+#[test]
+fn a_record_can_go_to_standard_output_instead_of_the_table() {
+    let folder = folder();
+    let place = folder.path().to_str().unwrap();
+    let args = ["bench", "chain", "--sizes", "1K", "--runs", "1", "--responses", "5"];
+    let finished = run(args.iter().chain(&["--dir", place, "--json", "-"])).succeeded();
+    assert_eq!(finished.receipt()["scenario"], "chain");
+}
+
+#[test]
+fn wrong_words_are_one_line_each_and_nothing_is_measured() {
+    let folder = folder();
+    let here = folder.path().to_str().unwrap();
+    for (args, code, words) in [
+        (&["net", "--mechanism", "teleport"][..], 2, &["teleport", "copy_file_range"][..]),
+        (&["net", "--mechanism", "cp"], 2, &["cp", "mechanisms are"]),
+        (&["net", "--sizes", "0"], 2, &["0 bytes"]),
+        (&["net", "--sizes", "7M,many"], 2, &["many", "64K"]),
+        (&["net", "--step", "hole"], 2, &["hole", "whole"]),
+        (&["net", "--runs", "0"], 2, &["--runs"]),
+        (&["net", "--sink", "hole"], 2, &["drop", "file"]),
+        (&["net", "--sizes", "64K", "--congestion", "none"], 2, &["'none'", "auto"]),
+        (&["chain", "--sizes", "64K", "--congestion", "none"], 2, &["'none'", "auto"]),
+        (&["net", "--sizes", "9999999G"], 1, &["free"]),
+        (&["net", "--to", "/nowhere"], 1, &["/nowhere", "No such file"]),
+        (&["net", "--json", "/nowhere/record"], 1, &["/nowhere/record", "No such file"]),
+        (&["everything"], 2, &["everything"]),
+        (&[], 2, &["subcommand"]),
+    ] {
+        let dir: &[&str] =
+            if words.contains(&"subcommand") || args.len() < 2 { &[] } else { &["--dir", here] };
+        let finished = run(["bench"].iter().chain(args).chain(dir)).failed(code, words);
+        assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
+        assert!(finished.stdout.is_empty(), "{args:?}");
+    }
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn a_record_that_is_damaged_or_missing_is_one_clear_line() {
+    let folder = folder();
+    let damaged = rig::noise_file(folder.path(), "damaged", 100);
+    run(["bench", "show", damaged.to_str().unwrap()]).failed(1, &["damaged", "not a record"]);
+    let missing = folder.path().join("missing");
+    run(["bench", "show", missing.to_str().unwrap()]).failed(1, &["missing", "No such file"]);
+}
+
+#[test]
+fn a_signal_ends_a_run_and_leaves_nothing() {
+    let folder = folder();
+    let mut command = underpass();
+    command.args(["bench", "net", "--sizes", "64M", "--dir"]).arg(folder.path());
+    let running = Running::start(command);
+    until("the first file", || !names(folder.path()).is_empty());
+    std::thread::sleep(Duration::from_millis(100));
+    running.signal("INT");
+    let finished = running.finish();
+    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
+    assert!(finished.stderr.contains("interrupted"), "{}", finished.stderr);
+    assert!(names(folder.path()).is_empty());
+}
