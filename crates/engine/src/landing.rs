@@ -7,7 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -93,14 +93,7 @@ impl Landing {
     ///
     /// `ENOSPC`, `EDQUOT` or `EFBIG`, as fallocate(2).
     pub fn reserve(&self, len: u64) -> io::Result<()> {
-        if len == 0 {
-            return Ok(());
-        }
-        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len) {
-            Ok(()) => Ok(()),
-            Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(errno.into()),
-            Err(_) => Ok(()),
-        }
+        Ok(reserve(&self.file, 0, len)?)
     }
 
     /// Gives the file its name.
@@ -153,6 +146,18 @@ impl Drop for Landing {
             // Nothing can be done about a file that cannot be removed; it looks unfinished.
             let _ = unlinkat(&self.folder, hidden, AtFlags::empty());
         }
+    }
+}
+
+/// Reserves space for `len` bytes from `offset` on, without changing the size of the file. A file
+/// system that cannot is no failure.
+pub(crate) fn reserve(file: impl AsFd, offset: u64, len: u64) -> Result<(), Errno> {
+    if len == 0 {
+        return Ok(());
+    }
+    match fallocate(file, FallocateFlags::KEEP_SIZE, offset, len) {
+        Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(errno),
+        _ => Ok(()),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::chain::{Chain, Position, Segment};
 use crate::error::Error;
 use crate::integrity::{Guard, Integrity};
 use crate::kind::Kind;
+use crate::landing;
 use crate::mechanism::Mechanism;
 use crate::mechanisms::memory::SMALL_TRANSFER;
 use crate::mechanisms::{Active, Meter, default_step, largest_step, memory};
@@ -65,6 +66,8 @@ pub struct Transfer<'a, F, S> {
     /// Header bytes and small files on their way out.
     buffer: Vec<u8>,
     is_corked: bool,
+    /// Whether the space for the segment at the front has been reserved.
+    is_reserved: bool,
     pub(crate) started: Option<Instant>,
     last_told: Option<Instant>,
     is_done: bool,
@@ -84,6 +87,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             active: None,
             buffer: Vec::new(),
             is_corked: false,
+            is_reserved: false,
             started: None,
             last_told: None,
             is_done: false,
@@ -216,6 +220,14 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             rest: source.len.map(|len| len - self.position.offset),
             is_followed: self.position.index + 1 < segments.len(),
         };
+        // A clone needs no space; whatever else is tried may need all of it.
+        if self.options.reserve && !self.is_reserved && mechanism != Mechanism::Reflink {
+            self.is_reserved = true;
+            if let (Kind::Regular, Some(at), Some(rest)) = (ends.sink_kind, ends.sink_at, ends.rest)
+            {
+                landing::reserve(ends.sink, at, rest)?;
+            }
+        }
         let len = self.options.step.unwrap_or(default_step(mechanism)).min(largest_step(mechanism));
         let mut meter = Meter::default();
         let step = active.step(&ends, len, self.options.pool(), &mut meter);
@@ -280,6 +292,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             active.release(self.options.pool());
         }
         self.candidates = None;
+        self.is_reserved = false;
         self.position = Position { index: self.position.index + 1, offset: 0 };
     }
 

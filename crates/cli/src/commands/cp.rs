@@ -84,6 +84,7 @@ fn copy(
     let what = format!("copying {} to {}", input.path().display(), target.path().display());
     let transfer = |source: Source<_>, sink| {
         let options = meter.watch(args.movement.options()).cancel(&cancel);
+        let options = if target.is_new() { options.reserve() } else { options };
         Transfer::new(source, sink).options(options).run()
     };
     let failed = |error: Error| Failure::transfer(what.clone(), error, args.movement.show);
