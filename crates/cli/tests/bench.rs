@@ -30,6 +30,12 @@ fn cells(record: &Value) -> Vec<String> {
     cells.map(|cell| format!("{} {}", text(&cell["way"]), text(&cell["step"]))).collect()
 }
 
+/// Round and cell of a sample.
+fn turn(sample: &Value) -> (u64, usize) {
+    let number = |name: &str| sample[name].as_u64().unwrap();
+    (number("round"), usize::try_from(number("cell")).unwrap())
+}
+
 fn text(value: &Value) -> &str {
     value.as_str().unwrap()
 }
@@ -50,12 +56,15 @@ fn net_measures_each_required_mechanism_and_verifies_what_arrives() {
     assert_eq!(cells(&record), expected);
     let samples = record["samples"].as_array().unwrap();
     assert_eq!(samples.len(), 2 * expected.len(), "the round to warm up does not count");
-    for (index, sample) in samples.iter().enumerate() {
-        let (cell, sender) = (index % expected.len(), &sample["measured"]);
-        assert_eq!(sample["cell"], cell, "they take turns");
+    let mut turns: Vec<_> = samples.iter().map(turn).collect();
+    turns.sort_unstable();
+    let each: Vec<_> = (1..=2).flat_map(|round| (0..6).map(move |cell| (round, cell))).collect();
+    assert_eq!(turns, each, "each takes its turn once in a round");
+    for sample in samples {
+        let sender = &sample["measured"];
         assert_eq!(sender["role"], "sender");
         assert_eq!(sample["peer"]["role"], "receiver");
-        let required = text(&record["cells"][cell]["way"]);
+        let required = expected[turn(sample).1].split(' ').next().unwrap();
         if required != "auto" {
             let moved = sender["thread"]["mechanisms"].as_array().unwrap();
             assert_eq!(moved.len(), 1, "{moved:?}");
@@ -84,7 +93,8 @@ fn net_varies_the_receiver_if_asked_to() {
     assert_eq!(cells(&record), expected);
     let samples = record["samples"].as_array().unwrap();
     assert!(samples.iter().all(|sample| sample["measured"]["role"] == "receiver"));
-    let user_space = |n: usize| &samples[n]["measured"]["thread"]["user_space_bytes"];
+    let of = |cell: usize| samples.iter().find(|sample| turn(sample).1 == cell).unwrap();
+    let user_space = |cell: usize| &of(cell)["measured"]["thread"]["user_space_bytes"];
     assert_eq!((user_space(0), user_space(2)), (&(2 << 20).into(), &0.into()));
     assert!(record["environment"]["target_file_system"].is_string());
 }
@@ -98,7 +108,7 @@ fn a_mechanism_that_the_kernel_declines_is_named_and_not_measured() {
     assert_eq!(record["cells"][1]["declined"], "EINVAL");
     let samples = record["samples"].as_array().unwrap();
     let measured: Vec<_> = samples.iter().map(|sample| &sample["cell"]).collect();
-    assert_eq!(measured, [0, 2]);
+    assert_eq!(measured, [2, 0]);
     assert!(finished.text().contains("declined"), "{}", finished.text());
 }
 
@@ -134,7 +144,7 @@ fn chain_forces_both_ways_and_names_a_crossover() {
     let ways = ["one_buffer default", "sendfile default"];
     assert_eq!(cells(&record), [ways, ways].concat());
     for sample in record["samples"].as_array().unwrap() {
-        let cell = &record["cells"][usize::try_from(sample["cell"].as_u64().unwrap()).unwrap()];
+        let cell = &record["cells"][turn(sample).1];
         let name = if cell["way"] == "sendfile" { "sendfile" } else { "read_write" };
         let moved = &sample["measured"]["thread"]["mechanisms"][0];
         assert_eq!(moved["name"], name);
