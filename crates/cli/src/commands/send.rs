@@ -107,6 +107,7 @@ fn until_acknowledged(
     stream.finish().map_err(failed)?;
     let mut left = u64::MAX;
     let mut last_progress = Instant::now();
+    let mut moment = SHORTEST_MOMENT;
     loop {
         let now = socket::unacknowledged(stream).map_err(failed)?;
         if now == 0 {
@@ -121,7 +122,8 @@ fn until_acknowledged(
         if let Some(timeout) = timeout.filter(|timeout| last_progress.elapsed() >= *timeout) {
             return Err(Error::Stalled { timeout, report: Box::new(report) });
         }
-        wait_a_moment(stream).map_err(|errno| failed(errno.into()))?;
+        wait_a_moment(stream, moment).map_err(|errno| failed(errno.into()))?;
+        moment = (moment * 2).min(LONGEST_MOMENT);
     }
     // A peer that went away without reading says so now.
     if let Ok(Err(errno)) = sockopt::socket_error(stream.as_fd()) {
@@ -131,14 +133,20 @@ fn until_acknowledged(
     Ok(report)
 }
 
-/// A millisecond, or less if the connection fails.
-fn wait_a_moment(stream: &Stream) -> std::result::Result<(), Errno> {
+/// Waits for so long, or less if the connection fails.
+fn wait_a_moment(stream: &Stream, moment: Duration) -> std::result::Result<(), Errno> {
     let mut end = [PollFd::new(stream, PollFlags::empty())];
-    let moment = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-    if poll(&mut end, Some(&moment)) != Ok(0) {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: moment.subsec_nanos().into() };
+    if poll(&mut end, Some(&timeout)) != Ok(0) {
         sockopt::socket_error(stream)?.or(Err(Errno::CONNRESET))?;
         // The peer has closed in good order but not yet acknowledged the last bytes.
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(moment);
     }
     Ok(())
 }
+
+/// A small file over a fast network is acknowledged at once.
+const SHORTEST_MOMENT: Duration = Duration::from_micros(20);
+
+/// Asking a thousand times a second costs nothing beside the transfer that is being waited for.
+const LONGEST_MOMENT: Duration = Duration::from_millis(1);
