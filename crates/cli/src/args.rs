@@ -7,7 +7,7 @@ use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
 use crate::bench::BenchArgs;
 use crate::commands::{cp::CpArgs, recv::RecvArgs, send::SendArgs};
-use crate::size::Size;
+use crate::size::{NotASize, Size};
 
 /// Moves files without letting their bytes climb into user space.
 #[derive(Debug, Parser)]
@@ -49,7 +49,7 @@ pub(crate) struct MoveArgs {
     no_zero_copy: bool,
 
     /// Bytes asked for in one system call, such as 64K or 1M [default: by mechanism]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = step)]
     step: Option<Size>,
 
     /// How sure to be that the bytes are of one version of the file: fast (trust), detect (fail
@@ -120,6 +120,15 @@ impl MoveArgs {
             Some(Size(bytes)) => options.step(usize::try_from(bytes).unwrap_or(usize::MAX)),
             None => options,
         }
+    }
+}
+
+/// A size that moves something.
+fn step(text: &str) -> Result<Size, String> {
+    match text.parse() {
+        Ok(Size(0)) => Err("a step is at least one byte".to_owned()),
+        Ok(size) => Ok(size),
+        Err(NotASize) => Err(NotASize.to_string()),
     }
 }
 

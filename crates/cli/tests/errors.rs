@@ -71,6 +71,7 @@ fn each_wrong_input_is_one_line_with_its_exit_code() {
 fn wrong_words_are_usage_errors_that_name_them() {
     for (args, word) in [
         (["send", "f", "h:1", "--step", "64Q"], "64K"),
+        (["send", "f", "h:1", "--step", "0"], "at least one byte"),
         (["send", "f", "h:1", "--step", "-1"], "-1"),
         (["send", "f", "h:1", "--range", "5-3"], "FROM-TO"),
         (["send", "f", "h:1", "--mechanism", "teleport"], "copy_file_range"),

@@ -23,7 +23,8 @@ use crate::step::{Step, Wait};
 /// Measured by `underpass bench chain` on Linux 6.18, in µs a response, one buffer against
 /// sendfile: 1 KiB 8.1 and 9.8, 4 KiB 9.3 and 10.4, 8 KiB 9.1 and 9.7, 12 KiB 9.7 and 10.0, 14 KiB
 /// 10.3 and 10.1, 16 KiB 10.4 and 10.0, 32 KiB 12.7 and 10.3, 64 KiB 21.6 and 14.7. They cross at
-/// 12 KiB; of the two powers of two beside it this is the one that copies less.
+/// 12 KiB there and elsewhere between 4 and 14; of the powers of two this is the middle one. The
+/// committed record is bench/chain.json.
 pub const SMALL_TRANSFER: usize = 8 << 10;
 
 /// Writes the memory at the front of the chain, and the small files between, in one call.

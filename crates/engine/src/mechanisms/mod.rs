@@ -94,8 +94,8 @@ pub(crate) const fn default_step(mechanism: Mechanism) -> usize {
     match mechanism {
         // Large enough for a server-side copy, small enough for progress and signals.
         Mechanism::CopyFileRange => 32 << 20,
-        // From 64 KiB to 1 MiB the time to TCP falls by 40 %, for a whole file in one call it
-        // doubles again, because sender and receiver then take turns. The bench shows it.
+        // From 64 KiB to 1 MiB the time to TCP falls by a quarter; beyond, nothing more is gained,
+        // and others on the thread, progress and signals would wait. See bench/net.json.
         Mechanism::Sendfile | Mechanism::Splice | Mechanism::Mmap => 1 << 20,
         // Fits the second-level cache with room to spare: to TCP and between files 256 KiB took 1.5
         // times as long, 16 KiB 1.3 times.
