@@ -224,8 +224,11 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         if self.options.reserve && !self.is_reserved && mechanism != Mechanism::Reflink {
             self.is_reserved = true;
             if let (Kind::Regular, Some(at), Some(rest)) = (ends.sink_kind, ends.sink_at, ends.rest)
+                && let Err(errno) = landing::reserve(ends.sink, at, rest)
             {
-                landing::reserve(ends.sink, at, rest)?;
+                // No mechanism has failed: none was tried.
+                self.active = None;
+                return Err(errno);
             }
         }
         let len = self.options.step.unwrap_or(default_step(mechanism)).min(largest_step(mechanism));

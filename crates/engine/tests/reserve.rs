@@ -18,7 +18,7 @@ fn a_disk_too_small_is_found_out_before_the_first_byte_is_copied() {
     let options = Options::default().policy(Policy::Require(Mechanism::Sendfile)).reserve();
     let transfer = Transfer::new(Source::of(&source).unwrap(), Sink::of(&sink).unwrap());
     let error = transfer.options(options).run().unwrap_err();
-    assert!(matches!(error, Error::Io { .. }), "{error}");
+    assert!(matches!(error, Error::Io { mechanism: None, .. }), "{error}");
     assert_eq!((error.bytes(), error.report().calls()), (0, 0));
     assert_eq!(sink.metadata().unwrap().len(), 0);
 }
