@@ -68,18 +68,16 @@ fn draw(bar: &ProgressBar, progress: &Progress) {
             }
             None => "{spinner} {binary_bytes} {binary_bytes_per_sec} {elapsed}",
         };
-        // The templates are constants that are known to parse; the default would do as well.
-        bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| default_style()));
+        // The templates are constants that are known to parse; the bar's own would do as well.
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
     }
     // A file with holes is several transfers, each with a length of its own.
     if let Some(expected) = progress.expected.filter(|&expected| bar.length() != Some(expected)) {
         bar.set_length(expected);
     }
     bar.set_position(progress.bytes);
-}
-
-fn default_style() -> ProgressStyle {
-    ProgressStyle::default_bar()
 }
 
 fn line(progress: &Progress) -> String {

@@ -6,6 +6,7 @@
 use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::kind::Kind;
@@ -95,4 +96,21 @@ impl Ends<'_> {
     pub(crate) fn is_more_after(&self, len: usize) -> bool {
         self.is_followed || self.rest.is_some_and(|rest| rest > len as u64)
     }
+
+    /// Which end was not ready for a call between the two, after it answered `EAGAIN`. A wrong
+    /// guess costs one more turn, not a byte.
+    pub(crate) fn unready(&self) -> Wait {
+        if self.source_kind.can_wait() && !is_readable(self.source) {
+            Wait::Source
+        } else {
+            Wait::Sink
+        }
+    }
+}
+
+/// Whether a read would find bytes or an end right now.
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let mut ready = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut ready, Some(&now)).is_ok_and(|count| count > 0)
 }

@@ -7,7 +7,7 @@ use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
 use super::Meter;
-use crate::step::{Ends, Refusal, Step, Wait};
+use crate::step::{Ends, Refusal, Step};
 
 /// sendfile(2) knows an offset for its source only; into a file it writes at the sink's cursor.
 #[derive(Debug, Default)]
@@ -37,18 +37,9 @@ impl Sendfile {
                 self.cursor = ends.sink_at.map(|at| at + bytes as u64);
                 Ok(Step::moved(bytes))
             }
-            Err(Errno::AGAIN) => Ok(Step::NotReady(self.wait(ends))),
+            Err(Errno::AGAIN) => Ok(Step::NotReady(ends.unready())),
             Err(errno) if declines(errno) => Ok(Step::Declined(Refusal::Errno(errno))),
             Err(errno) => Err(errno),
-        }
-    }
-
-    /// Which end was not ready: a seekable one always is.
-    fn wait(&self, ends: &Ends<'_>) -> Wait {
-        if ends.source_kind.can_wait() && !super::splice::is_readable(ends.source) {
-            Wait::Source
-        } else {
-            Wait::Sink
         }
     }
 }

@@ -7,8 +7,6 @@
 
 use std::num::NonZeroUsize;
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, splice};
 
@@ -158,21 +156,11 @@ fn direct(ends: &Ends<'_>, len: usize, meter: &mut Meter) -> Result<Step, Errno>
     let flags = flags(ends.is_more_after(len));
     match splice(ends.source, source_at.as_mut(), ends.sink, sink_at.as_mut(), len, flags) {
         Ok(bytes) => Ok(Step::moved(bytes)),
-        // Either end may be the reason. A wrong guess costs one more turn, not a byte.
-        Err(Errno::AGAIN) if ends.source_kind.can_wait() && !is_readable(ends.source) => {
-            Ok(Step::NotReady(Wait::Source))
-        }
-        Err(Errno::AGAIN) => Ok(Step::NotReady(Wait::Sink)),
+        // Either end may be the reason.
+        Err(Errno::AGAIN) => Ok(Step::NotReady(ends.unready())),
         Err(errno) if declines(errno) => Ok(Step::Declined(Refusal::Errno(errno))),
         Err(errno) => Err(errno),
     }
-}
-
-/// Whether a read would find bytes or an end right now.
-pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> bool {
-    let mut ready = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut ready, Some(&now)).is_ok_and(|count| count > 0)
 }
 
 fn flags(more: bool) -> SpliceFlags {
