@@ -7,41 +7,69 @@
 mod rig;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
 
 use rig::{Finished, Running, bytes_by, folder, has, names, noise, noise_file, receiver};
 
 const LEN: usize = 40 << 20;
 const STEP: u64 = 1 << 20;
 
-/// Runs `underpass send` under strace with these options.
-fn traced_send(strace: &[&str], log: &Path, args: &[&str], source: &Path, to: &str) -> Finished {
-    let mut command = Command::new("strace");
-    command.args(["-f", "-qq", "-o"]).arg(log).args(strace);
-    command.arg(env!("CARGO_BIN_EXE_underpass")).arg("send").args(args).arg(source).arg(to);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    Running::start(command).finish()
+/// A file to send, and places for what arrives and for what strace says.
+struct Stage {
+    folder: TempDir,
+    source: PathBuf,
+    target: PathBuf,
+    log: PathBuf,
+}
+
+impl Stage {
+    /// `None`, which is told, if there is no strace.
+    fn new() -> Option<Self> {
+        has("strace").then(|| {
+            let folder = folder();
+            let source = noise_file(folder.path(), "source", LEN);
+            let (target, log) = (folder.path().join("target"), folder.path().join("log"));
+            Self { folder, source, target, log }
+        })
+    }
+
+    /// `underpass` under strace with these options.
+    fn traced(&self, strace: &[&str]) -> Command {
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-o"]).arg(&self.log).args(strace);
+        command.arg(env!("CARGO_BIN_EXE_underpass"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Sends the file under strace.
+    fn send(&self, strace: &[&str], args: &[&str], to: &str) -> Finished {
+        let mut command = self.traced(strace);
+        command.arg("send").args(args).arg(&self.source).arg(to);
+        Running::start(command).finish()
+    }
+
+    /// What strace said.
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
 }
 
 #[test]
 fn a_declined_sendfile_goes_on_at_the_same_byte_another_way() {
-    if !has("strace") {
-        return;
-    }
-    let folder = folder();
-    let source = noise_file(folder.path(), "source", LEN);
+    let Some(stage) = Stage::new() else { return };
     for errno in ["EINVAL", "ENOSYS", "EOPNOTSUPP", "EPERM"] {
         for when in [1, 2, 17] {
-            let target = folder.path().join("target");
-            let receiver = receiver(&["--force"], &target);
+            let receiver = receiver(&["--force"], &stage.target);
             let inject = format!("inject=sendfile:error={errno}:when={when}");
             let strace = ["-e", "trace=sendfile", "-e", &inject];
-            let log = folder.path().join("log");
-            let sent = traced_send(&strace, &log, &["--json"], &source, &receiver.address);
+            let sent = stage.send(&strace, &["--json"], &receiver.address);
             let receipt = sent.succeeded().receipt();
             receiver.finish().succeeded();
-            assert!(fs::read(&target).unwrap() == noise(LEN), "{errno} at call {when}");
+            assert!(fs::read(&stage.target).unwrap() == noise(LEN), "{errno} at call {when}");
             let at = bytes_by(&receipt, "sendfile");
             let declined = &receipt["declined"][0];
             assert_eq!(declined["mechanism"], "sendfile");
@@ -57,44 +85,29 @@ fn a_declined_sendfile_goes_on_at_the_same_byte_another_way() {
 
 #[test]
 fn a_disk_error_fails_both_sides_and_leaves_no_file() {
-    if !has("strace") {
-        return;
-    }
-    let folder = folder();
-    let source = noise_file(folder.path(), "source", LEN);
-    let target = folder.path().join("target");
+    let Some(stage) = Stage::new() else { return };
     for when in [1, 2, 17] {
-        let receiver = receiver(&[], &target);
+        let receiver = receiver(&[], &stage.target);
         let inject = format!("inject=sendfile:error=EIO:when={when}");
         let strace = ["-e", "trace=sendfile", "-e", &inject];
-        let log = folder.path().join("log");
-        let sent = traced_send(&strace, &log, &[], &source, &receiver.address);
+        let sent = stage.send(&strace, &[], &receiver.address);
         sent.failed(1, &["sending", "source", "sendfile failed", "Input/output error"]);
         receiver.finish().failed(1, &["target", "reset"]);
-        assert_eq!(names(folder.path()), ["log", "source"]);
+        assert_eq!(names(stage.folder.path()), ["log", "source"]);
     }
 }
 
 #[test]
 fn a_receiver_whose_splice_is_declined_in_the_middle_loses_nothing() {
-    if !has("strace") {
-        return;
-    }
-    let folder = folder();
-    let source = noise_file(folder.path(), "source", LEN);
+    let Some(stage) = Stage::new() else { return };
     for (errno, when) in [("EINVAL", 1), ("EINVAL", 2), ("EINVAL", 18), ("EPERM", 33)] {
-        let target = folder.path().join("target");
         let inject = format!("inject=splice:error={errno}:when={when}");
-        let mut command = Command::new("strace");
-        command.args(["-f", "-qq", "-o"]).arg(folder.path().join("log"));
-        command.args(["-e", "trace=splice", "-e", &inject]);
-        command.arg(env!("CARGO_BIN_EXE_underpass"));
-        command.args(["recv", "--listen", "127.0.0.1:0", "--json", "--force"]).arg(&target);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = stage.traced(&["-e", "trace=splice", "-e", &inject]);
+        command.args(["recv", "--listen", "127.0.0.1:0", "--json", "--force"]).arg(&stage.target);
         let receiver = Running::listening(command);
-        rig::sender(&[], &source, &receiver.address).finish().succeeded();
+        rig::sender(&[], &stage.source, &receiver.address).finish().succeeded();
         let receipt = receiver.finish().succeeded().receipt();
-        assert!(fs::read(&target).unwrap() == noise(LEN), "{errno} at call {when}");
+        assert!(fs::read(&stage.target).unwrap() == noise(LEN), "{errno} at call {when}");
         assert_eq!(receipt["declined"][0]["errno"], errno);
         let spliced = bytes_by(&receipt, "splice");
         let copied = bytes_by(&receipt, "read_write");
@@ -105,34 +118,23 @@ fn a_receiver_whose_splice_is_declined_in_the_middle_loses_nothing() {
 
 #[test]
 fn interrupted_system_calls_lose_nothing() {
-    if !has("strace") {
-        return;
-    }
-    let folder = folder();
-    let source = noise_file(folder.path(), "source", LEN);
-    let target = folder.path().join("target");
-    let receiver = receiver(&[], &target);
+    let Some(stage) = Stage::new() else { return };
+    let receiver = receiver(&[], &stage.target);
     let strace = ["-e", "trace=sendfile,poll", "-e", "inject=sendfile,poll:error=EINTR:when=1+3"];
-    let log = folder.path().join("log");
-    traced_send(&strace, &log, &[], &source, &receiver.address).succeeded();
+    stage.send(&strace, &[], &receiver.address).succeeded();
     receiver.finish().succeeded();
-    assert!(fs::read(&target).unwrap() == noise(LEN));
+    assert!(fs::read(&stage.target).unwrap() == noise(LEN));
 }
 
 #[test]
 fn a_send_reads_and_writes_no_byte_of_the_file() {
-    if !has("strace") {
-        return;
-    }
-    let folder = folder();
-    let source = noise_file(folder.path(), "source", LEN);
+    let Some(stage) = Stage::new() else { return };
     let receiver = receiver(&[], Path::new("/dev/null"));
-    let log = folder.path().join("log");
     let strace = ["-e", "trace=read,pread64,readv,write,send,sendto,sendmsg,writev,sendfile"];
-    let sent = traced_send(&strace, &log, &["--json"], &source, &receiver.address);
+    let sent = stage.send(&strace, &["--json"], &receiver.address);
     assert_eq!(sent.succeeded().receipt()["user_space_bytes"], 0);
     receiver.finish().succeeded();
-    let log = fs::read_to_string(log).unwrap();
+    let log = stage.log();
     let moved = returned(&log, &["sendfile"]);
     assert_eq!(moved, LEN as u64);
     // What is left are the loader's reads of libraries and the receipt itself.
@@ -142,19 +144,14 @@ fn a_send_reads_and_writes_no_byte_of_the_file() {
 
 #[test]
 fn the_receipt_of_read_write_is_what_strace_counts() {
-    if !has("strace") {
-        return;
-    }
-    let folder = folder();
-    let source = noise_file(folder.path(), "source", LEN);
+    let Some(stage) = Stage::new() else { return };
     let receiver = receiver(&[], Path::new("/dev/null"));
-    let log = folder.path().join("log");
-    let strace = ["-P", source.to_str().unwrap(), "-e", "trace=read,pread64,readv"];
+    let strace = ["-P", stage.source.to_str().unwrap(), "-e", "trace=read,pread64,readv"];
     let args = ["--json", "--no-zero-copy"];
-    let sent = traced_send(&strace, &log, &args, &source, &receiver.address);
+    let sent = stage.send(&strace, &args, &receiver.address);
     let receipt = sent.succeeded().receipt();
     receiver.finish().succeeded();
-    let read = returned(&fs::read_to_string(log).unwrap(), &["read", "pread64", "readv"]);
+    let read = returned(&stage.log(), &["read", "pread64", "readv"]);
     // Each byte is read once and written once.
     assert_eq!(receipt["user_space_bytes"], 2 * read);
     assert_eq!(receipt["bytes"], read);
