@@ -136,6 +136,38 @@ impl Version {
         }
     }
 
+    /// The file's number on its file system.
+    #[must_use]
+    pub const fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// The size in bytes.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.size.unsigned_abs()
+    }
+
+    /// When the contents were last changed: seconds and nanoseconds since 1970. Anybody who may
+    /// write to the file can set it.
+    #[must_use]
+    pub const fn modified(&self) -> (i64, i64) {
+        self.modified
+    }
+
+    /// When the file or its facts were last changed: seconds and nanoseconds since 1970. Nobody
+    /// can set it.
+    #[must_use]
+    pub const fn changed(&self) -> (i64, i64) {
+        self.changed
+    }
+
+    /// How many names the file has; none once the last was removed.
+    #[must_use]
+    pub const fn links(&self) -> u64 {
+        self.links
+    }
+
     /// Whether the contents may differ between two looks at one file.
     ///
     /// A file that loses its name because another was renamed over it, or gains a second one, has

@@ -1,0 +1,8 @@
+//! What an HTTP request for a file means, and a server that answers it underneath.
+//!
+//! The meaning is pure: a request head and the facts of a file make a plan, without reading a file
+//! or a clock. Around it stands a thin shell that owns sockets, descriptors and time, and moves
+//! every body by the engine.
+
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
