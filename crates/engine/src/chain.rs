@@ -204,7 +204,7 @@ impl<F: AsFd> FromIterator<Segment<F>> for Chain<F> {
 }
 
 /// How far a transfer has come in its chain.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position {
     /// The segment at the front.
     pub(crate) index: usize,

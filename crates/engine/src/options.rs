@@ -31,6 +31,7 @@ pub struct Options<'a> {
     pub(crate) step: Option<usize>,
     pub(crate) small: Option<usize>,
     pub(crate) integrity: Integrity,
+    pub(crate) confirm: Confirm,
     pub(crate) turn: Turn,
     pub(crate) reserve: bool,
     pub(crate) timeout: Option<Duration>,
@@ -74,6 +75,13 @@ impl<'a> Options<'a> {
     #[must_use]
     pub fn integrity(mut self, level: Integrity) -> Self {
         self.integrity = level;
+        self
+    }
+
+    /// When [`Integrity::Detect`] takes its last look at the files.
+    #[must_use]
+    pub fn confirm(mut self, confirm: Confirm) -> Self {
+        self.confirm = confirm;
         self
     }
 
@@ -163,6 +171,21 @@ impl fmt::Debug for Options<'_> {
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
+}
+
+/// When [`Integrity::Detect`] takes its last look at the files: the later, the surer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Confirm {
+    /// When the peer has the last byte: for streams whose peer takes only their end for the end.
+    #[default]
+    Delivered,
+    /// When everything but the last byte is with the peer, and again when that one is on its way:
+    /// for streams whose peer counts the bytes, as that of HTTP does, and so would not notice a
+    /// reset that comes after them.
+    BeforeEnd,
+    /// When the last byte is on its way. What is changed between then and the peer's reading of
+    /// it goes unnoticed.
+    HandedOver,
 }
 
 /// Bytes of one turn.

@@ -16,6 +16,8 @@ use crate::kind::Kind;
 pub(crate) enum Step {
     /// Moved this many bytes into the sink.
     Moved(NonZeroUsize),
+    /// The file is not in the version that was promised; nothing moved.
+    Changed,
     /// Delivered this many bytes, which it already held when the kernel refused to take them on,
     /// by copying them through user space. It declines when it holds no more.
     Copied(NonZeroUsize, Refusal),

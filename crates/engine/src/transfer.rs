@@ -61,6 +61,8 @@ pub struct Transfer<'a, F, S> {
     position: Position,
     /// What watches over each source, from the first step on.
     guards: Vec<Guard>,
+    /// Where to stop until everything before is known to be of one version.
+    gate: Option<Position>,
     candidates: Option<Candidates>,
     active: Option<Active>,
     /// Header bytes and small files on their way out.
@@ -83,6 +85,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             options: Options::default(),
             position: Position::default(),
             guards: Vec::new(),
+            gate: None,
             candidates: None,
             active: None,
             buffer: Vec::new(),
@@ -123,6 +126,12 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                 self.next_segment();
                 continue;
             }
+            if self.gate == Some(self.position) {
+                if self.confirm()? == Status::Done {
+                    continue;
+                }
+                return Ok(Status::Waiting(Wait::Acknowledgement));
+            }
             if turn == 0 {
                 return Ok(Status::Yielded);
             }
@@ -140,6 +149,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                         self.fall_back(mechanism, refusal)?;
                     }
                 }
+                Ok((Step::Changed, _)) => return Err(self.changed(Integrity::Detect)),
                 Ok((Step::Eof, _)) => self.source_ended()?,
                 Ok((Step::NotReady(wait), _)) => {
                     self.report.waits += 1;
@@ -184,6 +194,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         self.report.integrity = self.options.integrity;
         if self.options.integrity != Integrity::Fast {
             self.set_guards()?;
+            self.gate = self.find_gate();
         }
         if self.sink.kind == Kind::Socket && self.chain.wants_cork() {
             self.is_corked = socket::cork(&self.sink.fd);
@@ -193,10 +204,11 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
 
     /// One step of whatever is at the front, and who took it.
     fn step(&mut self) -> Result<(Step, Mechanism), Errno> {
-        let segments = &self.chain.segments;
-        let Segment::Source(source) = &segments[self.position.index] else {
+        let end = self.visible_segments();
+        let Segment::Source(source) = &self.chain.segments[self.position.index] else {
             return self.memory_step().map(|step| (step, Mechanism::ReadWrite));
         };
+        let rest = self.visible_len(source.len).map(|len| len - self.position.offset);
         let active = match &mut self.active {
             Some(active) => active,
             none => {
@@ -217,8 +229,8 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             sink: self.sink.fd.as_fd(),
             sink_kind: self.sink.kind,
             sink_at: self.sink.at,
-            rest: source.len.map(|len| len - self.position.offset),
-            is_followed: self.position.index + 1 < segments.len(),
+            rest,
+            is_followed: self.position.index + 1 < end,
         };
         // A clone needs no space; whatever else is tried may need all of it.
         if self.options.reserve && !self.is_reserved && mechanism != Mechanism::Reflink {
@@ -246,9 +258,13 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             && self.options.integrity != Integrity::Snapshot;
         let small = if is_free { self.options.small.unwrap_or(SMALL_TRANSFER) } else { 0 };
         let mut meter = Meter::default();
-        let segments = &self.chain.segments;
-        let step =
-            memory::step(segments, self.position, &self.sink, small, &mut self.buffer, &mut meter);
+        let front = memory::Front {
+            segments: &self.chain.segments[..self.visible_memory()],
+            position: self.position,
+            is_followed: self.visible_memory() < self.visible_segments(),
+        };
+        let (guards, buffer) = (&mut self.guards, &mut self.buffer);
+        let step = memory::step(front, &self.sink, guards, small, buffer, &mut meter);
         self.report.memory.calls += meter.calls;
         self.report.user_space_bytes += meter.user_space_bytes;
         step

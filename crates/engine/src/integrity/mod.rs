@@ -211,4 +211,22 @@ impl Guard {
             Integrity::Snapshot => Self::Snapshot(snapshot::take(file, version)?),
         })
     }
+
+    /// Whether the file still is as it was; only a guard that compares can tell.
+    pub(crate) fn holds(&self, file: impl AsFd) -> bool {
+        match self {
+            Self::Detect(before) => {
+                Version::of(file).is_ok_and(|after| !after.differs_from(before))
+            }
+            _ => true,
+        }
+    }
+
+    /// Stops comparing, because nothing refers to the file's pages any more. A lease is kept: it
+    /// guards the other parts of the file too.
+    pub(crate) fn release(&mut self) {
+        if let Self::Detect(_) = self {
+            *self = Self::None;
+        }
+    }
 }

@@ -12,6 +12,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
 use super::Meter;
 use crate::chain::{Position, Segment};
+use crate::integrity::Guard;
 use crate::kind::Kind;
 use crate::sink::Sink;
 use crate::step::{Step, Wait};
@@ -29,16 +30,27 @@ pub const SMALL_TRANSFER: usize = 8 << 10;
 
 /// Writes the memory at the front of the chain, and the small files between, in one call.
 ///
-/// `small` is the most bytes of files to take along; 0 for none.
+/// `small` is the most bytes of files to take along; 0 for none. A file that was read while it
+/// changed is not written. What was written whole needs its guard no longer: these bytes are
+/// copies.
 pub(crate) fn step<F: AsFd, S: AsFd>(
-    segments: &[Segment<F>],
-    position: Position,
+    chain: Front<'_, F>,
     sink: &Sink<S>,
+    guards: &mut [Guard],
     small: usize,
     buffer: &mut Vec<u8>,
     meter: &mut Meter,
 ) -> Result<Step, Errno> {
+    let Front { segments, position, is_followed } = chain;
     let batch = read_small_files(segments, position, small, buffer, meter)?;
+    let is_changed = |index: usize| match (&segments[index], guards.get(index)) {
+        (Segment::Source(source), Some(guard @ Guard::Detect(_))) => !guard.holds(&source.fd),
+        _ => false,
+    };
+    let indices = position.index..position.index + batch.len();
+    if indices.clone().any(is_changed) {
+        return Ok(Step::Changed);
+    }
     let mut slices = Vec::with_capacity(batch.len());
     let mut skip = usize::try_from(position.offset).unwrap_or(usize::MAX);
     for piece in &batch {
@@ -49,12 +61,30 @@ pub(crate) fn step<F: AsFd, S: AsFd>(
         slices.push(IoSlice::new(bytes));
     }
     meter.calls += 1;
-    let is_followed = position.index + batch.len() < segments.len();
+    let is_followed = is_followed || indices.end < segments.len();
     match write(sink, &slices, is_followed) {
-        Ok(bytes) => Ok(Step::moved(bytes)),
+        Ok(bytes) => {
+            if bytes == slices.iter().map(|slice| slice.len()).sum::<usize>() {
+                indices
+                    .filter_map(|index| guards.get_mut(index).map(Guard::release))
+                    .for_each(drop);
+            }
+            Ok(Step::moved(bytes))
+        }
         Err(Errno::AGAIN) => Ok(Step::NotReady(Wait::Sink)),
         Err(errno) => Err(errno),
     }
+}
+
+/// The part of a chain that may be moved now.
+#[derive(Debug)]
+pub(crate) struct Front<'a, F> {
+    /// From the chain's beginning up to what may be moved.
+    pub(crate) segments: &'a [Segment<F>],
+    /// Where the next byte is.
+    pub(crate) position: Position,
+    /// Whether something is certain to follow at once behind `segments`.
+    pub(crate) is_followed: bool,
 }
 
 /// One segment's part of what is written.

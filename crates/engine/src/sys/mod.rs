@@ -134,7 +134,7 @@ pub(crate) fn clone_range(
         src_length: len,
         dest_offset: sink_at,
     };
-    ioctl(sink, libc::FICLONERANGE, &mut range)
+    request(sink, Request::Clone(&mut range)).map(drop)
 }
 
 /// How many bytes a socket has taken that its peer has not acknowledged (SIOCOUTQ, tcp(7)).
@@ -144,17 +144,8 @@ pub(crate) fn clone_range(
 /// As ioctl(2); `EINVAL` for a listening socket.
 pub(crate) fn unacknowledged(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
     let mut bytes: c_int = 0;
-    ioctl(socket, libc::TIOCOUTQ, &mut bytes)?;
+    request(socket, Request::Unacknowledged(&mut bytes))?;
     Ok(u64::try_from(bytes).unwrap_or(0))
-}
-
-/// ioctl(2) with an argument of the type that the request reads or writes.
-fn ioctl<T>(fd: BorrowedFd<'_>, request: libc::Ioctl, argument: &mut T) -> Result<(), Errno> {
-    // SAFETY: both callers pair a request with the type it is defined for, and the kernel does
-    // not keep the address. Proved by `tests/file_systems.rs` (FICLONERANGE) and
-    // `tests/library.rs::unacknowledged_bytes_are_counted` (SIOCOUTQ).
-    let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, std::ptr::from_mut(argument)) };
-    if result < 0 { Err(last_errno()) } else { Ok(()) }
 }
 
 /// fcntl(2) for a command whose argument is a number.
@@ -163,11 +154,77 @@ fn ioctl<T>(fd: BorrowedFd<'_>, request: libc::Ioctl, argument: &mut T) -> Resul
 ///
 /// As fcntl(2).
 pub(crate) fn fcntl(fd: impl AsFd, command: c_int, argument: c_int) -> Result<c_int, Errno> {
-    // SAFETY: the commands used here (F_SETLEASE, F_GETLEASE, F_SETSIG, F_SETOWN) take no
-    // pointer. Proved by `tests/integrity.rs`.
-    let result = unsafe { libc::fcntl(fd.as_fd().as_raw_fd(), command, argument) };
+    request(fd.as_fd(), Request::Fcntl(command, argument))
+}
+
+/// How many bytes of `len` from `offset` the page cache holds, rounded up to whole pages.
+///
+/// # Errors
+///
+/// As cachestat(2), which exists since Linux 6.5: `EPERM` for a file that the caller neither owns
+/// nor may write to, `ENOSYS` before.
+pub(crate) fn cached(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
+    let mut counts = CacheCounts::default();
+    request(file, Request::CacheStat(&CacheRange { offset, len }, &mut counts))?;
+    Ok(counts.cached * rustix::param::page_size() as u64)
+}
+
+/// `cachestat_range` of linux/mman.h.
+#[derive(Debug)]
+#[repr(C)]
+struct CacheRange {
+    offset: u64,
+    len: u64,
+}
+
+/// `cachestat` of linux/mman.h, in pages.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct CacheCounts {
+    cached: u64,
+    dirty: u64,
+    written_back: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// A question to the kernel about one descriptor, with the argument it is defined for.
+#[derive(Debug)]
+enum Request<'a> {
+    CacheStat(&'a CacheRange, &'a mut CacheCounts),
+    Clone(&'a mut libc::file_clone_range),
+    Fcntl(c_int, c_int),
+    Unacknowledged(&'a mut c_int),
+}
+
+/// Puts a question to the kernel.
+fn request(fd: BorrowedFd<'_>, request: Request<'_>) -> Result<c_int, Errno> {
+    let fd = fd.as_raw_fd();
+    // SAFETY: each arm pairs a request with the type that the kernel reads or writes for it, and
+    // the kernel keeps no address. The commands of fcntl used here (F_SETLEASE, F_GETLEASE,
+    // F_SETSIG, F_SETOWN) take no pointer. Proved by `tests/file_systems.rs` (FICLONERANGE),
+    // `tests/library.rs` (SIOCOUTQ, cachestat) and `tests/integrity.rs` (fcntl).
+    let result = unsafe {
+        match request {
+            Request::CacheStat(range, counts) => libc::syscall(
+                SYS_CACHESTAT,
+                fd,
+                std::ptr::from_ref(range),
+                std::ptr::from_mut(counts),
+                0,
+            ) as c_int,
+            Request::Clone(range) => libc::ioctl(fd, libc::FICLONERANGE, std::ptr::from_mut(range)),
+            Request::Fcntl(command, argument) => libc::fcntl(fd, command, argument),
+            Request::Unacknowledged(bytes) => {
+                libc::ioctl(fd, libc::TIOCOUTQ, std::ptr::from_mut(bytes))
+            }
+        }
+    };
     if result < 0 { Err(last_errno()) } else { Ok(result) }
 }
+
+/// The number of cachestat(2), the same on every architecture but alpha; libc has it only for some.
+const SYS_CACHESTAT: libc::c_long = 451;
 
 /// What the calling thread has spent, from getrusage(2).
 pub(crate) fn thread_usage() -> Usage {

@@ -5,10 +5,11 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 
 use super::{Status, Transfer};
-use crate::chain::Segment;
+use crate::chain::{Position, Segment};
 use crate::error::Error;
-use crate::integrity::{Guard, Integrity, LeaseState, Version};
+use crate::integrity::{Guard, Integrity, LeaseState};
 use crate::kind::Kind;
+use crate::options::Confirm;
 use crate::peer;
 use crate::policy::Policy;
 use crate::report::{Decline, Declined};
@@ -58,8 +59,68 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         };
         // A chain may have very many files; only this level has to ask about each before each step.
         if self.options.integrity == Integrity::Lease && self.guards.iter_mut().any(expired) {
-            let report = self.stop();
-            return Err(Error::SourceChanged { level: Integrity::Lease, report });
+            return Err(self.changed(Integrity::Lease));
+        }
+        Ok(())
+    }
+
+    /// The end of a transfer whose file is not in one version.
+    pub(super) fn changed(&mut self, level: Integrity) -> Error {
+        let report = self.stop();
+        Error::SourceChanged { level, report }
+    }
+
+    /// Where to stop before the end, if that was asked for and there is something to compare: at
+    /// the last byte of a file, or before the memory that comes last.
+    pub(super) fn find_gate(&self) -> Option<Position> {
+        let is_compared = self.guards.iter().any(|guard| matches!(guard, Guard::Detect(_)));
+        if self.options.confirm != Confirm::BeforeEnd || !is_compared {
+            return None;
+        }
+        let index = self.chain.segments.len().checked_sub(1)?;
+        let offset = match &self.chain.segments[index] {
+            Segment::Bytes(_) => 0,
+            Segment::Source(source) => source.len?.saturating_sub(1),
+        };
+        Some(Position { index, offset })
+    }
+
+    /// How many segments the chain has for now.
+    pub(super) fn visible_segments(&self) -> usize {
+        match self.gate {
+            Some(gate) => gate.index + usize::from(gate.offset > 0),
+            None => self.chain.segments.len(),
+        }
+    }
+
+    /// How many segments may be taken whole for now.
+    pub(super) fn visible_memory(&self) -> usize {
+        self.gate.map_or(self.chain.segments.len(), |gate| gate.index)
+    }
+
+    /// The length of the segment at the front for now.
+    pub(super) fn visible_len(&self, len: Option<u64>) -> Option<u64> {
+        let gate = self.gate.filter(|gate| gate.index == self.position.index);
+        gate.map_or(len, |gate| Some(gate.offset))
+    }
+
+    /// At the gate: opens it once the peer has what came before and the files are as they were.
+    pub(super) fn confirm(&mut self) -> Result<Status, Error> {
+        self.uncork()?;
+        if self.is_referenced()? {
+            return Ok(Status::Waiting(Wait::Acknowledgement));
+        }
+        self.check_versions()?;
+        self.gate = None;
+        Ok(Status::Done)
+    }
+
+    /// Sends what the socket holds back.
+    fn uncork(&mut self) -> Result<(), Error> {
+        if std::mem::take(&mut self.is_corked)
+            && let Err(errno) = socket::uncork(&self.sink.fd)
+        {
+            return Err(self.failed(errno));
         }
         Ok(())
     }
@@ -69,13 +130,12 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         if self.is_done {
             return Ok(Status::Done);
         }
-        if std::mem::take(&mut self.is_corked)
-            && let Err(errno) = socket::uncork(&self.sink.fd)
-        {
-            return Err(self.failed(errno));
-        }
-        let is_watched =
-            self.guards.iter().any(|guard| matches!(guard, Guard::Detect(_) | Guard::Lease(_)));
+        self.uncork()?;
+        let is_watched = self.guards.iter().any(|guard| match guard {
+            Guard::Detect(_) => self.options.confirm == Confirm::Delivered,
+            Guard::Lease(_) => true,
+            Guard::None | Guard::Snapshot(_) => false,
+        });
         let is_referenced = is_watched && self.is_referenced()?;
         // Last, so that no page was referenced any more while the lease was known to hold.
         self.check_leases()?;
@@ -125,13 +185,10 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     /// Fails if a watched file is not in the version it was in.
     fn check_versions(&mut self) -> Result<(), Error> {
         for (segment, guard) in self.chain.segments.iter().zip(&self.guards) {
-            let (Segment::Source(source), Guard::Detect(before)) = (segment, guard) else {
-                continue;
-            };
-            let is_same = Version::of(&source.fd).is_ok_and(|after| !after.differs_from(before));
-            if !is_same {
-                let report = self.stop();
-                return Err(Error::SourceChanged { level: Integrity::Detect, report });
+            if let Segment::Source(source) = segment
+                && !guard.holds(&source.fd)
+            {
+                return Err(self.changed(Integrity::Detect));
             }
         }
         Ok(())

@@ -1,0 +1,146 @@
+//! When a transfer takes its last look at the file, and what it holds back until then.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "rig/scratch.rs"]
+mod scratch;
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+
+use rustix::fs::{Advice, fadvise};
+use scratch::{Scratch, pattern, tcp_pair};
+use underpass_engine::{
+    Chain, Confirm, Error, Integrity, Options, Sink, Source, Status, Transfer, Version, Wait,
+    is_resident,
+};
+
+/// More than one buffer, less than a connection holds.
+const LEN: usize = 100_000;
+
+fn options(confirm: Confirm) -> Options<'static> {
+    Options::default().integrity(Integrity::Detect).confirm(confirm)
+}
+
+/// A transfer's next resting place.
+fn advance(transfer: &mut Transfer<'_, &File, &TcpStream>) -> Result<Status, Error> {
+    loop {
+        match transfer.advance()? {
+            Status::Waiting(Wait::Sink) | Status::Yielded => {}
+            status => return Ok(status),
+        }
+    }
+}
+
+#[test]
+fn the_last_byte_is_held_back_until_the_peer_has_all_others() {
+    let scratch = Scratch::new();
+    let file = File::open(scratch.file("source", LEN)).unwrap();
+    let (sender, mut receiver) = tcp_pair();
+    let chain = Chain::new().bytes(&b"head"[..]).source(Source::of(&file).unwrap());
+    let mut transfer = Transfer::new(chain, Sink::socket(&sender));
+    transfer = transfer.options(options(Confirm::BeforeEnd));
+    assert_eq!(advance(&mut transfer).unwrap(), Status::Waiting(Wait::Acknowledgement));
+    assert_eq!(transfer.report().bytes(), (4 + LEN - 1) as u64);
+    let mut got = vec![0; 4 + LEN - 1];
+    receiver.read_exact(&mut got).unwrap();
+    while advance(&mut transfer).unwrap() != Status::Done {}
+    receiver.read_exact(&mut got[..1]).unwrap();
+    assert_eq!(got[0], pattern(LEN)[LEN - 1]);
+    assert_eq!(transfer.report().user_space_bytes(), 0);
+}
+
+#[test]
+fn a_peer_that_counts_bytes_never_gets_the_last_one_of_a_changed_file() {
+    let scratch = Scratch::new();
+    let path = scratch.file("source", LEN);
+    let file = File::open(&path).unwrap();
+    let (sender, mut receiver) = tcp_pair();
+    let mut transfer = Transfer::new(Source::of(&file).unwrap(), Sink::socket(&sender));
+    transfer = transfer.options(options(Confirm::BeforeEnd));
+    assert_eq!(advance(&mut transfer).unwrap(), Status::Waiting(Wait::Acknowledgement));
+    fs::write(&path, vec![7; LEN]).unwrap();
+    receiver.read_exact(&mut vec![0; LEN - 1]).unwrap();
+    let error = loop {
+        match advance(&mut transfer) {
+            Ok(status) => assert_ne!(status, Status::Done),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::SourceChanged { .. }), "{error}");
+    drop(sender);
+    let end = receiver.read(&mut [0; 2]);
+    assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn memory_behind_the_last_file_is_what_is_held_back() {
+    let scratch = Scratch::new();
+    let file = File::open(scratch.file("source", LEN)).unwrap();
+    let (sender, mut receiver) = tcp_pair();
+    let chain = Chain::new().source(Source::of(&file).unwrap()).bytes(&b"trailer"[..]);
+    let mut transfer = Transfer::new(chain, Sink::socket(&sender));
+    transfer = transfer.options(options(Confirm::BeforeEnd));
+    assert_eq!(advance(&mut transfer).unwrap(), Status::Waiting(Wait::Acknowledgement));
+    assert_eq!(transfer.report().bytes(), LEN as u64);
+    receiver.read_exact(&mut vec![0; LEN]).unwrap();
+    while advance(&mut transfer).unwrap() != Status::Done {}
+    let mut trailer = [0; 7];
+    receiver.read_exact(&mut trailer).unwrap();
+    assert_eq!(&trailer, b"trailer");
+}
+
+#[test]
+fn whoever_asks_for_less_does_not_wait_for_the_peer() {
+    let scratch = Scratch::new();
+    let file = File::open(scratch.file("source", LEN)).unwrap();
+    let (sender, _receiver) = tcp_pair();
+    let mut transfer = Transfer::new(Source::of(&file).unwrap(), Sink::socket(&sender));
+    transfer = transfer.options(options(Confirm::HandedOver));
+    assert_eq!(advance(&mut transfer).unwrap(), Status::Done);
+}
+
+#[test]
+fn a_small_file_is_not_sent_at_all_if_it_is_not_in_the_promised_version() {
+    let scratch = Scratch::new();
+    let path = scratch.file("source", 1000);
+    let file = File::open(&path).unwrap();
+    let promised = Version::of(&file).unwrap();
+    fs::write(&path, vec![7; 1000]).unwrap();
+    let (sender, _receiver) = tcp_pair();
+    let source = Source::range(&file, 0, 1000).version(promised);
+    let chain = Chain::new().bytes(&b"head"[..]).source(source);
+    let mut transfer = Transfer::new(chain, Sink::socket(&sender));
+    transfer = transfer.options(options(Confirm::HandedOver));
+    let error = advance(&mut transfer).unwrap_err();
+    assert!(matches!(error, Error::SourceChanged { .. }), "{error}");
+    assert_eq!(error.bytes(), 0);
+}
+
+#[test]
+fn copies_need_no_acknowledgement() {
+    let scratch = Scratch::new();
+    let file = File::open(scratch.file("source", 1000)).unwrap();
+    let (sender, _receiver) = tcp_pair();
+    let chain = Chain::new().bytes(&b"head"[..]).source(Source::of(&file).unwrap());
+    let mut transfer = Transfer::new(chain, Sink::socket(&sender));
+    transfer = transfer.options(options(Confirm::Delivered));
+    assert_eq!(advance(&mut transfer).unwrap(), Status::Done);
+    assert_eq!(transfer.report().user_space_bytes(), 2000);
+}
+
+#[test]
+fn what_is_evicted_from_the_page_cache_is_told_from_what_is_there() {
+    let scratch = Scratch::new();
+    let file = File::options().read(true).write(true).open(scratch.file("source", LEN)).unwrap();
+    file.sync_all().unwrap();
+    assert!(is_resident(&file, 0, LEN as u64));
+    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    if is_resident(&file, 0, 1) {
+        println!("skipped: this file system keeps its files in memory");
+        return;
+    }
+    assert!(!is_resident(&file, 50_000, 4096));
+    assert!(is_resident(&file, 0, 0), "nothing is always there");
+}
