@@ -42,6 +42,18 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
     Ok(crate::sys::unacknowledged(socket.as_fd())?)
 }
 
+/// Lets a socket send at most so many bytes a second, headers of packets included.
+///
+/// The kernel paces what is sent, by whatever mechanism; no timer and no buffer of the program is
+/// needed. A unix socket takes the rate and does not mind it.
+///
+/// # Errors
+///
+/// As setsockopt(2) for `SO_MAX_PACING_RATE`, socket(7).
+pub fn set_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Result<()> {
+    Ok(crate::sys::set_pacing_rate(socket.as_fd(), bytes_per_second)?)
+}
+
 /// Refuses sockets on which bytes have no order.
 pub(crate) fn require_stream(socket: impl AsFd) -> Result<(), Errno> {
     match sockopt::socket_type(socket)? {

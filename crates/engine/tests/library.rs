@@ -381,3 +381,18 @@ fn each_error_says_what_happened_and_how_far_it_came() {
         assert_eq!(std::error::Error::source(&error).is_some(), is_io);
     }
 }
+
+#[test]
+fn a_paced_socket_takes_its_time() {
+    let scratch = Scratch::new();
+    let file = File::open(scratch.file("source", LEN)).unwrap();
+    let (sender, mut receiver) = tcp_pair();
+    socket::set_pacing_rate(&sender, (LEN * 2) as u64).unwrap();
+    let reader = thread::spawn(move || receiver.read_exact(&mut vec![0; LEN]));
+    let started = std::time::Instant::now();
+    let options = Options::default().integrity(Integrity::Detect);
+    let source = Source::of(&file).unwrap();
+    Transfer::new(source, Sink::socket(&sender)).options(options).run().unwrap();
+    reader.join().unwrap().unwrap();
+    assert!(started.elapsed() > Duration::from_millis(250), "{:?}", started.elapsed());
+}

@@ -169,6 +169,15 @@ pub(crate) fn cached(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64,
     Ok(counts.cached * rustix::param::page_size() as u64)
 }
 
+/// Sets how many bytes a second a socket sends at the most (`SO_MAX_PACING_RATE`, socket(7)).
+///
+/// # Errors
+///
+/// As setsockopt(2).
+pub(crate) fn set_pacing_rate(socket: BorrowedFd<'_>, bytes: u64) -> Result<(), Errno> {
+    request(socket, Request::SetPacingRate(&bytes)).map(drop)
+}
+
 /// `cachestat_range` of linux/mman.h.
 #[derive(Debug)]
 #[repr(C)]
@@ -194,6 +203,7 @@ enum Request<'a> {
     CacheStat(&'a CacheRange, &'a mut CacheCounts),
     Clone(&'a mut libc::file_clone_range),
     Fcntl(c_int, c_int),
+    SetPacingRate(&'a u64),
     Unacknowledged(&'a mut c_int),
 }
 
@@ -203,7 +213,8 @@ fn request(fd: BorrowedFd<'_>, request: Request<'_>) -> Result<c_int, Errno> {
     // SAFETY: each arm pairs a request with the type that the kernel reads or writes for it, and
     // the kernel keeps no address. The commands of fcntl used here (F_SETLEASE, F_GETLEASE,
     // F_SETSIG, F_SETOWN) take no pointer. Proved by `tests/file_systems.rs` (FICLONERANGE),
-    // `tests/library.rs` (SIOCOUTQ, cachestat) and `tests/integrity.rs` (fcntl).
+    // `tests/library.rs` (SIOCOUTQ), `tests/confirm.rs` (cachestat),
+    // `tests/library.rs` (SO_MAX_PACING_RATE) and `tests/integrity.rs` (fcntl).
     let result = unsafe {
         match request {
             Request::CacheStat(range, counts) => libc::syscall(
@@ -215,6 +226,13 @@ fn request(fd: BorrowedFd<'_>, request: Request<'_>) -> Result<c_int, Errno> {
             ) as c_int,
             Request::Clone(range) => libc::ioctl(fd, libc::FICLONERANGE, std::ptr::from_mut(range)),
             Request::Fcntl(command, argument) => libc::fcntl(fd, command, argument),
+            Request::SetPacingRate(bytes) => libc::setsockopt(
+                fd,
+                libc::SOL_SOCKET,
+                libc::SO_MAX_PACING_RATE,
+                std::ptr::from_ref(bytes).cast::<c_void>(),
+                size_of::<u64>() as libc::socklen_t,
+            ),
             Request::Unacknowledged(bytes) => {
                 libc::ioctl(fd, libc::TIOCOUTQ, std::ptr::from_mut(bytes))
             }
