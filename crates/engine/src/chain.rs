@@ -85,6 +85,16 @@ impl<F: AsFd> Source<F> {
         self.kind
     }
 
+    /// The descriptor.
+    pub const fn fd(&self) -> &F {
+        &self.fd
+    }
+
+    /// Where in the file the first byte is; `None` for a stream.
+    pub const fn offset(&self) -> Option<u64> {
+        self.at
+    }
+
     /// How many bytes are promised; `None` for all up to the source's end.
     pub fn promised(&self) -> Option<u64> {
         self.len
@@ -158,6 +168,12 @@ impl<F: AsFd> Chain<F> {
     #[must_use]
     pub fn len(&self) -> Option<u64> {
         self.segments.iter().map(Segment::len).sum()
+    }
+
+    /// The segments in order.
+    #[must_use]
+    pub fn segments(&self) -> &[Segment<F>] {
+        &self.segments
     }
 
     /// Whether it has no byte to move. A source moved up to its end may turn out to have none.
