@@ -6,3 +6,5 @@
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
+
+pub mod chunked; // request bodies in chunks
