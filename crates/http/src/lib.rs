@@ -8,3 +8,4 @@
 #![forbid(unsafe_code)]
 
 pub mod chunked; // request bodies in chunks
+pub mod request; // heads of requests

@@ -1,0 +1,370 @@
+//! Reads the head of a request, and refuses what two servers could read in two ways.
+//!
+//! A request that another server on the way understands differently is how requests are smuggled
+//! past it. So whatever RFC 9110 and RFC 9112 leave no single reading for is refused here, once,
+//! before anything looks at a path.
+
+use std::fmt;
+
+use httparse::Header;
+
+/// What the request asks for, as far as a file server tells methods apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// The head and the body.
+    Get,
+    /// The head alone.
+    Head,
+    /// What may be asked.
+    Options,
+    /// Anything else; [`Request::verb`] says what.
+    Other,
+}
+
+/// The head of a request, borrowed from the bytes that came in.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'f, 'b> {
+    /// The method.
+    pub method: Method,
+    /// The method as it was written.
+    pub verb: &'b str,
+    /// The target as it was written: `/path?query`, `http://host/path`, `*`, or `host:port`.
+    pub target: &'b [u8],
+    /// `1` in HTTP/1.1.
+    pub minor_version: u8,
+    fields: &'f [Header<'b>],
+}
+
+/// How many bytes follow the head, and how their end is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyLength {
+    /// No body.
+    None,
+    /// So many bytes, never zero.
+    Length(u64),
+    /// Chunks, see [`Chunked`](crate::chunked::Chunked).
+    Chunked,
+}
+
+/// Parses the head of a request; the number is its length, with the blank line at its end.
+///
+/// `None` if the head is not complete yet: come back with more bytes. `storage` bounds the number
+/// of fields. Empty lines before the request line are skipped (RFC 9112 2.2), [`EMPTY_LINES`]
+/// bytes at most. A line may end in a bare LF, as section 2.2 allows and httparse does; a bare CR,
+/// a NUL, a folded field and white space before a colon are refused.
+///
+/// # Errors
+///
+/// The connection cannot be used again after any of them: where the next request would begin is
+/// not known.
+pub fn parse<'f, 'b>(
+    bytes: &'b [u8],
+    storage: &'f mut [Header<'b>],
+) -> Result<Option<(Request<'f, 'b>, usize)>, Malformed> {
+    let mut head = httparse::Request::new(storage);
+    let status = head.parse(bytes).map_err(|error| Malformed::of(error, bytes))?;
+    if bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count() > EMPTY_LINES {
+        return Err(Malformed::RequestLine);
+    }
+    let httparse::Status::Complete(len) = status else { return Ok(None) };
+    let (Some(verb), Some(target), Some(minor_version)) = (head.method, head.path, head.version)
+    else {
+        return Err(Malformed::RequestLine);
+    };
+    let (target, method) = (target.as_bytes(), Method::of(verb));
+    let request = Request { method, verb, target, minor_version, fields: head.headers };
+    request.check_target()?;
+    request.check_host()?;
+    Ok(Some((request, len)))
+}
+
+/// What to answer when a head does not fit: 414 if not even the request line did, otherwise 431.
+#[must_use]
+pub fn too_long(bytes: &[u8]) -> Malformed {
+    let line = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
+    if bytes[line..].contains(&b'\n') { Malformed::HeadTooLong } else { Malformed::TargetTooLong }
+}
+
+impl<'b> Request<'_, 'b> {
+    /// The value of the first field of this name, without white space around it.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&'b [u8]> {
+        self.fields(name).next()
+    }
+
+    /// The values of all fields of this name, in their order.
+    pub fn fields(&self, name: &str) -> impl Iterator<Item = &'b [u8]> {
+        self.fields
+            .iter()
+            .filter(move |field| {
+                field.name.len() == name.len() && field.name.eq_ignore_ascii_case(name)
+            })
+            .map(|field| field.value)
+    }
+
+    /// The value of the field of this name, unless there are none or several.
+    ///
+    /// For fields that are no lists: which of two would be meant is not known.
+    #[must_use]
+    pub fn single(&self, name: &str) -> Option<&'b [u8]> {
+        let mut fields = self.fields(name);
+        fields.next().filter(|_| fields.next().is_none())
+    }
+
+    /// Whether another request may follow on this connection (RFC 9112 9.3).
+    #[must_use]
+    pub fn keeps_alive(&self) -> bool {
+        let mut keeps_alive = self.minor_version >= 1;
+        for option in self.fields("connection").flat_map(|value| value.split(|&b| b == b',')) {
+            let option = option.trim_ascii();
+            if option.eq_ignore_ascii_case(b"close") {
+                return false;
+            }
+            keeps_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+        keeps_alive
+    }
+
+    /// Whether the peer waits for `100 Continue` before it sends the body (RFC 9110 10.1.1).
+    ///
+    /// HTTP/1.0 does not know that.
+    #[must_use]
+    pub fn expects_continue(&self) -> bool {
+        self.minor_version >= 1
+            && self.field("expect").is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
+    }
+
+    /// Where the body ends (RFC 9112 6.3).
+    ///
+    /// # Errors
+    ///
+    /// For every head that two servers could read in two ways: a length beside a transfer coding,
+    /// lengths that differ, a transfer coding in HTTP/1.0. Close the connection after any of them.
+    pub fn body(&self) -> Result<BodyLength, Malformed> {
+        let length = self.content_length()?;
+        let mut codings = self.fields("transfer-encoding");
+        let Some(coding) = codings.next() else {
+            return Ok(length.filter(|&len| len > 0).map_or(BodyLength::None, BodyLength::Length));
+        };
+        // RFC 9112 6.1: both together "ought to be handled as an error"; so is a coding in 1.0.
+        if length.is_some() || self.minor_version == 0 {
+            return Err(Malformed::TransferEncoding);
+        }
+        if coding.eq_ignore_ascii_case(b"chunked") && codings.next().is_none() {
+            return Ok(BodyLength::Chunked);
+        }
+        Err(self.refused_coding())
+    }
+
+    /// Which server is asked: the authority of the target, or else of `Host` (RFC 9112 3.2.2).
+    #[must_use]
+    pub fn authority(&self) -> Option<&'b [u8]> {
+        split_absolute(self.target).map(|(authority, _)| authority).or_else(|| self.field("host"))
+    }
+
+    /// The length that the head announces, if all that announce one agree (RFC 9110 8.6).
+    fn content_length(&self) -> Result<Option<u64>, Malformed> {
+        let mut length = None;
+        for member in self.fields("content-length").flat_map(|value| value.split(|&b| b == b',')) {
+            let member = decimal(member.trim_ascii()).ok_or(Malformed::ContentLength)?;
+            if length.is_some_and(|length| length != member) {
+                return Err(Malformed::ContentLength);
+            }
+            length = Some(member);
+        }
+        Ok(length)
+    }
+
+    /// Why a transfer coding that is not exactly `chunked` is refused.
+    fn refused_coding(&self) -> Malformed {
+        let codings =
+            self.fields("transfer-encoding").flat_map(|value| value.split(|&b| b == b','));
+        let is_chunked = |coding: &[u8]| coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
+        let (mut total, mut chunked, mut last) = (0, 0, false);
+        for coding in codings {
+            last = is_chunked(coding);
+            total += 1;
+            chunked += usize::from(last);
+        }
+        // RFC 9112 6.3: chunked must come last, and 7.1: only once. 6.1: 501 for unknown ones.
+        if last && chunked == 1 && total > 1 {
+            Malformed::TransferCoding
+        } else {
+            Malformed::TransferEncoding
+        }
+    }
+
+    /// RFC 9112 3.2: the form of the target fits the method.
+    fn check_target(&self) -> Result<(), Malformed> {
+        let fits = match (self.target, self.verb) {
+            ([b'/', ..], verb) => verb != "CONNECT",
+            (b"*", verb) => verb == "OPTIONS",
+            (target, "CONNECT") => is_authority(target),
+            // RFC 9110 4.2.1 and 4.2.4: an http URI has a host, and nobody's name in front of it.
+            (target, _) => split_absolute(target)
+                .is_some_and(|(authority, _)| !authority.is_empty() && is_authority(authority)),
+        };
+        fits.then_some(()).ok_or(Malformed::Target)
+    }
+
+    /// RFC 9112 3.2: exactly one valid `Host` in 1.1, at most one in 1.0.
+    fn check_host(&self) -> Result<(), Malformed> {
+        let mut hosts = self.fields("host");
+        match (hosts.next(), hosts.next()) {
+            (None, _) if self.minor_version == 0 => Ok(()),
+            (Some(host), None) if is_authority(host) => Ok(()),
+            _ => Err(Malformed::Host),
+        }
+    }
+}
+
+impl Method {
+    /// The method of this name; names are case-sensitive (RFC 9110 9.1).
+    fn of(verb: &str) -> Self {
+        match verb {
+            "GET" => Self::Get,
+            "HEAD" => Self::Head,
+            "OPTIONS" => Self::Options,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Why the head of a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// `Content-Length` is not a number, or several differ.
+    ContentLength,
+    /// A line of the head is not `Name: value`.
+    Field,
+    /// The head is longer than the server reads.
+    HeadTooLong,
+    /// `Host` is missing, repeated or no host.
+    Host,
+    /// The first line is not `METHOD target HTTP/1.1`.
+    RequestLine,
+    /// The target has none of the forms that a target has, or not the one for its method.
+    Target,
+    /// The request line is longer than the server reads.
+    TargetTooLong,
+    /// More fields than the server reads.
+    TooManyFields,
+    /// A transfer coding that the server does not know, under a chunked one.
+    TransferCoding,
+    /// The end of the body is not certain.
+    TransferEncoding,
+    /// Not HTTP/1.0 or HTTP/1.1.
+    Version,
+}
+
+impl Malformed {
+    /// The status to answer with.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::TargetTooLong => 414,                     // RFC 9110 15.5.15
+            Self::HeadTooLong | Self::TooManyFields => 431, // RFC 6585 5
+            Self::TransferCoding => 501,                    // RFC 9112 6.1
+            Self::Version => 505,                           // RFC 9110 15.6.6
+            _ => 400,
+        }
+    }
+
+    /// What an error of httparse means.
+    fn of(error: httparse::Error, bytes: &[u8]) -> Self {
+        match error {
+            httparse::Error::HeaderName | httparse::Error::HeaderValue => Self::Field,
+            httparse::Error::TooManyHeaders => Self::TooManyFields,
+            httparse::Error::Version if names_other_version(bytes) => Self::Version,
+            // A line that ends badly is the first one as long as the second has not begun.
+            httparse::Error::NewLine if first_line_ended(bytes) => Self::Field,
+            _ => Self::RequestLine,
+        }
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ContentLength => "the Content-Length is not one number",
+            Self::Field => "a header field is malformed",
+            Self::HeadTooLong => "the head of the request is too long",
+            Self::Host => "a request needs exactly one valid Host",
+            Self::RequestLine => "the request line is malformed",
+            Self::Target => "the request target is malformed or does not fit the method",
+            Self::TargetTooLong => "the request target is too long",
+            Self::TooManyFields => "the request has too many header fields",
+            Self::TransferCoding => "the only known transfer coding is chunked",
+            Self::TransferEncoding => "where the body ends is not certain",
+            Self::Version => "this server speaks HTTP/1.1 and HTTP/1.0",
+        })
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// Authority and the rest of an absolute target, `http://host/path?query` (RFC 9112 3.2.2).
+pub(crate) fn split_absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
+    let after = |scheme: &[u8]| {
+        let (start, rest) = target.split_at_checked(scheme.len())?;
+        start.eq_ignore_ascii_case(scheme).then_some(rest)
+    };
+    let rest = after(b"http://").or_else(|| after(b"https://"))?;
+    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#'));
+    Some(rest.split_at(end.unwrap_or(rest.len())))
+}
+
+/// The number that these digits are; no sign, no white space, no overflow.
+pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// Whether this is `host` or `host:port` (RFC 3986 3.2.2, 3.2.3); an empty host is one.
+fn is_authority(authority: &[u8]) -> bool {
+    let (host, rest) = match authority {
+        [b'[', inside @ ..] => {
+            let Some(end) = inside.iter().position(|&byte| byte == b']') else { return false };
+            (&inside[..end], &inside[end + 1..])
+        }
+        _ => {
+            authority.split_at(authority.iter().position(|&b| b == b':').unwrap_or(authority.len()))
+        }
+    };
+    let is_literal = authority.first() == Some(&b'[');
+    let is_host = host.iter().all(|byte| match byte {
+        b':' => is_literal,
+        b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*'
+        | b'+' | b',' | b';' | b'=' => true,
+        _ => byte.is_ascii_alphanumeric(),
+    });
+    let is_port = match rest {
+        [] => true,
+        [b':', port @ ..] => port.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    is_host && is_port
+}
+
+/// Whether the first line ends in the name of an HTTP version, though not of one that we speak.
+fn names_other_version(bytes: &[u8]) -> bool {
+    let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
+    let line = bytes[start..].split(|&byte| byte == b'\n').next().unwrap_or_default();
+    line.rsplit(|&byte| byte == b' ').next().is_some_and(|last| last.starts_with(b"HTTP/"))
+}
+
+/// Whether a second line has begun.
+fn first_line_ended(bytes: &[u8]) -> bool {
+    let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
+    bytes[start..].contains(&b'\n')
+}
+
+/// How many bytes of empty lines are skipped before a request line: some old clients send one
+/// empty line after a body, nobody needs more than a few.
+pub const EMPTY_LINES: usize = 8;
