@@ -9,3 +9,4 @@
 
 pub mod chunked; // request bodies in chunks
 pub mod request; // heads of requests
+pub mod target; // which path is meant
