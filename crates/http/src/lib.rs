@@ -10,3 +10,4 @@
 pub mod chunked; // request bodies in chunks
 pub mod request; // heads of requests
 pub mod target; // which path is meant
+pub mod validator; // entity tags and dates
