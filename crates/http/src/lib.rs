@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chunked; // request bodies in chunks
+pub mod head; // heads of responses, and pages for errors
 pub mod request; // heads of requests
 pub mod target; // which path is meant
 pub mod validator; // entity tags and dates
