@@ -1,0 +1,133 @@
+//! What a `Range` field asks of a file (RFC 9110 14).
+//!
+//! The ranges that come out always lie inside the file, do not overlap, and are few: whoever
+//! sends them needs no further check, and no request can multiply the work of a response.
+
+use std::ops::Range;
+
+use crate::request::Request;
+
+/// What to send of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RangeAnswer {
+    /// All of it, as if there were no `Range`: 200.
+    Whole,
+    /// One part, not empty: 206.
+    Part(Range<u64>),
+    /// Several parts, none empty, in the order in which they were asked for: 206.
+    Parts(Vec<Range<u64>>),
+    /// Nothing that was asked for is in the file: 416.
+    Unsatisfiable,
+}
+
+/// What the `Range` of this request asks of a file of `len` bytes.
+///
+/// The caller knows that the method is GET (14.2: others have no ranges) and that an `If-Range`
+/// holds. Several `Range` fields are ignored: it is no list, and which one is meant is not known.
+#[must_use]
+pub fn of_request(request: &Request, len: u64) -> RangeAnswer {
+    request.single("range").map_or(RangeAnswer::Whole, |value| answer(value, len))
+}
+
+/// What this value of `Range` asks of a file of `len` bytes.
+///
+/// Where peers differ, this decides:
+/// - A value that is not well formed is ignored (14.2), and so is another unit (14.1).
+/// - `10-1` asks for nothing and counts as not in the file, so that alone it is a 416, although
+///   14.1.1 calls it invalid and 14.2 lets invalid ones be ignored: nginx, Caddy, h2o, static-web-server and dufs
+///   all answer 416, so clients know that, and a client with its ends swapped is better
+///   told than sent a whole image.
+/// - An empty file has no ranges and is sent whole, as Go does: a client that puts
+///   `bytes=0-` on everything must not fail on it.
+/// - Ranges that overlap, or more than [`MAX_PARTS`] of them, are answered with the whole file
+///   (14.2 and 17.15): that is never more bytes than were asked for, and always correct. Ranges
+///   that do not overlap are never longer than the file in sum.
+#[must_use]
+pub fn answer(value: &[u8], len: u64) -> RangeAnswer {
+    let Some(list) = of_bytes(value) else { return RangeAnswer::Whole };
+    let mut first = None;
+    let mut parts = Vec::new();
+    let mut is_empty = true;
+    // 5.6.1.2: empty members of a list are skipped.
+    for spec in list.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|s| !s.is_empty()) {
+        is_empty = false;
+        let Some(spec) = Spec::parse(spec) else { return RangeAnswer::Whole };
+        let Some(part) = spec.within(len) else { continue };
+        match &first {
+            None => first = Some(part),
+            Some(_) if parts.len() + 1 == MAX_PARTS => return RangeAnswer::Whole,
+            Some(first) => {
+                if parts.iter().chain([first]).any(|other| overlap(other, &part)) {
+                    return RangeAnswer::Whole;
+                }
+                parts.push(part);
+            }
+        }
+    }
+    match first {
+        _ if is_empty || len == 0 => RangeAnswer::Whole,
+        None => RangeAnswer::Unsatisfiable,
+        Some(first) if parts.is_empty() => RangeAnswer::Part(first),
+        Some(first) => {
+            parts.insert(0, first);
+            RangeAnswer::Parts(parts)
+        }
+    }
+}
+
+/// One member of the list.
+#[derive(Clone, Copy, Debug)]
+enum Spec {
+    /// `FIRST-LAST` or `FIRST-`.
+    From(u64, Option<u64>),
+    /// `-COUNT`: so many at the end.
+    Last(u64),
+}
+
+impl Spec {
+    /// Reads `0-9`, `10-` or `-5`; nothing else, not even white space (14.1.1).
+    fn parse(spec: &[u8]) -> Option<Self> {
+        let dash = spec.iter().position(|&byte| byte == b'-')?;
+        let (first, last) = (&spec[..dash], &spec[dash + 1..]);
+        Some(match (first, last) {
+            ([], last) => Self::Last(saturating(last)?),
+            (first, []) => Self::From(saturating(first)?, None),
+            (first, last) => Self::From(saturating(first)?, Some(saturating(last)?)),
+        })
+    }
+
+    /// The bytes of a file of `len` bytes that this names (14.1.2); `None` if it has none of them.
+    fn within(self, len: u64) -> Option<Range<u64>> {
+        let range = match self {
+            Self::From(first, None) => first..len,
+            Self::From(first, Some(last)) => first..len.min(last.saturating_add(1)),
+            Self::Last(count) => len.saturating_sub(count)..len,
+        };
+        (range.start < range.end).then_some(range)
+    }
+}
+
+/// What comes after `bytes=`; units are compared without case (14.1).
+fn of_bytes(value: &[u8]) -> Option<&[u8]> {
+    let (unit, list) = value.split_at_checked(6)?;
+    unit.eq_ignore_ascii_case(b"bytes=").then_some(list)
+}
+
+/// The number that these digits are, or the greatest if it is greater: no file goes that far.
+fn saturating(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        Some(number.saturating_mul(10).saturating_add(digit))
+    })
+}
+
+/// Whether two ranges share a byte.
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+/// How many parts one response may have. Readers of PDF and zip files ask for a handful.
+pub const MAX_PARTS: usize = 16;
