@@ -9,6 +9,7 @@
 
 pub mod chunked; // request bodies in chunks
 pub mod head; // heads of responses, and pages for errors
+pub mod multipart; // several ranges in one body
 pub mod range; // Range
 pub mod request; // heads of requests
 pub mod target; // which path is meant
