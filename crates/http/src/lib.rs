@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chunked; // request bodies in chunks
+pub mod conditional; // preconditions and If-Range
 pub mod head; // heads of responses, and pages for errors
 pub mod multipart; // several ranges in one body
 pub mod range; // Range
