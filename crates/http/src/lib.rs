@@ -11,6 +11,7 @@ pub mod chunked; // request bodies in chunks
 pub mod conditional; // preconditions and If-Range
 pub mod head; // heads of responses, and pages for errors
 pub mod multipart; // several ranges in one body
+pub mod negotiate; // which form of a file the client likes best
 pub mod range; // Range
 pub mod request; // heads of requests
 pub mod target; // which path is meant
