@@ -10,6 +10,7 @@
 pub mod chunked; // request bodies in chunks
 pub mod conditional; // preconditions and If-Range
 pub mod head; // heads of responses, and pages for errors
+pub mod media; // media types by name
 pub mod multipart; // several ranges in one body
 pub mod negotiate; // which form of a file the client likes best
 pub mod range; // Range
