@@ -9,10 +9,12 @@
 
 pub mod chunked; // request bodies in chunks
 pub mod conditional; // preconditions and If-Range
+mod disposition; // Content-Disposition
 pub mod head; // heads of responses, and pages for errors
 pub mod media; // media types by name
 pub mod multipart; // several ranges in one body
 pub mod negotiate; // which form of a file the client likes best
+pub mod plan; // (request, facts) → what to answer
 pub mod range; // Range
 pub mod request; // heads of requests
 pub mod target; // which path is meant
