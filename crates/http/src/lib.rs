@@ -19,3 +19,4 @@ pub mod range; // Range
 pub mod request; // heads of requests
 pub mod target; // which path is meant
 pub mod validator; // entity tags and dates
+pub mod archive;

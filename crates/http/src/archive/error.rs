@@ -1,0 +1,119 @@
+//! Why a folder cannot be given as an archive, or not to its end.
+
+use std::fmt;
+use std::io;
+
+use rustix::io::Errno;
+
+/// Why a folder cannot be given as an archive, or not to its end.
+///
+/// An archive is whole or it is an error: a file that cannot be read is never left out in silence.
+/// Paths are relative to the folder.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ArchiveError {
+    /// Nobody wants the archive any more.
+    Cancelled,
+    /// A file is not the one any more that the archive was laid out with.
+    Changed {
+        /// The file.
+        path: Vec<u8>,
+    },
+    /// The kernel reported an error.
+    Io {
+        /// The file or folder that it is about.
+        path: Vec<u8>,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// Folders lie deeper within each other than the caller allows.
+    TooDeep {
+        /// The first folder that is too deep.
+        path: Vec<u8>,
+        /// How deep a folder may be.
+        limit: usize,
+    },
+    /// The archive would be longer than the largest offset of a file.
+    TooLarge,
+    /// The folder has more members than the caller allows.
+    TooMany {
+        /// How many it may have.
+        limit: usize,
+    },
+}
+
+impl ArchiveError {
+    /// The status that tells of the error while the head of the response is not sent yet.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        match self {
+            // The server could, but is not willing to: there is no status for "too much asked".
+            Self::TooDeep { .. } | Self::TooLarge | Self::TooMany { .. } => 403,
+            Self::Io { source, .. } => match Errno::from_io_error(source) {
+                Some(Errno::ACCESS | Errno::PERM) => 403,
+                Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => 404,
+                Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => 503,
+                _ => 500,
+            },
+            // A second try lays the archive out anew.
+            Self::Cancelled | Self::Changed { .. } => 503,
+        }
+    }
+
+    pub(super) fn io(path: &[u8], source: impl Into<io::Error>) -> Self {
+        Self::Io { path: path.to_vec(), source: source.into() }
+    }
+}
+
+impl fmt::Display for ArchiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cancelled => f.write_str("the archive is not wanted any more"),
+            Self::Changed { path } => write!(f, "{} changed while it was archived", Shown(path)),
+            Self::Io { path, source } => write!(f, "{} cannot be archived: {source}", Shown(path)),
+            Self::TooDeep { path, limit } => {
+                write!(f, "{} lies deeper than {limit} folders", Shown(path))
+            }
+            Self::TooLarge => f.write_str("the archive would be longer than 8 EiB"),
+            Self::TooMany { limit } => write!(f, "the folder has more than {limit} members"),
+        }
+    }
+}
+
+impl std::error::Error for ArchiveError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// A path within quotes, on one line whatever it holds.
+struct Shown<'a>(&'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            b"" => f.write_str("the folder"),
+            path => write!(f, "{:?}", String::from_utf8_lossy(path)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_line_whatever_the_name() {
+        let error = ArchiveError::io(b"a\n\"b\xff", Errno::ACCESS);
+        let line = error.to_string();
+        assert!(line.starts_with(r#""a\n\"b"#) && line.contains("ermission denied"), "{line}");
+        assert_eq!(line.lines().count(), 1);
+        assert_eq!(error.status(), 403);
+        let folder = ArchiveError::io(b"", Errno::IO);
+        assert!(folder.to_string().starts_with("the folder cannot be archived"), "{folder}");
+        assert_eq!(folder.status(), 500);
+    }
+}

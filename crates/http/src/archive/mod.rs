@@ -1,0 +1,25 @@
+//! A folder as one tar archive that can be resumed, split and sent without its files surfacing.
+//!
+//! An uncompressed tar is headers, which follow from the facts of the files, and the files
+//! themselves, which need not be read. So its length is known before the first byte, every range
+//! of it is header bytes or a range of a file, and its ETag follows from the list of members: all
+//! that holds for a file holds for the archive of a folder too.
+//!
+//! [`walk()`] reads the facts into a [`Layout`], which is pure and knows each byte's place; [`Body`]
+//! turns a range of it into chains for the engine and opens the files as it gets to them.
+
+mod beneath;
+mod body;
+mod error;
+mod fingerprint;
+mod header;
+mod layout;
+mod pieces;
+mod walk;
+
+pub use beneath::open_member;
+pub use body::Body;
+pub use error::ArchiveError;
+pub use layout::{Builder, Kind, Layout, Member};
+pub use pieces::{Piece, Pieces};
+pub use walk::{WalkOptions, walk};

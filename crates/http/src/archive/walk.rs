@@ -1,0 +1,359 @@
+//! Reads the facts of everything in a folder, beneath its descriptor.
+//!
+//! One folder is open at a time, besides the archived one: a deep tree takes memory for names, not
+//! descriptors or stack. What is removed during the walk is left out, as if it had been removed
+//! before; what cannot be read fails the walk, since an archive that silently lacks a file is
+//! worse than none.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{
+    Access, AtFlags, FileType, OFlags, RawDir, Stat, accessat, fstat, readlinkat, statat,
+};
+use rustix::io::Errno;
+use underpass_engine::Version;
+
+use super::beneath::{is_gone, open};
+use super::error::ArchiveError;
+use super::layout::{Builder, Kind, Layout, Member};
+
+/// What of a folder goes into its archive.
+#[derive(Clone, Copy)]
+pub struct WalkOptions<'a> {
+    /// The name of the folder that everything is unpacked into; empty for none.
+    pub top: &'a [u8],
+    /// The path of the folder relative to the served root, for `hides`; empty for the root.
+    pub base: &'a [u8],
+    /// Whether names that begin with a dot are members too.
+    pub shows_hidden: bool,
+    /// Whether to leave out this path, relative to the served root; true is told for folders, of
+    /// which everything inside is left out too.
+    pub hides: &'a dyn Fn(&[u8], bool) -> bool,
+    /// How many members there may be.
+    pub max_members: usize,
+    /// How deep folders may lie within each other.
+    pub max_depth: usize,
+    /// The walk ends soon after this becomes true.
+    pub cancelled: Option<&'a AtomicBool>,
+}
+
+impl Default for WalkOptions<'_> {
+    /// Everything that is not hidden, up to a million members.
+    fn default() -> Self {
+        Self {
+            top: b"",
+            base: b"",
+            shows_hidden: false,
+            hides: &|_, _| false,
+            max_members: 1_000_000,
+            // Of 256 bytes each: libarchive refuses a PAX header of more than 1 MiB.
+            max_depth: 1_024,
+            cancelled: None,
+        }
+    }
+}
+
+impl fmt::Debug for WalkOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WalkOptions")
+            .field("top", &String::from_utf8_lossy(self.top))
+            .field("base", &String::from_utf8_lossy(self.base))
+            .field("shows_hidden", &self.shows_hidden)
+            .field("max_members", &self.max_members)
+            .field("max_depth", &self.max_depth)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Lays out the archive of a folder. Reads folders, and so belongs on a thread that may wait.
+///
+/// Members are in the order of their paths' bytes, a folder's path ending in a slash: the same
+/// folder gives the same archive wherever it is. Links are members, never ways to others; pipes,
+/// sockets and devices are left out.
+///
+/// # Errors
+///
+/// [`ArchiveError::Io`] if a file or folder cannot be read; the others if a limit is passed.
+pub fn walk(folder: impl AsFd, options: &WalkOptions<'_>) -> Result<Layout, ArchiveError> {
+    let mut walk = Walk {
+        folder: folder.as_fd(),
+        options,
+        builder: Builder::new(options.top),
+        frames: Vec::new(),
+        path: Vec::new(),
+        found: 0,
+        current: None,
+        buffer: Vec::with_capacity(BUFFER),
+    };
+    walk.begin()?;
+    while walk.step()? {}
+    Ok(walk.builder.finish())
+}
+
+/// A walk on its way.
+struct Walk<'a> {
+    folder: BorrowedFd<'a>,
+    options: &'a WalkOptions<'a>,
+    builder: Builder,
+    /// The folders from the archived one down to the one at hand.
+    frames: Vec<Frame>,
+    /// The path of the one at hand; with a slash at its end, unless it is empty.
+    path: Vec<u8>,
+    /// Names found so far, in all folders.
+    found: usize,
+    /// The folder at hand, if it is open.
+    current: Option<OwnedFd>,
+    /// What the kernel writes a folder's entries to.
+    buffer: Vec<u8>,
+}
+
+impl Walk<'_> {
+    /// Takes the archived folder itself.
+    fn begin(&mut self) -> Result<(), ArchiveError> {
+        let folder = open(self.folder, b"", FOLDER).map_err(|errno| self.failed(b"", errno))?;
+        let stat = fstat(&folder).map_err(|errno| self.failed(b"", errno))?;
+        self.builder.push_top(stat.st_mode, Version::from_stat(&stat))?;
+        self.enter(folder, None)
+    }
+
+    /// Takes the next name; false if there is none.
+    fn step(&mut self) -> Result<bool, ArchiveError> {
+        if self.options.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            return Err(ArchiveError::Cancelled);
+        }
+        let Some(mut frame) = self.frames.pop() else { return Ok(false) };
+        self.path.truncate(frame.path_len);
+        let Some(name) = frame.names.next() else {
+            self.current = None;
+            return Ok(true);
+        };
+        if let Some(folder) = self.reopened()? {
+            let (name, parent) = (name.to_vec(), frame.member);
+            self.frames.push(frame);
+            match name.strip_suffix(b"/") {
+                Some(name) => self.take_folder(&folder, name, parent)?,
+                None => self.take_entry(&folder, &name, parent)?,
+            }
+            // Unless it went down into another one.
+            self.current.get_or_insert(folder);
+        }
+        Ok(true)
+    }
+
+    /// The folder at hand; `None` if it was removed while another one was looked at.
+    fn reopened(&mut self) -> Result<Option<OwnedFd>, ArchiveError> {
+        if let Some(folder) = self.current.take() {
+            return Ok(Some(folder));
+        }
+        let path = self.path.strip_suffix(b"/").unwrap_or(&self.path);
+        self.unless_gone(b"", open(self.folder, path, FOLDER))
+    }
+
+    /// Takes a folder, and goes down into it.
+    fn take_folder(
+        &mut self,
+        parent: &OwnedFd,
+        name: &[u8],
+        parent_member: Option<u32>,
+    ) -> Result<(), ArchiveError> {
+        let opened = open(parent.as_fd(), name, FOLDER);
+        let Some(folder) = self.unless_gone(name, opened)? else { return Ok(()) };
+        if self.frames.len() > self.options.max_depth {
+            let limit = self.options.max_depth;
+            return Err(ArchiveError::TooDeep { path: self.path_of(name), limit });
+        }
+        let stat = fstat(&folder).map_err(|errno| self.failed(name, errno))?;
+        let member = self.push(parent_member, name, Kind::Folder, &stat)?;
+        self.path.extend_from_slice(name);
+        self.path.push(b'/');
+        self.enter(folder, Some(member))
+    }
+
+    /// Takes what is not a folder.
+    fn take_entry(
+        &mut self,
+        folder: &OwnedFd,
+        name: &[u8],
+        parent: Option<u32>,
+    ) -> Result<(), ArchiveError> {
+        let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        let Some(stat) = self.unless_gone(name, stat)? else { return Ok(()) };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {
+                let readable = check_readable(folder, name, &stat);
+                if self.unless_gone(name, readable)?.is_some() {
+                    self.push(parent, name, Kind::File, &stat)?;
+                }
+            }
+            FileType::Symlink => {
+                let target = readlinkat(folder, name, Vec::new());
+                // It may have been replaced by something that is no link: EINVAL.
+                let target = target.map_err(|errno| match errno {
+                    Errno::INVAL => Errno::NOENT,
+                    errno => errno,
+                });
+                if let Some(target) = self.unless_gone(name, target)? {
+                    self.push(parent, name, Kind::Symlink(target.to_bytes()), &stat)?;
+                }
+            }
+            // A pipe, socket or device; or a folder that was none when its name was read.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        parent: Option<u32>,
+        name: &[u8],
+        kind: Kind<'_>,
+        stat: &Stat,
+    ) -> Result<u32, ArchiveError> {
+        let (mode, version) = (stat.st_mode, Version::from_stat(stat));
+        self.builder.push(&Member { parent, name, kind, mode, version })
+    }
+
+    /// Reads the names in a folder, which is then the one at hand.
+    fn enter(&mut self, folder: OwnedFd, member: Option<u32>) -> Result<(), ArchiveError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let names = self.read_names(&folder, &mut buffer);
+        self.buffer = buffer;
+        self.frames.push(Frame { path_len: self.path.len(), member, names: names? });
+        self.current = Some(folder);
+        Ok(())
+    }
+
+    /// The names in a folder that are not left out, in order.
+    fn read_names(
+        &mut self,
+        folder: &OwnedFd,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Names, ArchiveError> {
+        let mut names = Names::default();
+        let mut entries = RawDir::new(folder, buffer.spare_capacity_mut());
+        while let Some(entry) = entries.next() {
+            // Removed, but still open: nothing is in it.
+            let Some(entry) = self.unless_gone(b"", entry)? else { break };
+            let name = entry.file_name().to_bytes();
+            let is_hidden = name.starts_with(b".") && !self.options.shows_hidden;
+            if is_hidden || matches!(name, b"." | b"..") {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => {
+                    let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+                    let Some(stat) = self.unless_gone(name, stat)? else { continue };
+                    FileType::from_raw_mode(stat.st_mode)
+                }
+                kind => kind,
+            };
+            if self.hides(name, kind == FileType::Directory) {
+                continue;
+            }
+            self.found += 1;
+            let limit = self.options.max_members;
+            if self.found > limit || !names.add(name, kind == FileType::Directory) {
+                return Err(ArchiveError::TooMany { limit });
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn hides(&self, name: &[u8], is_folder: bool) -> bool {
+        let base = self.options.base;
+        let slash = if base.is_empty() { &b""[..] } else { b"/" };
+        (self.options.hides)(&[base, slash, &self.path, name].concat(), is_folder)
+    }
+
+    /// What the kernel gave; `None` if it said that there is nothing there any more.
+    fn unless_gone<T>(
+        &self,
+        name: &[u8],
+        result: Result<T, Errno>,
+    ) -> Result<Option<T>, ArchiveError> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(errno) if is_gone(errno) => Ok(None),
+            Err(errno) => Err(self.failed(name, errno)),
+        }
+    }
+
+    /// The error about a name in the folder at hand, or about that folder.
+    fn failed(&self, name: &[u8], errno: Errno) -> ArchiveError {
+        ArchiveError::io(&self.path_of(name), errno)
+    }
+
+    fn path_of(&self, name: &[u8]) -> Vec<u8> {
+        let path = [&self.path, name].concat();
+        path.strip_suffix(b"/").map(<[u8]>::to_vec).unwrap_or(path)
+    }
+}
+
+/// A folder whose names are being taken.
+struct Frame {
+    /// The length of its path.
+    path_len: usize,
+    /// Its number in the layout; `None` for the archived folder itself.
+    member: Option<u32>,
+    names: Names,
+}
+
+/// The names in a folder; a folder's has a slash at its end.
+#[derive(Default)]
+struct Names {
+    text: Vec<u8>,
+    /// Where in `text` each begins, and how long it is. A name has 255 bytes at the most.
+    places: Vec<(u32, u16)>,
+    taken: usize,
+}
+
+impl Names {
+    /// Adds a name; false if there is no more room.
+    fn add(&mut self, name: &[u8], is_folder: bool) -> bool {
+        let len = name.len() + usize::from(is_folder);
+        let place = (u32::try_from(self.text.len()), u16::try_from(len));
+        let (Ok(start), Ok(len)) = place else { return false };
+        self.text.extend_from_slice(name);
+        if is_folder {
+            self.text.push(b'/');
+        }
+        self.places.push((start, len));
+        true
+    }
+
+    /// Puts them into the order of their bytes; with the folders' slashes, that is the order of
+    /// whole paths.
+    fn sort(&mut self) {
+        let text = &self.text;
+        self.places.sort_unstable_by_key(|&place| at(text, place));
+    }
+
+    /// The next one in order.
+    fn next(&mut self) -> Option<&[u8]> {
+        let place = *self.places.get(self.taken)?;
+        self.taken += 1;
+        Some(at(&self.text, place))
+    }
+}
+
+fn at(text: &[u8], (start, len): (u32, u16)) -> &[u8] {
+    &text[start as usize..][..len.into()]
+}
+
+/// Whether the server may read a file, found out before the head of the response is sent.
+fn check_readable(folder: &OwnedFd, name: &[u8], stat: &Stat) -> Result<(), Errno> {
+    // Saves a call for most files. An access list that shuts out the server alone shows when the
+    // file is opened.
+    if stat.st_mode & 0o444 == 0o444 {
+        return Ok(());
+    }
+    accessat(folder, name, Access::READ_OK, AtFlags::EACCESS)
+}
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+
+/// The kernel gives as many entries in one call as fit in here.
+const BUFFER: usize = 32 << 10;
