@@ -20,3 +20,4 @@ pub mod request; // heads of requests
 pub mod target; // which path is meant
 pub mod validator; // entity tags and dates
 pub mod archive;
+pub mod auth;

@@ -1,0 +1,203 @@
+//! Everybody that the rules name, and what is remembered about their passwords.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::grants::Grants;
+use super::secret::Secret;
+use super::{Pending, Right, Verdict};
+
+/// Everybody that the rules name.
+#[derive(Default)]
+pub(super) struct Users {
+    /// What everybody may do.
+    everybody: Grants,
+    /// Those with a name.
+    users: Vec<User>,
+    /// Where they are in the list.
+    by_name: HashMap<Arc<str>, usize>,
+    /// The key of what is remembered: another one in each process, and never told.
+    key: RandomState,
+    /// Hashes being checked. One client with sixteen connections shows the same password sixteen
+    /// times at once: they take turns, and all but the first find the answer remembered.
+    turns: [Mutex<()>; 8],
+}
+
+/// Somebody with a name.
+pub(super) struct User {
+    /// The name.
+    pub(super) name: Arc<str>,
+    /// What the password is compared with.
+    pub(super) secret: Secret,
+    /// What the user may do.
+    pub(super) grants: Grants,
+    /// The password that was right not long ago. There can be only one, so this is bounded.
+    pub(super) verified: Mutex<Option<Verified>>,
+}
+
+/// That a password was right.
+pub(super) struct Verified {
+    /// Its hash under the key of the process: the password itself is not kept.
+    digest: u128,
+    /// Until when this is believed.
+    until: Instant,
+}
+
+/// How long a password that was right is not checked again. Nothing can change meanwhile, for
+/// rules are read once; it only limits how long its digest is kept.
+pub(super) const BELIEVED_FOR: Duration = Duration::from_secs(600);
+
+impl Users {
+    /// Whether nobody is named and nothing is open to everybody: there are no rules.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.users.is_empty() && self.everybody.is_empty()
+    }
+
+    /// The names.
+    pub(super) fn names(&self) -> Vec<&str> {
+        self.users.iter().map(|user| &*user.name).collect()
+    }
+
+    /// Opens paths to everybody.
+    pub(super) const fn everybody(&mut self) -> &mut Grants {
+        &mut self.everybody
+    }
+
+    /// Adds a user. Whether there is one of that name already is for the caller to ask.
+    pub(super) fn add(&mut self, user: User) {
+        self.by_name.insert(Arc::clone(&user.name), self.users.len());
+        self.users.push(user);
+    }
+
+    /// Whether there is a user of this name.
+    pub(super) fn position(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Whether this user, or everybody, may do this. A name that nobody has counts as everybody.
+    pub(super) fn can(&self, user: Option<&str>, path: &[u8], right: Right) -> bool {
+        self.allows(user.and_then(|name| self.position(name)), path, right)
+    }
+
+    /// The verdict on somebody whose password was right, or who gave none.
+    pub(super) fn decide(&self, user: Option<usize>, path: &[u8], right: Right) -> Verdict {
+        if self.allows(user, path, right) {
+            Verdict::Allowed { user: user.map(|user| Arc::clone(&self.users[user].name)) }
+        } else if user.is_none() && !self.users.is_empty() {
+            Verdict::Challenge
+        } else {
+            Verdict::Forbidden
+        }
+    }
+
+    /// The verdict on a name and a password.
+    ///
+    /// Whoever is refused has waited as long as for the most costly hash of the rules, whether the
+    /// name exists or not, so that the time does not tell names. Rules in which all passwords are
+    /// plain never wait.
+    pub(super) fn check(
+        &self,
+        shared: &Arc<Self>,
+        name: &[u8],
+        password: Vec<u8>,
+        path: &[u8],
+        right: Right,
+    ) -> Verdict {
+        let mut user = str::from_utf8(name).ok().and_then(|name| self.position(name));
+        if let Some(known) = user {
+            let is_right = if self.users[known].secret.cost() == 0 {
+                self.users[known].secret.matches(&password)
+            } else {
+                self.remembers(known, &password, Instant::now())
+            };
+            if is_right {
+                return self.decide(user, path, right);
+            }
+        }
+        if self.costly().is_none() {
+            if user.is_none() {
+                self.pretend(&password);
+            }
+            return Verdict::Challenge;
+        }
+        user = user.filter(|&known| self.users[known].secret.cost() > 0);
+        let users = Arc::clone(shared);
+        Verdict::Verify(Pending { users, user, password, path: path.into(), right })
+    }
+
+    /// Checks a password against its hash, or against any hash if it is wrong anyway.
+    pub(super) fn verify(
+        &self,
+        user: Option<usize>,
+        password: &[u8],
+        now: impl FnOnce() -> Instant,
+    ) -> bool {
+        let digest = self.digest(user, password);
+        let _turn = lock(&self.turns[(digest % self.turns.len() as u128) as usize]);
+        let Some(user) = user else {
+            self.pretend(password);
+            return false;
+        };
+        let now = now();
+        if self.remembers(user, password, now) {
+            return true;
+        }
+        let is_right = self.users[user].secret.matches(password);
+        if is_right {
+            *lock(&self.users[user].verified) =
+                Some(Verified { digest, until: now + BELIEVED_FOR });
+        }
+        is_right
+    }
+
+    /// Whether somebody's own rule or that for everybody allows this.
+    fn allows(&self, user: Option<usize>, path: &[u8], right: Right) -> bool {
+        let own = user.and_then(|user| self.users[user].grants.right_on(path));
+        own.max(self.everybody.right_on(path)) >= Some(right)
+    }
+
+    /// Whether this password of a user was right not long ago.
+    fn remembers(&self, user: usize, password: &[u8], now: Instant) -> bool {
+        let mut verified = lock(&self.users[user].verified);
+        if verified.as_ref().is_some_and(|verified| verified.until <= now) {
+            *verified = None;
+        }
+        let digest = verified.as_ref().map(|verified| verified.digest);
+        drop(verified);
+        digest.is_some_and(|digest| digest == self.digest(Some(user), password))
+    }
+
+    /// Takes the time that the check of a password takes.
+    fn pretend(&self, password: &[u8]) {
+        let decoy = self.costly().or(self.users.first());
+        // The answer must not be thrown away before it is made.
+        std::hint::black_box(decoy.is_some_and(|user| user.secret.matches(password)));
+    }
+
+    /// The user whose hash costs most, if there are hashes.
+    fn costly(&self) -> Option<&User> {
+        self.users
+            .iter()
+            .filter(|user| user.secret.cost() > 0)
+            .max_by_key(|user| user.secret.cost())
+    }
+
+    /// 128 bits that tell nothing about the password to who does not have the key.
+    fn digest(&self, user: Option<usize>, password: &[u8]) -> u128 {
+        let half = |which: u8| {
+            let mut hasher = self.key.build_hasher();
+            hasher.write_u8(which);
+            hasher.write_usize(user.map_or(0, |user| user + 1));
+            hasher.write(password);
+            u128::from(hasher.finish())
+        };
+        half(0) << 64 | half(1)
+    }
+}
+
+/// Locks even if another thread has panicked: what is behind these locks is never half-written.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
