@@ -20,4 +20,5 @@ pub mod request; // heads of requests
 pub mod target; // which path is meant
 pub mod validator; // entity tags and dates
 pub mod archive;
+pub mod access_log;
 pub mod auth;

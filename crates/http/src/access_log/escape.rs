@@ -1,0 +1,139 @@
+//! Text from outside, made harmless, and numbers.
+
+/// Where a text is written, which decides about the bytes that would end it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Between spaces.
+    Bare,
+    /// In double quotes.
+    Quoted,
+}
+
+/// Appends text as nginx does: what could end the text or the line, or play tricks on a terminal,
+/// becomes `\xXX`. Characters beyond ASCII stay as they are; bytes that are not UTF-8 do not.
+pub(super) fn push(out: &mut Vec<u8>, text: &[u8], place: Place) {
+    // Nearly always there is nothing to escape.
+    if text.iter().all(|&byte| is_plain_ascii(byte, place)) {
+        out.extend_from_slice(text);
+        return;
+    }
+    for chunk in text.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            let mut buffer = [0; 4];
+            let bytes = character.encode_utf8(&mut buffer).as_bytes();
+            let is_plain = match bytes {
+                [byte] => is_plain_ascii(*byte, place),
+                _ => !is_trick(character),
+            };
+            if is_plain {
+                out.extend_from_slice(bytes);
+            } else {
+                push_hex(out, bytes);
+            }
+        }
+        push_hex(out, chunk.invalid());
+    }
+}
+
+/// Appends text, or `-` if there is none.
+pub(super) fn push_or_dash(out: &mut Vec<u8>, text: &[u8], place: Place) {
+    match text {
+        [] => out.push(b'-'),
+        text => push(out, text, place),
+    }
+}
+
+/// Appends the inside of a JSON string. Bytes that are not UTF-8 become `\xXX` as text: JSON has
+/// no way to carry them.
+pub(super) fn push_json(out: &mut Vec<u8>, text: &[u8]) {
+    if text.iter().all(|&byte| is_plain_ascii(byte, Place::Quoted)) {
+        out.extend_from_slice(text);
+        return;
+    }
+    for chunk in text.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            let mut buffer = [0; 4];
+            match character {
+                '"' | '\\' => out.extend_from_slice(&[b'\\', character as u8]),
+                _ if character.is_control() || is_trick(character) => {
+                    let mut units = [0; 2];
+                    for unit in character.encode_utf16(&mut units) {
+                        out.extend_from_slice(b"\\u");
+                        for byte in unit.to_be_bytes() {
+                            push_digits(out, byte);
+                        }
+                    }
+                }
+                _ => out.extend_from_slice(character.encode_utf8(&mut buffer).as_bytes()),
+            }
+        }
+        for &byte in chunk.invalid() {
+            out.extend_from_slice(b"\\\\x");
+            push_digits(out, byte);
+        }
+    }
+}
+
+/// Appends a number.
+pub(super) fn push_number(out: &mut Vec<u8>, mut number: u64) {
+    // 20 digits: u64::MAX.
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends thousandths as a decimal fraction: 1234 is `1.234`.
+pub(super) fn push_thousandths(out: &mut Vec<u8>, number: u64) {
+    push_number(out, number / 1000);
+    out.push(b'.');
+    push_three(out, number % 1000);
+}
+
+/// Appends the last three digits of a number, with the zeros before it.
+pub(super) fn push_three(out: &mut Vec<u8>, number: u64) {
+    out.extend([100, 10, 1].map(|place| b'0' + (number / place % 10) as u8));
+}
+
+/// Whether an ASCII byte can stand as it is.
+const fn is_plain_ascii(byte: u8, place: Place) -> bool {
+    match byte {
+        b'"' | b'\\' => false,
+        b' ' => matches!(place, Place::Quoted),
+        _ => byte.is_ascii_graphic(),
+    }
+}
+
+/// Whether a character beyond ASCII is one that terminals obey, or that makes lines look other
+/// than they are: controls, line and paragraph separator, marks that turn the direction of text.
+const fn is_trick(character: char) -> bool {
+    matches!(
+        character,
+        '\u{80}'..='\u{9f}'
+            | '\u{200e}' | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{feff}'
+    )
+}
+
+/// Appends each byte as `\xXX`.
+fn push_hex(out: &mut Vec<u8>, bytes: &[u8]) {
+    for &byte in bytes {
+        out.extend_from_slice(b"\\x");
+        push_digits(out, byte);
+    }
+}
+
+/// Appends the two hexadecimal digits of a byte.
+fn push_digits(out: &mut Vec<u8>, byte: u8) {
+    const DIGITS: [u8; 16] = *b"0123456789ABCDEF";
+    out.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xf)]]);
+}

@@ -1,0 +1,132 @@
+//! What happened to one request.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use underpass_engine::Report;
+
+/// What happened to one request, from its first byte to the last of the response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// When the request was read.
+    pub started: SystemTime,
+    /// From then until the last byte was acknowledged, or it was given up.
+    pub duration: Duration,
+    /// The address of the client, as the log shows it.
+    pub peer: String,
+    /// The user, whose password was right.
+    pub user: Option<Arc<str>>,
+    /// The method as the client spelled it.
+    pub verb: String,
+    /// The request target as the client sent it.
+    pub target: Vec<u8>,
+    /// The version of the request: HTTP/1.0 or 1.1.
+    pub minor_version: u8,
+    /// The status that was sent.
+    pub status: u16,
+    /// Bytes of the body that were promised.
+    pub body_len: u64,
+    /// Bytes of the body that were given to the kernel.
+    pub sent: u64,
+    /// Bytes of the body that the peer's kernel has.
+    pub acknowledged: u64,
+    /// Whether everything that was promised was sent, and acknowledged as far as that is known.
+    pub is_complete: bool,
+    /// Bytes of the body by the name of the mechanism that moved them.
+    pub mechanisms: Vec<(&'static str, u64)>,
+    /// What the kernel declined, such as `sendfile EINVAL at 4096`.
+    pub declined: Vec<String>,
+    /// What went wrong, if anything did: `changed`, `reset`, `shrank`, `timeout`.
+    pub failure: Option<&'static str>,
+    /// The `Referer` field; empty if there was none.
+    pub referer: Vec<u8>,
+    /// The `User-Agent` field; empty if there was none.
+    pub user_agent: Vec<u8>,
+    /// Further request fields, by their names in lower case: those that the format [`needs`].
+    ///
+    /// [`needs`]: super::LogFormat::needs
+    pub fields: Vec<(String, Vec<u8>)>,
+}
+
+impl Default for Exchange {
+    /// Nothing yet, at the beginning of time.
+    fn default() -> Self {
+        Self {
+            started: SystemTime::UNIX_EPOCH,
+            duration: Duration::ZERO,
+            peer: String::new(),
+            user: None,
+            verb: String::new(),
+            target: Vec::new(),
+            minor_version: 1,
+            status: 0,
+            body_len: 0,
+            sent: 0,
+            acknowledged: 0,
+            is_complete: false,
+            mechanisms: Vec::new(),
+            declined: Vec::new(),
+            failure: None,
+            referer: Vec::new(),
+            user_agent: Vec::new(),
+            fields: Vec::new(),
+        }
+    }
+}
+
+impl Exchange {
+    /// Forgets everything but the peer and keeps the memory, for the next request of a connection.
+    pub fn clear(&mut self) {
+        let Self { peer, verb, target, mechanisms, declined, referer, user_agent, fields, .. } =
+            std::mem::take(self);
+        *self = Self {
+            peer,
+            verb,
+            target,
+            mechanisms,
+            declined,
+            referer,
+            user_agent,
+            ..Self::default()
+        };
+        self.verb.clear();
+        self.target.clear();
+        self.mechanisms.clear();
+        self.declined.clear();
+        self.referer.clear();
+        self.user_agent.clear();
+        self.fields = fields;
+        self.fields.clear();
+    }
+
+    /// Takes from a report which mechanisms moved the bytes, and what was declined.
+    ///
+    /// Bytes of memory, such as the head, are left out. A response that takes several transfers
+    /// calls this for each.
+    pub fn record(&mut self, report: &Report) {
+        for (mechanism, tally) in report.mechanisms() {
+            let name = mechanism.name();
+            match self.mechanisms.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, bytes)) => *bytes += tally.bytes,
+                None => self.mechanisms.push((name, tally.bytes)),
+            }
+        }
+        for decline in report.declined() {
+            let text =
+                format!("{} {} at {}", decline.what.name(), decline.refusal.name(), decline.at);
+            self.declined.push(text);
+        }
+    }
+
+    /// When it was over: the time of its line, so that the lines of a log are in order.
+    #[must_use]
+    pub fn ended(&self) -> SystemTime {
+        self.started.checked_add(self.duration).unwrap_or(self.started)
+    }
+
+    /// `complete`, or what went wrong.
+    #[must_use]
+    pub fn completion(&self) -> &'static str {
+        self.failure.unwrap_or(if self.is_complete { "complete" } else { "incomplete" })
+    }
+}

@@ -1,0 +1,99 @@
+//! One JSON object for each request. The names of its fields are a promise.
+
+use super::combined::{milliseconds, push_protocol, user};
+use super::escape;
+use super::{Exchange, TimeText};
+
+/// Appends one object, without the end of the line.
+///
+/// By hand, because it is written for every request, from bytes that need not be UTF-8.
+pub(super) fn write(exchange: &Exchange, time: &TimeText, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"time\":\"");
+    time.push_rfc3339_with_thousandths(out);
+    out.push(b'"');
+    text(out, "remote", exchange.peer.as_bytes());
+    text_or_null(out, "user", user(exchange));
+    text(out, "method", exchange.verb.as_bytes());
+    text(out, "target", &exchange.target);
+    key(out, "protocol");
+    out.push(b'"');
+    push_protocol(out, exchange);
+    out.push(b'"');
+    number(out, "status", u64::from(exchange.status));
+    number(out, "bytes", exchange.body_len);
+    number(out, "sent", exchange.sent);
+    number(out, "acknowledged", exchange.acknowledged);
+    key(out, "complete");
+    let is_complete = exchange.is_complete && exchange.failure.is_none();
+    out.extend_from_slice(if is_complete { b"true" } else { b"false" });
+    text_or_null(out, "failure", exchange.failure.unwrap_or_default().as_bytes());
+    key(out, "duration_s");
+    escape::push_thousandths(out, milliseconds(exchange));
+    mechanisms(out, exchange);
+    declined(out, exchange);
+    text_or_null(out, "referer", &exchange.referer);
+    text_or_null(out, "user_agent", &exchange.user_agent);
+    out.push(b'}');
+}
+
+/// Bytes by mechanism.
+fn mechanisms(out: &mut Vec<u8>, exchange: &Exchange) {
+    key(out, "mechanisms");
+    out.push(b'{');
+    for (index, (name, bytes)) in exchange.mechanisms.iter().enumerate() {
+        out.extend_from_slice(if index > 0 { b",\"" } else { b"\"" });
+        escape::push_json(out, name.as_bytes());
+        out.extend_from_slice(b"\":");
+        escape::push_number(out, *bytes);
+    }
+    out.push(b'}');
+}
+
+/// What the kernel declined.
+fn declined(out: &mut Vec<u8>, exchange: &Exchange) {
+    key(out, "declined");
+    out.push(b'[');
+    for (index, decline) in exchange.declined.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        string(out, decline.as_bytes());
+    }
+    out.push(b']');
+}
+
+/// The name of the next field, with the comma before it.
+fn key(out: &mut Vec<u8>, name: &str) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+/// A field with a number.
+fn number(out: &mut Vec<u8>, name: &str, value: u64) {
+    key(out, name);
+    escape::push_number(out, value);
+}
+
+/// A field with text.
+fn text(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    key(out, name);
+    string(out, value);
+}
+
+/// A field with text, or null if it is empty.
+fn text_or_null(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    if value.is_empty() {
+        key(out, name);
+        out.extend_from_slice(b"null");
+    } else {
+        text(out, name, value);
+    }
+}
+
+/// A string in its quotes.
+fn string(out: &mut Vec<u8>, value: &[u8]) {
+    out.push(b'"');
+    escape::push_json(out, value);
+    out.push(b'"');
+}

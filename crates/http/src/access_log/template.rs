@@ -1,0 +1,256 @@
+//! Log formats with `$variables`, which have the names and meanings of nginx where it has them.
+
+use std::fmt;
+
+use super::combined::{milliseconds, push_mechanisms, push_protocol, push_request, user};
+use super::escape::{self, Place};
+use super::{Exchange, TimeText};
+
+/// A log format with `$variables`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    /// What it is made of, in order.
+    pieces: Vec<Piece>,
+    /// The request fields that it names, in lower case.
+    needs: Vec<String>,
+}
+
+/// A piece of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    /// A request field, `$http_name`.
+    Field(String),
+    /// What stands between variables.
+    Literal(String),
+    /// A variable.
+    Variable(Variable),
+}
+
+/// What a variable stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Variable {
+    /// Bytes of the body that were given to the kernel.
+    BodyBytesSent,
+    /// Bytes of the body that the peer's kernel has.
+    BytesAcknowledged,
+    /// Bytes of the body that were promised.
+    BytesExpected,
+    /// `complete`, or what went wrong.
+    Completed,
+    /// What the kernel declined.
+    Declined,
+    /// The `Referer` field.
+    HttpReferer,
+    /// The `User-Agent` field.
+    HttpUserAgent,
+    /// The mechanisms that moved bytes.
+    Mechanism,
+    /// Seconds since 1970.
+    Msec,
+    /// The address of the client.
+    RemoteAddr,
+    /// The user.
+    RemoteUser,
+    /// The request line.
+    Request,
+    /// The method.
+    RequestMethod,
+    /// How long it took, in seconds.
+    RequestTime,
+    /// The request target.
+    RequestUri,
+    /// The version of the request.
+    ServerProtocol,
+    /// The status.
+    Status,
+    /// The time as RFC 3339 has it.
+    TimeIso8601,
+    /// The time in the common log format.
+    TimeLocal,
+}
+
+/// The variables by name; beside them there is `$http_NAME` for every request field.
+const VARIABLES: [(&str, Variable); 19] = [
+    ("body_bytes_sent", Variable::BodyBytesSent),
+    ("bytes_acknowledged", Variable::BytesAcknowledged),
+    ("bytes_expected", Variable::BytesExpected),
+    ("completed", Variable::Completed),
+    ("declined", Variable::Declined),
+    ("http_referer", Variable::HttpReferer),
+    ("http_user_agent", Variable::HttpUserAgent),
+    ("mechanism", Variable::Mechanism),
+    ("msec", Variable::Msec),
+    ("remote_addr", Variable::RemoteAddr),
+    ("remote_user", Variable::RemoteUser),
+    ("request", Variable::Request),
+    ("request_method", Variable::RequestMethod),
+    ("request_time", Variable::RequestTime),
+    ("request_uri", Variable::RequestUri),
+    ("server_protocol", Variable::ServerProtocol),
+    ("status", Variable::Status),
+    ("time_iso8601", Variable::TimeIso8601),
+    ("time_local", Variable::TimeLocal),
+];
+
+impl Template {
+    /// Reads a template. A variable is written `$name` or `${name}`.
+    ///
+    /// # Errors
+    ///
+    /// [`TemplateError`] for the first variable that does not exist.
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        if text.chars().any(|character| character.is_control() && character != '\t') {
+            return Err(TemplateError::Control);
+        }
+        let mut template = Self { pieces: Vec::new(), needs: Vec::new() };
+        let mut parts = text.split('$');
+        template.literal(parts.next().unwrap_or_default());
+        for part in parts {
+            let (name, literal) = variable_name(part)?;
+            template.variable(name)?;
+            template.literal(literal);
+        }
+        Ok(template)
+    }
+
+    /// The request fields that it names, in lower case.
+    pub(super) fn needs(&self) -> &[String] {
+        &self.needs
+    }
+
+    /// Appends one line, without its end.
+    pub(super) fn write(&self, exchange: &Exchange, time: &TimeText, out: &mut Vec<u8>) {
+        for piece in &self.pieces {
+            match piece {
+                Piece::Field(name) => {
+                    let value = exchange.fields.iter().find(|(known, _)| known == name);
+                    let value = value.map_or(&[][..], |(_, value)| value);
+                    escape::push_or_dash(out, value, Place::Quoted);
+                }
+                Piece::Literal(text) => out.extend_from_slice(text.as_bytes()),
+                Piece::Variable(variable) => variable.write(exchange, time, out),
+            }
+        }
+    }
+
+    /// Adds what stands between variables.
+    fn literal(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.pieces.push(Piece::Literal(text.into()));
+        }
+    }
+
+    /// Adds a variable.
+    fn variable(&mut self, name: &str) -> Result<(), TemplateError> {
+        if let Some((_, variable)) = VARIABLES.iter().find(|(known, _)| *known == name) {
+            self.pieces.push(Piece::Variable(*variable));
+            return Ok(());
+        }
+        let field = name.strip_prefix("http_").filter(|field| !field.is_empty());
+        let Some(field) = field else { return Err(TemplateError::Unknown(name.into())) };
+        let field = field.replace('_', "-").to_ascii_lowercase();
+        if SECRET_FIELDS.contains(&&*field) {
+            return Err(TemplateError::Secret(name.into()));
+        }
+        if !self.needs.contains(&field) {
+            self.needs.push(field.clone());
+        }
+        self.pieces.push(Piece::Field(field));
+        Ok(())
+    }
+}
+
+/// Fields whose value is a password.
+const SECRET_FIELDS: [&str; 2] = ["authorization", "proxy-authorization"];
+
+/// Parts what follows a `$` into the name of a variable and the rest.
+fn variable_name(text: &str) -> Result<(&str, &str), TemplateError> {
+    let parts = match text.strip_prefix('{') {
+        Some(text) => text.split_once('}'),
+        None => {
+            let end = text
+                .find(|character: char| !(character.is_ascii_alphanumeric() || character == '_'));
+            Some(text.split_at(end.unwrap_or(text.len())))
+        }
+    };
+    parts.filter(|(name, _)| !name.is_empty()).ok_or(TemplateError::NoName)
+}
+
+impl Variable {
+    /// Appends its value.
+    fn write(self, exchange: &Exchange, time: &TimeText, out: &mut Vec<u8>) {
+        match self {
+            Self::BodyBytesSent => escape::push_number(out, exchange.sent),
+            Self::BytesAcknowledged => escape::push_number(out, exchange.acknowledged),
+            Self::BytesExpected => escape::push_number(out, exchange.body_len),
+            Self::Completed => out.extend_from_slice(exchange.completion().as_bytes()),
+            Self::Declined => push_declined(out, exchange),
+            Self::HttpReferer => escape::push_or_dash(out, &exchange.referer, Place::Quoted),
+            Self::HttpUserAgent => escape::push_or_dash(out, &exchange.user_agent, Place::Quoted),
+            Self::Mechanism => push_mechanisms(out, exchange),
+            Self::Msec => time.push_epoch(out),
+            Self::RemoteAddr => escape::push_or_dash(out, exchange.peer.as_bytes(), Place::Bare),
+            Self::RemoteUser => escape::push_or_dash(out, user(exchange), Place::Bare),
+            Self::Request => push_request(out, exchange),
+            Self::RequestMethod => escape::push(out, exchange.verb.as_bytes(), Place::Quoted),
+            Self::RequestTime => escape::push_thousandths(out, milliseconds(exchange)),
+            Self::RequestUri => escape::push(out, &exchange.target, Place::Quoted),
+            Self::ServerProtocol => push_protocol(out, exchange),
+            Self::Status => escape::push_number(out, u64::from(exchange.status)),
+            Self::TimeIso8601 => out.extend_from_slice(time.rfc3339().as_bytes()),
+            Self::TimeLocal => out.extend_from_slice(time.common().as_bytes()),
+        }
+    }
+}
+
+/// Appends what the kernel declined, or `-`.
+fn push_declined(out: &mut Vec<u8>, exchange: &Exchange) {
+    if exchange.declined.is_empty() {
+        out.push(b'-');
+    }
+    for (index, decline) in exchange.declined.iter().enumerate() {
+        if index > 0 {
+            out.extend_from_slice(b", ");
+        }
+        escape::push(out, decline.as_bytes(), Place::Quoted);
+    }
+}
+
+/// Why a text is not a [`Template`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TemplateError {
+    /// It contains a newline or another control character.
+    Control,
+    /// A `$` is not followed by a name.
+    NoName,
+    /// The variable would write passwords into the log.
+    Secret(String),
+    /// There is no such variable.
+    Unknown(String),
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Control => {
+                f.write_str("the log format contains a control character: a record is one line")
+            }
+            Self::NoName => f.write_str(
+                "a $ in the log format is not followed by a name: write $name or ${name}",
+            ),
+            Self::Secret(name) => {
+                write!(f, "${name} would write passwords into the log: use $remote_user")
+            }
+            Self::Unknown(name) => {
+                write!(f, "there is no ${name} in log formats; there are ")?;
+                for (known, _) in VARIABLES {
+                    write!(f, "${known}, ")?;
+                }
+                f.write_str("and $http_NAME for every request header")
+            }
+        }
+    }
+}
+
+impl std::error::Error for TemplateError {}
