@@ -22,3 +22,4 @@ pub mod validator; // entity tags and dates
 pub mod archive;
 pub mod access_log;
 pub mod auth;
+pub mod transfers;
