@@ -22,4 +22,5 @@ pub mod validator; // entity tags and dates
 pub mod archive;
 pub mod access_log;
 pub mod auth;
+pub mod metrics;
 pub mod transfers;
