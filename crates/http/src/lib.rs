@@ -24,3 +24,4 @@ pub mod access_log;
 pub mod auth;
 pub mod metrics;
 pub mod transfers;
+pub mod listing;

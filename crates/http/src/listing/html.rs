@@ -1,0 +1,322 @@
+//! A listing for people, that programs which follow links can read too.
+//!
+//! One page without anything from elsewhere, complete without JavaScript: the script only turns
+//! times into local ones and narrows the rows while one types.
+//!
+//! What leads to another view of the same folder (sorting, searching, the archive) is a form and
+//! not a link, because `wget -r` and its like follow every link and would fetch the folder six
+//! times over. All links are relative, so the page works behind any prefix.
+
+use maud::{DOCTYPE, Markup, PreEscaped, display, html};
+
+use super::Listing;
+use super::entry::Entry;
+use super::icon::icon;
+use super::order::{Direction, Order, SortKey};
+use super::page::{Form, Outline, Tally};
+use super::query::encode;
+use super::text::{counted, grouped, human_size, utc, visible};
+
+/// What a browser may do for the page: what is on the page, and no more.
+///
+/// For the field `Content-Security-Policy`, in case a name ever got through unescaped.
+pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
+     script-src 'unsafe-inline'; img-src data:; connect-src 'self'; form-action 'self'; \
+     base-uri 'none'";
+
+/// Writes the page.
+pub(super) struct HtmlForm<'l> {
+    /// What was asked.
+    listing: &'l Listing<'l>,
+    /// What is known of the page.
+    outline: &'l Outline,
+    /// The query that folders' links carry, so that an order stays while one looks around.
+    sticky: String,
+}
+
+impl<'l> HtmlForm<'l> {
+    /// The page of this listing.
+    pub(super) fn new(listing: &'l Listing<'_>, outline: &'l Outline) -> Self {
+        Self { listing, outline, sticky: listing.query.sticky() }
+    }
+
+    /// All up to the rows.
+    fn top(&self) -> Markup {
+        let path = visible(self.listing.path);
+        let slash = if path.is_empty() { "" } else { "/" };
+        let name = self.listing.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        html! {
+            (DOCTYPE)
+            html lang="en";
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width,initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            title { "Index of /" (path) (slash) }
+            style { (PreEscaped(STYLE)) }
+            header {
+                div {
+                    (self.trail())
+                    h1 { @if name.is_empty() { (ROOT_NAME) } @else { bdi { (visible(name)) } } }
+                    (self.summary())
+                }
+                (self.tools())
+            }
+        }
+    }
+
+    /// Links to the folders above.
+    fn trail(&self) -> Markup {
+        let names: Vec<_> =
+            self.listing.path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
+        // The last name is the heading.
+        let Some((_, above)) = names.split_last() else { return Markup::default() };
+        let link = |depth: usize| format!("{}{}", "../".repeat(names.len() - depth), self.sticky);
+        html! {
+            nav aria-label="Folders above" {
+                a href=(link(0)) { (ROOT_NAME) }
+                @for (at, name) in above.iter().enumerate() {
+                    a href=(link(at + 1)) { bdi { (visible(name)) } }
+                }
+            }
+        }
+    }
+
+    /// How much there is, as far as it is known before the rows.
+    fn summary(&self) -> Markup {
+        let Outline { tally, before, total, .. } = self.outline;
+        let Some(tally) = tally else {
+            return html! {
+                p.summary { "More entries than can be sorted at once; as the file system has them." }
+            };
+        };
+        let shown = tally.folders + tally.files;
+        html! {
+            p.summary {
+                @if shown < *total {
+                    (grouped(before + 1)) "\u{2013}" (grouped(before + shown))
+                    " of " (counted(*total, "entry", "entries"))
+                } @else {
+                    (total_of(tally))
+                }
+                @if let Some(word) = &self.listing.query.search {
+                    " with \u{201c}" bdi { (word) } "\u{201d}. " a href=(self.all()) { "Show all" }
+                }
+            }
+        }
+    }
+
+    /// The link back from a search.
+    fn all(&self) -> String {
+        format!("./{}", self.sticky)
+    }
+
+    /// The search box and the archive.
+    fn tools(&self) -> Markup {
+        let query = &self.listing.query;
+        html! {
+            div.tools {
+                form.search role="search" data-more[self.outline.next_page.is_some()
+                    || self.outline.before > 0] {
+                    (order_fields(query.order))
+                    input type="search" name="q" value=[query.search.as_deref()]
+                        placeholder="Search this folder" aria-label="Search this folder"
+                        autocomplete="off" spellcheck="false" enterkeyhint="search";
+                    button { "Search" }
+                }
+                @if self.listing.archive {
+                    form.archive {
+                        button name="archive" value="tar" title="This folder as one tar file" {
+                            "Download" span { " as tar" }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The heads of the columns, each a button that sorts by it.
+    fn columns(&self) -> Markup {
+        html! {
+            thead {
+                tr {
+                    (self.column(SortKey::Name, html! { "Name" }))
+                    (self.column(SortKey::Size, html! { "Size" }))
+                    (self.column(SortKey::Time, html! { "Modified" span.utc { " (UTC)" } }))
+                }
+            }
+        }
+    }
+
+    /// The head of one column.
+    fn column(&self, key: SortKey, label: Markup) -> Markup {
+        let query = &self.listing.query;
+        let current = (query.order.key == key).then_some(query.order.direction);
+        let sorted = current.map(|direction| match direction {
+            Direction::Ascending => "ascending",
+            Direction::Descending => "descending",
+        });
+        html! {
+            th scope="col" aria-sort=[sorted] {
+                form {
+                    (order_fields(next_order(key, current)))
+                    @if let Some(word) = &query.search {
+                        input type="hidden" name="q" value=(word);
+                    }
+                    @if let Some(limit) = query.limit {
+                        input type="hidden" name="limit" value=(limit);
+                    }
+                    button { (label) }
+                }
+            }
+        }
+    }
+
+    /// The row that leads to the folder above.
+    fn parent(&self) -> Markup {
+        html! {
+            tr.parent {
+                td colspan="3" { a.up href={ "../" (self.sticky) } { "Parent folder" } }
+            }
+            "\n"
+        }
+    }
+
+    /// The row of one entry.
+    fn row(&self, entry: &Entry) -> Markup {
+        let attributes = &entry.attributes;
+        let is_folder = attributes.is_folder();
+        let (slash, sticky) = if is_folder { ("/", self.sticky.as_str()) } else { ("", "") };
+        html! {
+            tr {
+                td {
+                    a class=(icon(entry)) href={ "./" (display(encode(&entry.name))) (slash) (sticky) } {
+                        bdi { (visible(&entry.name)) }
+                        @if entry.is_symlink { small { "link" } }
+                    }
+                }
+                td {
+                    @if !is_folder {
+                        data value=(attributes.len) title=(counted(attributes.len, "byte", "bytes")) {
+                            (human_size(attributes.len))
+                        }
+                    }
+                }
+                td {
+                    @if let Some((text, exact)) = utc(attributes.modified) {
+                        time datetime=(exact) { (text) }
+                    }
+                }
+            }
+            "\n"
+        }
+    }
+
+    /// All after the rows.
+    fn bottom(&self, tally: &Tally) -> Markup {
+        let is_empty = tally.folders + tally.files == 0;
+        html! {
+            @if is_empty {
+                p.empty {
+                    @if self.listing.query.search.is_some() { "Nothing here has that in its name." }
+                    @else { "This folder is empty." }
+                }
+            }
+            p.empty #none role="status" hidden {}
+            (self.pages())
+            (PreEscaped("</main>"))
+            footer {
+                @if self.outline.tally.is_none() { p { (total_of(tally)) } }
+                @if tally.lost_links > 0 {
+                    p {
+                        (counted(tally.lost_links, "link is", "links are"))
+                        " not shown: nothing that may be served is at the other end."
+                    }
+                }
+            }
+            script { (PreEscaped(SCRIPT)) }
+        }
+    }
+
+    /// Links to the other pages.
+    fn pages(&self) -> Markup {
+        let Outline { before, next_page, .. } = self.outline;
+        let is_first = *before == 0 && self.listing.query.after.is_none();
+        if is_first && next_page.is_none() {
+            return Markup::default();
+        }
+        html! {
+            nav.pages aria-label="Pages" {
+                @if !is_first { a href=(self.listing.query.link(None)) { "First page" } }
+                @if let Some(next) = next_page { a rel="next" href=(next) { "Next page" } }
+            }
+        }
+    }
+}
+
+impl Form for HtmlForm<'_> {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        push(out, &self.top());
+        out.extend_from_slice(b"<main><table><caption>Files and folders</caption>");
+        push(out, &self.columns());
+        out.extend_from_slice(b"<tbody>\n");
+        if !self.listing.path.is_empty() {
+            push(out, &self.parent());
+        }
+    }
+
+    fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+        push(out, &self.row(entry));
+    }
+
+    fn end(&mut self, tally: &Tally, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"</table>");
+        push(out, &self.bottom(tally));
+    }
+}
+
+/// What a click on the head of a column asks for: the other direction, or at first the one that
+/// people look for, which is the largest and the newest.
+fn next_order(key: SortKey, current: Option<Direction>) -> Order {
+    let direction = match (current, key) {
+        (Some(Direction::Descending), _) | (None, SortKey::Name) => Direction::Ascending,
+        (Some(Direction::Ascending), _) | (None, SortKey::Size | SortKey::Time) => {
+            Direction::Descending
+        }
+    };
+    Order { key, direction }
+}
+
+/// The fields of a form that ask for an order; none for the usual one.
+fn order_fields(order: Order) -> Markup {
+    html! {
+        @if order != Order::default() {
+            input type="hidden" name="sort" value=(order.key.token());
+            input type="hidden" name="order" value=(order.direction.token());
+        }
+    }
+}
+
+/// How much there is.
+fn total_of(tally: &Tally) -> String {
+    let folders = counted(tally.folders, "folder", "folders");
+    let files = counted(tally.files, "file", "files");
+    match tally {
+        Tally { files: 0, .. } => folders,
+        Tally { folders: 0, bytes, .. } => format!("{files}, {}", human_size(*bytes)),
+        Tally { bytes, .. } => format!("{folders}, {files}, {}", human_size(*bytes)),
+    }
+}
+
+/// Adds markup to the page.
+fn push(out: &mut Vec<u8>, markup: &Markup) {
+    out.extend_from_slice(markup.0.as_bytes());
+}
+
+/// What the root is called, which has no name of its own that a client should know.
+const ROOT_NAME: &str = "Files";
+
+/// How the page looks.
+const STYLE: &str = include_str!("style.css");
+
+/// What the page does beyond links and forms.
+const SCRIPT: &str = include_str!("script.js");

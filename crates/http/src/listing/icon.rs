@@ -1,0 +1,43 @@
+//! Which picture stands before a name. The pictures themselves are in the style sheet.
+
+use super::entry::Entry;
+
+/// The class of an entry's link.
+pub(super) fn icon(entry: &Entry) -> &'static str {
+    if entry.attributes.is_folder() {
+        return "dir";
+    }
+    let Some(dot) = entry.name.iter().rposition(|&byte| byte == b'.') else { return "file" };
+    let extension = entry.name[dot + 1..].to_ascii_lowercase();
+    let by_extension =
+        ICONS.iter().find(|(_, extensions)| extensions.contains(&extension.as_slice()));
+    by_extension.map_or("file", |(icon, _)| icon)
+}
+
+/// Extensions by picture. People look for a shape, not for a type, so these are the common ones.
+const ICONS: [(&str, &[&[u8]]); 5] = [
+    (
+        "pack",
+        &[
+            b"7z", b"apk", b"br", b"bz2", b"deb", b"gz", b"img", b"iso", b"jar", b"qcow2", b"rar",
+            b"rpm", b"tar", b"tbz", b"tgz", b"txz", b"whl", b"xz", b"zip", b"zst",
+        ],
+    ),
+    ("sound", &[b"aac", b"aiff", b"flac", b"m4a", b"mid", b"mp3", b"oga", b"ogg", b"opus", b"wav"]),
+    (
+        "image",
+        &[
+            b"avif", b"bmp", b"gif", b"heic", b"ico", b"jpeg", b"jpg", b"jxl", b"png", b"psd",
+            b"raw", b"svg", b"tif", b"tiff", b"webp",
+        ],
+    ),
+    (
+        "text",
+        &[
+            b"c", b"cfg", b"conf", b"cpp", b"css", b"csv", b"doc", b"docx", b"epub", b"go", b"h",
+            b"htm", b"html", b"ini", b"java", b"js", b"json", b"log", b"md", b"odt", b"pdf", b"py",
+            b"rs", b"rst", b"sh", b"sql", b"toml", b"ts", b"txt", b"xml", b"yaml", b"yml",
+        ],
+    ),
+    ("video", &[b"avi", b"m4v", b"mkv", b"mov", b"mp4", b"mpeg", b"mpg", b"ogv", b"webm", b"wmv"]),
+];

@@ -1,0 +1,95 @@
+//! A listing for programs: one object for each entry, in an array or on a line of its own.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+use super::entry::Entry;
+use super::page::{Form, Tally};
+use super::query::encode;
+use super::text::rfc3339;
+
+/// One entry, as programs see it.
+#[derive(Serialize)]
+struct Object<'e> {
+    /// The name. Bytes that are not UTF-8 are replaced: `name_bytes` and `url` are exact.
+    name: Cow<'e, str>,
+    /// The percent-encoded name, if it is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name_bytes: Option<String>,
+    /// Bytes in the file; `null` for a folder.
+    size: Option<u64>,
+    /// Last change in UTC, as exact as the file system has it; `null` beyond the year 9999.
+    mtime: Option<String>,
+    /// Permission bits as people write them, because JSON has no octal numbers: `"0644"`.
+    mode: String,
+    /// A folder, or a link to one.
+    is_dir: bool,
+    /// The entry itself is a link; all else is about what it leads to.
+    is_symlink: bool,
+    /// Where to fetch it, relative to the address of the folder: `./name`, or `./name/`.
+    url: String,
+}
+
+impl<'e> Object<'e> {
+    /// The object of this entry.
+    fn new(entry: &'e Entry) -> Self {
+        let attributes = &entry.attributes;
+        let name = String::from_utf8_lossy(&entry.name);
+        let is_dir = attributes.is_folder();
+        let slash = if is_dir { "/" } else { "" };
+        Self {
+            name_bytes: matches!(name, Cow::Owned(_)).then(|| encode(&entry.name).to_string()),
+            name,
+            size: (!is_dir).then_some(attributes.len),
+            mtime: rfc3339(attributes.modified),
+            mode: format!("{:04o}", attributes.permissions),
+            is_dir,
+            is_symlink: entry.is_symlink,
+            url: format!("./{}{slash}", encode(&entry.name)),
+        }
+    }
+}
+
+/// Writes objects.
+pub(super) struct JsonForm {
+    /// Before the first object.
+    opening: &'static str,
+    /// Before each further object.
+    between: &'static str,
+    /// After the last object, if there was one.
+    closing: &'static str,
+    /// No object is written yet.
+    is_empty: bool,
+}
+
+impl JsonForm {
+    /// One array, an object on each line of it.
+    pub(super) fn array() -> Self {
+        Self { opening: "[\n", between: ",\n", closing: "\n]\n", is_empty: true }
+    }
+
+    /// One object a line.
+    pub(super) fn lines() -> Self {
+        Self { opening: "", between: "\n", closing: "\n", is_empty: true }
+    }
+}
+
+impl Form for JsonForm {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.opening.as_bytes());
+    }
+
+    fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+        if !std::mem::take(&mut self.is_empty) {
+            out.extend_from_slice(self.between.as_bytes());
+        }
+        serde_json::to_writer(out, &Object::new(entry))
+            .expect("memory takes every byte, and an object has no keys but strings");
+    }
+
+    fn end(&mut self, _: &Tally, out: &mut Vec<u8>) {
+        let closing = if self.is_empty { self.closing.trim_start() } else { self.closing };
+        out.extend_from_slice(closing.as_bytes());
+    }
+}

@@ -1,0 +1,188 @@
+//! Which entries a response shows, and the loop that writes them in whatever form.
+
+use std::io;
+use std::ops::ControlFlow;
+
+use super::Listing;
+use super::entry::Entry;
+use super::html::HtmlForm;
+use super::json::JsonForm;
+use super::pick::{Picked, Start};
+use super::query::Format;
+use super::scan::{complete, scan};
+use super::simple::SimpleForm;
+
+/// A listing of which is known what the head of the response has to say.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    /// What was asked.
+    listing: Listing<'a>,
+    /// The entries, sorted; `None` if they are too many and are read while they are written.
+    held: Option<Vec<Entry>>,
+    /// What is known of the page.
+    outline: Outline,
+}
+
+/// Where the client goes out of sight, each form of a listing writes itself into a buffer.
+pub(super) trait Form {
+    /// Writes what stands before the entries.
+    fn begin(&mut self, out: &mut Vec<u8>);
+    /// Writes one entry.
+    fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>);
+    /// Writes what stands after the entries, of which there were so many.
+    fn end(&mut self, tally: &Tally, out: &mut Vec<u8>);
+}
+
+/// What is known before the entries are written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outline {
+    /// The entries of the page, if they are held.
+    pub(super) tally: Option<Tally>,
+    /// Entries before this page, and in all pages together, links that lead nowhere aside.
+    pub(super) before: u64,
+    /// See `before`.
+    pub(super) total: u64,
+    /// A link to the rest.
+    pub(super) next_page: Option<String>,
+}
+
+/// How much there is on a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// Folders.
+    pub(super) folders: u64,
+    /// Files.
+    pub(super) files: u64,
+    /// Bytes in these files.
+    pub(super) bytes: u64,
+    /// Links that were left out.
+    pub(super) lost_links: u64,
+}
+
+impl Tally {
+    /// Counts one more entry.
+    fn add(&mut self, entry: &Entry) {
+        if entry.attributes.is_folder() {
+            self.folders += 1;
+        } else {
+            self.files += 1;
+            self.bytes = self.bytes.saturating_add(entry.attributes.len);
+        }
+    }
+}
+
+impl<'a> Prepared<'a> {
+    /// Picks the entries of the page in one pass, unless they are too many to hold.
+    pub(super) fn new(listing: Listing<'a>) -> io::Result<Self> {
+        let mut picked = Picked::new(&listing);
+        let lost_links = scan(&listing, |found| Ok(picked.offer(found)))?;
+        if picked.is_overfull {
+            return Ok(Self { listing, held: None, outline: Outline::default() });
+        }
+        let (before, remaining) = (picked.before, picked.remaining);
+        let found = picked.into_sorted();
+        let rest = remaining.saturating_sub(found.len() as u64);
+        let last = found.last().filter(|_| rest > 0);
+        let next_page = last.map(|last| {
+            let key = listing.query.order.key;
+            listing.query.link(Some(&last.place(key).to_cursor(key)))
+        });
+        let held: Vec<_> = found.iter().filter_map(|found| complete(&listing, found)).collect();
+        let mut tally = Tally { lost_links, ..Tally::default() };
+        held.iter().for_each(|entry| tally.add(entry));
+        let outline = Outline { tally: Some(tally), before, total: before + remaining, next_page };
+        Ok(Self { listing, held: Some(held), outline })
+    }
+
+    /// The next page, relative to the address of this one; `None` if nothing is left out.
+    ///
+    /// Made for `Link: <...>; rel="next"`, by which a program follows the pages of any format.
+    pub fn next_page(&self) -> Option<&str> {
+        self.outline.next_page.as_deref()
+    }
+
+    /// The value of `Content-Type`.
+    pub fn media_type(&self) -> &'static str {
+        self.listing.query.format.media_type()
+    }
+
+    /// Gives the listing to `sink` in pieces of about 32 KiB.
+    ///
+    /// # Errors
+    ///
+    /// Those of the sink, and those of reading the folder if it is too large to hold. What has been
+    /// written is then not a whole listing.
+    pub fn write(self, sink: &mut dyn FnMut(Vec<u8>) -> io::Result<()>) -> io::Result<()> {
+        let Self { listing, held, outline } = self;
+        let mut pieces = Pieces { buf: Vec::with_capacity(PIECE_LEN), sink };
+        let mut form = form(&listing, &outline);
+        form.begin(&mut pieces.buf);
+        let tally = match &held {
+            Some(entries) => {
+                for entry in entries {
+                    form.entry(entry, &mut pieces.buf);
+                    pieces.pass_on()?;
+                }
+                outline.tally.unwrap_or_default()
+            }
+            None => stream(&listing, form.as_mut(), &mut pieces)?,
+        };
+        form.end(&tally, &mut pieces.buf);
+        (pieces.sink)(pieces.buf)
+    }
+}
+
+/// Writes the entries as the kernel gives them, and counts them.
+fn stream(
+    listing: &Listing<'_>,
+    form: &mut dyn Form,
+    pieces: &mut Pieces<'_>,
+) -> io::Result<Tally> {
+    let start = Start::new(listing);
+    let mut tally = Tally::default();
+    tally.lost_links = scan(listing, |found| {
+        if !start.is_before(&found)
+            && let Some(entry) = complete(listing, &found)
+        {
+            tally.add(&entry);
+            form.entry(&entry, &mut pieces.buf);
+            pieces.pass_on()?;
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(tally)
+}
+
+/// The form that was asked for.
+fn form<'l>(listing: &'l Listing<'_>, outline: &'l Outline) -> Box<dyn Form + 'l> {
+    match listing.query.format {
+        Format::Html => Box::new(HtmlForm::new(listing, outline)),
+        Format::Json => Box::new(JsonForm::array()),
+        Format::Ndjson => Box::new(JsonForm::lines()),
+        Format::Simple => Box::new(SimpleForm),
+    }
+}
+
+/// Passes a listing on piece by piece.
+struct Pieces<'s> {
+    /// What is not passed on yet.
+    buf: Vec<u8>,
+    /// Takes the pieces, and fails when the client has left.
+    sink: &'s mut dyn FnMut(Vec<u8>) -> io::Result<()>,
+}
+
+impl Pieces<'_> {
+    /// Passes the buffer on if it is full.
+    fn pass_on(&mut self) -> io::Result<()> {
+        if self.buf.len() < PIECE_LEN {
+            return Ok(());
+        }
+        // Room for the entry that goes over the mark.
+        let next = Vec::with_capacity(PIECE_LEN + PIECE_LEN / 16);
+        (self.sink)(std::mem::replace(&mut self.buf, next))
+    }
+}
+
+/// Large enough that the hand-over to another thread costs little beside the writing, about 150
+/// entries of a page.
+const PIECE_LEN: usize = 32 << 10;

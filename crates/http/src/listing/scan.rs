@@ -1,0 +1,178 @@
+//! One pass over the entries of a folder, as the kernel gives them.
+//!
+//! A folder may have a million entries, so a pass keeps none of them, and asks for the attributes
+//! of an entry only where its type, or the order, cannot be known without.
+
+use std::borrow::Cow;
+use std::io;
+use std::ops::ControlFlow;
+
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat};
+
+use super::Listing;
+use super::entry::{Attributes, Entry};
+use super::order::{Place, SortKey};
+
+/// An entry of which the pass knows no more than it had to.
+#[derive(Clone, Debug)]
+pub(super) struct Found<'n> {
+    /// Its name.
+    pub(super) name: Cow<'n, [u8]>,
+    /// The entry itself is a link.
+    pub(super) is_symlink: bool,
+    /// It is a folder, or leads to one.
+    pub(super) is_folder: bool,
+    /// What it is, if that had to be asked.
+    pub(super) attributes: Option<Attributes>,
+}
+
+impl Found<'_> {
+    /// Where it stands in an order by this key, which must be the one of the pass.
+    pub(super) fn place(&self, key: SortKey) -> Place<'_> {
+        let value = self.attributes.map_or(0, |attributes| match key {
+            SortKey::Name => 0,
+            SortKey::Size if self.is_folder => 0,
+            SortKey::Size => i128::from(attributes.len),
+            SortKey::Time => {
+                let (seconds, nanoseconds) = attributes.modified;
+                i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
+            }
+        });
+        Place { is_folder: self.is_folder, value, name: &self.name }
+    }
+
+    /// The same, to be kept after the pass.
+    pub(super) fn into_owned(self) -> Found<'static> {
+        Found { name: Cow::Owned(self.name.into_owned()), ..self }
+    }
+}
+
+/// Gives each entry that may be shown to `visit` until it breaks off; returns the number of
+/// links that were left out because they lead nowhere, or where they may not.
+///
+/// # Errors
+///
+/// Those of reading the folder, and those of `visit`. An entry whose attributes cannot be read is
+/// left out, for it may have been removed a moment ago.
+pub(super) fn scan(
+    listing: &Listing<'_>,
+    mut visit: impl FnMut(Found<'_>) -> io::Result<ControlFlow<()>>,
+) -> io::Result<u64> {
+    let wanted = Wanted::new(listing);
+    let folder = reopen(listing.folder)?;
+    let mut buf = Vec::with_capacity(BUF_LEN);
+    let mut raw = RawDir::new(&folder, buf.spare_capacity_mut());
+    let mut lost_links = 0;
+    while let Some(raw_entry) = raw.next() {
+        let raw_entry = raw_entry?;
+        let name = raw_entry.file_name().to_bytes();
+        if !wanted.has_name(name) {
+            continue;
+        }
+        match wanted.find(name, raw_entry.file_type()) {
+            Some(found) if wanted.hides(&found) => {}
+            Some(found) => {
+                if visit(found)?.is_break() {
+                    break;
+                }
+            }
+            None => lost_links += u64::from(raw_entry.file_type() == FileType::Symlink),
+        }
+    }
+    Ok(lost_links)
+}
+
+/// The entry with its attributes; `None` if it is gone or cannot be served any more.
+pub(super) fn complete(listing: &Listing<'_>, found: &Found<'_>) -> Option<Entry> {
+    let (is_symlink, attributes) = match found.attributes {
+        Some(attributes) => (found.is_symlink, attributes),
+        None => ask(listing, &found.name)?,
+    };
+    Some(Entry { name: found.name.as_ref().into(), is_symlink, attributes })
+}
+
+/// Which entries a listing shows.
+struct Wanted<'l> {
+    /// The listing.
+    listing: &'l Listing<'l>,
+    /// What is searched for, in lower case.
+    word: Option<String>,
+}
+
+impl<'l> Wanted<'l> {
+    /// The wishes of this listing.
+    fn new(listing: &'l Listing<'l>) -> Self {
+        Self { listing, word: listing.query.search.as_ref().map(|word| word.to_lowercase()) }
+    }
+
+    /// Whether the name alone does not rule it out.
+    fn has_name(&self, name: &[u8]) -> bool {
+        if matches!(name, b"." | b"..") || (name.starts_with(b".") && !self.listing.shows_hidden) {
+            return false;
+        }
+        self.word
+            .as_ref()
+            .is_none_or(|word| String::from_utf8_lossy(name).to_lowercase().contains(word.as_str()))
+    }
+
+    /// Finds out what is needed of the entry; `None` if it cannot be served.
+    fn find<'n>(&self, name: &'n [u8], file_type: FileType) -> Option<Found<'n>> {
+        let needs_attributes = self.listing.query.order.key != SortKey::Name;
+        match file_type {
+            FileType::Directory | FileType::RegularFile if !needs_attributes => Some(Found {
+                name: Cow::Borrowed(name),
+                is_symlink: false,
+                is_folder: file_type == FileType::Directory,
+                attributes: None,
+            }),
+            // Unknown is what some file systems answer for all their entries.
+            FileType::Directory | FileType::RegularFile | FileType::Symlink | FileType::Unknown => {
+                let (is_symlink, attributes) = ask(self.listing, name)?;
+                let is_folder = attributes.is_folder();
+                let name = Cow::Borrowed(name);
+                Some(Found { name, is_symlink, is_folder, attributes: Some(attributes) })
+            }
+            // A request for one of these would be refused.
+            FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice => None,
+        }
+    }
+
+    /// Whether the server hides it.
+    fn hides(&self, found: &Found<'_>) -> bool {
+        (self.listing.hides)(&path_below_root(self.listing, &found.name), found.is_folder)
+    }
+}
+
+/// Asks the kernel for the attributes, through a link if it is one; the first is whether it was.
+fn ask(listing: &Listing<'_>, name: &[u8]) -> Option<(bool, Attributes)> {
+    let stat = statat(listing.folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let attributes = Attributes::from(&stat);
+    let is_symlink = attributes.file_type == FileType::Symlink;
+    let attributes = if is_symlink {
+        listing.root.resolve(&path_below_root(listing, name)).ok()?
+    } else {
+        attributes
+    };
+    attributes.is_served().then_some((is_symlink, attributes))
+}
+
+/// The path of an entry, from the root.
+fn path_below_root(listing: &Listing<'_>, name: &[u8]) -> Vec<u8> {
+    if listing.path.is_empty() {
+        return name.to_vec();
+    }
+    [listing.path, name].join(&b'/')
+}
+
+/// The folder with a cursor of its own, because the given descriptor may be in use elsewhere.
+fn reopen(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(folder, c".", flags, Mode::empty())?)
+}
+
+/// 32 KiB is what the C library gives the kernel, about 800 entries a call.
+const BUF_LEN: usize = 32 << 10;

@@ -1,0 +1,42 @@
+//! A listing for scripts: one name a line, with a slash at the end if it is a folder.
+//!
+//! Names are given byte by byte as they are. The exception is what would break the lines: a name
+//! with a line feed, a carriage return or a backslash is written as `sha256sum` does, with a
+//! backslash at the start of the line, and `\n`, `\r` and `\\` in the name.
+
+use super::entry::Entry;
+use super::page::{Form, Tally};
+
+/// Writes names.
+pub(super) struct SimpleForm;
+
+impl Form for SimpleForm {
+    fn begin(&mut self, _: &mut Vec<u8>) {}
+
+    fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+        if entry.name.iter().any(|byte| matches!(byte, b'\n' | b'\r' | b'\\')) {
+            out.push(b'\\');
+            push_escaped(&entry.name, out);
+        } else {
+            out.extend_from_slice(&entry.name);
+        }
+        if entry.attributes.is_folder() {
+            out.push(b'/');
+        }
+        out.push(b'\n');
+    }
+
+    fn end(&mut self, _: &Tally, _: &mut Vec<u8>) {}
+}
+
+/// Writes the name without a line break.
+fn push_escaped(name: &[u8], out: &mut Vec<u8>) {
+    for &byte in name {
+        match byte {
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            _ => out.push(byte),
+        }
+    }
+}

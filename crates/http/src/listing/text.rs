@@ -1,0 +1,125 @@
+//! Names, sizes and times as people read them.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+
+/// A name as text in which every character can be seen: control characters, which a page would
+/// swallow, become their pictures (a line feed becomes ␊), and bytes that are not UTF-8 become �.
+pub(super) fn visible(name: &[u8]) -> Cow<'_, str> {
+    let text = String::from_utf8_lossy(name);
+    if text.chars().any(char::is_control) {
+        Cow::Owned(text.chars().map(picture).collect())
+    } else {
+        text
+    }
+}
+
+/// A size to three digits or so: `0 B`, `999 B`, `1.5 KiB`, `12 MiB`.
+pub(super) fn human_size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    // Integers, so that 1,048,575 bytes are not rounded to 1024 KiB.
+    let power = bytes.ilog2() as usize / 10;
+    let rounded =
+        |scale: u128| (u128::from(bytes) * scale + (1 << (10 * power - 1))) >> (10 * power);
+    match (rounded(10), rounded(1)) {
+        (tenths @ ..100, _) => format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[power - 1]),
+        (_, 1024) => format!("1.0 {}", UNITS[power]),
+        (_, whole) => format!("{whole} {}", UNITS[power - 1]),
+    }
+}
+
+/// A number with commas between the thousands.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// So many of something: `1 file`, `2 files`.
+pub(super) fn counted(number: u64, singular: &str, plural: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { singular } else { plural })
+}
+
+/// A time as programs read it, to the nanosecond; `None` beyond the year 9999.
+pub(super) fn rfc3339(modified: (i64, u32)) -> Option<String> {
+    let nanoseconds = i32::try_from(modified.1).ok()?;
+    Some(Timestamp::new(modified.0, nanoseconds).ok()?.to_string())
+}
+
+/// A time in UTC to the minute, and as a page marks it up for scripts, to the second.
+pub(super) fn utc(modified: (i64, u32)) -> Option<(String, String)> {
+    let time = Timestamp::from_second(modified.0).ok()?;
+    let text = time.strftime("%Y-%m-%d %H:%M").to_string();
+    Some((text, time.to_string()))
+}
+
+/// The picture of a control character, and any other character as it is.
+fn picture(character: char) -> char {
+    match u32::from(character) {
+        code @ 0..0x20 => char::from_u32(0x2400 + code).unwrap_or(char::REPLACEMENT_CHARACTER),
+        0x7f => '\u{2421}',
+        0x80..0xa0 => char::REPLACEMENT_CHARACTER,
+        _ => character,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_rounded_to_the_nearest_and_never_to_1024() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (10_188, "9.9 KiB"),
+            (10_189, "10 KiB"),
+            (10_240, "10 KiB"),
+            (1_047_000, "1022 KiB"),
+            (1_048_575, "1.0 MiB"),
+            (1_048_576, "1.0 MiB"),
+            (5 << 30, "5.0 GiB"),
+            (u64::MAX, "16 EiB"),
+        ] {
+            assert_eq!(human_size(bytes), text, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn thousands_are_grouped() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (123_456, "123,456"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn times_before_1970_and_beyond_all_calendars_are_no_trouble() {
+        assert_eq!(rfc3339((0, 5)).as_deref(), Some("1970-01-01T00:00:00.000000005Z"));
+        assert_eq!(rfc3339((-1, 500_000_000)).as_deref(), Some("1969-12-31T23:59:59.5Z"));
+        assert_eq!(rfc3339((i64::MAX, 0)), None);
+        assert_eq!(utc((i64::MIN, 0)), None);
+    }
+
+    #[test]
+    fn control_characters_are_seen() {
+        assert_eq!(visible(b"a\nb\x7f\xff"), "a␊b␡\u{fffd}");
+    }
+}
