@@ -164,6 +164,11 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         self.settle()
     }
 
+    /// What is moved.
+    pub fn chain(&self) -> &Chain<F> {
+        &self.chain
+    }
+
     /// What was done so far.
     pub fn report(&self) -> &Report {
         &self.report

@@ -7,21 +7,22 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+pub mod access_log;
+pub mod archive;
+pub mod auth;
 pub mod chunked; // request bodies in chunks
 pub mod conditional; // preconditions and If-Range
 mod disposition; // Content-Disposition
 pub mod head; // heads of responses, and pages for errors
+pub mod listing;
 pub mod media; // media types by name
+pub mod metrics;
 pub mod multipart; // several ranges in one body
 pub mod negotiate; // which form of a file the client likes best
 pub mod plan; // (request, facts) → what to answer
 pub mod range; // Range
 pub mod request; // heads of requests
+pub mod server;
 pub mod target; // which path is meant
-pub mod validator; // entity tags and dates
-pub mod archive;
-pub mod access_log;
-pub mod auth;
-pub mod metrics;
 pub mod transfers;
-pub mod listing;
+pub mod validator; // entity tags and dates

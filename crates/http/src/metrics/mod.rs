@@ -40,6 +40,17 @@ impl Metrics {
         &self.workers[index % self.workers.len()]
     }
 
+    /// Requests answered, and bytes sent for them, heads included.
+    #[must_use]
+    pub fn totals(&self) -> (u64, u64) {
+        let requests = self.workers.iter().map(|worker| worker.requests.total()).sum();
+        let bytes = self.workers.iter().map(|worker| {
+            let moved = worker.moved.iter().map(|bytes| bytes.load(Relaxed)).sum::<u64>();
+            moved + worker.memory.load(Relaxed)
+        });
+        (requests, bytes.sum())
+    }
+
     /// Everything in the text format of Prometheus, version 0.0.4, of type [`MEDIA_TYPE`].
     ///
     /// How many transfers are open is for [`Transfers::len`] to say.
@@ -181,6 +192,11 @@ pub struct Recorded {
 struct Codes([AtomicU64; 500]);
 
 impl Codes {
+    /// All of them together.
+    fn total(&self) -> u64 {
+        self.0.iter().map(|counter| counter.load(Relaxed)).sum()
+    }
+
     /// Counts one. No other status is ever sent.
     fn count(&self, status: u16) {
         if let Some(counter) = status.checked_sub(100).and_then(|at| self.0.get(usize::from(at))) {

@@ -1,0 +1,352 @@
+//! Finds the answer to one request: who asks, what for, what is there. What a response then says
+//! is planned elsewhere, without the file; its bytes are sent elsewhere, without the request.
+
+use std::io;
+use std::rc::Rc;
+use std::time::{Instant, SystemTime};
+
+use rustix::io::Errno;
+use underpass_engine::{Mechanism, Policy};
+
+use super::endpoints;
+use super::files::{self, Found, Served};
+use super::folder;
+use super::question::{Known, Question};
+use super::response::{Body, FileBody, Response};
+use super::root::Patience;
+use super::worker::Worker;
+use crate::auth::{CHALLENGE, Right, Verdict};
+use crate::negotiate::{acceptable, wants_html};
+use crate::plan::{Facts, PlannedBody, plan};
+use crate::request::{Method, Request};
+use crate::target::{Target, TargetError, slash_redirect};
+
+/// One request that is being answered.
+pub(super) struct Asking<'a, 'f, 'b> {
+    pub(super) worker: &'a Worker,
+    pub(super) request: &'a Request<'f, 'b>,
+    /// What was found out about it so far.
+    pub(super) known: &'a mut Known,
+    pub(super) now: SystemTime,
+    pub(super) instant: Instant,
+    /// Who asks, once that is known.
+    pub(super) user: Option<std::sync::Arc<str>>,
+    /// Whether the request goes into the log.
+    pub(super) is_logged: bool,
+    explains: bool,
+}
+
+/// What is found at a path, with an open file shared among its responses.
+enum Place {
+    File(Rc<Served>),
+    Folder(std::os::fd::OwnedFd),
+    Unsized(std::os::fd::OwnedFd),
+}
+
+impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
+    pub(super) fn new(
+        worker: &'a Worker,
+        request: &'a Request<'f, 'b>,
+        known: &'a mut Known,
+        instant: Instant,
+    ) -> Self {
+        let now = SystemTime::now();
+        let explains = request.field("underpass-explain") == Some(b"1");
+        Self { worker, request, known, now, instant, user: None, is_logged: true, explains }
+    }
+
+    /// The answer, or what has to be found out first.
+    pub(super) fn answer(&mut self) -> Result<Response, Question> {
+        if self.request.method == Method::Options && self.request.target == b"*" {
+            return Ok(self.allow());
+        }
+        let settings = &self.worker.shared.settings;
+        let target = match Target::parse(self.request.target, settings.path_prefix.as_bytes()) {
+            Ok(target) => target,
+            Err(error @ TargetError::Malformed(_)) => {
+                return Ok(self.error(error.status(), &error.to_string()));
+            }
+            Err(error) => return Ok(self.error(error.status(), "")),
+        };
+        self.explains |= target.query.has("explain");
+        let endpoint = endpoints::find(settings, &target);
+        if let Some(endpoint) = endpoint.filter(|endpoint| endpoint.is_open()) {
+            self.is_logged = false;
+            return Ok(endpoint.answer(self, &target));
+        }
+        if let Some(refusal) = self.check_access(&target)? {
+            return Ok(refusal);
+        }
+        match self.request.method {
+            Method::Get | Method::Head => {}
+            Method::Options => return Ok(self.allow()),
+            Method::Other => {
+                let mut response = self.error(405, "files here can be read, not written");
+                response.add_field("Allow", METHODS);
+                return Ok(response);
+            }
+        }
+        match endpoint {
+            Some(endpoint) => Ok(endpoint.answer(self, &target)),
+            None if is_reserved(&target.path) => Ok(self.error(404, "")),
+            None => self.path(&target),
+        }
+    }
+
+    /// Who asks, and whether he may.
+    fn check_access(&mut self, target: &Target<'_>) -> Result<Option<Response>, Question> {
+        let access = &self.worker.shared.settings.access;
+        if access.is_empty() {
+            return Ok(None);
+        }
+        let verdict = match self.known.verdict.take() {
+            Some(verdict) => verdict,
+            None => access.check(self.request.field("authorization"), &target.path, Right::Read),
+        };
+        Ok(match verdict {
+            Verdict::Allowed { user } => {
+                // Kept, because the request may be looked at again.
+                self.known.verdict = Some(Verdict::Allowed { user: user.clone() });
+                self.user = user;
+                None
+            }
+            Verdict::Challenge => {
+                let mut response = self.error(401, "a name and a password are needed");
+                response.add_field("WWW-Authenticate", CHALLENGE);
+                Some(response)
+            }
+            Verdict::Forbidden => Some(self.error(403, "")),
+            Verdict::Verify(pending) => return Err(Question::Verify(pending)),
+        })
+    }
+
+    /// What is at the path, if anything is.
+    fn path(&mut self, target: &Target<'_>) -> Result<Response, Question> {
+        if let Some(name) = self.worker.shared.root.only(&target.path) {
+            let name = name.to_vec();
+            return match self.find(&name)? {
+                Ok(Place::File(served)) => Ok(self.file(target, &name, &served)),
+                Ok(_) => Ok(self.error(404, "")),
+                Err(errno) => Ok(self.refused(errno)),
+            };
+        }
+        match self.find(&target.path)? {
+            Ok(Place::File(_) | Place::Unsized(_)) if target.is_folder => self.missing(target),
+            Ok(Place::File(served)) => Ok(self.file(target, &target.path, &served)),
+            Ok(Place::Unsized(file)) => self.text(&target.path, file),
+            Ok(Place::Folder(_)) if !target.is_folder => Ok(self.redirect(target)),
+            Ok(Place::Folder(folder)) => self.folder(target, folder),
+            Err(errno) if is_missing(errno) => self.missing(target),
+            Err(errno) => Ok(self.refused(errno)),
+        }
+    }
+
+    /// Opens a path, or takes what was opened a moment ago.
+    fn find(&mut self, path: &[u8]) -> Result<Result<Place, Errno>, Question> {
+        let mut files = self.worker.files.borrow_mut();
+        if let Some(served) = files.get(path, self.instant) {
+            return Ok(Ok(Place::File(served)));
+        }
+        let found = match self.known.take(path) {
+            Some(found) => found,
+            None => match files::open(&self.worker.shared.root, path, Patience::None) {
+                // EINVAL: kernels before 5.12 cannot be asked for what they have in memory only.
+                Err(Errno::AGAIN | Errno::INVAL) => return Err(Question::Open(path.to_vec())),
+                found => found,
+            },
+        };
+        Ok(found.map(|found| match found {
+            Found::Folder(folder) => Place::Folder(folder),
+            Found::Unsized(file) => Place::Unsized(file),
+            Found::File(served) => {
+                let served = Rc::from(served);
+                files.put(path, &served, self.instant);
+                Place::File(served)
+            }
+        }))
+    }
+
+    /// A regular file, or the packed form of it that the client likes best.
+    fn file(&mut self, target: &Target<'_>, path: &[u8], served: &Rc<Served>) -> Response {
+        let choice = acceptable(self.request)
+            .find_map(|coding| served.packed.iter().find(|(packed, _)| *packed == coding));
+        let (coding, chosen) = match choice.filter(|_| !served.packed.is_empty()) {
+            Some((coding, packed)) => (Some(*coding), packed),
+            None => (None, &**served),
+        };
+        let is_download = target.query.has("download");
+        let name = path.rsplit(|byte| *byte == b'/').next();
+        // The one file that is served has an address without its name.
+        let is_renamed = target.path.is_empty() && self.worker.shared.root.is_file();
+        let facts = Facts {
+            len: chosen.len(),
+            etag: &chosen.etag,
+            modified: chosen.modified,
+            media_type: chosen.media_type,
+            coding,
+            varies: !served.packed.is_empty(),
+            file_name: name.filter(|_| is_download || is_renamed),
+            is_download,
+        };
+        let plan = plan(self.request, &facts, self.now);
+        let (status, len) = (plan.status, plan.body_len);
+        let way = self.way(len, &plan.body);
+        let body = match plan.body {
+            PlannedBody::Nothing => Body::Nothing,
+            PlannedBody::Message(text) => Body::Memory(text.into_owned().into_bytes().into()),
+            content => {
+                let mut body = FileBody::new(chosen, content, len);
+                body.is_resident = chosen.is_resident(self.instant);
+                body.is_unsettled = chosen.is_unsettled(self.now);
+                Body::File(Box::new(body))
+            }
+        };
+        let mut response =
+            Response { status, fields: plan.fields, body, len: Some(len), closes: false };
+        self.add_common(&mut response, way);
+        response
+    }
+
+    /// What every response about a file or archive says.
+    pub(super) fn add_common(&self, response: &mut Response, way: &str) {
+        let settings = &self.worker.shared.settings;
+        if let Some(value) = &settings.cache_control
+            && matches!(response.status, 200 | 206 | 304)
+        {
+            response.add_field("Cache-Control", value);
+        }
+        if self.explains {
+            let way = if response.body.is_nothing() { "none" } else { way };
+            let integrity = settings.integrity.name();
+            let timing = format!("path;desc=\"{way}\", integrity;desc=\"{integrity}\"");
+            response.add_field("Server-Timing", &timing);
+        }
+    }
+
+    /// Which way the bytes of a file are going to take, as far as that is known beforehand.
+    fn way(&self, len: u64, body: &PlannedBody) -> &'static str {
+        let lacks = |mechanism| self.worker.capabilities.lacks(mechanism);
+        match self.worker.shared.settings.policy {
+            Policy::Require(mechanism) | Policy::Prefer(mechanism) => mechanism.name(),
+            Policy::Auto if super::send::is_copied(len, body) => Mechanism::ReadWrite.name(),
+            Policy::Auto if !lacks(Mechanism::Sendfile) => Mechanism::Sendfile.name(),
+            Policy::Auto if !lacks(Mechanism::Splice) => Mechanism::Splice.name(),
+            Policy::Auto => Mechanism::ReadWrite.name(),
+        }
+    }
+
+    /// A file that has its contents only when it is read.
+    fn text(&mut self, path: &[u8], file: std::os::fd::OwnedFd) -> Result<Response, Question> {
+        let is_head = self.request.method == Method::Head;
+        match self.known.text.take() {
+            None => Err(Question::Read(file)),
+            Some(Err(error)) => Ok(self.failed(&error)),
+            Some(Ok(text)) => {
+                let media_type = crate::media::media_type(path);
+                let mut response = Response::memory(200, media_type, text, is_head);
+                response.add_field("Cache-Control", "no-store");
+                Ok(response)
+            }
+        }
+    }
+
+    /// A folder: its `index.html` if that is wanted, otherwise its listing.
+    fn folder(
+        &mut self,
+        target: &Target<'_>,
+        folder: std::os::fd::OwnedFd,
+    ) -> Result<Response, Question> {
+        let settings = &self.worker.shared.settings;
+        let is_index = settings.renders_index || (settings.renders_spa && target.path.is_empty());
+        if is_index && !target.query.has("archive") {
+            let index = match target.path.as_slice() {
+                b"" => INDEX.to_vec(),
+                path => [path, b"/", INDEX].concat(),
+            };
+            return match self.find(&index)? {
+                Ok(Place::File(served)) => Ok(self.file(target, &index, &served)),
+                _ => Ok(self.error(404, "")),
+            };
+        }
+        folder::answer(self, target, folder)
+    }
+
+    /// Nothing is there: the application's page if there is one, otherwise 404.
+    fn missing(&mut self, target: &Target<'_>) -> Result<Response, Question> {
+        if self.worker.shared.settings.renders_spa
+            && let Ok(Place::File(served)) = self.find(INDEX)?
+        {
+            return Ok(self.file(target, INDEX, &served));
+        }
+        Ok(self.error(404, ""))
+    }
+
+    /// The same folder, with the slash that links on its page need.
+    fn redirect(&self, target: &Target<'_>) -> Response {
+        let mut response = self.error(301, "");
+        response.add_field("Location", &slash_redirect(target.raw_path, target.query.raw));
+        response
+    }
+
+    fn allow(&self) -> Response {
+        let mut response = Response::empty(204);
+        response.add_field("Allow", METHODS);
+        if self.worker.shared.settings.cors {
+            response.add_field("Access-Control-Allow-Methods", METHODS);
+            response.add_field("Access-Control-Allow-Headers", "Authorization, *");
+            response.add_field("Access-Control-Max-Age", "86400");
+        }
+        response
+    }
+
+    /// What went wrong, in the form that the client understands.
+    pub(super) fn error(&self, status: u16, detail: &str) -> Response {
+        let is_head = self.request.method == Method::Head;
+        Response::error(status, detail, wants_html(self.request), is_head)
+    }
+
+    /// What the system refused.
+    pub(super) fn failed(&self, error: &io::Error) -> Response {
+        match Errno::from_io_error(error) {
+            Some(errno) => self.refused(errno),
+            None => self.error(500, ""),
+        }
+    }
+
+    fn refused(&self, errno: Errno) -> Response {
+        match errno {
+            errno if is_missing(errno) => self.error(404, ""),
+            Errno::ACCESS | Errno::PERM => self.error(403, ""),
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
+                let mut response = self.error(503, "too much is going on; try again soon");
+                response.add_field("Retry-After", "1");
+                response
+            }
+            _ => self.error(500, "the file cannot be read"),
+        }
+    }
+}
+
+/// Whether an error means that nothing is there for a client to see.
+fn is_missing(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::NOENT
+            | Errno::NOTDIR // a file in the middle of the path
+            | Errno::LOOP // links in a circle, or a link of procfs
+            | Errno::NAMETOOLONG
+            | Errno::XDEV // a link leads out of the root
+            | Errno::NXIO // a socket
+            | Errno::NODEV // a device without a driver
+    )
+}
+
+/// Whether a path is one that files cannot have here.
+fn is_reserved(path: &[u8]) -> bool {
+    path.split(|byte| *byte == b'/').next() == Some(endpoints::PREFIX)
+}
+
+/// What can be done with files.
+const METHODS: &str = "GET, HEAD, OPTIONS";
+
+const INDEX: &[u8] = b"index.html";

@@ -1,0 +1,410 @@
+//! One connection: reads requests, has them answered, sends the answers in their order.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use tokio::time::{sleep, timeout};
+
+use super::answer::Asking;
+use super::peer::{Doing, Peer};
+use super::question::{Known, Question};
+use super::record;
+use super::response::{Body, Response};
+use super::send::{Failure, Sending, Sent};
+use super::socket::Socket;
+use super::worker::Worker;
+use crate::access_log::Exchange;
+use crate::chunked::Chunked;
+use crate::head::{Connection as Wish, write_head};
+use crate::request::{self, BodyLength, Malformed};
+
+/// Serves one connection to its end.
+pub(super) async fn serve(worker: &Worker, peer: &Peer) {
+    let mut connection = Connection { worker, peer, buffer: Vec::new() };
+    while let Some(turn) = connection.next().await {
+        if !connection.take_turn(turn).await {
+            break;
+        }
+    }
+    record::settle(worker, peer, true);
+}
+
+/// Tells a connection that there are too many, without giving it a task.
+pub(super) fn refuse(socket: &Socket) {
+    // A new socket has room for so little, and whoever has left needs no answer.
+    let _ = send(socket, TOO_MANY, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    // So that the answer is not thrown away together with a request that nobody reads.
+    let _ = shutdown(socket, Shutdown::Write);
+}
+
+/// A connection and what was read of requests that are not answered yet.
+struct Connection<'a> {
+    worker: &'a Worker,
+    peer: &'a Peer,
+    buffer: Vec<u8>,
+}
+
+/// A request with its answer.
+struct Turn {
+    response: Response,
+    exchange: Box<Exchange>,
+    started: Instant,
+    /// What of the request is still to come.
+    body: BodyLength,
+    /// Whether the client waits to be told that it may send the body, and will not be.
+    is_body_withheld: bool,
+    keeps_alive: bool,
+    is_http10: bool,
+    is_logged: bool,
+}
+
+/// How far what was read suffices.
+enum Look {
+    /// The request is not complete.
+    More,
+    /// It has to be found out what to answer.
+    Ask(Question),
+    /// It is answered. The number is the length of its head.
+    Answered(Box<Turn>, usize),
+}
+
+impl Connection<'_> {
+    /// The next request with its answer; `None` if there is none.
+    async fn next(&mut self) -> Option<Box<Turn>> {
+        self.peer.begins(Doing::Idle, Instant::now());
+        let mut known = Known::default();
+        let mut started = Instant::now();
+        if !self.buffer.is_empty() {
+            let bytes = std::mem::take(&mut self.buffer);
+            let look = self.look(&bytes, started, &mut known);
+            if let Some(turn) = self.follow(look, bytes, started, &mut known).await {
+                return Some(turn);
+            }
+        }
+        loop {
+            if self.worker.is_draining() && self.buffer.is_empty() {
+                return None;
+            }
+            self.peer.socket.readable().await.ok()?;
+            let now = Instant::now();
+            if self.buffer.is_empty() {
+                started = now;
+            }
+            // Most requests come whole, and are answered in the buffer of the worker: a
+            // connection that waits has none of its own.
+            let (look, bytes) = {
+                let mut scratch = self.worker.scratch.borrow_mut();
+                let read = match self.peer.take(&mut scratch) {
+                    Ok(Some(0)) => return self.ended(started),
+                    Ok(Some(read)) => read,
+                    Ok(None) => continue,
+                    Err(_) => return None,
+                };
+                record::settle(self.worker, self.peer, false);
+                if self.buffer.is_empty() {
+                    let bytes = &scratch[..read];
+                    let look = self.look(bytes, started, &mut known);
+                    let rest = match &look {
+                        Look::Answered(_, len) => &bytes[*len..],
+                        _ => bytes,
+                    };
+                    if let Look::Answered(turn, _) = look {
+                        self.buffer.extend_from_slice(rest);
+                        return Some(turn);
+                    }
+                    (look, rest.to_vec())
+                } else {
+                    let mut bytes = std::mem::take(&mut self.buffer);
+                    bytes.extend_from_slice(&scratch[..read]);
+                    (self.look(&bytes, started, &mut known), bytes)
+                }
+            };
+            if self.peer.doing() == Doing::Idle {
+                self.peer.begins(Doing::Reading, now);
+            }
+            if let Some(turn) = self.follow(look, bytes, started, &mut known).await {
+                return Some(turn);
+            }
+        }
+    }
+
+    /// Asks until there is an answer; `None` if the request is not complete, which is kept.
+    async fn follow(
+        &mut self,
+        mut look: Look,
+        mut bytes: Vec<u8>,
+        started: Instant,
+        known: &mut Known,
+    ) -> Option<Box<Turn>> {
+        loop {
+            match look {
+                Look::More => {
+                    self.buffer = bytes;
+                    return None;
+                }
+                Look::Answered(turn, len) => {
+                    bytes.drain(..len);
+                    if !bytes.is_empty() {
+                        self.buffer = bytes;
+                    }
+                    return Some(turn);
+                }
+                Look::Ask(question) => {
+                    self.peer.begins(Doing::Waiting, Instant::now());
+                    // On the heap: few requests need it, and every connection would have its size.
+                    Box::pin(question.ask(self.worker, known)).await;
+                    look = self.look(&bytes, started, known);
+                }
+            }
+        }
+    }
+
+    /// Reads the request at the front, and answers it if that can be done at once.
+    fn look(&self, bytes: &[u8], started: Instant, known: &mut Known) -> Look {
+        let mut storage = [httparse::EMPTY_HEADER; MOST_FIELDS];
+        let (request, len) = match request::parse(bytes, &mut storage) {
+            Ok(Some(parsed)) => parsed,
+            Ok(None) if bytes.len() < MOST_HEAD => return Look::More,
+            Ok(None) => return self.malformed(bytes, &request::too_long(bytes), started),
+            Err(fault) => return self.malformed(bytes, &fault, started),
+        };
+        let body = match request.body() {
+            Ok(body) => body,
+            Err(fault) => return self.malformed(bytes, &fault, started),
+        };
+        let mut asking = Asking::new(self.worker, &request, known, started);
+        let response = match asking.answer() {
+            Ok(response) => response,
+            Err(question) => return Look::Ask(question),
+        };
+        let mut exchange = record::begin(&self.worker.desk, self.worker, &request);
+        exchange.user = asking.user.take();
+        exchange.status = response.status;
+        exchange.body_len = response.len.unwrap_or(0);
+        let turn = Turn {
+            exchange,
+            started,
+            body,
+            is_body_withheld: request.expects_continue(),
+            keeps_alive: request.keeps_alive() && !response.closes,
+            is_http10: request.minor_version == 0,
+            is_logged: asking.is_logged,
+            response,
+        };
+        Look::Answered(Box::new(turn), len)
+    }
+
+    /// What is said to a request that cannot be understood; nothing behind it can be either.
+    fn malformed(&self, bytes: &[u8], fault: &Malformed, started: Instant) -> Look {
+        Look::Answered(self.reject(bytes, fault.status(), &fault.to_string(), started), bytes.len())
+    }
+
+    /// The last word of a connection, to a request of which little is known.
+    fn reject(&self, bytes: &[u8], status: u16, detail: &str, started: Instant) -> Box<Turn> {
+        let response = Response::error(status, detail, false, false).closing();
+        let mut exchange = record::begin_unreadable(&self.worker.desk, bytes);
+        exchange.status = response.status;
+        exchange.body_len = response.len.unwrap_or(0);
+        Box::new(Turn {
+            response,
+            exchange,
+            started,
+            body: BodyLength::None,
+            is_body_withheld: false,
+            keeps_alive: false,
+            is_http10: false,
+            is_logged: true,
+        })
+    }
+
+    /// Nothing more comes: the end, or one more word if a request was begun and took too long.
+    fn ended(&mut self, started: Instant) -> Option<Box<Turn>> {
+        let bytes = std::mem::take(&mut self.buffer);
+        let is_begun = !bytes.is_empty() && self.peer.is_expired();
+        is_begun.then(|| self.reject(&bytes, 408, "the request was not complete in time", started))
+    }
+
+    /// Sends an answer; whether the connection goes on.
+    async fn take_turn(&mut self, turn: Box<Turn>) -> bool {
+        let Turn { response, mut exchange, started, body, .. } = *turn;
+        let keeps_alive = turn.keeps_alive
+            && !self.worker.is_draining()
+            && self.skip_body(body, turn.is_body_withheld).await;
+        let now = std::time::SystemTime::now();
+        let mut head = Vec::with_capacity(HEAD_CAPACITY);
+        let wish = if keeps_alive { Wish::KeepAlive } else { Wish::Close };
+        let custom = &self.worker.shared.custom_fields;
+        self.worker.with_date(now, |date| {
+            let (status, fields) = (response.status, &response.fields);
+            write_head(&mut head, status, date, wish, turn.is_http10, custom, fields);
+        });
+        let head_len = head.len();
+        self.peer.begins(Doing::Sending, Instant::now());
+        let facts = || record::facts(self.peer, &exchange, started);
+        let mut sent = match Sending::begin(self.worker, self.peer, head, response.body, facts) {
+            Sending::Done(sent) => sent,
+            Sending::Slow(sending) => sending.await,
+        };
+        if sent.is_unsent_change() {
+            sent = self.apologise().await;
+            exchange.status = 503;
+        }
+        let is_whole = sent.failure.is_none();
+        record::time(&mut exchange, started, now);
+        if turn.is_logged {
+            record::finish(self.worker, self.peer, exchange, &sent, head_len);
+        }
+        if !is_whole {
+            return false;
+        }
+        if !keeps_alive {
+            self.linger().await;
+        }
+        keeps_alive
+    }
+
+    /// Says that a file changed before its first byte was sent: nothing is lost yet.
+    async fn apologise(&self) -> Sent {
+        let facts = || unreachable!("a short answer is sent at once or not at all");
+        let body = Body::Nothing;
+        match Sending::begin(self.worker, self.peer, BEING_WRITTEN.to_vec(), body, facts) {
+            Sending::Done(mut sent) => {
+                // It says itself that the connection ends.
+                sent.failure.get_or_insert(Failure::Stream);
+                sent
+            }
+            Sending::Slow(sending) => sending.await,
+        }
+    }
+
+    /// Reads the body of a request, which nobody wants; false if it is too long for that.
+    async fn skip_body(&mut self, body: BodyLength, is_withheld: bool) -> bool {
+        let mut left = match body {
+            BodyLength::None | BodyLength::Length(0) => return true,
+            // The client does not send it without being asked to; or it does, who knows.
+            _ if is_withheld => return false,
+            BodyLength::Length(len) if len > MOST_SKIPPED => return false,
+            BodyLength::Length(len) => Left::Bytes(len),
+            BodyLength::Chunked => Left::Chunks(Chunked::default(), MOST_SKIPPED),
+        };
+        self.peer.begins(Doing::Reading, Instant::now());
+        let mut bytes = std::mem::take(&mut self.buffer);
+        loop {
+            match left.skip(&bytes) {
+                Some((consumed, true)) => {
+                    bytes.drain(..consumed);
+                    self.buffer = bytes;
+                    return true;
+                }
+                Some((consumed, false)) => drop(bytes.drain(..consumed)),
+                None => return false,
+            }
+            match self.read_more(&mut bytes).await {
+                Ok(0) | Err(_) => return false,
+                Ok(_) => self.peer.begins(Doing::Reading, Instant::now()),
+            }
+        }
+    }
+
+    /// Waits for more bytes and adds them.
+    async fn read_more(&self, bytes: &mut Vec<u8>) -> io::Result<usize> {
+        loop {
+            self.peer.socket.readable().await?;
+            let mut scratch = self.worker.scratch.borrow_mut();
+            if let Some(read) = self.peer.take(&mut scratch)? {
+                bytes.extend_from_slice(&scratch[..read]);
+                return Ok(read);
+            }
+        }
+    }
+
+    /// Closes a connection so that the client gets the last answer: a socket that is closed while
+    /// something unread is in it is reset, and takes with it what the client has not read.
+    async fn linger(&mut self) {
+        self.buffer = Vec::new();
+        if shutdown(&self.peer.socket, Shutdown::Write).is_err() {
+            return;
+        }
+        // Until then its lack of progress counts as that of the response.
+        self.peer.begins(Doing::Sending, Instant::now());
+        let mut skipped = 0;
+        while skipped < MOST_SKIPPED && !self.peer.is_expired() {
+            let mut bytes = Vec::new();
+            match timeout(LINGER_INTERVAL, self.read_more(&mut bytes)).await {
+                Ok(Ok(0) | Err(_)) => return,
+                Ok(Ok(read)) => skipped += read as u64,
+                Err(_) if self.peer.acknowledged() == self.peer.written.get() => {
+                    // It has everything; what it still wants to say has had its time.
+                    sleep(LINGER_INTERVAL).await;
+                    return;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// What is left of a request's body.
+enum Left {
+    Bytes(u64),
+    /// Chunks, and how many bytes they may have.
+    Chunks(Chunked, u64),
+}
+
+impl Left {
+    /// Passes over what is there: how much of it, and whether that was all; `None` if it is no
+    /// body, or has no end.
+    fn skip(&mut self, bytes: &[u8]) -> Option<(usize, bool)> {
+        match self {
+            Self::Bytes(left) => {
+                let consumed = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                *left -= consumed as u64;
+                Some((consumed, *left == 0))
+            }
+            Self::Chunks(chunks, allowance) => {
+                let step = chunks.skip(bytes).ok()?;
+                *allowance = allowance.checked_sub(step.consumed as u64)?;
+                Some((step.consumed, step.is_done))
+            }
+        }
+    }
+}
+
+/// Fields of a request's head at the most.
+const MOST_FIELDS: usize = 64;
+
+/// Bytes of a request's head at the most.
+const MOST_HEAD: usize = 32 << 10;
+
+/// Bytes of a request's body that are read for the sake of keeping the connection.
+const MOST_SKIPPED: u64 = 1 << 20;
+
+/// A usual head fits into this.
+const HEAD_CAPACITY: usize = 512;
+
+/// How often it is looked whether a client that is to leave has everything.
+const LINGER_INTERVAL: Duration = Duration::from_millis(100);
+
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\n\
+    Content-Type: text/plain; charset=utf-8\r\nContent-Length: 46\r\n\r\n\
+    503 Service Unavailable: too many connections\n";
+
+const BEING_WRITTEN: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\
+    Retry-After: 1\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 58\r\n\r\n\
+    503 Service Unavailable: somebody is writing to this file\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn canned_answers_are_as_long_as_they_say() {
+        for answer in [TOO_MANY, BEING_WRITTEN] {
+            let text = String::from_utf8_lossy(answer);
+            let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
+            assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head} {body}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! How a server is ended from outside.
+
+use tokio::sync::watch;
+
+/// Ends a server, from any thread; copies are of the same server.
+#[derive(Clone, Debug)]
+pub struct Control(watch::Sender<Phase>);
+
+impl Control {
+    /// The control of a server that is to be started.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(watch::Sender::new(Phase::Serving))
+    }
+
+    /// Accepts nothing more, and ends when the transfers under way have ended or their time is up.
+    pub fn drain(&self) {
+        self.reach(Phase::Draining);
+    }
+
+    /// Ends at once. Whoever is in the middle of a transfer sees a reset.
+    pub fn stop(&self) {
+        self.reach(Phase::Stopped);
+    }
+
+    /// Tells the phase and each change of it.
+    pub(super) fn subscribe(&self) -> watch::Receiver<Phase> {
+        self.0.subscribe()
+    }
+
+    fn reach(&self, phase: Phase) {
+        self.0.send_if_modified(|now| {
+            let is_later = phase > *now;
+            *now = phase.max(*now);
+            is_later
+        });
+    }
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How far a server has come; it never goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// It answers.
+    Serving,
+    /// It lets transfers end.
+    Draining,
+    /// It ends.
+    Stopped,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_ends_does_not_start_again() {
+        let control = Control::new();
+        let phase = control.subscribe();
+        control.clone().stop();
+        control.drain();
+        assert_eq!(*phase.borrow(), Phase::Stopped);
+    }
+}

@@ -1,0 +1,213 @@
+//! Files that were asked for a moment ago, still open, with the facts their responses need.
+//!
+//! Opening a file costs three system calls and a walk along its path, which is more than sending
+//! a small one. So each worker keeps what it opened for at most [`LIFETIME`]. Before each use one
+//! fstat(2) compares: a file that was written to, replaced by another or removed is opened anew at
+//! the very next request. Only what does not touch the file itself, such as a folder on the way
+//! that was renamed, is noticed after [`LIFETIME`].
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::fs::{FileType, Stat, fstat, fstatfs};
+use rustix::io::Errno;
+use underpass_engine::{Version, is_resident};
+
+use super::root::{Patience, Root, require_regular_or_folder};
+use crate::media::media_type;
+use crate::negotiate::Coding;
+use crate::validator::etag;
+
+/// How long an open file is used without looking its path up again.
+pub(super) const LIFETIME: Duration = Duration::from_secs(1);
+
+/// A regular file that is open, and what its responses say about it.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) file: Arc<OwnedFd>,
+    pub(super) version: Version,
+    pub(super) etag: String,
+    pub(super) modified: SystemTime,
+    pub(super) media_type: &'static str,
+    /// The same contents packed, each a file of its own.
+    pub(super) packed: Vec<(Coding, Served)>,
+    /// Until when the whole file is taken to be in the page cache.
+    resident: Cell<Option<Instant>>,
+}
+
+/// What is found at a path.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// A regular file.
+    File(Box<Served>),
+    /// A folder, open.
+    Folder(OwnedFd),
+    /// A file of procfs or sysfs, whose size is not known before it is read.
+    Unsized(OwnedFd),
+}
+
+impl Served {
+    /// How many bytes the file has.
+    pub(super) fn len(&self) -> u64 {
+        self.version.size()
+    }
+
+    /// Whether the file is small enough to be looked at as a whole, and in the page cache.
+    pub(super) fn is_resident(&self, now: Instant) -> bool {
+        if self.len() > WHOLE {
+            return false;
+        }
+        if self.resident.get().is_some_and(|until| now < until) {
+            return true;
+        }
+        let is_resident = is_resident(&self.file, 0, self.len());
+        self.resident.set(is_resident.then(|| now + LIFETIME));
+        is_resident
+    }
+
+    /// Whether the file was written to so lately that somebody may still be at it.
+    pub(super) fn is_unsettled(&self, now: SystemTime) -> bool {
+        let changed = u64::try_from(self.version.changed().0).unwrap_or(0);
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        now < changed + SETTLED_AFTER.as_secs()
+    }
+
+    /// Whether the file is still the one that was opened, in the same version.
+    fn is_current(&self) -> bool {
+        let version = Version::of(&self.file);
+        version.is_ok_and(|now| now == self.version)
+            && self.packed.iter().all(|(_, packed)| packed.is_current())
+    }
+
+    fn new(file: OwnedFd, stat: &Stat, name: &[u8]) -> Self {
+        let version = Version::from_stat(stat);
+        Self {
+            file: Arc::new(file),
+            version,
+            etag: etag(&version),
+            modified: modified(&version),
+            media_type: media_type(name),
+            packed: Vec::new(),
+            resident: Cell::new(None),
+        }
+    }
+}
+
+/// The files that one worker has open.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    open: HashMap<Box<[u8]>, (Instant, Rc<Served>)>,
+}
+
+impl Files {
+    /// The file at a path, if it was opened a moment ago and is as it was.
+    pub(super) fn get(&mut self, path: &[u8], now: Instant) -> Option<Rc<Served>> {
+        let (opened, served) = self.open.get(path)?;
+        if now.duration_since(*opened) < LIFETIME && served.is_current() {
+            return Some(Rc::clone(served));
+        }
+        self.open.remove(path);
+        None
+    }
+
+    /// Keeps a file for requests to come.
+    pub(super) fn put(&mut self, path: &[u8], served: &Rc<Served>, now: Instant) {
+        if self.open.len() >= MOST {
+            self.expire(now);
+        }
+        if self.open.len() < MOST {
+            self.open.insert(path.into(), (now, Rc::clone(served)));
+        }
+    }
+
+    /// Closes what nobody asked for lately, so that a removed file gives its space back.
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.open.retain(|_, (opened, _)| now.duration_since(*opened) < LIFETIME);
+    }
+}
+
+/// Opens what is at a path, with its packed neighbours.
+///
+/// # Errors
+///
+/// As [`Root::open`]; `ENOENT` for what is neither a file nor a folder.
+pub(super) fn open(root: &Root, path: &[u8], patience: Patience) -> Result<Found, Errno> {
+    let file = root.open(path, patience)?;
+    let stat = fstat(&file)?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    require_regular_or_folder(kind).map_err(|_| Errno::NOENT)?;
+    if kind == FileType::Directory {
+        return Ok(Found::Folder(file));
+    }
+    if stat.st_size == 0 && is_made_when_read(&file) {
+        return Ok(Found::Unsized(file));
+    }
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let mut served = Served::new(file, &stat, name);
+    for coding in Coding::ALL {
+        if let Some(packed) = open_packed(root, path, coding, &served, patience)? {
+            served.packed.push((coding, packed));
+        }
+    }
+    Ok(Found::File(Box::new(served)))
+}
+
+/// The neighbour that holds the same contents packed, unless it is older than the file: then it
+/// was packed from something else.
+fn open_packed(
+    root: &Root,
+    path: &[u8],
+    coding: Coding,
+    original: &Served,
+    patience: Patience,
+) -> Result<Option<Served>, Errno> {
+    let name = [path, coding.extension().as_bytes()].concat();
+    let file = match root.open(&name, patience) {
+        Ok(file) => file,
+        Err(Errno::AGAIN) if patience == Patience::None => return Err(Errno::AGAIN),
+        Err(_) => return Ok(None),
+    };
+    let stat = fstat(&file)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Ok(None);
+    }
+    let packed = Served { media_type: original.media_type, ..Served::new(file, &stat, b"") };
+    let is_current = packed.version.modified().0 >= original.version.modified().0;
+    Ok((is_current && packed.len() > 0).then_some(packed))
+}
+
+/// Whether a file's contents come into being when it is read, so that its size says nothing.
+fn is_made_when_read(file: impl AsFd) -> bool {
+    let kind = fstatfs(file).map(|facts| facts.f_type);
+    #[allow(clippy::unnecessary_cast)] // the type differs by target
+    kind.is_ok_and(|kind| MADE_WHEN_READ.contains(&(kind as u32)))
+}
+
+fn modified(version: &Version) -> SystemTime {
+    let (seconds, _) = version.modified();
+    let since = Duration::from_secs(seconds.unsigned_abs());
+    let time = if seconds < 0 {
+        SystemTime::UNIX_EPOCH.checked_sub(since)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_add(since)
+    };
+    time.unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// Up to this size a file's pages are looked up as a whole, once a [`LIFETIME`].
+const WHOLE: u64 = 1 << 20;
+
+/// A file at rest for so long is taken to stay so for the moment of a response.
+const SETTLED_AFTER: Duration = Duration::from_secs(2);
+
+/// Files that a worker keeps open at the most.
+const MOST: usize = 256;
+
+/// `PROC_SUPER_MAGIC`, `SYSFS_MAGIC`, `CGROUP2_SUPER_MAGIC`, `DEBUGFS_MAGIC`, `TRACEFS_MAGIC` and
+/// `SECURITYFS_MAGIC` of linux/magic.h.
+const MADE_WHEN_READ: [u32; 6] =
+    [0x9fa0, 0x6265_6572, 0x6367_7270, 0x6462_6720, 0x7472_6163, 0x7363_6673];

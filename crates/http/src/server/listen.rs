@@ -1,0 +1,146 @@
+//! Sockets that clients connect to.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use rustix::net::sockopt::{
+    set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay, socket_domain,
+};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with,
+};
+
+use super::settings::{Address, ServeError};
+
+/// One address, as one listening socket for each worker.
+#[derive(Debug)]
+pub(super) struct Listener {
+    /// One for each worker: sockets of their own for TCP, so that the kernel spreads connections
+    /// over them, otherwise copies of one.
+    pub(super) sockets: Vec<OwnedFd>,
+    /// Where clients find it: `127.0.0.1:5000` or `unix:/run/x`.
+    pub(super) address: String,
+    /// A path that this program made and has to remove.
+    _path: Option<SocketPath>,
+}
+
+impl Listener {
+    /// Listens on an address.
+    pub(super) fn new(address: &Address, workers: usize) -> Result<Self, ServeError> {
+        let fail = |source| ServeError::Listen { address: address.to_string(), source };
+        match address {
+            Address::Tcp(address) => tcp(*address, workers).map_err(fail),
+            Address::Unix(path) => unix(path, workers).map_err(fail),
+        }
+    }
+
+    /// Takes over a socket on which somebody else already listens, as systemd does.
+    pub(super) fn inherited(socket: OwnedFd, workers: usize) -> Result<Self, ServeError> {
+        let fail = |source| ServeError::Listen { address: "inherited socket".to_owned(), source };
+        let address = local_address(&socket).map_err(fail)?;
+        rustix::io::ioctl_fionbio(&socket, true).map_err(|errno| fail(errno.into()))?;
+        if socket_domain(&socket) != Ok(AddressFamily::UNIX) {
+            set_tcp_nodelay(&socket, true).map_err(|errno| fail(errno.into()))?;
+        }
+        let sockets = copies(socket, workers).map_err(fail)?;
+        Ok(Self { sockets, address, _path: None })
+    }
+}
+
+/// One socket for each worker on the same port: the kernel spreads connections over them.
+fn tcp(address: SocketAddr, workers: usize) -> io::Result<Listener> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let mut sockets = Vec::with_capacity(workers);
+    let mut at = address;
+    for index in 0..workers {
+        let socket = stream(family)?;
+        set_socket_reuseaddr(&socket, true)?;
+        // A full TCP segment is never held back for more, and a response is sent as one thought.
+        // Connections inherit it, which saves each of them a call.
+        set_tcp_nodelay(&socket, true)?;
+        if address.is_ipv6() {
+            // So that 0.0.0.0 and [::] can be named side by side.
+            set_ipv6_v6only(&socket, true)?;
+        }
+        // Not for the first: a port that another program listens on has to be an error, even if
+        // that one would share it.
+        if index > 0 {
+            set_socket_reuseport(&socket, true)?;
+        }
+        bind(&socket, &at)?;
+        set_socket_reuseport(&socket, true)?;
+        if index == 0 {
+            at = TcpListener::from(socket.try_clone()?).local_addr()?;
+        }
+        sockets.push(socket);
+    }
+    for socket in &sockets {
+        listen(socket, BACKLOG)?;
+    }
+    Ok(Listener { sockets, address: at.to_string(), _path: None })
+}
+
+/// A socket at a path. A socket that a program left behind when it was killed is replaced.
+fn unix(path: &Path, workers: usize) -> io::Result<Listener> {
+    let socket = stream(AddressFamily::UNIX)?;
+    let address = SocketAddrUnix::new(path)?;
+    if let Err(errno) = bind(&socket, &address) {
+        if errno != rustix::io::Errno::ADDRINUSE || !is_abandoned(path) {
+            return Err(errno.into());
+        }
+        std::fs::remove_file(path)?;
+        bind(&socket, &address)?;
+    }
+    listen(&socket, BACKLOG)?;
+    let made = SocketPath(path.to_owned());
+    let address = format!("unix:{}", path.display());
+    Ok(Listener { sockets: copies(socket, workers)?, address, _path: Some(made) })
+}
+
+/// Whether a path is a socket that nobody listens on.
+fn is_abandoned(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let is_socket = path.symlink_metadata().is_ok_and(|facts| facts.file_type().is_socket());
+    let answer = std::os::unix::net::UnixStream::connect(path);
+    is_socket && answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+fn stream(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(family, SocketType::STREAM, flags, None)?)
+}
+
+fn copies(socket: OwnedFd, workers: usize) -> io::Result<Vec<OwnedFd>> {
+    let mut sockets = Vec::with_capacity(workers);
+    for _ in 1..workers {
+        sockets.push(socket.try_clone()?);
+    }
+    sockets.push(socket);
+    Ok(sockets)
+}
+
+fn local_address(socket: &OwnedFd) -> io::Result<String> {
+    if socket_domain(socket)? == AddressFamily::UNIX {
+        let address = UnixListener::from(socket.try_clone()?).local_addr()?;
+        let path = address.as_pathname().unwrap_or_else(|| Path::new("(unnamed)"));
+        return Ok(format!("unix:{}", path.display()));
+    }
+    Ok(SocketAddr::try_from(getsockname(socket)?)?.to_string())
+}
+
+/// Removes the path of a socket when its server ends.
+#[derive(Debug)]
+struct SocketPath(std::path::PathBuf);
+
+impl Drop for SocketPath {
+    fn drop(&mut self) {
+        // It may be gone already, or be out of reach of a confined process.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Connections that wait to be accepted; the kernel cuts it to net.core.somaxconn.
+const BACKLOG: i32 = 4096;

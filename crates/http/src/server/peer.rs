@@ -1,0 +1,161 @@
+//! One connection as its worker sees it from outside: who it is, what it does, how long already.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+use tokio::io::Interest;
+use underpass_engine::socket;
+
+use super::record::Pending;
+use super::socket::Socket;
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) socket: Socket,
+    /// Where it comes from; `None` over a unix socket.
+    pub(super) address: Option<SocketAddr>,
+    doing: Cell<Doing>,
+    /// When it began to do that, or made progress last.
+    since: Cell<Instant>,
+    /// Bytes written to the socket and, of these, not acknowledged, when it was last looked.
+    seen: Cell<(u64, u64)>,
+    /// Bytes written to the socket so far.
+    pub(super) written: Cell<u64>,
+    /// Whether it was given up for lack of progress.
+    is_expired: Cell<bool>,
+    /// Responses of which it is not yet known whether they arrived, in order.
+    pub(super) pending: RefCell<VecDeque<Pending>>,
+}
+
+/// What a connection is busy with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// Nothing: the next request may come.
+    Idle,
+    /// A request has begun and is not complete.
+    Reading,
+    /// A helper looks for the answer.
+    Waiting,
+    /// A response is on its way.
+    Sending,
+}
+
+impl Peer {
+    pub(super) fn new(socket: Socket, address: Option<SocketAddr>) -> Self {
+        Self {
+            socket,
+            address,
+            doing: Cell::new(Doing::Idle),
+            since: Cell::new(Instant::now()),
+            seen: Cell::new((0, 0)),
+            written: Cell::new(0),
+            is_expired: Cell::new(false),
+            pending: RefCell::default(),
+        }
+    }
+
+    /// Says what it does from now on.
+    pub(super) fn begins(&self, doing: Doing, now: Instant) {
+        self.doing.set(doing);
+        self.since.set(now);
+    }
+
+    /// What it does.
+    pub(super) fn doing(&self) -> Doing {
+        self.doing.get()
+    }
+
+    /// Adds the address, as logs show it.
+    pub(super) fn write_name(&self, out: &mut String) {
+        match self.address {
+            // Writing to a string does not fail.
+            Some(address) => drop(write!(out, "{}", address.ip())),
+            None => out.push_str("unix:"),
+        }
+    }
+
+    /// Whether it was given up for lack of progress.
+    pub(super) fn is_expired(&self) -> bool {
+        self.is_expired.get()
+    }
+
+    /// How many of the bytes written to the socket the peer's kernel has acknowledged.
+    pub(super) fn acknowledged(&self) -> u64 {
+        let in_flight = socket::unacknowledged(&self.socket).unwrap_or(0);
+        self.written.get().saturating_sub(in_flight)
+    }
+
+    /// Gives it up if it made no progress for as long as `timeout`.
+    ///
+    /// A request has to be complete by then; a response only has to go on. A slow client makes
+    /// room in a large buffer rarely but takes from it steadily, so that what it acknowledges
+    /// counts too.
+    pub(super) fn expire(&self, timeout: Duration, now: Instant) {
+        if now.duration_since(self.since.get()) < timeout.min(LOOK) {
+            return;
+        }
+        match self.doing.get() {
+            Doing::Waiting => return,
+            Doing::Sending => {
+                let in_flight = socket::unacknowledged(&self.socket).unwrap_or(0);
+                let state = (self.written.get(), in_flight);
+                if self.seen.replace(state) != state {
+                    self.since.set(now);
+                    return;
+                }
+            }
+            Doing::Idle | Doing::Reading => {}
+        }
+        if now.duration_since(self.since.get()) >= timeout {
+            self.is_expired.set(true);
+            self.hang_up();
+        }
+    }
+
+    /// Ends the connection, whatever it does: a reset if a response is not whole.
+    pub(super) fn hang_up(&self) {
+        if self.doing.get() == Doing::Sending {
+            // A socket that cannot be reset is closed already.
+            let _ = socket::arm_reset(&self.socket);
+        }
+        // Wakes whoever waits for the socket; a half-read request may still be answered.
+        let how = if self.doing.get() == Doing::Reading { Shutdown::Read } else { Shutdown::Both };
+        let _ = shutdown(&self.socket, how);
+    }
+
+    /// Takes what has arrived; `None` if that is nothing yet, 0 at the end.
+    pub(super) fn take(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let len = buffer.len();
+        match recv(&self.socket, buffer, RecvFlags::empty()) {
+            Ok((read, _)) => {
+                if read < len {
+                    // There was no more: known without a call that only says so.
+                    self.socket.is_not_ready(Interest::READABLE);
+                }
+                Ok(Some(read))
+            }
+            Err(Errno::AGAIN) => {
+                self.socket.is_not_ready(Interest::READABLE);
+                Ok(None)
+            }
+            Err(Errno::INTR) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Waits until the socket takes more, after it refused to.
+    pub(super) async fn writable(&self) -> io::Result<()> {
+        self.socket.is_not_ready(Interest::WRITABLE);
+        self.socket.writable().await
+    }
+}
+
+/// Connections are not looked at more often than this.
+const LOOK: Duration = Duration::from_secs(1);

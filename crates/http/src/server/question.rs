@@ -1,0 +1,111 @@
+//! What has to be found out before a request can be answered, and may take its time: helpers do
+//! that, and then the request is looked at again with what is known.
+
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
+
+use super::archives;
+use super::files::{self, Found};
+use super::folder::{self, ListTask, ListingHead};
+use super::response::Body;
+use super::root::Patience;
+use super::worker::Worker;
+use crate::archive::ArchiveError;
+use crate::auth::{Pending, Verdict};
+
+/// Something to be found out.
+#[derive(Debug)]
+pub(super) enum Question {
+    /// How a folder is laid out as an archive.
+    Archive(Vec<u8>, OwnedFd),
+    /// What a folder holds.
+    List(Box<ListTask>),
+    /// What is at a path.
+    Open(Vec<u8>),
+    /// What a file of procfs says.
+    Read(OwnedFd),
+    /// Whether a password is right.
+    Verify(Pending),
+}
+
+/// What was found out about one request.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    pub(super) layout: Option<Result<archives::Kept, ArchiveError>>,
+    pub(super) listing: Option<io::Result<(ListingHead, Body)>>,
+    pub(super) opened: Vec<(Vec<u8>, Result<Found, Errno>)>,
+    pub(super) text: Option<io::Result<Vec<u8>>>,
+    pub(super) verdict: Option<Verdict>,
+}
+
+impl Known {
+    /// What was found at a path.
+    pub(super) fn take(&mut self, path: &[u8]) -> Option<Result<Found, Errno>> {
+        let index = self.opened.iter().position(|(opened, _)| opened == path)?;
+        Some(self.opened.swap_remove(index).1)
+    }
+}
+
+impl Question {
+    /// Has a helper find it out.
+    pub(super) async fn ask(self, worker: &Worker, known: &mut Known) {
+        let shared = Arc::clone(&worker.shared);
+        match self {
+            Self::Archive(path, folder) => {
+                let task = spawn_blocking(move || archives::lay_out(&shared, &path, folder));
+                known.layout = task.await.ok();
+            }
+            Self::List(task) => known.listing = Some(list(*task, worker).await),
+            Self::Open(path) => {
+                let task = spawn_blocking(move || {
+                    let found = files::open(&shared.root, &path, Patience::Disk);
+                    (path, found)
+                });
+                known.opened.extend(task.await.ok());
+            }
+            Self::Read(file) => known.text = spawn_blocking(move || read(file)).await.ok(),
+            Self::Verify(pending) => known.verdict = spawn_blocking(|| pending.run()).await.ok(),
+        }
+    }
+}
+
+/// Begins to list a folder; the pieces come as they are wanted.
+async fn list(task: ListTask, worker: &Worker) -> io::Result<(ListingHead, Body)> {
+    let shared = Arc::clone(&worker.shared);
+    let is_chunked = task.is_chunked;
+    let (head, head_told) = oneshot::channel();
+    let (done, completion) = oneshot::channel();
+    let (sender, pieces) = mpsc::channel(PIECES);
+    spawn_blocking(move || {
+        let is_whole = folder::list(&shared, &task, head, |piece| {
+            sender.blocking_send(piece).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        });
+        if is_whole {
+            // Nobody may be left to be told.
+            let _ = done.send(());
+        }
+    });
+    let head = head_told.await.map_err(|_| io::Error::from(io::ErrorKind::Other))??;
+    Ok((head, Body::Stream { pieces, completion, is_chunked }))
+}
+
+/// Reads a file whose size nobody knows.
+fn read(file: OwnedFd) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    std::fs::File::from(file).take(MOST_TEXT + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MOST_TEXT {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(text)
+}
+
+/// Pieces of a listing that wait for a slow client.
+const PIECES: usize = 2;
+
+/// Bytes of a file of procfs at the most; the endless ones have no end here either.
+const MOST_TEXT: u64 = 4 << 20;

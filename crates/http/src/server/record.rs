@@ -1,0 +1,166 @@
+//! What is kept of each exchange for the log and the metrics.
+//!
+//! A response that the kernel has taken is not yet one that the client has. So its line waits
+//! until the last byte is acknowledged, the connection ends, or at least the next request proves
+//! that somebody is there.
+
+use std::cell::RefCell;
+use std::time::{Instant, SystemTime};
+
+use super::peer::Peer;
+use super::send::Sent;
+use super::settings::Note;
+use super::worker::Worker;
+use crate::access_log::{Exchange, TimeText};
+use crate::request::Request;
+use crate::transfers::TransferFacts;
+
+/// An exchange whose response was sent, until it is known how much of it arrived.
+#[derive(Debug)]
+pub(super) struct Pending {
+    exchange: Box<Exchange>,
+    /// Bytes written to the connection when the response was sent.
+    end: u64,
+}
+
+/// What the lines of one worker are made with.
+#[derive(Debug)]
+pub(super) struct Desk {
+    time: TimeText,
+    line: Vec<u8>,
+    /// Exchanges whose memory can be used again.
+    #[allow(clippy::vec_box)] // each is handed on as it is, and is large
+    spare: Vec<Box<Exchange>>,
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        Self { time: TimeText::local(), line: Vec::new(), spare: Vec::new() }
+    }
+}
+
+/// Notes what is asked.
+pub(super) fn begin(desk: &RefCell<Desk>, worker: &Worker, request: &Request) -> Box<Exchange> {
+    let mut exchange = desk.borrow_mut().spare.pop().unwrap_or_default();
+    exchange.clear();
+    exchange.verb.push_str(request.verb);
+    exchange.target.extend_from_slice(request.target);
+    exchange.minor_version = request.minor_version;
+    let Some(format) = &worker.shared.settings.log else { return exchange };
+    for (name, value) in
+        [("referer", &mut exchange.referer), ("user-agent", &mut exchange.user_agent)]
+    {
+        value.extend_from_slice(request.field(name).unwrap_or_default());
+    }
+    for name in format.needs() {
+        let value = request.field(name).unwrap_or_default().to_vec();
+        exchange.fields.push((name.clone(), value));
+    }
+    exchange
+}
+
+/// Notes what cannot be understood by its first line.
+pub(super) fn begin_unreadable(desk: &RefCell<Desk>, bytes: &[u8]) -> Box<Exchange> {
+    let mut exchange = desk.borrow_mut().spare.pop().unwrap_or_default();
+    exchange.clear();
+    let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    exchange.target.extend_from_slice(&line[..line.len().min(MOST_LINE)]);
+    exchange
+}
+
+/// Notes how the response ended, of which the first `head_len` bytes were its head.
+pub(super) fn finish(
+    worker: &Worker,
+    peer: &Peer,
+    mut exchange: Box<Exchange>,
+    sent: &Sent,
+    head_len: usize,
+) {
+    let metrics = worker.shared.metrics.worker(worker.index);
+    metrics.request(exchange.status, exchange.duration);
+    if !sent.is_counted {
+        metrics.record(&sent.report);
+    }
+    exchange.sent = sent.report.bytes().saturating_sub(head_len as u64);
+    if let Some(failure) = &sent.failure {
+        exchange.failure = Some(failure.word());
+        metrics.failed(failure.word());
+        if let Some(reason) = failure.reason() {
+            let target = String::from_utf8_lossy(&exchange.target).into_owned();
+            worker.shared.note(Note::Failed { target, reason });
+        }
+    }
+    if worker.shared.settings.log.is_none() {
+        recycle(&worker.desk, exchange);
+        return;
+    }
+    exchange.record(&sent.report);
+    let pending = Pending { exchange, end: peer.written.get() };
+    peer.pending.borrow_mut().push_back(pending);
+}
+
+/// Writes the lines of responses of which everything has arrived; at the connection's end those
+/// of all.
+pub(super) fn settle(worker: &Worker, peer: &Peer, is_over: bool) {
+    let mut pending = peer.pending.borrow_mut();
+    if pending.is_empty() {
+        return;
+    }
+    let acknowledged = peer.acknowledged();
+    while let Some(front) = pending.front() {
+        let missing = front.end.saturating_sub(acknowledged);
+        if missing > 0 && !is_over {
+            break;
+        }
+        let Some(Pending { mut exchange, .. }) = pending.pop_front() else { break };
+        exchange.acknowledged = exchange.sent.saturating_sub(missing);
+        exchange.is_complete = exchange.failure.is_none() && missing == 0;
+        write(worker, peer, &mut exchange);
+        recycle(&worker.desk, exchange);
+    }
+}
+
+/// Writes one line, unless nobody wants any.
+fn write(worker: &Worker, peer: &Peer, exchange: &mut Exchange) {
+    let Some(format) = &worker.shared.settings.log else { return };
+    exchange.peer.clear();
+    peer.write_name(&mut exchange.peer);
+    let Desk { time, line, .. } = &mut *worker.desk.borrow_mut();
+    line.clear();
+    format.line_into(exchange, time, line);
+    (worker.shared.log)(line);
+}
+
+fn recycle(desk: &RefCell<Desk>, exchange: Box<Exchange>) {
+    let spare = &mut desk.borrow_mut().spare;
+    if spare.len() < MOST_SPARE {
+        spare.push(exchange);
+    }
+}
+
+/// What the register of live transfers is told about a response.
+pub(super) fn facts(peer: &Peer, exchange: &Exchange, started: Instant) -> TransferFacts {
+    let mut name = String::new();
+    peer.write_name(&mut name);
+    TransferFacts {
+        peer: name,
+        user: exchange.user.clone(),
+        verb: exchange.verb.clone(),
+        target: exchange.target.clone(),
+        status: exchange.status,
+        expected: exchange.body_len,
+        started,
+    }
+}
+
+/// Says when the request was read, and how long ago that is.
+pub(super) fn time(exchange: &mut Exchange, started: Instant, now: SystemTime) {
+    exchange.duration = started.elapsed();
+    exchange.started = now.checked_sub(exchange.duration).unwrap_or(now);
+}
+
+/// Bytes of an unreadable request that are logged.
+const MOST_LINE: usize = 512;
+
+/// Exchanges kept for their memory.
+const MOST_SPARE: usize = 64;

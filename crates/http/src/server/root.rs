@@ -1,0 +1,177 @@
+//! The only way from a request to the file system: what is opened lies beneath the root, and the
+//! kernel sees to it (openat2(2)), whatever the path says and whoever moves folders meanwhile.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
+use rustix::io::Errno;
+
+use super::settings::{ServeError, Settings};
+
+/// What is served: a folder, or one file of a folder.
+#[derive(Debug)]
+pub(super) struct Root {
+    folder: OwnedFd,
+    /// The name of the one file that is served, if it is only one.
+    only: Option<Vec<u8>>,
+    hidden: Hidden,
+    /// Whether links may lead out of the root.
+    is_open: bool,
+}
+
+/// Whether opening may wait for a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Only what the kernel has in memory is opened; otherwise `EAGAIN`.
+    None,
+    /// The disk may be asked.
+    Disk,
+}
+
+impl Root {
+    /// Opens what the settings name.
+    pub(super) fn new(settings: &Settings) -> Result<Self, ServeError> {
+        let path = &settings.root;
+        let fail = |errno: Errno| ServeError::Root { path: path.clone(), source: errno.into() };
+        let opened = open_path(path).map_err(fail)?;
+        let kind = FileType::from_raw_mode(fstat(&opened).map_err(fail)?.st_mode);
+        let hidden = Hidden::new(settings)?;
+        let is_open = settings.allows_symlinks_outside;
+        if kind == FileType::Directory {
+            return Ok(Self { folder: opened, only: None, hidden, is_open });
+        }
+        if kind != FileType::RegularFile {
+            return Err(fail(Errno::NOTSUP));
+        }
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let folder = open_path(parent.unwrap_or_else(|| Path::new("."))).map_err(fail)?;
+        let only = path.file_name().map(|name| name.as_bytes().to_vec());
+        Ok(Self { folder, only, hidden, is_open })
+    }
+
+    /// Whether only one file is served.
+    pub(super) fn is_file(&self) -> bool {
+        self.only.is_some()
+    }
+
+    /// The path of the one file that is served, if a request for `path` means it.
+    pub(super) fn only(&self, path: &[u8]) -> Option<&[u8]> {
+        self.only.as_deref().filter(|name| path.is_empty() || path == *name)
+    }
+
+    /// Opens a path that has no empty parts, no `.` and no `..`; empty for the root itself.
+    ///
+    /// # Errors
+    ///
+    /// As openat2(2); `ENOENT` for what is hidden, `EXDEV` for what lies outside, `EAGAIN` for
+    /// what a disk has to be asked about if that is not wanted.
+    pub(super) fn open(&self, path: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
+        if self.only.as_deref().is_some_and(|only| only != path) {
+            return Err(Errno::NOENT);
+        }
+        if self.only.is_none() && self.hides(path) {
+            return Err(Errno::NOENT);
+        }
+        let mut resolve = self.resolve();
+        if patience == Patience::None {
+            resolve |= ResolveFlags::CACHED;
+        }
+        let path = if path.is_empty() { b"." } else { path };
+        // A fifo must not wait for a writer, a terminal not become this process's own.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let mut attempts = 0;
+        loop {
+            match openat2(&self.folder, path, flags, Mode::empty(), resolve) {
+                // Somebody renamed a folder on the way meanwhile.
+                Err(Errno::AGAIN) if patience == Patience::Disk && attempts < ATTEMPTS => {
+                    attempts += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Whether a path is not to be known: one of its names is hidden.
+    pub(super) fn hides(&self, path: &[u8]) -> bool {
+        self.hidden.matches(path)
+    }
+
+    /// The facts of what a path leads to, without opening it.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub(super) fn look(&self, path: &[u8]) -> Result<Stat, Errno> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        fstat(openat2(&self.folder, path, flags, Mode::empty(), self.resolve())?)
+    }
+
+    /// What beneath the root means to the kernel.
+    fn resolve(&self) -> ResolveFlags {
+        let beneath = if self.is_open { ResolveFlags::empty() } else { ResolveFlags::BENEATH };
+        beneath | ResolveFlags::NO_MAGICLINKS
+    }
+}
+
+fn open_path(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    openat2(CWD, path, flags, Mode::empty(), ResolveFlags::empty())
+}
+
+/// Which names are not served.
+#[derive(Debug)]
+struct Hidden {
+    dot_files: bool,
+    names: GlobSet,
+    paths: GlobSet,
+}
+
+impl Hidden {
+    fn new(settings: &Settings) -> Result<Self, ServeError> {
+        let (mut names, mut paths) = (GlobSetBuilder::new(), GlobSetBuilder::new());
+        for pattern in &settings.hide {
+            let fail = |source| ServeError::Pattern { pattern: pattern.clone(), source };
+            let trimmed = pattern.trim_matches('/');
+            let glob = globset::GlobBuilder::new(trimmed).literal_separator(true).build();
+            let glob: Glob = glob.map_err(fail)?;
+            let set =
+                if pattern.trim_end_matches('/').contains('/') { &mut paths } else { &mut names };
+            set.add(glob);
+        }
+        let build = |set: GlobSetBuilder| {
+            set.build()
+                .map_err(|source| ServeError::Pattern { pattern: settings.hide.join(", "), source })
+        };
+        Ok(Self { dot_files: !settings.shows_hidden, names: build(names)?, paths: build(paths)? })
+    }
+
+    /// Whether the path or any folder on the way to it is hidden.
+    fn matches(&self, path: &[u8]) -> bool {
+        if path.is_empty() {
+            return false;
+        }
+        let mut end = 0;
+        path.split(|byte| *byte == b'/').any(|name| {
+            end += name.len() + usize::from(end > 0);
+            let text = |bytes| Path::new(std::ffi::OsStr::from_bytes(bytes));
+            (self.dot_files && name.starts_with(b"."))
+                || self.names.is_match(text(name))
+                || self.paths.is_match(text(&path[..end]))
+        })
+    }
+}
+
+/// Whether a file can be served at all: neither a fifo nor a device, whose reading may never end.
+pub(super) fn require_regular_or_folder(kind: FileType) -> io::Result<()> {
+    match kind {
+        FileType::Directory | FileType::RegularFile => Ok(()),
+        _ => Err(Errno::NOENT.into()),
+    }
+}
+
+/// How often a race with somebody who renames folders is run again.
+const ATTEMPTS: u32 = 16;

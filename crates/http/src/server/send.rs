@@ -1,0 +1,434 @@
+//! Sends one response: the only place of the server that moves bytes, by the engine.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio::task::{spawn_blocking, yield_now};
+use tokio::time::sleep;
+use underpass_engine::{
+    Chain, Confirm, Error, Mechanism, Options, Report, Sink, Status, Transfer, Wait,
+};
+
+use super::peer::Peer;
+use super::response::{ArchiveBody, Body, Completion, FileBody};
+use super::socket::Socket;
+use super::warm::Warmth;
+use super::worker::Worker;
+use crate::archive::ArchiveError;
+use crate::metrics::{Recorded, WorkerMetrics};
+use crate::plan::PlannedBody;
+use crate::transfers::{Handle, TransferFacts};
+
+/// How a response ended.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    /// What was moved, the head included.
+    pub(super) report: Report,
+    /// Whether the metrics have counted it already.
+    pub(super) is_counted: bool,
+    /// Why not everything was sent. The connection has to be closed, which resets it if anything
+    /// was sent at all.
+    pub(super) failure: Option<Failure>,
+}
+
+/// Why not everything was sent.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// A file of the folder is not what the archive's length was reckoned with.
+    Archive(ArchiveError),
+    /// The engine could not go on.
+    Engine(Error),
+    /// The client took nothing for too long.
+    Stalled,
+    /// The helper that makes the body failed.
+    Stream,
+}
+
+impl Failure {
+    /// One word for the access log.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Archive(_) | Self::Engine(Error::SourceChanged { .. }) => "changed",
+            Self::Engine(Error::SourceEnded { .. }) => "shrank",
+            Self::Engine(Error::Io { source, .. }) if is_of_the_client(source) => "reset",
+            Self::Engine(_) | Self::Stream => "failed",
+            Self::Stalled => "timeout",
+        }
+    }
+
+    /// What the operator should know; nothing if it is the client's own doing.
+    pub(super) fn reason(&self) -> Option<String> {
+        match self {
+            Self::Archive(error) => Some(error.to_string()),
+            Self::Engine(Error::Io { source, .. }) if is_of_the_client(source) => None,
+            Self::Engine(error) => Some(error.to_string()),
+            Self::Stalled => None,
+            Self::Stream => Some("the folder could not be read to its end".to_owned()),
+        }
+    }
+}
+
+fn is_of_the_client(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut)
+}
+
+/// A response on its way: ended already, or one that takes its time.
+#[allow(clippy::large_enum_variant)] // the large one is the usual one, and is not kept
+pub(super) enum Sending<'a> {
+    /// It is with the kernel.
+    Done(Sent),
+    /// It goes on when its connection can. On the heap: most connections never have one.
+    Slow(Pin<Box<dyn Future<Output = Sent> + 'a>>),
+}
+
+impl<'a> Sending<'a> {
+    /// Sends what can be sent at once. `facts` tells what the register of transfers shows of one
+    /// that cannot.
+    pub(super) fn begin(
+        worker: &'a Worker,
+        peer: &'a Peer,
+        head: Vec<u8>,
+        body: Body,
+        facts: impl FnOnce() -> TransferFacts,
+    ) -> Self {
+        let head_len = head.len() as u64;
+        let (chain, care) = match body {
+            Body::Nothing => (Chain::new().bytes(head), Care::NONE),
+            Body::Memory(bytes) => {
+                let head = [head.as_slice(), &bytes].concat();
+                (Chain::new().bytes(head), Care::NONE)
+            }
+            Body::File(file) => {
+                let care = Care::of(&file);
+                (file.chain(head), care)
+            }
+            body => {
+                let slow = Slow::new(worker, peer, head_len, facts());
+                return Self::Slow(Box::pin(slow.pieces(head, body)));
+            }
+        };
+        if !care.is_resident {
+            let slow = Slow::new(worker, peer, head_len, facts());
+            return Self::Slow(Box::pin(slow.whole(chain, care)));
+        }
+        let mut transfer = transfer(worker, peer, chain, care.confirm);
+        let outcome = transfer.advance();
+        let bytes = transfer.report().bytes();
+        peer.written.set(peer.written.get() + bytes);
+        match outcome {
+            Ok(Status::Done) => {
+                let report = transfer.report().clone();
+                Self::Done(Sent { report, ..Sent::default() })
+            }
+            Ok(status) => {
+                let slow = Slow::new(worker, peer, head_len, facts());
+                Self::Slow(Box::pin(slow.rest(transfer, status)))
+            }
+            Err(error) => {
+                let report = error.report().clone();
+                let failure = Some(Failure::Engine(error));
+                Self::Done(Sent { report, failure, ..Sent::default() })
+            }
+        }
+    }
+}
+
+impl Sent {
+    /// Whether the file was found changed before the first byte was sent, so that another answer
+    /// can be.
+    pub(super) fn is_unsent_change(&self) -> bool {
+        let is_change = matches!(&self.failure, Some(Failure::Engine(Error::SourceChanged { .. })));
+        is_change && self.report.bytes() == 0
+    }
+}
+
+/// Whether a file's bytes go out from one buffer with the head.
+pub(super) fn is_copied(len: u64, body: &PlannedBody) -> bool {
+    len <= SMALL as u64 && matches!(body, PlannedBody::Whole | PlannedBody::Range(_))
+}
+
+/// What has to be minded about a chain.
+#[derive(Clone, Copy, Debug)]
+struct Care {
+    /// No step has to wait for a disk.
+    is_resident: bool,
+    /// When to look whether the file is still the same.
+    confirm: Confirm,
+}
+
+impl Care {
+    /// Of memory.
+    const NONE: Self = Self { is_resident: true, confirm: Confirm::HandedOver };
+
+    /// Of a file.
+    ///
+    /// Whoever counts bytes takes the last one for the end, whatever comes after it. So of large
+    /// files, and of those that somebody may be writing to, it is held back until everything else
+    /// has arrived and the file is known to be unchanged. That takes a round trip, which a
+    /// response of a few packets should not wait for: there the look is taken when the last byte
+    /// is handed over. Small files are copied and looked at before their first byte is sent.
+    fn of(file: &FileBody) -> Self {
+        let is_long = file.len >= HELD_BACK;
+        let is_copied = file.len <= SMALL as u64;
+        let confirm = if is_long || (file.is_unsettled && !is_copied) {
+            Confirm::BeforeEnd
+        } else {
+            Confirm::HandedOver
+        };
+        Self { is_resident: file.is_resident, confirm }
+    }
+}
+
+type Moving<'a> = Transfer<'a, Arc<OwnedFd>, &'a Socket>;
+
+fn transfer<'a>(
+    worker: &'a Worker,
+    peer: &'a Peer,
+    chain: Chain<Arc<OwnedFd>>,
+    confirm: Confirm,
+) -> Moving<'a> {
+    let settings = &worker.shared.settings;
+    let step = settings.step.unwrap_or(usize::MAX).min(TURN);
+    let options = Options::default()
+        .policy(settings.policy)
+        .integrity(settings.integrity)
+        .confirm(confirm)
+        .small(SMALL)
+        .step(step)
+        .turn(TURN as u64)
+        .capabilities(&worker.capabilities)
+        .pipes(&worker.pipes);
+    Transfer::new(chain, Sink::socket(&peer.socket)).options(options)
+}
+
+/// A response that takes its time.
+struct Slow<'a> {
+    worker: &'a Worker,
+    peer: &'a Peer,
+    head_len: u64,
+    handle: Handle,
+    sent: Sent,
+    _counted: Counted<'a>,
+}
+
+impl<'a> Slow<'a> {
+    fn new(worker: &'a Worker, peer: &'a Peer, head_len: u64, facts: TransferFacts) -> Self {
+        let handle = worker.shared.transfers.register(facts);
+        let _counted = Counted::new(&worker.slow_transfers);
+        let sent = Sent { is_counted: true, ..Sent::default() };
+        Self { worker, peer, head_len, handle, sent, _counted }
+    }
+
+    /// Goes on with a transfer that has had its first turn.
+    async fn rest(mut self, transfer: Moving<'a>, status: Status) -> Sent {
+        let before = self.peer.written.get() - transfer.report().bytes();
+        if self.wait(status).await {
+            self.drive(transfer, None, before).await;
+        }
+        self.sent
+    }
+
+    /// A chain of which pages may be missing.
+    async fn whole(mut self, chain: Chain<Arc<OwnedFd>>, care: Care) -> Sent {
+        self.send(chain, care.confirm).await;
+        self.sent
+    }
+
+    /// What is made piece by piece.
+    async fn pieces(mut self, head: Vec<u8>, body: Body) -> Sent {
+        if self.send(Chain::new().bytes(head), Confirm::HandedOver).await {
+            match body {
+                Body::Archive(archive) => self.archive(*archive).await,
+                Body::Stream { pieces, completion, is_chunked } => {
+                    self.stream(pieces, completion, is_chunked).await;
+                }
+                Body::Nothing | Body::Memory(_) | Body::File(_) => {}
+            }
+        }
+        self.sent
+    }
+
+    async fn archive(&mut self, archive: ArchiveBody) {
+        for (header, mut part) in archive.parts {
+            if !header.is_empty()
+                && !self.send(Chain::new().bytes(header), Confirm::HandedOver).await
+            {
+                return;
+            }
+            loop {
+                // Opening files may wait for a disk.
+                let next = spawn_blocking(move || (part.next_chain(), part)).await;
+                let Ok((next, rest)) = next else { return self.fail(Failure::Stream) };
+                part = rest;
+                let chain = match next {
+                    Ok(Some(chain)) => chain,
+                    Ok(None) => break,
+                    Err(error) => return self.fail(Failure::Archive(error)),
+                };
+                let is_last = part.remaining() == 0;
+                let confirm = if is_last { Confirm::BeforeEnd } else { Confirm::HandedOver };
+                if !self.send(chain, confirm).await {
+                    return;
+                }
+            }
+        }
+        if !archive.closing.is_empty() {
+            self.send(Chain::new().bytes(archive.closing), Confirm::HandedOver).await;
+        }
+    }
+
+    async fn stream(
+        &mut self,
+        mut pieces: mpsc::Receiver<Vec<u8>>,
+        completion: Completion,
+        is_chunked: bool,
+    ) {
+        while let Some(piece) = pieces.recv().await {
+            let framed = if is_chunked { chunk(&piece) } else { piece };
+            if !self.send(Chain::new().bytes(framed), Confirm::HandedOver).await {
+                return;
+            }
+        }
+        // Whoever counts no bytes must not take a part for the whole.
+        if completion.await.is_err() {
+            return self.fail(Failure::Stream);
+        }
+        if is_chunked {
+            self.send(Chain::new().bytes(&b"0\r\n\r\n"[..]), Confirm::HandedOver).await;
+        }
+    }
+
+    /// Sends a chain to its end; whether that succeeded.
+    async fn send(&mut self, chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
+        let warmth = Warmth::new(&chain);
+        let before = self.peer.written.get();
+        let transfer = transfer(self.worker, self.peer, chain, confirm);
+        self.drive(transfer, Some(warmth), before).await
+    }
+
+    /// Moves a transfer to its end, a turn at a time, and no turn before its pages are there.
+    async fn drive(
+        &mut self,
+        mut transfer: Moving<'a>,
+        mut warmth: Option<Warmth>,
+        written_before: u64,
+    ) -> bool {
+        let mut warmth = warmth.take().unwrap_or_else(|| Warmth::new(transfer.chain()));
+        let mut recorded = Recorded::default();
+        loop {
+            self.warm_up(&mut warmth, transfer.report().bytes()).await;
+            let outcome = transfer.advance();
+            self.peer.written.set(written_before + transfer.report().bytes());
+            self.metrics().record_more(transfer.report(), &mut recorded);
+            let status = match outcome {
+                Ok(Status::Done) => {
+                    self.sent.report.add(transfer.report());
+                    return true;
+                }
+                Ok(status) => status,
+                Err(error) => {
+                    self.sent.report.add(error.report());
+                    self.fail(Failure::Engine(error));
+                    return false;
+                }
+            };
+            self.tell(transfer.report());
+            if !self.wait(status).await {
+                self.sent.report.add(transfer.report());
+                return false;
+            }
+        }
+    }
+
+    /// Lets others have their turn, and waits for what the transfer needs; false if there is no
+    /// more use in it.
+    async fn wait(&mut self, status: Status) -> bool {
+        match status {
+            Status::Done => {}
+            Status::Yielded => yield_now().await,
+            Status::Waiting(Wait::Sink) => {
+                // If that fails, the next step fails too and tells why.
+                let _ = self.peer.writable().await;
+            }
+            Status::Waiting(Wait::Acknowledgement | Wait::Source) => sleep(LOOK_INTERVAL).await,
+        }
+        if self.peer.is_expired() {
+            self.fail(Failure::Stalled);
+            return false;
+        }
+        true
+    }
+
+    /// Has helpers bring in the pages of the next turn, if they are not there.
+    async fn warm_up(&self, warmth: &mut Warmth, place: u64) {
+        while let Some(cold) = warmth.look(place, TURN as u64) {
+            let started = Instant::now();
+            let shared = Arc::clone(&self.worker.shared);
+            let part = cold.clone();
+            // Whatever went wrong, the transfer meets it too and knows what to do.
+            let _ = spawn_blocking(move || part.fetch(&shared.null)).await;
+            warmth.is_warm(&cold);
+            self.metrics().cold_wait(started.elapsed());
+        }
+    }
+
+    fn metrics(&self) -> &'a WorkerMetrics {
+        self.worker.shared.metrics.worker(self.worker.index)
+    }
+
+    /// Tells the register how far it is.
+    fn tell(&mut self, report: &Report) {
+        let bytes = self.sent.report.bytes() + report.bytes();
+        let by = report.mechanisms().max_by_key(|(_, tally)| tally.bytes);
+        let by: Option<Mechanism> = by.map(|(mechanism, _)| mechanism);
+        self.handle.progress(bytes.saturating_sub(self.head_len), by);
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        // A socket that cannot be reset is closed already.
+        let _ = underpass_engine::socket::arm_reset(&self.peer.socket);
+        self.sent.failure = Some(failure);
+    }
+}
+
+/// A chunk of a body whose length is not known (RFC 9112, section 7.1).
+fn chunk(piece: &[u8]) -> Vec<u8> {
+    let mut framed = format!("{:x}\r\n", piece.len()).into_bytes();
+    framed.extend_from_slice(piece);
+    framed.extend_from_slice(b"\r\n");
+    framed
+}
+
+/// Counts itself for as long as it lives.
+struct Counted<'a>(&'a Cell<usize>);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Up to this size a file is sent from one buffer with its head.
+const SMALL: usize = 16 << 10;
+
+/// From this size on the last byte of a file waits until the peer has all others.
+const HELD_BACK: u64 = 2 << 20;
+
+/// Bytes that one connection may have moved before others get their turn.
+const TURN: usize = 512 << 10;
+
+/// How often acknowledgements are looked for; no event announces them.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);

@@ -1,0 +1,110 @@
+//! What all workers have in common.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use super::archives::Layouts;
+use super::root::Root;
+use super::settings::{Note, ServeError, Settings};
+use crate::head::custom_fields;
+use crate::metrics::Metrics;
+use crate::transfers::Transfers;
+
+/// What all workers have in common.
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    pub(super) root: Root,
+    /// The fields that the settings add to every response, ready to be sent.
+    pub(super) custom_fields: Vec<u8>,
+    pub(super) metrics: Metrics,
+    pub(super) transfers: Transfers,
+    /// Archives laid out a moment ago.
+    pub(super) layouts: Layouts,
+    /// Connections that are open.
+    pub(super) connections: AtomicUsize,
+    /// `/dev/null`, where helpers send what only has to be in the page cache.
+    pub(super) null: OwnedFd,
+    /// Takes a line of the access log.
+    pub(super) log: Log,
+    notes: Notes,
+    started: Instant,
+    /// Seconds since the start when it was last told that connections cannot be accepted.
+    told: AtomicU64,
+}
+
+/// Takes lines of the access log.
+type Log = Box<dyn Fn(&[u8]) + Send + Sync>;
+
+/// Takes notes.
+type Notes = Box<dyn Fn(Note) + Send + Sync>;
+
+impl Shared {
+    /// Gathers everything; the log and the notes come later, with [`Self::listen_to`].
+    pub(super) fn new(settings: Settings) -> Result<Self, ServeError> {
+        let root = Root::new(&settings)?;
+        let null = std::fs::File::options()
+            .write(true)
+            .open("/dev/null")
+            .map_err(|source| ServeError::Io { action: "opening /dev/null", source })?;
+        let mut custom_fields = custom_fields(&settings.headers).map_err(ServeError::Header)?;
+        if settings.cors {
+            custom_fields.extend_from_slice(CORS_FIELDS);
+        }
+        Ok(Self {
+            root,
+            custom_fields,
+            metrics: Metrics::new(settings.workers),
+            transfers: Transfers::default(),
+            layouts: Layouts::default(),
+            connections: AtomicUsize::new(0),
+            null: null.into(),
+            log: Box::new(|_| {}),
+            notes: Box::new(|_| {}),
+            started: Instant::now(),
+            told: AtomicU64::new(0),
+            settings,
+        })
+    }
+
+    /// Says where lines and notes go.
+    pub(super) fn listen_to(
+        &mut self,
+        log: impl Fn(&[u8]) + Send + Sync + 'static,
+        notes: impl Fn(Note) + Send + Sync + 'static,
+    ) {
+        self.log = Box::new(log);
+        self.notes = Box::new(notes);
+    }
+
+    /// Tells something.
+    pub(super) fn note(&self, note: Note) {
+        (self.notes)(note);
+    }
+
+    /// Tells that connections cannot be accepted, unless that was told lately.
+    pub(super) fn accept_failed(&self, error: io::Error) {
+        let now = self.started.elapsed().as_secs() + TOLD_EVERY_SECONDS;
+        let told = self.told.load(Ordering::Relaxed);
+        if now >= told + TOLD_EVERY_SECONDS {
+            self.told.store(now, Ordering::Relaxed);
+            self.note(Note::AcceptFailed(error));
+        }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// Scripts of every site may read, and see what a transfer needs to be resumed.
+const CORS_FIELDS: &[u8] = b"Access-Control-Allow-Origin: *\r\n\
+    Access-Control-Expose-Headers: Accept-Ranges, Content-Encoding, Content-Length, Content-Range, \
+    ETag, Last-Modified, Link, Server-Timing\r\n";
+
+/// Seconds between two notes about connections that cannot be accepted.
+const TOLD_EVERY_SECONDS: u64 = 60;

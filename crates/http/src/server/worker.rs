@@ -1,0 +1,246 @@
+//! One thread that serves: its runtime, its listeners, its connections and the clock over them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::sync::watch;
+use tokio::task::LocalSet;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use underpass_engine::{Capabilities, PipePool, socket};
+
+use super::connection;
+use super::control::Phase;
+use super::files::Files;
+use super::peer::{Doing, Peer};
+use super::record::{self, Desk};
+use super::shared::Shared;
+use super::socket::{Accepting, Socket};
+
+/// What the connections of one thread have in common.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) shared: Arc<Shared>,
+    /// Its number, from 0.
+    pub(super) index: usize,
+    pub(super) files: RefCell<Files>,
+    /// What requests are read into: connections that wait need no buffer of their own.
+    pub(super) scratch: RefCell<Vec<u8>>,
+    /// What the access log is written with.
+    pub(super) desk: RefCell<Desk>,
+    pub(super) capabilities: Capabilities,
+    pub(super) pipes: PipePool,
+    /// How many transfers are under way that did not end in their first turn.
+    pub(super) slow_transfers: Cell<usize>,
+    peers: RefCell<HashMap<u64, Rc<Peer>>>,
+    next_peer: Cell<u64>,
+    is_draining: Cell<bool>,
+    date: RefCell<(u64, String)>,
+}
+
+/// Serves until the phase says otherwise; returns how many transfers were cut off.
+pub(super) fn run(
+    shared: Arc<Shared>,
+    index: usize,
+    listeners: Vec<OwnedFd>,
+    phase: watch::Receiver<Phase>,
+) -> io::Result<usize> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(HELPERS)
+        .build()?;
+    let worker = Rc::new(Worker::new(shared, index));
+    let local = LocalSet::new();
+    let left = local.block_on(&runtime, worker.serve(listeners, phase));
+    // Connections first: they refer to the runtime. A helper that waits for a dead network file
+    // system must not hold up the end.
+    drop(local);
+    runtime.shutdown_background();
+    left
+}
+
+impl Worker {
+    fn new(shared: Arc<Shared>, index: usize) -> Self {
+        Self {
+            shared,
+            index,
+            files: RefCell::default(),
+            scratch: RefCell::new(vec![0; SCRATCH]),
+            desk: RefCell::default(),
+            capabilities: Capabilities::default(),
+            pipes: PipePool::default(),
+            slow_transfers: Cell::new(0),
+            peers: RefCell::default(),
+            next_peer: Cell::new(0),
+            is_draining: Cell::new(false),
+            date: RefCell::default(),
+        }
+    }
+
+    async fn serve(
+        self: &Rc<Self>,
+        listeners: Vec<OwnedFd>,
+        mut phase: watch::Receiver<Phase>,
+    ) -> io::Result<usize> {
+        let mut accepting = Vec::with_capacity(listeners.len());
+        for listener in listeners {
+            let listener = Accepting::new(listener)?;
+            accepting.push(tokio::task::spawn_local(Rc::clone(self).accept(listener)));
+        }
+        let sweeping = tokio::task::spawn_local(Rc::clone(self).sweep());
+        // The sender lives as long as the server.
+        let _ = phase.wait_for(|phase| *phase >= Phase::Draining).await;
+        for task in accepting {
+            task.abort();
+        }
+        self.is_draining.set(true);
+        self.for_each_peer(|peer| {
+            if peer.doing() == Doing::Idle {
+                peer.hang_up();
+            }
+        });
+        self.drain(phase).await;
+        sweeping.abort();
+        let left = self.sending();
+        self.for_each_peer(Peer::hang_up);
+        // So that each connection can write its last line.
+        for _ in 0..LAST_TURNS {
+            if self.peers.borrow().is_empty() {
+                break;
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+        Ok(left)
+    }
+
+    /// Waits until the last connection has ended, or there is no more time.
+    async fn drain(&self, mut phase: watch::Receiver<Phase>) {
+        let deadline = sleep(self.shared.settings.drain);
+        let stop = phase.wait_for(|phase| *phase == Phase::Stopped);
+        let ended = async {
+            while !self.peers.borrow().is_empty() {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::pin!(deadline, stop, ended);
+        std::future::poll_fn(|context| {
+            use std::future::Future;
+            let is_over = deadline.as_mut().poll(context).is_ready()
+                || stop.as_mut().poll(context).is_ready()
+                || ended.as_mut().poll(context).is_ready();
+            if is_over { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Accepts connections for as long as the task lives.
+    async fn accept(self: Rc<Self>, listener: Accepting) {
+        loop {
+            let error = match listener.accept().await {
+                Ok((socket, address)) => {
+                    self.welcome(socket, address);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            if error.kind() == io::ErrorKind::ConnectionAborted {
+                // The peer has left already.
+                continue;
+            }
+            // Out of descriptors or memory: some connections have to end first. Those that wait
+            // meanwhile wait in the kernel.
+            self.shared.accept_failed(error);
+            self.files.borrow_mut().expire(Instant::now() + super::files::LIFETIME);
+            sleep(ACCEPT_PAUSE).await;
+        }
+    }
+
+    fn welcome(self: &Rc<Self>, socket: Socket, address: Option<SocketAddr>) {
+        let metrics = self.shared.metrics.worker(self.index);
+        if self.shared.connections.fetch_add(1, Ordering::Relaxed)
+            >= self.shared.settings.max_connections
+        {
+            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            metrics.connection_refused();
+            connection::refuse(&socket);
+            return;
+        }
+        if let Some(rate) = self.shared.settings.rate {
+            // A socket that cannot be paced is served all the same.
+            let _ = socket::set_pacing_rate(&socket, rate);
+        }
+        metrics.connection_opened();
+        let id = self.next_peer.replace(self.next_peer.get() + 1);
+        let peer = Rc::new(Peer::new(socket, address));
+        self.peers.borrow_mut().insert(id, Rc::clone(&peer));
+        let worker = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            connection::serve(&worker, &peer).await;
+            worker.peers.borrow_mut().remove(&id);
+            worker.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            worker.shared.metrics.worker(worker.index).connection_closed();
+        });
+    }
+
+    /// Looks after everything that only time changes, once a second.
+    async fn sweep(self: Rc<Self>) {
+        let mut ticks = interval(SWEEP_INTERVAL.min(self.shared.settings.timeout / 2));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let now = Instant::now();
+            self.files.borrow_mut().expire(now);
+            self.for_each_peer(|peer| {
+                peer.expire(self.shared.settings.timeout, now);
+                record::settle(&self, peer, false);
+            });
+        }
+    }
+
+    fn for_each_peer(&self, mut act: impl FnMut(&Peer)) {
+        self.peers.borrow().values().for_each(|peer| act(peer));
+    }
+
+    /// How many connections are in the middle of a response.
+    fn sending(&self) -> usize {
+        let is_sending = |peer: &&Rc<Peer>| peer.doing() == Doing::Sending;
+        self.peers.borrow().values().filter(is_sending).count()
+    }
+
+    /// Whether connections are to be closed after their response.
+    pub(super) fn is_draining(&self) -> bool {
+        self.is_draining.get()
+    }
+
+    /// The present time as a `Date` field has it, written anew once a second.
+    pub(super) fn with_date<T>(&self, now: SystemTime, use_it: impl FnOnce(&str) -> T) -> T {
+        let second = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let mut date = self.date.borrow_mut();
+        if date.0 != second {
+            *date = (second, httpdate::fmt_http_date(now));
+        }
+        use_it(&date.1)
+    }
+}
+
+/// Threads of one worker that may wait for disks and passwords at once.
+const HELPERS: usize = 64;
+
+/// The longest piece of a request that is read at once.
+const SCRATCH: usize = 16 << 10;
+
+/// How long to wait before it is tried again to accept a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often connections and open files are looked after.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often connections are given another millisecond to end.
+const LAST_TURNS: u32 = 100;
