@@ -1,7 +1,7 @@
 //! What `Content-Disposition` says: show or save, and by which name (RFC 6266).
 
 use crate::head::push_field;
-use crate::target::{is_unreserved, push_encoded};
+use crate::link::{is_unreserved, push_encoded};
 
 /// Appends `Content-Disposition`, if there is something to say.
 ///

@@ -10,11 +10,14 @@
 pub mod access_log;
 pub mod archive;
 pub mod auth;
+mod authority; // hosts and ports
 pub mod chunked; // request bodies in chunks
 pub mod conditional; // preconditions and If-Range
 mod disposition; // Content-Disposition
+mod framing; // where the body of a request ends
 pub mod head; // heads of responses, and pages for errors
 pub mod listing;
+mod link; // names in links
 pub mod media; // media types by name
 pub mod metrics;
 pub mod multipart; // several ranges in one body

@@ -8,6 +8,9 @@ use std::fmt;
 
 use httparse::Header;
 
+use crate::authority::{is_authority, split_absolute};
+pub use crate::framing::BodyLength;
+
 /// What the request asks for, as far as a file server tells methods apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -33,17 +36,6 @@ pub struct Request<'f, 'b> {
     /// `1` in HTTP/1.1.
     pub minor_version: u8,
     fields: &'f [Header<'b>],
-}
-
-/// How many bytes follow the head, and how their end is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyLength {
-    /// No body.
-    None,
-    /// So many bytes, never zero.
-    Length(u64),
-    /// Chunks, see [`Chunked`](crate::chunked::Chunked).
-    Chunked,
 }
 
 /// Parses the head of a request; the number is its length, with the blank line at its end.
@@ -134,64 +126,10 @@ impl<'b> Request<'_, 'b> {
             && self.field("expect").is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
     }
 
-    /// Where the body ends (RFC 9112 6.3).
-    ///
-    /// # Errors
-    ///
-    /// For every head that two servers could read in two ways: a length beside a transfer coding,
-    /// lengths that differ, a transfer coding in HTTP/1.0. Close the connection after any of them.
-    pub fn body(&self) -> Result<BodyLength, Malformed> {
-        let length = self.content_length()?;
-        let mut codings = self.fields("transfer-encoding");
-        let Some(coding) = codings.next() else {
-            return Ok(length.filter(|&len| len > 0).map_or(BodyLength::None, BodyLength::Length));
-        };
-        // RFC 9112 6.1: both together "ought to be handled as an error"; so is a coding in 1.0.
-        if length.is_some() || self.minor_version == 0 {
-            return Err(Malformed::TransferEncoding);
-        }
-        if coding.eq_ignore_ascii_case(b"chunked") && codings.next().is_none() {
-            return Ok(BodyLength::Chunked);
-        }
-        Err(self.refused_coding())
-    }
-
     /// Which server is asked: the authority of the target, or else of `Host` (RFC 9112 3.2.2).
     #[must_use]
     pub fn authority(&self) -> Option<&'b [u8]> {
         split_absolute(self.target).map(|(authority, _)| authority).or_else(|| self.field("host"))
-    }
-
-    /// The length that the head announces, if all that announce one agree (RFC 9110 8.6).
-    fn content_length(&self) -> Result<Option<u64>, Malformed> {
-        let mut length = None;
-        for member in self.fields("content-length").flat_map(|value| value.split(|&b| b == b',')) {
-            let member = decimal(member.trim_ascii()).ok_or(Malformed::ContentLength)?;
-            if length.is_some_and(|length| length != member) {
-                return Err(Malformed::ContentLength);
-            }
-            length = Some(member);
-        }
-        Ok(length)
-    }
-
-    /// Why a transfer coding that is not exactly `chunked` is refused.
-    fn refused_coding(&self) -> Malformed {
-        let codings =
-            self.fields("transfer-encoding").flat_map(|value| value.split(|&b| b == b','));
-        let is_chunked = |coding: &[u8]| coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
-        let (mut total, mut chunked, mut last) = (0, 0, false);
-        for coding in codings {
-            last = is_chunked(coding);
-            total += 1;
-            chunked += usize::from(last);
-        }
-        // RFC 9112 6.3: chunked must come last, and 7.1: only once. 6.1: 501 for unknown ones.
-        if last && chunked == 1 && total > 1 {
-            Malformed::TransferCoding
-        } else {
-            Malformed::TransferEncoding
-        }
     }
 
     /// RFC 9112 3.2: the form of the target fits the method.
@@ -303,54 +241,6 @@ impl fmt::Display for Malformed {
 }
 
 impl std::error::Error for Malformed {}
-
-/// Authority and the rest of an absolute target, `http://host/path?query` (RFC 9112 3.2.2).
-pub(crate) fn split_absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
-    let after = |scheme: &[u8]| {
-        let (start, rest) = target.split_at_checked(scheme.len())?;
-        start.eq_ignore_ascii_case(scheme).then_some(rest)
-    };
-    let rest = after(b"http://").or_else(|| after(b"https://"))?;
-    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#'));
-    Some(rest.split_at(end.unwrap_or(rest.len())))
-}
-
-/// The number that these digits are; no sign, no white space, no overflow.
-pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() {
-        return None;
-    }
-    digits.iter().try_fold(0_u64, |number, digit| {
-        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
-        number.checked_mul(10)?.checked_add(digit)
-    })
-}
-
-/// Whether this is `host` or `host:port` (RFC 3986 3.2.2, 3.2.3); an empty host is one.
-fn is_authority(authority: &[u8]) -> bool {
-    let (host, rest) = match authority {
-        [b'[', inside @ ..] => {
-            let Some(end) = inside.iter().position(|&byte| byte == b']') else { return false };
-            (&inside[..end], &inside[end + 1..])
-        }
-        _ => {
-            authority.split_at(authority.iter().position(|&b| b == b':').unwrap_or(authority.len()))
-        }
-    };
-    let is_literal = authority.first() == Some(&b'[');
-    let is_host = host.iter().all(|byte| match byte {
-        b':' => is_literal,
-        b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*'
-        | b'+' | b',' | b';' | b'=' => true,
-        _ => byte.is_ascii_alphanumeric(),
-    });
-    let is_port = match rest {
-        [] => true,
-        [b':', port @ ..] => port.iter().all(u8::is_ascii_digit),
-        _ => false,
-    };
-    is_host && is_port
-}
 
 /// Whether the first line ends in the name of an HTTP version, though not of one that we speak.
 fn names_other_version(bytes: &[u8]) -> bool {

@@ -7,7 +7,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::request::split_absolute;
+use crate::authority::split_absolute;
+pub use crate::link::{encode_segment, slash_redirect};
 
 /// What a request target names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,35 +151,6 @@ impl<'b> Query<'b> {
     }
 }
 
-/// One name as a part of a link: `%XX` for all but RFC 3986's unreserved characters, so that no
-/// character of it means anything, in a path, in a query, in HTML or in a shell.
-#[must_use]
-pub fn encode_segment(name: &[u8]) -> String {
-    let mut out = String::with_capacity(name.len() + 8);
-    name.iter().for_each(|&byte| push_encoded(&mut out, byte, is_unreserved(byte)));
-    out
-}
-
-/// Where a folder is found whose slash was forgotten: relative, `./name/?query`.
-///
-/// Relative, so that it holds behind a proxy that shortens the path, and with `./` in front, so
-/// that neither `//name` nor `a:b` can be taken for another host or scheme.
-#[must_use]
-pub fn slash_redirect(raw_path: &[u8], query: &[u8]) -> String {
-    let name = raw_path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    let mut out = String::with_capacity(name.len() + query.len() + 4);
-    out.push_str("./");
-    name.iter().for_each(|&byte| push_encoded(&mut out, byte, is_plain(byte)));
-    out.push('/');
-    if !query.is_empty() {
-        out.push('?');
-        query
-            .iter()
-            .for_each(|&b| push_encoded(&mut out, b, is_plain(b) || b == b'/' || b == b'?'));
-    }
-    out
-}
-
 /// The decoded parts joined by slashes, and whether the last one was empty, `.` or `..`.
 fn decode_path(raw: &[u8]) -> Result<(Vec<u8>, bool), TargetError> {
     let mut path = Vec::with_capacity(raw.len());
@@ -268,28 +240,4 @@ fn escaped(after: &[u8]) -> Option<(u8, &[u8])> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let [high, low, rest @ ..] = after else { return None };
     Some((digit(*high)? << 4 | digit(*low)?, rest))
-}
-
-/// Appends a byte as it is, or as `%XX`.
-pub(crate) fn push_encoded(out: &mut String, byte: u8, is_plain: bool) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    if is_plain {
-        out.push(char::from(byte));
-    } else {
-        out.push('%');
-        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        out.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
-}
-
-/// RFC 3986 2.3: characters that mean nothing anywhere in a URL.
-pub(crate) fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
-}
-
-/// RFC 3986 3.3: characters that a part of a path may have, and the `%` of an escape in it.
-fn is_plain(byte: u8) -> bool {
-    is_unreserved(byte)
-        || matches!(byte, b'%' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',')
-        || matches!(byte, b';' | b'=' | b':' | b'@')
 }

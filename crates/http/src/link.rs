@@ -1,0 +1,60 @@
+//! Links: names and paths with `%XX` for what would mean something else in them.
+
+/// One name as a part of a link: `%XX` for all but RFC 3986's unreserved characters, so that no
+/// character of it means anything, in a path, in a query, in HTML or in a shell.
+#[must_use]
+pub fn encode_segment(name: &[u8]) -> String {
+    let mut out = String::with_capacity(name.len() + 8);
+    for &byte in name {
+        push_encoded(&mut out, byte, is_unreserved(byte));
+    }
+    out
+}
+
+/// Where a folder is found whose slash was forgotten: relative, `./name/?query`.
+///
+/// Relative, so that it holds behind a proxy that shortens the path, and with `./` in front, so
+/// that neither `//name` nor `a:b` can be taken for another host or scheme.
+#[must_use]
+pub fn slash_redirect(raw_path: &[u8], query: &[u8]) -> String {
+    let name = raw_path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let mut out = String::with_capacity(name.len() + query.len() + 4);
+    out.push_str("./");
+    for &byte in name {
+        push_encoded(&mut out, byte, is_plain(byte));
+    }
+    if !name.is_empty() {
+        out.push('/');
+    }
+    if !query.is_empty() {
+        out.push('?');
+    }
+    for &byte in query {
+        push_encoded(&mut out, byte, is_plain(byte) || matches!(byte, b'/' | b'?'));
+    }
+    out
+}
+
+/// Appends a byte as it is, or as `%XX`.
+pub(crate) fn push_encoded(out: &mut String, byte: u8, is_plain: bool) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    if is_plain {
+        out.push(char::from(byte));
+    } else {
+        out.push('%');
+        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        out.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+}
+
+/// RFC 3986 2.3: characters that mean nothing anywhere in a URL.
+pub(crate) fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+/// RFC 3986 3.3: characters that a part of a path may have, and the `%` of an escape in it.
+fn is_plain(byte: u8) -> bool {
+    is_unreserved(byte)
+        || matches!(byte, b'%' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',')
+        || matches!(byte, b';' | b'=' | b':' | b'@')
+}
