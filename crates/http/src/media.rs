@@ -117,7 +117,7 @@ const UNKNOWN: &str = "application/octet-stream";
 const LONGEST: usize = 24;
 
 /// Names without an ending that are text everywhere.
-const TEXT_NAMES: [&str; 42] = [
+const TEXT_NAMES: [&str; 41] = [
     ".bashrc",
     ".dockerignore",
     ".editorconfig",
@@ -130,7 +130,6 @@ const TEXT_NAMES: [&str; 42] = [
     ".profile",
     "authors",
     "brewfile",
-    "build",
     "changelog",
     "changes",
     "codeowners",

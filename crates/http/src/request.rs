@@ -43,7 +43,8 @@ pub struct Request<'f, 'b> {
 /// `None` if the head is not complete yet: come back with more bytes. `storage` bounds the number
 /// of fields. Empty lines before the request line are skipped (RFC 9112 2.2), [`EMPTY_LINES`]
 /// bytes at most. A line may end in a bare LF, as section 2.2 allows and httparse does; a bare CR,
-/// a NUL, a folded field and white space before a colon are refused.
+/// a NUL, a folded field and white space before a colon are refused. Bytes over 0x7F in the target,
+/// which a client should have escaped, are accepted where they are UTF-8, again as httparse has it.
 ///
 /// # Errors
 ///
@@ -180,6 +181,8 @@ pub enum Malformed {
     HeadTooLong,
     /// `Host` is missing, repeated or no host.
     Host,
+    /// A line ends in something else than CRLF or LF.
+    LineEnd,
     /// The first line is not `METHOD target HTTP/1.1`.
     RequestLine,
     /// The target has none of the forms that a target has, or not the one for its method.
@@ -215,8 +218,7 @@ impl Malformed {
             httparse::Error::HeaderName | httparse::Error::HeaderValue => Self::Field,
             httparse::Error::TooManyHeaders => Self::TooManyFields,
             httparse::Error::Version if names_other_version(bytes) => Self::Version,
-            // A line that ends badly is the first one as long as the second has not begun.
-            httparse::Error::NewLine if first_line_ended(bytes) => Self::Field,
+            httparse::Error::NewLine => Self::LineEnd,
             _ => Self::RequestLine,
         }
     }
@@ -229,6 +231,7 @@ impl fmt::Display for Malformed {
             Self::Field => "a header field is malformed",
             Self::HeadTooLong => "the head of the request is too long",
             Self::Host => "a request needs exactly one valid Host",
+            Self::LineEnd => "a line of the head does not end in CRLF",
             Self::RequestLine => "the request line is malformed",
             Self::Target => "the request target is malformed or does not fit the method",
             Self::TargetTooLong => "the request target is too long",
@@ -242,17 +245,11 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Whether the first line ends in the name of an HTTP version, though not of one that we speak.
+/// Whether the third word is the name of an HTTP version, though not of one that we speak.
 fn names_other_version(bytes: &[u8]) -> bool {
     let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
     let line = bytes[start..].split(|&byte| byte == b'\n').next().unwrap_or_default();
-    line.rsplit(|&byte| byte == b' ').next().is_some_and(|last| last.starts_with(b"HTTP/"))
-}
-
-/// Whether a second line has begun.
-fn first_line_ended(bytes: &[u8]) -> bool {
-    let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
-    bytes[start..].contains(&b'\n')
+    line.split(|&byte| byte == b' ').nth(2).is_some_and(|last| last.starts_with(b"HTTP/"))
 }
 
 /// How many bytes of empty lines are skipped before a request line: some old clients send one

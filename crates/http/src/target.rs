@@ -29,6 +29,8 @@ pub struct Target<'b> {
 impl<'b> Target<'b> {
     /// Reads the target of a request, in origin or absolute form (RFC 9112 3.2.1, 3.2.2).
     ///
+    /// `*` is refused here: it names the server and no path, so look for it before.
+    ///
     /// `prefix` is empty or `/a/b`: decoded, with a slash at its start and none at its end.
     ///
     /// Doubled slashes count as one. `.` and `..` are resolved as RFC 3986 5.2.4 has it, also
@@ -79,8 +81,8 @@ pub enum TargetFault {
     AboveRoot,
     /// A `%` without two hexadecimal digits.
     ///
-    /// To take it literally would serve two names for one file, and hides the client's mistake:
-    /// it asks for `100%.txt` and would be given it, but for `100%25.txt` once it is `%25`.
+    /// To take it literally would be kind to `/100%.txt`, and then send another file than was
+    /// meant for `/100%25.txt`: a client that does not escape must learn it from the first one.
     Escape,
     /// Neither a path nor a whole URL.
     Form,
