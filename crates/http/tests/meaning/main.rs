@@ -1,0 +1,15 @@
+//! What requests mean, row by row: each module of tests is the table of one module of the crate.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod chunked;
+mod conditional;
+mod head;
+mod media;
+mod negotiate;
+mod plan;
+mod range;
+mod request;
+mod rig;
+mod target;
+mod validator;
