@@ -9,6 +9,8 @@ mod basic;
 mod grants;
 mod rules;
 mod secret;
+#[cfg(test)]
+mod tests;
 mod users;
 
 use std::fmt;

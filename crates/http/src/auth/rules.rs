@@ -193,12 +193,12 @@ fn read_paths(paths: &str, grants: &mut Grants) -> Result<(), RuleFault> {
             Some((path, "rw")) => (path, Right::Write),
             Some(_) => return Err(RuleFault::UnknownRight(number)),
         };
-        let path = path.strip_suffix('/').unwrap_or(path);
+        let folder = path.strip_suffix('/').unwrap_or(path);
         let is_strange = |part: &str| matches!(part, "" | "." | "..");
-        if !path.is_empty() && path.split('/').any(is_strange) {
+        if !path.is_empty() && folder.split('/').any(is_strange) {
             return Err(RuleFault::StrangePath(number));
         }
-        grants.add(path.into(), right);
+        grants.add(folder.into(), right);
     }
     Ok(())
 }
