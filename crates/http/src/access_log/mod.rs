@@ -10,6 +10,8 @@ mod escape;
 mod exchange;
 mod json;
 mod template;
+#[cfg(test)]
+mod tests;
 mod time;
 
 use std::fmt;
