@@ -5,6 +5,8 @@
 
 mod histogram;
 mod render;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
