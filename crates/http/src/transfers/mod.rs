@@ -5,6 +5,8 @@
 mod json;
 mod page;
 mod progress;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
