@@ -1,5 +1,6 @@
 //! The rules of the command line, in the spelling of dufs.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Mutex;
 
@@ -65,57 +66,67 @@ impl fmt::Display for RuleError {
 
 impl std::error::Error for RuleError {}
 
+impl RuleFault {
+    /// What is wrong.
+    fn complaint(self) -> Cow<'static, str> {
+        let text = match self {
+            Self::AmbiguousEnd => "\"@/\" occurs twice, so it is not clear where the password ends",
+            Self::BrokenHash => "the password looks like a hash but is not a whole one",
+            Self::DuplicateUser { first } => {
+                return format!("rule {first} is about the same user").into();
+            }
+            Self::LongPassword => {
+                return format!("the password is longer than {LONGEST_PASSWORD} bytes").into();
+            }
+            Self::NoPaths => "it does not say which paths it opens",
+            Self::NoPassword => "there is no password",
+            Self::NoUser => "there is no usable user name before the colon",
+            Self::RelativePath(number) => {
+                return format!("path {number} does not begin with \"/\"").into();
+            }
+            Self::StrangePath(number) => {
+                return format!("path {number} has an empty part, \".\" or \"..\"").into();
+            }
+            Self::UnknownHash => "the password is a hash of an unknown kind",
+            Self::UnknownRight(number) => {
+                let text = format!("path {number} ends in something else than \":ro\" or \":rw\"");
+                return text.into();
+            }
+        };
+        text.into()
+    }
+
+    /// What to do about it.
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::AmbiguousEnd => "give the password as a hash, as \"openssl passwd -6\" makes it",
+            Self::BrokenHash => {
+                "put the rule in single quotes, or the shell replaces what follows each $"
+            }
+            Self::DuplicateUser { .. } => "list all paths in one rule, separated by commas",
+            Self::LongPassword => "choose a shorter one",
+            Self::NoPaths => {
+                "add them at the end, as in \"name:password@/\" or \"name:password@/in:rw,/out\""
+            }
+            Self::NoPassword => {
+                "write \"name:password@/path\", or \"@/path\" to open the path to everybody"
+            }
+            Self::NoUser => "write \"name:password@/path\"",
+            Self::RelativePath(_) => {
+                "separate paths by commas and begin each with \"/\", the served folder"
+            }
+            Self::StrangePath(_) => "write it as it is below the served folder",
+            Self::UnknownHash => "use sha512-crypt, as \"openssl passwd -6\" makes it, or argon2",
+            Self::UnknownRight(_) => {
+                "use one of them, also after a path that contains a colon itself"
+            }
+        }
+    }
+}
+
 impl fmt::Display for RuleFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AmbiguousEnd => f.write_str(
-                "\"@/\" occurs twice, so it is not clear where the password ends: \
-                 give the password as a hash, as \"openssl passwd -6\" makes it",
-            ),
-            Self::BrokenHash => f.write_str(
-                "the password looks like a hash but is not a whole one: \
-                 put the rule in single quotes, or the shell replaces each $",
-            ),
-            Self::DuplicateUser { first } => write!(
-                f,
-                "rule {first} is about the same user: list all paths in one rule, \
-                 separated by commas"
-            ),
-            Self::LongPassword => write!(
-                f,
-                "the password is longer than {LONGEST_PASSWORD} bytes: choose a shorter one"
-            ),
-            Self::NoPaths => f.write_str(
-                "it does not say which paths it opens: add them at the end, \
-                 as in \"name:password@/\" or \"name:password@/in:rw,/out\"",
-            ),
-            Self::NoPassword => f.write_str(
-                "there is no password: write \"name:password@/path\", \
-                 or \"@/path\" to open the path to everybody",
-            ),
-            Self::NoUser => f.write_str(
-                "there is no usable user name before the colon: write \"name:password@/path\"",
-            ),
-            Self::RelativePath(number) => write!(
-                f,
-                "path {number} does not begin with \"/\": separate paths by commas \
-                 and begin each with \"/\", the served folder"
-            ),
-            Self::StrangePath(number) => write!(
-                f,
-                "path {number} has an empty part, \".\" or \"..\": \
-                 write it as it is below the served folder"
-            ),
-            Self::UnknownHash => f.write_str(
-                "the password is a hash of an unknown kind: use sha512-crypt, \
-                 as \"openssl passwd -6\" makes it, or argon2",
-            ),
-            Self::UnknownRight(number) => write!(
-                f,
-                "path {number} ends in something else than \":ro\" or \":rw\": use one of them, \
-                 also after a path that contains a colon itself"
-            ),
-        }
+        write!(f, "{}: {}", self.complaint(), self.remedy())
     }
 }
 
