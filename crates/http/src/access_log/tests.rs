@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::fs::File;
+use std::io::{Seek, Write};
 use std::time::{Duration, SystemTime};
 
 use jiff::tz::{Offset, TimeZone};
 use proptest::prelude::*;
 use serde_json::Value;
+use underpass_engine::{Mechanism, Options, Policy, Sink, Source, Transfer};
 
 use super::*;
 
@@ -188,6 +191,28 @@ fn cleared_exchange_is_as_new_but_for_the_peer() {
     let mut exchange = Exchange { fields: vec![("a".into(), Vec::new())], ..exchange() };
     exchange.clear();
     assert_eq!(exchange, Exchange { peer: "192.0.2.7".into(), ..Exchange::default() });
+}
+
+#[test]
+fn reports_of_several_transfers_add_up() {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&[7; 100]).unwrap();
+    let end = tempfile::NamedTempFile::new().unwrap();
+    let end = File::options().append(true).open(end.path()).unwrap();
+    let mut exchange = Exchange { mechanisms: vec![], declined: vec![], ..exchange() };
+    for bytes in [100, 200] {
+        file.rewind().unwrap();
+        let (source, sink) = (Source::of(&file).unwrap(), Sink::of(&end).unwrap());
+        let options = Options::default().policy(Policy::Require(Mechanism::ReadWrite));
+        exchange.record(&Transfer::new(source, sink).options(options).run().unwrap());
+        assert_eq!(exchange.mechanisms, [("read_write", bytes)]);
+    }
+    file.rewind().unwrap();
+    let (source, sink) = (Source::of(&file).unwrap(), Sink::of(&end).unwrap());
+    let options = Options::default().policy(Policy::Require(Mechanism::CopyFileRange));
+    exchange.record(Transfer::new(source, sink).options(options).run().unwrap_err().report());
+    assert_eq!(exchange.declined, ["copy_file_range EINVAL at 0"]);
+    assert!(line("$mechanism ($declined)", &exchange).ends_with("EINVAL at 0)"));
 }
 
 proptest! {
