@@ -222,8 +222,8 @@ impl<'l> HtmlForm<'l> {
                 }
             }
             p.empty #none role="status" hidden {}
-            (self.pages())
             (PreEscaped("</main>"))
+            (self.pages())
             footer {
                 @if self.outline.tally.is_none() { p { (total_of(tally)) } }
                 @if tally.lost_links > 0 {

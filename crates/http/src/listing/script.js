@@ -1,0 +1,68 @@
+(() => {
+  'use strict';
+  const page = document.documentElement;
+  const rows = [...document.querySelectorAll('tbody tr:not(.parent)')];
+  const search = document.querySelector('.search');
+  const box = search.q;
+  const none = document.getElementById('none');
+  page.classList.add('js');
+
+  // Times in the zone and the manner of the reader, a stretch of rows at a time.
+  const short = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+  const long = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
+  const times = [...document.querySelectorAll('time')];
+  const localize = () => {
+    for (const time of times.splice(0, 500)) {
+      const moment = new Date(time.dateTime);
+      if (isNaN(moment)) continue;
+      time.textContent = short.format(moment);
+      time.title = long.format(moment);
+    }
+    if (times.length) setTimeout(localize);
+  };
+  localize();
+  document.querySelector('.utc')?.remove();
+
+  // Narrows the rows while one types. Enter asks the server, if there are more pages than this.
+  const hasMore = 'more' in search.dataset;
+  const names = rows.map((row) => row.querySelector('bdi').textContent.toLowerCase());
+  const narrow = () => {
+    const word = box.value.toLowerCase();
+    let shown = 0;
+    rows.forEach((row, at) => {
+      row.hidden = !names[at].includes(word);
+      shown += !row.hidden;
+    });
+    none.hidden = shown > 0 || !rows.length;
+    none.textContent = none.hidden ? '' : hasMore
+      ? 'Nothing on this page has that in its name. Press Enter to search all pages.'
+      : 'Nothing here has that in its name.';
+  };
+  const asked = box.value;
+  box.addEventListener('input', () => (asked ? 0 : narrow()));
+  search.addEventListener('submit', (event) => {
+    if (!hasMore && !asked) event.preventDefault();
+  });
+  addEventListener('pageshow', () => (asked ? 0 : narrow()));
+
+  // A slash leads to the box, arrows from name to name.
+  addEventListener('keydown', (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const here = document.activeElement;
+    if (event.key === '/' && here !== box) {
+      box.select();
+    } else if (event.key === 'Escape' && here === box && !asked) {
+      box.value = '';
+      narrow();
+    } else if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
+      const links = [...document.querySelectorAll('tbody tr:not([hidden]) a')];
+      const at = links.indexOf(here);
+      if (at < 0 && here !== box && here !== document.body) return;
+      const next = event.key === 'ArrowDown' ? at + 1 : at - 1;
+      (links[next] ?? (next < 0 ? box : here)).focus();
+    } else {
+      return;
+    }
+    event.preventDefault();
+  });
+})();
