@@ -1,9 +1,10 @@
 //! The listing of a folder: a page for people, JSON for programs, plain names for scripts.
 //!
-//! A folder may have a million entries, and many clients may ask at once. So no listing holds more
-//! than [`HELD_MAX`] entries: a page is picked in one pass that forgets what cannot be on it, and
-//! what is asked for whole and is larger goes out as the kernel gives it, without order. The
-//! attributes of an entry are asked for only when it is shown, or when the order depends on them.
+//! A folder may have a million entries, and many clients may ask at once. So a listing holds a
+//! bounded number of them, [`HELD_MAX`] on a page and as many again while it is picked: that takes
+//! one pass that forgets what cannot be on the page. What is asked for whole and is larger goes out
+//! as the kernel gives it, without order. The attributes of an entry are asked for only when they
+//! are shown, or when the order depends on them.
 //!
 //! Whatever is listed can be fetched: a link that leads nowhere or out of the served root, a pipe, a
 //! socket and a device are left out. The page says how many links were.
@@ -33,9 +34,9 @@ pub use order::{Direction, Order, SortKey};
 pub use page::Prepared;
 pub use query::{BadQuery, Format, ListingQuery};
 
-/// The most entries that one listing holds at once, and so the largest `?limit`.
+/// The most entries that one listing sorts, and so the largest `?limit`.
 ///
-/// 10,000 take about 1 MiB.
+/// About 2 MiB.
 pub const HELD_MAX: usize = 10_000;
 
 /// Entries on a page for a browser that names no limit: as many as it shows without a pause.

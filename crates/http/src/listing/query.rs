@@ -33,6 +33,11 @@ impl Format {
         }
     }
 
+    /// Whether more is shown of an entry than its name and kind.
+    pub(super) fn shows_attributes(self) -> bool {
+        self != Self::Simple
+    }
+
     /// The key in a query that asks for it; a page for people needs none.
     fn token(self) -> Option<&'static str> {
         match self {

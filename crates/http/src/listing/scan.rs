@@ -83,10 +83,13 @@ pub(super) fn scan(
     Ok(lost_links)
 }
 
-/// The entry with its attributes; `None` if it is gone or cannot be served any more.
+/// The entry with what its form shows of it; `None` if it is gone or cannot be served any more.
 pub(super) fn complete(listing: &Listing<'_>, found: &Found<'_>) -> Option<Entry> {
     let (is_symlink, attributes) = match found.attributes {
         Some(attributes) => (found.is_symlink, attributes),
+        None if !listing.query.format.shows_attributes() => {
+            (found.is_symlink, Attributes::of_kind(found.is_folder))
+        }
         None => ask(listing, &found.name)?,
     };
     Some(Entry { name: found.name.as_ref().into(), is_symlink, attributes })

@@ -4,6 +4,7 @@
   const rows = [...document.querySelectorAll('tbody tr:not(.parent)')];
   const search = document.querySelector('.search');
   const box = search.q;
+  const parent = document.querySelector('.parent');
   const none = document.getElementById('none');
   page.classList.add('js');
 
@@ -29,6 +30,7 @@
   const narrow = () => {
     const word = box.value.toLowerCase();
     let shown = 0;
+    if (parent) parent.hidden = word !== '';
     rows.forEach((row, at) => {
       row.hidden = !names[at].includes(word);
       shown += !row.hidden;
