@@ -16,8 +16,8 @@ pub mod conditional; // preconditions and If-Range
 mod disposition; // Content-Disposition
 mod framing; // where the body of a request ends
 pub mod head; // heads of responses, and pages for errors
-pub mod listing;
 mod link; // names in links
+pub mod listing;
 pub mod media; // media types by name
 pub mod metrics;
 pub mod multipart; // several ranges in one body

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 use rustix::io::Errno;
-use underpass_engine::{Mechanism, Policy};
+use underpass_engine::{Integrity, Mechanism, Policy};
 
 use super::endpoints;
 use super::files::{self, Found, Served};
@@ -14,6 +14,7 @@ use super::folder;
 use super::question::{Known, Question};
 use super::response::{Body, FileBody, Response};
 use super::root::Patience;
+use super::send::is_copied;
 use super::worker::Worker;
 use crate::auth::{CHALLENGE, Right, Verdict};
 use crate::negotiate::{acceptable, wants_html};
@@ -125,14 +126,14 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         if let Some(name) = self.worker.shared.root.only(&target.path) {
             let name = name.to_vec();
             return match self.find(&name)? {
-                Ok(Place::File(served)) => Ok(self.file(target, &name, &served)),
+                Ok(Place::File(served)) => self.file(target, &name, served),
                 Ok(_) => Ok(self.error(404, "")),
                 Err(errno) => Ok(self.refused(errno)),
             };
         }
         match self.find(&target.path)? {
             Ok(Place::File(_) | Place::Unsized(_)) if target.is_folder => self.missing(target),
-            Ok(Place::File(served)) => Ok(self.file(target, &target.path, &served)),
+            Ok(Place::File(served)) => self.file(target, &target.path, served),
             Ok(Place::Unsized(file)) => self.text(&target.path, file),
             Ok(Place::Folder(_)) if !target.is_folder => Ok(self.redirect(target)),
             Ok(Place::Folder(folder)) => self.folder(target, folder),
@@ -166,8 +167,32 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         }))
     }
 
-    /// A regular file, or the packed form of it that the client likes best.
-    fn file(&mut self, target: &Target<'_>, path: &[u8], served: &Rc<Served>) -> Response {
+    /// A regular file in its present version.
+    fn file(
+        &mut self,
+        target: &Target<'_>,
+        path: &[u8],
+        mut served: Rc<Served>,
+    ) -> Result<Response, Question> {
+        for _ in 0..ATTEMPTS {
+            let response = self.version(target, path, &served);
+            let is_guarded = matches!(&response.body, Body::File(body) if body.is_guarded);
+            if (is_guarded && served.packed.is_empty()) || served.is_current() {
+                return Ok(response);
+            }
+            self.worker.files.borrow_mut().forget(path);
+            served = match self.find(path)? {
+                Ok(Place::File(served)) => served,
+                Ok(_) => break,
+                Err(errno) => return Ok(self.refused(errno)),
+            };
+        }
+        // It is written to faster than it can be looked at.
+        Ok(self.refused(Errno::AGAIN))
+    }
+
+    /// A version of a regular file, or the packed form of it that the client likes best.
+    fn version(&mut self, target: &Target<'_>, path: &[u8], served: &Rc<Served>) -> Response {
         let choice = acceptable(self.request)
             .find_map(|coding| served.packed.iter().find(|(packed, _)| *packed == coding));
         let (coding, chosen) = match choice.filter(|_| !served.packed.is_empty()) {
@@ -191,11 +216,14 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         let plan = plan(self.request, &facts, self.now);
         let (status, len) = (plan.status, plan.body_len);
         let way = self.way(len, &plan.body);
+        let is_copied = is_copied(&self.worker.shared.settings, len, &plan.body);
         let body = match plan.body {
             PlannedBody::Nothing => Body::Nothing,
             PlannedBody::Message(text) => Body::Memory(text.into_owned().into_bytes().into()),
             content => {
                 let mut body = FileBody::new(chosen, content, len);
+                body.is_guarded =
+                    is_copied && self.worker.shared.settings.integrity == Integrity::Detect;
                 body.is_resident = chosen.is_resident(self.instant);
                 body.is_unsettled = chosen.is_unsettled(self.now);
                 Body::File(Box::new(body))
@@ -226,9 +254,10 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
     /// Which way the bytes of a file are going to take, as far as that is known beforehand.
     fn way(&self, len: u64, body: &PlannedBody) -> &'static str {
         let lacks = |mechanism| self.worker.capabilities.lacks(mechanism);
-        match self.worker.shared.settings.policy {
+        let settings = &self.worker.shared.settings;
+        match settings.policy {
             Policy::Require(mechanism) | Policy::Prefer(mechanism) => mechanism.name(),
-            Policy::Auto if super::send::is_copied(len, body) => Mechanism::ReadWrite.name(),
+            Policy::Auto if is_copied(settings, len, body) => Mechanism::ReadWrite.name(),
             Policy::Auto if !lacks(Mechanism::Sendfile) => Mechanism::Sendfile.name(),
             Policy::Auto if !lacks(Mechanism::Splice) => Mechanism::Splice.name(),
             Policy::Auto => Mechanism::ReadWrite.name(),
@@ -264,7 +293,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
                 path => [path, b"/", INDEX].concat(),
             };
             return match self.find(&index)? {
-                Ok(Place::File(served)) => Ok(self.file(target, &index, &served)),
+                Ok(Place::File(served)) => self.file(target, &index, served),
                 _ => Ok(self.error(404, "")),
             };
         }
@@ -276,7 +305,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         if self.worker.shared.settings.renders_spa
             && let Ok(Place::File(served)) = self.find(INDEX)?
         {
-            return Ok(self.file(target, INDEX, &served));
+            return self.file(target, INDEX, served);
         }
         Ok(self.error(404, ""))
     }
@@ -348,5 +377,8 @@ fn is_reserved(path: &[u8]) -> bool {
 
 /// What can be done with files.
 const METHODS: &str = "GET, HEAD, OPTIONS";
+
+/// How often a file is opened that is replaced by another each time.
+const ATTEMPTS: u32 = 4;
 
 const INDEX: &[u8] = b"index.html";

@@ -1,7 +1,7 @@
 //! One connection: reads requests, has them answered, sends the answers in their order.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use tokio::time::{sleep, timeout};
@@ -21,7 +21,7 @@ use crate::request::{self, BodyLength, Malformed};
 
 /// Serves one connection to its end.
 pub(super) async fn serve(worker: &Worker, peer: &Peer) {
-    let mut connection = Connection { worker, peer, buffer: Vec::new() };
+    let mut connection = Connection { worker, peer, buffer: Vec::new(), attempts: 0 };
     while let Some(turn) = connection.next().await {
         if !connection.take_turn(turn).await {
             break;
@@ -43,6 +43,8 @@ struct Connection<'a> {
     worker: &'a Worker,
     peer: &'a Peer,
     buffer: Vec<u8>,
+    /// How often the request at hand was answered from a file that had changed by then.
+    attempts: u32,
 }
 
 /// A request with its answer.
@@ -57,6 +59,9 @@ struct Turn {
     keeps_alive: bool,
     is_http10: bool,
     is_logged: bool,
+    /// The request, if it may have to be answered anew.
+    again: Option<Box<[u8]>>,
+    now: SystemTime,
 }
 
 /// How far what was read suffices.
@@ -72,9 +77,9 @@ enum Look {
 impl Connection<'_> {
     /// The next request with its answer; `None` if there is none.
     async fn next(&mut self) -> Option<Box<Turn>> {
-        self.peer.begins(Doing::Idle, Instant::now());
-        let mut known = Known::default();
         let mut started = Instant::now();
+        self.peer.begins(Doing::Idle, started);
+        let mut known = Known::default();
         if !self.buffer.is_empty() {
             let bytes = std::mem::take(&mut self.buffer);
             let look = self.look(&bytes, started, &mut known);
@@ -178,6 +183,8 @@ impl Connection<'_> {
             Ok(response) => response,
             Err(question) => return Look::Ask(question),
         };
+        let is_guarded = matches!(&response.body, Body::File(file) if file.is_guarded)
+            && body == BodyLength::None;
         let mut exchange = record::begin(&self.worker.desk, self.worker, &request);
         exchange.user = asking.user.take();
         exchange.status = response.status;
@@ -190,6 +197,8 @@ impl Connection<'_> {
             keeps_alive: request.keeps_alive() && !response.closes,
             is_http10: request.minor_version == 0,
             is_logged: asking.is_logged,
+            again: is_guarded.then(|| bytes[..len].into()),
+            now: asking.now,
             response,
         };
         Look::Answered(Box::new(turn), len)
@@ -215,6 +224,8 @@ impl Connection<'_> {
             keeps_alive: false,
             is_http10: false,
             is_logged: true,
+            again: None,
+            now: SystemTime::now(),
         })
     }
 
@@ -227,11 +238,10 @@ impl Connection<'_> {
 
     /// Sends an answer; whether the connection goes on.
     async fn take_turn(&mut self, turn: Box<Turn>) -> bool {
-        let Turn { response, mut exchange, started, body, .. } = *turn;
+        let Turn { response, mut exchange, started, body, now, .. } = *turn;
         let keeps_alive = turn.keeps_alive
             && !self.worker.is_draining()
             && self.skip_body(body, turn.is_body_withheld).await;
-        let now = std::time::SystemTime::now();
         let mut head = Vec::with_capacity(HEAD_CAPACITY);
         let wish = if keeps_alive { Wish::KeepAlive } else { Wish::Close };
         let custom = &self.worker.shared.custom_fields;
@@ -240,18 +250,27 @@ impl Connection<'_> {
             write_head(&mut head, status, date, wish, turn.is_http10, custom, fields);
         });
         let head_len = head.len();
-        self.peer.begins(Doing::Sending, Instant::now());
+        self.peer.begins(Doing::Sending, started);
         let facts = || record::facts(self.peer, &exchange, started);
         let mut sent = match Sending::begin(self.worker, self.peer, head, response.body, facts) {
             Sending::Done(sent) => sent,
             Sending::Slow(sending) => sending.await,
         };
         if sent.is_unsent_change() {
+            if let Some(request) = turn.again.filter(|_| self.attempts < ATTEMPTS) {
+                // Nothing of the old version has been sent: the new one can be.
+                self.attempts += 1;
+                self.worker.files.borrow_mut().forget_all();
+                self.buffer.splice(..0, request);
+                return true;
+            }
             sent = self.apologise().await;
             exchange.status = 503;
         }
+        self.attempts = 0;
         let is_whole = sent.failure.is_none();
-        record::time(&mut exchange, started, now);
+        exchange.started = now;
+        exchange.duration = started.elapsed();
         if turn.is_logged {
             record::finish(self.worker, self.peer, exchange, &sent, head_len);
         }
@@ -370,6 +389,9 @@ impl Left {
         }
     }
 }
+
+/// How often a request is answered anew because a file changed meanwhile.
+const ATTEMPTS: u32 = 4;
 
 /// Fields of a request's head at the most.
 const MOST_FIELDS: usize = 64;

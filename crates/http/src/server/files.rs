@@ -1,10 +1,11 @@
 //! Files that were asked for a moment ago, still open, with the facts their responses need.
 //!
 //! Opening a file costs three system calls and a walk along its path, which is more than sending
-//! a small one. So each worker keeps what it opened for at most [`LIFETIME`]. Before each use one
-//! fstat(2) compares: a file that was written to, replaced by another or removed is opened anew at
-//! the very next request. Only what does not touch the file itself, such as a folder on the way
-//! that was renamed, is noticed after [`LIFETIME`].
+//! a small one. So each worker keeps what it opened for at most [`LIFETIME`]. Each response compares
+//! by one fstat(2), at the latest when the bytes of a small file are read: one that was written
+//! to, replaced by another or removed is opened anew by the very next request. Only what does not
+//! touch the file itself, such as a folder on the way that was renamed, is noticed after
+//! [`LIFETIME`].
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -77,7 +78,7 @@ impl Served {
     }
 
     /// Whether the file is still the one that was opened, in the same version.
-    fn is_current(&self) -> bool {
+    pub(super) fn is_current(&self) -> bool {
         let version = Version::of(&self.file);
         version.is_ok_and(|now| now == self.version)
             && self.packed.iter().all(|(_, packed)| packed.is_current())
@@ -104,14 +105,21 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// The file at a path, if it was opened a moment ago and is as it was.
-    pub(super) fn get(&mut self, path: &[u8], now: Instant) -> Option<Rc<Served>> {
+    /// The file at a path, if it was opened a moment ago. Whether it still is as it was then, the
+    /// caller has to ask.
+    pub(super) fn get(&self, path: &[u8], now: Instant) -> Option<Rc<Served>> {
         let (opened, served) = self.open.get(path)?;
-        if now.duration_since(*opened) < LIFETIME && served.is_current() {
-            return Some(Rc::clone(served));
-        }
+        (now.duration_since(*opened) < LIFETIME).then(|| Rc::clone(served))
+    }
+
+    /// Closes what was found not to be as it was.
+    pub(super) fn forget(&mut self, path: &[u8]) {
         self.open.remove(path);
-        None
+    }
+
+    /// Closes everything.
+    pub(super) fn forget_all(&mut self) {
+        self.open.clear();
     }
 
     /// Keeps a file for requests to come.

@@ -5,7 +5,7 @@
 //! that somebody is there.
 
 use std::cell::RefCell;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use super::peer::Peer;
 use super::send::Sent;
@@ -151,12 +151,6 @@ pub(super) fn facts(peer: &Peer, exchange: &Exchange, started: Instant) -> Trans
         expected: exchange.body_len,
         started,
     }
-}
-
-/// Says when the request was read, and how long ago that is.
-pub(super) fn time(exchange: &mut Exchange, started: Instant, now: SystemTime) {
-    exchange.duration = started.elapsed();
-    exchange.started = now.checked_sub(exchange.duration).unwrap_or(now);
 }
 
 /// Bytes of an unreadable request that are logged.

@@ -73,6 +73,9 @@ pub(super) struct FileBody {
     version: Version,
     content: PlannedBody,
     pub(super) len: u64,
+    /// Whether the file is looked at between reading and sending its bytes, so that a change is
+    /// found out while another answer can still be given.
+    pub(super) is_guarded: bool,
     /// Whether no step has to wait for a disk.
     pub(super) is_resident: bool,
     /// Whether somebody may be writing to the file.
@@ -82,7 +85,15 @@ pub(super) struct FileBody {
 impl FileBody {
     pub(super) fn new(served: &Served, content: PlannedBody, len: u64) -> Self {
         let (file, version) = (Arc::clone(&served.file), served.version);
-        Self { file, version, content, len, is_resident: false, is_unsettled: false }
+        Self {
+            file,
+            version,
+            content,
+            len,
+            is_guarded: false,
+            is_resident: false,
+            is_unsettled: false,
+        }
     }
 
     /// The head and the body as one thought.

@@ -11,11 +11,12 @@ use tokio::sync::mpsc;
 use tokio::task::{spawn_blocking, yield_now};
 use tokio::time::sleep;
 use underpass_engine::{
-    Chain, Confirm, Error, Mechanism, Options, Report, Sink, Status, Transfer, Wait,
+    Chain, Confirm, Error, Mechanism, Options, Policy, Report, Sink, Status, Transfer, Wait,
 };
 
 use super::peer::Peer;
 use super::response::{ArchiveBody, Body, Completion, FileBody};
+use super::settings::Settings;
 use super::socket::Socket;
 use super::warm::Warmth;
 use super::worker::Worker;
@@ -149,8 +150,9 @@ impl Sent {
 }
 
 /// Whether a file's bytes go out from one buffer with the head.
-pub(super) fn is_copied(len: u64, body: &PlannedBody) -> bool {
-    len <= SMALL as u64 && matches!(body, PlannedBody::Whole | PlannedBody::Range(_))
+pub(super) fn is_copied(settings: &Settings, len: u64, body: &PlannedBody) -> bool {
+    let is_one = matches!(body, PlannedBody::Whole | PlannedBody::Range(_));
+    is_one && len <= SMALL as u64 && settings.policy == Policy::Auto
 }
 
 /// What has to be minded about a chain.
