@@ -54,6 +54,9 @@ impl<'b> Target<'b> {
         if raw_path.first() != Some(&b'/') && !(absolute && raw_path.is_empty()) {
             return Err(TargetError::Malformed(TargetFault::Form));
         }
+        if raw_path.contains(&0) {
+            return Err(TargetError::Malformed(TargetFault::Nul));
+        }
         let (mut path, mut is_folder) = decode_path(raw_path)?;
         below(&mut path, prefix)?;
         is_folder |= path.is_empty() && prefix.is_empty();

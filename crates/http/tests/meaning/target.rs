@@ -52,6 +52,7 @@ fn a_target_that_no_file_can_have_is_refused_with_the_reason() {
         ("/%2e%2e/b", malformed(TargetFault::AboveRoot)),
         ("//../b", malformed(TargetFault::AboveRoot)),
         ("/a%00", malformed(TargetFault::Nul)),
+        ("/a\0b", malformed(TargetFault::Nul)),
         ("/100%", malformed(TargetFault::Escape)),
         ("/100%2", malformed(TargetFault::Escape)),
         ("/100%zz", malformed(TargetFault::Escape)),
