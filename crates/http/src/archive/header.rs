@@ -27,7 +27,15 @@ pub(super) struct Facts<'a> {
     pub(super) modified: (i64, i64),
 }
 
-/// Writes the header of a member, which is whole blocks.
+/// The length of what [`write()`] writes, which is whole blocks.
+pub(super) fn len(facts: &Facts<'_>) -> u64 {
+    match records(facts).len() as u64 {
+        0 => BLOCK,
+        len => BLOCK + len + padding(len) + BLOCK,
+    }
+}
+
+/// Writes the header of a member.
 pub(super) fn write(out: &mut Vec<u8>, facts: &Facts<'_>) {
     let records = records(facts);
     if !records.is_empty() {
@@ -160,7 +168,7 @@ mod tests {
     fn header(facts: &Facts<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         write(&mut out, facts);
-        assert_eq!(out.len() as u64 % BLOCK, 0);
+        assert_eq!((out.len() as u64, out.len() as u64 % BLOCK), (len(facts), 0));
         out
     }
 

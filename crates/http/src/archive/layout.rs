@@ -1,8 +1,8 @@
 //! Where in the archive each member's bytes are. Pure: facts in, offsets out.
 //!
-//! Members stand in one table of fixed-size rows and one of names, in which each name is only the
-//! last part of its path: a million members take about 100 MB, and a deep tree does not take the
-//! square of its depth.
+//! Members stand in one table of rows and one of names, in which each name is only the last part of
+//! its path, so that a deep tree does not take the square of its depth. A million members take about
+//! 110 MB, most of it for the versions.
 
 use std::fmt;
 use std::ops::Range;
@@ -48,9 +48,8 @@ pub struct Builder {
     layout: Layout,
     fingerprint: Fingerprint,
     newest: (i64, i64),
-    /// The member's path and header, kept for the sake of their memory.
+    /// The member's path, kept for the sake of its memory.
     path: Vec<u8>,
-    header: Vec<u8>,
 }
 
 impl Builder {
@@ -72,7 +71,7 @@ impl Builder {
             modified: UNIX_EPOCH,
         };
         let newest = (i64::MIN, 0);
-        Self { layout, fingerprint, newest, path: Vec::new(), header: Vec::new() }
+        Self { layout, fingerprint, newest, path: Vec::new() }
     }
 
     /// The archived folder itself, which should be the first member. It has a header only if the
@@ -138,11 +137,10 @@ impl Builder {
 
     /// Takes the last member into account.
     fn measure(&mut self, index: usize) -> Result<(), ArchiveError> {
-        self.header.clear();
-        self.layout.write_header(index, &mut self.path, &mut self.header);
+        let header = header::len(&self.layout.facts(index, &mut self.path));
         let size = self.layout.size(index);
         let room = LONGEST - self.layout.len;
-        let len = (self.header.len() as u64)
+        let len = header
             .checked_add(size)
             .and_then(|len| len.checked_add(padding(size)))
             .filter(|&len| len <= room)
@@ -260,8 +258,8 @@ impl Layout {
         }
     }
 
-    /// Writes a member's header; `path` is overwritten with its path in the archive.
-    pub(super) fn write_header(&self, index: usize, path: &mut Vec<u8>, out: &mut Vec<u8>) {
+    /// What a member's header says; `path` is overwritten with its path in the archive.
+    pub(super) fn facts<'a>(&'a self, index: usize, path: &'a mut Vec<u8>) -> Facts<'a> {
         path.clear();
         path.extend_from_slice(&self.top);
         self.write_path(index, path);
@@ -277,7 +275,7 @@ impl Layout {
             RowKind::Symlink => Kind::Symlink(self.target(index)),
         };
         let (mode, modified) = (row.mode.into(), row.version.modified());
-        header::write(out, &Facts { path, kind, mode, size: self.size(index), modified });
+        Facts { path, kind, mode, size: self.size(index), modified }
     }
 
     fn name(&self, index: usize) -> &[u8] {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use underpass_engine::Version;
 
-use super::header::padding;
+use super::header::{self, padding};
 use super::layout::Layout;
 
 /// A part of an archive.
@@ -76,7 +76,7 @@ impl<'a> Pieces<'a> {
         let start = self.layout.start(self.index);
         let skipped = (self.range.start - start) as usize;
         let before = out.len();
-        self.layout.write_header(self.index, &mut self.path, out);
+        header::write(out, &self.layout.facts(self.index, &mut self.path));
         debug_assert_eq!((out.len() - before) as u64, data - start);
         out.drain(before..before + skipped);
         let len = self.take(data) as usize;

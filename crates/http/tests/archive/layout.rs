@@ -25,7 +25,9 @@ struct Made {
 fn name(longest: usize) -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![4 => b'a'..=b'z', 1 => any::<u8>()];
     let allowed = |byte| if matches!(byte, 0 | b'/' | b'\n') { b'_' } else { byte };
-    vec(byte.prop_map(allowed), 1..=longest)
+    // A few bytes over and over: names of every length, without making up each byte.
+    let repeated = |(bytes, len): (Vec<u8>, _)| bytes.into_iter().cycle().take(len).collect();
+    (vec(byte.prop_map(allowed), 1..6), 1..=longest).prop_map(repeated)
 }
 
 fn made(largest: u64) -> impl Strategy<Value = Made> {

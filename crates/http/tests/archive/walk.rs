@@ -183,7 +183,7 @@ fn a_folder_that_changes_during_the_walk_is_archived_or_refused_but_never_torn()
                 fs::remove_dir_all(path("e")).unwrap();
             }
         });
-        for _ in 0..300 {
+        for _ in 0..200 {
             let layout = walk(opened(root.path()), &WalkOptions::default()).unwrap();
             assert!(layout.members() <= 6, "{layout:?}");
         }
