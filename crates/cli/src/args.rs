@@ -31,10 +31,10 @@ pub(crate) enum Command {
     Bench(BenchArgs),
 }
 
-/// How the bytes are to be moved, and what is to be told about it.
+/// Which mechanisms move the bytes.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("policy"), next_help_heading = "How the bytes are moved")]
-pub(crate) struct MoveArgs {
+pub(crate) struct EngineArgs {
     /// Use only this mechanism; a refusal is an error: reflink, copy_file_range, sendfile,
     /// splice, mmap or read_write
     #[arg(long, value_name = "NAME", group = "policy")]
@@ -51,6 +51,14 @@ pub(crate) struct MoveArgs {
     /// Bytes asked for in one system call, such as 64K or 1M [default: by mechanism]
     #[arg(long, value_name = "SIZE", value_parser = step)]
     step: Option<Size>,
+}
+
+/// How the bytes are to be moved, and what is to be told about it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "How the bytes are moved")]
+pub(crate) struct MoveArgs {
+    #[command(flatten)]
+    engine: EngineArgs,
 
     /// How sure to be that the bytes are of one version of the file: fast (trust), detect (fail
     /// if it changed), lease (make writers wait) or snapshot (move a clone)
@@ -106,18 +114,29 @@ pub(crate) struct ShowArgs {
     pub(crate) quiet: bool,
 }
 
-impl MoveArgs {
-    /// The engine's options that these arguments ask for.
-    pub(crate) fn options<'a>(&self) -> Options<'a> {
-        let policy = match (self.mechanism, self.prefer) {
+impl EngineArgs {
+    /// Which mechanisms these arguments allow.
+    pub(crate) fn policy(&self) -> Policy {
+        match (self.mechanism, self.prefer) {
             (Some(mechanism), _) => Policy::Require(mechanism),
             (_, Some(mechanism)) => Policy::Prefer(mechanism),
             _ if self.no_zero_copy => Policy::Require(Mechanism::ReadWrite),
             _ => Policy::Auto,
-        };
-        let options = Options::default().policy(policy).integrity(self.integrity);
-        match self.step {
-            Some(Size(bytes)) => options.step(usize::try_from(bytes).unwrap_or(usize::MAX)),
+        }
+    }
+
+    /// Bytes asked for in one system call, if that was said.
+    pub(crate) fn step(&self) -> Option<usize> {
+        self.step.map(|Size(bytes)| usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+}
+
+impl MoveArgs {
+    /// The engine's options that these arguments ask for.
+    pub(crate) fn options<'a>(&self) -> Options<'a> {
+        let options = Options::default().policy(self.engine.policy()).integrity(self.integrity);
+        match self.engine.step() {
+            Some(bytes) => options.step(bytes),
             None => options,
         }
     }
