@@ -7,6 +7,7 @@ use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
 use crate::bench::BenchArgs;
 use crate::commands::{cp::CpArgs, recv::RecvArgs, send::SendArgs};
+use crate::generate::GenerateArgs;
 use crate::size::{NotASize, Size};
 
 /// Moves files without letting their bytes climb into user space.
@@ -15,7 +16,10 @@ use crate::size::{NotASize, Size};
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
+
+    #[command(flatten)]
+    pub(crate) generate: GenerateArgs,
 }
 
 /// The commands.

@@ -14,6 +14,8 @@ use crate::receipt::Receipt;
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
+    /// The words that were typed make no command, or ask for help.
+    Arguments(clap::Error),
     /// The bench found no figures that could be told.
     Bench(BenchError),
     /// The sender sent more than was expected.
@@ -70,7 +72,7 @@ impl Failure {
     /// 2 for wrong usage, 1 for everything else.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) => 2,
+            Self::Arguments(_) | Self::Usage(_) => 2,
             _ => 1,
         }
     }
@@ -78,7 +80,7 @@ impl Failure {
     /// What to do about it, if there is something that helps.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Bench(_) | Self::Excess { .. } | Self::Usage(_) => None,
+            Self::Arguments(_) | Self::Bench(_) | Self::Excess { .. } | Self::Usage(_) => None,
             Self::Network { source, .. } => network_hint(Errno::from_io_error(source)?),
             Self::Path { action, source, .. } => path_hint(action, Errno::from_io_error(source)?),
             Self::Transfer { source, .. } => transfer_hint(source),
@@ -89,6 +91,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Arguments(error) => f.write_str(&complaint(error)),
             Self::Bench(error) => error.fmt(f),
             Self::Excess { what, size } => {
                 write!(f, "{what}: more than the {size} bytes of --size arrived")
@@ -108,12 +111,30 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
+            Self::Arguments(error) => error.source(),
             Self::Bench(error) => error.source(),
             Self::Network { source, .. } | Self::Path { source, .. } => Some(source),
             Self::Transfer { source, .. } => Some(source),
             Self::Excess { .. } | Self::Usage(_) => None,
         }
     }
+}
+
+impl From<clap::Error> for Failure {
+    fn from(error: clap::Error) -> Self {
+        Self::Arguments(error)
+    }
+}
+
+/// What clap complains about, in one line, without its advice about the usage.
+pub(crate) fn complaint(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines = text
+        .lines()
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+        .map(|line| line.trim().trim_start_matches("error: "))
+        .filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(" ")
 }
 
 /// Turns an error of the system into a failure that names the file.

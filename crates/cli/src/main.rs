@@ -11,6 +11,7 @@ mod commands;
 mod congestion;
 mod ends;
 mod failure;
+mod generate;
 mod holes;
 mod output;
 mod progress;
@@ -24,20 +25,21 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command};
+use failure::Result;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return output::usage(&error),
-    };
-    let outcome = match cli.command {
-        Command::Send(args) => commands::send::run(&args),
-        Command::Recv(args) => commands::recv::run(&args),
-        Command::Cp(args) => commands::cp::run(&args),
-        Command::Bench(args) => commands::bench::run(&args),
-    };
-    match outcome {
+    match Cli::try_parse().map_err(Into::into).and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => output::failure(&failure),
+    }
+}
+
+fn run(cli: Cli) -> Result<()> {
+    match cli.command {
+        Some(Command::Send(args)) => commands::send::run(&args),
+        Some(Command::Recv(args)) => commands::recv::run(&args),
+        Some(Command::Cp(args)) => commands::cp::run(&args),
+        Some(Command::Bench(args)) => commands::bench::run(&args),
+        None => commands::generate::run(&cli.generate),
     }
 }

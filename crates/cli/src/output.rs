@@ -7,7 +7,7 @@ use std::time::Duration;
 use indicatif::{BinaryBytes, HumanCount};
 
 use crate::args::ShowArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, complaint};
 use crate::receipt::{DeclineReceipt, Receipt};
 
 /// Prints what a finished transfer is to tell.
@@ -27,8 +27,10 @@ pub(crate) fn finished(show: ShowArgs, receipt: &Receipt) {
 
 /// Prints why a command failed, in one line, and returns its exit code.
 pub(crate) fn failure(failure: &Failure) -> ExitCode {
-    if let Failure::Transfer { receipt, show, .. } = failure {
-        tell(*show, receipt);
+    match failure {
+        Failure::Arguments(error) => return usage(error),
+        Failure::Transfer { receipt, show, .. } => tell(*show, receipt),
+        _ => {}
     }
     match failure.hint() {
         Some(hint) => error_line(&format!("underpass: {failure} ({hint})")),
@@ -38,20 +40,13 @@ pub(crate) fn failure(failure: &Failure) -> ExitCode {
 }
 
 /// Prints help as it is, and what was typed wrongly in one line; returns the exit code.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         // A reader that has gone away wants no more.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    let text = error.to_string();
-    let complaint: Vec<_> = text
-        .lines()
-        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
-        .map(|line| line.trim().trim_start_matches("error: "))
-        .filter(|line| !line.is_empty())
-        .collect();
-    error_line(&format!("underpass: {} (--help tells more)", complaint.join(" ")));
+    error_line(&format!("underpass: {} (--help tells more)", complaint(error)));
     ExitCode::from(2)
 }
 
@@ -64,6 +59,12 @@ pub(crate) fn text(text: &str) {
 /// Prints where a peer can connect: always, for there may be no other way to know the port.
 pub(crate) fn listening(address: &str) {
     error_line(&format!("listening on {address}"));
+}
+
+/// Prints what was generated, as it is, on standard output.
+pub(crate) fn bytes(bytes: &[u8]) {
+    // A reader that has gone away wants no more.
+    let _ = std::io::stdout().write_all(bytes);
 }
 
 fn tell(show: ShowArgs, receipt: &Receipt) {

@@ -105,6 +105,17 @@ fn help_and_version_are_no_errors() {
 }
 
 #[test]
+fn completions_and_manual_pages_are_of_the_whole_program() {
+    for shell in ["bash", "fish", "zsh"] {
+        let text = run(["--completions", shell]).succeeded().text();
+        assert!(text.contains("no-clobber") && text.contains("congestion"), "{text}");
+    }
+    let manual = run(["--print-manpage"]).succeeded().text();
+    assert!(manual.contains(".TH underpass-send 1"), "{manual}");
+    assert!(manual.contains(".TH underpass-bench-net 1"), "{manual}");
+}
+
+#[test]
 fn a_failed_transfer_prints_its_receipt_too() {
     let folder = folder();
     let target = folder.path().join("target");

@@ -2,5 +2,6 @@
 
 pub(crate) mod bench;
 pub(crate) mod cp;
+pub(crate) mod generate;
 pub(crate) mod recv;
 pub(crate) mod send;
