@@ -1,13 +1,16 @@
 //! What can be typed, and what every command that moves bytes has in common.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
 use crate::bench::BenchArgs;
 use crate::commands::{cp::CpArgs, recv::RecvArgs, send::SendArgs};
+use crate::failure::Failure;
 use crate::generate::GenerateArgs;
+use crate::serve::{self, ServeArgs};
 use crate::size::{NotASize, Size};
 
 /// Moves files without letting their bytes climb into user space.
@@ -25,6 +28,8 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Serve a folder or a file over HTTP
+    Serve(Box<ServeArgs>),
     /// Send a file or standard input over one plain TCP or unix stream
     Send(SendArgs),
     /// Receive one plain TCP or unix stream into a file
@@ -33,6 +38,19 @@ pub(crate) enum Command {
     Cp(CpArgs),
     /// Measure the mechanisms against each other on this machine
     Bench(BenchArgs),
+}
+
+impl Cli {
+    /// Understands the words that were typed, and for a server those that were not: it also takes
+    /// options from the environment and from a file.
+    pub(crate) fn understand(mut words: Vec<OsString>) -> Result<Self, Failure> {
+        let mut matches = Self::command().try_get_matches_from(&words)?;
+        if let Some(given) = matches.subcommand_matches("serve") {
+            words = serve::complete(&words, given)?;
+            matches = Self::command().try_get_matches_from(&words)?;
+        }
+        Ok(Self::from_arg_matches(&matches)?)
+    }
 }
 
 /// Which mechanisms move the bytes.

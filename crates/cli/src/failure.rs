@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 use underpass_engine::{Error, Integrity};
+use underpass_http::server::ServeError;
 
 use crate::args::ShowArgs;
 use crate::bench::BenchError;
@@ -40,6 +41,15 @@ pub(crate) enum Failure {
         action: &'static str,
         /// With which file.
         path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The server could not begin, or not go on.
+    Serve(ServeError),
+    /// Something about this process.
+    System {
+        /// What was being done, such as `waiting for signals`.
+        action: &'static str,
         /// What the system answered.
         source: io::Error,
     },
@@ -81,6 +91,7 @@ impl Failure {
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Arguments(_) | Self::Bench(_) | Self::Excess { .. } | Self::Usage(_) => None,
+            Self::Serve(_) | Self::System { .. } => None,
             Self::Network { source, .. } => network_hint(Errno::from_io_error(source)?),
             Self::Path { action, source, .. } => path_hint(action, Errno::from_io_error(source)?),
             Self::Transfer { source, .. } => transfer_hint(source),
@@ -102,6 +113,8 @@ impl fmt::Display for Failure {
             Self::Path { action, path, source } => {
                 write!(f, "{action} {}: {}", path.display(), plain(source))
             }
+            Self::Serve(error) => error.fmt(f),
+            Self::System { action, source } => write!(f, "{action}: {}", plain(source)),
             Self::Transfer { what, source, .. } => write!(f, "{what}: {source}"),
             Self::Usage(message) => f.write_str(message),
         }
@@ -113,7 +126,10 @@ impl std::error::Error for Failure {
         match self {
             Self::Arguments(error) => error.source(),
             Self::Bench(error) => error.source(),
-            Self::Network { source, .. } | Self::Path { source, .. } => Some(source),
+            Self::Serve(error) => error.source(),
+            Self::Network { source, .. }
+            | Self::Path { source, .. }
+            | Self::System { source, .. } => Some(source),
             Self::Transfer { source, .. } => Some(source),
             Self::Excess { .. } | Self::Usage(_) => None,
         }
@@ -123,6 +139,23 @@ impl std::error::Error for Failure {
 impl From<clap::Error> for Failure {
     fn from(error: clap::Error) -> Self {
         Self::Arguments(error)
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Self {
+        match error {
+            ServeError::Listen { address, source } => {
+                Self::Network { action: "listening on", address, source }
+            }
+            ServeError::Header(fault) => Self::Usage(format!("--header: {fault}")),
+            ServeError::Io { action, source } => Self::System { action, source },
+            ServeError::Pattern { pattern, source } => {
+                Self::Usage(format!("--hide '{pattern}': {}", source.kind()))
+            }
+            ServeError::Root { path, source } => Self::Path { action: "serving", path, source },
+            error => Self::Serve(error),
+        }
     }
 }
 
@@ -151,16 +184,23 @@ impl<T, E: Into<io::Error>> WithPath<T> for std::result::Result<T, E> {
 
 fn network_hint(errno: Errno) -> Option<&'static str> {
     Some(match errno {
-        Errno::ADDRINUSE => "another program listens there: choose another port, or stop it",
+        Errno::ADDRINUSE => {
+            "another program listens there: choose another port or path, or stop it"
+        }
         Errno::ADDRNOTAVAIL => "this machine does not have that address",
+        Errno::AFNOSUPPORT => "this machine has no such addresses: leave it out",
         Errno::CONNREFUSED => "nobody listens there: start the other side first",
         Errno::ACCESS => "ports below 1024 need a privilege: choose a higher one",
+        Errno::INVAL => "nobody listens on it: pass a socket unit with ListenStream=",
+        Errno::NOTSOCK => "something else has that name: choose another path",
         _ => return None,
     })
 }
 
 fn path_hint(action: &str, errno: Errno) -> Option<&'static str> {
     Some(match errno {
+        Errno::NOENT if action == "serving" => "name a folder or a file that exists",
+        Errno::ACCESS if action == "serving" => "its owner has to let this user read it",
         Errno::EXIST => "it exists already: --force replaces it",
         Errno::ISDIR if action == "reading" => {
             "pack a folder with tar: tar -c FOLDER | underpass send - ..."
@@ -191,7 +231,7 @@ fn transfer_hint(error: &Error) -> Option<&'static str> {
 }
 
 /// The system's words without the `(os error 2)` that std appends.
-fn plain(error: &io::Error) -> String {
+pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }

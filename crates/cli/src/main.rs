@@ -17,18 +17,17 @@ mod output;
 mod progress;
 mod range;
 mod receipt;
+mod serve;
 mod signals;
 mod size;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use args::{Cli, Command};
 use failure::Result;
 
 fn main() -> ExitCode {
-    match Cli::try_parse().map_err(Into::into).and_then(run) {
+    match Cli::understand(std::env::args_os().collect()).and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => output::failure(&failure),
     }
@@ -36,6 +35,7 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<()> {
     match cli.command {
+        Some(Command::Serve(args)) => commands::serve::run(&args),
         Some(Command::Send(args)) => commands::send::run(&args),
         Some(Command::Recv(args)) => commands::recv::run(&args),
         Some(Command::Cp(args)) => commands::cp::run(&args),

@@ -1,14 +1,18 @@
 //! The only place that prints.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use indicatif::{BinaryBytes, HumanCount};
+use indicatif::{BinaryBytes, HumanCount, HumanDuration};
+use rustix::system::uname;
+use underpass_http::server::{Note, Summary};
 
 use crate::args::ShowArgs;
-use crate::failure::{Failure, complaint};
+use crate::failure::{Failure, complaint, plain};
 use crate::receipt::{DeclineReceipt, Receipt};
+use crate::serve::Served;
 
 /// Prints what a finished transfer is to tell.
 pub(crate) fn finished(show: ShowArgs, receipt: &Receipt) {
@@ -65,6 +69,75 @@ pub(crate) fn listening(address: &str) {
 pub(crate) fn bytes(bytes: &[u8]) {
     // A reader that has gone away wants no more.
     let _ = std::io::stdout().write_all(bytes);
+}
+
+/// Prints where a server can be reached: always, for there may be no other way to know the port.
+/// Unless it is to be quiet, also how to open it to the network, and what confines it.
+pub(crate) fn serving(served: &Served<'_>) {
+    let root = served.root.display();
+    for address in served.addresses {
+        let at = served_at(address, served.prefix);
+        error_line(&format!("serving {root} at {at}"));
+    }
+    if served.quiet {
+        return;
+    }
+    if served.addresses.iter().all(|address| is_local(address)) {
+        let password =
+            if served.is_open { "; --auth user:password@/ asks who is there" } else { "" };
+        error_line(&format!(
+            "only this machine can reach it: --bind 0.0.0.0 opens it to the network{password}"
+        ));
+    }
+    error_line(&served.confinement.to_string());
+}
+
+/// Prints what a server has to tell while it runs.
+pub(crate) fn served_note(told: &Note) {
+    match told {
+        // What was cut off stands in the summary, which follows.
+        Note::Drained { .. } | Note::Draining { open: 0 } => {}
+        Note::Draining { open } => note(&format!(
+            "{open} transfers are left, no more are begun; a second signal ends them at once"
+        )),
+        Note::AcceptFailed(error) => note(&format!("accepting a connection: {}", plain(error))),
+        Note::Failed { target, reason } => {
+            note(&format!("{target}: {reason}; the client saw a reset"))
+        }
+        other => note(&format!("{other:?}")),
+    }
+}
+
+/// Prints what a server did.
+pub(crate) fn served(summary: &Summary, time: Duration) {
+    let (requests, bytes) = (HumanCount(summary.requests), BinaryBytes(summary.bytes));
+    let cut_off = match summary.cut_off {
+        0 => String::new(),
+        left => format!("; {left} transfers were cut off"),
+    };
+    let time = HumanDuration(time);
+    error_line(&format!("served {requests} requests, {bytes} in {time}{cut_off}"));
+}
+
+/// Prints one line about something that goes on beside the work.
+pub(crate) fn note(text: &str) {
+    error_line(&format!("underpass: {text}"));
+}
+
+/// `http://127.0.0.1:5000/files/`, or the path of a socket.
+fn served_at(address: &str, prefix: &str) -> String {
+    let Ok(at) = address.parse::<SocketAddr>() else { return address.to_owned() };
+    let url = format!("http://{at}{prefix}/");
+    if !at.ip().is_unspecified() {
+        return url;
+    }
+    let host = uname().nodename().to_string_lossy().into_owned();
+    format!("{url} (every address, such as http://{host}:{}{prefix}/)", at.port())
+}
+
+/// Whether nobody but this machine can come this way.
+fn is_local(address: &str) -> bool {
+    address.parse::<SocketAddr>().map_or(true, |at| at.ip().is_loopback())
 }
 
 fn tell(show: ShowArgs, receipt: &Receipt) {

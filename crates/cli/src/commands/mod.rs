@@ -5,3 +5,4 @@ pub(crate) mod cp;
 pub(crate) mod generate;
 pub(crate) mod recv;
 pub(crate) mod send;
+pub(crate) mod serve;

@@ -112,7 +112,7 @@ impl Running {
         Self::watch(command.spawn().unwrap(), String::new(), false)
     }
 
-    /// Starts a command that says where it listens, and waits until it does.
+    /// Starts a command that says where it serves, or listens, and waits until it does.
     pub fn listening(mut command: Command) -> Self {
         Self::watch(command.spawn().unwrap(), String::new(), true)
     }
@@ -122,7 +122,10 @@ impl Running {
         let mut said = String::new();
         if listens {
             errors.read_line(&mut said).unwrap();
-            address = said.trim().strip_prefix("listening on ").unwrap_or_default().to_owned();
+            let line = said.trim();
+            let at =
+                line.strip_prefix("listening on ").or_else(|| Some(line.split_once(" at ")?.1));
+            address = at.unwrap_or_default().to_owned();
         }
         let stderr = std::thread::spawn(move || {
             let mut rest = Vec::new();

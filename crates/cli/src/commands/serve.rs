@@ -1,0 +1,78 @@
+//! `underpass serve`: a folder or a file, over HTTP.
+
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use signal_hook::iterator::Signals;
+use underpass_engine::Integrity;
+use underpass_http::server::{Address, Control, Server, Settings};
+
+use crate::failure::Result;
+use crate::output;
+use crate::serve::{self, AccessLog, Bounds, Confinement, LogFile, ServeArgs, Served, Watch};
+
+/// Serves until a signal ends it.
+pub(crate) fn run(args: &ServeArgs) -> Result<()> {
+    if let Some(text) = args.generate().text() {
+        output::bytes(&text);
+        return Ok(());
+    }
+    let settings = serve::settings(args)?;
+    let inherited = serve::inherited()?;
+    let addresses = match inherited.is_empty() || !args.binds().is_empty() {
+        true => serve::addresses(args.binds(), args.port())?,
+        false => Vec::new(),
+    };
+    let log_file = settings.log.as_ref().map(|_| LogFile::open(args.log_file().map(Path::new)));
+    let log_file = log_file.transpose()?;
+    let bounds = bounds(&settings, &addresses, log_file.as_ref());
+    let prefix = settings.path_prefix.clone();
+    let is_open = settings.access.is_empty();
+
+    let signals = serve::keep_signals()?;
+    let server = Server::bind(settings, &addresses, inherited)?;
+    // Nothing may start a thread before this.
+    let confinement = if args.wants_sandbox() { bounds.confine() } else { Confinement::Unwanted };
+    output::serving(&Served {
+        root: &bounds.root,
+        addresses: &server.addresses(),
+        prefix: &prefix,
+        is_open,
+        confinement: &confinement,
+        quiet: args.is_quiet(),
+    });
+    serve(server, signals, log_file)
+}
+
+/// Runs the server, its log and its signals, and says what it did.
+fn serve(server: Server, signals: Signals, log_file: Option<LogFile>) -> Result<()> {
+    let (log, writer) = log_file.map(AccessLog::start).unzip();
+    let control = Control::new();
+    let watch = Watch::start(signals, control.clone(), log.clone());
+    let started = Instant::now();
+    let lines = log.clone();
+    let line = move |line: &[u8]| lines.iter().for_each(|log| log.line(line));
+    let outcome = server.run(control, line, |note| output::served_note(&note));
+    log.iter().for_each(AccessLog::end);
+    // A panic of its own was told already.
+    let _ = writer.map(JoinHandle::join);
+    watch.end();
+    output::served(&outcome?, started.elapsed());
+    Ok(())
+}
+
+/// What the process needs once it is bound.
+fn bounds(settings: &Settings, addresses: &[Address], log: Option<&LogFile>) -> Bounds {
+    let folder = |address: &Address| match address {
+        Address::Unix(path) => std::path::absolute(path).ok()?.parent().map(Path::to_owned),
+        Address::Tcp(_) => None,
+    };
+    Bounds {
+        root: settings.root.clone(),
+        reads_everywhere: settings.allows_symlinks_outside,
+        clones: settings.integrity == Integrity::Snapshot,
+        log: log.and_then(LogFile::folder).map(Path::to_owned),
+        sockets: addresses.iter().filter_map(folder).collect(),
+    }
+}

@@ -1,0 +1,240 @@
+//! What can be typed after `serve`. Spellings are those of dufs where it has them: people know them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use underpass_engine::Integrity;
+
+use crate::args::{EngineArgs, seconds};
+use crate::generate::GenerateArgs;
+use crate::size::Size;
+
+/// What can be typed after `serve`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct ServeArgs {
+    /// The folder to serve, or a single file
+    #[arg(value_name = "DIR or FILE", default_value = ".")]
+    pub(super) root: PathBuf,
+
+    #[command(flatten)]
+    pub(super) place: PlaceArgs,
+
+    #[command(flatten)]
+    pub(super) access: AccessArgs,
+
+    #[command(flatten)]
+    pub(super) pages: PageArgs,
+
+    #[command(flatten)]
+    pub(super) limits: LimitArgs,
+
+    #[command(flatten)]
+    pub(super) told: ToldArgs,
+
+    #[command(flatten)]
+    pub(super) engine: EngineArgs,
+
+    /// How sure to be that a response is of one version of the file: fast (trust), detect (reset
+    /// the connection if it changed), lease (make writers wait) or snapshot (send a clone)
+    #[arg(long, value_name = "LEVEL", default_value = "detect")]
+    pub(super) integrity: Integrity,
+
+    #[command(flatten)]
+    pub(super) setup: SetupArgs,
+}
+
+/// Where it can be reached.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Where it listens")]
+pub(super) struct PlaceArgs {
+    /// Listen there: an address, a host name, either with :PORT, or unix:PATH; repeat for more
+    /// [default: 127.0.0.1, this machine alone; 0.0.0.0 is every address]
+    #[arg(short, long, value_name = "ADDRESS")]
+    pub(super) bind: Vec<String>,
+
+    /// The port; 0 for any that is free
+    #[arg(short, long, default_value_t = 5000)]
+    pub(super) port: u16,
+
+    /// Serve below this path of the URL, such as /files
+    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
+    pub(super) path_prefix: String,
+}
+
+/// Who may see what.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Who may see what")]
+pub(super) struct AccessArgs {
+    /// Ask for a password: user:password@/folder,/other; @/folder is for everybody; repeat for
+    /// more users. The password may be a $6$ or argon2 hash
+    #[arg(short, long, value_name = "RULE")]
+    pub(super) auth: Vec<String>,
+
+    /// Neither list nor serve what matches: *.log, /private/**; repeat for more
+    #[arg(long, value_name = "GLOB")]
+    pub(super) hide: Vec<String>,
+
+    /// List and serve names that begin with a dot
+    #[arg(long)]
+    pub(super) show_hidden: bool,
+
+    /// Follow links that lead out of the folder
+    #[arg(long)]
+    pub(super) allow_symlink: bool,
+}
+
+/// What is answered.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What is answered")]
+pub(super) struct PageArgs {
+    /// Answer a folder with its index.html, 404 if it has none
+    #[arg(long)]
+    pub(super) render_index: bool,
+
+    /// Answer what does not exist with the index.html of the root: a single-page application
+    #[arg(long)]
+    pub(super) render_spa: bool,
+
+    /// Answer no directory pages
+    #[arg(long)]
+    pub(super) no_listing: bool,
+
+    /// Answer no folder as a tar
+    #[arg(long)]
+    pub(super) no_archive: bool,
+
+    /// Answer no /.underpass/health
+    #[arg(long)]
+    pub(super) no_health: bool,
+
+    /// Answer no /.underpass/metrics
+    #[arg(long)]
+    pub(super) no_metrics: bool,
+
+    /// Answer no /.underpass/transfers
+    #[arg(long)]
+    pub(super) no_transfers: bool,
+
+    /// Let pages of every origin read the answers
+    #[arg(long)]
+    pub(super) enable_cors: bool,
+
+    /// The Cache-Control of files, such as max-age=3600
+    #[arg(long, value_name = "VALUE")]
+    pub(super) cache_control: Option<String>,
+
+    /// Add a header to every answer: 'X-Frame-Options: DENY'; repeat for more
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub(super) header: Vec<String>,
+}
+
+/// How much of the machine it may use.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub(super) struct LimitArgs {
+    /// Threads that serve [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(super) workers: Option<u16>,
+
+    /// Connections at once [default: what the limit of open files allows, up to 65536]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) max_connections: Option<u32>,
+
+    /// Bytes a second for each connection, such as 512K
+    #[arg(long, value_name = "BYTES", value_parser = rate)]
+    pub(super) rate: Option<Size>,
+
+    /// Give up a connection on which nothing has moved for so long
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub(super) timeout: Duration,
+
+    /// After SIGTERM, let running transfers end for so long
+    #[arg(long, value_name = "SECONDS", default_value = "25", value_parser = seconds_or_none)]
+    pub(super) drain: Duration,
+}
+
+/// What is told.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What is told")]
+pub(super) struct ToldArgs {
+    /// The line of a request: combined, json, or a text with $variables
+    #[arg(long, value_name = "FORMAT", default_value = "combined")]
+    pub(super) log_format: String,
+
+    /// Append the lines of requests to this file, re-opened on SIGHUP [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub(super) log_file: Option<PathBuf>,
+
+    /// Write no line of requests, and at the start nothing but the addresses
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+}
+
+/// Where the settings come from, and what the program may do.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Set-up")]
+pub(super) struct SetupArgs {
+    /// Take what is not typed from this TOML file: port = 8080
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+
+    /// Do not confine the program to the folder
+    #[arg(long)]
+    pub(super) no_sandbox: bool,
+
+    #[command(flatten)]
+    pub(super) generate: GenerateArgs,
+}
+
+impl ServeArgs {
+    /// What is to be printed instead of serving.
+    pub(crate) fn generate(&self) -> &GenerateArgs {
+        &self.setup.generate
+    }
+
+    /// Whether nothing but addresses and errors is to be told.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.told.quiet
+    }
+
+    /// Whether the program is to be confined.
+    pub(crate) fn wants_sandbox(&self) -> bool {
+        !self.setup.no_sandbox
+    }
+
+    /// Where to listen as it was typed; nothing if nothing was.
+    pub(crate) fn binds(&self) -> &[String] {
+        &self.place.bind
+    }
+
+    /// The port of addresses that have none of their own.
+    pub(crate) fn port(&self) -> u16 {
+        self.place.port
+    }
+
+    /// Where lines of requests go, if not to standard output; nothing if they are not wanted.
+    pub(crate) fn log_file(&self) -> Option<&PathBuf> {
+        self.told.log_file.as_ref().filter(|_| !self.told.quiet)
+    }
+}
+
+/// A rate at which something moves.
+fn rate(text: &str) -> Result<Size, String> {
+    match text.parse() {
+        Ok(Size(0)) => Err("at a rate of 0 nothing would ever arrive".to_owned()),
+        Ok(size) => Ok(size),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Seconds, of which there may be none.
+fn seconds_or_none(text: &str) -> Result<Duration, String> {
+    if text == "0" { Ok(Duration::ZERO) } else { seconds(text) }
+}
+
+const AFTER_HELP: &str = "\
+Each option can also be given by the environment, as UNDERPASS_ and its name in capitals
+(UNDERPASS_MAX_CONNECTIONS=100; UNDERPASS_ROOT is the folder), and by --config FILE. Typed options
+win over the environment, which wins over the file. docs/serve.md is the whole guide.";

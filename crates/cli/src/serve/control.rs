@@ -1,0 +1,66 @@
+//! Signals: SIGTERM and SIGINT drain, a second one ends at once, SIGHUP re-opens the log.
+
+use std::process;
+use std::thread::{self, JoinHandle};
+
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+use underpass_http::server::Control;
+
+use super::log_file::AccessLog;
+use crate::failure::{Failure, Result};
+
+/// From here on signals are kept for [`Watch::start`]. To be called before anybody is told that
+/// there is a server: who is told may send one.
+pub(crate) fn keep_signals() -> Result<Signals> {
+    let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]);
+    signals.map_err(|source| Failure::System { action: "waiting for signals", source })
+}
+
+/// A thread that waits for signals.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    handle: Handle,
+    thread: JoinHandle<()>,
+}
+
+impl Watch {
+    /// Begins to wait, and tells systemd that the server is ready.
+    pub(crate) fn start(mut signals: Signals, control: Control, log: Option<AccessLog>) -> Self {
+        let handle = signals.handle();
+        let thread = thread::spawn(move || {
+            let mut ends = 0;
+            for signal in signals.forever() {
+                if signal == SIGHUP {
+                    log.iter().for_each(AccessLog::reopen);
+                    continue;
+                }
+                ends += 1;
+                match ends {
+                    1 => {
+                        tell(NotifyState::Stopping);
+                        control.drain();
+                    }
+                    2 => control.stop(),
+                    // Somebody has lost patience, and may.
+                    _ => process::exit(1),
+                }
+            }
+        });
+        tell(NotifyState::Ready);
+        Self { handle, thread }
+    }
+
+    /// Waits no longer.
+    pub(crate) fn end(self) {
+        self.handle.close();
+        // It has nothing left to do, and a panic of its own was told already.
+        let _ = self.thread.join();
+    }
+}
+
+/// Without systemd there is nobody to be told.
+fn tell(state: NotifyState<'_>) {
+    let _ = sd_notify::notify(&[state]);
+}

@@ -1,0 +1,64 @@
+//! How many connections this process may have.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::failure::{Failure, Result};
+
+/// Raises the limit of open files to what is allowed, and returns it.
+pub(super) fn raise_descriptors() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let current = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    current.unwrap_or(u64::MAX)
+}
+
+/// How many connections at once `descriptors` allow for, or an error if more were asked for.
+///
+/// Each is a socket, and a file while one is sent: the default leaves room for one file to every
+/// two connections.
+pub(super) fn connections(asked: Option<u32>, descriptors: u64, workers: usize) -> Result<usize> {
+    let workers = u64::try_from(workers).unwrap_or(u64::MAX);
+    let spare = descriptors.saturating_sub(BASE + workers.saturating_mul(PER_WORKER));
+    let allowed = spare.max(1);
+    let number = match asked {
+        None => (allowed / 3 * 2).clamp(1, DEFAULT_CONNECTIONS),
+        Some(asked) if u64::from(asked) <= allowed => u64::from(asked),
+        Some(asked) => {
+            return Err(Failure::Usage(format!(
+                "--max-connections {asked}: {descriptors} open files are allowed, enough for \
+                 {allowed} connections (raise it with ulimit -Hn or LimitNOFILE=)"
+            )));
+        }
+    };
+    Ok(usize::try_from(number).unwrap_or(usize::MAX))
+}
+
+/// A worker has an epoll set, listeners, a pipe, and files it keeps open.
+const PER_WORKER: u64 = 32;
+
+/// Standard streams, the log, the root.
+const BASE: u64 = 64;
+
+/// More than this are a choice that somebody should have made.
+const DEFAULT_CONNECTIONS: u64 = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_fits_the_limit() {
+        assert_eq!(connections(None, 4096, 2).ok(), Some(2644));
+        assert_eq!(connections(None, u64::MAX, 2).ok(), Some(65_536));
+        assert_eq!(connections(None, 1, 2).ok(), Some(1));
+    }
+
+    #[test]
+    fn more_than_the_limit_allows_are_refused() {
+        assert_eq!(connections(Some(3968), 4096, 2).ok(), Some(3968));
+        assert!(connections(Some(3969), 4096, 2).is_err());
+    }
+}

@@ -1,0 +1,127 @@
+//! Where to listen: what can be typed after `--bind`, as addresses.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use rustix::io::Errno;
+use underpass_http::server::Address;
+
+use crate::failure::{Failure, Result};
+
+/// The addresses that were typed; loopback if none was.
+pub(crate) fn addresses(binds: &[String], port: u16) -> Result<Vec<Address>> {
+    let mut addresses = Vec::new();
+    let default = [DEFAULT.to_owned()];
+    for bind in if binds.is_empty() { &default } else { binds } {
+        for address in resolve(bind, port)? {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+    }
+    for address in &addresses {
+        if let Address::Unix(path) = address {
+            refuse_file(path)?;
+        }
+    }
+    Ok(addresses)
+}
+
+fn resolve(bind: &str, port: u16) -> Result<Vec<Address>> {
+    if let Some(path) = bind.strip_prefix("unix:") {
+        return match path {
+            "" => Err(unknown(bind)),
+            path => Ok(vec![Address::Unix(path.into())]),
+        };
+    }
+    let bare = bind.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(bind);
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(vec![Address::Tcp(SocketAddr::new(address, port))]);
+    }
+    if let Ok(address) = bind.parse() {
+        return Ok(vec![Address::Tcp(address)]);
+    }
+    let (host, port) = match bind.rsplit_once(':') {
+        Some((host, text)) => (host, text.parse().map_err(|_| unknown(bind))?),
+        None => (bind, port),
+    };
+    if host.is_empty() || host.contains([':', '/', ' ']) {
+        return Err(unknown(bind));
+    }
+    let found = (host, port).to_socket_addrs().map_err(|source| Failure::Network {
+        action: "looking up",
+        address: host.to_owned(),
+        source,
+    })?;
+    Ok(found.map(Address::Tcp).collect())
+}
+
+/// The kernel calls a path that is taken by a file "in use", as if somebody listened there.
+fn refuse_file(path: &Path) -> Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => Err(Failure::Network {
+            action: "listening on",
+            address: format!("unix:{}", path.display()),
+            source: Errno::NOTSOCK.into(),
+        }),
+        // What else is wrong is told by who listens.
+        _ => Ok(()),
+    }
+}
+
+fn unknown(bind: &str) -> Failure {
+    Failure::Usage(format!(
+        "--bind '{bind}' is no address: write 0.0.0.0, ::1, a host name, HOST:PORT or unix:PATH"
+    ))
+}
+
+/// Nobody but this machine, until its owner says otherwise.
+const DEFAULT: &str = "127.0.0.1";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(bind: &str) -> Vec<String> {
+        let show = |address| match address {
+            Address::Tcp(at) => at.to_string(),
+            Address::Unix(path) => format!("unix:{}", path.display()),
+        };
+        resolve(bind, 5000).map(|found| found.into_iter().map(show).collect()).unwrap_or_default()
+    }
+
+    #[test]
+    fn an_address_may_have_a_port_of_its_own() {
+        for (bind, address) in [
+            ("127.0.0.1", "127.0.0.1:5000"),
+            ("127.0.0.1:81", "127.0.0.1:81"),
+            ("::1", "[::1]:5000"),
+            ("[::1]", "[::1]:5000"),
+            ("[::1]:0", "[::1]:0"),
+            ("unix:/run/a:b", "unix:/run/a:b"),
+        ] {
+            assert_eq!(shown(bind), [address], "{bind}");
+        }
+    }
+
+    #[test]
+    fn a_host_stands_for_its_addresses() {
+        assert!(shown("localhost:81").contains(&"127.0.0.1:81".to_owned()));
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for bind in ["", ":80", "unix:", "1::2::3", "host:port", "host:65536", "/run/socket", "a b"]
+        {
+            assert!(shown(bind).is_empty(), "{bind}");
+        }
+    }
+
+    #[test]
+    fn loopback_is_the_default() {
+        let loopback = Address::Tcp(([127, 0, 0, 1], 5000).into());
+        assert_eq!(addresses(&[], 5000).ok(), Some(vec![loopback]));
+    }
+}

@@ -1,0 +1,269 @@
+//! The access log: where its lines go, and a thread that brings them there.
+//!
+//! A system call for each line would cost more than most responses, and a disk that is slow for a
+//! moment must not stop those who serve. So a line is only copied into a buffer, which a thread
+//! of its own writes a few times a second. The buffer is bounded; what finds no room is counted.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::mem;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::failure::{Result, WithPath, plain};
+use crate::output;
+
+/// Where the lines go: a file that is appended to, or standard output.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    /// Nothing for standard output, which cannot be opened again.
+    path: Option<PathBuf>,
+    file: File,
+}
+
+impl LogFile {
+    /// Opens the file, or standard output if there is none.
+    pub(crate) fn open(path: Option<&Path>) -> Result<Self> {
+        let file = match path {
+            Some(path) => append(path).with_path("opening", path)?,
+            None => {
+                let stdout = io::stdout().as_fd().try_clone_to_owned();
+                stdout.with_path("opening", STDOUT)?.into()
+            }
+        };
+        // Absolute, so that it is the same file after a change of folders.
+        let path = path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+        Ok(Self { path, file })
+    }
+
+    /// The folder in which the file is created again when it was moved away.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.path.as_deref().and_then(Path::parent)
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        if let Some(path) = &self.path {
+            self.file = append(path)?;
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        self.path.as_ref().map_or_else(|| STDOUT.to_owned(), |path| path.display().to_string())
+    }
+}
+
+/// An access log that is being written. Clones write to the same.
+#[derive(Clone, Debug)]
+pub(crate) struct AccessLog(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Told when there is something to write, much to write, or something else to do.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pending: Vec<u8>,
+    /// Lines for which there was no room.
+    lost: u64,
+    reopens: bool,
+    ends: bool,
+}
+
+impl AccessLog {
+    /// Begins to write. The thread ends, with all written, after [`end`](Self::end).
+    pub(crate) fn start(file: LogFile) -> (Self, JoinHandle<()>) {
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
+        let writer = Writer { file, complained: false };
+        let thread = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || writer.run(&shared)
+        });
+        (Self(shared), thread)
+    }
+
+    /// Takes a line, which ends with a line feed. Costs a lock and a copy.
+    pub(crate) fn line(&self, line: &[u8]) {
+        let mut state = self.0.lock();
+        let before = state.pending.len();
+        if before + line.len() > CAPACITY {
+            state.lost += 1;
+            return;
+        }
+        state.pending.extend_from_slice(line);
+        let after = state.pending.len();
+        drop(state);
+        if before == 0 || (before < FULL && after >= FULL) {
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// Opens the file again: somebody has moved it away.
+    pub(crate) fn reopen(&self) {
+        self.0.lock().reopens = true;
+        self.0.changed.notify_one();
+    }
+
+    /// No lines come after this.
+    pub(crate) fn end(&self) {
+        self.0.lock().ends = true;
+        self.0.changed.notify_one();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds this lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until there is something to do, then a moment longer for more of it; returns it, and
+    /// leaves the empty `spare` to those who bring lines.
+    fn next(&self, spare: Vec<u8>) -> State {
+        let is_urgent =
+            |state: &mut State| state.ends || state.reopens || state.pending.len() >= FULL;
+        let is_idle = |state: &mut State| state.pending.is_empty() && !is_urgent(state);
+        let state = self.changed.wait_while(self.lock(), is_idle);
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(state, INTERVAL, |state| !is_urgent(state));
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        mem::replace(&mut *state, State { pending: spare, ..State::default() })
+    }
+}
+
+/// What the thread has.
+struct Writer {
+    file: LogFile,
+    /// Whether it was told that writing fails, which is told once.
+    complained: bool,
+}
+
+impl Writer {
+    fn run(mut self, shared: &Shared) {
+        let mut spare = Vec::new();
+        loop {
+            let mut todo = shared.next(spare);
+            self.write(&todo.pending);
+            if todo.lost > 0 {
+                let (name, lost) = (self.file.name(), todo.lost);
+                output::note(&format!("{name} is too slow: {lost} lines of requests are lost"));
+            }
+            if todo.reopens {
+                self.reopen();
+            }
+            if todo.ends {
+                return;
+            }
+            todo.pending.clear();
+            spare = todo.pending;
+        }
+    }
+
+    fn write(&mut self, lines: &[u8]) {
+        let outcome = self.file.file.write_all(lines);
+        self.note(outcome, "writing");
+    }
+
+    fn reopen(&mut self) {
+        self.complained = false;
+        let outcome = self.file.reopen();
+        self.note(outcome, "re-opening");
+    }
+
+    fn note(&mut self, outcome: io::Result<()>, action: &str) {
+        let was_told = mem::replace(&mut self.complained, outcome.is_err());
+        if let (Err(error), false) = (outcome, was_told) {
+            let name = self.file.name();
+            output::note(&format!(
+                "{action} {name}: {}: lines of requests are lost",
+                plain(&error)
+            ));
+        }
+    }
+}
+
+/// Opens a log to append to it; a new one may be read by the group.
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+}
+
+const STDOUT: &str = "standard output";
+
+/// Written at once: sixteen pages are as cheap by the byte as any number.
+const FULL: usize = 64 << 10;
+
+/// Some seconds of the busiest server, while a disk is stuck.
+const CAPACITY: usize = 8 << 20;
+
+/// As late as a line can be in the file; short enough for somebody who watches it.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn every_line_is_in_the_file_when_the_log_has_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let (log, thread) = AccessLog::start(LogFile::open(Some(&path)).unwrap());
+        thread::scope(|scope| {
+            for worker in 0..4 {
+                let log = log.clone();
+                scope.spawn(move || {
+                    (0..5000).for_each(|line| log.line(format!("{worker} {line}\n").as_bytes()));
+                });
+            }
+        });
+        log.end();
+        thread.join().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 20_000);
+        let mut last = [-1_i32; 4];
+        for line in text.lines() {
+            let (worker, number) = line.split_once(' ').unwrap();
+            let (worker, number): (usize, i32) = (worker.parse().unwrap(), number.parse().unwrap());
+            assert_eq!(number, mem::replace(&mut last[worker], number) + 1);
+        }
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o137, 0);
+    }
+
+    #[test]
+    fn a_log_that_was_moved_away_is_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, moved) = (folder.path().join("log"), folder.path().join("log.1"));
+        let (log, thread) = AccessLog::start(LogFile::open(Some(&path)).unwrap());
+        log.line(b"before\n");
+        fs::rename(&path, &moved).unwrap();
+        log.reopen();
+        while !path.exists() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        log.line(b"after\n");
+        log.end();
+        thread.join().unwrap();
+        assert_eq!(fs::read_to_string(moved).unwrap(), "before\n");
+        assert_eq!(fs::read_to_string(path).unwrap(), "after\n");
+    }
+
+    #[test]
+    fn a_line_that_finds_no_room_is_counted_and_not_waited_for() {
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
+        let log = AccessLog(Arc::clone(&shared));
+        let line = vec![b'x'; CAPACITY / 2];
+        (0..3).for_each(|_| log.line(&line));
+        assert_eq!(shared.lock().lost, 1);
+        assert_eq!(shared.lock().pending.len(), CAPACITY);
+    }
+}

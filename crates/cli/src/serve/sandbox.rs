@@ -1,0 +1,274 @@
+//! Confinement by Landlock: a server that was talked into something can do nothing with it.
+//!
+//! Best effort: an old kernel confines less, or not at all, and what it really did is told. A
+//! rule holds for the thread that makes it and for those that it starts, so this has to happen
+//! before there is a second thread.
+
+use std::env;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, RestrictionStatus, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
+};
+
+/// What the process needs from now on.
+#[derive(Debug)]
+pub(crate) struct Bounds {
+    /// The folder or file that is served.
+    pub(crate) root: PathBuf,
+    /// Whether links may lead out of it.
+    pub(crate) reads_everywhere: bool,
+    /// Whether clones are made beside the files, without a name.
+    pub(crate) clones: bool,
+    /// Where the log is created again.
+    pub(crate) log: Option<PathBuf>,
+    /// Where sockets are removed at the end.
+    pub(crate) sockets: Vec<PathBuf>,
+}
+
+/// What came of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Confinement {
+    /// Nobody wanted it.
+    Unwanted,
+    /// This kernel, or whoever confines us already, does not offer it.
+    Refused(String),
+    /// As far as this kernel can; what it can is in the name of its version.
+    Confined {
+        /// What is left to the process.
+        to: String,
+        /// What the kernel could not do, if there is anything.
+        without: Option<String>,
+    },
+}
+
+impl Bounds {
+    /// Confines this thread, and those that it starts from now on.
+    pub(crate) fn confine(&self) -> Confinement {
+        match self.restrict() {
+            Ok(status) => self.outcome(&status),
+            Err(error) => Confinement::Refused(error.to_string()),
+        }
+    }
+
+    fn restrict(&self) -> Result<RestrictionStatus, RulesetError> {
+        let reads = AccessFs::ReadFile | AccessFs::ReadDir;
+        let mut handled = AccessFs::from_all(NEWEST);
+        let mut root = reads;
+        if self.reads_everywhere {
+            handled.remove(reads);
+            root.remove(reads);
+        }
+        if self.clones {
+            root |= AccessFs::WriteFile;
+        }
+        let zones = env::var_os("TZDIR").map(PathBuf::from);
+        let also_read = ALSO_READ.into_iter().map(PathBuf::from).chain(zones);
+        let mut rules = vec![(vec![self.root.clone()], root)];
+        if !self.reads_everywhere {
+            rules.push((also_read.collect(), reads));
+        }
+        rules.push((self.log.iter().cloned().collect(), AccessFs::WriteFile | AccessFs::MakeReg));
+        rules.push((self.sockets.clone(), AccessFs::RemoveFile.into()));
+
+        let mut ruleset = Ruleset::default()
+            .handle_access(handled)?
+            .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?
+            .scope(scopes())?
+            .create()?;
+        for (paths, access) in rules.into_iter().filter(|(_, access)| !access.is_empty()) {
+            ruleset = ruleset.add_rules(path_beneath_rules(paths, access))?;
+        }
+        ruleset.restrict_self()
+    }
+
+    /// Says what was done as the kernel has told it.
+    fn outcome(&self, status: &RestrictionStatus) -> Confinement {
+        let LandlockStatus::Available { effective_abi, .. } = status.landlock else {
+            let why = match status.landlock {
+                LandlockStatus::NotEnabled => "Landlock is switched off on this machine (lsm=)",
+                _ => "this kernel has no Landlock",
+            };
+            return Confinement::Refused(why.to_owned());
+        };
+        if status.ruleset == RulesetStatus::NotEnforced {
+            return Confinement::Refused("this kernel enforced none of it".to_owned());
+        }
+        let without = match effective_abi {
+            _ if status.ruleset == RulesetStatus::FullyEnforced => None,
+            abi if abi < ABI::V4 => Some("TCP connections and signals".to_owned()),
+            abi if abi < ABI::V6 => Some("signals".to_owned()),
+            _ => Some("the newest restrictions".to_owned()),
+        };
+        Confinement::Confined { to: self.to_string(), without }
+    }
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reads_everywhere {
+            true => f.write_str("reading (everywhere, for --allow-symlink)")?,
+            false => write!(f, "reading {}", self.root.display())?,
+        }
+        if self.clones {
+            write!(f, ", clones in {}", self.root.display())?;
+        }
+        if let Some(log) = &self.log {
+            write!(f, ", the log in {}", log.display())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Confinement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unwanted => f.write_str("not confined: --no-sandbox"),
+            Self::Refused(why) => write!(f, "not confined: {why}"),
+            Self::Confined { to, without: None } => write!(f, "confined by Landlock to {to}"),
+            Self::Confined { to, without: Some(without) } => {
+                write!(f, "confined by Landlock to {to}; this kernel cannot restrict {without}")
+            }
+        }
+    }
+}
+
+/// No signals to other processes, and no abstract sockets, unless systemd listens at one.
+fn scopes() -> BitFlags<Scope> {
+    let mut scopes = Scope::from_all(NEWEST);
+    if env::var_os("NOTIFY_SOCKET").is_some_and(|socket| Path::new(&socket).starts_with("@")) {
+        scopes.remove(Scope::AbstractUnixSocket);
+    }
+    scopes
+}
+
+/// The newest version whose restrictions were looked at for this program.
+const NEWEST: ABI = ABI::V6;
+
+/// What is read after the start beside the root: the time zone, which may change meanwhile, and
+/// how long a lease may be held.
+const ALSO_READ: [&str; 3] = ["/etc/localtime", "/usr/share/zoneinfo", "/proc/sys/fs/lease-break-time"];
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs::{self, File};
+    use std::io::ErrorKind;
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    use super::*;
+
+    /// Runs in a thread of its own, for which alone the rules then hold.
+    fn confined(bounds: Bounds, test: impl FnOnce() + Send + 'static) {
+        let thread = thread::spawn(move || match bounds.confine() {
+            Confinement::Confined { .. } => test(),
+            other => {
+                assert!(env::var_os("CI").is_none(), "{other}");
+                eprintln!("skipped: {other}");
+            }
+        });
+        thread.join().unwrap();
+    }
+
+    fn bounds(root: &Path) -> Bounds {
+        let root = root.to_owned();
+        Bounds { root, reads_everywhere: false, clones: false, log: None, sockets: Vec::new() }
+    }
+
+    fn is_denied<T>(outcome: std::io::Result<T>) -> bool {
+        outcome.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+    }
+
+    #[test]
+    fn a_confined_process_reads_beneath_the_root_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let (inside, outside) = (folder.path().join("inside"), folder.path().join("outside"));
+        fs::create_dir(&inside).unwrap();
+        fs::write(inside.join("file"), "x").unwrap();
+        fs::write(&outside, "x").unwrap();
+        confined(bounds(&inside), move || {
+            assert!(File::open(inside.join("file")).is_ok());
+            assert!(fs::read_dir(&inside).is_ok());
+            assert!(is_denied(File::open(&outside)));
+            assert!(is_denied(fs::read_dir(inside.parent().unwrap())));
+            assert!(is_denied(File::create(inside.join("new"))));
+            assert!(is_denied(fs::remove_file(inside.join("file"))));
+        });
+    }
+
+    #[test]
+    fn a_confined_process_serves_a_single_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, other) = (folder.path().join("file"), folder.path().join("other"));
+        fs::write(&file, "x").unwrap();
+        fs::write(&other, "x").unwrap();
+        confined(bounds(&file), move || {
+            assert!(File::open(file).is_ok());
+            assert!(is_denied(File::open(other)));
+        });
+    }
+
+    #[test]
+    fn links_that_lead_out_can_be_followed_if_that_was_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir(&root).unwrap();
+        let outside = folder.path().join("outside");
+        fs::write(&outside, "x").unwrap();
+        confined(Bounds { reads_everywhere: true, ..bounds(&root) }, move || {
+            assert!(File::open(&outside).is_ok());
+            assert!(is_denied(File::create(root.join("new"))));
+            assert!(is_denied(fs::write(&outside, "y")));
+        });
+    }
+
+    #[test]
+    fn the_log_can_be_begun_anew_and_the_socket_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir(&path).unwrap();
+            path
+        };
+        let (root, log, run) = (at("root"), at("log"), at("run"));
+        fs::write(run.join("socket"), "").unwrap();
+        let bounds = Bounds { log: Some(log.clone()), sockets: vec![run.clone()], ..bounds(&root) };
+        confined(bounds, move || {
+            let open = || File::options().append(true).create(true).open(log.join("access"));
+            assert!(open().is_ok());
+            assert!(open().is_ok());
+            assert!(is_denied(fs::remove_file(log.join("access"))));
+            assert!(fs::remove_file(run.join("socket")).is_ok());
+        });
+    }
+
+    #[test]
+    fn clones_without_a_name_can_be_made_where_snapshots_need_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_owned();
+        confined(Bounds { clones: true, ..bounds(&root) }, move || {
+            use rustix::fs::{Mode, OFlags};
+            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+            let clone = rustix::fs::open(&root, flags, Mode::RUSR | Mode::WUSR);
+            assert!(!matches!(clone, Err(rustix::io::Errno::ACCESS)), "{clone:?}");
+            assert!(is_denied(File::create(root.join("new"))));
+        });
+    }
+
+    #[test]
+    fn a_confined_process_accepts_but_does_not_connect() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let peer = TcpStream::connect(address).unwrap();
+        confined(bounds(folder.path()), move || {
+            assert!(listener.accept().is_ok());
+            assert!(is_denied(TcpStream::connect(address)));
+            assert!(is_denied(TcpListener::bind("127.0.0.1:0")));
+        });
+        drop(peer);
+    }
+}

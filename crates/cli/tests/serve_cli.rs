@@ -1,0 +1,343 @@
+//! The server's options: typed, from the environment, from a file; its sockets; its signals.
+
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rig::{Finished, Running, folder, has, names, run, underpass, until};
+
+/// A server on a free port of loopback.
+fn serve(folder: &Path, args: &[&str], variables: &[(&str, &str)]) -> Running {
+    let mut command = underpass();
+    command.args(["serve", "--port", "0"]).args(args).arg(folder);
+    command.envs(variables.iter().copied());
+    Running::listening(command)
+}
+
+/// Ends a server as a service manager does.
+fn end(server: Running) -> Finished {
+    server.signal("TERM");
+    server.finish().succeeded()
+}
+
+/// What `serve` complains about in one line, with exit code 2 or 1.
+#[track_caller]
+fn refused(args: &[&str], variables: &[(&str, &str)], code: i32, words: &[&str]) -> String {
+    let mut command = underpass();
+    command.arg("serve").args(args).envs(variables.iter().copied());
+    let finished = Running::start(command).finish().failed(code, words);
+    assert_eq!(finished.stderr.lines().count(), 1, "{args:?}: {}", finished.stderr);
+    assert!(finished.stderr.starts_with("underpass: "), "{}", finished.stderr);
+    assert!(finished.stdout.is_empty(), "{args:?}");
+    finished.stderr
+}
+
+/// The project's folder, for what is beside the crates.
+fn project(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+#[test]
+fn each_wrong_option_is_one_line_with_its_exit_code() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let cases: &[(&[&str], i32, &[&str])] = &[
+        (&["/nowhere/at/all"], 1, &["serving", "/nowhere/at/all", "No such file", "that exists"]),
+        (&["a", "b"], 2, &["'b'"]),
+        (&["--port", "65536"], 2, &["--port", "65536"]),
+        (&["--bind", "/run/socket"], 2, &["--bind", "/run/socket", "unix:PATH"]),
+        (&["--bind", "host.invalid"], 1, &["looking up", "host.invalid"]),
+        (&["--bind", &taken], 1, &["listening on", &taken, "in use", "another port"]),
+        (&["--bind", "192.0.2.1"], 1, &["192.0.2.1:5000", "does not have that address"]),
+        (&["--bind", "unix:/nowhere/socket"], 1, &["unix:/nowhere/socket", "No such file"]),
+        (&["--hide", "a[", "-p", "0"], 2, &["--hide", "a["]),
+        (&["--header", "X-A"], 2, &["--header", "X-A", "Name: value"]),
+        (&["--header", "X-A: b\r\nX-B: c"], 2, &["--header", "X-A", "control character"]),
+        (&["--header", "content-length: 3"], 2, &["--header", "content-length", "server decides"]),
+        (&["--cache-control", "a\nb"], 2, &["--cache-control"]),
+        (&["--path-prefix", "/../etc"], 2, &["--path-prefix", "/files"]),
+        (&["--log-file", "/nowhere/log"], 1, &["opening", "/nowhere/log"]),
+        (&["--workers", "0"], 2, &["--workers"]),
+        (&["--max-connections", "4000000000"], 2, &["--max-connections", "ulimit -Hn"]),
+        (&["--rate", "0"], 2, &["--rate", "nothing would ever arrive"]),
+        (&["--timeout", "0"], 2, &["--timeout", "seconds"]),
+        (&["--drain", "soon"], 2, &["--drain", "seconds"]),
+        (&["--integrity", "total"], 2, &["--integrity", "snapshot"]),
+        (&["--mechanism", "splice", "--prefer", "mmap"], 2, &["cannot be used with"]),
+        (&["--config", "/nowhere/config"], 1, &["reading", "/nowhere/config"]),
+        (&["--completions", "cmd"], 2, &["cmd", "bash"]),
+    ];
+    for (args, code, words) in cases {
+        refused(args, &[], *code, words);
+    }
+}
+
+#[test]
+fn a_password_is_never_repeated() {
+    let folder = folder();
+    let config = folder.path().join("config");
+    fs::write(&config, "auth = ['admin:secret']").unwrap();
+    let config = config.to_str().unwrap();
+    for (args, variables) in [
+        (vec!["--auth", "admin:secret"], vec![]),
+        (vec!["--auth", "admin:secret@nowhere"], vec![]),
+        (vec![], vec![("UNDERPASS_AUTH", "admin:secret")]),
+        (vec!["--config", config], vec![]),
+    ] {
+        let said = refused(&args, &variables, 2, &["--auth"]);
+        assert!(!said.contains("secret"), "{said}");
+    }
+}
+
+#[test]
+fn typed_options_win_over_the_environment_which_wins_over_the_file() {
+    let folder = folder();
+    let config = folder.path().join("config");
+    fs::write(&config, "path_prefix = 'file'\nquiet = true").unwrap();
+    let config = config.to_str().unwrap();
+    let environment = ("UNDERPASS_PATH_PREFIX", "environment");
+    for (args, variables, prefix) in [
+        (vec!["--config", config, "--path-prefix", "typed"], vec![environment], "/typed/"),
+        (vec!["--config", config], vec![environment], "/environment/"),
+        (vec!["--config", config], vec![("UNDERPASS_PATH_PREFIX", "")], "/file/"),
+        (vec![], vec![("UNDERPASS_CONFIG", config)], "/file/"),
+        (vec![], vec![], "/"),
+    ] {
+        let server = serve(folder.path(), &args, &variables);
+        let path = server.address.strip_prefix("http://127.0.0.1:").unwrap();
+        assert_eq!(path.trim_start_matches(|c: char| c.is_ascii_digit()), prefix);
+        end(server);
+    }
+}
+
+#[test]
+fn a_switch_of_the_file_can_be_undone_by_the_environment() {
+    let folder = folder();
+    let config = folder.path().join("config");
+    fs::write(&config, "quiet = true").unwrap();
+    let args = ["--config", config.to_str().unwrap()];
+    let quiet = end(serve(folder.path(), &args, &[])).stderr;
+    assert!(!quiet.contains("--bind 0.0.0.0"), "{quiet}");
+    let told = end(serve(folder.path(), &args, &[("UNDERPASS_QUIET", "false")])).stderr;
+    assert!(told.contains("--bind 0.0.0.0"), "{told}");
+    refused(&args, &[("UNDERPASS_QUIET", "perhaps")], 2, &["UNDERPASS_QUIET", "true nor false"]);
+}
+
+#[test]
+fn a_choice_of_the_file_gives_way_to_one_that_excludes_it() {
+    let folder = folder();
+    let config = folder.path().join("config");
+    fs::write(&config, "mechanism = 'splice'").unwrap();
+    let config = config.to_str().unwrap();
+    end(serve(folder.path(), &["--config", config, "--no-zero-copy"], &[]));
+    end(serve(folder.path(), &["--config", config], &[("UNDERPASS_PREFER", "mmap")]));
+}
+
+#[test]
+fn a_list_in_a_variable_has_one_value_a_line() {
+    let folder = folder();
+    let socket = folder.path().join("socket");
+    let bind = format!("127.0.0.1\nunix:{}", socket.display());
+    let server = serve(folder.path(), &[], &[("UNDERPASS_BIND", &bind)]);
+    until("the socket", || UnixStream::connect(&socket).is_ok());
+    let said = end(server).stderr;
+    assert_eq!(said.lines().filter(|line| line.starts_with("serving ")).count(), 2, "{said}");
+    assert!(!socket.exists());
+}
+
+#[test]
+fn what_is_wrong_in_the_file_is_told_with_its_line() {
+    let folder = folder();
+    let config = folder.path().join("underpass.toml");
+    let args = ["--config", config.to_str().unwrap()];
+    for (text, words) in [
+        ("port = 1\nports = 2", ["line 2", "--ports", "serve --help"]),
+        ("\nport = 'x'", ["line 2", "--port", "'x'"]),
+        ("port = [1, 2]", ["line 1", "port", "one value"]),
+        ("quiet = 'perhaps'", ["line 1", "quiet", "true nor false"]),
+        ("hide = 'a'\nhide = 'b'", ["line 2", "underpass.toml", "duplicate"]),
+        ("port = 1\n[more]\nworkers = 1", ["line 2", "more", "neither"]),
+        ("config = 'other'", ["line 1", "--config", "no option"]),
+        ("port", ["line 1", "underpass.toml", "="]),
+    ] {
+        fs::write(&config, text).unwrap();
+        refused(&args, &[], 2, &words);
+    }
+    refused(&[], &[("UNDERPASS_WORKERS", "many")], 2, &["UNDERPASS_WORKERS", "many"]);
+}
+
+#[test]
+fn the_start_says_where_it_serves_and_how_to_open_it() {
+    let folder = folder();
+    let here = fs::canonicalize(folder.path()).unwrap();
+    let local = end(serve(folder.path(), &[], &[])).stderr;
+    let first = format!("serving {} at http://127.0.0.1:", here.display());
+    assert!(local.starts_with(&first), "{local}");
+    assert!(local.contains("only this machine") && local.contains("--bind 0.0.0.0"), "{local}");
+    assert!(local.contains("confined "), "{local}");
+    let open = end(serve(folder.path(), &["--bind", "0.0.0.0", "--no-sandbox"], &[])).stderr;
+    assert!(!open.contains("only this machine"), "{open}");
+    assert!(open.contains("not confined: --no-sandbox"), "{open}");
+    let quiet = end(serve(folder.path(), &["-q"], &[])).stderr;
+    assert!(!quiet.contains("confined"), "{quiet}");
+}
+
+#[test]
+fn a_socket_left_behind_is_replaced_and_one_that_lives_is_not() {
+    let folder = folder();
+    let socket = folder.path().join("socket");
+    let bind = format!("unix:{}", socket.display());
+    drop(UnixListener::bind(&socket).unwrap());
+    end(serve(folder.path(), &["--bind", &bind], &[]));
+    assert!(!socket.exists());
+
+    let live = UnixListener::bind(&socket).unwrap();
+    refused(&["--bind", &bind], &[], 1, &["listening on", &bind, "in use", "path"]);
+    assert!(socket.exists());
+    drop(live);
+
+    fs::remove_file(&socket).unwrap();
+    fs::write(&socket, "precious").unwrap();
+    refused(&["--bind", &bind], &[], 1, &["listening on", &bind, "another path"]);
+    assert_eq!(fs::read_to_string(&socket).unwrap(), "precious");
+}
+
+/// A server with `passed` as its third descriptor, and LISTEN_PID as this shell script says.
+fn activated(folder: &Path, passed: impl Into<OwnedFd>, pid: &str) -> Running {
+    let script =
+        format!("LISTEN_FDS=1 LISTEN_PID={pid} exec \"$0\" serve -p 0 \"$1\" 3<&0 0</dev/null");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_underpass")]).arg(folder);
+    command.stdin(passed.into()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Running::listening(command)
+}
+
+#[test]
+fn a_socket_that_was_passed_is_served_instead_of_the_default() {
+    let folder = folder();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = activated(folder.path(), listener, "$$");
+    assert_eq!(server.address, format!("http://{address}/"));
+    TcpStream::connect(address).unwrap();
+    end(server);
+}
+
+#[test]
+fn sockets_for_another_process_are_left_alone() {
+    let folder = folder();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = activated(folder.path(), listener, "1");
+    assert_ne!(server.address, format!("http://{address}/"));
+    end(server);
+}
+
+#[test]
+fn what_was_passed_and_is_no_listener_is_an_error() {
+    let folder = folder();
+    let (one, _other) = UnixStream::pair().unwrap();
+    let finished = activated(folder.path(), one, "$$").finish();
+    finished.failed(1, &["socket 1 of LISTEN_FDS", "nobody listens"]);
+    let file = fs::File::open(folder.path()).unwrap();
+    activated(folder.path(), file, "$$").finish().failed(1, &["LISTEN_FDS", "not a socket"]);
+}
+
+#[test]
+fn sigterm_and_sigint_end_it_in_order() {
+    let folder = folder();
+    for signal in ["TERM", "INT"] {
+        let server = serve(folder.path(), &[], &[]);
+        server.signal(signal);
+        let said = server.finish().succeeded().stderr;
+        assert!(said.lines().last().unwrap().starts_with("served 0 requests"), "{said}");
+    }
+}
+
+#[test]
+fn sighup_begins_the_log_anew() {
+    let (folder, logs) = (folder(), folder());
+    let log = logs.path().join("access.log");
+    let server = serve(folder.path(), &["--log-file", log.to_str().unwrap()], &[]);
+    until("the log", || log.exists());
+    fs::rename(&log, logs.path().join("access.log.1")).unwrap();
+    server.signal("HUP");
+    until("the new log", || log.exists());
+    end(server);
+    assert_eq!(names(logs.path()), ["access.log", "access.log.1"]);
+}
+
+#[test]
+fn the_help_is_what_it_was() {
+    let help = run(["serve", "--help"]).succeeded().text();
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/serve-help.txt");
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        fs::write(&kept, &help).unwrap();
+    }
+    let expected = fs::read_to_string(kept).unwrap();
+    assert_eq!(help, expected, "if this is right: UPDATE_SNAPSHOTS=1 cargo test --test serve_cli");
+}
+
+#[test]
+fn the_guide_tells_every_option() {
+    let guide = fs::read_to_string(project("docs/serve.md")).unwrap();
+    let help = run(["serve", "--help"]).succeeded().text();
+    let options = help.split_whitespace().filter(|word| word.starts_with("--"));
+    for option in options.map(|word| word.trim_end_matches([',', '.', ':'])) {
+        assert!(guide.contains(&format!("`{option}")), "{option} is not in docs/serve.md");
+    }
+}
+
+#[test]
+fn the_manual_and_the_completions_know_the_server() {
+    let manual = run(["serve", "--print-manpage"]).succeeded().text();
+    assert_eq!(manual, run(["--print-manpage"]).succeeded().text());
+    assert!(manual.contains(".TH underpass-serve 1"), "{manual}");
+    let completions = run(["serve", "--completions", "fish"]).succeeded().text();
+    assert!(completions.contains("path-prefix"), "{completions}");
+}
+
+#[test]
+fn the_example_of_a_file_is_accepted() {
+    let folder = folder();
+    let example = fs::read_to_string(project("contrib/underpass.toml")).unwrap();
+    let elsewhere = ["root = ", "log-file = ", "port = "];
+    // The keys that are comments there are meant to be taken in.
+    let lines = example.lines().map(|line| match line.strip_prefix("# ") {
+        Some(key) if key.contains(" = ") && !key.contains("`") => key,
+        _ => line,
+    });
+    let lines = lines.filter(|line| !elsewhere.iter().any(|start| line.starts_with(start)));
+    let config = folder.path().join("config");
+    fs::write(&config, lines.collect::<Vec<_>>().join("\n")).unwrap();
+    end(serve(folder.path(), &["--config", config.to_str().unwrap()], &[]));
+}
+
+#[test]
+fn the_units_are_what_systemd_understands() {
+    if !has("systemd-analyze") {
+        return;
+    }
+    let folder = folder();
+    for unit in ["underpass.service", "underpass.socket"] {
+        let text = fs::read_to_string(project("contrib").join(unit)).unwrap();
+        let program = env!("CARGO_BIN_EXE_underpass");
+        let text = text.replace("/usr/local/bin/underpass", program);
+        fs::write(folder.path().join(unit), text).unwrap();
+    }
+    let units = ["underpass.service", "underpass.socket"].map(|unit| folder.path().join(unit));
+    let checked = Command::new("systemd-analyze")
+        .args(["verify", "--man=no", "--recursive-errors=no"])
+        .args(units)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success() && said.is_empty(), "{said}");
+}
