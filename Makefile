@@ -1,11 +1,16 @@
 # The few commands people type. Each is short enough to be read.
 
-.PHONY: run test check bench
+.PHONY: run demo test check bench
 
-# Builds, sends 1 GiB between two processes over TCP, verifies it, shows receipts and a table.
+# Builds and serves a folder until Ctrl-C: DIR=..., or one with a few files made for it.
 run:
 	cargo build --release --locked
-	scripts/demo
+	scripts/demo "$(DIR)"
+
+# Sends 1 GiB between two processes over TCP, verifies it, shows receipts and a table.
+demo:
+	cargo build --release --locked
+	scripts/demo-send
 
 # Installs the tests' peers where it may, and runs every test.
 test:
