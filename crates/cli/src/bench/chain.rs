@@ -83,11 +83,8 @@ impl Course for SmallFiles<'_> {
         let server = thread(&exchange.report, exchange.server);
         let client = thread(&Report::default(), exchange.client);
         let side = |role, thread| Side { role, elapsed_s, thread: Some(thread), process: None };
-        Ok(Measured {
-            wall_s: elapsed_s,
-            measured: side(Role::Sender, server),
-            peer: Some(side(Role::Receiver, client)),
-        })
+        let (measured, peer) = (side(Role::Sender, server), side(Role::Receiver, client));
+        Ok(Measured::new(elapsed_s, measured, Some(peer)))
     }
 }
 
@@ -138,7 +135,7 @@ impl Exchange {
         let mechanism = match way {
             Way::OneBuffer => Mechanism::ReadWrite,
             Way::Only(mechanism) => mechanism,
-            Way::Auto | Way::Cp => return Ok(self),
+            Way::Auto | Way::Cp | Way::Nginx | Way::Underpass => return Ok(self),
         };
         let moved = self.report.by(mechanism).bytes;
         // What a full socket did not take of one buffer goes on by sendfile.
@@ -195,7 +192,7 @@ fn options<'a>(way: Way) -> Options<'a> {
     match way {
         Way::OneBuffer => Options::default().small(usize::MAX),
         Way::Only(mechanism) => Options::default().policy(Policy::Require(mechanism)),
-        Way::Auto | Way::Cp => Options::default(),
+        Way::Auto | Way::Cp | Way::Nginx | Way::Underpass => Options::default(),
     }
 }
 
@@ -260,7 +257,7 @@ fn ask_for(socket: &mut TcpStream, batch: u32, left: u32) -> io::Result<u32> {
 }
 
 /// A thread's part of the record.
-fn thread(report: &Report, usage: Usage) -> Thread {
+pub(crate) fn thread(report: &Report, usage: Usage) -> Thread {
     Thread {
         user_s: usage.user.as_secs_f64(),
         system_s: usage.system.as_secs_f64(),

@@ -71,7 +71,7 @@ impl Course for Copy<'_> {
         };
         let process = Some(finished.cost);
         let measured = Side { role: Role::Copier, elapsed_s, thread, process };
-        Ok(Measured { wall_s, measured, peer: None })
+        Ok(Measured::new(wall_s, measured, None))
     }
 }
 

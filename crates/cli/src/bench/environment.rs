@@ -29,6 +29,7 @@ pub(crate) fn survey(cores: Cores, source: &Path, target: Option<&Path>) -> Envi
         load_average: load_average(&read("/proc/loadavg")),
         optimized: !cfg!(debug_assertions),
         cp: None,
+        nginx: None,
     }
 }
 
@@ -113,7 +114,7 @@ fn read(path: &str) -> String {
 }
 
 /// USER_HZ, which is 100 on every architecture that Rust's Linux runs on.
-const TICKS_PER_SECOND: f64 = 100.0;
+pub(crate) const TICKS_PER_SECOND: f64 = 100.0;
 
 #[cfg(test)]
 mod tests {

@@ -63,6 +63,7 @@ pub(crate) fn empty(scenario: Scenario) -> Record {
             side: Role::Sender,
             sink: (scenario == Scenario::Net).then_some(SinkKind::Drop),
             responses: None,
+            serve: None,
         },
         environment: Environment {
             kernel: "6.1.0".to_owned(),
@@ -79,6 +80,7 @@ pub(crate) fn empty(scenario: Scenario) -> Record {
             load_average: [0.1, 0.2, 0.3],
             optimized: true,
             cp: None,
+            nginx: None,
         },
         baseline: Variant::baseline(ReadWrite, 4 << 10),
         cells: Vec::new(),
@@ -116,5 +118,6 @@ pub(crate) fn sample(cell: usize, round: u32, wall_s: f64, cpu_s: f64) -> Sample
         peer: Some(side(Role::Receiver)),
         watched_s: wall_s,
         other_cpu_s: 0.0,
+        served: None,
     }
 }

@@ -2,7 +2,7 @@
 //! the figures can be believed, or say themselves why not.
 //!
 //! `way` has the words, `plan` says what is measured, `rounds` in which order, `net`, `copy` and
-//! `chain` how. `record` keeps all of it; `statistics`, `trust` and `table` see nothing else.
+//! `chain` how; `serve` is about servers. `record` keeps all of it; `statistics`, `trust` and `table` see nothing else.
 
 mod arguments;
 mod chain;
@@ -19,6 +19,7 @@ mod plan;
 mod record;
 mod rounds;
 mod scenarios;
+mod serve;
 mod statistics;
 mod store;
 mod table;

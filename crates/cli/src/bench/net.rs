@@ -109,9 +109,9 @@ impl Course for Net<'_> {
                 let (sender, receiver) = (sender.side(Role::Sender), receiver.side(Role::Receiver));
                 let (measured, peer) = match self.side {
                     Role::Receiver => (receiver, sender),
-                    Role::Sender | Role::Copier => (sender, receiver),
+                    _ => (sender, receiver),
                 };
-                Ok(Measured { wall_s, measured, peer: Some(peer) })
+                Ok(Measured::new(wall_s, measured, Some(peer)))
             }
         }
     }

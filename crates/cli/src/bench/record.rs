@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::plan::Variant;
+use super::serve::{Served, Setting};
 use super::way::{Step, Way};
 use crate::receipt::{MechanismReceipt, Receipt};
 
@@ -45,6 +46,12 @@ pub(crate) enum Scenario {
     Copy,
     /// File to TCP to file or nothing.
     Net,
+    /// Files by HTTP, as fast as they are asked for.
+    Serve,
+    /// A hot file by HTTP, beside cold ones.
+    ServeFairness,
+    /// Very many connections to a server at once.
+    ServeIdle,
 }
 
 /// What was asked for.
@@ -68,18 +75,25 @@ pub(crate) struct Arguments {
     pub(crate) sink: Option<SinkKind>,
     /// Responses of one sample.
     pub(crate) responses: Option<u32>,
+    /// What was asked for of servers; absent if there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) serve: Option<Setting>,
 }
 
 /// Who did a part of the work.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Role {
+    /// Asked a server.
+    Client,
     /// Copied from file to file.
     Copier,
     /// Read from the connection.
     Receiver,
     /// Wrote to the connection.
     Sender,
+    /// Answered its clients.
+    Server,
 }
 
 /// Where a receiver puts the bytes.
@@ -103,9 +117,9 @@ pub(crate) struct Environment {
     pub(crate) cpu: String,
     /// Processor cores that could be used.
     pub(crate) cores: usize,
-    /// The core of the sender, or of whoever copied.
+    /// The core of the sender or server, or of whoever copied.
     pub(crate) first_core: usize,
-    /// The core of the receiver.
+    /// The core of the receiver or client.
     pub(crate) second_core: usize,
     /// Memory in bytes.
     pub(crate) memory_bytes: u64,
@@ -123,6 +137,9 @@ pub(crate) struct Environment {
     pub(crate) optimized: bool,
     /// The version of coreutils' cp; absent if there is none or it was not measured.
     pub(crate) cp: Option<String>,
+    /// The version of nginx; absent if there is none or it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) nginx: Option<String>,
 }
 
 /// One size with one variant.
@@ -148,7 +165,8 @@ pub(crate) struct Sample {
     /// The round, from 1; all samples of a round were taken one after the other.
     pub(crate) round: u32,
     /// Seconds that the work took: of `net` the longer of both sides' `elapsed_s`, of `copy` the
-    /// life of the process, of `chain` from the first request to the end of the last response.
+    /// life of the process, of `chain` from the first request to the end of the last response, of
+    /// servers as long as they were being asked.
     pub(crate) wall_s: f64,
     /// The side whose mechanism was varied.
     pub(crate) measured: Side,
@@ -160,6 +178,9 @@ pub(crate) struct Sample {
     /// Processor seconds that others spent meanwhile. The kernel counts them in steps of 10 ms, so
     /// that only the sum of many samples tells something; one alone may even be below 0.
     pub(crate) other_cpu_s: f64,
+    /// What clients of a server saw; absent if it was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) served: Option<Served>,
 }
 
 /// What one side of a sample did.
@@ -199,7 +220,8 @@ pub(crate) struct Thread {
     pub(crate) user_space_bytes: u64,
 }
 
-/// What a process spent from its start to its end.
+/// What a process spent from its start to its end; of a server all of its processes together,
+/// while they were being asked.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Process {
     /// Seconds from before it was started until it had ended.

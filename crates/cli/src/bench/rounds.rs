@@ -11,6 +11,7 @@ use super::environment::busy_seconds;
 use super::error::BenchError;
 use super::plan::Variant;
 use super::record::{Cell, Sample, Side, Thread};
+use super::serve::Served;
 use super::way::short_size;
 use crate::failure::{Failure, Result};
 
@@ -24,6 +25,11 @@ pub(crate) trait Course {
 
     /// Moves the bytes once and says what that cost.
     fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured>;
+
+    /// How much of the progress a sample is: starting two processes takes as long as some MiB.
+    fn weight(&self, size: u64) -> u64 {
+        size.saturating_add(16 << 20)
+    }
 }
 
 /// What a verifying pass found.
@@ -44,6 +50,17 @@ pub(crate) struct Measured {
     pub(crate) measured: Side,
     /// The other side.
     pub(crate) peer: Option<Side>,
+    /// What clients of a server saw.
+    pub(crate) served: Option<Served>,
+    /// Processor seconds of ours that are in neither side, as they were spent before and after.
+    pub(crate) besides_cpu_s: f64,
+}
+
+impl Measured {
+    /// What a side did, and the other one if there was one.
+    pub(crate) const fn new(wall_s: f64, measured: Side, peer: Option<Side>) -> Self {
+        Self { wall_s, measured, peer, served: None, besides_cpu_s: 0.0 }
+    }
 }
 
 /// What is to be measured, and how often.
@@ -66,7 +83,7 @@ impl Schedule {
         course: &mut impl Course,
         cancel: &AtomicBool,
     ) -> Result<(Vec<Cell>, Vec<Sample>)> {
-        let bar = self.bar();
+        let bar = self.bar(course);
         let (mut cells, mut samples) = (Vec::new(), Vec::new());
         let outcome = self.sizes.iter().try_for_each(|size| {
             bar.set_message(short_size(*size));
@@ -75,7 +92,7 @@ impl Schedule {
             for variant in &self.variants {
                 interrupted(cancel)?;
                 cells.push(verified(course, *size, *variant)?);
-                bar.inc(weight(*size));
+                bar.inc(course.weight(*size));
             }
             for round in 0..self.warmup + self.runs {
                 // Each round begins with another one, so that none always comes behind the same
@@ -83,7 +100,7 @@ impl Schedule {
                 let count = cells.len() - first;
                 for index in (0..count).map(|turn| first + (turn + round as usize) % count) {
                     let cell = &cells[index];
-                    bar.inc(weight(*size));
+                    bar.inc(course.weight(*size));
                     if cell.declined.is_some() {
                         continue;
                     }
@@ -102,20 +119,15 @@ impl Schedule {
     }
 
     /// A bar on standard error if that is a terminal. Nothing ticks: it is drawn between samples.
-    fn bar(&self) -> ProgressBar {
+    fn bar(&self, course: &impl Course) -> ProgressBar {
         let rounds = u64::from(1 + self.warmup + self.runs);
-        let weights: u64 = self.sizes.iter().map(|size| weight(*size)).sum();
+        let weights: u64 = self.sizes.iter().map(|size| course.weight(*size)).sum();
         let bar = ProgressBar::new(weights * rounds * self.variants.len() as u64);
         match ProgressStyle::with_template("{msg:>5} {wide_bar} {percent}% {eta} left") {
             Ok(style) => bar.with_style(style),
             Err(_) => bar,
         }
     }
-}
-
-/// How much of the progress a sample is: starting two processes takes as long as some MiB.
-fn weight(size: u64) -> u64 {
-    size.saturating_add(16 << 20)
 }
 
 fn interrupted(cancel: &AtomicBool) -> Result<()> {
@@ -136,13 +148,15 @@ fn verified(course: &mut impl Course, size: u64, variant: Variant) -> Result<Cel
 /// One sample, with what others did to the machine meanwhile.
 fn sampled(course: &mut impl Course, cell: &Cell, index: usize) -> Result<Sample> {
     let (started, busy, own) = (Instant::now(), busy_seconds(), processor_seconds("self"));
-    let Measured { wall_s, measured, peer } = course.measure(cell.size, cell.variant)?;
+    let Measured { wall_s, measured, peer, served, besides_cpu_s } =
+        course.measure(cell.size, cell.variant)?;
     let watched_s = started.elapsed().as_secs_f64();
     let own = processor_seconds("self") - own;
-    let ours =
-        own + [Some(&measured), peer.as_ref()].into_iter().flatten().map(cpu_of).sum::<f64>();
+    let ours = own
+        + besides_cpu_s
+        + [Some(&measured), peer.as_ref()].into_iter().flatten().map(cpu_of).sum::<f64>();
     let other_cpu_s = busy_seconds() - busy - ours;
-    Ok(Sample { cell: index, round: 0, wall_s, measured, peer, watched_s, other_cpu_s })
+    Ok(Sample { cell: index, round: 0, wall_s, measured, peer, watched_s, other_cpu_s, served })
 }
 
 /// All that a side spent: as a process, or as a thread of the bench.
@@ -181,7 +195,7 @@ mod tests {
         fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
             self.0.push(format!("measure {size} {variant}"));
             let measured = Side { role: Role::Sender, elapsed_s: 1.0, thread: None, process: None };
-            Ok(Measured { wall_s: 1.0, measured, peer: None })
+            Ok(Measured::new(1.0, measured, None))
         }
     }
 

@@ -23,7 +23,7 @@ pub(crate) fn net(args: &NetArgs, cancel: &AtomicBool) -> Result<Record> {
     let side = Role::from(args.side);
     let (all, baseline) = match side {
         Role::Receiver => (FROM_SOCKET, Variant::baseline(Mechanism::ReadWrite, 64 << 10)),
-        Role::Copier | Role::Sender => (TO_SOCKET, TRADITIONAL),
+        _ => (TO_SOCKET, TRADITIONAL),
     };
     let (source, target) = folders(&args.run, &args.ways, &args.sizes)?;
     let cores = Cores::available();
@@ -89,6 +89,7 @@ pub(crate) fn chain(args: &ChainArgs, cancel: &AtomicBool) -> Result<Record> {
         side: Role::Sender,
         sink: Some(SinkKind::Drop),
         responses: Some(args.responses),
+        serve: None,
     };
     let mut course = SmallFiles {
         source,
@@ -130,11 +131,12 @@ fn asked(run: &RunArgs, args: &WayArgs, sizes: &[u64], all: &[Way]) -> Arguments
         side: Role::Sender,
         sink: None,
         responses: None,
+        serve: None,
     }
 }
 
 /// A record without results.
-fn begin(
+pub(crate) fn begin(
     scenario: Scenario,
     arguments: Arguments,
     environment: Environment,
@@ -162,12 +164,13 @@ fn measure(record: Record, course: &mut impl Course, cancel: &AtomicBool) -> Res
     Ok(Record { cells, samples, ..record })
 }
 
-fn largest(sizes: &[u64]) -> u64 {
+/// The largest size, as files are made one after the other.
+pub(crate) fn largest(sizes: &[u64]) -> u64 {
     sizes.iter().copied().max().unwrap_or(0)
 }
 
 /// Each size once.
-fn once(sizes: &[u64]) -> Vec<u64> {
+pub(crate) fn once(sizes: &[u64]) -> Vec<u64> {
     let mut found = Vec::new();
     for size in sizes {
         if !found.contains(size) {

@@ -3,6 +3,7 @@
 
 use super::plan::Variant;
 use super::record::{Record, Sample, Scenario, Side, Thread};
+use super::serve::Served;
 use super::way::Way;
 
 /// Several values as three.
@@ -52,11 +53,13 @@ impl Metric {
 }
 
 /// Processor time of a side: of the thread that moved the bytes, but of the whole process where a
-/// peer is in the table, of which nothing else is known.
+/// peer of which nothing else is known is in the table.
 fn cpu(scenario: Scenario, side: &Side) -> f64 {
     match scenario {
-        Scenario::Copy => side.process.map_or(0.0, |process| process.cpu_s),
         Scenario::Chain | Scenario::Net => side.thread.as_ref().map_or(0.0, Thread::cpu_s),
+        Scenario::Copy | Scenario::Serve | Scenario::ServeFairness | Scenario::ServeIdle => {
+            side.process.map_or(0.0, |process| process.cpu_s)
+        }
     }
 }
 
@@ -68,18 +71,44 @@ impl Record {
 
     /// A metric of a cell in seconds, or in seconds for one response; none if it was not measured.
     pub(crate) fn summary(&self, cell: usize, metric: Metric) -> Option<Summary> {
-        let parts = f64::from(self.arguments.responses.unwrap_or(1));
-        summarize(self.samples_of(cell).map(|sample| metric.of(self.scenario, sample) / parts))
+        self.summary_by(cell, |sample| Some(self.value(metric, sample)))
+    }
+
+    /// A metric of a sample, for one response if it is of responses.
+    fn value(&self, metric: Metric, sample: &Sample) -> f64 {
+        let parts = match &sample.served {
+            Some(Served::Requests(load)) => load.bytes as f64 / self.cells[sample.cell].size as f64,
+            _ => f64::from(self.arguments.responses.unwrap_or(1)),
+        };
+        metric.of(self.scenario, sample) / parts
+    }
+
+    /// Some value of each sample of a cell; none if no sample has it.
+    pub(crate) fn summary_by(
+        &self,
+        cell: usize,
+        value: impl Fn(&Sample) -> Option<f64>,
+    ) -> Option<Summary> {
+        summarize(self.samples_of(cell).filter_map(value))
     }
 
     /// How a metric of a cell stands to that of the baseline of the same size, round by round.
     pub(crate) fn ratio(&self, cell: usize, metric: Metric) -> Option<Summary> {
+        self.ratio_by(cell, |sample| Some(self.value(metric, sample)))
+    }
+
+    /// How some value of each sample of a cell stands to that of the baseline, likewise.
+    pub(crate) fn ratio_by(
+        &self,
+        cell: usize,
+        value: impl Fn(&Sample) -> Option<f64>,
+    ) -> Option<Summary> {
         let baseline = self.cell(self.cells[cell].size, self.baseline)?;
-        summarize(self.samples_of(cell).filter_map(|sample| {
+        self.summary_by(cell, |sample| {
             let other = self.samples_of(baseline).find(|other| other.round == sample.round)?;
-            let other = metric.of(self.scenario, other);
-            (other > 0.0).then(|| metric.of(self.scenario, sample) / other)
-        }))
+            let other = value(other)?;
+            (other > 0.0).then_some(value(sample)? / other)
+        })
     }
 
     /// Something else that was counted, in the middle of all samples of a cell.
@@ -88,7 +117,7 @@ impl Record {
         cell: usize,
         count: impl Fn(&Sample) -> Option<f64>,
     ) -> Option<f64> {
-        summarize(self.samples_of(cell).filter_map(count)).map(|summary| summary.median)
+        self.summary_by(cell, count).map(|summary| summary.median)
     }
 
     /// The cell of a size and a variant.

@@ -92,6 +92,7 @@ mod tests {
     use super::*;
     use crate::bench::data::Folder;
     use crate::bench::fixture::net_record;
+    use crate::bench::serve::fairness_record;
 
     fn load(text: &str) -> Result<Record> {
         let folder = Folder::create(&std::env::temp_dir())?;
@@ -103,6 +104,8 @@ mod tests {
     fn a_record_is_read_as_it_was_written() {
         let text = net_record().to_json().unwrap();
         assert_eq!(load(&text).unwrap(), net_record());
+        let with_servers = fairness_record();
+        assert_eq!(load(&with_servers.to_json().unwrap()).unwrap(), with_servers);
         // A line for each cell and sample, and no more.
         assert_eq!(text.lines().count(), 5 + 8 + 13);
     }

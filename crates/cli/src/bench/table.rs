@@ -4,6 +4,7 @@ use indicatif::BinaryBytes;
 
 use super::layout::{Columns, three_digits};
 use super::record::{Record, Role, Sample, Scenario, SinkKind, Thread};
+use super::serve;
 use super::statistics::{Metric, Summary};
 use super::trust::warnings;
 use super::way::{Step, Way, short_size};
@@ -11,23 +12,11 @@ use super::way::{Step, Way, short_size};
 /// Everything that a record tells people.
 pub(crate) fn render(record: &Record) -> String {
     let mut parts = vec![heading(record)];
-    if record.scenario == Scenario::Chain {
-        parts.push(chain(record));
-    } else {
-        let time = match record.scenario {
-            Scenario::Net => "Time in ms, of sender or receiver, whichever took longer",
-            Scenario::Chain | Scenario::Copy => {
-                "Time in ms, from the start of the process to its end"
-            }
-        };
-        let cpu = match record.arguments.side {
-            Role::Copier => "Processor time of the process in ms, user and system".to_owned(),
-            side => format!("Processor time of the {} in ms, user and system", name(side)),
-        };
-        parts.push(format!("{time}\n{}", by_size(record, Metric::Wall)));
-        parts.push(format!("{cpu}\n{}", by_size(record, Metric::Cpu)));
-        if let Some(size) = record.sizes().into_iter().max() {
-            parts.push(format!("All of {}\n{}", short_size(size), in_full(record, size)));
+    match record.scenario {
+        Scenario::Chain => parts.push(chain(record)),
+        Scenario::Copy | Scenario::Net => parts.extend(transfers(record)),
+        Scenario::Serve | Scenario::ServeFairness | Scenario::ServeIdle => {
+            parts.push(serve::render(record));
         }
     }
     let doubts = warnings(record);
@@ -38,26 +27,81 @@ pub(crate) fn render(record: &Record) -> String {
     parts.join("\n")
 }
 
-/// What was measured, and where.
+/// The tables of transfers: time and processor time by size, then all that is known of the largest.
+fn transfers(record: &Record) -> Vec<String> {
+    let (time, cpu) = match record.arguments.side {
+        Role::Copier => (
+            "Time in ms, from the start of the process to its end",
+            "Processor time of the process in ms, user and system".to_owned(),
+        ),
+        side => (
+            "Time in ms, of sender or receiver, whichever took longer",
+            format!("Processor time of the {} in ms, user and system", name(side)),
+        ),
+    };
+    let mut parts = vec![
+        format!("{time}\n{}", by_size(record, Metric::Wall)),
+        format!("{cpu}\n{}", by_size(record, Metric::Cpu)),
+    ];
+    if let Some(size) = record.sizes().into_iter().max() {
+        parts.push(format!("All of {}\n{}", short_size(size), in_full(record, size)));
+    }
+    parts
+}
+
+/// What was measured, where, and how the figures are to be read.
 fn heading(record: &Record) -> String {
-    let environment = &record.environment;
     let (arguments, scenario) = (&record.arguments, record.scenario);
-    let cache = if arguments.cold { "cold" } else { "warm" };
-    let target = environment.target_file_system.as_deref().unwrap_or_default();
-    let source = &environment.source_file_system;
-    let what = match (scenario, arguments.sink) {
+    let cache = match (arguments.cold, scenario) {
+        (true, Scenario::ServeFairness) => "warm for the hot file alone",
+        (true, _) => "cold",
+        (false, _) => "warm",
+    };
+    let command = match scenario {
+        Scenario::Chain => "chain",
+        Scenario::Copy => "copy",
+        Scenario::Net => "net",
+        Scenario::Serve => "serve",
+        Scenario::ServeFairness => "serve fairness",
+        Scenario::ServeIdle => "serve idle",
+    };
+    let at_step = match scenario {
+        Scenario::Copy | Scenario::Net => "; @ is the step that took the least time",
+        _ => "",
+    };
+    format!(
+        "underpass {} bench {command}, {}: {}, page cache {cache}\n{}\n\
+         Medians of {}, {} before to warm up, the least and the most below; x is the median of the \
+         ratios\nto {} in the same round{}.\n",
+        record.underpass,
+        record.started,
+        subject(record),
+        place(record),
+        rounds(arguments.runs),
+        rounds(arguments.warmup),
+        baseline(record),
+        at_step,
+    )
+}
+
+/// From where to where the bytes were moved.
+fn subject(record: &Record) -> String {
+    let target = record.environment.target_file_system.as_deref().unwrap_or_default();
+    let source = &record.environment.source_file_system;
+    match (record.scenario, record.arguments.sink) {
         (Scenario::Chain, _) => format!("header and file on {source} to TCP on loopback"),
         (Scenario::Copy, _) => format!("file on {source} to file on {target}"),
         (Scenario::Net, Some(SinkKind::File)) => {
             format!("file on {source} to TCP on loopback to file on {target}")
         }
         (Scenario::Net, _) => format!("file on {source} to TCP on loopback, dropped there"),
-    };
-    let command = match scenario {
-        Scenario::Chain => "chain",
-        Scenario::Copy => "copy",
-        Scenario::Net => "net",
-    };
+        _ => serve::title(record),
+    }
+}
+
+/// The machine, and the programs beside ours.
+fn place(record: &Record) -> String {
+    let environment = &record.environment;
     let mut place = vec![
         format!("Linux {} on {}", environment.kernel, environment.machine),
         environment.cpu.clone(),
@@ -67,25 +111,8 @@ fn heading(record: &Record) -> String {
     if let Some(used) = &environment.congestion {
         place.push(format!("{used} (the system's default: {})", environment.congestion_default));
     }
-    if let Some(cp) = &environment.cp {
-        place.push(cp.clone());
-    }
-    let at_step = match scenario {
-        Scenario::Chain => "",
-        Scenario::Copy | Scenario::Net => "; @ is the step that took the least time",
-    };
-    format!(
-        "underpass {} bench {command}, {}: {what}, page cache {cache}\n{}\n\
-         Medians of {}, {} before to warm up, the least and the most below; x is the median of the \
-         ratios\nto {} in the same round{}.\n",
-        record.underpass,
-        record.started,
-        place.join(", "),
-        rounds(arguments.runs),
-        rounds(arguments.warmup),
-        baseline(record),
-        at_step,
-    )
+    place.extend(environment.cp.iter().chain(&environment.nginx).cloned());
+    place.join(", ")
 }
 
 fn rounds(count: u32) -> String {
@@ -96,14 +123,19 @@ fn baseline(record: &Record) -> String {
     match record.scenario {
         Scenario::Chain => "one buffer".to_owned(),
         Scenario::Copy | Scenario::Net => format!("the traditional {}", record.baseline),
+        Scenario::Serve | Scenario::ServeFairness | Scenario::ServeIdle => {
+            record.baseline.to_string()
+        }
     }
 }
 
 const fn name(side: Role) -> &'static str {
     match side {
+        Role::Client => "client",
         Role::Copier => "copier",
         Role::Receiver => "receiver",
         Role::Sender => "sender",
+        Role::Server => "server",
     }
 }
 
@@ -245,20 +277,25 @@ fn milliseconds(summary: Summary) -> String {
     three_digits(summary.median * MILLI)
 }
 
-fn range(summary: Summary, unit: f64) -> String {
+/// The least and the most.
+pub(crate) fn range(summary: Summary, unit: f64) -> String {
     format!("{}-{}", three_digits(summary.min * unit), three_digits(summary.max * unit))
 }
 
-fn times(ratio: Option<Summary>) -> String {
+/// A ratio.
+pub(crate) fn times(ratio: Option<Summary>) -> String {
     ratio.map_or_else(dash, |ratio| format!("{:.2}x", ratio.median))
 }
 
-fn dash() -> String {
+/// What is not known.
+pub(crate) fn dash() -> String {
     "-".to_owned()
 }
 
-const MILLI: f64 = 1e3;
-const MICRO: f64 = 1e6;
+/// Milliseconds for each second.
+pub(crate) const MILLI: f64 = 1e3;
+/// Microseconds for each second.
+pub(crate) const MICRO: f64 = 1e6;
 const SENDFILE: Way = Way::Only(underpass_engine::Mechanism::Sendfile);
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Reasons to doubt a record: whoever reads a table should know them before they believe it.
 
-use super::record::{Process, Record, Scenario};
+use super::record::{Process, Record, Sample, Scenario};
+use super::serve::{load_busy, server_busy};
 use super::statistics::{Metric, summarize};
 use super::way::{Way, short_size};
 
@@ -22,9 +23,18 @@ pub(crate) fn warnings(record: &Record) -> Vec<String> {
     found.extend(one_core(record));
     found.extend(paced(record));
     found.extend(page_cache(record));
-    if record.scenario == Scenario::Copy && record.environment.cp.is_none() {
-        found.push("cp is not installed: it is missing from the comparison".to_owned());
-    }
+    found.extend(exhausted_load(record));
+    found.extend(little_cpu(record));
+    let missing = match record.scenario {
+        Scenario::Copy => record.environment.cp.is_none().then_some("cp"),
+        Scenario::Serve | Scenario::ServeFairness | Scenario::ServeIdle => {
+            record.environment.nginx.is_none().then_some("nginx")
+        }
+        Scenario::Chain | Scenario::Net => None,
+    };
+    found.extend(
+        missing.map(|peer| format!("{peer} is not installed: it is missing from the comparison")),
+    );
     found
 }
 
@@ -54,8 +64,7 @@ fn noisy(record: &Record) -> Option<String> {
 /// Whether others used the machine, before or meanwhile.
 fn busy(record: &Record) -> Option<String> {
     let cores = record.environment.cores as f64;
-    let sum =
-        |value: fn(&super::record::Sample) -> f64| record.samples.iter().map(value).sum::<f64>();
+    let sum = |value: fn(&Sample) -> f64| record.samples.iter().map(value).sum::<f64>();
     let available = sum(|sample| sample.watched_s) * cores;
     let others = sum(|sample| sample.other_cpu_s) / available.max(f64::MIN_POSITIVE);
     if others > BUSY {
@@ -67,9 +76,13 @@ fn busy(record: &Record) -> Option<String> {
 }
 
 fn one_core(record: &Record) -> Option<String> {
-    let is_shared = record.scenario != Scenario::Copy
-        && record.environment.first_core == record.environment.second_core;
-    is_shared.then(|| "sender and receiver shared one core".to_owned())
+    let both = match record.scenario {
+        Scenario::Copy => return None,
+        Scenario::Chain | Scenario::Net => "sender and receiver",
+        Scenario::Serve | Scenario::ServeFairness | Scenario::ServeIdle => "server and load",
+    };
+    let is_shared = record.environment.first_core == record.environment.second_core;
+    is_shared.then(|| format!("{both} shared one core"))
 }
 
 /// Whether the connections were held back by their congestion control.
@@ -87,7 +100,10 @@ fn page_cache(record: &Record) -> Option<String> {
         let sides = [Some(&sample.measured), sample.peer.as_ref()].into_iter().flatten();
         let processes = sides.filter_map(|side| side.process.as_ref());
         read += processes.map(reads).sum::<f64>();
-        size += record.cells[sample.cell].size as f64;
+        size += match &sample.served {
+            Some(served) => served.bytes().unwrap_or(0) as f64,
+            None => record.cells[sample.cell].size as f64,
+        };
     }
     if size == 0.0 || record.scenario == Scenario::Chain {
         return None;
@@ -102,6 +118,32 @@ fn page_cache(record: &Record) -> Option<String> {
         )),
         _ => None,
     }
+}
+
+/// Cells in which the server had to wait for its load.
+fn exhausted_load(record: &Record) -> Option<String> {
+    let cells = names(record, |index| {
+        let median = |value: fn(&Sample) -> Option<f64>| record.median(index, value).unwrap_or(0.0);
+        record.scenario == Scenario::Serve
+            && median(load_busy) > EXHAUSTED
+            && median(server_busy) < EXHAUSTED
+    });
+    (!cells.is_empty()).then(|| {
+        format!("requests in a second are as many as the load could make: {}", cells.join("; "))
+    })
+}
+
+/// Cells whose servers have hardly worked: the kernel brings the account of a thread that runs up
+/// to date in steps of some ms.
+fn little_cpu(record: &Record) -> Option<String> {
+    let cells = names(record, |index| {
+        let cpu_s = |sample: &Sample| sample.measured.process.map(|process| process.cpu_s);
+        record.scenario == Scenario::Serve
+            && record.median(index, cpu_s).is_some_and(|cpu_s| cpu_s < LITTLE_S)
+    });
+    let limit = LITTLE_S * 1e3;
+    (!cells.is_empty())
+        .then(|| format!("under {limit:.0} ms of processor time in a sample: {}", cells.join("; ")))
 }
 
 /// Names of the cells for which something is true: by size, with the ways behind it.
@@ -141,6 +183,12 @@ const SHORT_S: f64 = 0.005;
 /// How many times the fastest sample the slowest one may take.
 const NOISY: f64 = 2.0;
 
+/// The part of a core from which on it is used up.
+const EXHAUSTED: f64 = 0.93;
+
+/// Processor seconds of which some ms are a hundredth.
+const LITTLE_S: f64 = 0.4;
+
 /// The part of all processor time that others may use.
 const BUSY: f64 = 0.1;
 
@@ -152,6 +200,7 @@ const FEW_RUNS: u32 = 3;
 mod tests {
     use super::*;
     use crate::bench::fixture::{chain_record, net_record};
+    use crate::bench::serve::{fairness_record, requests_record};
 
     fn with_runs(runs: u32) -> Record {
         let mut record = net_record();
@@ -203,6 +252,38 @@ mod tests {
             let found = warnings(&record);
             assert!(found.iter().any(|warning| warning.contains(words)), "{words}: {found:?}");
         }
+    }
+
+    #[test]
+    fn what_speaks_against_a_run_with_servers_is_named() {
+        type Spoil = fn(&mut Record);
+        let of_ours = |record: &mut Record, spoil: fn(&mut Sample)| {
+            record.samples.iter_mut().filter(|sample| sample.cell == 1).for_each(spoil);
+        };
+        assert_eq!(warnings(&requests_record()).len(), 1, "two rounds are few");
+        assert_eq!(warnings(&fairness_record()).len(), 1);
+        let cases: [(Spoil, &str); 4] = [
+            (|record| record.environment.nginx = None, "nginx is not installed"),
+            (|record| record.environment.second_core = 0, "server and load shared one core"),
+            (|record| record.arguments.cold = true, "only 0 % of the source"),
+            (|record| record.environment.congestion = Some("bbr".to_owned()), "bbr paces"),
+        ];
+        for (spoil, words) in cases {
+            let mut record = requests_record();
+            spoil(&mut record);
+            let found = warnings(&record);
+            assert!(found.iter().any(|warning| warning.contains(words)), "{words}: {found:?}");
+        }
+        let mut record = requests_record();
+        of_ours(&mut record, |sample| {
+            let load = sample.peer.as_mut().and_then(|peer| peer.thread.as_mut()).unwrap();
+            load.system_s = 1.9;
+        });
+        let words = "requests in a second are as many as the load could make: 1K underpass";
+        assert!(warnings(&record).iter().any(|warning| warning == words), "{record:?}");
+        of_ours(&mut record, |sample| sample.measured.process.as_mut().unwrap().cpu_s = 0.1);
+        let words = "under 400 ms of processor time in a sample: 1K underpass";
+        assert!(warnings(&record).iter().any(|warning| warning == words), "{record:?}");
     }
 
     #[test]

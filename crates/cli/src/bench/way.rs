@@ -18,8 +18,12 @@ pub(crate) enum Way {
     Only(Mechanism),
     /// The peer: the `cp` of this system.
     Cp,
+    /// The peer: nginx.
+    Nginx,
     /// Header and file from one buffer.
     OneBuffer,
+    /// `underpass serve`.
+    Underpass,
 }
 
 /// How many bytes are asked for in one system call.
@@ -56,7 +60,9 @@ impl fmt::Display for Way {
             Self::Auto => f.write_str("auto"),
             Self::Only(mechanism) => f.write_str(mechanism.name()),
             Self::Cp => f.write_str("cp"),
+            Self::Nginx => f.write_str("nginx"),
             Self::OneBuffer => f.write_str("one_buffer"),
+            Self::Underpass => f.write_str("underpass"),
         }
     }
 }
@@ -115,7 +121,9 @@ impl FromStr for Way {
         match text {
             "auto" => Ok(Self::Auto),
             "cp" => Ok(Self::Cp),
+            "nginx" => Ok(Self::Nginx),
             "one_buffer" => Ok(Self::OneBuffer),
+            "underpass" => Ok(Self::Underpass),
             name => name.parse().map(Self::Only).map_err(|_| Unknown("no such way")),
         }
     }
@@ -177,7 +185,8 @@ mod tests {
         for step in [Step::Default, Step::Whole, Step::Bytes(65_536), Step::Bytes(1000)] {
             assert_eq!(step.to_string().parse(), Ok(step));
         }
-        for way in [Way::Auto, Way::Cp, Way::OneBuffer, Way::Only(Mechanism::Sendfile)] {
+        let ways = [Way::Auto, Way::Cp, Way::Nginx, Way::OneBuffer, Way::Underpass];
+        for way in ways.into_iter().chain([Way::Only(Mechanism::Sendfile)]) {
             assert_eq!(way.to_string().parse(), Ok(way));
         }
     }
