@@ -35,11 +35,13 @@ fn is_loopback(address: IpAddr) -> bool {
     }
 }
 
-fn paces(name: &str) -> bool {
+/// Whether an algorithm holds its connections back by a clock.
+pub(crate) fn paces(name: &str) -> bool {
     name.starts_with("bbr")
 }
 
-fn unknown(asked: &str) -> Failure {
+/// The failure of one that this system does not have, or that may not be set.
+pub(crate) fn unknown(asked: &str) -> Failure {
     let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
     let available = available.unwrap_or_default();
     Failure::Usage(format!(
@@ -49,4 +51,4 @@ fn unknown(asked: &str) -> Failure {
 }
 
 /// In the order of preference; every kernel has reno.
-const UNPACED: [&str; 2] = ["cubic", "reno"];
+pub(crate) const UNPACED: [&str; 2] = ["cubic", "reno"];

@@ -4,25 +4,10 @@
 
 mod rig;
 
-use std::path::Path;
 use std::time::Duration;
 
-use rig::{Finished, Running, folder, names, run, underpass, until};
+use rig::{Running, bench, folder, names, run, underpass, until};
 use serde_json::Value;
-
-/// Runs a bench in a folder of its own, and returns what it printed and its record.
-fn bench(folder: &Path, args: &[&str]) -> (Finished, Value) {
-    let record = folder.join("record.json");
-    let place = ["--dir", folder.to_str().unwrap(), "--json", record.to_str().unwrap()];
-    let finished = run(["bench"].iter().chain(args).chain(&place)).succeeded();
-    assert_eq!(names(folder), ["record.json"], "files were left behind");
-    let text = std::fs::read_to_string(&record).unwrap();
-    assert!(!text.contains(folder.to_str().unwrap()), "the record names a folder");
-    // The table is drawn from the record alone.
-    let shown = run(["bench", "show", record.to_str().unwrap()]).succeeded();
-    assert_eq!(shown.text(), finished.text());
-    (finished, serde_json::from_str(&text).unwrap())
-}
 
 /// Each cell as `way step`.
 fn cells(record: &Value) -> Vec<String> {
@@ -178,6 +163,9 @@ fn wrong_words_are_one_line_each_and_nothing_is_measured() {
         (&["chain", "--sizes", "64K", "--congestion", "none"], 2, &["'none'", "auto"]),
         (&["net", "--sizes", "9999999G"], 1, &["free"]),
         (&["net", "--to", "/nowhere"], 1, &["/nowhere", "No such file"]),
+        (&["serve", "--seconds", "0"], 2, &["0.01"]),
+        (&["serve", "--server", "teleport"], 2, &["nginx", "underpass"]),
+        (&["serve", "--congestion", "none"], 2, &["'none'", "auto"]),
         (&["net", "--json", "/nowhere/record"], 1, &["/nowhere/record", "No such file"]),
         (&["everything"], 2, &["everything"]),
         (&[], 2, &["subcommand"]),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::record::{Role, SinkKind};
+use super::serve::ServeArgs;
 use super::way::{Choice, Step};
 use crate::size::Size;
 
@@ -26,6 +27,8 @@ pub(crate) enum ScenarioArgs {
     Copy(CopyArgs),
     /// Headers with small files over TCP: up to which size one buffer is cheaper than sendfile
     Chain(ChainArgs),
+    /// The file server under load, beside nginx
+    Serve(Box<ServeArgs>),
     /// Print the table of a record
     Show(ShowArgs),
 }
@@ -174,12 +177,13 @@ impl From<SideArg> for Role {
     }
 }
 
-/// A number of rounds or responses.
-fn number(least: i64) -> clap::builder::RangedI64ValueParser<u32> {
+/// A number of rounds, responses or connections.
+pub(crate) fn number(least: i64) -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(least..=10_000_000)
 }
 
-fn some_bytes(text: &str) -> Result<u64, String> {
+/// A size of a file that is not empty.
+pub(crate) fn some_bytes(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(Size(0)) => Err("there is nothing to measure in a file of 0 bytes".to_owned()),
         Ok(Size(bytes)) => Ok(bytes),

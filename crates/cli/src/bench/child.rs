@@ -19,9 +19,9 @@ use crate::failure::{Failure, Result};
 /// The two cores of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cores {
-    /// For the sender, or for whoever copies.
+    /// For the sender or server, or for whoever copies.
     pub(crate) first: usize,
-    /// For the receiver; the same one if there is no other.
+    /// For the receiver or client; the same one if there is no other.
     pub(crate) second: usize,
     /// How many there are to choose from.
     pub(crate) count: usize,
@@ -94,6 +94,16 @@ impl Running {
         Ok(Self { child, errors, said: String::new(), started })
     }
 
+    /// Its id.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
+    }
+
     /// The next line that it prints on standard error; empty if it has ended.
     pub(crate) fn next_error_line(&mut self) -> String {
         let before = self.said.len();
@@ -109,7 +119,7 @@ impl Running {
         cancel: &AtomicBool,
     ) -> Result<Finished> {
         let deadline = patience.map(|patience| Instant::now() + patience);
-        let pid = Pid::from_child(&self.child);
+        let pid = self.pid();
         if let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) {
             while !is_ended(&process) {
                 if cancel.load(Ordering::Relaxed) {
@@ -191,7 +201,7 @@ pub(crate) fn processor_seconds(pid: &str) -> f64 {
 }
 
 /// The number behind `name:` in a file of procfs; 0 if it is not there.
-fn field(text: &str, name: &str) -> u64 {
+pub(crate) fn field(text: &str, name: &str) -> u64 {
     text.lines()
         .filter_map(|line| line.split_once(':'))
         .find(|(key, _)| *key == name)

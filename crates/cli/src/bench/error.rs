@@ -31,6 +31,11 @@ pub(crate) enum BenchError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
+    /// The connections of this bench need more open files than this user may have.
+    OpenFiles {
+        /// How many.
+        needed: u64,
+    },
     /// Other bytes were moved, or by another mechanism, than was required: never measured.
     Other {
         /// What was being measured.
@@ -66,6 +71,9 @@ impl fmt::Display for BenchError {
             Self::Interrupted => f.write_str("the bench was interrupted"),
             Self::NotARecord { path, source } => {
                 write!(f, "reading {}: not a record of a bench: {source}", path.display())
+            }
+            Self::OpenFiles { needed } => {
+                write!(f, "this bench needs {needed} open files, see ulimit -Hn")
             }
             Self::Other { what, ran } => write!(f, "measuring {what}: the receipt says {ran}"),
             Self::Schema { path, found } => write!(

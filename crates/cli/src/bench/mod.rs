@@ -2,7 +2,7 @@
 //! the figures can be believed, or say themselves why not.
 //!
 //! `way` has the words, `plan` says what is measured, `rounds` in which order, `net`, `copy` and
-//! `chain` how; `serve` is about servers. `record` keeps all of it; `statistics`, `trust` and `table` see nothing else.
+//! `chain` how; `serve` measures servers. `record` keeps all of it; `statistics`, `trust` and `table` see nothing else.
 
 mod arguments;
 mod chain;
@@ -30,5 +30,6 @@ pub(crate) use arguments::{BenchArgs, ScenarioArgs};
 pub(crate) use error::BenchError;
 pub(crate) use record::Record;
 pub(crate) use scenarios::{chain, copy, net};
+pub(crate) use serve::run as serve;
 pub(crate) use store::RecordFile;
 pub(crate) use table::render;

@@ -14,6 +14,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         ScenarioArgs::Net(args) => keep(args.run.json.as_deref(), || bench::net(args, &cancel)),
         ScenarioArgs::Copy(args) => keep(args.run.json.as_deref(), || bench::copy(args, &cancel)),
         ScenarioArgs::Chain(args) => keep(args.run.json.as_deref(), || bench::chain(args, &cancel)),
+        ScenarioArgs::Serve(args) => keep(args.json(), || bench::serve(args, &cancel)),
         ScenarioArgs::Show(args) => {
             output::text(&bench::render(&Record::load(&args.record)?));
             Ok(())

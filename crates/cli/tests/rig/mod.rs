@@ -180,6 +180,20 @@ pub fn run<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Fini
     Running::start(command).finish()
 }
 
+/// Runs a bench in a folder of the test's own, and returns what it printed and its record.
+pub fn bench(folder: &Path, args: &[&str]) -> (Finished, Value) {
+    let record = folder.join("record.json");
+    let place = ["--dir", folder.to_str().unwrap(), "--json", record.to_str().unwrap()];
+    let finished = run(["bench"].iter().chain(args).chain(&place)).succeeded();
+    assert_eq!(names(folder), ["record.json"], "files were left behind");
+    let text = fs::read_to_string(&record).unwrap();
+    assert!(!text.contains(folder.to_str().unwrap()), "the record names a folder");
+    // The table is drawn from the record alone.
+    let shown = run(["bench", "show", record.to_str().unwrap()]).succeeded();
+    assert_eq!(shown.text(), finished.text());
+    (finished, serde_json::from_str(&text).unwrap())
+}
+
 /// A receiver that listens on a free port, with these arguments in front of its target.
 pub fn receiver(args: &[&str], target: &Path) -> Running {
     let mut command = underpass();

@@ -1,11 +1,33 @@
-//! Servers under load: what a record tells of them, and how that is drawn.
+//! `bench serve`: `underpass serve` beside nginx, each on one core and the load on another one.
+//!
+//! `server` starts and ends them, `nginx` has the peer's configuration, `meter` reads what they
+//! cost. `crowd` is the load, of which `responses`, `histogram` and `trail` are the pure parts, and
+//! `client` a single patient client. `requests`, `fairness` and `idle` are the scenarios' samples;
+//! `scenarios` makes records of them and `table` draws those.
 
+mod arguments;
+mod client;
+mod course;
+mod crowd;
+mod fairness;
 #[cfg(test)]
 mod fixture;
+mod histogram;
+mod idle;
+mod meter;
+mod nginx;
 mod record;
+mod requests;
+mod responses;
+mod scenarios;
+mod server;
+mod system;
 mod table;
+mod trail;
 
+pub(crate) use arguments::ServeArgs;
 #[cfg(test)]
 pub(crate) use fixture::{fairness_record, requests_record};
 pub(crate) use record::{Served, Setting};
+pub(crate) use scenarios::run;
 pub(crate) use table::{load_busy, render, server_busy, title};

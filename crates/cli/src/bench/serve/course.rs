@@ -1,0 +1,146 @@
+//! What the samples of all scenarios with servers have in common.
+
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use underpass_engine::{Report, Usage};
+
+use super::client::Host;
+use super::meter::Meter;
+use super::record::Setting;
+use super::server::{Server, Site};
+use crate::bench::chain::thread;
+use crate::bench::child::{Cores, stay_on};
+use crate::bench::data::Noise;
+use crate::bench::error::BenchError;
+use crate::bench::record::{Process, Role, Side};
+use crate::bench::rounds::Verdict;
+use crate::bench::way::Way;
+use crate::failure::{Failure, Result};
+
+/// Everything that a sample needs.
+#[derive(Debug)]
+pub(crate) struct Stage<'a> {
+    /// The folder, and how servers are started.
+    pub(crate) site: Site,
+    /// What files are made of.
+    pub(crate) noise: Noise,
+    /// What was asked for.
+    pub(crate) setting: Setting,
+    /// The congestion control of the clients' ends.
+    pub(crate) congestion: String,
+    /// The first for the server, the second for the load.
+    pub(crate) cores: Cores,
+    /// Set by a signal.
+    pub(crate) cancel: &'a AtomicBool,
+    /// The digest of the file of the present size.
+    pub(crate) sha256: String,
+}
+
+/// What a server and its load have spent in a window of time.
+#[derive(Debug)]
+pub(crate) struct Spent {
+    server: Process,
+    load: Usage,
+}
+
+/// Watches a server and the calling thread, which is its load.
+#[derive(Debug)]
+pub(crate) struct Window {
+    server: Meter,
+    load: Usage,
+}
+
+impl Stage<'_> {
+    /// The server as its clients see it.
+    pub(crate) fn host(&self, server: &Server) -> Host {
+        Host { address: server.address, congestion: self.congestion.clone() }
+    }
+
+    /// The time of a sample.
+    pub(crate) fn time(&self) -> Duration {
+        Duration::from_secs_f64(self.setting.seconds)
+    }
+
+    /// The time in which a server and its connections warm up before each sample.
+    pub(crate) fn warm_up(&self) -> Duration {
+        WARM_UP.min(self.time())
+    }
+
+    /// Makes a file that is served.
+    pub(crate) fn make(&mut self, name: &str, size: u64) -> Result<String> {
+        self.noise.write(&self.site.file(name), size)
+    }
+
+    /// Asks once for a file, and looks whether it arrives as it is.
+    pub(crate) fn verify(&self, way: Way, name: &str, size: u64) -> Result<Verdict> {
+        let server = self.site.start(way)?;
+        let host = self.host(&server);
+        match host.digest(&format!("/{name}"), size) {
+            Ok(arrived) if arrived == self.sha256 => Ok(Verdict::Arrived(arrived)),
+            Ok(_) => Err(Failure::Bench(BenchError::Differs { what: way.to_string() })),
+            Err(error) => Err(server.failure(&error)),
+        }
+    }
+
+    /// Starts a server and lets `work` ask it on the core of the load. Returns besides what was
+    /// spent by both altogether, also outside of any window.
+    pub(crate) fn with_server<T: Send>(
+        &self,
+        way: Way,
+        work: impl FnOnce(&Server, &Host) -> io::Result<T> + Send,
+    ) -> Result<(T, f64)> {
+        let server = self.site.start(way)?;
+        let host = self.host(&server);
+        let begun = Window { server: Meter::zero(), load: Usage::default() };
+        let outcome = std::thread::scope(|scope| {
+            let load = scope.spawn(|| {
+                stay_on(self.cores.second);
+                let found = work(&server, &host)?;
+                Ok((found, begun.close(&server).cpu_s()))
+            });
+            load.join().expect("the load does not panic")
+        });
+        outcome.map_err(|error: io::Error| server.failure(&error))
+    }
+}
+
+impl Window {
+    /// Begins to watch.
+    pub(crate) fn open(server: &Server) -> Self {
+        Self { server: server.meter(), load: Usage::of_this_thread() }
+    }
+
+    /// What was spent since.
+    pub(crate) fn close(self, server: &Server) -> Spent {
+        let load = Usage::of_this_thread() - self.load;
+        Spent { server: server.meter().since(&self.server), load }
+    }
+}
+
+impl Spent {
+    /// Seconds of the window.
+    pub(crate) const fn elapsed_s(&self) -> f64 {
+        self.server.wall_s
+    }
+
+    /// Processor seconds of both.
+    pub(crate) fn cpu_s(&self) -> f64 {
+        self.server.cpu_s + (self.load.user + self.load.system).as_secs_f64()
+    }
+
+    /// Server and load, as a sample tells of them.
+    pub(crate) fn sides(&self) -> (Side, Side) {
+        let elapsed_s = self.elapsed_s();
+        let side = |role| Side { role, elapsed_s, thread: None, process: None };
+        let load = Some(thread(&Report::default(), self.load));
+        (
+            Side { process: Some(self.server), ..side(Role::Server) },
+            Side { thread: load, ..side(Role::Client) },
+        )
+    }
+}
+
+/// Until connections are established, caches filled and windows opened.
+const WARM_UP: Duration = Duration::from_millis(500);

@@ -1,0 +1,202 @@
+//! What a server that goes on running has cost so far: all of its processes and threads, from
+//! procfs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::process::Pid;
+
+use super::record::Memory;
+use crate::bench::child::field;
+use crate::bench::environment::TICKS_PER_SECOND;
+use crate::bench::record::Process;
+
+/// The meters of a server's processes at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Meter {
+    at: Instant,
+    /// Nanoseconds on a processor by thread.
+    threads: BTreeMap<String, u64>,
+    /// Ticks on a processor of all threads that there are or ever were.
+    ticks: u64,
+    voluntary_switches: u64,
+    involuntary_switches: u64,
+    read_bytes: u64,
+    written_bytes: u64,
+}
+
+impl Meter {
+    /// Before there was a process.
+    pub(crate) fn zero() -> Self {
+        Self {
+            at: Instant::now(),
+            threads: BTreeMap::new(),
+            ticks: 0,
+            voluntary_switches: 0,
+            involuntary_switches: 0,
+            read_bytes: 0,
+            written_bytes: 0,
+        }
+    }
+
+    /// The meters of these processes now.
+    pub(crate) fn read(processes: &[Pid]) -> Self {
+        let mut meter = Self::zero();
+        for process in processes {
+            let folder = format!("/proc/{process}");
+            meter.ticks += ticks(&read(&format!("{folder}/stat")));
+            let io = read(&format!("{folder}/io"));
+            meter.read_bytes += field(&io, "read_bytes");
+            meter.written_bytes += field(&io, "write_bytes");
+            for thread in names(&format!("{folder}/task")) {
+                let folder = format!("{folder}/task/{thread}");
+                let status = read(&format!("{folder}/status"));
+                meter.voluntary_switches += field(&status, "voluntary_ctxt_switches");
+                meter.involuntary_switches += field(&status, "nonvoluntary_ctxt_switches");
+                // Last, so that what all of this costs is not between the time and the cost.
+                meter.threads.insert(thread, nanoseconds(&read(&format!("{folder}/schedstat"))));
+            }
+        }
+        meter.at = Instant::now();
+        meter
+    }
+
+    /// What was spent since an earlier moment.
+    pub(crate) fn since(&self, earlier: &Self) -> Process {
+        Process {
+            wall_s: self.at.duration_since(earlier.at).as_secs_f64(),
+            cpu_s: self.cpu_since(earlier),
+            // Of threads that have ended nothing is known.
+            voluntary_switches: self.voluntary_switches.saturating_sub(earlier.voluntary_switches),
+            involuntary_switches: self
+                .involuntary_switches
+                .saturating_sub(earlier.involuntary_switches),
+            storage_read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
+            storage_written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
+        }
+    }
+
+    /// Processor seconds to the nanosecond, by thread; but if a thread has ended meanwhile, which
+    /// takes its account with it, those of the processes, in steps of 10 ms.
+    fn cpu_since(&self, earlier: &Self) -> f64 {
+        if earlier.threads.keys().any(|thread| !self.threads.contains_key(thread)) {
+            return self.ticks.saturating_sub(earlier.ticks) as f64 / TICKS_PER_SECOND;
+        }
+        let spent = |(thread, now): (&String, &u64)| {
+            now.saturating_sub(earlier.threads.get(thread).copied().unwrap_or(0))
+        };
+        self.threads.iter().map(spent).sum::<u64>() as f64 / 1e9
+    }
+}
+
+impl Memory {
+    /// The memory of these processes now.
+    pub(crate) fn of(processes: &[Pid]) -> Self {
+        let mut memory = Self::default();
+        for process in processes {
+            memory.resident_bytes += bytes(&read(&format!("/proc/{process}/status")), "VmRSS");
+            memory.proportional_bytes +=
+                bytes(&read(&format!("/proc/{process}/smaps_rollup")), "Pss");
+        }
+        memory
+    }
+}
+
+/// A process with its children.
+pub(crate) fn family(parent: Pid) -> Vec<Pid> {
+    let is_child = |pid: &Pid| parent_of(&read(&format!("/proc/{pid}/stat"))) == Some(parent);
+    let pids = names("/proc").into_iter().filter_map(|name| Pid::from_raw(name.parse().ok()?));
+    std::iter::once(parent).chain(pids.filter(is_child)).collect()
+}
+
+/// The fields of a `stat` behind the name of the program, which may contain anything.
+fn stat_fields(stat: &str) -> impl Iterator<Item = &str> {
+    stat.rsplit_once(") ").map_or("", |(_, fields)| fields).split_whitespace()
+}
+
+fn parent_of(stat: &str) -> Option<Pid> {
+    Pid::from_raw(stat_fields(stat).nth(1)?.parse().ok()?)
+}
+
+/// utime and stime.
+fn ticks(stat: &str) -> u64 {
+    stat_fields(stat).skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()
+}
+
+fn nanoseconds(schedstat: &str) -> u64 {
+    schedstat.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+/// The value of a line `name:  123 kB`.
+fn bytes(text: &str, name: &str) -> u64 {
+    let lines = text.lines().filter_map(|line| line.split_once(':'));
+    let mut values = lines.filter(|(key, _)| *key == name).map(|(_, value)| value);
+    let value = values.next().unwrap_or_default().trim().trim_end_matches(" kB");
+    value.parse::<u64>().unwrap_or(0) << 10
+}
+
+/// The numbers in a folder of procfs.
+fn names(folder: &str) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(Path::new(folder)) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).collect()
+}
+
+/// What cannot be read belongs to a thread or process that has ended.
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const STAT: &str = "7 (a) S 1 (b) R 5 7 7 0 -1 4194304 100 200 0 0 30 12 1 2 20 0 1 0 99";
+
+    #[test]
+    fn the_name_of_a_program_does_not_confuse_the_fields_behind_it() {
+        assert_eq!(parent_of(STAT), Pid::from_raw(5));
+        assert_eq!(ticks(STAT), 42);
+        assert_eq!((parent_of(""), ticks("")), (None, 0));
+    }
+
+    #[test]
+    fn memory_is_told_in_bytes() {
+        let rollup = "55-7f [rollup]\nRss:            1208 kB\nPss:             122 kB\n";
+        assert_eq!((bytes(rollup, "Pss"), bytes(rollup, "Swap")), (122 << 10, 0));
+    }
+
+    fn meter(threads: &[(&str, u64)], ticks: u64) -> Meter {
+        let threads = threads.iter().map(|(name, spent)| ((*name).to_owned(), *spent)).collect();
+        Meter { threads, ticks, ..Meter::zero() }
+    }
+
+    #[test]
+    fn threads_that_begin_count_from_their_begin_and_one_that_ended_by_the_ticks() {
+        let before = meter(&[("1", 1_000_000_000), ("2", 5)], 100);
+        let grown = meter(&[("1", 1_500_000_000), ("2", 5), ("3", 250_000_000)], 177);
+        assert_eq!(grown.since(&before).cpu_s, 0.75);
+        let fewer = meter(&[("1", 1_500_000_000)], 177);
+        assert_eq!(fewer.since(&before).cpu_s, 0.77);
+    }
+
+    #[test]
+    fn this_process_has_threads_memory_and_a_child() {
+        let me = rustix::process::getpid();
+        let before = Meter::read(&[me]);
+        let busy = Instant::now();
+        while busy.elapsed().as_millis() < 30 {}
+        assert!(Meter::read(&[me]).since(&before).cpu_s > 0.01);
+        let memory = Memory::of(&[me]);
+        assert!(memory.resident_bytes >= memory.proportional_bytes, "{memory:?}");
+        assert!(memory.proportional_bytes > 100 << 10, "{memory:?}");
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(family(me).contains(&Pid::from_child(&child)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!family(me).contains(&Pid::from_child(&child)));
+    }
+}

@@ -1,0 +1,104 @@
+//! `bench serve requests`: one file, asked for by many connections without a pause.
+
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::client::Host;
+use super::course::{Spent, Stage, Window};
+use super::crowd::{Class, Crowd, Wish};
+use super::record::{Load, Served};
+use super::server::Server;
+use crate::bench::plan::Variant;
+use crate::bench::rounds::{Course, Measured, Verdict};
+use crate::failure::Result;
+
+/// One file, again and again.
+#[derive(Debug)]
+pub(crate) struct Requests<'a>(pub(crate) Stage<'a>);
+
+impl Course for Requests<'_> {
+    fn prepare(&mut self, size: u64) -> Result<()> {
+        self.0.sha256 = self.0.make(FILE, size)?;
+        Ok(())
+    }
+
+    fn verify(&mut self, size: u64, variant: Variant) -> Result<Verdict> {
+        self.0.verify(variant.way, FILE, size)
+    }
+
+    fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
+        let stage = &self.0;
+        let asking = Asking {
+            wish: Wish { path: format!("/{FILE}"), size, class: Class::Hot },
+            connections: connections(stage.setting.connections, size),
+            warm_up: stage.warm_up(),
+            time: stage.time(),
+            cancel: stage.cancel,
+        };
+        let ask = |server: &Server, host: &Host| asking.run(server, host);
+        let ((spent, load), all_cpu_s) = stage.with_server(variant.way, ask)?;
+        let (measured, peer) = spent.sides();
+        Ok(Measured {
+            wall_s: spent.elapsed_s(),
+            measured,
+            peer: Some(peer),
+            served: Some(Served::Requests(load)),
+            besides_cpu_s: all_cpu_s - spent.cpu_s(),
+        })
+    }
+
+    fn weight(&self, _size: u64) -> u64 {
+        1
+    }
+}
+
+/// What the load does in a sample.
+struct Asking<'a> {
+    wish: Wish,
+    connections: u32,
+    warm_up: Duration,
+    time: Duration,
+    cancel: &'a AtomicBool,
+}
+
+impl Asking<'_> {
+    fn run(&self, server: &Server, host: &Host) -> io::Result<(Spent, Load)> {
+        let mut crowd = Crowd::new(self.cancel)?;
+        for _ in 0..self.connections {
+            crowd.join(host, &self.wish, None)?;
+        }
+        crowd.run_for(self.warm_up)?;
+        let window = Window::open(server);
+        crowd.run_for(self.time)?;
+        let spent = window.close(server);
+        let load = crowd.load(Class::Hot, spent.elapsed_s());
+        Ok((spent, load))
+    }
+}
+
+/// How many connections ask at this size: of large files fewer, as they would only wait for each
+/// other.
+fn connections(asked: u32, size: u64) -> u32 {
+    let enough = u32::try_from(UNDER_WAY / size.max(1)).unwrap_or(u32::MAX);
+    asked.min(enough.max(2))
+}
+
+const FILE: &str = "file";
+
+/// Bytes asked for at once, at most, unless that were fewer than two files.
+const UNDER_WAY: u64 = 128 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_files_are_asked_for_by_fewer_connections_but_by_two() {
+        for (asked, size, expected) in
+            [(64, 1, 64), (64, 2 << 20, 64), (64, 4 << 20, 32), (64, 1 << 30, 2), (1, 1 << 30, 1)]
+        {
+            assert_eq!(connections(asked, size), expected, "{size}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The scenarios with servers, from what was typed to a record.
+
+use std::sync::atomic::AtomicBool;
+
+use super::arguments::{Chosen, CommonArgs, FairnessArgs, IdleArgs, RequestsArgs, ServeArgs};
+use super::course::Stage;
+use super::fairness::Fairness;
+use super::idle::Idle;
+use super::nginx;
+use super::record::Setting;
+use super::requests::Requests;
+use super::server::Site;
+use super::system::{SystemCongestion, allow_open_files};
+use crate::bench::child::Cores;
+use crate::bench::data::Noise;
+use crate::bench::environment::survey;
+use crate::bench::plan::Variant;
+use crate::bench::record::{Arguments, Environment, Record, Role, Scenario};
+use crate::bench::rounds::{Course, Schedule};
+use crate::bench::scenarios::{begin, largest, once};
+use crate::bench::way::{Step, Way};
+use crate::failure::{Failure, Result};
+
+/// Measures what was typed.
+pub(crate) fn run(args: &ServeArgs, cancel: &AtomicBool) -> Result<Record> {
+    match args.chosen() {
+        Chosen::Requests(args) => requests(args, cancel),
+        Chosen::Fairness(args) => fairness(args, cancel),
+        Chosen::Idle(args) => idle(args, cancel),
+    }
+}
+
+fn requests(args: &RequestsArgs, cancel: &AtomicBool) -> Result<Record> {
+    let run = Run::begin(Scenario::Serve, &args.common, &args.sizes)?;
+    run.stage.site.folder.require_space(largest(&args.sizes))?;
+    let setting = setting(args.connections, &args.common);
+    run.measure(setting, cancel, Requests)
+}
+
+fn fairness(args: &FairnessArgs, cancel: &AtomicBool) -> Result<Record> {
+    let mut run = Run::begin(Scenario::ServeFairness, &args.common, &[args.size])?;
+    // Whole pieces, as they are thrown out of the page cache.
+    let stream_bytes = args.stream_size.next_multiple_of(1 << 20);
+    let all = stream_bytes.saturating_mul(args.streams.into());
+    run.stage.site.folder.require_space(all.saturating_add(args.size))?;
+    run.stage.noise = Noise::new(stream_bytes.max(args.size))?;
+    run.record.arguments.cold = true;
+    let setting = Setting {
+        streams: Some(args.streams),
+        stream_bytes: Some(stream_bytes),
+        ..setting(args.connections, &args.common)
+    };
+    run.measure(setting, cancel, Fairness)
+}
+
+fn idle(args: &IdleArgs, cancel: &AtomicBool) -> Result<Record> {
+    let mut run = Run::begin(Scenario::ServeIdle, &args.common, &[args.size])?;
+    run.stage.site.folder.require_space(args.size)?;
+    let connections = args.idle.saturating_add(args.slow).saturating_add(SPARE_CONNECTIONS);
+    // A server may have the file open for each download.
+    allow_open_files(u64::from(connections) + u64::from(args.slow) + SPARE_FILES)?;
+    run.stage.site.connections = Some(connections);
+    let setting =
+        Setting { idle: Some(args.idle), slow: Some(args.slow), ..setting(1, &args.common) };
+    run.measure(setting, cancel, Idle)
+}
+
+fn setting(connections: u32, args: &CommonArgs) -> Setting {
+    Setting {
+        connections,
+        seconds: args.seconds,
+        log: args.log,
+        streams: None,
+        stream_bytes: None,
+        idle: None,
+        slow: None,
+    }
+}
+
+/// A run that has found its place but not yet measured anything.
+struct Run {
+    record: Record,
+    stage: Prepared,
+    servers: Vec<Way>,
+}
+
+/// What of a stage does not depend on what the scenario makes of it.
+struct Prepared {
+    site: Site,
+    noise: Noise,
+    cores: Cores,
+    congestion: SystemCongestion,
+}
+
+impl Run {
+    fn begin(scenario: Scenario, args: &CommonArgs, sizes: &[u64]) -> Result<Self> {
+        let nginx = nginx::version();
+        let servers = servers(args, nginx.is_some())?;
+        let cores = Cores::available();
+        // What a machine does by itself, interrupts above all, it does on its first core.
+        let cores = Cores { first: cores.second, second: cores.first, ..cores };
+        let site = Site::create(&args.run.dir, args.log, cores.first)?;
+        let environment = Environment { nginx, ..survey(cores, site.folder.path(), None) };
+        let congestion = SystemCongestion::choose(&args.congestion)?;
+        let environment = Environment { congestion: Some(congestion.name.clone()), ..environment };
+        let arguments = Arguments {
+            sizes: once(sizes),
+            mechanisms: servers.clone(),
+            steps: vec![Step::Default],
+            runs: args.run.runs,
+            warmup: args.run.warmup,
+            cold: false,
+            side: Role::Server,
+            sink: None,
+            responses: None,
+            serve: None,
+        };
+        let noise = Noise::new(largest(sizes))?;
+        let baseline = Variant::new(Way::Nginx, Step::Default);
+        let record = begin(scenario, arguments, environment, baseline);
+        Ok(Self { record, stage: Prepared { site, noise, cores, congestion }, servers })
+    }
+
+    /// Measures the servers in turn.
+    fn measure<'a, C: Course>(
+        self,
+        setting: Setting,
+        cancel: &'a AtomicBool,
+        course: impl FnOnce(Stage<'a>) -> C,
+    ) -> Result<Record> {
+        let Self { mut record, stage, servers } = self;
+        record.arguments.serve = Some(setting);
+        let Prepared { site, noise, cores, congestion } = stage;
+        let stage = Stage {
+            site,
+            noise,
+            setting,
+            congestion: congestion.name.clone(),
+            cores,
+            cancel,
+            sha256: String::new(),
+        };
+        let schedule = Schedule {
+            sizes: record.arguments.sizes.clone(),
+            variants: servers.iter().map(|way| Variant::new(*way, Step::Default)).collect(),
+            warmup: record.arguments.warmup,
+            runs: record.arguments.runs,
+        };
+        let (cells, samples) = schedule.run(&mut course(stage), cancel)?;
+        Ok(Record { cells, samples, ..record })
+    }
+}
+
+/// The servers asked for, each once, without a peer that is not there unless nothing else was
+/// asked for.
+fn servers(args: &CommonArgs, has_nginx: bool) -> Result<Vec<Way>> {
+    let mut servers = Vec::new();
+    for way in args.server.iter().copied().map(Way::from) {
+        if !servers.contains(&way) && (has_nginx || way != Way::Nginx) {
+            servers.push(way);
+        }
+    }
+    match servers.is_empty() {
+        true => Err(Failure::Usage("nginx is not installed".to_owned())),
+        false => Ok(servers),
+    }
+}
+
+/// Beside the crowds: those that ask how soon they are answered.
+const SPARE_CONNECTIONS: u32 = 64;
+
+/// Files that programs have open for themselves.
+const SPARE_FILES: u64 = 128;

@@ -1,0 +1,251 @@
+//! The servers that are measured: `underpass serve` and its peers, each started on one core and a
+//! free port of loopback, and ended with all of its processes.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::meter::{Meter, family};
+use super::nginx::{self, Configuration};
+use super::record::Memory;
+use crate::bench::child::{Running, this_program};
+use crate::bench::data::Folder;
+use crate::bench::error::BenchError;
+use crate::bench::way::Way;
+use crate::failure::{Failure, Result, WithPath};
+
+/// A server that answers. Ended when dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    running: Running,
+    /// Where it listens.
+    pub(crate) address: SocketAddrV4,
+    way: Way,
+}
+
+/// What the servers of a run have in common.
+#[derive(Debug)]
+pub(crate) struct Site {
+    /// The folder of the run; its subfolder [`FILES`] is what is served.
+    pub(crate) folder: Folder,
+    /// Whether an access log is written.
+    pub(crate) log: bool,
+    /// Connections that there may be at once, if there are many.
+    pub(crate) connections: Option<u32>,
+    /// Where the server runs.
+    pub(crate) core: usize,
+}
+
+impl Site {
+    /// A new folder in `dir` with nothing to serve yet.
+    pub(crate) fn create(dir: &std::path::Path, log: bool, core: usize) -> Result<Self> {
+        let folder = Folder::create(dir)?;
+        let files = folder.file(FILES);
+        fs::create_dir(&files).with_path("creating", files)?;
+        Ok(Self { folder, log, connections: None, core })
+    }
+
+    /// The path of a file that is served.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.file(FILES).join(name)
+    }
+
+    /// Starts a server and waits until it answers.
+    pub(crate) fn start(&self, way: Way) -> Result<Server> {
+        // What the server before has logged is not to be written to the disk now.
+        for log in [nginx::ACCESS_LOG, LOG] {
+            if self.log {
+                self.folder.clear(&self.folder.file(log))?;
+            }
+        }
+        match way {
+            Way::Nginx => self.start_nginx(),
+            _ => self.start_underpass(),
+        }
+    }
+
+    fn start_underpass(&self) -> Result<Server> {
+        let way = Way::Underpass;
+        let mut command = this_program();
+        command.arg("serve").arg(self.folder.file(FILES));
+        command.args(["--bind", "127.0.0.1", "--port", "0", "--workers", "1"]);
+        if let Some(connections) = self.connections {
+            command.args(["--max-connections", &connections.to_string()]);
+        }
+        match self.log {
+            true => command.arg("--log-file").arg(self.folder.file(LOG)),
+            false => command.arg("-q"),
+        };
+        let mut running = Running::start(command, self.core)?;
+        loop {
+            let line = running.next_error_line();
+            if let Some(address) = address(&line) {
+                return Ok(Server { running, address, way });
+            }
+            if line.is_empty() && running.has_ended() {
+                return Err(ended(running, way));
+            }
+        }
+    }
+
+    /// nginx has to be told a port. Should somebody else take it before nginx does, another one
+    /// will do.
+    fn start_nginx(&self) -> Result<Server> {
+        let mut outcome = self.try_nginx();
+        for _ in 0..2 {
+            if outcome.is_err() {
+                outcome = self.try_nginx();
+            }
+        }
+        outcome
+    }
+
+    fn try_nginx(&self) -> Result<Server> {
+        let way = Way::Nginx;
+        let address = free_address()?;
+        let configuration = Configuration {
+            port: address.port(),
+            connections: self.connections.unwrap_or(CONNECTIONS),
+            log: self.log,
+            is_root: rustix::process::geteuid().is_root(),
+        };
+        let path = self.folder.file(CONFIGURATION);
+        fs::write(&path, configuration.render()).with_path("writing", path)?;
+        let mut command = Command::new(nginx::program().unwrap_or_else(|| "nginx".into()));
+        command.arg("-p").arg(absolute(&self.folder)?).args(["-c", CONFIGURATION]);
+        let mut running = Running::start(command, self.core)?;
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(address).is_err() {
+            if running.has_ended() || Instant::now() >= deadline {
+                return Err(ended(running, way));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(Server { running, address, way })
+    }
+}
+
+impl Server {
+    /// What all of its processes have cost so far.
+    pub(crate) fn meter(&self) -> Meter {
+        Meter::read(&self.processes())
+    }
+
+    /// The memory of all of its processes.
+    pub(crate) fn memory(&self) -> Memory {
+        Memory::of(&self.processes())
+    }
+
+    fn processes(&self) -> Vec<Pid> {
+        family(self.running.pid())
+    }
+
+    /// The failure of one of its clients.
+    pub(crate) fn failure(mut self, error: &std::io::Error) -> Failure {
+        if error.kind() == ErrorKind::Interrupted {
+            return Failure::Bench(BenchError::Interrupted);
+        }
+        let said = match self.running.has_ended() {
+            true => format!("the server has ended: {error}"),
+            false => error.to_string(),
+        };
+        Failure::Bench(BenchError::Child { what: self.way.to_string(), said })
+    }
+}
+
+impl Drop for Server {
+    /// A killed nginx leaves its worker alone, which then never ends: it is asked first.
+    fn drop(&mut self) {
+        // The id of one that has ended may be somebody else's.
+        if self.way != Way::Nginx || self.running.has_ended() {
+            return;
+        }
+        let open = |pid| pidfd_open(pid, PidfdFlags::empty()).ok();
+        let processes: Vec<_> = self.processes().into_iter().filter_map(open).collect();
+        if let Some(master) = processes.first() {
+            // Fails if it has ended, which is as good.
+            let _ = pidfd_send_signal(master, Signal::TERM);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        for process in &processes {
+            if !ends_before(process, deadline) {
+                let _ = pidfd_send_signal(process, Signal::KILL);
+            }
+        }
+    }
+}
+
+/// Whether a process ends in time. One that has, but for which nobody has waited yet, counts.
+fn ends_before(process: &OwnedFd, deadline: Instant) -> bool {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let left =
+        Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&left)).is_ok_and(|count| count > 0)
+}
+
+/// Why a server does not answer, in its own words.
+fn ended(running: Running, way: Way) -> Failure {
+    match running.finish(Some(Duration::ZERO), &AtomicBool::new(false)) {
+        Ok(finished) => finished.failure(way.to_string()),
+        Err(failure) => failure,
+    }
+}
+
+/// The address in `serving DIR at http://127.0.0.1:PORT/`.
+fn address(line: &str) -> Option<SocketAddrV4> {
+    let (_, rest) = line.rsplit_once(" at http://")?;
+    rest.split('/').next()?.trim().parse().ok()
+}
+
+/// An address on which nobody listens.
+fn free_address() -> Result<SocketAddrV4> {
+    let local = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+    let found = TcpListener::bind(local).and_then(|listener| listener.local_addr());
+    let failed = |source| Failure::Network {
+        action: "finding a free port at",
+        address: Ipv4Addr::LOCALHOST.to_string(),
+        source,
+    };
+    Ok(SocketAddrV4::new(Ipv4Addr::LOCALHOST, found.map_err(failed)?.port()))
+}
+
+/// nginx takes a relative prefix for one of its own.
+fn absolute(folder: &Folder) -> Result<PathBuf> {
+    fs::canonicalize(folder.path()).with_path("looking at", folder.path())
+}
+
+/// The name of the folder that is served, as in `peers/nginx.conf`.
+const FILES: &str = "www";
+
+const CONFIGURATION: &str = "nginx.conf";
+
+/// The access log of ours.
+const LOG: &str = "underpass.log";
+
+/// More than any crowd has.
+const CONNECTIONS: u32 = 4096;
+
+/// How long a server may take to begin and to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_found_in_the_line_that_tells_it() {
+        let line = "serving /tmp/at http://x at http://127.0.0.1:4711/";
+        assert_eq!(address(line), Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 4711)));
+        for line in ["", "confined to /srv", "serving /srv at http://unix:/run/x"] {
+            assert_eq!(address(line), None, "{line}");
+        }
+    }
+}

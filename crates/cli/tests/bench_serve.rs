@@ -1,0 +1,177 @@
+//! The bench of servers measures whole and right responses, and leaves no server behind.
+
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use rig::{Running, bench, folder, has, names, run, underpass, until};
+use serde_json::Value;
+
+/// Whether `underpass serve` is in this program.
+fn can_serve() -> bool {
+    run(["serve", "--help"]).code() == Some(0)
+}
+
+/// Whether a process has a file open below a folder, even one that has been removed.
+fn is_in_use(folder: &Path) -> bool {
+    let links = |process: fs::DirEntry| fs::read_dir(process.path().join("fd")).ok();
+    let open = fs::read_dir("/proc").unwrap().flatten().filter_map(links).flatten().flatten();
+    open.filter_map(|link| fs::read_link(link.path()).ok()).any(|path| path.starts_with(folder))
+}
+
+fn samples(record: &Value) -> &Vec<Value> {
+    record["samples"].as_array().unwrap()
+}
+
+/// Responses and bodies add up, somebody has worked for them, and their latencies are in order.
+#[track_caller]
+fn check_requests(record: &Value, server: &str) {
+    assert_eq!(record["scenario"], "serve");
+    for cell in record["cells"].as_array().unwrap() {
+        assert_eq!(cell["way"], server);
+        assert_eq!(cell["sha256"].as_str().unwrap().len(), 64);
+    }
+    for sample in samples(record) {
+        let size = &record["cells"][sample["cell"].as_u64().unwrap() as usize]["size"];
+        let load = &sample["served"]["requests"];
+        let number = |name: &str| load[name].as_f64().unwrap();
+        let connections = number("connections");
+        let bodies = number("bytes") / size.as_f64().unwrap();
+        assert!(number("responses") > 0.0, "{load}");
+        assert!((bodies - number("responses")).abs() <= connections, "{load}");
+        let latency = |name: &str| load["latency"][name].as_f64().unwrap();
+        assert!(latency("p50_s") <= latency("p99_s") && latency("p99_s") <= latency("max_s"));
+        let server = &sample["measured"];
+        assert_eq!(
+            (&server["role"], &sample["peer"]["role"]),
+            (&"server".into(), &"client".into())
+        );
+        assert!(server["process"]["cpu_s"].as_f64().unwrap() > 0.0, "{server}");
+        assert!(sample["peer"]["thread"]["system_s"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn nginx_is_measured_with_and_without_access_logs() {
+    if !has("nginx") {
+        return;
+    }
+    for log in [&[][..], &["--log"]] {
+        let folder = folder();
+        let args = ["serve", "--server", "nginx", "--sizes", "1K,3M", "--connections", "5"];
+        let args = [&args[..], &["--runs", "2", "--seconds", "0.2"], log].concat();
+        let (finished, record) = bench(folder.path(), &args);
+        check_requests(&record, "nginx");
+        let order: Vec<_> =
+            samples(&record).iter().map(|one| (&one["cell"], &one["round"])).collect();
+        let order = serde_json::to_value(order).unwrap();
+        assert_eq!(order, serde_json::json!([[0, 1], [0, 2], [1, 1], [1, 2]]));
+        assert!(record["environment"]["nginx"].as_str().unwrap().starts_with("nginx/"));
+        assert!(record["environment"]["congestion"].is_string());
+        assert_eq!(record["arguments"]["serve"]["log"], !log.is_empty());
+        let words = if log.is_empty() { "without access logs" } else { "buffer=64k" };
+        assert!(finished.text().contains(words), "{}", finished.text());
+        assert!(!is_in_use(folder.path()));
+    }
+}
+
+#[test]
+fn nginx_is_measured_beside_cold_streams() {
+    if !has("nginx") {
+        return;
+    }
+    let folder = folder();
+    let args = ["serve", "fairness", "--server", "nginx", "--runs", "1", "--warmup", "0"];
+    let more = ["--streams", "2", "--stream-size", "40M", "--seconds", "0.3"];
+    let (_, record) = bench(folder.path(), &[&args[..], &more].concat());
+    let found = &samples(&record)[0]["served"]["fairness"];
+    for window in ["alone", "beside"] {
+        assert!(found[window]["responses"].as_u64().unwrap() > 0, "{found}");
+    }
+    assert!(found["streamed_bytes"].as_u64().unwrap() > 0, "{found}");
+    assert!(!is_in_use(folder.path()));
+}
+
+#[test]
+fn nginx_is_measured_with_idle_connections_and_slow_downloads() {
+    if !has("nginx") {
+        return;
+    }
+    let folder = folder();
+    let args = ["serve", "idle", "--server", "nginx", "--runs", "1", "--warmup", "0"];
+    let more = ["--idle", "300", "--slow", "50", "--size", "8M"];
+    let (_, record) = bench(folder.path(), &[&args[..], &more].concat());
+    let found = &samples(&record)[0]["served"]["idle"];
+    let resident = |stage: &str| found[stage]["resident_bytes"].as_u64().unwrap();
+    assert!(resident("start") > 0, "{found}");
+    assert!(
+        resident("start") <= resident("idle") && resident("idle") < resident("slow"),
+        "{found}"
+    );
+    assert!(found["answers"]["max_s"].as_f64().unwrap() > 0.0);
+    assert!(!is_in_use(folder.path()));
+}
+
+#[test]
+fn a_signal_ends_the_server_too() {
+    if !has("nginx") {
+        return;
+    }
+    let folder = folder();
+    let mut command = underpass();
+    command.args(["bench", "serve", "--server", "nginx", "--sizes", "1K", "--dir"]);
+    let running = Running::start({
+        command.arg(folder.path());
+        command
+    });
+    until("the server's process", || is_in_use(folder.path()));
+    std::thread::sleep(Duration::from_millis(300));
+    running.signal("INT");
+    let finished = running.finish();
+    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
+    assert!(finished.stderr.contains("interrupted"), "{}", finished.stderr);
+    assert!(names(folder.path()).is_empty());
+    assert!(!is_in_use(folder.path()));
+}
+
+#[test]
+fn underpass_is_measured_beside_nginx() {
+    if !can_serve() || !has("nginx") {
+        return;
+    }
+    for log in [&[][..], &["--log"]] {
+        let folder = folder();
+        let args = ["serve", "--sizes", "1K,100K", "--connections", "5", "--runs", "1"];
+        let args = [&args[..], &["--warmup", "0", "--seconds", "0.2"], log].concat();
+        let (finished, record) = bench(folder.path(), &args);
+        let ways: Vec<_> =
+            record["cells"].as_array().unwrap().iter().map(|cell| &cell["way"]).collect();
+        assert_eq!(ways, ["nginx", "underpass", "nginx", "underpass"]);
+        assert_eq!(samples(&record).len(), 4);
+        assert!(finished.text().contains("underpass"), "{}", finished.text());
+        assert!(!is_in_use(folder.path()));
+    }
+}
+
+#[test]
+fn underpass_is_measured_with_streams_and_with_very_many_connections() {
+    if !can_serve() {
+        return;
+    }
+    let folder = folder();
+    let once = ["--server", "underpass", "--runs", "1", "--warmup", "0", "--seconds", "0.3"];
+    let streams = ["serve", "fairness", "--streams", "2", "--stream-size", "40M"];
+    let (_, record) = bench(folder.path(), &[&streams[..], &once].concat());
+    let found = &samples(&record)[0]["served"]["fairness"];
+    assert!(found["streamed_bytes"].as_u64().unwrap() > 0, "{found}");
+    fs::remove_file(folder.path().join("record.json")).unwrap();
+    let crowd = ["serve", "idle", "--idle", "300", "--slow", "50", "--size", "8M"];
+    let (_, record) = bench(folder.path(), &[&crowd[..], &once].concat());
+    let found = &samples(&record)[0]["served"]["idle"];
+    assert!(found["slow"]["resident_bytes"].as_u64().unwrap() > 0, "{found}");
+    assert!(!is_in_use(folder.path()));
+}
