@@ -89,6 +89,9 @@ impl Client {
                 Ok(0) => return Err(Unexpected::End.into()),
                 Ok(len) => &buffer[..len],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(Unexpected::Silence.into());
+                }
                 Err(error) => return Err(error),
             };
             responses.take(piece, &mut body)?;

@@ -128,7 +128,7 @@ impl<'a> Crowd<'a> {
             if !events.is_empty() {
                 heard = now;
             } else if now.duration_since(heard) > PATIENCE {
-                return Err(io::ErrorKind::TimedOut.into());
+                return Err(Unexpected::Silence.into());
             }
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(io::ErrorKind::Interrupted.into());

@@ -32,6 +32,8 @@ pub(crate) enum Unexpected {
         /// The length of the file.
         expected: u64,
     },
+    /// Nothing arrived for as long as the bench waits.
+    Silence,
     /// Another status than 200; its first line.
     Status(String),
     /// Bytes that nobody asked for.
@@ -161,6 +163,7 @@ impl fmt::Display for Unexpected {
                 write!(f, "a response of {found} bytes instead of {expected}")
             }
             Self::Length { found: None, .. } => f.write_str("a response without a length"),
+            Self::Silence => f.write_str("the server does not answer"),
             Self::Status(line) => write!(f, "the server answered: {line}"),
             Self::Surplus => f.write_str("the server sent more than it was asked for"),
         }

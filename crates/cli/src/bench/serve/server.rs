@@ -20,7 +20,7 @@ use crate::bench::child::{Running, this_program};
 use crate::bench::data::Folder;
 use crate::bench::error::BenchError;
 use crate::bench::way::Way;
-use crate::failure::{Failure, Result, WithPath};
+use crate::failure::{Failure, Result, WithPath, plain};
 
 /// A server that answers. Ended when dropped.
 #[derive(Debug)]
@@ -154,8 +154,8 @@ impl Server {
             return Failure::Bench(BenchError::Interrupted);
         }
         let said = match self.running.has_ended() {
-            true => format!("the server has ended: {error}"),
-            false => error.to_string(),
+            true => format!("the server has ended: {}", plain(error)),
+            false => plain(error),
         };
         Failure::Bench(BenchError::Child { what: self.way.to_string(), said })
     }
