@@ -19,7 +19,7 @@ use crate::landing;
 use crate::mechanism::Mechanism;
 use crate::mechanisms::memory::SMALL_TRANSFER;
 use crate::mechanisms::{Active, Meter, default_step, largest_step, memory};
-use crate::options::{Options, Progress};
+use crate::options::{Options, Progress, Turn};
 use crate::policy::{Candidates, Policy};
 use crate::report::{Decline, Declined, Report};
 use crate::sink::Sink;
@@ -68,6 +68,8 @@ pub struct Transfer<'a, F, S> {
     /// Header bytes and small files on their way out.
     buffer: Vec<u8>,
     is_corked: bool,
+    /// Bytes of a step at the most, whatever the options say.
+    largest_step: usize,
     /// Whether the space for the segment at the front has been reserved.
     is_reserved: bool,
     pub(crate) started: Option<Instant>,
@@ -90,6 +92,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             active: None,
             buffer: Vec::new(),
             is_corked: false,
+            largest_step: usize::MAX,
             is_reserved: false,
             started: None,
             last_told: None,
@@ -162,6 +165,14 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             }
         }
         self.settle()
+    }
+
+    /// From now on moves at most so many bytes by one call of [`advance`](Self::advance), and by
+    /// one system call: for a thread that has more to do at some times than at others.
+    pub fn set_turn(&mut self, bytes: usize) {
+        let bytes = bytes.max(1);
+        self.options.turn = Turn(bytes as u64);
+        self.largest_step = bytes;
     }
 
     /// What is moved.
@@ -248,7 +259,8 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                 return Err(errno);
             }
         }
-        let len = self.options.step.unwrap_or(default_step(mechanism)).min(largest_step(mechanism));
+        let wished = self.options.step.unwrap_or(default_step(mechanism));
+        let len = wished.min(largest_step(mechanism)).min(self.largest_step);
         let mut meter = Meter::default();
         let step = active.step(&ends, len, self.options.pool(), &mut meter);
         self.report.mechanisms[mechanism as usize].calls += meter.calls;

@@ -196,17 +196,26 @@ fn transfer<'a>(
     confirm: Confirm,
 ) -> Moving<'a> {
     let settings = &worker.shared.settings;
-    let step = settings.step.unwrap_or(usize::MAX).min(TURN);
     let options = Options::default()
         .policy(settings.policy)
         .integrity(settings.integrity)
         .confirm(confirm)
         .small(SMALL)
-        .step(step)
-        .turn(TURN as u64)
         .capabilities(&worker.capabilities)
         .pipes(&worker.pipes);
-    Transfer::new(chain, Sink::socket(&peer.socket)).options(options)
+    let options = match settings.step {
+        Some(step) => options.step(step),
+        None => options,
+    };
+    let mut transfer = Transfer::new(chain, Sink::socket(&peer.socket)).options(options);
+    transfer.set_turn(turn(worker));
+    transfer
+}
+
+/// Bytes that a connection may have moved before others get their turn: much as long as it is
+/// nearly alone, little if there are others to wait for it.
+fn turn(worker: &Worker) -> usize {
+    if worker.slow_transfers.get() < FEW { LONG_TURN } else { SHORT_TURN }
 }
 
 /// A response that takes its time.
@@ -231,7 +240,8 @@ impl<'a> Slow<'a> {
     async fn rest(mut self, transfer: Moving<'a>, status: Status) -> Sent {
         let before = self.peer.written.get() - transfer.report().bytes();
         if self.wait(status).await {
-            self.drive(transfer, None, before).await;
+            // Only what is in the page cache as a whole has had a turn already.
+            self.drive(transfer, Warmth::complete(), before).await;
         }
         self.sent
     }
@@ -311,20 +321,21 @@ impl<'a> Slow<'a> {
         let warmth = Warmth::new(&chain);
         let before = self.peer.written.get();
         let transfer = transfer(self.worker, self.peer, chain, confirm);
-        self.drive(transfer, Some(warmth), before).await
+        self.drive(transfer, warmth, before).await
     }
 
     /// Moves a transfer to its end, a turn at a time, and no turn before its pages are there.
     async fn drive(
         &mut self,
         mut transfer: Moving<'a>,
-        mut warmth: Option<Warmth>,
+        mut warmth: Warmth,
         written_before: u64,
     ) -> bool {
-        let mut warmth = warmth.take().unwrap_or_else(|| Warmth::new(transfer.chain()));
         let mut recorded = Recorded::default();
         loop {
-            self.warm_up(&mut warmth, transfer.report().bytes()).await;
+            let turn = turn(self.worker);
+            self.warm_up(&mut warmth, transfer.report().bytes(), turn as u64).await;
+            transfer.set_turn(turn);
             let outcome = transfer.advance();
             self.peer.written.set(written_before + transfer.report().bytes());
             self.metrics().record_more(transfer.report(), &mut recorded);
@@ -368,8 +379,8 @@ impl<'a> Slow<'a> {
     }
 
     /// Has helpers bring in the pages of the next turn, if they are not there.
-    async fn warm_up(&self, warmth: &mut Warmth, place: u64) {
-        while let Some(cold) = warmth.look(place, TURN as u64) {
+    async fn warm_up(&self, warmth: &mut Warmth, place: u64, turn: u64) {
+        while let Some(cold) = warmth.look(place, turn) {
             let started = Instant::now();
             let shared = Arc::clone(&self.worker.shared);
             let part = cold.clone();
@@ -429,8 +440,14 @@ const SMALL: usize = 16 << 10;
 /// From this size on the last byte of a file waits until the peer has all others.
 const HELD_BACK: u64 = 2 << 20;
 
-/// Bytes that one connection may have moved before others get their turn.
-const TURN: usize = 512 << 10;
+/// So many transfers at once need not be kept short.
+const FEW: usize = 2;
+
+/// A turn of a transfer that is nearly alone: one step of sendfile.
+const LONG_TURN: usize = 1 << 20;
+
+/// A turn of one of many: some 30 µs on loopback.
+const SHORT_TURN: usize = 256 << 10;
 
 /// How often acknowledgements are looked for; no event announces them.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);

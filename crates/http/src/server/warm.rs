@@ -57,10 +57,15 @@ impl Warmth {
         Self { spans, until: 0 }
     }
 
+    /// Everything is known to be there.
+    pub(super) fn complete() -> Self {
+        Self { spans: Vec::new(), until: u64::MAX }
+    }
+
     /// Looks whether the next `turn` bytes from `place` on can be sent without waiting; returns
     /// the first part that cannot.
     pub(super) fn look(&mut self, place: u64, turn: u64) -> Option<Cold> {
-        let wanted = place + turn;
+        let wanted = place.saturating_add(turn);
         while self.until < wanted {
             let at = self.until.max(place);
             let Some((begin, span)) = self.span_at(at) else {
