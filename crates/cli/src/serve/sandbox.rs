@@ -149,7 +149,8 @@ const NEWEST: ABI = ABI::V6;
 
 /// What is read after the start beside the root: the time zone, which may change meanwhile, and
 /// how long a lease may be held.
-const ALSO_READ: [&str; 3] = ["/etc/localtime", "/usr/share/zoneinfo", "/proc/sys/fs/lease-break-time"];
+const ALSO_READ: [&str; 3] =
+    ["/etc/localtime", "/usr/share/zoneinfo", "/proc/sys/fs/lease-break-time"];
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use tokio::task::{spawn_blocking, yield_now};
+use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 use tokio::time::sleep;
 use underpass_engine::{
     Chain, Confirm, Error, Mechanism, Options, Policy, Report, Sink, Status, Transfer, Wait,
@@ -18,7 +18,7 @@ use super::peer::Peer;
 use super::response::{ArchiveBody, Body, Completion, FileBody};
 use super::settings::Settings;
 use super::socket::Socket;
-use super::warm::Warmth;
+use super::warm::{Cold, Warmth};
 use super::worker::Worker;
 use crate::archive::ArchiveError;
 use crate::metrics::{Recorded, WorkerMetrics};
@@ -225,6 +225,8 @@ struct Slow<'a> {
     head_len: u64,
     handle: Handle,
     sent: Sent,
+    /// The part that a helper fetches before it is needed.
+    ahead: Option<(Cold, JoinHandle<Duration>)>,
     _counted: Counted<'a>,
 }
 
@@ -233,7 +235,7 @@ impl<'a> Slow<'a> {
         let handle = worker.shared.transfers.register(facts);
         let _counted = Counted::new(&worker.slow_transfers);
         let sent = Sent { is_counted: true, ..Sent::default() };
-        Self { worker, peer, head_len, handle, sent, _counted }
+        Self { worker, peer, head_len, handle, sent, ahead: None, _counted }
     }
 
     /// Goes on with a transfer that has had its first turn.
@@ -379,16 +381,28 @@ impl<'a> Slow<'a> {
     }
 
     /// Has helpers bring in the pages of the next turn, if they are not there.
-    async fn warm_up(&self, warmth: &mut Warmth, place: u64, turn: u64) {
+    async fn warm_up(&mut self, warmth: &mut Warmth, place: u64, turn: u64) {
         while let Some(cold) = warmth.look(place, turn) {
             let started = Instant::now();
-            let shared = Arc::clone(&self.worker.shared);
-            let part = cold.clone();
-            // Whatever went wrong, the transfer meets it too and knows what to do.
-            let _ = spawn_blocking(move || part.fetch(&shared.null)).await;
-            warmth.is_warm(&cold);
+            let fetching = match self.ahead.take() {
+                Some((part, fetching)) if part.is(&cold) => fetching,
+                _ => self.fetch(&cold),
+            };
+            let took = fetching.await.unwrap_or_default();
+            warmth.is_warm(&cold, took);
             self.metrics().cold_wait(started.elapsed());
+            // The disk goes on while this part is sent.
+            self.ahead = warmth.next().map(|next| {
+                let fetching = self.fetch(&next);
+                (next, fetching)
+            });
         }
+    }
+
+    /// Has a helper wait for the pages of a part.
+    fn fetch(&self, part: &Cold) -> JoinHandle<Duration> {
+        let (shared, part) = (Arc::clone(&self.worker.shared), part.clone());
+        spawn_blocking(move || part.fetch(&shared.null))
     }
 
     fn metrics(&self) -> &'a WorkerMetrics {
@@ -447,7 +461,7 @@ const FEW: usize = 2;
 const LONG_TURN: usize = 1 << 20;
 
 /// A turn of one of many: some 30 µs on loopback.
-const SHORT_TURN: usize = 256 << 10;
+const SHORT_TURN: usize = 128 << 10;
 
 /// How often acknowledgements are looked for; no event announces them.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);

@@ -4,11 +4,11 @@
 //! the disk, and with it every connection of the worker. So the part is looked at beforehand, and
 //! if pages are missing a helper waits for them instead.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use rustix::fs::{Advice, fadvise, sendfile};
+use rustix::fs::sendfile;
 use rustix::io::Errno;
 use underpass_engine::{Chain, Segment, is_resident};
 
@@ -28,13 +28,17 @@ pub(super) struct Warmth {
     spans: Vec<(u64, Span)>,
     /// The place up to which no step has to wait for a disk.
     until: u64,
+    /// How many more parts are fetched without asking whether they are there: the kernel counts
+    /// pages as soon as it has begun to read them.
+    distrust: u8,
 }
 
 /// A part of which pages are missing.
 #[derive(Clone, Debug)]
 pub(super) struct Cold {
     span: Span,
-    /// The place in the chain where the part ends.
+    /// The places in the chain where the part begins and ends.
+    begin: u64,
     end: u64,
 }
 
@@ -54,12 +58,12 @@ impl Warmth {
                 }
             }
         }
-        Self { spans, until: 0 }
+        Self { spans, until: 0, distrust: 0 }
     }
 
     /// Everything is known to be there.
     pub(super) fn complete() -> Self {
-        Self { spans: Vec::new(), until: u64::MAX }
+        Self { spans: Vec::new(), until: u64::MAX, distrust: 0 }
     }
 
     /// Looks whether the next `turn` bytes from `place` on can be sent without waiting; returns
@@ -67,26 +71,39 @@ impl Warmth {
     pub(super) fn look(&mut self, place: u64, turn: u64) -> Option<Cold> {
         let wanted = place.saturating_add(turn);
         while self.until < wanted {
-            let at = self.until.max(place);
-            let Some((begin, span)) = self.span_at(at) else {
+            let Some(part) = self.part(self.until.max(place)) else {
                 self.until = u64::MAX;
                 break;
             };
-            let skip = at.saturating_sub(*begin);
-            let len = WINDOW.min(span.len - skip);
-            let (offset, end) = (span.offset + skip, begin + skip + len);
-            if !is_resident(&span.file, offset, len) {
-                let span = Span { file: Arc::clone(&span.file), offset, len };
-                return Some(Cold { span, end });
+            let Span { file, offset, len } = &part.span;
+            if self.distrust > 0 || !is_resident(file, *offset, *len) {
+                return Some(part);
             }
-            self.until = end;
+            self.until = part.end;
         }
         None
     }
 
-    /// Notes that a part has been brought in.
-    pub(super) fn is_warm(&mut self, cold: &Cold) {
-        self.until = self.until.max(cold.end);
+    /// Notes that a part has been brought in, which took so long.
+    pub(super) fn is_warm(&mut self, part: &Cold, took: Duration) {
+        self.until = self.until.max(part.end);
+        self.distrust =
+            if took < AT_ONCE { self.distrust.saturating_sub(1) } else { DISTRUSTED_PARTS };
+    }
+
+    /// The part behind those that are there, if it had better be fetched before it is needed.
+    pub(super) fn next(&self) -> Option<Cold> {
+        if self.distrust > 0 { self.part(self.until) } else { None }
+    }
+
+    /// The part to be looked at for a place.
+    fn part(&self, place: u64) -> Option<Cold> {
+        let (begin, span) = self.span_at(place)?;
+        let skip = place.saturating_sub(*begin);
+        let len = WINDOW.min(span.len - skip);
+        let begin = begin + skip;
+        let span = Span { file: Arc::clone(&span.file), offset: span.offset + skip, len };
+        Some(Cold { span, begin, end: begin + len })
     }
 
     /// The first part that ends behind a place.
@@ -97,33 +114,45 @@ impl Warmth {
 }
 
 impl Cold {
-    /// Waits for the pages, on a helper thread, and has the kernel begin with the next ones.
+    /// Whether another part is the same.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        (self.begin, self.end) == (other.begin, other.end)
+    }
+
+    /// Waits for the pages, on a helper thread; returns how long that took.
     ///
-    /// sendfile(2) into /dev/null reads the pages and copies nothing: no byte surfaces.
-    pub(super) fn fetch(&self, null: &OwnedFd) -> io::Result<()> {
+    /// sendfile(2) into /dev/null reads the pages and copies nothing: no byte surfaces. Whatever
+    /// goes wrong, the transfer meets it too and knows what to do.
+    pub(super) fn fetch(&self, null: &OwnedFd) -> Duration {
+        let started = Instant::now();
         let Span { file, offset, len } = &self.span;
-        // What follows is most likely asked for next; a refusal only means that it comes later.
-        let _ = fadvise(file, offset + len, std::num::NonZero::new(AHEAD), Advice::WillNeed);
         let (mut at, end) = (*offset, offset + len);
         while at < end {
-            let rest = usize::try_from(end - at).unwrap_or(usize::MAX);
+            // In short calls: many kernels are not preempted inside of one, so that a long one would
+            // keep the worker from its processor.
+            let rest = usize::try_from(end - at).unwrap_or(usize::MAX).min(CALL);
             match sendfile(null, file.as_fd(), Some(&mut at), rest) {
-                // Shorter than it was; the transfer finds out.
+                // An end means that the file is shorter than it was.
                 Ok(0) => break,
                 Ok(_) | Err(Errno::INTR) => {}
-                // Whatever it is, the transfer meets it too and knows what to do.
-                Err(errno) => return Err(errno.into()),
+                Err(_) => break,
             }
         }
-        Ok(())
+        started.elapsed()
     }
 }
 
 /// Bytes looked at, and if need be brought in, as one.
 const WINDOW: u64 = 1 << 20;
 
-/// Bytes that the disk is told of before they are needed.
-const AHEAD: u64 = 2 << 20;
+/// A part was there already if it took less than this: some ten times what it takes then.
+const AT_ONCE: Duration = Duration::from_micros(500);
+
+/// After a part that was missing, so many have to have been there before that is believed again.
+const DISTRUSTED_PARTS: u8 = 8;
+
+/// Bytes brought in by one call: some 0.2 ms of the processor.
+const CALL: usize = 64 << 10;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -131,6 +160,7 @@ mod tests {
     use std::fs::File;
     use std::io::Write;
 
+    use rustix::fs::{Advice, fadvise};
     use underpass_engine::Source;
 
     use super::*;
@@ -153,14 +183,12 @@ mod tests {
         };
         assert_eq!(cold.end, 100 + (1 << 20));
         let null = File::options().write(true).open("/dev/null").unwrap().into();
-        cold.fetch(&null).unwrap();
-        warmth.is_warm(&cold);
+        warmth.is_warm(&cold, cold.fetch(&null));
         assert!(warmth.look(0, 1000).is_none());
+        assert!(warmth.next().is_some_and(|next| next.begin == cold.end + 50));
         let second = 100 + (1 << 20) + 50;
-        let next = warmth.look(second, 1000);
-        if let Some(next) = next {
-            next.fetch(&null).unwrap();
-            warmth.is_warm(&next);
+        while let Some(next) = warmth.look(second, 1000) {
+            warmth.is_warm(&next, next.fetch(&null));
         }
         assert!(warmth.look(second, 1 << 20).is_none(), "behind the last part nothing is cold");
     }

@@ -55,6 +55,7 @@ pub(super) fn run(
         .enable_io()
         .enable_time()
         .max_blocking_threads(HELPERS)
+        .on_thread_start(step_back)
         .build()?;
     let worker = Rc::new(Worker::new(shared, index));
     let local = LocalSet::new();
@@ -64,6 +65,13 @@ pub(super) fn run(
     drop(local);
     runtime.shutdown_background();
     left
+}
+
+/// Lets workers go first: a helper that brings in pages for one client must not take the processor
+/// from the worker, which has all others.
+fn step_back() {
+    // Linux has priorities of threads, whatever POSIX says; a refusal changes nothing.
+    let _ = rustix::process::setpriority_process(None, HELPER_NICENESS);
 }
 
 impl Worker {
@@ -232,6 +240,9 @@ impl Worker {
 
 /// Threads of one worker that may wait for disks and passwords at once.
 const HELPERS: usize = 64;
+
+/// Helpers get about a tenth of the processor if workers want all of it.
+const HELPER_NICENESS: i32 = 10;
 
 /// The longest piece of a request that is read at once.
 const SCRATCH: usize = 16 << 10;
