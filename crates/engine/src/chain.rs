@@ -25,6 +25,8 @@ pub struct Source<F> {
     pub(crate) len: Option<u64>,
     /// The file as it was when the length was promised.
     pub(crate) version: Option<Version>,
+    /// Whether the file must be where it was opened, too.
+    pub(crate) is_in_place: bool,
 }
 
 impl<F: AsFd> Source<F> {
@@ -43,13 +45,15 @@ impl<F: AsFd> Source<F> {
             _ => None,
         };
         let at = kind.is_seekable().then_some(0);
-        Ok(Self { fd, kind, at, len, version: Some(Version::from_stat(&stat)) })
+        let version = Some(Version::from_stat(&stat));
+        Ok(Self { fd, kind, at, len, version, is_in_place: false })
     }
 
     /// `len` bytes of a regular file from `offset`, without looking at the file: for callers who
     /// have its facts already.
     pub fn range(fd: F, offset: u64, len: u64) -> Self {
-        Self { fd, kind: Kind::Regular, at: Some(offset), len: Some(len), version: None }
+        let (at, len) = (Some(offset), Some(len));
+        Self { fd, kind: Kind::Regular, at, len, version: None, is_in_place: false }
     }
 
     /// From `offset` on instead of the first byte; `len` then counts from there.
@@ -77,6 +81,20 @@ impl<F: AsFd> Source<F> {
     #[must_use]
     pub fn version(mut self, version: Version) -> Self {
         self.version = Some(version);
+        self
+    }
+
+    /// Counts it as a change, too, if the file was replaced, renamed or removed: for those who can
+    /// still open what has taken its place.
+    ///
+    /// Only a small file that is copied with what stands before it is looked at so closely, just
+    /// before its first byte is moved, and only with [`Integrity::Detect`]. One that is under way is
+    /// better sent to its end.
+    ///
+    /// [`Integrity::Detect`]: crate::Integrity::Detect
+    #[must_use]
+    pub fn in_place(mut self) -> Self {
+        self.is_in_place = true;
         self
     }
 

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 pub(crate) use lease::{Lease, LeaseState};
 
+use crate::chain::Source;
 use crate::step::Refusal;
 
 /// How sure a transfer has to be that its bytes are those of one version of the file.
@@ -219,6 +220,16 @@ impl Guard {
                 Version::of(file).is_ok_and(|after| !after.differs_from(before))
             }
             _ => true,
+        }
+    }
+
+    /// The same, before the first byte of a small file is moved.
+    pub(crate) fn holds_before<F: AsFd>(&self, source: &Source<F>) -> bool {
+        match self {
+            Self::Detect(before) if source.is_in_place => {
+                Version::of(&source.fd).is_ok_and(|after| after == *before)
+            }
+            _ => self.holds(&source.fd),
         }
     }
 

@@ -42,13 +42,14 @@ pub(crate) fn step<F: AsFd, S: AsFd>(
     meter: &mut Meter,
 ) -> Result<Step, Errno> {
     let Front { segments, position, is_followed } = chain;
-    let batch = read_small_files(segments, position, small, buffer, meter)?;
+    let (batch, is_cut) = read_small_files(segments, position, small, buffer, meter)?;
     let is_changed = |index: usize| match (&segments[index], guards.get(index)) {
-        (Segment::Source(source), Some(guard @ Guard::Detect(_))) => !guard.holds(&source.fd),
+        (Segment::Source(source), Some(guard)) => !guard.holds_before(source),
         _ => false,
     };
     let indices = position.index..position.index + batch.len();
-    if indices.clone().any(is_changed) {
+    // A file that gave less than it promised has changed, most likely.
+    if (indices.start..indices.end + usize::from(is_cut)).any(is_changed) {
         return Ok(Step::Changed);
     }
     let mut slices = Vec::with_capacity(batch.len());
@@ -93,14 +94,15 @@ enum Piece<'a> {
     Buffer { from: usize, to: usize },
 }
 
-/// The pieces of one call, the small files among them read into `buffer`.
+/// The pieces of one call, the small files among them read into `buffer`; and whether the file
+/// behind them is shorter than it promised.
 fn read_small_files<'a, F: AsFd>(
     segments: &'a [Segment<F>],
     position: Position,
     small: usize,
     buffer: &mut Vec<u8>,
     meter: &mut Meter,
-) -> Result<Vec<Piece<'a>>, Errno> {
+) -> Result<(Vec<Piece<'a>>, bool), Errno> {
     buffer.clear();
     let mut pieces = Vec::with_capacity(2);
     for segment in segments.iter().skip(position.index).take(MAX_PIECES) {
@@ -118,13 +120,13 @@ fn read_small_files<'a, F: AsFd>(
         let read = rustix::io::pread(&source.fd, &mut buffer[from..], at)?;
         meter.user_space_bytes += read as u64;
         if read < len {
-            // Shorter than promised, perhaps for good: the ordinary mechanisms find out.
+            // Perhaps for good: the ordinary mechanisms find out.
             buffer.truncate(from);
-            break;
+            return Ok((pieces, true));
         }
         pieces.push(Piece::Buffer { from, to: from + len });
     }
-    Ok(pieces)
+    Ok((pieces, false))
 }
 
 fn write<S: AsFd>(

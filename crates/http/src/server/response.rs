@@ -99,7 +99,8 @@ impl FileBody {
     /// The head and the body as one thought.
     pub(super) fn chain(self, head: Vec<u8>) -> Chain<Arc<OwnedFd>> {
         let part = |from: u64, to: u64| {
-            Source::range(Arc::clone(&self.file), from, to - from).version(self.version)
+            let source = Source::range(Arc::clone(&self.file), from, to - from);
+            source.version(self.version).in_place()
         };
         let chain = Chain::new().bytes(head);
         match self.content {
