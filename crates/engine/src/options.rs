@@ -179,10 +179,13 @@ pub enum Confirm {
     /// When the peer has the last byte: for streams whose peer takes only their end for the end.
     #[default]
     Delivered,
-    /// When everything but the last byte is with the peer, and again when that one is on its way:
-    /// for streams whose peer counts the bytes, as that of HTTP does, and so would not notice a
-    /// reset that comes after them.
+    /// When everything but the last byte is with the peer, and not again: for streams whose peer
+    /// counts the bytes, as that of HTTP does. It would not notice a reset that comes after them,
+    /// or take it for that of its next request.
     BeforeEnd,
+    /// The same, with a copy of the last byte that was made before the look: for files that are
+    /// being written to. By reference it could change until the peer reads it.
+    BeforeCopiedEnd,
     /// When the last byte is on its way. What is changed between then and the peer's reading of
     /// it goes unnoticed.
     HandedOver,

@@ -8,6 +8,7 @@ mod scratch;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
+use std::os::unix::fs::FileExt;
 
 use rustix::fs::{Advice, fadvise};
 use scratch::{Scratch, pattern, tcp_pair};
@@ -72,6 +73,82 @@ fn a_peer_that_counts_bytes_never_gets_the_last_one_of_a_changed_file() {
     drop(sender);
     let end = receiver.read(&mut [0; 2]);
     assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_copied_last_byte_is_the_one_of_the_version_that_was_looked_at() {
+    let scratch = Scratch::new();
+    let path = scratch.file("source", LEN);
+    let file = File::open(&path).unwrap();
+    let (sender, mut receiver) = tcp_pair();
+    let mut transfer = Transfer::new(Source::of(&file).unwrap(), Sink::socket(&sender));
+    transfer = transfer.options(options(Confirm::BeforeCopiedEnd));
+    assert_eq!(advance(&mut transfer).unwrap(), Status::Waiting(Wait::Acknowledgement));
+    receiver.read_exact(&mut vec![0; LEN - 1]).unwrap();
+    while advance(&mut transfer).unwrap() != Status::Done {}
+    // By reference, the byte would be the new one.
+    File::options().write(true).open(&path).unwrap().write_all_at(&[0; LEN], 0).unwrap();
+    let mut last = [0];
+    receiver.read_exact(&mut last).unwrap();
+    assert_eq!(last[0], pattern(LEN)[LEN - 1]);
+    assert_eq!(transfer.report().bytes(), LEN as u64);
+    assert_eq!(transfer.report().user_space_bytes(), 2);
+}
+
+#[test]
+fn a_change_after_the_end_was_let_go_breaks_nothing_off() {
+    let scratch = Scratch::new();
+    let path = scratch.file("source", LEN);
+    let file = File::open(&path).unwrap();
+    let (sender, mut receiver) = tcp_pair();
+    let chain = Chain::new().source(Source::of(&file).unwrap()).bytes(&b"trailer"[..]);
+    let mut transfer =
+        Transfer::new(chain, Sink::socket(&sender)).options(options(Confirm::BeforeEnd));
+    assert_eq!(advance(&mut transfer).unwrap(), Status::Waiting(Wait::Acknowledgement));
+    receiver.read_exact(&mut vec![0; LEN]).unwrap();
+    while advance(&mut transfer).unwrap() != Status::Done {}
+    fs::write(&path, b"other").unwrap();
+    assert_eq!(transfer.advance().unwrap(), Status::Done);
+    receiver.read_exact(&mut [0; 7]).unwrap();
+}
+
+#[test]
+fn a_small_file_that_was_replaced_is_not_sent_if_it_must_be_in_place() {
+    let scratch = Scratch::new();
+    let path = scratch.file("source", 1000);
+    for is_in_place in [false, true] {
+        let file = File::open(&path).unwrap();
+        let promised = Version::of(&file).unwrap();
+        fs::write(scratch.path("new"), b"new").unwrap();
+        fs::rename(scratch.path("new"), &path).unwrap();
+        let (sender, _receiver) = tcp_pair();
+        let source = Source::range(&file, 0, promised.size()).version(promised);
+        let source = if is_in_place { source.in_place() } else { source };
+        let chain = Chain::new().bytes(&b"head"[..]).source(source);
+        let mut transfer = Transfer::new(chain, Sink::socket(&sender));
+        transfer = transfer.options(options(Confirm::HandedOver));
+        match advance(&mut transfer) {
+            Ok(status) => assert_eq!((status, is_in_place), (Status::Done, false)),
+            Err(error) => assert_eq!((error.bytes(), is_in_place), (0, true)),
+        }
+    }
+}
+
+#[test]
+fn a_small_file_that_has_shrunk_is_not_sent_at_all() {
+    let scratch = Scratch::new();
+    let path = scratch.file("source", 1000);
+    let file = File::open(&path).unwrap();
+    let promised = Version::of(&file).unwrap();
+    File::options().write(true).open(&path).unwrap().set_len(500).unwrap();
+    let (sender, _receiver) = tcp_pair();
+    let source = Source::range(&file, 0, 1000).version(promised);
+    let mut transfer =
+        Transfer::new(Chain::new().bytes(&b"head"[..]).source(source), Sink::socket(&sender));
+    transfer = transfer.options(options(Confirm::HandedOver));
+    let error = advance(&mut transfer).unwrap_err();
+    assert!(matches!(error, Error::SourceChanged { .. }), "{error}");
+    assert_eq!(error.bytes(), 0);
 }
 
 #[test]

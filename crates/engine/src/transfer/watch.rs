@@ -74,7 +74,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     /// the last byte of a file, or before the memory that comes last.
     pub(super) fn find_gate(&self) -> Option<Position> {
         let is_compared = self.guards.iter().any(|guard| matches!(guard, Guard::Detect(_)));
-        if self.options.confirm != Confirm::BeforeEnd || !is_compared {
+        let waits = matches!(self.options.confirm, Confirm::BeforeEnd | Confirm::BeforeCopiedEnd);
+        if !waits || !is_compared {
             return None;
         }
         let index = self.chain.segments.len().checked_sub(1)?;
@@ -110,9 +111,37 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         if self.is_referenced()? {
             return Ok(Status::Waiting(Wait::Acknowledgement));
         }
+        let end = self.read_end();
         self.check_versions()?;
         self.gate = None;
+        if let Some(byte) = end {
+            self.replace_end(byte);
+        }
+        // A peer that counts the bytes does not hear of anything that is found out later.
+        self.guards.iter_mut().for_each(Guard::release);
         Ok(Status::Done)
+    }
+
+    /// The last byte of a file, if a copy of it is to be sent.
+    fn read_end(&self) -> Option<u8> {
+        let gate = self.gate.filter(|_| self.options.confirm == Confirm::BeforeCopiedEnd)?;
+        let Segment::Source(source) = &self.chain.segments[gate.index] else { return None };
+        let Guard::Detect(_) = self.guards.get(gate.index)? else { return None };
+        let mut byte = [0];
+        // If there is none any more, the look at the file tells.
+        let read = rustix::io::pread(&source.fd, &mut byte, source.at? + gate.offset);
+        (read == Ok(1)).then_some(byte[0])
+    }
+
+    /// Ends the file at the gate, and puts a copy of its last byte behind it.
+    fn replace_end(&mut self, byte: u8) {
+        if let Some(Segment::Source(source)) = self.chain.segments.last_mut() {
+            source.len = Some(self.position.offset);
+        }
+        self.chain.segments.push(Segment::Bytes(vec![byte].into()));
+        self.guards.push(Guard::None);
+        self.report.memory.calls += 1;
+        self.report.user_space_bytes += 2;
     }
 
     /// Sends what the socket holds back.

@@ -174,12 +174,13 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         path: &[u8],
         mut served: Rc<Served>,
     ) -> Result<Response, Question> {
-        for _ in 0..ATTEMPTS {
+        while self.known.outdated < ATTEMPTS {
             let response = self.version(target, path, &served);
             let is_guarded = matches!(&response.body, Body::File(body) if body.is_guarded);
             if (is_guarded && served.packed.is_empty()) || served.is_current() {
                 return Ok(response);
             }
+            self.known.outdated += 1;
             self.worker.files.borrow_mut().forget(path);
             served = match self.find(path)? {
                 Ok(Place::File(served)) => served,

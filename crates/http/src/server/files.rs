@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::fs::{FileType, Stat, fstat, fstatfs};
+use rustix::fs::{FileType, SeekFrom, Stat, fstat, fstatfs, seek};
 use rustix::io::Errno;
 use underpass_engine::{Version, is_resident};
 
@@ -151,6 +151,7 @@ pub(super) fn open(root: &Root, path: &[u8], patience: Patience) -> Result<Found
     if kind == FileType::Directory {
         return Ok(Found::Folder(file));
     }
+    wait_for_writer(&file, &stat, patience)?;
     if stat.st_size == 0 && is_made_when_read(&file) {
         return Ok(Found::Unsized(file));
     }
@@ -183,9 +184,31 @@ fn open_packed(
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Ok(None);
     }
+    wait_for_writer(&file, &stat, patience)?;
     let packed = Served { media_type: original.media_type, ..Served::new(file, &stat, b"") };
     let is_current = packed.version.modified().0 >= original.version.modified().0;
     Ok((is_current && packed.len() > 0).then_some(packed))
+}
+
+/// Waits for the end of a write(2) that is going on.
+///
+/// A write changes the times of a file before its bytes, so that one that had begun when the facts
+/// were read would go unnoticed. Looking for data takes the lock that a write holds: what begins
+/// afterwards changes the times again. Only files that were changed lately can be in the middle
+/// of one.
+fn wait_for_writer(file: &OwnedFd, stat: &Stat, patience: Patience) -> Result<(), Errno> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let version = Version::from_stat(stat);
+    let changed = u64::try_from(version.changed().0).unwrap_or(0);
+    if now.as_secs() >= changed.saturating_add(LONGEST_WRITE.as_secs()) {
+        return Ok(());
+    }
+    if patience == Patience::None {
+        return Err(Errno::AGAIN);
+    }
+    // At the last byte: nothing is searched. No answer to the question is of interest.
+    let _ = seek(file, SeekFrom::Data(version.size().saturating_sub(1)));
+    Ok(())
 }
 
 /// Whether a file's contents come into being when it is read, so that its size says nothing.
@@ -211,6 +234,9 @@ const WHOLE: u64 = 1 << 20;
 
 /// A file at rest for so long is taken to stay so for the moment of a response.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
+
+/// A single write(2) is taken to be over after so long.
+const LONGEST_WRITE: Duration = Duration::from_secs(30);
 
 /// Files that a worker keeps open at the most.
 const MOST: usize = 256;

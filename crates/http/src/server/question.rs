@@ -41,6 +41,8 @@ pub(super) struct Known {
     pub(super) opened: Vec<(Vec<u8>, Result<Found, Errno>)>,
     pub(super) text: Option<io::Result<Vec<u8>>>,
     pub(super) verdict: Option<Verdict>,
+    /// How often what was opened had changed before it could be sent.
+    pub(super) outdated: u32,
 }
 
 impl Known {

@@ -176,9 +176,9 @@ impl Care {
     /// response of a few packets should not wait for: there the look is taken when the last byte
     /// is handed over. Small files are copied and looked at before their first byte is sent.
     fn of(file: &FileBody) -> Self {
-        let is_long = file.len >= HELD_BACK;
-        let is_copied = file.len <= SMALL as u64;
-        let confirm = if is_long || (file.is_unsettled && !is_copied) {
+        let confirm = if file.is_unsettled && !file.is_guarded {
+            Confirm::BeforeCopiedEnd
+        } else if file.len >= HELD_BACK {
             Confirm::BeforeEnd
         } else {
             Confirm::HandedOver
