@@ -25,6 +25,7 @@ pub mod negotiate; // which form of a file the client likes best
 pub mod plan; // (request, facts) → what to answer
 pub mod range; // Range
 pub mod request; // heads of requests
+pub mod resumption; // which versions broken-off downloads were of
 pub mod server;
 pub mod target; // which path is meant
 pub mod transfers;

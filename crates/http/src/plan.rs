@@ -87,6 +87,23 @@ pub fn plan(request: &Request, facts: &Facts, now: SystemTime) -> Plan {
     }
 }
 
+/// Decides for a client that has the beginning of another version, does not know it, and would go
+/// on with this one.
+///
+/// All of it (200) is what RFC 9110 14.2 suggests, and will not do: wget passes over as many bytes
+/// as it has, and appends the rest. Where the new version is the shorter one, curl and wget take
+/// 416, and wget also 200, for a sign that they have everything. An error they all report.
+#[must_use]
+pub fn plan_conflict(request: &Request, facts: &Facts, now: SystemTime) -> Plan {
+    let current = Validators { etag: facts.etag, modified: facts.modified };
+    match conditional::evaluate(request, Some(current)) {
+        Condition::Fails => failed(facts),
+        Condition::NotModified => not_modified(facts, now),
+        // 15.5.10: the user might be able to resolve it, and is told how.
+        Condition::Holds => message(409, Vec::new(), facts, REPLACED),
+    }
+}
+
 /// The bytes that are asked for.
 fn wanted(request: &Request, facts: &Facts, current: Validators, now: SystemTime) -> RangeAnswer {
     // RFC 9110 14.2: other methods have no ranges. 13.2.2 step 5: If-Range comes last.
@@ -189,6 +206,9 @@ fn push_vary(fields: &mut Vec<u8>, facts: &Facts) {
         fields.extend_from_slice(b"Vary: Accept-Encoding\r\n");
     }
 }
+
+/// Said to whoever would append to the beginning of another version.
+const REPLACED: &str = "the file was replaced since your download of it broke off: begin it anew\n";
 
 /// Enough for the lines of a usual answer, so that they are allocated once.
 const FIELDS_CAPACITY: usize = 320;

@@ -29,6 +29,20 @@ pub fn of_request(request: &Request, len: u64) -> RangeAnswer {
     request.single("range").map_or(RangeAnswer::Whole, |value| answer(value, len))
 }
 
+/// The offset from which this request asks for everything up to the end, as far as its `Range`
+/// says: 0 without one, `N` for `bytes=N-`; `None` if it asks for something else.
+#[must_use]
+pub fn open_start(request: &Request) -> Option<u64> {
+    if request.field("range").is_none() {
+        return Some(0);
+    }
+    let list = request.single("range").and_then(of_bytes)?;
+    match Spec::parse(list.trim_ascii()) {
+        Some(Spec::From(start, None)) => Some(start),
+        _ => None,
+    }
+}
+
 /// What this value of `Range` asks of a file of `len` bytes.
 ///
 /// Where peers differ, this decides:

@@ -11,6 +11,7 @@ use underpass_engine::{Integrity, Mechanism, Policy};
 use super::endpoints;
 use super::files::{self, Found, Served};
 use super::folder;
+use super::peer::Peer;
 use super::question::{Known, Question};
 use super::response::{Body, FileBody, Response};
 use super::root::Patience;
@@ -18,13 +19,15 @@ use super::send::is_copied;
 use super::worker::Worker;
 use crate::auth::{CHALLENGE, Right, Verdict};
 use crate::negotiate::{acceptable, wants_html};
-use crate::plan::{Facts, PlannedBody, plan};
+use crate::plan::{Facts, PlannedBody};
 use crate::request::{Method, Request};
+use crate::resumption::Download;
 use crate::target::{Target, TargetError, slash_redirect};
 
 /// One request that is being answered.
 pub(super) struct Asking<'a, 'f, 'b> {
     pub(super) worker: &'a Worker,
+    pub(super) peer: &'a Peer,
     pub(super) request: &'a Request<'f, 'b>,
     /// What was found out about it so far.
     pub(super) known: &'a mut Known,
@@ -34,6 +37,8 @@ pub(super) struct Asking<'a, 'f, 'b> {
     pub(super) user: Option<std::sync::Arc<str>>,
     /// Whether the request goes into the log.
     pub(super) is_logged: bool,
+    /// What is to be remembered if the response breaks off.
+    pub(super) download: Option<Download>,
     explains: bool,
 }
 
@@ -47,13 +52,25 @@ enum Place {
 impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
     pub(super) fn new(
         worker: &'a Worker,
+        peer: &'a Peer,
         request: &'a Request<'f, 'b>,
         known: &'a mut Known,
         instant: Instant,
     ) -> Self {
         let now = SystemTime::now();
         let explains = request.field("underpass-explain") == Some(b"1");
-        Self { worker, request, known, now, instant, user: None, is_logged: true, explains }
+        Self {
+            worker,
+            peer,
+            request,
+            known,
+            now,
+            instant,
+            user: None,
+            is_logged: true,
+            download: None,
+            explains,
+        }
     }
 
     /// The answer, or what has to be found out first.
@@ -214,7 +231,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
             file_name: name.filter(|_| is_download || is_renamed),
             is_download,
         };
-        let plan = plan(self.request, &facts, self.now);
+        let plan = self.plan(&facts);
         let (status, len) = (plan.status, plan.body_len);
         let way = self.way(len, &plan.body);
         let is_copied = is_copied(&self.worker.shared.settings, len, &plan.body);

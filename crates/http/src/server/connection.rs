@@ -11,6 +11,7 @@ use super::peer::{Doing, Peer};
 use super::question::{Known, Question};
 use super::record;
 use super::response::{Body, Response};
+use super::resume;
 use super::send::{Failure, Sending, Sent};
 use super::socket::Socket;
 use super::worker::Worker;
@@ -18,6 +19,7 @@ use crate::access_log::Exchange;
 use crate::chunked::Chunked;
 use crate::head::{Connection as Wish, write_head};
 use crate::request::{self, BodyLength, Malformed};
+use crate::resumption::Download;
 
 /// Serves one connection to its end.
 pub(super) async fn serve(worker: &Worker, peer: &Peer) {
@@ -27,6 +29,7 @@ pub(super) async fn serve(worker: &Worker, peer: &Peer) {
             break;
         }
     }
+    resume::end(worker, peer, peer.has_everything());
     record::settle(worker, peer, true);
 }
 
@@ -61,6 +64,8 @@ struct Turn {
     is_logged: bool,
     /// The request, if it may have to be answered anew.
     again: Option<Box<[u8]>>,
+    /// What is to be remembered if the response breaks off.
+    download: Option<Download>,
     now: SystemTime,
 }
 
@@ -178,7 +183,7 @@ impl Connection<'_> {
             Ok(body) => body,
             Err(fault) => return self.malformed(bytes, &fault, started),
         };
-        let mut asking = Asking::new(self.worker, &request, known, started);
+        let mut asking = Asking::new(self.worker, self.peer, &request, known, started);
         let response = match asking.answer() {
             Ok(response) => response,
             Err(question) => return Look::Ask(question),
@@ -198,6 +203,7 @@ impl Connection<'_> {
             is_http10: request.minor_version == 0,
             is_logged: asking.is_logged,
             again: is_guarded.then(|| bytes[..len].into()),
+            download: asking.download,
             now: asking.now,
             response,
         };
@@ -225,6 +231,7 @@ impl Connection<'_> {
             is_http10: false,
             is_logged: true,
             again: None,
+            download: None,
             now: SystemTime::now(),
         })
     }
@@ -251,6 +258,7 @@ impl Connection<'_> {
         });
         let head_len = head.len();
         self.peer.begins(Doing::Sending, started);
+        resume::begin(self.worker, self.peer, turn.download);
         let facts = || record::facts(self.peer, &exchange, started);
         let mut sent = match Sending::begin(self.worker, self.peer, head, response.body, facts) {
             Sending::Done(sent) => sent,
@@ -275,6 +283,7 @@ impl Connection<'_> {
             record::finish(self.worker, self.peer, exchange, &sent, head_len);
         }
         if !is_whole {
+            resume::end(self.worker, self.peer, false);
             return false;
         }
         if !keeps_alive {

@@ -13,7 +13,7 @@ use super::shared::Shared;
 use crate::archive;
 use crate::listing::{Attributes, CONTENT_SECURITY_POLICY, Format, Listing, ListingQuery, Resolve};
 use crate::negotiate::wants_json;
-use crate::plan::{Facts, PlannedBody, plan};
+use crate::plan::{Facts, PlannedBody};
 use crate::request::Method;
 use crate::target::Target;
 
@@ -160,7 +160,7 @@ fn archive(
         file_name: Some(&file_name),
         is_download: true,
     };
-    let plan = plan(asking.request, &facts, asking.now);
+    let plan = asking.plan(&facts);
     let part = |from, to| archive::Body::new(layout.clone(), folder.clone(), from..to);
     let whole = |parts| Body::Archive(Box::new(ArchiveBody { parts, closing: Vec::new() }));
     let body = match plan.body {

@@ -16,6 +16,7 @@ mod peer;
 mod question;
 mod record;
 mod response;
+mod resume;
 mod root;
 mod send;
 mod settings;

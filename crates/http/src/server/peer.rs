@@ -14,6 +14,7 @@ use underpass_engine::socket;
 
 use super::record::Pending;
 use super::socket::Socket;
+use crate::resumption::Download;
 
 /// A connection.
 #[derive(Debug)]
@@ -30,6 +31,10 @@ pub(super) struct Peer {
     pub(super) written: Cell<u64>,
     /// Whether it was given up for lack of progress.
     is_expired: Cell<bool>,
+    /// Whether it ended otherwise than in order.
+    is_reset: Cell<bool>,
+    /// What is being sent, or was sent last, if that could be resumed.
+    pub(super) download: Cell<Option<Download>>,
     /// Responses of which it is not yet known whether they arrived, in order.
     pub(super) pending: RefCell<VecDeque<Pending>>,
 }
@@ -57,6 +62,8 @@ impl Peer {
             seen: Cell::new((0, 0)),
             written: Cell::new(0),
             is_expired: Cell::new(false),
+            is_reset: Cell::new(false),
+            download: Cell::default(),
             pending: RefCell::default(),
         }
     }
@@ -90,6 +97,12 @@ impl Peer {
     pub(super) fn acknowledged(&self) -> u64 {
         let in_flight = socket::unacknowledged(&self.socket).unwrap_or(0);
         self.written.get().saturating_sub(in_flight)
+    }
+
+    /// Whether everything that was written has arrived and was read, as far as that can be known:
+    /// whoever leaves with something unread resets the connection.
+    pub(super) fn has_everything(&self) -> bool {
+        !self.is_reset.get() && self.acknowledged() == self.written.get()
     }
 
     /// Gives it up if it made no progress for as long as `timeout`.
@@ -146,7 +159,10 @@ impl Peer {
                 Ok(None)
             }
             Err(Errno::INTR) => Ok(None),
-            Err(errno) => Err(errno.into()),
+            Err(errno) => {
+                self.is_reset.set(true);
+                Err(errno.into())
+            }
         }
     }
 

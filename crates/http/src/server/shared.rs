@@ -11,6 +11,7 @@ use super::root::Root;
 use super::settings::{Note, ServeError, Settings};
 use crate::head::custom_fields;
 use crate::metrics::Metrics;
+use crate::resumption::Resumptions;
 use crate::transfers::Transfers;
 
 /// What all workers have in common.
@@ -23,6 +24,8 @@ pub(super) struct Shared {
     pub(super) transfers: Transfers,
     /// Archives laid out a moment ago.
     pub(super) layouts: Layouts,
+    /// Downloads that were broken off.
+    pub(super) resumptions: Resumptions,
     /// Connections that are open.
     pub(super) connections: AtomicUsize,
     /// `/dev/null`, where helpers send what only has to be in the page cache.
@@ -59,6 +62,7 @@ impl Shared {
             metrics: Metrics::new(settings.workers),
             transfers: Transfers::default(),
             layouts: Layouts::default(),
+            resumptions: Resumptions::default(),
             connections: AtomicUsize::new(0),
             null: null.into(),
             log: Box::new(|_| {}),

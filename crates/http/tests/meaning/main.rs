@@ -10,6 +10,7 @@ mod negotiate;
 mod plan;
 mod range;
 mod request;
+mod resumption;
 mod rig;
 mod target;
 mod validator;

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 use proptest::prelude::*;
 use underpass_http::multipart::Multipart;
 use underpass_http::negotiate::Coding;
-use underpass_http::plan::{Facts, Plan, PlannedBody, plan};
+use underpass_http::plan::{Facts, Plan, PlannedBody, plan, plan_conflict};
 
 use crate::rig::{NOVEMBER, at, with_request};
 
@@ -262,5 +262,20 @@ proptest! {
         prop_assert!(body.is_none_or(|body| body == plan.body_len));
         prop_assert_eq!(body.is_none(), verb == "HEAD" || (len == 0 && plan.status == 200));
         prop_assert_eq!(&lines(&plan)["Content-Length"], &plan.body_len.to_string());
+    }
+}
+
+#[test]
+fn whoever_would_append_to_another_version_gets_an_error_and_no_byte() {
+    for (fields, status) in [
+        (&["Range: bytes=7-"][..], 409),
+        (&["Range: bytes=5000-"], 409),
+        (&["Range: bytes=7-", "If-None-Match: \"v1\""], 304),
+    ] {
+        let plan = with_request("GET /a HTTP/1.1", fields, |request| {
+            plan_conflict(request, &facts(), at(NOVEMBER))
+        });
+        assert_eq!(plan.status, status, "{fields:?}");
+        assert!(matches!(plan.body, PlannedBody::Message(_) | PlannedBody::Nothing));
     }
 }
