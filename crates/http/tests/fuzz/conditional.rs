@@ -1,18 +1,29 @@
 //! Whatever the fields of a request say, its plan is well formed, promises what it sends, and
 //! sends a part of the file only if the version is the one that was meant.
 
-#![no_main]
-
 use std::time::{Duration, UNIX_EPOCH};
 
-use libfuzzer_sys::fuzz_target;
 use underpass_http::conditional::{Condition, Validators, evaluate, range_applies};
 use underpass_http::negotiate::{Coding, acceptable, wants_html, wants_json};
 use underpass_http::plan::{Facts, Plan, PlannedBody, plan};
 use underpass_http::request::{Method, Request, parse};
 
-fuzz_target!(|input: (u8, u32, u32, u16, &[u8])| {
-    let (choice, modified, now, len, fields) = input;
+use crate::input::Input;
+
+/// Where the search begins.
+pub(crate) const SEEDS: &[&[u8]] = &[
+    b"\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\x01\0If-None-Match: \"a-1\", W/\"b\"",
+    b"\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\x01\0Range: bytes=0-0,-2\r\n\
+        If-Range: Thu, 01 Jan 1970 00:00:01 GMT",
+    b"\x1e\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\x01\0If-Match: \"a-1\"\r\n\
+        If-Unmodified-Since: Thu, 01 Jan 1970 00:00:01 GMT\r\nAccept-Encoding: br;q=0.5, *",
+];
+
+/// A request with these fields.
+pub(crate) fn check(data: &[u8]) {
+    let mut input = Input(data);
+    let (choice, modified, now) = (input.byte(), input.number() as u32, input.number() as u32);
+    let (len, fields) = (input.number() as u16, input.0);
     let verb = if choice & 1 == 0 { "GET" } else { "HEAD" };
     let head = [verb.as_bytes(), b" /a HTTP/1.0\r\n", fields, b"\r\n\r\n"].concat();
     let mut storage = [httparse::EMPTY_HEADER; 16];
@@ -37,7 +48,7 @@ fuzz_target!(|input: (u8, u32, u32, u16, &[u8])| {
         assert_eq!(evaluate(&request, Some(current)), Condition::Holds);
         assert!(range_applies(&request, current, now));
     }
-});
+}
 
 /// The lines can be read back, and the length is said once.
 fn check_fields(plan: &Plan) {

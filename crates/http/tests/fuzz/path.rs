@@ -1,17 +1,23 @@
 //! No target leads out of the root, means two files, or is redirected to another server.
 
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use underpass_http::target::{Target, encode_segment, slash_redirect};
 
-fuzz_target!(|bytes: &[u8]| {
-    check(bytes, b"");
-    check(bytes, b"/a/b");
-});
+/// Where the search begins.
+pub(crate) const SEEDS: &[&[u8]] = &[
+    b"/a/b/c%20d?x=1&after=%41",
+    b"http://a:80/a/b/../%2e%2e//c/",
+    b"/a/b/%00%ff%2F;?#",
+    b"//a/b\\",
+];
+
+/// A target, without and with a prefix.
+pub(crate) fn check(bytes: &[u8]) {
+    check_below(bytes, b"");
+    check_below(bytes, b"/a/b");
+}
 
 /// What holds for every target below every prefix.
-fn check(bytes: &[u8], prefix: &[u8]) {
+fn check_below(bytes: &[u8], prefix: &[u8]) {
     let Ok(target) = Target::parse(bytes, prefix) else { return };
     assert!(!target.path.contains(&0));
     let parts = || target.path.split(|&byte| byte == b'/');

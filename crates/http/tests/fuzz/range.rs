@@ -1,14 +1,22 @@
 //! Ranges lie inside the file, apart from each other, and are few; several of them make a body of
 //! the announced length.
 
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use underpass_http::multipart::Multipart;
 use underpass_http::range::{MAX_PARTS, RangeAnswer, answer};
 
-fuzz_target!(|input: (u64, &[u8])| {
-    let (len, value) = input;
+use crate::input::Input;
+
+/// Where the search begins.
+pub(crate) const SEEDS: &[&[u8]] = &[
+    b"\0\0\0\0\0\0\x03\xe8bytes=0-0,-2",
+    b"\0\0\0\0\0\0\x03\xe8bytes=10-19,30-39 , 50-",
+    b"\xff\xff\xff\xff\xff\xff\xff\xffbytes=18446744073709551614-,0-1",
+];
+
+/// A length and the value of a field.
+pub(crate) fn check(data: &[u8]) {
+    let mut input = Input(data);
+    let (len, value) = (input.number(), input.0);
     let ranges = match answer(value, len) {
         RangeAnswer::Whole => return,
         RangeAnswer::Unsatisfiable => return assert!(len > 0),
@@ -27,4 +35,4 @@ fuzz_target!(|input: (u64, &[u8])| {
     let data: u64 = ranges.iter().map(|range| range.end - range.start).sum();
     let framing = (headers + multipart.closing.len()) as u64;
     assert_eq!(multipart.len(), data.saturating_add(framing));
-});
+}

@@ -1,13 +1,18 @@
 //! Whatever comes in is a request with one reading, the beginning of one, or refused; and a
 //! chunked body ends at the same byte in whatever pieces it comes.
 
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use underpass_http::chunked::{BadChunk, Chunked};
 use underpass_http::request::{BodyLength, Request, parse, too_long};
 
-fuzz_target!(|bytes: &[u8]| {
+/// Where the search begins.
+pub(crate) const SEEDS: &[&[u8]] = &[
+    b"GET /a?b HTTP/1.1\r\nHost: a\r\nRange: bytes=0-\r\n\r\nGET / HTTP/1.0\r\n\r\n",
+    b"PUT / HTTP/1.1\r\nHost:a:80\r\nTransfer-Encoding: chunked\r\n\r\n5;x=\"y\"\r\nhello\r\n0\r\na: b\r\n\r\n",
+    b"OPTIONS * HTTP/1.1\nHost: [::1]\nContent-Length: 3\nExpect: 100-continue\n\nabc",
+];
+
+/// What may come in on a connection.
+pub(crate) fn check(bytes: &[u8]) {
     let mut storage = [httparse::EMPTY_HEADER; 16];
     let _ = too_long(bytes).status();
     let Ok(Some((request, len))) = parse(bytes, &mut storage) else { return };
@@ -25,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
         let body = &bytes[len..];
         assert_eq!(end_of(body, 1), end_of(body, body.len().max(1)));
     }
-});
+}
 
 /// No part of a head contains what ends it.
 fn check_head(request: &Request) {

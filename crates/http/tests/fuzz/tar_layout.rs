@@ -1,25 +1,32 @@
 //! Lays out archives of made-up members: every range has to be within the archive, as long as it
 //! says, and made of the same bytes as the whole.
 
-#![no_main]
-
 use std::fs::File;
 
-use libfuzzer_sys::fuzz_target;
 use rustix::fs::fstat;
 use underpass_engine::Version;
 use underpass_http::archive::{Builder, Kind, Layout, Member, Piece};
 
-fuzz_target!(|data: &[u8]| {
+use crate::input::Input;
+
+/// Where the search begins.
+pub(crate) const SEEDS: &[&[u8]] = &[
+    &[0; 64],
+    b"\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x10\0\x01to\x02\0\0\0\0\0\0\x10\0\0\0\0\0\0\0\0\0\x05\
+        \0\0\0\0\0\0\0\x06\x02name\x01\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x05\x01ln\x03target\0",
+];
+
+/// An archive of what the input tells, and a range of it.
+pub(crate) fn check(data: &[u8]) {
     let mut input = Input(data);
     let (start, end) = (input.number(), input.number());
     let Some(layout) = lay_out(&mut input) else { return };
     let len = layout.len();
     assert_eq!(len % 512, 0);
     let (start, end) = (start % (len + 1), end % (len + 1));
-    check(&layout, start.min(end), start.max(end));
-    check(&layout, 0, len);
-});
+    check_range(&layout, start.min(end), start.max(end));
+    check_range(&layout, 0, len);
+}
 
 /// A layout of what the input tells; `None` if it refuses to become so long.
 fn lay_out(input: &mut Input<'_>) -> Option<Layout> {
@@ -49,7 +56,7 @@ fn lay_out(input: &mut Input<'_>) -> Option<Layout> {
 }
 
 /// Walks along a range, and asks for each piece once more by itself.
-fn check(layout: &Layout, start: u64, end: u64) {
+fn check_range(layout: &Layout, start: u64, end: u64) {
     let mut at = start;
     for piece in layout.pieces(start..end) {
         let len = piece.len();
@@ -63,28 +70,4 @@ fn check(layout: &Layout, start: u64, end: u64) {
         at += len;
     }
     assert_eq!(at, end);
-}
-
-/// The bytes that are left of the fuzzer's.
-struct Input<'a>(&'a [u8]);
-
-impl<'a> Input<'a> {
-    fn take(&mut self, len: usize) -> &'a [u8] {
-        let (head, rest) = self.0.split_at(len.min(self.0.len()));
-        self.0 = rest;
-        head
-    }
-
-    fn byte(&mut self) -> u8 {
-        self.take(1).first().copied().unwrap_or(0)
-    }
-
-    fn number(&mut self) -> u64 {
-        self.take(8).iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
-    }
-
-    fn name(&mut self) -> &'a [u8] {
-        let len = usize::from(self.byte()) * 2;
-        self.take(len)
-    }
 }
