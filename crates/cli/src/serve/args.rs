@@ -146,6 +146,11 @@ pub(super) struct LimitArgs {
     #[arg(long, value_name = "BYTES", value_parser = rate)]
     pub(super) rate: Option<Size>,
 
+    /// Give the memory of pages back that a download brought in from a disk, once it has them: what
+    /// is read once does not push out what is read often
+    #[arg(long)]
+    pub(super) drop_behind: bool,
+
     /// Give up a connection on which nothing has moved for so long
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub(super) timeout: Duration,

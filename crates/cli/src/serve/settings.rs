@@ -26,6 +26,7 @@ pub(crate) fn settings(args: &ServeArgs) -> Result<Settings> {
         max_connections: limits::connections(limits.max_connections, descriptors, workers)?,
         timeout: limits.timeout,
         rate: limits.rate.map(|Size(bytes)| bytes),
+        drops_behind: limits.drop_behind,
         integrity: *integrity,
         policy: engine.policy(),
         step: engine.step(),

@@ -10,7 +10,7 @@ use underpass_engine::Report;
 pub struct Exchange {
     /// When the request was read.
     pub started: SystemTime,
-    /// From then until the last byte was acknowledged, or it was given up.
+    /// From then until the kernel had the last byte, or it was given up.
     pub duration: Duration,
     /// The address of the client, as the log shows it.
     pub peer: String,

@@ -75,10 +75,12 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
 
     /// The answer, or what has to be found out first.
     pub(super) fn answer(&mut self) -> Result<Response, Question> {
-        if self.request.method == Method::Options && self.request.target == b"*" {
+        let settings = &self.worker.shared.settings;
+        // A browser asks on behalf of another site before it sends any credentials.
+        let is_preflight = settings.cors && self.request.field("origin").is_some();
+        if self.request.method == Method::Options && (self.request.target == b"*" || is_preflight) {
             return Ok(self.allow());
         }
-        let settings = &self.worker.shared.settings;
         let target = match Target::parse(self.request.target, settings.path_prefix.as_bytes()) {
             Ok(target) => target,
             Err(error @ TargetError::Malformed(_)) => {

@@ -6,6 +6,7 @@
 
 mod answer;
 mod archives;
+mod behind;
 mod connection;
 mod control;
 mod endpoints;

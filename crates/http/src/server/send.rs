@@ -14,6 +14,7 @@ use underpass_engine::{
     Chain, Confirm, Error, Mechanism, Options, Policy, Report, Sink, Status, Transfer, Wait,
 };
 
+use super::behind::Behind;
 use super::peer::Peer;
 use super::response::{ArchiveBody, Body, Completion, FileBody};
 use super::settings::Settings;
@@ -227,6 +228,8 @@ struct Slow<'a> {
     sent: Sent,
     /// The part that a helper fetches before it is needed.
     ahead: Option<(Cold, JoinHandle<Duration>)>,
+    /// What the chain at hand brought in from the disk.
+    behind: Behind,
     _counted: Counted<'a>,
 }
 
@@ -235,7 +238,16 @@ impl<'a> Slow<'a> {
         let handle = worker.shared.transfers.register(facts);
         let _counted = Counted::new(&worker.slow_transfers);
         let sent = Sent { is_counted: true, ..Sent::default() };
-        Self { worker, peer, head_len, handle, sent, ahead: None, _counted }
+        Self {
+            worker,
+            peer,
+            head_len,
+            handle,
+            sent,
+            ahead: None,
+            behind: Behind::default(),
+            _counted,
+        }
     }
 
     /// Goes on with a transfer that has had its first turn.
@@ -321,6 +333,7 @@ impl<'a> Slow<'a> {
     /// Sends a chain to its end; whether that succeeded.
     async fn send(&mut self, chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
         let warmth = Warmth::new(&chain);
+        self.behind = Behind::default();
         let before = self.peer.written.get();
         let transfer = transfer(self.worker, self.peer, chain, confirm);
         self.drive(transfer, warmth, before).await
@@ -344,6 +357,9 @@ impl<'a> Slow<'a> {
             let status = match outcome {
                 Ok(Status::Done) => {
                     self.sent.report.add(transfer.report());
+                    let unacknowledged = self.peer.written.get() - self.peer.acknowledged();
+                    let place = transfer.report().bytes().saturating_sub(unacknowledged);
+                    self.behind.drop_before(place);
                     return true;
                 }
                 Ok(status) => status,
@@ -389,8 +405,13 @@ impl<'a> Slow<'a> {
                 _ => self.fetch(&cold),
             };
             let took = fetching.await.unwrap_or_default();
-            warmth.is_warm(&cold, took);
+            let is_fetched = warmth.is_warm(&cold, took);
             self.metrics().cold_wait(started.elapsed());
+            if is_fetched && self.worker.shared.settings.drops_behind {
+                let unacknowledged = self.peer.written.get() - self.peer.acknowledged();
+                self.behind.drop_before(place.saturating_sub(unacknowledged));
+                self.behind.push(cold);
+            }
             // The disk goes on while this part is sent.
             self.ahead = warmth.next().map(|next| {
                 let fetching = self.fetch(&next);

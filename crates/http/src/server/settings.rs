@@ -26,6 +26,9 @@ pub struct Settings {
     pub timeout: Duration,
     /// Bytes a second that one connection is sent at the most.
     pub rate: Option<u64>,
+    /// Whether pages that a transfer brought in from a disk are given back once the client has
+    /// them, so that what many read often stays in memory.
+    pub drops_behind: bool,
     /// How sure a response has to be that its bytes are of one version of the file.
     pub integrity: Integrity,
     /// Which mechanisms may move the bytes.

@@ -84,11 +84,12 @@ impl Warmth {
         None
     }
 
-    /// Notes that a part has been brought in, which took so long.
-    pub(super) fn is_warm(&mut self, part: &Cold, took: Duration) {
+    /// Notes that a part has been brought in, which took so long; whether it came from the disk.
+    pub(super) fn is_warm(&mut self, part: &Cold, took: Duration) -> bool {
+        let is_fetched = took >= AT_ONCE;
         self.until = self.until.max(part.end);
-        self.distrust =
-            if took < AT_ONCE { self.distrust.saturating_sub(1) } else { DISTRUSTED_PARTS };
+        self.distrust = if is_fetched { DISTRUSTED_PARTS } else { self.distrust.saturating_sub(1) };
+        is_fetched
     }
 
     /// The part behind those that are there, if it had better be fetched before it is needed.
@@ -117,6 +118,16 @@ impl Cold {
     /// Whether another part is the same.
     pub(super) fn is(&self, other: &Self) -> bool {
         (self.begin, self.end) == (other.begin, other.end)
+    }
+
+    /// The place in the chain where the part ends.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Where it is: the file, the offset and the length.
+    pub(super) fn range(&self) -> (&OwnedFd, u64, u64) {
+        (&self.span.file, self.span.offset, self.span.len)
     }
 
     /// Waits for the pages, on a helper thread; returns how long that took.
