@@ -4,6 +4,7 @@
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::thread;
 
 use rustix::io::Errno;
 use tokio::sync::{mpsc, oneshot};
@@ -83,7 +84,7 @@ async fn list(task: ListTask, worker: &Worker) -> io::Result<(ListingHead, Body)
     let (head, head_told) = oneshot::channel();
     let (done, completion) = oneshot::channel();
     let (sender, pieces) = mpsc::channel(PIECES);
-    spawn_blocking(move || {
+    let task = move || {
         let is_whole = folder::list(&shared, &task, head, |piece| {
             sender.blocking_send(piece).map_err(|_| io::ErrorKind::BrokenPipe.into())
         });
@@ -91,7 +92,10 @@ async fn list(task: ListTask, worker: &Worker) -> io::Result<(ListingHead, Body)
             // Nobody may be left to be told.
             let _ = done.send(());
         }
-    });
+    };
+    // A thread of its own: it waits for its client, and as many slow clients as there are helpers
+    // would keep everybody else from being helped.
+    thread::Builder::new().name("listing".to_owned()).stack_size(STACK).spawn(task)?;
     let head = head_told.await.map_err(|_| io::Error::from(io::ErrorKind::Other))??;
     Ok((head, Body::Stream { pieces, completion, is_chunked }))
 }
@@ -108,6 +112,9 @@ fn read(file: OwnedFd) -> io::Result<Vec<u8>> {
 
 /// Pieces of a listing that wait for a slow client.
 const PIECES: usize = 2;
+
+/// Bytes for the stack of a thread that lists a folder.
+const STACK: usize = 256 << 10;
 
 /// Bytes of a file of procfs at the most; the endless ones have no end here either.
 const MOST_TEXT: u64 = 4 << 20;
