@@ -40,8 +40,8 @@ impl Root {
         let opened = open_path(path).map_err(fail)?;
         let kind = FileType::from_raw_mode(fstat(&opened).map_err(fail)?.st_mode);
         let hidden = Hidden::new(settings)?;
-        let is_open = settings.allows_symlinks_outside;
         if kind == FileType::Directory {
+            let is_open = settings.allows_symlinks_outside;
             return Ok(Self { folder: opened, only: None, hidden, is_open });
         }
         if kind != FileType::RegularFile {
@@ -50,7 +50,8 @@ impl Root {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let folder = open_path(parent.unwrap_or_else(|| Path::new("."))).map_err(fail)?;
         let only = path.file_name().map(|name| name.as_bytes().to_vec());
-        Ok(Self { folder, only, hidden, is_open })
+        // It was named, wherever it leads to.
+        Ok(Self { folder, only, hidden, is_open: true })
     }
 
     /// Whether only one file is served.
