@@ -152,7 +152,7 @@ pub(super) fn open(root: &Root, path: &[u8], patience: Patience) -> Result<Found
         return Ok(Found::Folder(file));
     }
     wait_for_writer(&file, &stat, patience)?;
-    if stat.st_size == 0 && is_made_when_read(&file) {
+    if may_be_made_when_read(&stat) && is_made_when_read(&file) {
         return Ok(Found::Unsized(file));
     }
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
@@ -209,6 +209,12 @@ fn wait_for_writer(file: &OwnedFd, stat: &Stat, patience: Patience) -> Result<()
     // At the last byte: nothing is searched. No answer to the question is of interest.
     let _ = seek(file, SeekFrom::Data(version.size().saturating_sub(1)));
     Ok(())
+}
+
+/// Whether the facts leave it open: procfs says that a file has no bytes, sysfs that it has a page,
+/// and neither has blocks of them.
+fn may_be_made_when_read(stat: &Stat) -> bool {
+    stat.st_blocks == 0 && matches!(stat.st_size, 0 | 4096)
 }
 
 /// Whether a file's contents come into being when it is read, so that its size says nothing.
