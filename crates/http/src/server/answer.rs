@@ -94,17 +94,17 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
             self.is_logged = false;
             return Ok(endpoint.answer(self, &target));
         }
+        if self.request.method == Method::Options {
+            // Browsers ask this without credentials before they ask another site with them.
+            return Ok(self.allow());
+        }
         if let Some(refusal) = self.check_access(&target)? {
             return Ok(refusal);
         }
-        match self.request.method {
-            Method::Get | Method::Head => {}
-            Method::Options => return Ok(self.allow()),
-            Method::Other => {
-                let mut response = self.error(405, "files here can be read, not written");
-                response.add_field("Allow", METHODS);
-                return Ok(response);
-            }
+        if self.request.method == Method::Other {
+            let mut response = self.error(405, "files here can be read, not written");
+            response.add_field("Allow", METHODS);
+            return Ok(response);
         }
         match endpoint {
             Some(endpoint) => Ok(endpoint.answer(self, &target)),
