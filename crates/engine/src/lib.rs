@@ -68,7 +68,7 @@ pub use options::{Confirm, Options, Progress};
 pub use pipes::PipePool;
 pub use policy::Policy;
 pub use report::{Decline, Declined, Report, Tally};
-pub use residence::is_resident;
+pub use residence::{is_absent, is_resident};
 pub use sink::Sink;
 pub use step::{Refusal, Wait};
 pub use transfer::{Status, Transfer};

@@ -24,6 +24,17 @@ pub fn is_resident(file: impl AsFd, offset: u64, len: u64) -> bool {
     }
 }
 
+/// Whether no byte of the range is in the page cache; asks as [`is_resident`] does.
+pub fn is_absent(file: impl AsFd, offset: u64, len: u64) -> bool {
+    if len == 0 {
+        return true;
+    }
+    match sys::cached(file.as_fd(), offset, len) {
+        Ok(cached) => cached == 0,
+        Err(_) => !places(offset, len).any(|at| is_byte_resident(&file, at)),
+    }
+}
+
 /// The places of a range that are probed: its beginning, every 64 KiB, its last byte.
 fn places(offset: u64, len: u64) -> impl Iterator<Item = u64> {
     (offset..offset + len).step_by(PROBE_INTERVAL).chain([offset + len - 1])

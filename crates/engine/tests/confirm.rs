@@ -14,7 +14,7 @@ use rustix::fs::{Advice, fadvise};
 use scratch::{Scratch, pattern, tcp_pair};
 use underpass_engine::{
     Chain, Confirm, Error, Integrity, Options, Sink, Source, Status, Transfer, Version, Wait,
-    is_resident,
+    is_absent, is_resident,
 };
 
 /// More than one buffer, less than a connection holds.
@@ -213,11 +213,13 @@ fn what_is_evicted_from_the_page_cache_is_told_from_what_is_there() {
     let file = File::options().read(true).write(true).open(scratch.file("source", LEN)).unwrap();
     file.sync_all().unwrap();
     assert!(is_resident(&file, 0, LEN as u64));
+    assert!(!is_absent(&file, 0, LEN as u64));
     fadvise(&file, 0, None, Advice::DontNeed).unwrap();
     if is_resident(&file, 0, 1) {
         println!("skipped: this file system keeps its files in memory");
         return;
     }
+    assert!(is_absent(&file, 50_000, 4096));
     assert!(!is_resident(&file, 50_000, 4096));
     assert!(is_resident(&file, 0, 0), "nothing is always there");
 }

@@ -333,7 +333,9 @@ impl<'a> Slow<'a> {
     /// Sends a chain to its end; whether that succeeded.
     async fn send(&mut self, chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
         let warmth = Warmth::new(&chain);
-        self.behind = Behind::default();
+        if self.worker.shared.settings.drops_behind {
+            self.behind = Behind::look(&warmth).await;
+        }
         let before = self.peer.written.get();
         let transfer = transfer(self.worker, self.peer, chain, confirm);
         self.drive(transfer, warmth, before).await
@@ -357,9 +359,7 @@ impl<'a> Slow<'a> {
             let status = match outcome {
                 Ok(Status::Done) => {
                     self.sent.report.add(transfer.report());
-                    let unacknowledged = self.peer.written.get() - self.peer.acknowledged();
-                    let place = transfer.report().bytes().saturating_sub(unacknowledged);
-                    self.behind.drop_before(place);
+                    self.drop_behind(transfer.report().bytes());
                     return true;
                 }
                 Ok(status) => status,
@@ -405,19 +405,22 @@ impl<'a> Slow<'a> {
                 _ => self.fetch(&cold),
             };
             let took = fetching.await.unwrap_or_default();
-            let is_fetched = warmth.is_warm(&cold, took);
+            warmth.is_warm(&cold, took);
             self.metrics().cold_wait(started.elapsed());
-            if is_fetched && self.worker.shared.settings.drops_behind {
-                let unacknowledged = self.peer.written.get() - self.peer.acknowledged();
-                self.behind.drop_before(place.saturating_sub(unacknowledged));
-                self.behind.push(cold);
-            }
+            // A client on this machine shares the pages until it has read them.
+            self.drop_behind(place.saturating_sub(UNREAD));
             // The disk goes on while this part is sent.
             self.ahead = warmth.next().map(|next| {
                 let fetching = self.fetch(&next);
                 (next, fetching)
             });
         }
+    }
+
+    /// Gives back what was brought in for what the client has; `place` is the end of what was sent.
+    fn drop_behind(&mut self, place: u64) {
+        let in_flight = self.peer.written.get() - self.peer.acknowledged();
+        self.behind.drop_before(place.saturating_sub(in_flight));
     }
 
     /// Has a helper wait for the pages of a part.
@@ -483,6 +486,9 @@ const LONG_TURN: usize = 1 << 20;
 
 /// A turn of one of many: some 30 µs on loopback.
 const SHORT_TURN: usize = 128 << 10;
+
+/// What a receive buffer holds at the most, as systems are set up.
+const UNREAD: u64 = 8 << 20;
 
 /// How often acknowledgements are looked for; no event announces them.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);

@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::sendfile;
 use rustix::io::Errno;
-use underpass_engine::{Chain, Segment, is_resident};
+use underpass_engine::{Chain, Segment, is_absent, is_resident};
 
 /// A part of a body and where it comes from.
 #[derive(Clone, Debug)]
-struct Span {
-    file: Arc<OwnedFd>,
+pub(super) struct Span {
+    pub(super) file: Arc<OwnedFd>,
     /// Where it begins in the file.
-    offset: u64,
-    len: u64,
+    pub(super) offset: u64,
+    pub(super) len: u64,
 }
 
 /// How far the pages of a chain are known to be in the page cache.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Warmth {
     /// The parts in order, each with the place in the chain where it begins.
     spans: Vec<(u64, Span)>,
@@ -36,10 +36,11 @@ pub(super) struct Warmth {
 /// A part of which pages are missing.
 #[derive(Clone, Debug)]
 pub(super) struct Cold {
-    span: Span,
-    /// The places in the chain where the part begins and ends.
-    begin: u64,
-    end: u64,
+    pub(super) span: Span,
+    /// The places in the chain where the part begins
+    pub(super) begin: u64,
+    /// and where it ends.
+    pub(super) end: u64,
 }
 
 impl Warmth {
@@ -84,12 +85,25 @@ impl Warmth {
         None
     }
 
-    /// Notes that a part has been brought in, which took so long; whether it came from the disk.
-    pub(super) fn is_warm(&mut self, part: &Cold, took: Duration) -> bool {
-        let is_fetched = took >= AT_ONCE;
+    /// Notes that a part has been brought in, which took so long.
+    pub(super) fn is_warm(&mut self, part: &Cold, took: Duration) {
         self.until = self.until.max(part.end);
-        self.distrust = if is_fetched { DISTRUSTED_PARTS } else { self.distrust.saturating_sub(1) };
-        is_fetched
+        self.distrust =
+            if took < AT_ONCE { self.distrust.saturating_sub(1) } else { DISTRUSTED_PARTS };
+    }
+
+    /// The parts of which not a page is there, in order.
+    pub(super) fn absent(&self) -> Vec<Cold> {
+        let mut absent = Vec::new();
+        let mut place = 0;
+        while let Some(part) = self.part(place) {
+            place = part.end;
+            let Span { file, offset, len } = &part.span;
+            if is_absent(file, *offset, *len) {
+                absent.push(part);
+            }
+        }
+        absent
     }
 
     /// The part behind those that are there, if it had better be fetched before it is needed.
@@ -118,16 +132,6 @@ impl Cold {
     /// Whether another part is the same.
     pub(super) fn is(&self, other: &Self) -> bool {
         (self.begin, self.end) == (other.begin, other.end)
-    }
-
-    /// The place in the chain where the part ends.
-    pub(super) fn end(&self) -> u64 {
-        self.end
-    }
-
-    /// Where it is: the file, the offset and the length.
-    pub(super) fn range(&self) -> (&OwnedFd, u64, u64) {
-        (&self.span.file, self.span.offset, self.span.len)
     }
 
     /// Waits for the pages, on a helper thread; returns how long that took.
