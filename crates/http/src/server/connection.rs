@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use tokio::time::{sleep, timeout};
+use underpass_engine::socket;
 
 use super::answer::Asking;
 use super::peer::{Doing, Peer};
@@ -12,7 +13,7 @@ use super::question::{Known, Question};
 use super::record;
 use super::response::{Body, Response};
 use super::resume;
-use super::send::{Failure, Sending, Sent};
+use super::send::{Sending, Sent};
 use super::socket::Socket;
 use super::worker::Worker;
 use crate::access_log::Exchange;
@@ -265,6 +266,8 @@ impl Connection<'_> {
             Sending::Slow(sending) => sending.await,
         };
         if sent.is_unsent_change() {
+            // Whoever broke it off may have seen to it that the client notices.
+            let _ = socket::disarm_reset(&self.peer.socket);
             if let Some(request) = turn.again.filter(|_| self.attempts < ATTEMPTS) {
                 // Nothing of the old version has been sent: the new one can be.
                 self.attempts += 1;
@@ -272,8 +275,10 @@ impl Connection<'_> {
                 self.buffer.splice(..0, request);
                 return true;
             }
-            sent = self.apologise().await;
+            let failure = sent.failure.take();
             exchange.status = 503;
+            // It says itself that the connection ends.
+            sent = Sent { failure, ..self.apologise(&exchange, started).await };
         }
         self.attempts = 0;
         let is_whole = sent.failure.is_none();
@@ -293,15 +298,11 @@ impl Connection<'_> {
     }
 
     /// Says that a file changed before its first byte was sent: nothing is lost yet.
-    async fn apologise(&self) -> Sent {
-        let facts = || unreachable!("a short answer is sent at once or not at all");
+    async fn apologise(&self, exchange: &Exchange, started: Instant) -> Sent {
+        let facts = || record::facts(self.peer, exchange, started);
         let body = Body::Nothing;
         match Sending::begin(self.worker, self.peer, BEING_WRITTEN.to_vec(), body, facts) {
-            Sending::Done(mut sent) => {
-                // It says itself that the connection ends.
-                sent.failure.get_or_insert(Failure::Stream);
-                sent
-            }
+            Sending::Done(sent) => sent,
             Sending::Slow(sending) => sending.await,
         }
     }
