@@ -1,0 +1,113 @@
+//! What the server tells about itself.
+
+use super::rig::{Site, pattern, request, wait_for, wait_until};
+
+const LEN: usize = 12 << 20;
+
+fn site() -> Site {
+    let site = Site::of(&[("a", b"first"), (".underpass/health", b"a file")]);
+    site.write("large", &pattern(LEN));
+    site
+}
+
+#[test]
+fn health_is_open_to_everybody_and_leaves_no_line() {
+    let site = site().auth(&["user:word@/"]).start();
+    let reply = site.get("/.underpass/health");
+    assert_eq!((reply.status, reply.text().as_str()), (200, "{\"status\":\"OK\"}\n"));
+    assert_eq!(reply.field("Cache-Control"), Some("no-store"));
+    let head = site.ask("HEAD", "/.underpass/health", &[]);
+    assert_eq!((head.status, head.field("Content-Length")), (200, Some("16")));
+    assert_eq!(site.ask("POST", "/.underpass/health", &[]).status, 405);
+    assert_eq!(site.get("/a").status, 401);
+    site.line("\"target\":\"/a\"");
+    assert_eq!(site.lines().len(), 1, "{:?}", site.lines());
+}
+
+#[test]
+fn what_tells_more_needs_a_password_where_there_is_one() {
+    let site = site().auth(&["user:word@/", "guest:word@/public"]).start();
+    for path in ["/.underpass/metrics", "/.underpass/transfers", "/.underpass/transfers?json"] {
+        assert_eq!(site.get(path).status, 401, "{path}");
+        // user:word and guest:word
+        let user = site.ask("GET", path, &["Authorization: Basic dXNlcjp3b3Jk"]);
+        assert_eq!(user.status, 200, "{path}");
+        let guest = site.ask("GET", path, &["Authorization: Basic Z3Vlc3Q6d29yZA=="]);
+        assert_eq!(guest.status, 403, "{path}");
+    }
+}
+
+#[test]
+fn each_can_be_switched_off_and_no_file_takes_its_place() {
+    let open = site().with(|settings| settings.shows_hidden = true).start();
+    for name in ["health", "metrics", "transfers"] {
+        assert_eq!(open.get(&format!("/.underpass/{name}")).status, 200, "{name}");
+        let site = site().with(|settings| {
+            settings.shows_hidden = true;
+            let switch = match name {
+                "health" => &mut settings.health,
+                "metrics" => &mut settings.metrics,
+                _ => &mut settings.transfers,
+            };
+            *switch = false;
+        });
+        assert_eq!(site.start().get(&format!("/.underpass/{name}")).status, 404, "{name}");
+    }
+    for path in ["/.underpass/", "/.underpass", "/.underpass/nothing", "/.underpass/health/x"] {
+        assert_eq!(open.get(path).status, 404, "{path}");
+    }
+}
+
+#[test]
+fn metrics_count_what_happened() {
+    let site = site().start();
+    let mut client = site.connect();
+    for _ in 0..7 {
+        client.get("/a");
+    }
+    assert_eq!(client.get("/nothing").status, 404);
+    assert_eq!(client.ask("GET", "/a", &["Range: bytes=0-0"]).status, 206);
+    assert!(client.get("/large").body == pattern(LEN));
+    assert_eq!(site.metric("requests_total{code=\"200\"}"), 8.0);
+    assert_eq!(site.metric("requests_total{code=\"404\"}"), 1.0);
+    assert_eq!(site.metric("requests_total{code=\"206\"}"), 1.0);
+    assert_eq!(site.metric("requests_total{code=\"500\"}"), 0.0);
+    // All of the large file, but for the last byte if it was written too lately to be trusted.
+    let moved = site.metric("sent_bytes_total{mechanism=\"sendfile\"}");
+    assert!(moved >= (LEN - 1) as f64 && moved <= LEN as f64, "{moved}");
+    assert_eq!(site.metric("sent_bytes_total{mechanism=\"read_write\"}"), (7 * 5 + 1) as f64);
+    assert_eq!(site.metric("connections_open"), 2.0);
+    assert!(site.metric("connections_accepted_total") >= 7.0);
+    assert!(site.metric("request_duration_seconds_count") >= 15.0);
+    drop(client);
+    wait_until("the connection is counted out", || site.metric("connections_open") == 1.0);
+    let reply = site.get("/.underpass/metrics");
+    assert!(reply.field("Content-Type").unwrap().starts_with("text/plain; version=0.0.4"));
+}
+
+#[test]
+fn a_transfer_is_seen_while_it_lasts() {
+    let site = site().start();
+    let mut client = site.connect_narrow();
+    client.send(request("GET", "/large?x", &[]));
+    client.head().unwrap();
+    client.take(1 << 20).unwrap();
+    let list = || -> serde_json::Value {
+        serde_json::from_slice(&site.get("/.underpass/transfers?json").body).unwrap()
+    };
+    let entry = wait_for("the transfer", || {
+        let entry = list()[0].clone();
+        (entry["bytes"].as_u64()? >= 1 << 20).then_some(entry)
+    });
+    assert_eq!((&entry["target"], &entry["method"]), (&"/large?x".into(), &"GET".into()));
+    assert_eq!((&entry["status"], &entry["expected"]), (&200.into(), &LEN.into()));
+    assert_eq!((&entry["peer"], &entry["mechanism"]), (&"127.0.0.1".into(), &"sendfile".into()));
+    assert!(entry["bytes"].as_u64() < Some(LEN as u64));
+    let page = site.get("/.underpass/transfers");
+    assert_eq!(page.field("Content-Type"), Some("text/html; charset=utf-8"));
+    assert!(page.text().contains("/large?x"));
+    assert_eq!(site.metric("transfers_open"), 1.0);
+    client.take(LEN - (1 << 20)).unwrap();
+    wait_until("it is over", || list() == serde_json::json!([]));
+    assert_eq!(site.metric("transfers_open"), 0.0);
+}

@@ -1,0 +1,142 @@
+//! Limits: connections, bytes a second, and the end.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::rig::{Running, Site, pattern, request, wait_until};
+
+const LEN: usize = 12 << 20;
+
+fn site() -> Site {
+    let site = Site::of(&[("a", b"first")]);
+    site.write("large", &pattern(LEN));
+    site
+}
+
+/// A client in the middle of a response, which cannot end before it reads.
+fn begun(site: &Running) -> super::rig::Client {
+    let mut client = site.connect_narrow();
+    client.send(request("GET", "/large", &[]));
+    assert_eq!(client.head().unwrap().status, 200);
+    client.take(100_000).unwrap();
+    client
+}
+
+#[test]
+fn a_limited_connection_is_not_faster_than_its_limit() {
+    let site = site().with(|settings| settings.rate = Some(6 << 20)).start();
+    let begun = Instant::now();
+    assert!(site.get("/large").body == pattern(LEN));
+    // Two seconds, less what the kernel lets through at the beginning.
+    assert!(begun.elapsed() > Duration::from_millis(1400), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn one_connection_too_many_is_told_to_come_back_and_may_do_so() {
+    let site = site().with(|settings| settings.max_connections = 3).start();
+    let mut clients: Vec<_> = (0..3).map(|_| site.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.get("/a").text(), "first");
+    }
+    for _ in 0..5 {
+        let mut fourth = site.connect();
+        let reply = fourth.reply();
+        assert_eq!((reply.status, reply.field("Connection")), (503, Some("close")));
+        assert!(reply.field("Retry-After").is_some());
+        assert!(fourth.is_closed());
+    }
+    for client in &mut clients {
+        assert_eq!(client.get("/a").text(), "first");
+    }
+    clients.pop();
+    wait_until("there is room again", || {
+        site.connect().try_ask("GET", "/a", &[]).is_ok_and(|reply| reply.status == 200)
+    });
+    clients.pop();
+    wait_until("there is room for two", || {
+        let mut one = site.connect();
+        one.try_ask("GET", "/a", &[]).is_ok_and(|reply| reply.status == 200)
+            && site.connect().try_ask("GET", "/a", &[]).is_ok_and(|reply| reply.status == 200)
+    });
+    assert!(site.metric("connections_refused_total") >= 5.0);
+}
+
+#[test]
+fn draining_lets_a_transfer_end_and_refuses_new_ones() {
+    let site = site().start();
+    let mut idle = site.connect();
+    assert_eq!(idle.get("/a").text(), "first");
+    let mut client = begun(&site);
+    let address = site.socket();
+    site.control.drain();
+    assert!(idle.is_closed());
+    wait_until("nobody listens", || {
+        let refused = std::net::TcpStream::connect(address).map_err(|error| error.kind());
+        refused.err() == Some(io::ErrorKind::ConnectionRefused)
+    });
+    wait_until("it says so", || site.notes().iter().any(|note| note == "Draining { open: 1 }"));
+    assert!(!site.has_ended());
+    assert!(client.take(LEN - 100_000).unwrap() == pattern(LEN)[100_000..]);
+    wait_until("it has ended", || site.has_ended());
+    assert!(site.notes().contains(&"Drained { left: 0 }".to_owned()), "{:?}", site.notes());
+    assert!(client.is_closed());
+    let summary = site.finish();
+    assert_eq!((summary.requests, summary.cut_off), (2, 0));
+    assert!(summary.bytes > LEN as u64);
+}
+
+#[test]
+fn a_request_in_its_midst_is_answered_before_the_end() {
+    let site = site().start();
+    let mut client = site.connect();
+    client.send("GET /a HTTP/1.1\r\n");
+    std::thread::sleep(Duration::from_millis(100));
+    site.control.drain();
+    std::thread::sleep(Duration::from_millis(100));
+    client.send("Host: a\r\n\r\n");
+    let reply = client.reply();
+    assert_eq!((reply.text().as_str(), reply.field("Connection")), ("first", Some("close")));
+    assert!(client.is_closed());
+    assert_eq!(site.finish().cut_off, 0);
+}
+
+#[test]
+fn the_deadline_cuts_off_and_counts() {
+    let site = site().with(|settings| settings.drain = Duration::from_millis(300)).start();
+    let mut clients = [begun(&site), begun(&site)];
+    let told = Instant::now();
+    site.control.drain();
+    for client in &mut clients {
+        let end = client.end_when_ended(|| site.has_ended());
+        assert_eq!(end.map_err(|error| error.kind()), Err(io::ErrorKind::ConnectionReset));
+    }
+    assert!(told.elapsed() >= Duration::from_millis(300));
+    assert!(site.notes().contains(&"Drained { left: 2 }".to_owned()), "{:?}", site.notes());
+    let lines = site.lines();
+    let cut = lines.iter().filter(|line| line.contains("/large")).collect::<Vec<_>>();
+    assert_eq!(cut.len(), 2, "each has its line");
+    assert!(cut.iter().all(|line| line.contains("\"complete\":false")));
+    assert_eq!(site.finish().cut_off, 2);
+}
+
+#[test]
+fn a_stop_does_not_wait() {
+    let site = site().start();
+    let mut client = begun(&site);
+    site.control.drain();
+    std::thread::sleep(Duration::from_millis(50));
+    site.control.stop();
+    wait_until("it has ended", || site.has_ended());
+    assert_eq!(client.end().map_err(|error| error.kind()), Err(io::ErrorKind::ConnectionReset));
+    assert_eq!(site.finish().cut_off, 1);
+}
+
+#[test]
+fn a_server_with_nothing_to_do_ends_at_once() {
+    let site = site().start();
+    assert_eq!(site.get("/a").text(), "first");
+    let told = Instant::now();
+    site.control.drain();
+    assert_eq!(site.finish().cut_off, 0);
+    assert!(told.elapsed() < Duration::from_secs(10));
+}

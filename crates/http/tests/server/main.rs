@@ -1,0 +1,23 @@
+//! What a user of the server can rely on, through real sockets: each test is a promise.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod access;
+mod archives;
+mod bodies;
+mod conditions;
+mod connections;
+mod endpoints;
+mod integrity;
+mod limits;
+mod listeners;
+mod listings;
+mod log;
+mod pages;
+mod paths;
+mod ranges;
+mod refusals;
+mod replaced;
+mod rig;
+mod timeouts;
+mod variants;

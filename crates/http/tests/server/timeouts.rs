@@ -1,0 +1,120 @@
+//! Time: who makes no progress is given up, and who makes some never is.
+
+use std::io;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::rig::{Running, Site, pattern, request, wait_until};
+
+const LEN: usize = 6 << 20;
+
+fn site() -> Running {
+    let site = Site::of(&[("a", b"first")]);
+    site.write("large", &pattern(LEN));
+    site.with(|settings| settings.timeout = Duration::from_secs(1)).start()
+}
+
+#[test]
+fn an_idle_connection_is_closed_without_a_word() {
+    let site = site();
+    let begun = Instant::now();
+    let mut silent = site.connect();
+    let mut used = site.connect();
+    assert_eq!(used.get("/a").text(), "first");
+    assert!(silent.is_closed() && used.is_closed());
+    assert!(begun.elapsed() >= Duration::from_millis(900), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_half_sent_request_is_told_that_it_took_too_long() {
+    let site = site();
+    let parts = ["G", "GET /a HTTP/1.1\r\nHost:", "GET /a HTTP/1.1\r\nHost: a\r\nX: y\r\n"];
+    let mut clients = parts.map(|part| {
+        let mut client = site.connect();
+        client.send(part);
+        client
+    });
+    for client in &mut clients {
+        let reply = client.reply();
+        assert_eq!((reply.status, reply.field("Connection")), (408, Some("close")));
+        assert!(client.is_closed());
+    }
+    let targets = parts.map(|part| part.lines().next().unwrap().to_owned());
+    for target in targets {
+        site.line(&format!("\"target\":\"{target}\""));
+    }
+}
+
+#[test]
+fn a_request_that_trickles_in_has_to_be_complete_in_time() {
+    let site = site();
+    let mut client = site.connect();
+    let begun = Instant::now();
+    let trickle = std::thread::spawn({
+        let mut stream = client.stream.try_clone().unwrap();
+        move || {
+            use std::io::Write;
+            // Without an end, if it is let.
+            while stream.write_all(b"GET /a HTTP/1.1\r\nX: y"[..1].as_ref()).is_ok()
+                && begun.elapsed() < Duration::from_secs(8)
+            {
+                sleep(Duration::from_millis(50));
+            }
+        }
+    });
+    assert_eq!(client.reply().status, 408);
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    trickle.join().unwrap();
+}
+
+#[test]
+fn a_body_that_does_not_come_does_not_hold_the_answer_for_ever() {
+    let site = site();
+    let mut client = site.connect();
+    client.send(request("PUT", "/a", &["Content-Length: 1000"]) + "only this");
+    let reply = client.reply();
+    assert_eq!((reply.status, reply.field("Connection")), (405, Some("close")));
+    assert!(client.is_closed());
+}
+
+#[test]
+fn a_reader_that_stands_still_is_given_up() {
+    let site = site();
+    let mut client = site.connect_narrow();
+    client.send(request("GET", "/large", &[]));
+    client.head().unwrap();
+    let line = site.record("\"target\":\"/large\"");
+    assert_eq!((&line["failure"], &line["complete"]), (&"timeout".into(), &false.into()));
+    assert!(line["acknowledged"].as_u64() < Some(LEN as u64));
+    assert_eq!(client.end().map_err(|error| error.kind()), Err(io::ErrorKind::ConnectionReset));
+}
+
+#[test]
+fn a_slow_but_steady_reader_is_not_given_up() {
+    let site = site();
+    let mut client = site.connect_narrow();
+    client.send(request("GET", "/large", &[]));
+    client.head().unwrap();
+    let begun = Instant::now();
+    let mut read = 0;
+    // Three times as long as the time without progress that would end it.
+    while begun.elapsed() < Duration::from_secs(3) {
+        assert!(client.take(16 << 10).unwrap() == pattern(LEN)[read..read + (16 << 10)]);
+        read += 16 << 10;
+        sleep(Duration::from_millis(100));
+    }
+    assert!(client.take(LEN - read).unwrap() == pattern(LEN)[read..]);
+    assert_eq!(client.get("/a").text(), "first");
+}
+
+#[test]
+fn a_connection_that_asks_now_and_then_is_kept() {
+    let site = site();
+    let mut client = site.connect();
+    for _ in 0..8 {
+        assert_eq!(client.get("/a").text(), "first");
+        sleep(Duration::from_millis(300));
+    }
+    drop(client);
+    wait_until("it is closed", || site.metric("connections_open") == 1.0);
+}

@@ -1,0 +1,210 @@
+//! What is said about a file: packed neighbours, media types, names, and fields of the operator.
+
+use std::fs;
+
+use super::rig::{Running, Site, age};
+
+/// A page with a neighbour for each coding.
+fn packed() -> Running {
+    let site = Site::of(&[("page.html", b"the plain page"), ("other.txt", b"other")]);
+    age(&site.path("page.html"), 60);
+    for (name, bytes) in [("br", "brotli"), ("zst", "zstandard"), ("gz", "gzipped")] {
+        site.write(&format!("page.html.{name}"), bytes.as_bytes());
+    }
+    site.start()
+}
+
+#[test]
+fn a_packed_neighbour_is_sent_to_whom_can_unpack_it() {
+    let site = packed();
+    for (accept, coding, text) in [
+        ("gzip", Some("gzip"), "gzipped"),
+        ("GZIP, deflate", Some("gzip"), "gzipped"),
+        ("x-gzip", Some("gzip"), "gzipped"),
+        ("br;q=0.5, gzip", Some("gzip"), "gzipped"),
+        ("gzip, deflate, br, zstd", Some("br"), "brotli"),
+        ("zstd", Some("zstd"), "zstandard"),
+        ("gzip;q=0", None, "the plain page"),
+        ("identity", None, "the plain page"),
+        ("deflate", None, "the plain page"),
+        ("gzip;q=0.1, identity", None, "the plain page"),
+    ] {
+        let reply = site.ask("GET", "/page.html", &[&format!("Accept-Encoding: {accept}")]);
+        assert_eq!((reply.status, reply.text().as_str()), (200, text), "{accept}");
+        assert_eq!(reply.field("Content-Encoding"), coding, "{accept}");
+        assert_eq!(reply.field("Vary"), Some("Accept-Encoding"), "{accept}");
+        assert_eq!(reply.field("Content-Type"), Some("text/html; charset=utf-8"), "{accept}");
+    }
+    let plain = site.get("/page.html");
+    assert_eq!((plain.text().as_str(), plain.field("Content-Encoding")), ("the plain page", None));
+    assert_eq!(plain.field("Vary"), Some("Accept-Encoding"), "also of who asked for nothing");
+    assert_eq!(site.get("/other.txt").field("Vary"), None, "there is only one of it");
+}
+
+#[test]
+fn each_coding_is_a_file_of_its_own() {
+    let site = packed();
+    let accept = "Accept-Encoding: gzip";
+    let (plain, gzip) = (site.get("/page.html"), site.ask("GET", "/page.html", &[accept]));
+    assert_eq!(gzip.field("Content-Length"), Some("7"));
+    assert_ne!(gzip.field("ETag"), plain.field("ETag"));
+    assert_ne!(gzip.field("Last-Modified"), plain.field("Last-Modified"));
+    let tag = |reply: &super::rig::Reply| reply.field("ETag").unwrap().to_owned();
+    let ask = |tag: &str| {
+        site.ask("GET", "/page.html", &[accept, &format!("If-None-Match: {tag}")]).status
+    };
+    assert_eq!((ask(&tag(&gzip)), ask(&tag(&plain))), (304, 200));
+    let head = site.ask("HEAD", "/page.html", &[accept]);
+    assert_eq!(
+        (head.field("Content-Length"), head.field("Content-Encoding")),
+        (Some("7"), Some("gzip"))
+    );
+
+    let part = site.ask("GET", "/page.html", &[accept, "Range: bytes=2-4"]);
+    assert_eq!(part.part(), (206, Some("bytes 2-4/7"), "ipp".to_owned()));
+    assert_eq!(part.field("Content-Encoding"), Some("gzip"));
+    let resumed = format!("If-Range: {}", tag(&plain));
+    let mixed = site.ask("GET", "/page.html", &[accept, "Range: bytes=2-4", &resumed]);
+    assert_eq!((mixed.status, mixed.text().as_str()), (200, "gzipped"));
+}
+
+#[test]
+fn a_neighbour_older_than_the_file_was_made_from_something_else() {
+    let site = packed();
+    let mut client = site.connect();
+    let mut ask = || client.ask("GET", "/page.html", &["Accept-Encoding: gzip"]);
+    assert_eq!(ask().text(), "gzipped");
+    fs::write(site.path("page.html"), b"a newer page").unwrap();
+    for name in ["br", "zst", "gz"] {
+        age(&site.path(&format!("page.html.{name}")), 3600);
+    }
+    let reply = ask();
+    assert_eq!((reply.text().as_str(), reply.field("Vary")), ("a newer page", None));
+    // Made anew, it is used again, from the moment the file is looked at again.
+    fs::write(site.path("page.html.gz"), b"gzipped anew").unwrap();
+    super::rig::wait_until("the new one is used", || ask().text() == "gzipped anew");
+}
+
+#[test]
+fn a_changed_neighbour_is_seen_by_the_next_request() {
+    let site = packed();
+    let mut client = site.connect();
+    let mut ask = || client.ask("GET", "/page.html", &["Accept-Encoding: gzip"]).text();
+    assert_eq!(ask(), "gzipped");
+    fs::write(site.path("page.html.gz"), b"changed").unwrap();
+    assert_eq!(ask(), "changed");
+    fs::remove_file(site.path("page.html.gz")).unwrap();
+    assert_eq!(ask(), "the plain page");
+}
+
+#[test]
+fn a_packed_file_asked_for_by_its_own_name_is_just_a_file() {
+    let site = packed();
+    let reply = site.ask("GET", "/page.html.gz", &["Accept-Encoding: gzip"]);
+    assert_eq!((reply.text().as_str(), reply.field("Content-Encoding")), ("gzipped", None));
+}
+
+#[test]
+fn media_types_follow_from_names() {
+    let names = [
+        ("a.html", "text/html; charset=utf-8"),
+        ("a.HTML", "text/html; charset=utf-8"),
+        ("a.css", "text/css; charset=utf-8"),
+        ("a.js", "text/javascript; charset=utf-8"),
+        ("a.txt", "text/plain; charset=utf-8"),
+        ("a.json", "application/json"),
+        ("a.png", "image/png"),
+        ("a.mp4", "video/mp4"),
+        ("a.wasm", "application/wasm"),
+        ("a.pdf", "application/pdf"),
+        ("a.unheard-of", "application/octet-stream"),
+        ("plain", "application/octet-stream"),
+    ];
+    let site = Site::new();
+    names.iter().for_each(|(name, _)| site.write(name, b"x"));
+    let site = site.start();
+    for (name, media_type) in names {
+        assert_eq!(site.get(&format!("/{name}")).field("Content-Type"), Some(media_type), "{name}");
+    }
+}
+
+#[test]
+fn a_download_has_its_name_whatever_is_in_it() {
+    let site = Site::of(&[("plain name.txt", b"x"), ("f\u{fc}r \"dich\".txt", b"y")]).start();
+    let ask = |path: &str| {
+        let reply = site.get(path);
+        assert_eq!(reply.status, 200, "{path}");
+        reply.field("Content-Disposition").map(str::to_owned)
+    };
+    assert_eq!(ask("/plain%20name.txt"), None, "it is shown");
+    let plain = ask("/plain%20name.txt?download");
+    assert_eq!(plain.as_deref(), Some("attachment; filename=\"plain name.txt\""));
+    let other = ask("/f%C3%BCr%20%22dich%22.txt?download=1");
+    assert_eq!(other.as_deref(), Some("attachment; filename*=UTF-8''f%C3%BCr%20%22dich%22.txt"));
+}
+
+#[test]
+fn fields_of_the_operator_are_on_every_response() {
+    let fields = [("X-Frame-Options", "DENY"), ("server", "mine")];
+    let site = Site::of(&[("a", b"first")]).with(|settings| {
+        settings.headers = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        settings.cache_control = Some("max-age=60".to_owned());
+    });
+    let site = site.start();
+    for path in ["/a", "/nothing", "/", "/%00", "/.underpass/health"] {
+        let reply = site.get(path);
+        for (name, value) in fields {
+            assert_eq!(reply.field(name), Some(value), "{path}");
+        }
+    }
+    let mut client = site.connect();
+    client.send("nonsense\r\n\r\n");
+    assert_eq!(client.reply().field("X-Frame-Options"), Some("DENY"));
+    // Only what is a file is to be kept.
+    assert_eq!(site.get("/a").field("Cache-Control"), Some("max-age=60"));
+    let part = site.ask("GET", "/a", &["Range: bytes=0-1"]);
+    assert_eq!(part.field("Cache-Control"), Some("max-age=60"));
+    assert_eq!(site.get("/nothing").field("Cache-Control"), None);
+    assert_ne!(site.get("/").field("Cache-Control"), Some("max-age=60"));
+}
+
+#[test]
+fn scripts_of_other_sites_may_read_if_that_is_wanted() {
+    let site = Site::of(&[("a", b"first")]);
+    assert_eq!(site.start().get("/a").field("Access-Control-Allow-Origin"), None);
+    let site = Site::of(&[("a", b"first")]).with(|settings| settings.cors = true);
+    let site = site.auth(&["user:word@/"]).start();
+    for path in ["/a", "/nothing", "/"] {
+        let reply = site.get(path);
+        assert_eq!(reply.field("Access-Control-Allow-Origin"), Some("*"), "{path}");
+        let exposed = reply.field("Access-Control-Expose-Headers").unwrap();
+        assert!(exposed.contains("Content-Range") && exposed.contains("ETag"), "{exposed}");
+    }
+    // A browser asks for leave without credentials, whatever it is going to send.
+    let fields = ["Origin: http://other", "Access-Control-Request-Headers: authorization, range"];
+    let reply = site.ask("OPTIONS", "/a", &fields);
+    assert_eq!(reply.status, 204);
+    assert_eq!(reply.field("Access-Control-Allow-Methods"), Some("GET, HEAD, OPTIONS"));
+    let allowed = reply.field("Access-Control-Allow-Headers").unwrap().to_ascii_lowercase();
+    assert!(allowed.contains("authorization"), "{allowed}");
+}
+
+#[test]
+fn whoever_asks_is_told_the_way_of_the_bytes() {
+    let site = Site::of(&[("small", b"x")]);
+    site.write("large", &super::rig::pattern(100_000));
+    let site = site.start();
+    for (path, way) in [("/small", "read_write"), ("/large", "sendfile")] {
+        let timing = format!("path;desc=\"{way}\", integrity;desc=\"detect\"");
+        let asked = site.get(&format!("{path}?explain"));
+        assert_eq!(asked.field("Server-Timing"), Some(timing.as_str()), "{path}");
+        let asked = site.ask("GET", path, &["Underpass-Explain: 1"]);
+        assert_eq!(asked.field("Server-Timing"), Some(timing.as_str()), "{path}");
+        assert_eq!(site.get(path).field("Server-Timing"), None, "{path}");
+        let bytes = site.get("/.underpass/metrics").text();
+        let line = format!("underpass_sent_bytes_total{{mechanism=\"{way}\"}} 0\n");
+        assert!(!bytes.contains(&line), "it did go that way");
+    }
+    let none = site.ask("HEAD", "/large?explain", &[]);
+    assert!(none.field("Server-Timing").unwrap().starts_with("path;desc=\"none\""));
+}
