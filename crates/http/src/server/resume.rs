@@ -11,6 +11,8 @@ use crate::resumption::Download;
 impl Asking<'_, '_, '_> {
     /// What to say about a file or archive, and what is to be remembered if that breaks off.
     pub(super) fn plan(&mut self, facts: &Facts) -> Plan {
+        // A version that was looked at before, and is none any more, is not the one to remember.
+        self.download = None;
         if facts.len <= SMALL && self.request.field("range").is_none() {
             return plan(self.request, facts, self.now);
         }
