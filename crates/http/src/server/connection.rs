@@ -291,6 +291,8 @@ impl Connection<'_> {
             resume::end(self.worker, self.peer, false);
             return false;
         }
+        // The end may have been announced meanwhile, and the last byte still be on its way.
+        let keeps_alive = keeps_alive && !self.worker.is_draining();
         if !keeps_alive {
             self.linger().await;
         }
