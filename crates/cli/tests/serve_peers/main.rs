@@ -1,0 +1,14 @@
+//! The server and the programs that people fetch files with: each gets every byte, goes on where
+//! it broke off, and never puts together what does not belong together.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../rig/mod.rs"]
+mod rig;
+
+mod archive;
+mod chromium;
+mod files;
+mod folders;
+mod resume;
+mod site;
