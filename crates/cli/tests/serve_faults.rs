@@ -1,0 +1,246 @@
+//! Faults under the real server: what the kernel declines is done another way at the same byte,
+//! what fails fails visibly at the client too, and signals do what they promise.
+
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use rig::{Finished, Running, folder, has, noise, noise_file, until};
+
+const LEN: usize = 40 << 20;
+
+/// A file that is served, and places for what arrives and for what strace says.
+struct Stage {
+    served: TempDir,
+    other: TempDir,
+    source: PathBuf,
+    target: PathBuf,
+}
+
+impl Stage {
+    /// `None`, which is told, if there is no strace or no curl.
+    fn new() -> Option<Self> {
+        (has("strace") && has("curl")).then(|| {
+            let (served, other) = (folder(), folder());
+            let source = noise_file(served.path(), "file", LEN);
+            let target = other.path().join("target");
+            Self { served, other, source, target }
+        })
+    }
+
+    /// A server with one thread for all requests, under strace if that has options.
+    fn serve(&self, strace: &[&str], args: &[&str]) -> Running {
+        let mut command = Command::new("strace");
+        // The program is the child, and strace its tracer from elsewhere: signals reach the former.
+        command.args(["-D", "-f", "-qq", "-o"]).arg(self.trace()).args(strace);
+        command.arg(env!("CARGO_BIN_EXE_underpass"));
+        if strace.is_empty() {
+            command = Command::new(env!("CARGO_BIN_EXE_underpass"));
+        }
+        command.args(["serve", "-p", "0", "--workers", "1", "--log-format", "json"]).args(args);
+        command.arg(self.served.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::listening(command)
+    }
+
+    /// curl on its way to the target.
+    fn curl(&self, server: &Running, path: &str) -> Running {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "-o"]).arg(&self.target).arg(format!("{}{path}", server.address));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::start(command)
+    }
+
+    /// curl once it is in the middle of the file.
+    fn curl_midway(&self, server: &Running) -> Running {
+        let curl = self.curl(server, "file");
+        until("a part has arrived", || self.arrived() > 1 << 20);
+        assert!(self.arrived() < LEN as u64, "too fast");
+        curl
+    }
+
+    fn arrived(&self) -> u64 {
+        fs::metadata(&self.target).map_or(0, |facts| facts.len())
+    }
+
+    fn trace(&self) -> PathBuf {
+        self.other.path().join("trace")
+    }
+}
+
+/// Ends a server; its end, and the lines of its log.
+fn end(server: Running) -> (Finished, Vec<Value>) {
+    server.signal("TERM");
+    let finished = server.finish().succeeded();
+    let log = finished.text();
+    let log = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (finished, log)
+}
+
+/// All of the file, but perhaps its last byte, which can be read to be held back.
+fn is_all(bytes: u64) -> bool {
+    (LEN as u64 - 1..=LEN as u64).contains(&bytes)
+}
+
+#[test]
+fn a_declined_sendfile_goes_on_at_the_same_byte_and_is_told() {
+    let Some(stage) = Stage::new() else { return };
+    for errno in ["EINVAL", "ENOSYS", "EOPNOTSUPP", "EPERM"] {
+        for when in [1_u64, 5] {
+            let inject = format!("inject=sendfile:error={errno}:when={when}");
+            let strace = ["-e", "trace=sendfile", "-e", &inject];
+            let server = stage.serve(&strace, &["--step", "1M"]);
+            stage.curl(&server, "file").finish().succeeded();
+            assert!(fs::read(&stage.target).unwrap() == noise(LEN), "{errno} at call {when}");
+            stage.curl(&server, ".underpass/metrics").finish().succeeded();
+            let metrics = fs::read_to_string(&stage.target).unwrap();
+            let declined = format!("{{mechanism=\"sendfile\",errno=\"{errno}\"}} 1");
+            assert!(metrics.contains(&declined), "{metrics}");
+            let (_, log) = end(server);
+            let moved = |name: &str| log[0]["mechanisms"][name].as_u64().unwrap_or(0);
+            assert!(is_all(moved("sendfile") + moved("splice")), "{log:?}");
+            assert_eq!(moved("sendfile") == 0, when == 1);
+            let told = log[0]["declined"][0].as_str().unwrap();
+            assert!(told.starts_with(&format!("sendfile {errno} at ")), "{told}");
+            assert_eq!(log[0]["complete"], true);
+        }
+    }
+}
+
+#[test]
+fn a_disk_error_resets_the_connection() {
+    let Some(stage) = Stage::new() else { return };
+    for when in [1, 5] {
+        let inject = format!("inject=sendfile:error=EIO:when={when}");
+        let server = stage.serve(&["-e", "trace=sendfile", "-e", &inject], &["--step", "1M"]);
+        let curl = stage.curl(&server, "file").finish();
+        assert!(!curl.status.success() && stage.arrived() < LEN as u64);
+        let (said, log) = end(server);
+        assert!(said.stderr.contains("Input/output error"), "{}", said.stderr);
+        assert_eq!(log[0]["failure"], "failed");
+        assert_eq!(log[0]["complete"], false);
+    }
+}
+
+#[test]
+fn a_file_cut_short_meanwhile_is_not_passed_off_as_whole() {
+    let Some(stage) = Stage::new() else { return };
+    let server = stage.serve(&[], &["--rate", "16M"]);
+    let curl = stage.curl_midway(&server);
+    File::options().write(true).open(&stage.source).unwrap().set_len(LEN as u64 - 1).unwrap();
+    assert!(!curl.finish().status.success());
+    assert!(stage.arrived() < LEN as u64);
+    let (_, log) = end(server);
+    let failure = log[0]["failure"].as_str().unwrap();
+    assert!(["shrank", "changed"].contains(&failure), "{failure}");
+}
+
+#[test]
+fn a_killed_server_leaves_no_client_content() {
+    let Some(stage) = Stage::new() else { return };
+    let mut server = stage.serve(&[], &["--rate", "16M"]);
+    let curl = stage.curl_midway(&server);
+    server.child.kill().unwrap();
+    assert!(!curl.finish().status.success());
+    assert!(stage.arrived() < LEN as u64);
+}
+
+#[test]
+fn sigterm_lets_a_download_end_and_nobody_else_in() {
+    let Some(stage) = Stage::new() else { return };
+    let server = stage.serve(&[], &["--rate", "16M"]);
+    let curl = stage.curl_midway(&server);
+    server.signal("TERM");
+    let port = server.address.trim_matches(|c: char| !c.is_ascii_digit()).rsplit(':').next();
+    let address = format!("127.0.0.1:{}", port.unwrap());
+    until("nobody is let in", || std::net::TcpStream::connect(&address).is_err());
+    curl.finish().succeeded();
+    assert!(fs::read(&stage.target).unwrap() == noise(LEN));
+    let said = server.finish().succeeded();
+    assert!(said.stderr.contains("1 transfer"), "{}", said.stderr);
+    assert!(said.text().contains("\"complete\":true"), "{}", said.text());
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let Some(stage) = Stage::new() else { return };
+    let server = stage.serve(&[], &["--rate", "4M"]);
+    let curl = stage.curl_midway(&server);
+    server.signal("TERM");
+    // Not the same signal twice before the first was looked at.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    server.signal("TERM");
+    let said = server.finish();
+    assert!(!curl.finish().status.success(), "{}", said.stderr);
+    assert!(said.text().contains("\"complete\":false"), "{}", said.text());
+}
+
+#[test]
+fn sighup_in_the_middle_of_a_download_begins_the_log_anew() {
+    let Some(stage) = Stage::new() else { return };
+    let logs = folder();
+    let (log, old) = (logs.path().join("log"), logs.path().join("log.1"));
+    let server = stage.serve(&[], &["--rate", "16M", "--log-file", log.to_str().unwrap()]);
+    let curl = stage.curl_midway(&server);
+    fs::rename(&log, &old).unwrap();
+    server.signal("HUP");
+    until("the new log", || log.exists());
+    curl.finish().succeeded();
+    end(server);
+    assert!(fs::read_to_string(&log).unwrap().contains("\"target\":\"/file\""));
+    assert!(fs::read_to_string(&old).unwrap().is_empty());
+}
+
+/// The system calls of a trace behind the one that reads the request for `path`, up to the next
+/// that reads one: their names and what they returned.
+fn calls(trace: &Path, path: &str) -> Vec<(String, i64)> {
+    let trace = fs::read_to_string(trace).unwrap();
+    let lines = trace.lines().map(|line| line.split_once(' ').map_or(line, |(_, rest)| rest));
+    let asks = format!("GET {path} ");
+    let mut lines = lines.map(str::trim_start).skip_while(|line| !line.contains(&asks));
+    lines.next().unwrap();
+    let lines = lines.take_while(|line| !(line.starts_with("recvfrom(") && line.contains("GET ")));
+    let parsed = lines.filter_map(|line| {
+        let name = line.split('(').next().unwrap().to_owned();
+        let result = line.rsplit(" = ").next()?.split_whitespace().next()?;
+        Some((name, result.parse().unwrap_or(0)))
+    });
+    parsed.collect()
+}
+
+#[test]
+fn no_byte_of_a_large_file_is_read_or_written() {
+    let Some(stage) = Stage::new() else { return };
+    let server = stage.serve(&["-s", "200"], &[]);
+    let url = |path: &str| format!("{}{path}", server.address);
+    // On one connection, with everything warm.
+    fs::write(stage.served.path().join("small"), noise(4000)).unwrap();
+    let mut curl = Command::new("curl");
+    for path in ["file", "small", "file?again", "small?again", "small?end"] {
+        curl.args(["-o", "/dev/null"]).arg(url(path));
+    }
+    curl.arg("-sS").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Running::start(curl).finish().succeeded();
+    end(server);
+    let large = calls(&stage.trace(), "/file?again");
+    let sum = |names: &[&str]| -> i64 {
+        let chosen =
+            large.iter().filter(|(name, bytes)| names.contains(&name.as_str()) && *bytes > 0);
+        chosen.map(|(_, bytes)| bytes).sum()
+    };
+    assert!(is_all(sum(&["sendfile"]).cast_unsigned()), "{large:?}");
+    let others = ["read", "pread64", "readv", "write", "send", "sendto", "sendmsg", "writev"];
+    assert!(sum(&others) < 1024, "{large:?}");
+    let small = calls(&stage.trace(), "/small?again");
+    let moving: Vec<_> = small.iter().filter(|(_, bytes)| *bytes >= 4000).collect();
+    assert!(
+        matches!(moving[..], [(read, 4000), (send, _)] if read == "pread64" && send == "sendmsg")
+    );
+}
