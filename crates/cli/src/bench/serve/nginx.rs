@@ -57,7 +57,7 @@ pub(crate) const ACCESS_LOG: &str = "access.log";
 /// Files that it has open beside its connections.
 const OPEN_FILES: u32 = 64;
 
-const TEMPLATE: &str = include_str!("../../../peers/nginx.conf");
+const TEMPLATE: &str = include_str!("../../../../../peers/nginx.conf");
 
 #[cfg(test)]
 mod tests {
