@@ -479,7 +479,7 @@ const SMALL: usize = 16 << 10;
 const HELD_BACK: u64 = 2 << 20;
 
 /// So many transfers at once need not be kept short.
-const FEW: usize = 2;
+const FEW: usize = 4;
 
 /// A turn of a transfer that is nearly alone: one step of sendfile.
 const LONG_TURN: usize = 1 << 20;
