@@ -4,11 +4,11 @@
 //! A header and a small file go out as one send from one buffer: cheaper than a send for the
 //! header and a sendfile for a few pages, whose cost is the call and not the bytes.
 
-use std::io::IoSlice;
 use std::os::fd::AsFd;
 
-use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use rustix::buffer::spare_capacity;
+use rustix::io::{Errno, pread};
+use rustix::net::{SendFlags, send};
 
 use super::Meter;
 use crate::chain::{Position, Segment};
@@ -42,35 +42,25 @@ pub(crate) fn step<F: AsFd, S: AsFd>(
     meter: &mut Meter,
 ) -> Result<Step, Errno> {
     let Front { segments, position, is_followed } = chain;
-    let (batch, is_cut) = read_small_files(segments, position, small, buffer, meter)?;
+    let Batch { count, is_cut, bytes } = gather(segments, position, small, buffer, meter)?;
     let is_changed = |index: usize| match (&segments[index], guards.get(index)) {
         (Segment::Source(source), Some(guard)) => !guard.holds_before(source),
         _ => false,
     };
-    let indices = position.index..position.index + batch.len();
+    let indices = position.index..position.index + count;
     // A file that gave less than it promised has changed, most likely.
     if (indices.start..indices.end + usize::from(is_cut)).any(is_changed) {
         return Ok(Step::Changed);
     }
-    let mut slices = Vec::with_capacity(batch.len());
-    let mut skip = usize::try_from(position.offset).unwrap_or(usize::MAX);
-    for piece in &batch {
-        let bytes = match piece {
-            Piece::Memory(bytes) => &bytes[std::mem::take(&mut skip)..],
-            Piece::Buffer { from, to } => &buffer[*from..*to],
-        };
-        slices.push(IoSlice::new(bytes));
-    }
     meter.calls += 1;
-    let is_followed = is_followed || indices.end < segments.len();
-    match write(sink, &slices, is_followed) {
-        Ok(bytes) => {
-            if bytes == slices.iter().map(|slice| slice.len()).sum::<usize>() {
+    match write(sink, bytes, is_followed || indices.end < segments.len()) {
+        Ok(written) => {
+            if written == bytes.len() {
                 indices
                     .filter_map(|index| guards.get_mut(index).map(Guard::release))
                     .for_each(drop);
             }
-            Ok(Step::moved(bytes))
+            Ok(Step::moved(written))
         }
         Err(Errno::AGAIN) => Ok(Step::NotReady(Wait::Sink)),
         Err(errno) => Err(errno),
@@ -88,62 +78,77 @@ pub(crate) struct Front<'a, F> {
     pub(crate) is_followed: bool,
 }
 
-/// One segment's part of what is written.
-enum Piece<'a> {
-    Memory(&'a [u8]),
-    Buffer { from: usize, to: usize },
+/// What is written by one call.
+struct Batch<'a> {
+    /// So many segments, whole but for what is delivered of the first.
+    count: usize,
+    /// Whether the file behind them is shorter than it promised.
+    is_cut: bool,
+    bytes: &'a [u8],
 }
 
-/// The pieces of one call, the small files among them read into `buffer`; and whether the file
-/// behind them is shorter than it promised.
-fn read_small_files<'a, F: AsFd>(
+/// Gathers the memory at the front and the small files that follow it: as it is if nothing
+/// follows, otherwise in `buffer`.
+fn gather<'a, F: AsFd>(
     segments: &'a [Segment<F>],
     position: Position,
     small: usize,
-    buffer: &mut Vec<u8>,
+    buffer: &'a mut Vec<u8>,
     meter: &mut Meter,
-) -> Result<(Vec<Piece<'a>>, bool), Errno> {
+) -> Result<Batch<'a>, Errno> {
+    let skip = usize::try_from(position.offset).unwrap_or(usize::MAX);
+    let first = match &segments[position.index] {
+        Segment::Bytes(bytes) => &bytes[skip..],
+        Segment::Source(_) => &[],
+    };
     buffer.clear();
-    let mut pieces = Vec::with_capacity(2);
-    for segment in segments.iter().skip(position.index).take(MAX_PIECES) {
-        let source = match segment {
-            Segment::Bytes(bytes) => {
-                pieces.push(Piece::Memory(bytes));
-                continue;
-            }
-            Segment::Source(source) => source,
-        };
-        let Some((at, len)) = source.small_range(small - buffer.len()) else { break };
-        let from = buffer.len();
-        buffer.resize(from + len, 0);
-        meter.calls += 1;
-        let read = rustix::io::pread(&source.fd, &mut buffer[from..], at)?;
-        meter.user_space_bytes += read as u64;
-        if read < len {
-            // Perhaps for good: the ordinary mechanisms find out.
-            buffer.truncate(from);
-            return Ok((pieces, true));
-        }
-        pieces.push(Piece::Buffer { from, to: from + len });
+    if first.len() > LONG_MEMORY {
+        return Ok(Batch { count: 1, is_cut: false, bytes: first });
     }
-    Ok((pieces, false))
+    let (mut count, mut files) = (1, 0);
+    for segment in segments.iter().skip(position.index + 1).take(MOST_SEGMENTS) {
+        if count == 1 {
+            buffer.extend_from_slice(first);
+        }
+        match segment {
+            Segment::Bytes(bytes) if bytes.len() > LONG_MEMORY => break,
+            Segment::Bytes(bytes) => buffer.extend_from_slice(bytes),
+            Segment::Source(source) => {
+                let Some((at, len)) = source.small_range(small - files) else { break };
+                let from = buffer.len();
+                meter.calls += 1;
+                buffer.reserve(len);
+                // Not zeroed beforehand. There may be room for more than is wanted.
+                let read = pread(&source.fd, spare_capacity(buffer), at)?.min(len);
+                buffer.truncate(from + read);
+                meter.user_space_bytes += read as u64;
+                if read < len {
+                    // Perhaps for good: the ordinary mechanisms find out.
+                    buffer.truncate(from);
+                    let bytes = if count == 1 { first } else { buffer };
+                    return Ok(Batch { count, is_cut: true, bytes });
+                }
+                files += len;
+            }
+        }
+        count += 1;
+    }
+    Ok(Batch { count, is_cut: false, bytes: if count == 1 { first } else { buffer } })
 }
 
-fn write<S: AsFd>(
-    sink: &Sink<S>,
-    slices: &[IoSlice<'_>],
-    is_followed: bool,
-) -> Result<usize, Errno> {
+fn write<S: AsFd>(sink: &Sink<S>, bytes: &[u8], is_followed: bool) -> Result<usize, Errno> {
     match (sink.kind, sink.at) {
         (Kind::Socket, _) => {
             let more = if is_followed { SendFlags::MORE } else { SendFlags::empty() };
-            let mut control = SendAncillaryBuffer::default();
-            sendmsg(&sink.fd, slices, &mut control, SendFlags::NOSIGNAL | more)
+            send(&sink.fd, bytes, SendFlags::NOSIGNAL | more)
         }
-        (_, Some(at)) => rustix::io::pwritev(&sink.fd, slices, at),
-        (_, None) => rustix::io::writev(&sink.fd, slices),
+        (_, Some(at)) => rustix::io::pwrite(&sink.fd, bytes, at),
+        (_, None) => rustix::io::write(&sink.fd, bytes),
     }
 }
 
-/// Segments written by one call at the most; far below IOV_MAX, which is 1,024.
-const MAX_PIECES: usize = 64;
+/// Segments written by one call at the most, besides the first.
+const MOST_SEGMENTS: usize = 64;
+
+/// Memory from this size on is written by a call of its own rather than copied once more.
+const LONG_MEMORY: usize = 16 << 10;

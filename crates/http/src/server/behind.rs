@@ -43,6 +43,11 @@ impl Behind {
         Self(runs)
     }
 
+    /// Whether nothing is left to be given back.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Gives back what lies before this place of the chain, which the client has up to there.
     pub(super) fn drop_before(&mut self, place: u64) {
         while let Some(run) = self.0.front_mut() {

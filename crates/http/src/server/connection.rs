@@ -24,7 +24,8 @@ use crate::resumption::Download;
 
 /// Serves one connection to its end.
 pub(super) async fn serve(worker: &Worker, peer: &Peer) {
-    let mut connection = Connection { worker, peer, buffer: Vec::new(), attempts: 0 };
+    let last = Instant::now();
+    let mut connection = Connection { worker, peer, buffer: Vec::new(), attempts: 0, last };
     while let Some(turn) = connection.next().await {
         if !connection.take_turn(turn).await {
             break;
@@ -49,6 +50,8 @@ struct Connection<'a> {
     buffer: Vec<u8>,
     /// How often the request at hand was answered from a file that had changed by then.
     attempts: u32,
+    /// When the last response was with the kernel.
+    last: Instant,
 }
 
 /// A request with its answer.
@@ -83,7 +86,7 @@ enum Look {
 impl Connection<'_> {
     /// The next request with its answer; `None` if there is none.
     async fn next(&mut self) -> Option<Box<Turn>> {
-        let mut started = Instant::now();
+        let mut started = self.last;
         self.peer.begins(Doing::Idle, started);
         let mut known = Known::default();
         if !self.buffer.is_empty() {
@@ -283,7 +286,8 @@ impl Connection<'_> {
         self.attempts = 0;
         let is_whole = sent.failure.is_none();
         exchange.started = now;
-        exchange.duration = started.elapsed();
+        self.last = Instant::now();
+        exchange.duration = self.last.duration_since(started);
         if turn.is_logged {
             record::finish(self.worker, self.peer, exchange, &sent, head_len);
         }

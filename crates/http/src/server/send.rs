@@ -209,7 +209,8 @@ fn transfer<'a>(
         None => options,
     };
     let mut transfer = Transfer::new(chain, Sink::socket(&peer.socket)).options(options);
-    transfer.set_turn(turn(worker));
+    // What ends in its first turn is nobody's rival for a second one.
+    transfer.set_turn(LONG_TURN);
     transfer
 }
 
@@ -227,7 +228,7 @@ struct Slow<'a> {
     handle: Handle,
     sent: Sent,
     /// The part that a helper fetches before it is needed.
-    ahead: Option<(Cold, JoinHandle<Duration>)>,
+    ahead: Option<(Cold, JoinHandle<bool>)>,
     /// What the chain at hand brought in from the disk.
     behind: Behind,
     _counted: Counted<'a>,
@@ -404,8 +405,8 @@ impl<'a> Slow<'a> {
                 Some((part, fetching)) if part.is(&cold) => fetching,
                 _ => self.fetch(&cold),
             };
-            let took = fetching.await.unwrap_or_default();
-            warmth.is_warm(&cold, took);
+            let waited = fetching.await.unwrap_or_default();
+            warmth.is_warm(&cold, waited);
             self.metrics().cold_wait(started.elapsed());
             // A client on this machine shares the pages until it has read them.
             self.drop_behind(place.saturating_sub(UNREAD));
@@ -419,12 +420,15 @@ impl<'a> Slow<'a> {
 
     /// Gives back what was brought in for what the client has; `place` is the end of what was sent.
     fn drop_behind(&mut self, place: u64) {
+        if self.behind.is_empty() {
+            return;
+        }
         let in_flight = self.peer.written.get() - self.peer.acknowledged();
         self.behind.drop_before(place.saturating_sub(in_flight));
     }
 
     /// Has a helper wait for the pages of a part.
-    fn fetch(&self, part: &Cold) -> JoinHandle<Duration> {
+    fn fetch(&self, part: &Cold) -> JoinHandle<bool> {
         let (shared, part) = (Arc::clone(&self.worker.shared), part.clone());
         spawn_blocking(move || part.fetch(&shared.null))
     }

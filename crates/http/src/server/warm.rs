@@ -6,11 +6,13 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::fs::sendfile;
 use rustix::io::Errno;
-use underpass_engine::{Chain, Segment, is_absent, is_resident};
+use underpass_engine::{Chain, Segment, Usage, is_absent, is_resident};
+
+use super::files::LIFETIME;
 
 /// A part of a body and where it comes from.
 #[derive(Clone, Debug)]
@@ -26,8 +28,12 @@ pub(super) struct Span {
 pub(super) struct Warmth {
     /// The parts in order, each with the place in the chain where it begins.
     spans: Vec<(u64, Span)>,
-    /// The place up to which no step has to wait for a disk.
+    /// The place up to which no step has to wait for a disk,
     until: u64,
+    /// as it was at this time.
+    looked: Option<Instant>,
+    /// How many bytes are looked at next.
+    window: u64,
     /// How many more parts are fetched without asking whether they are there: the kernel counts
     /// pages as soon as it has begun to read them.
     distrust: u8,
@@ -59,44 +65,56 @@ impl Warmth {
                 }
             }
         }
-        Self { spans, until: 0, distrust: 0 }
+        Self { spans, ..Self::default() }
     }
 
     /// Everything is known to be there.
     pub(super) fn complete() -> Self {
-        Self { spans: Vec::new(), until: u64::MAX, distrust: 0 }
+        Self { until: u64::MAX, ..Self::default() }
     }
 
     /// Looks whether the next `turn` bytes from `place` on can be sent without waiting; returns
     /// the first part that cannot.
     pub(super) fn look(&mut self, place: u64, turn: u64) -> Option<Cold> {
         let wanted = place.saturating_add(turn);
+        if self.until >= wanted && self.until != u64::MAX {
+            let is_old = self.looked.is_some_and(|looked| looked.elapsed() > LIFETIME);
+            if is_old {
+                // A slow client: what was there may have gone.
+                self.until = place;
+                self.window = WINDOW;
+            }
+        }
         while self.until < wanted {
-            let Some(part) = self.part(self.until.max(place)) else {
+            let len = if self.distrust > 0 { WINDOW } else { self.window.max(WINDOW) };
+            let Some(part) = self.part(self.until.max(place), len) else {
                 self.until = u64::MAX;
                 break;
             };
             let Span { file, offset, len } = &part.span;
             if self.distrust > 0 || !is_resident(file, *offset, *len) {
-                return Some(part);
+                return self.part(part.begin, WINDOW);
             }
             self.until = part.end;
+            self.looked = Some(Instant::now());
+            self.window = (self.window.max(WINDOW) * 2).min(LARGEST_WINDOW);
         }
         None
     }
 
-    /// Notes that a part has been brought in, which took so long.
-    pub(super) fn is_warm(&mut self, part: &Cold, took: Duration) {
+    /// Notes that a part has been brought in, and whether the disk had to be waited for.
+    pub(super) fn is_warm(&mut self, part: &Cold, waited: bool) {
         self.until = self.until.max(part.end);
-        self.distrust =
-            if took < AT_ONCE { self.distrust.saturating_sub(1) } else { DISTRUSTED_PARTS };
+        self.looked = Some(Instant::now());
+        self.window = WINDOW;
+        self.distrust = if waited { DISTRUSTED_PARTS } else { self.distrust.saturating_sub(1) };
     }
 
     /// The parts of which not a page is there, in order.
     pub(super) fn absent(&self) -> Vec<Cold> {
         let mut absent = Vec::new();
         let mut place = 0;
-        while let Some(part) = self.part(place) {
+        while let Some(part) = self.part(place, WINDOW) {
             place = part.end;
             let Span { file, offset, len } = &part.span;
             if is_absent(file, *offset, *len) {
@@ -108,14 +126,14 @@ impl Warmth {
 
     /// The part behind those that are there, if it had better be fetched before it is needed.
     pub(super) fn next(&self) -> Option<Cold> {
-        if self.distrust > 0 { self.part(self.until) } else { None }
+        if self.distrust > 0 { self.part(self.until, WINDOW) } else { None }
     }
 
-    /// The part to be looked at for a place.
-    fn part(&self, place: u64) -> Option<Cold> {
+    /// The part that begins at a place, or behind it if that is memory, of at most `len` bytes.
+    fn part(&self, place: u64, len: u64) -> Option<Cold> {
         let (begin, span) = self.span_at(place)?;
         let skip = place.saturating_sub(*begin);
-        let len = WINDOW.min(span.len - skip);
+        let len = len.min(span.len - skip);
         let begin = begin + skip;
         let span = Span { file: Arc::clone(&span.file), offset: span.offset + skip, len };
         Some(Cold { span, begin, end: begin + len })
@@ -134,12 +152,12 @@ impl Cold {
         (self.begin, self.end) == (other.begin, other.end)
     }
 
-    /// Waits for the pages, on a helper thread; returns how long that took.
+    /// Waits for the pages, on a helper thread; whether there was anything to wait for.
     ///
     /// sendfile(2) into /dev/null reads the pages and copies nothing: no byte surfaces. Whatever
     /// goes wrong, the transfer meets it too and knows what to do.
-    pub(super) fn fetch(&self, null: &OwnedFd) -> Duration {
-        let started = Instant::now();
+    pub(super) fn fetch(&self, null: &OwnedFd) -> bool {
+        let before = Usage::of_this_thread();
         let Span { file, offset, len } = &self.span;
         let (mut at, end) = (*offset, offset + len);
         while at < end {
@@ -153,15 +171,16 @@ impl Cold {
                 Err(_) => break,
             }
         }
-        started.elapsed()
+        // Nothing else here gives the processor away.
+        Usage::of_this_thread().voluntary_switches > before.voluntary_switches
     }
 }
 
-/// Bytes looked at, and if need be brought in, as one.
+/// Bytes looked at as one at first, and if need be brought in.
 const WINDOW: u64 = 1 << 20;
 
-/// A part was there already if it took less than this: some ten times what it takes then.
-const AT_ONCE: Duration = Duration::from_micros(500);
+/// Bytes looked at as one when many were found to be there: some 0.1 ms.
+const LARGEST_WINDOW: u64 = 32 << 20;
 
 /// After a part that was missing, so many have to have been there before that is believed again.
 const DISTRUSTED_PARTS: u8 = 8;
