@@ -98,7 +98,8 @@ pub(crate) fn served_note(told: &Note) {
         // What was cut off stands in the summary, which follows.
         Note::Drained { .. } | Note::Draining { open: 0 } => {}
         Note::Draining { open } => note(&format!(
-            "{open} transfers are left, no more are begun; a second signal ends them at once"
+            "{open} {} left, no more begin; a second signal ends all at once",
+            if *open == 1 { "transfer is" } else { "transfers are" }
         )),
         Note::AcceptFailed(error) => note(&format!("accepting a connection: {}", plain(error))),
         Note::Failed { target, reason } => {

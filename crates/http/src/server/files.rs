@@ -7,11 +7,10 @@
 //! touch the file itself, such as a folder on the way that was renamed, is noticed after
 //! [`LIFETIME`].
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{FileType, SeekFrom, Stat, fstat, fstatfs, seek};
@@ -36,8 +35,25 @@ pub(super) struct Served {
     pub(super) media_type: &'static str,
     /// The same contents packed, each a file of its own.
     pub(super) packed: Vec<(Coding, Served)>,
-    /// Until when the whole file is taken to be in the page cache.
-    resident: Cell<Option<Instant>>,
+    /// Whether the whole file was in the page cache a moment ago.
+    pub(super) residence: Residence,
+}
+
+/// When the whole of a file was last found in the page cache.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Residence(Arc<Mutex<Option<Instant>>>);
+
+impl Residence {
+    /// It was, at this time.
+    pub(super) fn note(&self, at: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+    }
+
+    /// Whether that was a moment ago.
+    fn is_noted(&self, now: Instant) -> bool {
+        let noted = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.is_some_and(|at| now.saturating_duration_since(at) < LIFETIME)
+    }
 }
 
 /// What is found at a path.
@@ -57,16 +73,15 @@ impl Served {
         self.version.size()
     }
 
-    /// Whether the file is small enough to be looked at as a whole, and in the page cache.
+    /// Whether the whole file is known to be in the page cache; a small one is looked at.
     pub(super) fn is_resident(&self, now: Instant) -> bool {
-        if self.len() > WHOLE {
-            return false;
-        }
-        if self.resident.get().is_some_and(|until| now < until) {
+        if self.residence.is_noted(now) {
             return true;
         }
-        let is_resident = is_resident(&self.file, 0, self.len());
-        self.resident.set(is_resident.then(|| now + LIFETIME));
+        let is_resident = self.len() <= WHOLE && is_resident(&self.file, 0, self.len());
+        if is_resident {
+            self.residence.note(now);
+        }
         is_resident
     }
 
@@ -93,7 +108,7 @@ impl Served {
             modified: modified(&version),
             media_type: media_type(name),
             packed: Vec::new(),
-            resident: Cell::new(None),
+            residence: Residence::default(),
         }
     }
 }

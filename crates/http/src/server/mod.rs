@@ -20,6 +20,7 @@ mod response;
 mod resume;
 mod root;
 mod send;
+mod sent;
 mod settings;
 mod shared;
 mod socket;

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::time::Instant;
 
 use super::peer::Peer;
-use super::send::Sent;
+use super::sent::Sent;
 use super::settings::Note;
 use super::worker::Worker;
 use crate::access_log::{Exchange, TimeText};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use underpass_engine::{Chain, Source, Version};
 
-use super::files::Served;
+use super::files::{Residence, Served};
 use crate::archive;
 use crate::head::{error_page, reason};
 use crate::plan::PlannedBody;
@@ -71,6 +71,7 @@ pub(super) type Completion = tokio::sync::oneshot::Receiver<()>;
 pub(super) struct FileBody {
     file: Arc<OwnedFd>,
     version: Version,
+    residence: Residence,
     content: PlannedBody,
     pub(super) len: u64,
     /// Whether the file is looked at between reading and sending its bytes, so that a change is
@@ -85,15 +86,22 @@ pub(super) struct FileBody {
 impl FileBody {
     pub(super) fn new(served: &Served, content: PlannedBody, len: u64) -> Self {
         let (file, version) = (Arc::clone(&served.file), served.version);
+        let residence = served.residence.clone();
         Self {
             file,
             version,
+            residence,
             content,
             len,
             is_guarded: false,
             is_resident: false,
             is_unsettled: false,
         }
+    }
+
+    /// Where to note that all of the file is in the page cache, if all of it is sent.
+    pub(super) fn residence(&self) -> Option<Residence> {
+        matches!(self.content, PlannedBody::Whole).then(|| self.residence.clone())
     }
 
     /// The head and the body as one thought.

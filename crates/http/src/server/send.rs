@@ -11,74 +11,21 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 use tokio::time::sleep;
 use underpass_engine::{
-    Chain, Confirm, Error, Mechanism, Options, Policy, Report, Sink, Status, Transfer, Wait,
+    Chain, Confirm, Mechanism, Options, Policy, Report, Sink, Status, Transfer, Wait,
 };
 
 use super::behind::Behind;
+use super::files::Residence;
 use super::peer::Peer;
 use super::response::{ArchiveBody, Body, Completion, FileBody};
+use super::sent::{Failure, Sent};
 use super::settings::Settings;
 use super::socket::Socket;
 use super::warm::{Cold, Warmth};
 use super::worker::Worker;
-use crate::archive::ArchiveError;
 use crate::metrics::{Recorded, WorkerMetrics};
 use crate::plan::PlannedBody;
 use crate::transfers::{Handle, TransferFacts};
-
-/// How a response ended.
-#[derive(Debug, Default)]
-pub(super) struct Sent {
-    /// What was moved, the head included.
-    pub(super) report: Report,
-    /// Whether the metrics have counted it already.
-    pub(super) is_counted: bool,
-    /// Why not everything was sent. The connection has to be closed, which resets it if anything
-    /// was sent at all.
-    pub(super) failure: Option<Failure>,
-}
-
-/// Why not everything was sent.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// A file of the folder is not what the archive's length was reckoned with.
-    Archive(ArchiveError),
-    /// The engine could not go on.
-    Engine(Error),
-    /// The client took nothing for too long.
-    Stalled,
-    /// The helper that makes the body failed.
-    Stream,
-}
-
-impl Failure {
-    /// One word for the access log.
-    pub(super) fn word(&self) -> &'static str {
-        match self {
-            Self::Archive(_) | Self::Engine(Error::SourceChanged { .. }) => "changed",
-            Self::Engine(Error::SourceEnded { .. }) => "shrank",
-            Self::Engine(Error::Io { source, .. }) if is_of_the_client(source) => "reset",
-            Self::Engine(_) | Self::Stream => "failed",
-            Self::Stalled => "timeout",
-        }
-    }
-
-    /// What the operator should know; nothing if it is the client's own doing.
-    pub(super) fn reason(&self) -> Option<String> {
-        match self {
-            Self::Archive(error) => Some(error.to_string()),
-            Self::Engine(Error::Io { source, .. }) if is_of_the_client(source) => None,
-            Self::Engine(error) => Some(error.to_string()),
-            Self::Stalled => None,
-            Self::Stream => Some("the folder could not be read to its end".to_owned()),
-        }
-    }
-}
-
-fn is_of_the_client(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
-    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut)
-}
 
 /// A response on its way: ended already, or one that takes its time.
 #[allow(clippy::large_enum_variant)] // the large one is the usual one, and is not kept
@@ -100,6 +47,7 @@ impl<'a> Sending<'a> {
         facts: impl FnOnce() -> TransferFacts,
     ) -> Self {
         let head_len = head.len() as u64;
+        let mut residence = None;
         let (chain, care) = match body {
             Body::Nothing => (Chain::new().bytes(head), Care::NONE),
             Body::Memory(bytes) => {
@@ -108,6 +56,7 @@ impl<'a> Sending<'a> {
             }
             Body::File(file) => {
                 let care = Care::of(&file);
+                residence = file.residence();
                 (file.chain(head), care)
             }
             body => {
@@ -117,7 +66,7 @@ impl<'a> Sending<'a> {
         };
         if !care.is_resident {
             let slow = Slow::new(worker, peer, head_len, facts());
-            return Self::Slow(Box::pin(slow.whole(chain, care)));
+            return Self::Slow(Box::pin(slow.whole(chain, care, residence)));
         }
         let mut transfer = transfer(worker, peer, chain, care.confirm);
         let outcome = transfer.advance();
@@ -138,15 +87,6 @@ impl<'a> Sending<'a> {
                 Self::Done(Sent { report, failure, ..Sent::default() })
             }
         }
-    }
-}
-
-impl Sent {
-    /// Whether the file was found changed before the first byte was sent, so that another answer
-    /// can be.
-    pub(super) fn is_unsent_change(&self) -> bool {
-        let is_change = matches!(&self.failure, Some(Failure::Engine(Error::SourceChanged { .. })));
-        is_change && self.report.bytes() == 0
     }
 }
 
@@ -227,6 +167,8 @@ struct Slow<'a> {
     head_len: u64,
     handle: Handle,
     sent: Sent,
+    /// Whether any page was missing.
+    met_cold: bool,
     /// The part that a helper fetches before it is needed.
     ahead: Option<(Cold, JoinHandle<bool>)>,
     /// What the chain at hand brought in from the disk.
@@ -245,6 +187,7 @@ impl<'a> Slow<'a> {
             head_len,
             handle,
             sent,
+            met_cold: false,
             ahead: None,
             behind: Behind::default(),
             _counted,
@@ -256,14 +199,24 @@ impl<'a> Slow<'a> {
         let before = self.peer.written.get() - transfer.report().bytes();
         if self.wait(status).await {
             // Only what is in the page cache as a whole has had a turn already.
-            self.drive(transfer, Warmth::complete(), before).await;
+            let warmth = Warmth::known(transfer.chain());
+            self.drive(transfer, warmth, before).await;
         }
         self.sent
     }
 
     /// A chain of which pages may be missing.
-    async fn whole(mut self, chain: Chain<Arc<OwnedFd>>, care: Care) -> Sent {
-        self.send(chain, care.confirm).await;
+    async fn whole(
+        mut self,
+        chain: Chain<Arc<OwnedFd>>,
+        care: Care,
+        residence: Option<Residence>,
+    ) -> Sent {
+        let began = Instant::now();
+        if self.send(chain, care.confirm).await && !self.met_cold {
+            // Those who ask for the same file meanwhile need not look.
+            residence.inspect(|residence| residence.note(began));
+        }
         self.sent
     }
 
@@ -405,6 +358,7 @@ impl<'a> Slow<'a> {
                 Some((part, fetching)) if part.is(&cold) => fetching,
                 _ => self.fetch(&cold),
             };
+            self.met_cold = true;
             let waited = fetching.await.unwrap_or_default();
             warmth.is_warm(&cold, waited);
             self.metrics().cold_wait(started.elapsed());
@@ -486,7 +440,7 @@ const HELD_BACK: u64 = 2 << 20;
 const FEW: usize = 4;
 
 /// A turn of a transfer that is nearly alone: one step of sendfile.
-const LONG_TURN: usize = 1 << 20;
+const LONG_TURN: usize = 2 << 20;
 
 /// A turn of one of many: some 30 µs on loopback.
 const SHORT_TURN: usize = 128 << 10;

@@ -68,9 +68,10 @@ impl Warmth {
         Self { spans, ..Self::default() }
     }
 
-    /// Everything is known to be there.
-    pub(super) fn complete() -> Self {
-        Self { until: u64::MAX, ..Self::default() }
+    /// Everything was found there a moment ago.
+    pub(super) fn known(chain: &Chain<Arc<OwnedFd>>) -> Self {
+        let until = chain.len().unwrap_or(0);
+        Self { until, looked: Some(Instant::now()), ..Self::new(chain) }
     }
 
     /// Looks whether the next `turn` bytes from `place` on can be sent without waiting; returns
