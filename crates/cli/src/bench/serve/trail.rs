@@ -36,7 +36,11 @@ impl Trail {
     pub(crate) fn go(&mut self, len: u64) -> io::Result<()> {
         self.course.read += len;
         while let Some(offset) = self.course.next() {
-            fadvise(&self.file, offset, NonZeroU64::new(PIECE), Advice::DontNeed)?;
+            // The kernel keeps pages in folios of up to some MiB, and one that reaches over the
+            // end of a range stays: so what lies before is thrown out once more.
+            let from = offset.saturating_sub(OVERLAP);
+            let len = NonZeroU64::new(offset + PIECE - from);
+            fadvise(&self.file, from, len, Advice::DontNeed)?;
         }
         Ok(())
     }
@@ -56,6 +60,9 @@ impl Course {
 
 /// Thrown out at once: so little that nobody waits for it.
 const PIECE: u64 = 1 << 20;
+
+/// The largest folio that read-ahead makes, less a piece.
+const OVERLAP: u64 = 3 * PIECE;
 
 /// Pieces between the client and what is thrown out. Both sockets' buffers are less, and pages in
 /// them would stay.
