@@ -213,9 +213,11 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
 
     /// A version of a regular file, or the packed form of it that the client likes best.
     fn version(&mut self, target: &Target<'_>, path: &[u8], served: &Rc<Served>) -> Response {
-        let choice = acceptable(self.request)
-            .find_map(|coding| served.packed.iter().find(|(packed, _)| *packed == coding));
-        let (coding, chosen) = match choice.filter(|_| !served.packed.is_empty()) {
+        let is_packed = !served.packed.is_empty();
+        let find = |coding| served.packed.iter().find(|(packed, _)| *packed == coding);
+        // What the client accepts need not be read where there is nothing to choose from.
+        let choice = if is_packed { acceptable(self.request).find_map(find) } else { None };
+        let (coding, chosen) = match choice {
             Some((coding, packed)) => (Some(*coding), packed),
             None => (None, &**served),
         };
@@ -229,7 +231,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
             modified: chosen.modified,
             media_type: chosen.media_type,
             coding,
-            varies: !served.packed.is_empty(),
+            varies: is_packed,
             file_name: name.filter(|_| is_download || is_renamed),
             is_download,
         };

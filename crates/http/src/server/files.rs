@@ -17,7 +17,7 @@ use rustix::fs::{FileType, SeekFrom, Stat, fstat, fstatfs, seek};
 use rustix::io::Errno;
 use underpass_engine::{Version, is_resident};
 
-use super::root::{Patience, Root, require_regular_or_folder};
+use super::root::{Patience, Root};
 use crate::media::media_type;
 use crate::negotiate::Coding;
 use crate::validator::etag;
@@ -162,9 +162,11 @@ pub(super) fn open(root: &Root, path: &[u8], patience: Patience) -> Result<Found
     let file = root.open(path, patience)?;
     let stat = fstat(&file)?;
     let kind = FileType::from_raw_mode(stat.st_mode);
-    require_regular_or_folder(kind).map_err(|_| Errno::NOENT)?;
-    if kind == FileType::Directory {
-        return Ok(Found::Folder(file));
+    match kind {
+        FileType::Directory => return Ok(Found::Folder(file)),
+        FileType::RegularFile => {}
+        // A fifo, a device or a socket, whose reading may never end.
+        _ => return Err(Errno::NOENT),
     }
     wait_for_writer(&file, &stat, patience)?;
     if may_be_made_when_read(&stat) && is_made_when_read(&file) {

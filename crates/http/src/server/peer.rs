@@ -25,7 +25,7 @@ pub(super) struct Peer {
     doing: Cell<Doing>,
     /// When it began to do that, or made progress last.
     since: Cell<Instant>,
-    /// Bytes written to the socket and, of these, not acknowledged, when it was last looked.
+    /// Bytes written to the socket and, of these, acknowledged, when it was last looked.
     seen: Cell<(u64, u64)>,
     /// Bytes written to the socket so far.
     pub(super) written: Cell<u64>,
@@ -117,8 +117,7 @@ impl Peer {
         match self.doing.get() {
             Doing::Waiting => return,
             Doing::Sending => {
-                let in_flight = socket::unacknowledged(&self.socket).unwrap_or(0);
-                let state = (self.written.get(), in_flight);
+                let state = (self.written.get(), self.acknowledged());
                 if self.seen.replace(state) != state {
                     self.since.set(now);
                     return;

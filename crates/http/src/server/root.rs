@@ -1,7 +1,6 @@
 //! The only way from a request to the file system: what is opened lies beneath the root, and the
 //! kernel sees to it (openat2(2)), whatever the path says and whoever moves folders meanwhile.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -163,14 +162,6 @@ impl Hidden {
                 || self.names.is_match(text(name))
                 || self.paths.is_match(text(&path[..end]))
         })
-    }
-}
-
-/// Whether a file can be served at all: neither a fifo nor a device, whose reading may never end.
-pub(super) fn require_regular_or_folder(kind: FileType) -> io::Result<()> {
-    match kind {
-        FileType::Directory | FileType::RegularFile => Ok(()),
-        _ => Err(Errno::NOENT.into()),
     }
 }
 
