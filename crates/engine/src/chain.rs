@@ -130,6 +130,9 @@ impl<F: AsFd> Source<F> {
 pub enum Segment<F> {
     /// Bytes in memory: a header, a boundary, padding.
     Bytes(Cow<'static, [u8]>),
+    /// Bytes of the payload that had to be read into memory before, such as those that came in one
+    /// piece with the header in front of them. They have crossed into user space and cross back.
+    Payload(Cow<'static, [u8]>),
     /// A file, a range of it, or a stream.
     Source(Source<F>),
 }
@@ -138,7 +141,7 @@ impl<F> Segment<F> {
     /// How many bytes it has, if that is known beforehand.
     pub(crate) fn len(&self) -> Option<u64> {
         match self {
-            Self::Bytes(bytes) => Some(bytes.len() as u64),
+            Self::Bytes(bytes) | Self::Payload(bytes) => Some(bytes.len() as u64),
             Self::Source(source) => source.len,
         }
     }
@@ -175,6 +178,17 @@ impl<F: AsFd> Chain<F> {
         self
     }
 
+    /// Adds bytes of the payload that were read already, see [`Segment::Payload`]; nothing if there
+    /// are none.
+    #[must_use]
+    pub fn payload(mut self, bytes: impl Into<Cow<'static, [u8]>>) -> Self {
+        let bytes = bytes.into();
+        if !bytes.is_empty() {
+            self.segments.push(Segment::Payload(bytes));
+        }
+        self
+    }
+
     /// Adds a source at the end.
     #[must_use]
     pub fn source(mut self, source: Source<F>) -> Self {
@@ -206,7 +220,7 @@ impl<F: AsFd> Chain<F> {
     pub(crate) fn wants_cork(&self) -> bool {
         let last = self.segments.len().saturating_sub(1);
         self.segments.iter().enumerate().any(|(index, segment)| match segment {
-            Segment::Bytes(_) => false,
+            Segment::Bytes(_) | Segment::Payload(_) => false,
             Segment::Source(source) => {
                 let is_bulk = source.len.is_some_and(|len| len >= BULK);
                 index < last || (is_bulk && source.kind.is_seekable())

@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, fallocate, linkat, openat, renameat,
-    renameat_with, unlinkat,
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, fallocate, fsync, linkat, openat,
+    renameat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -48,8 +48,13 @@ pub struct Landing {
     file: File,
     folder: OwnedFd,
     name: OsString,
-    /// The hidden name, where the file system knows no unnamed files.
+    /// The name it has until then: where the file system knows no unnamed files, or where it has
+    /// to outlive this process.
     hidden: Option<OsString>,
+    /// Whether it keeps that name if it does not get its own.
+    is_kept: bool,
+    /// Whether it has to be on the disk before it gets its name, and the name afterwards.
+    is_durable: bool,
 }
 
 impl Landing {
@@ -66,6 +71,16 @@ impl Landing {
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, folder, flags, Mode::empty())?;
+        Self::create_in(folder, &name, mode)
+    }
+
+    /// Creates the file for a name in an open folder.
+    ///
+    /// # Errors
+    ///
+    /// As open(2).
+    pub fn create_in(folder: OwnedFd, name: &OsStr, mode: u32) -> io::Result<Self> {
+        let name = name.to_owned();
         let mode = Mode::from_raw_mode(mode);
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let (file, hidden) = match openat(&folder, ".", flags, mode) {
@@ -77,7 +92,56 @@ impl Landing {
             }
             Err(errno) => return Err(errno.into()),
         };
-        Ok(Self { file: file.into(), folder, name, hidden })
+        let file = file.into();
+        Ok(Self { file, folder, name, hidden, is_kept: false, is_durable: false })
+    }
+
+    /// A file that outlives this process under a name of its own until it is whole: creates it, or
+    /// goes on with the one that is there. Dropped without a [`commit`](Self::commit) it stays.
+    ///
+    /// # Errors
+    ///
+    /// As open(2); `ELOOP` if the partial name is a link.
+    pub fn partial(
+        folder: OwnedFd,
+        name: &OsStr,
+        partial: &OsStr,
+        mode: u32,
+        existing: Existing,
+    ) -> io::Result<Self> {
+        let once = match existing {
+            Existing::Keep => OFlags::EXCL,
+            Existing::Replace => OFlags::empty(),
+        };
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | once;
+        let file = openat(&folder, partial, flags, Mode::from_raw_mode(mode))?.into();
+        let (name, hidden) = (name.to_owned(), Some(partial.to_owned()));
+        Ok(Self { file, folder, name, hidden, is_kept: true, is_durable: false })
+    }
+
+    /// Gives an unnamed file a name under which it outlives this process, to be gone on with by
+    /// [`partial`](Self::partial).
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if the name is taken, and as linkat(2) and rename(2).
+    pub fn keep_as(mut self, partial: &OsStr) -> io::Result<()> {
+        match self.hidden.take() {
+            None => link(&self.file, &self.folder, partial)?,
+            Some(hidden) => {
+                renameat_with(&self.folder, &hidden, &self.folder, partial, RenameFlags::NOREPLACE)
+                    .inspect_err(|_| self.hidden = Some(hidden))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has [`commit`](Self::commit) see to it that a power cut afterwards leaves the whole file
+    /// under its name: fsync(2) of the file before, and of the folder after.
+    #[must_use]
+    pub fn durable(mut self) -> Self {
+        self.is_durable = true;
+        self
     }
 
     /// The file, to be written.
@@ -105,8 +169,24 @@ impl Landing {
     ///
     /// # On failure
     ///
-    /// The name is as it was before, and nothing else is left.
+    /// The name is as it was before, and nothing else is left but what [`partial`](Self::partial)
+    /// keeps.
     pub fn commit(mut self, existing: Existing) -> io::Result<()> {
+        if !self.is_durable {
+            return Ok(self.give_name(existing)?);
+        }
+        self.file.sync_all()?;
+        self.give_name(existing)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match openat(&self.folder, ".", flags, Mode::empty()).and_then(fsync) {
+            // A folder that may be written to but not read, and file systems that cannot.
+            Err(Errno::ACCESS | Errno::INVAL) => Ok(()),
+            synced => Ok(synced?),
+        }
+    }
+
+    /// Gives the file its name, and takes its other one away.
+    fn give_name(&mut self, existing: Existing) -> Result<(), Errno> {
         let folder = &self.folder;
         match (self.hidden.clone(), existing) {
             (None, Existing::Keep) => link(&self.file, folder, &self.name)?,
@@ -128,6 +208,7 @@ impl Landing {
                     // No such flag on this file system: link, and the old name goes in `drop`.
                     Err(Errno::INVAL | Errno::NOSYS) => {
                         linkat(folder, &hidden, folder, &self.name, AtFlags::empty())?;
+                        self.is_kept = false;
                         return Ok(());
                     }
                     renamed => renamed?,
@@ -142,7 +223,7 @@ impl Landing {
 
 impl Drop for Landing {
     fn drop(&mut self) {
-        if let Some(hidden) = &self.hidden {
+        if let Some(hidden) = self.hidden.as_ref().filter(|_| !self.is_kept) {
             // Nothing can be done about a file that cannot be removed; it looks unfinished.
             let _ = unlinkat(&self.folder, hidden, AtFlags::empty());
         }

@@ -38,6 +38,7 @@ pub struct Options<'a> {
     pub(crate) cancel: Option<&'a AtomicBool>,
     pub(crate) capabilities: Option<&'a Capabilities>,
     pub(crate) observer: Option<Observer<'a>>,
+    pub(crate) observe_every: Option<u64>,
     shared_pipes: Option<&'a PipePool>,
     own_pipes: PipePool,
 }
@@ -136,6 +137,14 @@ impl<'a> Options<'a> {
     #[must_use]
     pub fn observer(mut self, observer: impl FnMut(&Progress) + Send + 'a) -> Self {
         self.observer = Some(Box::new(observer));
+        self
+    }
+
+    /// Also calls the observer whenever so many bytes have been delivered since it was called last,
+    /// give or take a step: for those who keep a journal of what is there.
+    #[must_use]
+    pub fn observe_every(mut self, bytes: u64) -> Self {
+        self.observe_every = Some(bytes);
         self
     }
 

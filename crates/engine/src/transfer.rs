@@ -73,7 +73,8 @@ pub struct Transfer<'a, F, S> {
     /// Whether the space for the segment at the front has been reserved.
     is_reserved: bool,
     pub(crate) started: Option<Instant>,
-    last_told: Option<Instant>,
+    /// When the observer was told last, and of how many bytes.
+    last_told: Option<(Instant, u64)>,
     is_done: bool,
     pub(crate) report: Report,
 }
@@ -188,7 +189,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
     /// The descriptor of the source at the front, unless that is memory or nothing is left.
     pub(crate) fn source(&self) -> Option<BorrowedFd<'_>> {
         match self.chain.segments.get(self.position.index)? {
-            Segment::Bytes(_) => None,
+            Segment::Bytes(_) | Segment::Payload(_) => None,
             Segment::Source(source) => Some(source.fd.as_fd()),
         }
     }
@@ -298,6 +299,10 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             let part = bytes.min(rest);
             match segment {
                 Segment::Bytes(_) => self.report.memory.bytes += part,
+                Segment::Payload(_) => {
+                    self.report.mechanisms[Mechanism::ReadWrite as usize].bytes += part;
+                    self.report.user_space_bytes += 2 * part;
+                }
                 Segment::Source(_) => {
                     self.report.mechanisms[mechanism as usize].bytes += part;
                     if from_memory {
@@ -359,7 +364,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             active.release(self.options.pool());
         }
         let next = match &self.chain.segments[self.position.index] {
-            Segment::Bytes(_) => None,
+            Segment::Bytes(_) | Segment::Payload(_) => None,
             Segment::Source(source) => {
                 self.options.next_candidate(&mut self.candidates, source.kind, &self.sink)
             }
@@ -407,15 +412,18 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
     fn tell_progress(&mut self) {
         let Some(observer) = &mut self.options.observer else { return };
         let now = Instant::now();
-        let is_early =
-            self.last_told.is_some_and(|last| now.duration_since(last) < Progress::INTERVAL);
+        let bytes = self.report.bytes();
+        let is_early = self.last_told.is_some_and(|(last, told)| {
+            let is_due = self.options.observe_every.is_some_and(|every| bytes - told >= every);
+            !is_due && now.duration_since(last) < Progress::INTERVAL
+        });
         if is_early {
             return;
         }
-        self.last_told = Some(now);
+        self.last_told = Some((now, bytes));
         let started = self.started.unwrap_or(now);
         observer(&Progress {
-            bytes: self.report.bytes(),
+            bytes,
             expected: self.chain.len(),
             elapsed: now.duration_since(started),
         });

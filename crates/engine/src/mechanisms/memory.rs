@@ -98,7 +98,7 @@ fn gather<'a, F: AsFd>(
 ) -> Result<Batch<'a>, Errno> {
     let skip = usize::try_from(position.offset).unwrap_or(usize::MAX);
     let first = match &segments[position.index] {
-        Segment::Bytes(bytes) => &bytes[skip..],
+        Segment::Bytes(bytes) | Segment::Payload(bytes) => &bytes[skip..],
         Segment::Source(_) => &[],
     };
     buffer.clear();
@@ -111,8 +111,8 @@ fn gather<'a, F: AsFd>(
             buffer.extend_from_slice(first);
         }
         match segment {
-            Segment::Bytes(bytes) if bytes.len() > LONG_MEMORY => break,
-            Segment::Bytes(bytes) => buffer.extend_from_slice(bytes),
+            Segment::Bytes(bytes) | Segment::Payload(bytes) if bytes.len() > LONG_MEMORY => break,
+            Segment::Bytes(bytes) | Segment::Payload(bytes) => buffer.extend_from_slice(bytes),
             Segment::Source(source) => {
                 let Some((at, len)) = source.small_range(small - files) else { break };
                 let from = buffer.len();

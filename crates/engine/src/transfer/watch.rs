@@ -80,7 +80,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
         let index = self.chain.segments.len().checked_sub(1)?;
         let offset = match &self.chain.segments[index] {
-            Segment::Bytes(_) => 0,
+            Segment::Bytes(_) | Segment::Payload(_) => 0,
             Segment::Source(source) => source.len?.saturating_sub(1),
         };
         Some(Position { index, offset })
