@@ -109,6 +109,34 @@ impl Chunked {
         }
     }
 
+    /// The data that comes next, if that is data: whoever takes it elsewhere says so by this, and
+    /// goes on behind it.
+    pub fn pass_data(&mut self) -> Option<u64> {
+        let State::Data { left } = self.state else { return None };
+        self.state = State::DataCr;
+        Some(left)
+    }
+
+    /// How many bytes of framing are certain to come before any data, or before the end; 0 once the
+    /// body is done.
+    #[must_use]
+    pub fn needed(&self) -> usize {
+        match self.state {
+            // The shortest line is one digit and its end.
+            State::Size { digits: 0, .. } => 3,
+            State::Size { .. } | State::Extension { .. } => 2,
+            State::SizeLf { size: 0 } => 3,
+            State::DataCr => 5,
+            State::DataLf => 4,
+            State::TrailerStart => 2,
+            // The rest of this line, and the blank one.
+            State::Trailer => 4,
+            State::TrailerLf => 3,
+            State::SizeLf { .. } | State::LastLf => 1,
+            State::Data { .. } | State::Done => 0,
+        }
+    }
+
     /// Takes what there is of the data of a chunk.
     fn take_data(&mut self, left: u64, start: usize, bytes: &[u8]) -> Step {
         let here = bytes.len() - start;

@@ -12,10 +12,12 @@ pub mod archive;
 pub mod auth;
 mod authority; // hosts and ports
 pub mod chunked; // request bodies in chunks
+pub mod client; // asks other servers
 pub mod conditional; // preconditions and If-Range
 mod disposition; // Content-Disposition
 mod framing; // where the body of a request ends
 pub mod head; // heads of responses, and pages for errors
+pub mod incoming; // heads and bodies off a connection, not a byte too much
 mod link; // names in links
 pub mod listing;
 pub mod media; // media types by name

@@ -56,7 +56,7 @@ impl Warmth {
         let mut spans = Vec::new();
         for segment in chain.segments() {
             match segment {
-                Segment::Bytes(bytes) => place += bytes.len() as u64,
+                Segment::Bytes(bytes) | Segment::Payload(bytes) => place += bytes.len() as u64,
                 Segment::Source(source) => {
                     let (offset, len) = (source.offset(), source.promised());
                     let (Some(offset), Some(len)) = (offset, len) else { continue };

@@ -1,0 +1,242 @@
+//! One connection to a server.
+
+use std::io;
+use std::net::TcpStream;
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+use url::Url;
+
+use super::Agent;
+use super::connect::{address, connect};
+use super::credentials::in_url;
+use super::error::ClientError;
+use super::response::Response;
+use crate::incoming::Incoming;
+
+/// What a request says besides its address.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'r> {
+    /// The method.
+    pub method: &'r str,
+    /// Fields of this request alone, such as `Range`.
+    pub fields: &'r [(&'r str, &'r str)],
+}
+
+/// A connection to a server, or to a proxy on the way to it.
+#[derive(Debug)]
+pub struct Connection<'a> {
+    incoming: Incoming<'a, TcpStream>,
+    /// Whom it leads to, for messages: host and port.
+    address: String,
+    is_proxied: bool,
+}
+
+impl<'a> Connection<'a> {
+    /// Connects to the server of a URL, or to the proxy on the way to it.
+    pub(super) fn open(agent: &Agent<'a>, url: &Url) -> Result<Self, ClientError> {
+        if url.scheme() != "http" {
+            return Err(ClientError::Scheme { scheme: url.scheme().to_owned() });
+        }
+        let proxy = agent.proxies.of(url);
+        let next = proxy.unwrap_or(url);
+        let stream = connect(next, agent.connect_timeout)?;
+        let incoming = Incoming::new(stream, Vec::new(), Some(agent.timeout), agent.cancel);
+        Ok(Self { incoming, address: address(next), is_proxied: proxy.is_some() })
+    }
+
+    /// Whether a request for this URL may go over it.
+    pub(super) fn leads_to(&self, agent: &Agent<'_>, url: &Url) -> bool {
+        let proxy = agent.proxies.of(url);
+        proxy.is_some() == self.is_proxied && address(proxy.unwrap_or(url)) == self.address
+    }
+
+    /// What comes in.
+    pub fn incoming(&mut self) -> &mut Incoming<'a, TcpStream> {
+        &mut self.incoming
+    }
+
+    /// The socket, as the sink of a body. It does not block.
+    #[must_use]
+    pub fn stream(&self) -> &TcpStream {
+        self.incoming.stream()
+    }
+
+    /// Whom it leads to: host and port.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Sends a request without a body and reads the head of its answer. Secrets are only sent to
+    /// servers that are trusted with them.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn exchange(
+        &mut self,
+        agent: &Agent<'a>,
+        request: &Request<'_>,
+        url: &Url,
+        is_trusted: bool,
+    ) -> Result<Response, ClientError> {
+        let head = self.head(agent, request, url, is_trusted);
+        self.send(&head)?;
+        loop {
+            let response = self.response(request.method)?;
+            if response.status >= 200 {
+                return Ok(response);
+            }
+        }
+    }
+
+    /// The head of a request, with the blank line at its end.
+    #[must_use]
+    pub fn head(
+        &self,
+        agent: &Agent<'_>,
+        request: &Request<'_>,
+        url: &Url,
+        is_trusted: bool,
+    ) -> Vec<u8> {
+        let mut head = Vec::with_capacity(512);
+        let mut line = |parts: &[&str]| {
+            parts.iter().for_each(|part| head.extend_from_slice(part.as_bytes()));
+            head.extend_from_slice(b"\r\n");
+        };
+        let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
+        let mut absolute = url.clone();
+        // Who asks is for the server to know, not for everybody on the way. An http address has a
+        // host, so both can be taken away.
+        let _ = (absolute.set_username(""), absolute.set_password(None));
+        let target = match self.is_proxied {
+            true => &absolute[..url::Position::AfterQuery],
+            false => path,
+        };
+        line(&[request.method, " ", target, " HTTP/1.1"]);
+        let own = |name: &str| {
+            let given = agent.headers.iter().filter(|_| is_trusted).map(|(name, _)| name.as_str());
+            !given
+                .chain(request.fields.iter().map(|(name, _)| *name))
+                .any(|given| given.eq_ignore_ascii_case(name))
+        };
+        let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
+        let standard = [
+            ("Host", host),
+            ("User-Agent", &agent.user_agent),
+            ("Accept", "*/*"),
+            // Any other coding would have to be undone in user space.
+            ("Accept-Encoding", "identity"),
+        ];
+        for (name, value) in standard.into_iter().filter(|(name, _)| own(name)) {
+            line(&[name, ": ", value]);
+        }
+        let named = if is_trusted { agent.credentials.value(url) } else { in_url(url) };
+        if let Some(value) = named.filter(|_| own("Authorization")) {
+            line(&["Authorization: ", &value]);
+        }
+        if let Some(value) = agent.proxies.of(url).and_then(in_url) {
+            line(&["Proxy-Authorization: ", &value]);
+        }
+        for (name, value) in agent.headers.iter().filter(|_| is_trusted) {
+            line(&[name, ": ", value]);
+        }
+        for (name, value) in request.fields {
+            line(&[name, ": ", value]);
+        }
+        line(&[]);
+        head
+    }
+
+    /// Sends bytes, such as a head.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Network`], `Stalled` or `Cancelled`.
+    pub fn send(&self, mut bytes: &[u8]) -> Result<(), ClientError> {
+        let (timeout, cancel) = self.incoming.limits();
+        let mut last = Instant::now();
+        while !bytes.is_empty() {
+            match send(self.stream(), bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(sent) => {
+                    bytes = &bytes[sent..];
+                    last = Instant::now();
+                }
+                Err(Errno::AGAIN) => {
+                    if cancel.is_some_and(|it| it.load(std::sync::atomic::Ordering::Relaxed)) {
+                        return Err(ClientError::Cancelled);
+                    }
+                    if timeout.is_some_and(|timeout| last.elapsed() >= timeout) {
+                        return Err(ClientError::Stalled);
+                    }
+                    let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+                    // An interruption is as good as an event: the next look tells more.
+                    let _ = poll(&mut [PollFd::new(self.stream(), PollFlags::OUT)], Some(&moment));
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.failed("sending to", errno.into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the next head that answers a request of this method; it may be an interim one.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn response(&mut self, method: &str) -> Result<Response, ClientError> {
+        let head = match self.incoming.head(MOST_HEAD) {
+            Ok(Some(head)) => head,
+            Ok(None) => return Err(ClientError::Closed),
+            Err(error) => return Err(ClientError::receiving(&self.address, error)),
+        };
+        Response::parse(&head, method)
+    }
+
+    /// Reads the rest of an answer that nobody wants, if it is short; the connection, if it can be
+    /// used again.
+    #[must_use]
+    pub fn finish(mut self, response: &Response) -> Option<Self> {
+        let is_read = self.incoming.memory(response.extent, MOST_UNWANTED).is_ok();
+        (is_read && response.keeps_alive).then_some(self)
+    }
+
+    /// What a failure says to people: the error for a status that is none that was hoped for, with
+    /// the text of its body if that is short.
+    #[must_use]
+    pub fn refusal(mut self, response: &Response) -> ClientError {
+        let now = std::time::SystemTime::now();
+        let is_text =
+            response.fields.text("content-type").is_some_and(|it| it.starts_with("text/plain"));
+        let body = self.incoming.memory(response.extent, MOST_DETAIL).unwrap_or_default();
+        let text = if is_text { String::from_utf8_lossy(&body) } else { "".into() };
+        let line = text.lines().next().unwrap_or_default().trim();
+        // Our own servers repeat the status.
+        let line = line.strip_prefix(&response.status.to_string()).unwrap_or(line).trim();
+        let line = line.strip_prefix(crate::head::reason(response.status)).unwrap_or(line);
+        let detail: String =
+            line.trim_start_matches([':', ' ']).chars().filter(|c| !c.is_control()).collect();
+        ClientError::Status {
+            status: response.status,
+            detail,
+            retry_after: response.retry_after(now),
+        }
+    }
+
+    fn failed(&self, action: &'static str, source: io::Error) -> ClientError {
+        ClientError::Network { action, address: self.address.clone(), source }
+    }
+}
+
+/// Bytes of a head at the most.
+const MOST_HEAD: usize = 64 << 10;
+
+/// Bytes of a body that are read for the sake of keeping the connection.
+const MOST_UNWANTED: usize = 64 << 10;
+
+/// Bytes of a body that may say what went wrong.
+const MOST_DETAIL: usize = 4 << 10;

@@ -1,0 +1,114 @@
+//! Why a server could not be asked, or its answer not be used.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use crate::incoming::ReceiveError;
+
+/// Why a server could not be asked, or its answer not be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// What was received is no answer in HTTP/1.1.
+    BadResponse(String),
+    /// Nobody wants it any more.
+    Cancelled,
+    /// The server closed the connection without an answer.
+    Closed,
+    /// A server of `https` points to one of `http`.
+    Downgrade {
+        /// The address.
+        to: String,
+    },
+    /// A connection could not be made, or failed.
+    Network {
+        /// What was being done, such as `connecting to`.
+        action: &'static str,
+        /// With which address.
+        address: String,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The address is of a kind that cannot be asked.
+    Scheme {
+        /// Its scheme.
+        scheme: String,
+    },
+    /// The server answered with a failure.
+    Status {
+        /// Its status.
+        status: u16,
+        /// What it says for people, if that is a short text.
+        detail: String,
+        /// How long it asks to wait.
+        retry_after: Option<Duration>,
+    },
+    /// Nothing moved for too long.
+    Stalled,
+    /// The server points from address to address.
+    TooManyRedirects {
+        /// How many are followed.
+        most: u32,
+    },
+}
+
+impl ClientError {
+    /// Whether the same request may succeed later.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Closed | Self::Stalled => true,
+            Self::Network { source, .. } => source.kind() != io::ErrorKind::InvalidInput,
+            Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500 | 502..=504),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadResponse(what) => write!(f, "the server's answer is not HTTP: {what}"),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::Closed => f.write_str("the server closed the connection without an answer"),
+            Self::Downgrade { to } => {
+                write!(f, "the server redirects from https to {to}, where anybody could read along")
+            }
+            Self::Network { action, address, source } => write!(f, "{action} {address}: {source}"),
+            Self::Scheme { scheme } => {
+                write!(f, "{scheme} addresses cannot be asked, only http ones")
+            }
+            Self::Status { status, detail, .. } => {
+                write!(f, "the server answered {status} {}", crate::head::reason(*status))?;
+                if detail.is_empty() { Ok(()) } else { write!(f, ": {detail}") }
+            }
+            Self::Stalled => f.write_str("nothing moved for too long"),
+            Self::TooManyRedirects { most } => write!(f, "more than {most} redirects"),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Network { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl ClientError {
+    /// What went wrong while something was being received from `address`.
+    pub(crate) fn receiving(address: &str, error: ReceiveError) -> Self {
+        match error {
+            ReceiveError::Cancelled => Self::Cancelled,
+            ReceiveError::Stalled => Self::Stalled,
+            ReceiveError::Ended => Self::Closed,
+            ReceiveError::Io(source) => {
+                Self::Network { action: "receiving from", address: address.to_owned(), source }
+            }
+            error => Self::BadResponse(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Asks other servers: one connection at a time, without a runtime.
+//!
+//! A client has few connections and each has a thread that waits for it, so it needs nothing that
+//! watches thousands of sockets. Bodies are moved by the engine in both directions.
+
+mod connect;
+mod connection;
+mod credentials;
+mod error;
+mod proxy;
+mod response;
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+pub use connection::{Connection, Request};
+pub use credentials::Credentials;
+pub use error::ClientError;
+pub use proxy::Proxies;
+pub use response::{Fields, Response};
+pub use url::Url;
+
+/// How servers are asked.
+#[derive(Debug)]
+pub struct Agent<'a> {
+    /// What the program calls itself.
+    pub user_agent: String,
+    /// Fields added to every request to the server that was named, and not to others that it
+    /// points to if they could hold secrets.
+    pub headers: Vec<(String, String)>,
+    /// Who asks.
+    pub credentials: Credentials,
+    /// Through which other servers requests go.
+    pub proxies: Proxies,
+    /// How long a connection may take to be made.
+    pub connect_timeout: Duration,
+    /// How long nothing may move.
+    pub timeout: Duration,
+    /// How often a server may point to another address.
+    pub max_redirects: u32,
+    /// Everything ends soon after this becomes true.
+    pub cancel: Option<&'a AtomicBool>,
+}
+
+/// A response whose body has yet to be read, and where it came from.
+#[derive(Debug)]
+pub struct Answer<'a> {
+    /// The connection, on which the body follows.
+    pub connection: Connection<'a>,
+    /// The head.
+    pub response: Response,
+    /// The address that answered, which redirects may have led to.
+    pub url: Url,
+}
+
+impl<'a> Agent<'a> {
+    /// Connects to the server of a URL, or to the proxy that leads there.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn connect(&self, url: &Url) -> Result<Connection<'a>, ClientError> {
+        Connection::open(self, url)
+    }
+
+    /// Sends a request without a body and reads the head of the answer, wherever redirects lead.
+    ///
+    /// `idle` is a connection that may be used again if it leads to the right server; one that the
+    /// server has closed meanwhile is replaced.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; any status but that of a redirect is an answer.
+    pub fn ask(
+        &self,
+        mut idle: Option<Connection<'a>>,
+        request: &Request<'_>,
+        url: &Url,
+    ) -> Result<Answer<'a>, ClientError> {
+        let mut url = url.clone();
+        let origin = url.origin();
+        for _ in 0..=self.max_redirects {
+            let is_trusted = url.origin() == origin;
+            let (connection, response) = self.ask_once(idle.take(), request, &url, is_trusted)?;
+            let Some(next) = response.redirect(&url)? else {
+                return Ok(Answer { connection, response, url });
+            };
+            if next.scheme() == "http" && url.scheme() == "https" {
+                return Err(ClientError::Downgrade { to: next.to_string() });
+            }
+            idle = connection.finish(&response);
+            url = next;
+        }
+        Err(ClientError::TooManyRedirects { most: self.max_redirects })
+    }
+
+    /// The same without following redirects.
+    fn ask_once(
+        &self,
+        idle: Option<Connection<'a>>,
+        request: &Request<'_>,
+        url: &Url,
+        is_trusted: bool,
+    ) -> Result<(Connection<'a>, Response), ClientError> {
+        if let Some(mut connection) = idle.filter(|connection| connection.leads_to(self, url)) {
+            match connection.exchange(self, request, url, is_trusted) {
+                Ok(response) => return Ok((connection, response)),
+                // It was closed while nobody looked, which tells nothing about the request.
+                Err(ClientError::Closed | ClientError::Network { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut connection = self.connect(url)?;
+        let response = connection.exchange(self, request, url, is_trusted)?;
+        Ok((connection, response))
+    }
+}

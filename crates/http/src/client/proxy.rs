@@ -1,0 +1,70 @@
+//! Through which other servers requests go.
+
+use std::net::IpAddr;
+
+use url::Url;
+
+/// Through which other servers requests go, as the usual environment variables say it.
+#[derive(Clone, Debug, Default)]
+pub struct Proxies {
+    /// The proxy for `http` addresses.
+    pub http: Option<Url>,
+    /// Names of servers that are asked directly: `example.org` and all below it, `10.0.0.1`, or `*`
+    /// for all; each may have a port behind a colon.
+    pub except: Vec<String>,
+}
+
+impl Proxies {
+    /// The proxy on the way to a URL.
+    pub(super) fn of(&self, url: &Url) -> Option<&Url> {
+        let proxy = self.http.as_ref().filter(|_| url.scheme() == "http")?;
+        (!self.except.iter().any(|name| is_meant(name.trim(), url))).then_some(proxy)
+    }
+}
+
+/// Whether the name of an exception means the server of a URL.
+fn is_meant(name: &str, url: &Url) -> bool {
+    let Some(host) = url.host_str() else { return false };
+    let host = host.trim_matches(['[', ']']);
+    if name == "*" {
+        return true;
+    }
+    let is_address = |text: &str| text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    let (name, port) = match name.rsplit_once(':') {
+        Some((name, port)) if !is_address(&format!("{name}:{port}")) => (name, port.parse().ok()),
+        _ => (name, None),
+    };
+    if port.is_some() && port != url.port_or_known_default() {
+        return false;
+    }
+    let name = name.trim_matches(['[', ']']).trim_start_matches("*.").trim_start_matches('.');
+    let (name, host) = (name.to_ascii_lowercase(), host.to_ascii_lowercase());
+    let is_below = host.strip_suffix(&name).is_some_and(|rest| rest.ends_with('.'));
+    !name.is_empty() && (host == name || (is_below && !is_address(&host)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exceptions_are_names_addresses_ports_and_all() {
+        let url = |text: &str| Url::parse(text).expect("a URL");
+        for (name, address, is) in [
+            ("example.org", "http://example.org/", true),
+            ("example.org", "http://a.example.org/", true),
+            (".example.org", "http://a.example.org/", true),
+            ("*.example.org", "http://a.example.org/", true),
+            ("example.org", "http://badexample.org/", false),
+            ("example.org:8080", "http://example.org:8080/", true),
+            ("example.org:8080", "http://example.org/", false),
+            ("10.0.0.1", "http://10.0.0.1/", true),
+            ("0.0.1", "http://10.0.0.1/", false),
+            ("::1", "http://[::1]:80/", true),
+            ("*", "http://a/", true),
+            ("", "http://a/", false),
+        ] {
+            assert_eq!(is_meant(name, &url(address)), is, "{name} {address}");
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! What comes in over a connection, of which not a byte more is read than is needed: bodies go
+//! from the socket into their file by the engine and never surface.
+//!
+//! The end of a head is only known once it has been read. So a head is read a few bytes at a time,
+//! never more than are certain to belong to it. That is some eighty short calls, which a body of a
+//! few hundred KiB is worth; [`Incoming::is_eager`] is for those who expect small ones.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use underpass_engine::Transfer;
+use underpass_engine::{Chain, Error, Options, PipePool, Policy, Progress, Report, Sink, Source};
+
+use crate::chunked::{BadChunk, Chunked};
+
+/// How the end of a body is known (RFC 9112 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// So many bytes.
+    Length(u64),
+    /// In chunks, the last of which is empty.
+    Chunked,
+    /// By the end of the connection, which nothing tells from an interruption.
+    UntilEnd,
+}
+
+/// How a body is to be received.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manner<'a> {
+    /// Which mechanisms may move it.
+    pub policy: Policy,
+    /// Bytes asked for in one system call, instead of the mechanism's own default.
+    pub step: Option<usize>,
+    /// Where pipes come from; shared by the chunks of a body and by bodies.
+    pub pipes: Option<&'a PipePool>,
+    /// Bytes after which the journal is told at the latest.
+    pub tell_every: Option<u64>,
+    /// The most bytes that are taken of a body in chunks.
+    pub limit: Option<u64>,
+    /// Whether space is reserved first, where the length is known.
+    pub reserve: bool,
+}
+
+/// What became of a body, whole or not.
+#[derive(Debug)]
+pub struct Received {
+    /// What was done. Its bytes are in the file, whatever the outcome.
+    pub report: Report,
+    /// Why it is not whole, if it is not.
+    pub outcome: Result<(), ReceiveError>,
+}
+
+/// The incoming half of a connection that does not block.
+#[derive(Debug)]
+pub struct Incoming<'a, S> {
+    stream: S,
+    /// What was read already, before it was wanted.
+    ahead: Vec<u8>,
+    timeout: Option<Duration>,
+    cancel: Option<&'a AtomicBool>,
+    /// Whether heads are read in large pieces, so that the beginning of the body comes with them.
+    pub is_eager: bool,
+}
+
+impl<'a, S: AsFd> Incoming<'a, S> {
+    /// What comes over a non-blocking `stream`, behind the bytes that were read `ahead`.
+    ///
+    /// Nothing waits longer than `timeout` without progress, or much longer than until `cancel`
+    /// becomes true.
+    pub fn new(
+        stream: S,
+        ahead: Vec<u8>,
+        timeout: Option<Duration>,
+        cancel: Option<&'a AtomicBool>,
+    ) -> Self {
+        Self { stream, ahead, timeout, cancel, is_eager: false }
+    }
+
+    /// The connection.
+    pub fn stream(&self) -> &S {
+        &self.stream
+    }
+
+    /// How long nothing may move, and what becomes true when nobody wants it any more.
+    pub(crate) fn limits(&self) -> (Option<Duration>, Option<&'a AtomicBool>) {
+        (self.timeout, self.cancel)
+    }
+
+    /// What was read and not used: the beginning of what comes next.
+    #[must_use]
+    pub fn into_ahead(self) -> Vec<u8> {
+        self.ahead
+    }
+
+    /// Reads the head of a message, with the blank line at its end; `None` if the connection ends
+    /// before its first byte.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError`]; `TooLong` for a head of more than `most` bytes.
+    pub fn head(&mut self, most: usize) -> Result<Option<Vec<u8>>, ReceiveError> {
+        let mut head = Vec::with_capacity(512);
+        loop {
+            let needed = missing_of_head(&head);
+            if needed == 0 {
+                return Ok(Some(head));
+            }
+            if head.len() >= most {
+                return Err(ReceiveError::TooLong);
+            }
+            if self.ahead.is_empty() && self.read(if self.is_eager { EAGER } else { needed })? == 0
+            {
+                return if head.is_empty() { Ok(None) } else { Err(ReceiveError::Ended) };
+            }
+            let take = needed.min(self.ahead.len());
+            head.extend(self.ahead.drain(..take));
+        }
+    }
+
+    /// Reads exactly `len` bytes into memory.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError`]; `Ended` if there are fewer.
+    pub fn exactly(&mut self, len: usize) -> Result<Vec<u8>, ReceiveError> {
+        while self.ahead.len() < len {
+            let missing = len - self.ahead.len();
+            if self.read(if self.is_eager { missing.max(EAGER) } else { missing })? == 0 {
+                return Err(ReceiveError::Ended);
+            }
+        }
+        let rest = self.ahead.split_off(len);
+        Ok(std::mem::replace(&mut self.ahead, rest))
+    }
+
+    /// Reads a body into memory.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError`]; `TooLong` for one of more than `most` bytes.
+    pub fn memory(&mut self, extent: Extent, most: usize) -> Result<Vec<u8>, ReceiveError> {
+        match extent {
+            Extent::Length(len) => match usize::try_from(len) {
+                Ok(len) if len <= most => self.exactly(len),
+                _ => Err(ReceiveError::TooLong),
+            },
+            Extent::UntilEnd => {
+                while self.ahead.len() <= most {
+                    if self.read(EAGER)? == 0 {
+                        return Ok(std::mem::take(&mut self.ahead));
+                    }
+                }
+                Err(ReceiveError::TooLong)
+            }
+            Extent::Chunked => {
+                let (mut chunks, mut body) = (Chunked::default(), Vec::new());
+                while let Some(len) = self.chunk(&mut chunks)? {
+                    match usize::try_from(len) {
+                        Ok(len) if len <= most - body.len() => body.extend(self.exactly(len)?),
+                        _ => return Err(ReceiveError::TooLong),
+                    }
+                }
+                Ok(body)
+            }
+        }
+    }
+
+    /// Moves a body into `file`, from the byte `at` on. `tell` is told how many bytes of the body
+    /// are in the file: at times, and whenever [`Manner::tell_every`] are more.
+    pub fn body(
+        &mut self,
+        extent: Extent,
+        file: &File,
+        at: u64,
+        manner: &Manner<'_>,
+        tell: &mut (dyn FnMut(&Progress) + Send),
+    ) -> Received {
+        let own_pipes = PipePool::default();
+        let manner = Manner { pipes: Some(manner.pipes.unwrap_or(&own_pipes)), ..*manner };
+        let mut report = Report::default();
+        let outcome = match extent {
+            Extent::Length(len) => self.data(Some(len), file, at, &manner, tell, &mut report),
+            Extent::UntilEnd => self.data(None, file, at, &manner, tell, &mut report),
+            Extent::Chunked => self.chunks(file, at, &manner, tell, &mut report),
+        };
+        Received { report, outcome }
+    }
+
+    /// Moves the data of a chunked body.
+    fn chunks(
+        &mut self,
+        file: &File,
+        at: u64,
+        manner: &Manner<'_>,
+        tell: &mut (dyn FnMut(&Progress) + Send),
+        report: &mut Report,
+    ) -> Result<(), ReceiveError> {
+        let mut chunks = Chunked::default();
+        let mut done = 0_u64;
+        while let Some(len) = self.chunk(&mut chunks)? {
+            if manner.limit.is_some_and(|limit| len > limit - done.min(limit)) {
+                return Err(ReceiveError::TooLong);
+            }
+            self.data(Some(len), file, at + done, manner, tell, report)?;
+            done += len;
+        }
+        Ok(())
+    }
+
+    /// Reads up to the data of the next chunk, and how long that is; `None` at the end. The data
+    /// has to be taken before the next call.
+    fn chunk(&mut self, chunks: &mut Chunked) -> Result<Option<u64>, ReceiveError> {
+        loop {
+            if let Some(len) = chunks.pass_data() {
+                return Ok(Some(len));
+            }
+            let needed = chunks.needed();
+            if needed == 0 {
+                return Ok(None);
+            }
+            if self.ahead.is_empty() && self.read(if self.is_eager { EAGER } else { needed })? == 0
+            {
+                return Err(ReceiveError::Ended);
+            }
+            let take = needed.min(self.ahead.len());
+            let step = chunks.step(&self.ahead[..take]).map_err(ReceiveError::Chunk)?;
+            self.ahead.drain(..step.consumed);
+        }
+    }
+
+    /// Moves `len` bytes, or all up to the end, and adds what was done to `report`.
+    fn data(
+        &mut self,
+        len: Option<u64>,
+        file: &File,
+        at: u64,
+        manner: &Manner<'_>,
+        tell: &mut (dyn FnMut(&Progress) + Send),
+        report: &mut Report,
+    ) -> Result<(), ReceiveError> {
+        let before = report.bytes();
+        let here = len.map_or(self.ahead.len(), |len| {
+            usize::try_from(len).unwrap_or(usize::MAX).min(self.ahead.len())
+        });
+        let ahead: Vec<u8> = self.ahead.drain(..here).collect();
+        let source = Source::of(&self.stream)?;
+        let source = match len {
+            Some(len) => source.len(len - here as u64),
+            None => source,
+        };
+        let chain = Chain::new().payload(ahead).source(source);
+        let mut options = Options::default().policy(manner.policy).observer(|progress| {
+            tell(&Progress { bytes: before + progress.bytes, expected: len, ..*progress });
+        });
+        if let Some(pipes) = manner.pipes {
+            options = options.pipes(pipes);
+        }
+        if let Some(step) = manner.step {
+            options = options.step(step);
+        }
+        if let Some(bytes) = manner.tell_every {
+            options = options.observe_every(bytes);
+        }
+        if let Some(timeout) = self.timeout {
+            options = options.timeout(timeout);
+        }
+        if let Some(cancel) = self.cancel {
+            options = options.cancel(cancel);
+        }
+        if manner.reserve {
+            options = options.reserve();
+        }
+        match Transfer::new(chain, Sink::of(file)?.at(at)).options(options).run() {
+            Ok(done) => {
+                report.add(&done);
+                Ok(())
+            }
+            Err(error) => {
+                report.add(error.report());
+                Err(ReceiveError::from(error))
+            }
+        }
+    }
+
+    /// Reads at most `most` bytes behind those that are here; 0 at the end.
+    fn read(&mut self, most: usize) -> Result<usize, ReceiveError> {
+        let before = self.ahead.len();
+        let mut last = Instant::now();
+        loop {
+            self.ahead.resize(before + most, 0);
+            let outcome = recv(&self.stream, &mut self.ahead[before..], RecvFlags::DONTWAIT);
+            let read = outcome.as_ref().map_or(0, |(_, read)| *read);
+            self.ahead.truncate(before + read);
+            match outcome {
+                Ok(_) => return Ok(read),
+                Err(Errno::AGAIN) => self.wait(&mut last)?,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(ReceiveError::Io(errno.into())),
+            }
+        }
+    }
+
+    /// Waits a moment for something to read; fails if it has taken too long or nobody wants it.
+    fn wait(&self, since: &mut Instant) -> Result<(), ReceiveError> {
+        if self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
+            return Err(ReceiveError::Cancelled);
+        }
+        let waited = since.elapsed();
+        if self.timeout.is_some_and(|timeout| waited >= timeout) {
+            return Err(ReceiveError::Stalled);
+        }
+        let left = self.timeout.map(|timeout| timeout.saturating_sub(waited));
+        let look = self.cancel.map(|_| LOOK_INTERVAL);
+        let patience = left.into_iter().chain(look).min();
+        let patience = patience.and_then(|time| Timespec::try_from(time).ok());
+        // An interruption is as good as an event: the next look tells more.
+        let _ = poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], patience.as_ref());
+        Ok(())
+    }
+}
+
+/// How many more bytes a head is certain to have; 0 if it is complete.
+///
+/// A head whose first line ends in CRLF is taken to end all of them so: then its end has four
+/// bytes. Of others, which RFC 9112 2.2 lets a recipient accept, no more than one is certain.
+fn missing_of_head(head: &[u8]) -> usize {
+    const END: &[u8] = b"\r\n\r\n";
+    if head.ends_with(END) || head.ends_with(b"\n\n") {
+        return 0;
+    }
+    let first_line = head.iter().position(|byte| *byte == b'\n');
+    if first_line.is_some_and(|end| end == 0 || head[end - 1] != b'\r') {
+        return 1;
+    }
+    let begun = (1..END.len()).rev().find(|len| head.ends_with(&END[..*len])).unwrap_or(0);
+    // Before the end of the first line is seen it may still turn out to be a bare LF.
+    if first_line.is_none() { (END.len() - begun).min(2) } else { END.len() - begun }
+}
+
+/// Why something that should have come in did not.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// The transfer was cancelled.
+    Cancelled,
+    /// The body is not chunked as it should be.
+    Chunk(BadChunk),
+    /// The connection ended too early.
+    Ended,
+    /// The engine could not move the bytes.
+    Engine(Box<Error>),
+    /// The connection failed.
+    Io(io::Error),
+    /// Nothing came for too long.
+    Stalled,
+    /// More came than is wanted.
+    TooLong,
+}
+
+impl fmt::Display for ReceiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::Chunk(fault) => fault.fmt(f),
+            Self::Ended => f.write_str("the connection ended too early"),
+            Self::Engine(error) => error.fmt(f),
+            Self::Io(error) => error.fmt(f),
+            Self::Stalled => f.write_str("nothing came for too long"),
+            Self::TooLong => f.write_str("more came than is wanted"),
+        }
+    }
+}
+
+impl std::error::Error for ReceiveError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Chunk(fault) => Some(fault),
+            Self::Engine(error) => Some(error),
+            Self::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for ReceiveError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Error> for ReceiveError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Cancelled { .. } => Self::Cancelled,
+            Error::Stalled { .. } => Self::Stalled,
+            Error::SourceEnded { .. } => Self::Ended,
+            error => Self::Engine(Box::new(error)),
+        }
+    }
+}
+
+/// Bytes read at once by those who do not mind to get more than they asked for.
+const EAGER: usize = 64 << 10;
+
+/// How often it is looked whether the transfer is still wanted.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
