@@ -20,6 +20,18 @@ pub enum Method {
     Head,
     /// What may be asked.
     Options,
+    /// The body is what is to be there.
+    Put,
+    /// The body is a part of what is to be there.
+    Patch,
+    /// Nothing is to be there.
+    Delete,
+    /// A folder is to be there (RFC 4918 9.3).
+    Mkcol,
+    /// It is to be somewhere else (RFC 4918 9.9).
+    Move,
+    /// It is to be somewhere else, too (RFC 4918 9.8).
+    Copy,
     /// Anything else; [`Request::verb`] says what.
     Other,
 }
@@ -158,12 +170,24 @@ impl<'b> Request<'_, 'b> {
 }
 
 impl Method {
+    /// Whether it asks for something to be changed.
+    #[must_use]
+    pub fn changes(self) -> bool {
+        !matches!(self, Self::Get | Self::Head | Self::Options | Self::Other)
+    }
+
     /// The method of this name; names are case-sensitive (RFC 9110 9.1).
     fn of(verb: &str) -> Self {
         match verb {
             "GET" => Self::Get,
             "HEAD" => Self::Head,
             "OPTIONS" => Self::Options,
+            "PUT" => Self::Put,
+            "PATCH" => Self::Patch,
+            "DELETE" => Self::Delete,
+            "MKCOL" => Self::Mkcol,
+            "MOVE" => Self::Move,
+            "COPY" => Self::Copy,
             _ => Self::Other,
         }
     }

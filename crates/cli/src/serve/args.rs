@@ -25,6 +25,9 @@ pub(crate) struct ServeArgs {
     pub(super) access: AccessArgs,
 
     #[command(flatten)]
+    pub(super) changes: ChangeArgs,
+
+    #[command(flatten)]
     pub(super) pages: PageArgs,
 
     #[command(flatten)]
@@ -83,6 +86,41 @@ pub(super) struct AccessArgs {
     /// Follow links that lead out of the folder
     #[arg(long)]
     pub(super) allow_symlink: bool,
+}
+
+/// What may be changed.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What may be changed")]
+#[allow(clippy::struct_excessive_bools)] // each is a switch of its own that users set
+pub(super) struct ChangeArgs {
+    /// Let those who may write put files, make folders and copy
+    #[arg(long)]
+    pub(super) allow_upload: bool,
+
+    /// Let those who may write remove files and folders; with --allow-upload also move them
+    #[arg(long)]
+    pub(super) allow_delete: bool,
+
+    /// The same as --allow-upload --allow-delete
+    #[arg(short = 'A', long)]
+    pub(super) allow_all: bool,
+
+    /// Take no file of more bytes than this, such as 10G
+    #[arg(long, value_name = "SIZE")]
+    pub(super) upload_limit: Option<Size>,
+
+    /// Make the folders on the way to a file that is put
+    #[arg(long)]
+    pub(super) create_parents: bool,
+
+    /// Answer only when a change is on the disk and survives a power cut: on or off
+    #[arg(long, value_name = "POLICY", default_value = "on", action = clap::ArgAction::Set,
+        value_parser = clap::builder::BoolishValueParser::new())]
+    pub(super) sync: bool,
+
+    /// Keep an upload that was broken off for so long, to be gone on with
+    #[arg(long, value_name = "SECONDS", default_value = "86400", value_parser = seconds)]
+    pub(super) upload_expiry: Duration,
 }
 
 /// What is answered.

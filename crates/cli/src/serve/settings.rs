@@ -5,16 +5,27 @@ use std::thread;
 
 use underpass_http::access_log::LogFormat;
 use underpass_http::auth::{Access, RuleError};
-use underpass_http::server::Settings;
+use underpass_http::server::{Changes, Settings};
 
-use super::args::ServeArgs;
+use super::args::{ChangeArgs, ServeArgs};
 use super::limits;
 use crate::failure::{Failure, Result, WithPath};
 use crate::size::Size;
 
 /// The settings that these arguments ask for. Raises the limit of open files on the way.
 pub(crate) fn settings(args: &ServeArgs) -> Result<Settings> {
-    let ServeArgs { root, place, access, pages, limits, told, engine, integrity, setup: _ } = args;
+    let ServeArgs {
+        root,
+        place,
+        access,
+        changes,
+        pages,
+        limits,
+        told,
+        engine,
+        integrity,
+        setup: _,
+    } = args;
     let workers = match limits.workers {
         Some(workers) => workers.into(),
         None => thread::available_parallelism().map_or(1, usize::from),
@@ -41,6 +52,7 @@ pub(crate) fn settings(args: &ServeArgs) -> Result<Settings> {
         renders_index: pages.render_index,
         renders_spa: pages.render_spa,
         path_prefix: path_prefix(&place.path_prefix)?,
+        changes: self::changes(changes),
         listing: !pages.no_listing,
         archive: !pages.no_archive,
         health: !pages.no_health,
@@ -49,6 +61,17 @@ pub(crate) fn settings(args: &ServeArgs) -> Result<Settings> {
         log: (!told.quiet).then(|| log_format(&told.log_format)).transpose()?,
         drain: limits.drain,
     })
+}
+
+fn changes(args: &ChangeArgs) -> Changes {
+    Changes {
+        upload: args.allow_upload || args.allow_all,
+        delete: args.allow_delete || args.allow_all,
+        limit: args.upload_limit.map(|Size(bytes)| bytes),
+        create_parents: args.create_parents,
+        sync: args.sync,
+        expiry: args.upload_expiry,
+    }
 }
 
 fn auth(error: RuleError) -> Failure {

@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime};
 use rustix::io::Errno;
 use underpass_engine::{Integrity, Mechanism, Policy};
 
+use super::changes;
 use super::endpoints;
 use super::files::{self, Found, Served};
 use super::folder;
@@ -102,9 +103,15 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
             return Ok(refusal);
         }
         if self.request.method == Method::Other {
-            let mut response = self.error(405, "files here can be read, not written");
-            response.add_field("Allow", METHODS);
-            return Ok(response);
+            return Ok(changes::refuse(self));
+        }
+        if self.request.method.changes() {
+            let is_reserved = endpoint.is_some() || is_reserved(&target.path);
+            return if is_reserved {
+                Ok(self.error(403, ""))
+            } else {
+                changes::answer(self, &target)
+            };
         }
         match endpoint {
             Some(endpoint) => Ok(endpoint.answer(self, &target)),
@@ -121,7 +128,11 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         }
         let verdict = match self.known.verdict.take() {
             Some(verdict) => verdict,
-            None => access.check(self.request.field("authorization"), &target.path, Right::Read),
+            None => {
+                let changes = self.request.method.changes();
+                let right = if changes { Right::Write } else { Right::Read };
+                access.check(self.request.field("authorization"), &target.path, right)
+            }
         };
         Ok(match verdict {
             Verdict::Allowed { user } => {
@@ -341,7 +352,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
 
     fn allow(&self) -> Response {
         let mut response = Response::empty(204);
-        response.add_field("Allow", METHODS);
+        response.add_field("Allow", changes::methods(&self.worker.shared.settings.changes));
         if self.worker.shared.settings.cors {
             response.add_field("Access-Control-Allow-Methods", METHODS);
             response.add_field("Access-Control-Allow-Headers", "Authorization, *");
@@ -397,7 +408,8 @@ fn is_reserved(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').next() == Some(endpoints::PREFIX)
 }
 
-/// What can be done with files.
+/// What scripts of other sites can do with files, if anything: whoever uses a browser here must
+/// not have his files changed by a page that he happens to look at.
 const METHODS: &str = "GET, HEAD, OPTIONS";
 
 /// How often a file is opened that is replaced by another each time.

@@ -41,7 +41,7 @@ impl Endpoint {
         let is_head = match asking.request.method {
             Method::Get => false,
             Method::Head => true,
-            Method::Options | Method::Other => {
+            _ => {
                 let mut response = asking.error(405, "");
                 response.add_field("Allow", "GET, HEAD");
                 return response;

@@ -7,6 +7,7 @@
 mod answer;
 mod archives;
 mod behind;
+mod changes;
 mod connection;
 mod control;
 mod endpoints;
@@ -32,7 +33,7 @@ use std::sync::Arc;
 use std::thread;
 
 pub use control::Control;
-pub use settings::{Address, Note, ServeError, Settings, Summary};
+pub use settings::{Address, Changes, Note, ServeError, Settings, Summary};
 
 use control::Phase;
 use listen::Listener;

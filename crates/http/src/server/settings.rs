@@ -55,6 +55,8 @@ pub struct Settings {
     pub renders_spa: bool,
     /// What the paths of all requests begin with: empty, or `/a/b`.
     pub path_prefix: String,
+    /// What may be changed.
+    pub changes: Changes,
     /// Whether folders are listed.
     pub listing: bool,
     /// Whether folders can be had as a tar archive.
@@ -69,6 +71,39 @@ pub struct Settings {
     pub log: Option<LogFormat>,
     /// How long transfers may go on once the server is told to end.
     pub drain: Duration,
+}
+
+/// What may be changed, by those who have the right to write.
+#[derive(Clone, Copy, Debug)]
+pub struct Changes {
+    /// Whether files may be put where there are none, and folders be made. What is there may be
+    /// replaced, too.
+    pub upload: bool,
+    /// Whether files and folders may be removed, or moved away.
+    pub delete: bool,
+    /// Bytes that one file may have.
+    pub limit: Option<u64>,
+    /// Whether folders on the way to a file that is put are made.
+    pub create_parents: bool,
+    /// Whether a change is on the disk before it is told.
+    pub sync: bool,
+    /// How long an upload that was broken off can be gone on with.
+    pub expiry: Duration,
+}
+
+impl Default for Changes {
+    /// Nothing.
+    fn default() -> Self {
+        let expiry = Duration::from_secs(24 * 60 * 60);
+        Self {
+            upload: false,
+            delete: false,
+            limit: None,
+            create_parents: false,
+            sync: true,
+            expiry,
+        }
+    }
 }
 
 /// Where to listen.

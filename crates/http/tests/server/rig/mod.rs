@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use underpass_engine::{Integrity, Policy};
 use underpass_http::access_log::LogFormat;
 use underpass_http::auth::Access;
-use underpass_http::server::{Address, Control, ServeError, Server, Settings, Summary};
+use underpass_http::server::{Address, Changes, Control, ServeError, Server, Settings, Summary};
 
 pub use client::{Client, Reply, request};
 pub(crate) use mounts::{FileSystem, Mounted, is_root, skip};
@@ -199,6 +199,7 @@ pub fn settings(root: &Path) -> Settings {
         renders_index: false,
         renders_spa: false,
         path_prefix: String::new(),
+        changes: Changes::default(),
         listing: true,
         archive: true,
         health: true,
