@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
 use crate::bench::BenchArgs;
-use crate::commands::{cp::CpArgs, recv::RecvArgs, send::SendArgs};
+use crate::commands::{cp::CpArgs, get::GetArgs, recv::RecvArgs, send::SendArgs};
 use crate::failure::Failure;
 use crate::generate::GenerateArgs;
 use crate::serve::{self, ServeArgs};
@@ -30,6 +30,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve a folder or a file over HTTP
     Serve(Box<ServeArgs>),
+    /// Fetch files from an HTTP server
+    Get(Box<GetArgs>),
     /// Send a file or standard input over one plain TCP or unix stream
     Send(SendArgs),
     /// Receive one plain TCP or unix stream into a file

@@ -151,11 +151,15 @@ impl Target {
 
     /// Where the engine is to write.
     pub(crate) fn sink(&self) -> Result<Sink<&File>> {
-        let at = match self.place {
+        Ok(Sink::of(self.file()).with_path("writing", &self.path)?.at(self.at()))
+    }
+
+    /// Where its first byte goes, if it has places.
+    pub(crate) fn at(&self) -> u64 {
+        match self.place {
             Place::New { .. } => 0,
             Place::End { at, .. } | Place::Open { at, .. } => at,
-        };
-        Ok(Sink::of(self.file()).with_path("writing", &self.path)?.at(at))
+        }
     }
 
     /// The file itself.

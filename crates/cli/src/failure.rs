@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 use underpass_engine::{Error, Integrity};
+use underpass_http::client::download::Failed;
 use underpass_http::server::ServeError;
 
 use crate::args::ShowArgs;
@@ -19,6 +20,19 @@ pub(crate) enum Failure {
     Arguments(clap::Error),
     /// The bench found no figures that could be told.
     Bench(BenchError),
+    /// Something could not be fetched.
+    Download {
+        /// From where.
+        url: String,
+        /// Where to.
+        path: PathBuf,
+        /// Why, and what is left of it.
+        failed: Box<Failed>,
+        /// What was done before it failed.
+        receipt: Box<Receipt>,
+        /// How that is to be told.
+        show: ShowArgs,
+    },
     /// The sender sent more than was expected.
     Excess {
         /// What was being moved.
@@ -91,7 +105,7 @@ impl Failure {
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Arguments(_) | Self::Bench(_) | Self::Excess { .. } | Self::Usage(_) => None,
-            Self::Serve(_) | Self::System { .. } => None,
+            Self::Download { .. } | Self::Serve(_) | Self::System { .. } => None,
             Self::Network { source, .. } => network_hint(Errno::from_io_error(source)?),
             Self::Path { action, source, .. } => path_hint(action, Errno::from_io_error(source)?),
             Self::Transfer { source, .. } => transfer_hint(source),
@@ -104,6 +118,9 @@ impl fmt::Display for Failure {
         match self {
             Self::Arguments(error) => f.write_str(&complaint(error)),
             Self::Bench(error) => error.fmt(f),
+            Self::Download { url, path, failed, .. } => {
+                write!(f, "fetching {url} to {}: {failed}", path.display())
+            }
             Self::Excess { what, size } => {
                 write!(f, "{what}: more than the {size} bytes of --size arrived")
             }
@@ -130,6 +147,7 @@ impl std::error::Error for Failure {
             Self::Network { source, .. }
             | Self::Path { source, .. }
             | Self::System { source, .. } => Some(source),
+            Self::Download { failed, .. } => Some(failed),
             Self::Transfer { source, .. } => Some(source),
             Self::Excess { .. } | Self::Usage(_) => None,
         }

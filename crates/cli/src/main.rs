@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod agent;
 mod args;
 mod bench;
 mod commands;
@@ -12,6 +13,7 @@ mod congestion;
 mod ends;
 mod failure;
 mod generate;
+mod get;
 mod holes;
 mod output;
 mod progress;
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<()> {
     match cli.command {
         Some(Command::Serve(args)) => commands::serve::run(&args),
+        Some(Command::Get(args)) => commands::get::run(&args),
         Some(Command::Send(args)) => commands::send::run(&args),
         Some(Command::Recv(args)) => commands::recv::run(&args),
         Some(Command::Cp(args)) => commands::cp::run(&args),

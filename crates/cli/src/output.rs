@@ -33,7 +33,9 @@ pub(crate) fn finished(show: ShowArgs, receipt: &Receipt) {
 pub(crate) fn failure(failure: &Failure) -> ExitCode {
     match failure {
         Failure::Arguments(error) => return usage(error),
-        Failure::Transfer { receipt, show, .. } => tell(*show, receipt),
+        Failure::Download { receipt, show, .. } | Failure::Transfer { receipt, show, .. } => {
+            tell(*show, receipt);
+        }
         _ => {}
     }
     match failure.hint() {

@@ -6,6 +6,7 @@
 mod connect;
 mod connection;
 mod credentials;
+pub mod download;
 mod error;
 mod proxy;
 mod response;
@@ -21,7 +22,7 @@ pub use response::{Fields, Response};
 pub use url::Url;
 
 /// How servers are asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Agent<'a> {
     /// What the program calls itself.
     pub user_agent: String,

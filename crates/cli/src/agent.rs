@@ -1,0 +1,122 @@
+//! How other servers are asked: what `get` and `put` have in common.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use clap::Args;
+use underpass_http::client::{Agent, Credentials, Proxies, Url};
+
+use crate::args::seconds;
+use crate::failure::{Failure, Result};
+
+/// How other servers are asked.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "How the server is asked")]
+pub(crate) struct AgentArgs {
+    /// Who asks, by Basic authentication; a URL may say it too: http://NAME:PASSWORD@HOST/
+    #[arg(short, long, value_name = "NAME:PASSWORD", conflicts_with = "bearer")]
+    user: Option<String>,
+
+    /// A token that says who asks [env: UNDERPASS_BEARER]
+    #[arg(long, value_name = "TOKEN")]
+    bearer: Option<String>,
+
+    /// Add a field to each request, such as 'Accept-Language: de'; it goes to the server named,
+    /// and to no other that it points to
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    headers: Vec<(String, String)>,
+
+    /// Look up names and passwords of servers here [default: $NETRC or ~/.netrc]
+    #[arg(long, value_name = "FILE", conflicts_with = "no_netrc")]
+    netrc_file: Option<PathBuf>,
+
+    /// Look up no names and passwords
+    #[arg(long)]
+    no_netrc: bool,
+
+    /// Ask through this server [default: $http_proxy or $all_proxy, except for $no_proxy]
+    #[arg(long, value_name = "URL", value_parser = proxy, conflicts_with = "no_proxy")]
+    proxy: Option<Url>,
+
+    /// Ask directly, whatever the environment says
+    #[arg(long)]
+    no_proxy: bool,
+
+    /// Give a connection so many seconds to be made
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
+    connect_timeout: Duration,
+
+    /// Give up an attempt when nothing has moved for so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60")]
+    timeout: Duration,
+
+    /// Try again so many times, each time after a longer while; any progress starts afresh
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    retries: u32,
+
+    /// Follow so many redirects
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    max_redirects: u32,
+}
+
+impl AgentArgs {
+    /// How often an attempt may fail.
+    pub(crate) fn retries(&self) -> u32 {
+        self.retries
+    }
+
+    /// Who asks for what is at `url`, and how.
+    pub(crate) fn agent<'a>(&self, _url: &Url, cancel: &'a AtomicBool) -> Result<Agent<'a>> {
+        Ok(Agent {
+            user_agent: concat!("underpass/", env!("CARGO_PKG_VERSION")).to_owned(),
+            headers: self.headers.clone(),
+            credentials: self.credentials()?,
+            proxies: Proxies::default(),
+            connect_timeout: self.connect_timeout,
+            timeout: self.timeout,
+            max_redirects: self.max_redirects,
+            cancel: Some(cancel),
+        })
+    }
+
+    fn credentials(&self) -> Result<Credentials> {
+        if let Some(both) = &self.user {
+            let (user, password) = both.split_once(':').ok_or_else(|| {
+                let message = "--user NAME:PASSWORD needs a colon between the two";
+                Failure::Usage(message.to_owned())
+            })?;
+            return Ok(Credentials::Basic { user: user.to_owned(), password: password.to_owned() });
+        }
+        Ok(self.bearer.clone().map_or(Credentials::None, Credentials::Bearer))
+    }
+}
+
+/// An address as people type it: without a scheme it is one of `http`.
+pub(crate) fn address(text: &str) -> std::result::Result<Url, String> {
+    let parsed = match text.contains("://") {
+        true => Url::parse(text),
+        false => Url::parse(&format!("http://{text}")),
+    };
+    parsed.map_err(|error| format!("that is no URL: {error}"))
+}
+
+/// The address of a proxy.
+fn proxy(text: &str) -> std::result::Result<Url, String> {
+    let url = address(text)?;
+    if url.scheme() == "http" { Ok(url) } else { Err("a proxy is asked over http".to_owned()) }
+}
+
+/// A field and its value.
+fn header(text: &str) -> std::result::Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("write 'Name: value'")?;
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Err("a name has letters, digits and hyphens".to_owned());
+    }
+    let value = value.trim();
+    match value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+        true => Err("a value has no line ends".to_owned()),
+        false => Ok((name.to_owned(), value.to_owned())),
+    }
+}

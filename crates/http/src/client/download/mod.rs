@@ -1,0 +1,235 @@
+//! Downloads: what other servers have, whole, in files of ours.
+//!
+//! The first answer tells what there is: how long, in which version, and whether ranges of it can
+//! be had. Then as many connections as are worth it take pieces from a [`Board`](board::Board),
+//! and what each has put into the file is noted in a [`Journal`](journal::Journal) beside it, so
+//! that whoever comes after a crash goes on from there. Nothing here prints or reads the
+//! environment.
+
+mod error;
+mod name;
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use underpass_engine::landing::{Existing, Landing};
+use underpass_engine::{PipePool, Policy, Report};
+use url::Url;
+
+use super::{Agent, ClientError, Request};
+use crate::incoming::Manner;
+
+pub use error::{DownloadError, Failed};
+pub use name::name_of;
+
+/// How files are to be fetched.
+#[derive(Clone, Debug)]
+pub struct Wishes {
+    /// Connections at the most; `None` for as many as the size is worth.
+    pub connections: Option<u32>,
+    /// How often one attempt after the other may fail before all is given up.
+    pub retries: u32,
+    /// Bytes per second at the most.
+    pub rate: Option<u64>,
+    /// Which mechanisms may move the bytes.
+    pub policy: Policy,
+    /// Bytes asked for in one system call, instead of the mechanism's own default.
+    pub step: Option<usize>,
+    /// Whether a file gets the time that the server says it was changed.
+    pub keep_time: bool,
+    /// Whether a file has to be on the disk before it gets its name.
+    pub durable: bool,
+}
+
+impl Default for Wishes {
+    fn default() -> Self {
+        Self {
+            connections: None,
+            retries: 8,
+            rate: None,
+            policy: Policy::Auto,
+            step: None,
+            keep_time: true,
+            durable: false,
+        }
+    }
+}
+
+/// What becomes of a file that has the name already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It stays, and the download fails.
+    Refuse,
+    /// If it is as long and as old as what the server has it is taken for the same, and nothing is
+    /// fetched; otherwise it stays and the download fails.
+    SameIsFine,
+    /// It is replaced in one moment, once the new one is whole.
+    Replace,
+}
+
+/// Where a download goes.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'t> {
+    /// A file that appears under its name when it is whole.
+    Named {
+        /// The folder.
+        folder: &'t OwnedFd,
+        /// The name in it.
+        name: &'t OsStr,
+        /// What becomes of a file that has the name already.
+        taken: Taken,
+    },
+    /// Something that takes the bytes as they come, such as a pipe or a device.
+    Stream {
+        /// What that is.
+        file: &'t File,
+        /// Where to begin, if it has places.
+        at: u64,
+    },
+}
+
+/// How far a download has come, to be looked at by others while it runs.
+#[derive(Debug, Default)]
+pub struct Gauge {
+    done: AtomicU64,
+    /// One more than the bytes in all; 0 as long as that is unknown.
+    total: AtomicU64,
+    connections: AtomicU32,
+}
+
+impl Gauge {
+    /// Bytes that are in their place, those of earlier attempts among them.
+    #[must_use]
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Bytes in all, once that is known.
+    #[must_use]
+    pub fn total(&self) -> Option<u64> {
+        self.total.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Connections at work.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+/// Something worth telling about a download that goes on.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'e> {
+    /// An attempt failed; the next follows after a while.
+    Retrying {
+        /// Why it failed.
+        error: &'e DownloadError,
+        /// How long the while is.
+        after: Duration,
+    },
+    /// The server has another version now: what was there is thrown away.
+    StartingOver,
+    /// There was a beginning from an earlier run, which is gone on with.
+    Resuming {
+        /// Bytes that were there.
+        have: u64,
+        /// Bytes in all.
+        total: Option<u64>,
+    },
+}
+
+/// What a download did.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    /// What was moved, and how, by all connections.
+    pub report: Report,
+    /// The length of the file.
+    pub size: u64,
+    /// Bytes that were here before; all of them if nothing had to be fetched.
+    pub resumed_at: u64,
+    /// The most connections that were at work at one time.
+    pub connections: u32,
+    /// Whether the file was here already.
+    pub was_here: bool,
+}
+
+/// Fetches files.
+#[derive(Debug)]
+pub struct Downloader<'a> {
+    agent: Agent<'a>,
+    wishes: Wishes,
+    pipes: PipePool,
+}
+
+impl<'a> Downloader<'a> {
+    /// Fetches in this way.
+    #[must_use]
+    pub fn new(agent: Agent<'a>, wishes: Wishes) -> Self {
+        Self { agent, wishes, pipes: PipePool::default() }
+    }
+
+    /// Fetches what is at `url`. `gauge` shows how far it is, `tell` is told what happens.
+    ///
+    /// # Errors
+    ///
+    /// [`Failed`], which says what has been moved up to then and what is kept to be gone on with.
+    pub fn fetch(
+        &self,
+        url: &Url,
+        target: &Target<'_>,
+        gauge: &Gauge,
+        _tell: &(dyn Fn(&Event<'_>) + Sync),
+    ) -> Result<Done, Failed> {
+        let request = Request { method: "GET", fields: &[] };
+        let mut answer = self.agent.ask(None, &request, url).map_err(Failed::from)?;
+        if !answer.response.is_success() {
+            return Err(Failed::from(answer.connection.refusal(&answer.response)));
+        }
+        gauge.connections.store(1, Ordering::Relaxed);
+        let manner = Manner {
+            policy: self.wishes.policy,
+            step: self.wishes.step,
+            pipes: Some(&self.pipes),
+            ..Manner::default()
+        };
+        let landing = match target {
+            Target::Named { folder, name, .. } => {
+                let folder = folder.try_clone().map_err(DownloadError::local("opening"))?;
+                Some(
+                    Landing::create_in(folder, name, 0o666)
+                        .map_err(DownloadError::local("creating"))?,
+                )
+            }
+            Target::Stream { .. } => None,
+        };
+        let (file, at) = match (target, &landing) {
+            (Target::Stream { file, at }, _) => (*file, *at),
+            (Target::Named { .. }, Some(landing)) => (landing.file(), 0),
+            (Target::Named { .. }, None) => return Err(ClientError::Closed.into()),
+        };
+        let mut note = |progress: &underpass_engine::Progress| {
+            gauge.done.store(progress.bytes, Ordering::Relaxed);
+        };
+        let address = answer.connection.address().to_owned();
+        let incoming = answer.connection.incoming();
+        let received = incoming.body(answer.response.extent, file, at, &manner, &mut note);
+        let report = received.report;
+        if let Err(error) = received.outcome {
+            let error = DownloadError::Client(ClientError::receiving(&address, error));
+            return Err(Failed { error, report: Box::new(report), kept: None });
+        }
+        if let (Some(landing), Target::Named { taken, .. }) = (landing, target) {
+            let existing = match taken {
+                Taken::Replace => Existing::Replace,
+                Taken::Refuse | Taken::SameIsFine => Existing::Keep,
+            };
+            landing.commit(existing).map_err(DownloadError::local("writing"))?;
+        }
+        let size = report.bytes();
+        Ok(Done { report, size, connections: 1, ..Done::default() })
+    }
+}

@@ -1,0 +1,54 @@
+//! Which name a download gets that nobody has named.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+/// The name for what is at a URL: its last segment, or `index.html` if that is empty. `None` if
+/// that is no name for a file: `.` and `..`, and what has a slash or control characters in it.
+#[must_use]
+pub fn name_of(url: &Url) -> Option<OsString> {
+    let segment = url.path_segments()?.next_back()?;
+    let name: Vec<u8> = percent_decode_str(segment).collect();
+    if name.is_empty() {
+        return Some("index.html".into());
+    }
+    let is_bad = name == b"." || name == b".." || name.len() > NAME_MAX;
+    let has_bad = name.iter().any(|byte| *byte == b'/' || byte.is_ascii_control());
+    (!is_bad && !has_bad).then(|| OsString::from_vec(name))
+}
+
+/// Bytes of a name at the most, on nearly every file system.
+const NAME_MAX: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_segment_names_the_file() {
+        for (url, name) in [
+            ("http://a/b/c.iso?x=1#y", Some("c.iso")),
+            ("http://a/b/", Some("index.html")),
+            ("http://a", Some("index.html")),
+            ("http://a/b%20c", Some("b c")),
+            ("http://a/%2e%2e", Some("index.html")),
+            ("http://a/b%2Fc", None),
+            ("http://a/b%00", None),
+            ("http://a/b%0Ac", None),
+            ("http://a/b%7F", None),
+            ("http://a/.hidden", Some(".hidden")),
+        ] {
+            let found = name_of(&Url::parse(url).expect("a URL"));
+            assert_eq!(found.as_deref(), name.map(std::ffi::OsStr::new), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_name_can_be_any_bytes() {
+        let url = Url::parse("http://a/%FF%FE").expect("a URL");
+        assert_eq!(name_of(&url), Some(OsString::from_vec(vec![0xff, 0xfe])));
+    }
+}
