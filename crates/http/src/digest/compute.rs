@@ -1,0 +1,122 @@
+//! Makes digests. Nothing in the kernel does that for us, so here, and only here, the bytes of a
+//! file are read into user space; how many, is told.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+
+use rustix::fs::{Advice, fadvise};
+use rustix::io::{Errno, pread};
+use sha2::digest::Update;
+use sha2::{Digest as _, Sha256, Sha512};
+
+use super::{Algorithm, Digest};
+
+/// Digests, and what they have cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Computed {
+    /// One for each algorithm, in the order in which they were asked for.
+    pub digests: Vec<Digest>,
+    /// Bytes that were read into user space.
+    pub read_bytes: u64,
+}
+
+/// Why there is no digest.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Stopped {
+    /// Nobody wants it any more.
+    Cancelled,
+    /// The file cannot be read, or ends before the range does.
+    Io(io::Error),
+}
+
+/// Makes the digests of a range of a file, reading it once.
+///
+/// After each piece, `go_on` is told how many bytes have been read so far; if it answers no, that
+/// was the last one. The file's cursor stays where it is.
+///
+/// # Errors
+///
+/// [`Stopped`]; a file that is shorter than the range is `UnexpectedEof`.
+pub fn compute(
+    file: impl AsFd,
+    range: Range<u64>,
+    algorithms: &[Algorithm],
+    mut go_on: impl FnMut(u64) -> bool,
+) -> Result<Computed, Stopped> {
+    let file = file.as_fd();
+    let mut hashers: Vec<_> = algorithms.iter().copied().map(Hasher::new).collect();
+    let wanted = range.end.saturating_sub(range.start);
+    // The kernel reads further ahead; that it does not is no reason to stop.
+    let _ = fadvise(file, range.start, std::num::NonZeroU64::new(wanted), Advice::Sequential);
+    let mut buffer = vec![0; usize::try_from(wanted).unwrap_or(BUFFER).clamp(1, BUFFER)];
+    let mut read_bytes = 0;
+    while read_bytes < wanted {
+        let left = usize::try_from(wanted - read_bytes).unwrap_or(BUFFER).min(buffer.len());
+        let read = match pread(file, &mut buffer[..left], range.start + read_bytes) {
+            Ok(0) => return Err(Stopped::Io(io::ErrorKind::UnexpectedEof.into())),
+            Ok(read) => read,
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(Stopped::Io(errno.into())),
+        };
+        hashers.iter_mut().for_each(|hasher| hasher.update(&buffer[..read]));
+        read_bytes += read as u64;
+        if !go_on(read_bytes) {
+            return Err(Stopped::Cancelled);
+        }
+    }
+    let digests = hashers.into_iter().map(Hasher::finish).collect();
+    Ok(Computed { digests, read_bytes })
+}
+
+/// A digest in the making. `sha2` takes the processor's instructions for it where there are any.
+enum Hasher {
+    Sha256(Sha256),
+    Sha512(Sha512),
+}
+
+impl Hasher {
+    fn new(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::Sha256 => Self::Sha256(Sha256::new()),
+            Algorithm::Sha512 => Self::Sha512(Sha512::new()),
+        }
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Sha256(hasher) => Update::update(hasher, bytes),
+            Self::Sha512(hasher) => Update::update(hasher, bytes),
+        }
+    }
+
+    fn finish(self) -> Digest {
+        let (algorithm, value): (_, Box<[u8]>) = match self {
+            Self::Sha256(hasher) => (Algorithm::Sha256, hasher.finalize().as_slice().into()),
+            Self::Sha512(hasher) => (Algorithm::Sha512, hasher.finalize().as_slice().into()),
+        };
+        Digest { algorithm, value }
+    }
+}
+
+/// Bytes that are read at once: what the second cache of a processor holds.
+const BUFFER: usize = 256 << 10;
+
+impl std::fmt::Display for Stopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Stopped {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Cancelled => None,
+            Self::Io(error) => Some(error),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What somebody who sends a file says of its digest, to be checked before it counts as arrived.
+
+use std::fmt;
+use std::os::fd::AsFd;
+
+use super::{BadField, Digest, Stopped, compute, parse_digests};
+
+/// The digests that came with a body, and the part of the file that they are of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// Of the whole file (`Repr-Digest`).
+    whole: Vec<Digest>,
+    /// Of what this request brought (`Content-Digest`).
+    content: Vec<Digest>,
+}
+
+/// What was found to be so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Digests of the whole file: they can be kept with it.
+    pub whole: Vec<Digest>,
+    /// Bytes that were read for that.
+    pub read_bytes: u64,
+}
+
+impl Offer {
+    /// Reads the lines of `Repr-Digest` and of `Content-Digest`.
+    ///
+    /// # Errors
+    ///
+    /// [`BadField`], which is to be answered with 400.
+    pub fn parse<'a>(
+        repr_digest: impl IntoIterator<Item = &'a [u8]>,
+        content_digest: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Self, BadField> {
+        Ok(Self { whole: parse_digests(repr_digest)?, content: parse_digests(content_digest)? })
+    }
+
+    /// Whether there is nothing to be checked.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.whole.is_empty() && self.content.is_empty()
+    }
+
+    /// Compares with a file of `len` bytes, of which this request has brought those from `content`
+    /// on. Reads it once, or not at all if nothing was offered.
+    ///
+    /// `go_on` is as with [`compute`].
+    ///
+    /// # Errors
+    ///
+    /// [`OfferError::Differs`] if it is another file, which is to be answered with 400.
+    pub fn check(
+        &self,
+        file: impl AsFd,
+        len: u64,
+        content: u64,
+        mut go_on: impl FnMut(u64) -> bool,
+    ) -> Result<Checked, OfferError> {
+        let file = file.as_fd();
+        let mut checked = Checked::default();
+        // A body that is the whole file is read for both at once.
+        let (mut whole, mut part) = (self.whole.clone(), self.content.clone());
+        if content == 0 {
+            whole.append(&mut part);
+        }
+        for (offered, range) in [(part, content..len), (whole, 0..len)] {
+            if offered.is_empty() {
+                continue;
+            }
+            let mut algorithms: Vec<_> = offered.iter().map(Digest::algorithm).collect();
+            algorithms.sort();
+            algorithms.dedup();
+            let is_whole = range.start == 0;
+            let found = compute(file, range, &algorithms, &mut go_on)?;
+            checked.read_bytes += found.read_bytes;
+            for offered in offered {
+                let is_of = |found: &&Digest| found.algorithm() == offered.algorithm();
+                if let Some(found) = found.digests.iter().find(is_of).filter(|f| **f != offered) {
+                    return Err(OfferError::Differs { offered, found: found.clone() });
+                }
+            }
+            if is_whole {
+                checked.whole = found.digests;
+            }
+        }
+        Ok(checked)
+    }
+}
+
+/// Why a file does not count as arrived.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OfferError {
+    /// It is another one.
+    Differs {
+        /// What was said.
+        offered: Digest,
+        /// What it is.
+        found: Digest,
+    },
+    /// It was not looked at to its end.
+    Stopped(Stopped),
+}
+
+impl From<Stopped> for OfferError {
+    fn from(stopped: Stopped) -> Self {
+        Self::Stopped(stopped)
+    }
+}
+
+impl fmt::Display for OfferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Differs { offered, found } => {
+                write!(f, "what arrived is {found}, not {}", offered.hex())
+            }
+            Self::Stopped(stopped) => stopped.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OfferError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Differs { .. } => None,
+            Self::Stopped(stopped) => Some(stopped),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Compares a file that has arrived with what others say of it.
+
+use std::os::fd::AsFd;
+
+use super::{Algorithm, Digest, Stopped, compute};
+
+/// What is known of one digest of a file, for a receipt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// What the file is.
+    pub found: Digest,
+    /// What it should be, if somebody has said so.
+    pub expected: Option<Digest>,
+    /// Bytes that were read for it, and for the others beside it.
+    pub read_bytes: u64,
+}
+
+impl Fact {
+    /// Whether it is what it should be; `None` if nobody has said what that is.
+    #[must_use]
+    pub fn matches(&self) -> Option<bool> {
+        self.expected.as_ref().map(|expected| *expected == self.found)
+    }
+}
+
+/// Makes the digests that are expected of a file of `len` bytes, and those that are only to be
+/// shown, reading it once. Nothing is read if there are none.
+///
+/// There is a fact for each that is expected, in their order (the user's own first, so that it is
+/// the first in the receipt), then one for each that is only shown. Two that are expected of one
+/// algorithm are two facts: if they differ, one of them does not match.
+///
+/// `go_on` is as with [`compute`]. Right after the download the file is in the page cache: no disk
+/// is read.
+///
+/// # Errors
+///
+/// [`Stopped`], as [`compute`].
+pub fn verify(
+    file: impl AsFd,
+    len: u64,
+    expected: &[Digest],
+    shown: &[Algorithm],
+    go_on: impl FnMut(u64) -> bool,
+) -> Result<Vec<Fact>, Stopped> {
+    let mut algorithms: Vec<_> = expected.iter().map(Digest::algorithm).collect();
+    algorithms.extend(shown);
+    algorithms.sort();
+    algorithms.dedup();
+    if algorithms.is_empty() {
+        return Ok(Vec::new());
+    }
+    let computed = compute(file, 0..len, &algorithms, go_on)?;
+    let fact = |algorithm: Algorithm, expected: Option<Digest>| {
+        let found = computed.digests.iter().find(|found| found.algorithm() == algorithm)?.clone();
+        Some(Fact { found, expected, read_bytes: computed.read_bytes })
+    };
+    let told = |algorithm| expected.iter().any(|digest| digest.algorithm() == algorithm);
+    let facts = expected.iter().map(|digest| (digest.algorithm(), Some(digest.clone())));
+    let only_shown = shown.iter().filter(|algorithm| !told(**algorithm)).map(|one| (*one, None));
+    Ok(facts
+        .chain(only_shown)
+        .filter_map(|(algorithm, expected)| fact(algorithm, expected))
+        .collect())
+}
