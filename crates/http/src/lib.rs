@@ -25,6 +25,7 @@ pub mod media; // media types by name
 pub mod metrics;
 pub mod multipart; // several ranges in one body
 pub mod negotiate; // which form of a file the client likes best
+pub mod origin; // whether a page of another site asks
 pub mod plan; // (request, facts) → what to answer
 pub mod range; // Range
 pub mod request; // heads of requests

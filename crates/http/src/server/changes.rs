@@ -4,6 +4,7 @@ use super::answer::Asking;
 use super::question::Question;
 use super::response::Response;
 use super::settings::Changes;
+use crate::origin::is_foreign;
 use crate::request::Method;
 use crate::target::Target;
 
@@ -21,6 +22,9 @@ pub(super) fn answer(
     };
     if !is_allowed {
         return Ok(refuse(asking));
+    }
+    if is_foreign(asking.request) {
+        return Ok(asking.error(403, "a page of another site may not change files here"));
     }
     Ok(asking.error(501, ""))
 }

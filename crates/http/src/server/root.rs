@@ -1,12 +1,15 @@
 //! The only way from a request to the file system: what is opened lies beneath the root, and the
 //! kernel sees to it (openat2(2)), whatever the path says and whoever moves folders meanwhile.
 
-use std::os::fd::OwnedFd;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
+use rustix::fs::{
+    CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat, openat2,
+};
 use rustix::io::Errno;
 
 use super::settings::{ServeError, Settings};
@@ -110,10 +113,87 @@ impl Root {
         fstat(openat2(&self.folder, path, flags, Mode::empty(), self.resolve())?)
     }
 
+    /// The folder that a path lies in, open for the names in it, and the last name; `None` for the
+    /// root itself, which lies in none.
+    ///
+    /// # Errors
+    ///
+    /// As openat2(2). Links that lead out of the root are not followed here, whatever the settings
+    /// say of reading: `EXDEV`.
+    #[allow(dead_code)] // until there are changes
+    pub(super) fn parent_of<'p>(
+        &self,
+        path: &'p [u8],
+    ) -> Result<Option<(OwnedFd, &'p OsStr)>, Errno> {
+        let (above, name) = split(path);
+        if name.is_empty() || self.only.is_some() {
+            return Ok(None);
+        }
+        Ok(Some((self.open_folder(above)?, OsStr::from_bytes(name))))
+    }
+
+    /// Makes the folders on the way to a path that are not there yet.
+    ///
+    /// # Errors
+    ///
+    /// As mkdir(2) and [`parent_of`](Self::parent_of).
+    #[allow(dead_code)] // until there are changes
+    pub(super) fn make_parents(&self, path: &[u8], is_synced: bool) -> Result<(), Errno> {
+        let (above, _) = split(path);
+        match self.open_folder(above) {
+            Err(Errno::NOENT) if !above.is_empty() => {}
+            found => return found.map(drop),
+        }
+        self.make_parents(above, is_synced)?;
+        let (outer, name) = split(above);
+        let outer = self.open_folder(outer)?;
+        match mkdirat(&outer, name, Mode::from_raw_mode(0o777)) {
+            // Somebody else was faster.
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+        if is_synced { sync_folder(&outer) } else { Ok(()) }
+    }
+
+    /// Opens a folder beneath the root, for the names in it.
+    fn open_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        let path = if path.is_empty() { b"." } else { path };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let mut attempts = 0;
+        loop {
+            match openat2(&self.folder, path, flags, Mode::empty(), resolve) {
+                Err(Errno::AGAIN) if attempts < ATTEMPTS => attempts += 1,
+                outcome => return outcome,
+            }
+        }
+    }
+
     /// What beneath the root means to the kernel.
     fn resolve(&self) -> ResolveFlags {
         let beneath = if self.is_open { ResolveFlags::empty() } else { ResolveFlags::BENEATH };
         beneath | ResolveFlags::NO_MAGICLINKS
+    }
+}
+
+/// Has the names in a folder on the disk.
+///
+/// # Errors
+///
+/// As fsync(2); a folder that may be written to but not read cannot be synced, which is none.
+pub(super) fn sync_folder(folder: impl AsFd) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat(folder, ".", flags, Mode::empty()).and_then(fsync) {
+        Err(Errno::ACCESS | Errno::INVAL) => Ok(()),
+        synced => synced,
+    }
+}
+
+/// The path of the folder that a path lies in, and the last name.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (b"", path),
     }
 }
 
@@ -157,7 +237,7 @@ impl Hidden {
         let mut end = 0;
         path.split(|byte| *byte == b'/').any(|name| {
             end += name.len() + usize::from(end > 0);
-            let text = |bytes| Path::new(std::ffi::OsStr::from_bytes(bytes));
+            let text = |bytes| Path::new(OsStr::from_bytes(bytes));
             (self.dot_files && name.starts_with(b"."))
                 || self.names.is_match(text(name))
                 || self.paths.is_match(text(&path[..end]))

@@ -7,6 +7,7 @@ mod conditional;
 mod head;
 mod media;
 mod negotiate;
+mod origin;
 mod plan;
 mod range;
 mod request;
