@@ -72,4 +72,4 @@ pub use residence::{is_absent, is_resident};
 pub use sink::Sink;
 pub use step::{Refusal, Wait};
 pub use transfer::{Status, Transfer};
-pub use usage::Usage;
+pub use usage::{Usage, processor_time};

@@ -1,5 +1,6 @@
-//! What a piece of work cost the calling thread, from getrusage(2).
+//! What a piece of work cost the calling thread, from getrusage(2), and a process, by its clock.
 
+use std::io;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
@@ -34,6 +35,17 @@ impl Usage {
         let _ = clock_gettime(ClockId::ThreadCPUTime);
         crate::sys::thread_usage()
     }
+}
+
+/// Processor time, user and system together, that a process has spent since it began: that of all
+/// of its threads, also of those that have ended. A process that has ended still has it until its
+/// parent has waited for it.
+///
+/// # Errors
+///
+/// If there is no such process.
+pub fn processor_time(pid: u32) -> io::Result<Duration> {
+    Ok(crate::sys::process_time(pid)?)
 }
 
 impl Add for Usage {

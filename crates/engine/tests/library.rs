@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use scratch::{Scratch, pattern, tcp_pair, wait_until};
 use underpass_engine::{
     Chain, Error, Integrity, Kind, Mechanism, Options, Policy, Progress, Refusal, Report, Sink,
-    Source, Status, Transfer, Usage, Wait, socket,
+    Source, Status, Transfer, Usage, Wait, processor_time, socket,
 };
 
 const LEN: usize = 1 << 20;
@@ -120,6 +120,28 @@ fn usage_grows_with_work() {
     // Another thread's work is not ours.
     let idle = thread::spawn(Usage::of_this_thread).join().unwrap();
     assert!(idle.system + idle.user < spent.system + spent.user);
+}
+
+#[test]
+fn the_time_of_a_process_has_all_of_its_threads_in_it() {
+    let me = std::process::id();
+    let before = processor_time(me).unwrap();
+    let busy = || {
+        let total = || Usage::of_this_thread().user + Usage::of_this_thread().system;
+        while total() < Duration::from_millis(30) {}
+    };
+    thread::spawn(busy).join().unwrap();
+    let spent = processor_time(me).unwrap() - before;
+    assert!(spent >= Duration::from_millis(30), "the thread has ended, its time counts: {spent:?}");
+
+    let mut child = Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap();
+    let stat = format!("/proc/{}/stat", child.id());
+    wait_until("the child has ended", || fs::read_to_string(&stat).unwrap().contains(") Z "));
+    let ended = processor_time(child.id()).unwrap();
+    assert!(ended > Duration::ZERO, "nobody has waited for it yet");
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+    assert!(processor_time(child.id()).is_err());
+    assert!(processor_time(u32::MAX).is_err());
 }
 
 #[test]

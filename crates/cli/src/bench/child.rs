@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use underpass_engine::processor_time;
 
 use super::error::BenchError;
 use super::record::Process;
@@ -75,13 +76,15 @@ pub(crate) struct Finished {
 }
 
 impl Running {
-    /// Starts a command on a core.
-    pub(crate) fn start(mut command: Command, core: usize) -> Result<Self> {
+    /// Starts a command on a core, or wherever the kernel puts it.
+    pub(crate) fn start(mut command: Command, core: impl Into<Option<usize>>) -> Result<Self> {
         let program = command.get_program().to_owned();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let before = sched_getaffinity(None);
         // A process inherits the cores of the thread that starts it.
-        stay_on(core);
+        if let Some(core) = core.into() {
+            stay_on(core);
+        }
         let started = Instant::now();
         let child = command.spawn();
         if let Ok(before) = before {
@@ -131,7 +134,7 @@ impl Running {
             }
         }
         let wall = self.started.elapsed();
-        let cost = cost_of(&pid.as_raw_nonzero().to_string(), wall);
+        let cost = cost_of(pid, wall);
         let status = self.child.wait().unwrap_or_else(|_| ExitStatus::from_raw(-1));
         let mut stdout = String::new();
         if let Some(output) = &mut self.child.stdout {
@@ -177,13 +180,13 @@ fn is_ended(process: impl std::os::fd::AsFd) -> bool {
 }
 
 /// What a process that has ended cost: the kernel tells until its parent has waited for it.
-fn cost_of(pid: &str, wall: Duration) -> Process {
+fn cost_of(pid: Pid, wall: Duration) -> Process {
     let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let status = read("status");
     let io = read("io");
     Process {
         wall_s: wall.as_secs_f64(),
-        cpu_s: processor_seconds(pid),
+        cpu_s: spent(pid).as_secs_f64(),
         voluntary_switches: field(&status, "voluntary_ctxt_switches"),
         involuntary_switches: field(&status, "nonvoluntary_ctxt_switches"),
         storage_read_bytes: field(&io, "read_bytes"),
@@ -192,9 +195,15 @@ fn cost_of(pid: &str, wall: Duration) -> Process {
     }
 }
 
-/// Processor seconds of a process, or of `self`, to the nanosecond.
-pub(crate) fn processor_seconds(pid: &str) -> f64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
+/// Processor time of all threads of a process, also of those that have ended; none of a process
+/// that is gone.
+pub(crate) fn spent(pid: Pid) -> Duration {
+    processor_time(pid.as_raw_nonzero().get().unsigned_abs()).unwrap_or_default()
+}
+
+/// Processor seconds of the first thread of this process, to the nanosecond.
+pub(crate) fn own_seconds() -> f64 {
+    let text = fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let nanoseconds: u64 =
         text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
     nanoseconds as f64 / 1e9

@@ -114,7 +114,7 @@ fn read(path: &str) -> String {
 }
 
 /// USER_HZ, which is 100 on every architecture that Rust's Linux runs on.
-pub(crate) const TICKS_PER_SECOND: f64 = 100.0;
+const TICKS_PER_SECOND: f64 = 100.0;
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::child::processor_seconds;
+use super::child::own_seconds;
 use super::environment::busy_seconds;
 use super::error::BenchError;
 use super::plan::Variant;
@@ -147,11 +147,11 @@ fn verified(course: &mut impl Course, size: u64, variant: Variant) -> Result<Cel
 
 /// One sample, with what others did to the machine meanwhile.
 fn sampled(course: &mut impl Course, cell: &Cell, index: usize) -> Result<Sample> {
-    let (started, busy, own) = (Instant::now(), busy_seconds(), processor_seconds("self"));
+    let (started, busy, own) = (Instant::now(), busy_seconds(), own_seconds());
     let Measured { wall_s, measured, peer, served, besides_cpu_s } =
         course.measure(cell.size, cell.variant)?;
     let watched_s = started.elapsed().as_secs_f64();
-    let own = processor_seconds("self") - own;
+    let own = own_seconds() - own;
     let ours = own
         + besides_cpu_s
         + [Some(&measured), peer.as_ref()].into_iter().flatten().map(cpu_of).sum::<f64>();

@@ -268,6 +268,33 @@ pub(crate) fn thread_usage() -> Usage {
     }
 }
 
+/// Processor time that all threads of a process have spent, also those that have ended, and also of
+/// a process that has ended but for which nobody has waited yet.
+///
+/// # Errors
+///
+/// As clock_getcpuclockid(3) and clock_gettime(2): `ESRCH` or `EINVAL` if there is no such process.
+pub(crate) fn process_time(pid: u32) -> Result<Duration, Errno> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| Errno::SRCH)?;
+    let mut clock: libc::clockid_t = 0;
+    let mut spent = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both functions fill in the one structure that they are given, which outlives them.
+    // Proved by `tests/library.rs::the_time_of_a_process_has_all_of_its_threads_in_it`.
+    let (found, read) = unsafe {
+        let found = libc::clock_getcpuclockid(pid, &raw mut clock);
+        (found, if found == 0 { libc::clock_gettime(clock, &raw mut spent) } else { 0 })
+    };
+    match (found, read) {
+        (0, 0) => Ok(Duration::new(
+            u64::try_from(spent.tv_sec).unwrap_or(0),
+            u32::try_from(spent.tv_nsec).unwrap_or(0),
+        )),
+        // It returns its error instead of leaving it in errno.
+        (0, _) => Err(last_errno()),
+        (error, _) => Err(Errno::from_raw_os_error(error)),
+    }
+}
+
 fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

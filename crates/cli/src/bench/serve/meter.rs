@@ -1,26 +1,23 @@
-//! What a server that goes on running has cost so far: all of its processes and threads, from
-//! procfs.
+//! What a server that goes on running has cost so far: all of its processes and threads, by their
+//! clocks and from procfs.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
 use super::record::Memory;
-use crate::bench::child::field;
-use crate::bench::environment::TICKS_PER_SECOND;
+use crate::bench::child::{field, spent};
 use crate::bench::record::Process;
 
 /// The meters of a server's processes at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     at: Instant,
-    /// Nanoseconds on a processor by thread.
-    threads: BTreeMap<String, u64>,
-    /// Ticks on a processor of all threads that there are or ever were.
-    ticks: u64,
+    /// Time on a processor by process, of all threads that there are or ever were.
+    processes: BTreeMap<i32, Duration>,
     voluntary_switches: u64,
     involuntary_switches: u64,
     read_bytes: u64,
@@ -32,8 +29,7 @@ impl Meter {
     pub(crate) fn zero() -> Self {
         Self {
             at: Instant::now(),
-            threads: BTreeMap::new(),
-            ticks: 0,
+            processes: BTreeMap::new(),
             voluntary_switches: 0,
             involuntary_switches: 0,
             read_bytes: 0,
@@ -46,18 +42,16 @@ impl Meter {
         let mut meter = Self::zero();
         for process in processes {
             let folder = format!("/proc/{process}");
-            meter.ticks += ticks(&read(&format!("{folder}/stat")));
             let io = read(&format!("{folder}/io"));
             meter.read_bytes += field(&io, "read_bytes");
             meter.written_bytes += field(&io, "write_bytes");
             for thread in names(&format!("{folder}/task")) {
-                let folder = format!("{folder}/task/{thread}");
-                let status = read(&format!("{folder}/status"));
+                let status = read(&format!("{folder}/task/{thread}/status"));
                 meter.voluntary_switches += field(&status, "voluntary_ctxt_switches");
                 meter.involuntary_switches += field(&status, "nonvoluntary_ctxt_switches");
-                // Last, so that what all of this costs is not between the time and the cost.
-                meter.threads.insert(thread, nanoseconds(&read(&format!("{folder}/schedstat"))));
             }
+            // Last, so that what all of this costs is not between the time and the cost.
+            meter.processes.insert(process.as_raw_nonzero().get(), spent(*process));
         }
         meter.at = Instant::now();
         meter
@@ -78,16 +72,12 @@ impl Meter {
         }
     }
 
-    /// Processor seconds to the nanosecond, by thread; but if a thread has ended meanwhile, which
-    /// takes its account with it, those of the processes, in steps of 10 ms.
+    /// Processor seconds to the nanosecond. Those of a process that has ended are not known.
     fn cpu_since(&self, earlier: &Self) -> f64 {
-        if earlier.threads.keys().any(|thread| !self.threads.contains_key(thread)) {
-            return self.ticks.saturating_sub(earlier.ticks) as f64 / TICKS_PER_SECOND;
-        }
-        let spent = |(thread, now): (&String, &u64)| {
-            now.saturating_sub(earlier.threads.get(thread).copied().unwrap_or(0))
+        let spent = |(process, now): (&i32, &Duration)| {
+            now.saturating_sub(earlier.processes.get(process).copied().unwrap_or_default())
         };
-        self.threads.iter().map(spent).sum::<u64>() as f64 / 1e9
+        self.processes.iter().map(spent).sum::<Duration>().as_secs_f64()
     }
 }
 
@@ -120,15 +110,6 @@ fn parent_of(stat: &str) -> Option<Pid> {
     Pid::from_raw(stat_fields(stat).nth(1)?.parse().ok()?)
 }
 
-/// utime and stime.
-fn ticks(stat: &str) -> u64 {
-    stat_fields(stat).skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()
-}
-
-fn nanoseconds(schedstat: &str) -> u64 {
-    schedstat.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
-}
-
 /// The value of a line `name:  123 kB`.
 fn bytes(text: &str, name: &str) -> u64 {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -159,8 +140,7 @@ mod tests {
     #[test]
     fn the_name_of_a_program_does_not_confuse_the_fields_behind_it() {
         assert_eq!(parent_of(STAT), Pid::from_raw(5));
-        assert_eq!(ticks(STAT), 42);
-        assert_eq!((parent_of(""), ticks("")), (None, 0));
+        assert_eq!(parent_of(""), None);
     }
 
     #[test]
@@ -169,26 +149,29 @@ mod tests {
         assert_eq!((bytes(rollup, "Pss"), bytes(rollup, "Swap")), (122 << 10, 0));
     }
 
-    fn meter(threads: &[(&str, u64)], ticks: u64) -> Meter {
-        let threads = threads.iter().map(|(name, spent)| ((*name).to_owned(), *spent)).collect();
-        Meter { threads, ticks, ..Meter::zero() }
+    fn meter(processes: &[(i32, u64)]) -> Meter {
+        let processes = processes.iter().map(|(pid, ms)| (*pid, Duration::from_millis(*ms)));
+        Meter { processes: processes.collect(), ..Meter::zero() }
     }
 
     #[test]
-    fn threads_that_begin_count_from_their_begin_and_one_that_ended_by_the_ticks() {
-        let before = meter(&[("1", 1_000_000_000), ("2", 5)], 100);
-        let grown = meter(&[("1", 1_500_000_000), ("2", 5), ("3", 250_000_000)], 177);
+    fn processes_that_begin_count_from_their_begin() {
+        let before = meter(&[(1, 1000), (2, 5)]);
+        let grown = meter(&[(1, 1500), (2, 5), (3, 250)]);
         assert_eq!(grown.since(&before).cpu_s, 0.75);
-        let fewer = meter(&[("1", 1_500_000_000)], 177);
-        assert_eq!(fewer.since(&before).cpu_s, 0.77);
+        assert_eq!(meter(&[(1, 1500)]).since(&before).cpu_s, 0.5);
     }
 
     #[test]
     fn this_process_has_threads_memory_and_a_child() {
         let me = rustix::process::getpid();
         let before = Meter::read(&[me]);
-        let busy = Instant::now();
-        while busy.elapsed().as_millis() < 30 {}
+        // Its time counts, though the thread has ended.
+        let busy = || {
+            let begun = Instant::now();
+            while begun.elapsed().as_millis() < 30 {}
+        };
+        std::thread::spawn(busy).join().unwrap();
         assert!(Meter::read(&[me]).since(&before).cpu_s > 0.01);
         let memory = Memory::of(&[me]);
         assert!(memory.resident_bytes >= memory.proportional_bytes, "{memory:?}");
