@@ -88,6 +88,11 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         &self.stream
     }
 
+    /// From now on something else tells that nobody wants it any more.
+    pub fn set_cancel(&mut self, cancel: Option<&'a AtomicBool>) {
+        self.cancel = cancel;
+    }
+
     /// How long nothing may move, and what becomes true when nobody wants it any more.
     pub(crate) fn limits(&self) -> (Option<Duration>, Option<&'a AtomicBool>) {
         (self.timeout, self.cancel)

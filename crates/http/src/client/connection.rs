@@ -70,6 +70,19 @@ impl<'a> Connection<'a> {
         &self.address
     }
 
+    /// Whether it leads to a server on this machine.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        let peer = self.stream().peer_addr();
+        !self.is_proxied && peer.is_ok_and(|peer| peer.ip().to_canonical().is_loopback())
+    }
+
+    /// Lets no more than so many bytes wait in the kernel to be taken.
+    pub(super) fn set_window(&self, bytes: usize) {
+        // A hint: without it more comes at once, and then nothing for a while.
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(self.stream(), bytes);
+    }
+
     /// Sends a request without a body and reads the head of its answer. Secrets are only sent to
     /// servers that are trusted with them.
     ///

@@ -52,6 +52,8 @@ pub struct Answer<'a> {
     pub response: Response,
     /// The address that answered, which redirects may have led to.
     pub url: Url,
+    /// Whether that server may know secrets: it is the one that was named.
+    pub is_trusted: bool,
 }
 
 impl<'a> Agent<'a> {
@@ -74,17 +76,33 @@ impl<'a> Agent<'a> {
     /// [`ClientError`]; any status but that of a redirect is an answer.
     pub fn ask(
         &self,
-        mut idle: Option<Connection<'a>>,
+        idle: Option<Connection<'a>>,
         request: &Request<'_>,
         url: &Url,
     ) -> Result<Answer<'a>, ClientError> {
+        self.ask_as(idle, request, url, true)
+    }
+
+    /// The same, with secrets only for a server that is trusted with them: one that an earlier
+    /// answer led to may not be.
+    ///
+    /// # Errors
+    ///
+    /// As [`ask`](Self::ask).
+    pub fn ask_as(
+        &self,
+        mut idle: Option<Connection<'a>>,
+        request: &Request<'_>,
+        url: &Url,
+        is_trusted: bool,
+    ) -> Result<Answer<'a>, ClientError> {
         let mut url = url.clone();
-        let origin = url.origin();
+        let trusted = is_trusted.then(|| url.origin());
         for _ in 0..=self.max_redirects {
-            let is_trusted = url.origin() == origin;
+            let is_trusted = trusted.as_ref() == Some(&url.origin());
             let (connection, response) = self.ask_once(idle.take(), request, &url, is_trusted)?;
             let Some(next) = response.redirect(&url)? else {
-                return Ok(Answer { connection, response, url });
+                return Ok(Answer { connection, response, url, is_trusted });
             };
             if next.scheme() == "http" && url.scheme() == "https" {
                 return Err(ClientError::Downgrade { to: next.to_string() });

@@ -1,11 +1,15 @@
 //! Why a download failed.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
+use rustix::io::Errno;
 use underpass_engine::{Error, Report};
 
 use crate::client::ClientError;
+use crate::incoming::ReceiveError;
 
 /// Why a download failed.
 #[derive(Debug)]
@@ -37,7 +41,10 @@ pub enum DownloadError {
         free: u64,
     },
     /// A partial file is in the way that nothing is known about.
-    Stranger,
+    Stranger {
+        /// Its name.
+        name: OsString,
+    },
 }
 
 /// A download that failed, and what it leaves.
@@ -52,10 +59,73 @@ pub struct Failed {
 }
 
 impl DownloadError {
+    /// What went wrong while the body of an answer was being moved.
+    pub(super) fn body(address: &str, error: ReceiveError) -> Self {
+        let network = |source| ClientError::Network {
+            action: "receiving from",
+            address: address.to_owned(),
+            source,
+        };
+        match error {
+            ReceiveError::Ended => {
+                let message = "the connection ended before the last byte";
+                network(io::Error::new(io::ErrorKind::UnexpectedEof, message)).into()
+            }
+            ReceiveError::Engine(error) => match *error {
+                Error::Io { source, .. } if is_of_network(&source) => network(source).into(),
+                error => Self::Engine(Box::new(error)),
+            },
+            error => ClientError::receiving(address, error).into(),
+        }
+    }
+
+    /// Whether another attempt may succeed.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Client(error) if error.is_temporary())
+    }
+
+    /// How long the server asks to wait.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Client(ClientError::Status { retry_after, .. }) => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// Whether there seems to be nobody to be asked.
+    pub(super) fn is_nobody(&self) -> bool {
+        match self {
+            Self::Client(ClientError::Network { action, source, .. }) => {
+                *action == "looking up" || source.kind() == io::ErrorKind::ConnectionRefused
+            }
+            _ => false,
+        }
+    }
+
     /// An error of the system while something was done with a file.
     pub(super) fn local<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Local { action, source: source.into() }
     }
+}
+
+/// Whether this can only be said of a connection, not of what its bytes go to.
+fn is_of_network(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| {
+        matches!(
+            errno,
+            Errno::CONNABORTED
+                | Errno::CONNRESET
+                | Errno::HOSTDOWN
+                | Errno::HOSTUNREACH
+                | Errno::NETDOWN
+                | Errno::NETRESET
+                | Errno::NETUNREACH
+                | Errno::TIMEDOUT
+        )
+    })
 }
 
 impl From<ClientError> for DownloadError {
@@ -82,7 +152,9 @@ impl fmt::Display for DownloadError {
             Self::NoRoom { needed, free } => {
                 write!(f, "it needs {needed} bytes, and {free} are free")
             }
-            Self::Stranger => f.write_str("a partial file is in the way that has no journal"),
+            Self::Stranger { name } => {
+                write!(f, "{} is in the way, and nothing is known about it", name.display())
+            }
         }
     }
 }

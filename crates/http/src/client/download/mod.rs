@@ -6,8 +6,18 @@
 //! that whoever comes after a crash goes on from there. Nothing here prints or reads the
 //! environment.
 
+#![allow(clippy::single_range_in_vec_init)] // lists of ranges are what is meant
+
+mod board;
+mod crew;
 mod error;
+mod job;
+mod journal;
+mod meaning;
 mod name;
+mod pace;
+mod patience;
+mod spot;
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,12 +25,11 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use underpass_engine::landing::{Existing, Landing};
 use underpass_engine::{PipePool, Policy, Report};
 use url::Url;
 
-use super::{Agent, ClientError, Request};
-use crate::incoming::Manner;
+use super::Agent;
+use job::Job;
 
 pub use error::{DownloadError, Failed};
 pub use name::name_of;
@@ -101,6 +110,12 @@ pub struct Gauge {
 }
 
 impl Gauge {
+    /// So many bytes are there, of so many.
+    fn set(&self, done: u64, total: Option<u64>) {
+        self.done.store(done, Ordering::Relaxed);
+        self.total.store(total.map_or(0, |total| total.saturating_add(1)), Ordering::Relaxed);
+    }
+
     /// Bytes that are in their place, those of earlier attempts among them.
     #[must_use]
     pub fn done(&self) -> u64 {
@@ -182,54 +197,8 @@ impl<'a> Downloader<'a> {
         url: &Url,
         target: &Target<'_>,
         gauge: &Gauge,
-        _tell: &(dyn Fn(&Event<'_>) + Sync),
+        tell: &(dyn Fn(&Event<'_>) + Sync),
     ) -> Result<Done, Failed> {
-        let request = Request { method: "GET", fields: &[] };
-        let mut answer = self.agent.ask(None, &request, url).map_err(Failed::from)?;
-        if !answer.response.is_success() {
-            return Err(Failed::from(answer.connection.refusal(&answer.response)));
-        }
-        gauge.connections.store(1, Ordering::Relaxed);
-        let manner = Manner {
-            policy: self.wishes.policy,
-            step: self.wishes.step,
-            pipes: Some(&self.pipes),
-            ..Manner::default()
-        };
-        let landing = match target {
-            Target::Named { folder, name, .. } => {
-                let folder = folder.try_clone().map_err(DownloadError::local("opening"))?;
-                Some(
-                    Landing::create_in(folder, name, 0o666)
-                        .map_err(DownloadError::local("creating"))?,
-                )
-            }
-            Target::Stream { .. } => None,
-        };
-        let (file, at) = match (target, &landing) {
-            (Target::Stream { file, at }, _) => (*file, *at),
-            (Target::Named { .. }, Some(landing)) => (landing.file(), 0),
-            (Target::Named { .. }, None) => return Err(ClientError::Closed.into()),
-        };
-        let mut note = |progress: &underpass_engine::Progress| {
-            gauge.done.store(progress.bytes, Ordering::Relaxed);
-        };
-        let address = answer.connection.address().to_owned();
-        let incoming = answer.connection.incoming();
-        let received = incoming.body(answer.response.extent, file, at, &manner, &mut note);
-        let report = received.report;
-        if let Err(error) = received.outcome {
-            let error = DownloadError::Client(ClientError::receiving(&address, error));
-            return Err(Failed { error, report: Box::new(report), kept: None });
-        }
-        if let (Some(landing), Target::Named { taken, .. }) = (landing, target) {
-            let existing = match taken {
-                Taken::Replace => Existing::Replace,
-                Taken::Refuse | Taken::SameIsFine => Existing::Keep,
-            };
-            landing.commit(existing).map_err(DownloadError::local("writing"))?;
-        }
-        let size = report.bytes();
-        Ok(Done { report, size, connections: 1, ..Done::default() })
+        Job::new(self, url, target, gauge, tell).run()
     }
 }

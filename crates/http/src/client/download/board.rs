@@ -1,0 +1,464 @@
+//! Who fetches which bytes.
+//!
+//! Pieces are given out by guided self-scheduling: large ones first, smaller ones towards the end,
+//! so that all connections end at about the same time. When nothing is left to be given out, an
+//! idle connection takes over a part of what a slower one has before it. For this a connection
+//! claims what it is about to move a bite at a time; what it has not claimed can be taken from it.
+//! One that moves nothing at all is cut off, and its bite taken too.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Who fetches which bytes.
+#[derive(Debug)]
+pub(super) struct Board {
+    inner: Mutex<Inner>,
+    /// Something was given back, finished, or ended.
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// Bytes that nobody fetches yet, in their order.
+    free: Vec<Range<u64>>,
+    /// What each connection does.
+    seats: Vec<Seat>,
+    is_over: bool,
+}
+
+/// What one connection does.
+#[derive(Debug, Default)]
+struct Seat {
+    /// The piece that it fetches: what is claimed of it already, and the rest.
+    work: Option<Work>,
+    /// Whether it has left.
+    is_gone: bool,
+    /// Whether it has been cut off, and for whom.
+    cut_for: Option<usize>,
+    /// Bytes per second of its last piece.
+    rate: Option<f64>,
+    /// What is kept for it alone.
+    promised: Option<Range<u64>>,
+}
+
+#[derive(Debug)]
+struct Work {
+    /// Where the bite begins that is being moved.
+    at: u64,
+    /// Where it ends, and what may be taken away begins.
+    claimed: u64,
+    /// Where the piece ends.
+    end: u64,
+    begun: Instant,
+    moved: u64,
+    /// When bytes came last.
+    last: Instant,
+}
+
+impl Work {
+    fn new(piece: &Range<u64>, now: Instant) -> Self {
+        let Range { start, end } = *piece;
+        Self { at: start, claimed: start, end, begun: now, moved: 0, last: now }
+    }
+
+    /// Bytes per second so far, as long as they come.
+    fn rate(&self, now: Instant) -> Option<f64> {
+        let seconds = now.duration_since(self.begun).as_secs_f64();
+        (self.moved > 0 && seconds > 0.0).then(|| self.moved as f64 / seconds)
+    }
+}
+
+/// What somebody without work is to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    /// Fetch these bytes.
+    Fetch(Range<u64>),
+    /// Go: there is nothing left, or nobody wants it any more.
+    Leave,
+}
+
+impl Board {
+    /// Gives out these bytes to so many connections.
+    pub(super) fn new(missing: Vec<Range<u64>>, connections: usize) -> Self {
+        let seats = (0..connections.max(1)).map(|_| Seat::default()).collect();
+        let inner = Inner { free: missing, seats, is_over: false };
+        Self { inner: Mutex::new(inner), changed: Condvar::new() }
+    }
+
+    /// What comes over this connection already, of what is missing.
+    pub(super) fn assign(&self, me: usize, piece: &Range<u64>) {
+        let mut inner = self.lock();
+        inner.free = without(&inner.free, piece);
+        inner.seats[me].work = Some(Work::new(piece, Instant::now()));
+    }
+
+    /// The next piece for this connection; waits while others might leave something.
+    pub(super) fn take(&self, me: usize, cuts: &[AtomicBool]) -> Task {
+        let mut inner = self.lock();
+        loop {
+            if inner.is_over {
+                return Task::Leave;
+            }
+            let now = Instant::now();
+            if let Some(piece) = inner.next(me, now) {
+                inner.seats[me].work = Some(Work::new(&piece, now));
+                return Task::Fetch(piece);
+            }
+            if inner.seats.iter().all(|seat| seat.work.is_none() && seat.promised.is_none()) {
+                inner.is_over = true;
+                self.changed.notify_all();
+                return Task::Leave;
+            }
+            inner.cut_stalled(me, now, cuts);
+            let waited = self.changed.wait_timeout(inner, LOOK_INTERVAL);
+            inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The next bite of the piece of this connection; `None` once nothing of it is left.
+    pub(super) fn claim(&self, me: usize) -> Option<Range<u64>> {
+        let mut inner = self.lock();
+        let is_alone = inner.seats.iter().filter(|seat| !seat.is_gone).count() == 1;
+        if inner.is_over {
+            return None;
+        }
+        let seat = &mut inner.seats[me];
+        let work = seat.work.as_mut()?;
+        let left = work.end - work.claimed;
+        if left == 0 {
+            seat.rate = work.rate(Instant::now()).or(seat.rate);
+            seat.work = None;
+            self.changed.notify_all();
+            return None;
+        }
+        let wanted = match work.rate(Instant::now()) {
+            _ if is_alone => LARGEST_BITE,
+            Some(rate) => ((rate * BITE_SECONDS) as u64).clamp(SMALLEST_BITE, LARGEST_BITE),
+            None => FIRST_BITE,
+        };
+        // No crumb is left behind, which would be a bite of its own.
+        let len = if left < wanted + SMALLEST_BITE { left } else { wanted };
+        work.at = work.claimed;
+        work.claimed += len;
+        Some(work.at..work.claimed)
+    }
+
+    /// All of the piece of this connection at once, of which nothing can be taken away any more.
+    pub(super) fn claim_all(&self, me: usize) -> Option<Range<u64>> {
+        let mut inner = self.lock();
+        let work = inner.seats[me].work.as_mut()?;
+        work.at = work.claimed;
+        work.claimed = work.end;
+        Some(work.at..work.end)
+    }
+
+    /// Only what is before `end` comes; the rest of the piece is for whoever wants it.
+    pub(super) fn limit(&self, me: usize, end: u64) {
+        let mut inner = self.lock();
+        let Some(work) = &mut inner.seats[me].work else { return };
+        if end < work.end {
+            let rest = end..work.end;
+            work.end = end;
+            inner.add_free(rest);
+            self.changed.notify_all();
+        }
+    }
+
+    /// So many bytes more of the bite are in their place.
+    pub(super) fn moved(&self, me: usize, bytes: u64) {
+        let mut inner = self.lock();
+        if let Some(work) = &mut inner.seats[me].work {
+            work.at += bytes;
+            work.moved += bytes;
+            work.last = Instant::now();
+        }
+    }
+
+    /// This connection fetches no more of its piece.
+    pub(super) fn give_back(&self, me: usize) {
+        let mut inner = self.lock();
+        let seat = &mut inner.seats[me];
+        let cut_for = seat.cut_for.take();
+        if let Some(work) = seat.work.take() {
+            seat.rate = work.rate(Instant::now());
+            let left = work.at..work.end;
+            match cut_for.filter(|other| !inner.seats[*other].is_gone) {
+                _ if left.is_empty() => {}
+                Some(other) => inner.seats[other].promised = Some(left),
+                None => inner.add_free(left),
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// This connection leaves; true if it was the last.
+    pub(super) fn leave(&self, me: usize) -> bool {
+        self.give_back(me);
+        let mut inner = self.lock();
+        inner.seats[me].is_gone = true;
+        if let Some(left) = inner.seats[me].promised.take() {
+            inner.add_free(left);
+        }
+        self.changed.notify_all();
+        inner.seats.iter().all(|seat| seat.is_gone)
+    }
+
+    /// Everybody is to stop.
+    pub(super) fn end(&self) {
+        self.lock().is_over = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether everybody is to stop.
+    pub(super) fn is_over(&self) -> bool {
+        self.lock().is_over
+    }
+
+    /// Whether every byte has been fetched.
+    pub(super) fn is_done(&self) -> bool {
+        let inner = self.lock();
+        let is_idle = |seat: &Seat| seat.work.is_none() && seat.promised.is_none();
+        inner.free.is_empty() && inner.seats.iter().all(is_idle)
+    }
+
+    /// Whether everybody has left.
+    pub(super) fn is_deserted(&self) -> bool {
+        self.lock().seats.iter().all(|seat| seat.is_gone)
+    }
+
+    /// How many connections have something to do.
+    pub(super) fn busy(&self) -> usize {
+        self.lock().seats.iter().filter(|seat| seat.work.is_some()).count()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Nobody fetches these any more.
+    fn add_free(&mut self, range: Range<u64>) {
+        let place = self.free.partition_point(|other| other.start < range.start);
+        self.free.insert(place, range);
+    }
+
+    /// The next piece for somebody without work, if there is any.
+    fn next(&mut self, me: usize, now: Instant) -> Option<Range<u64>> {
+        if let Some(promised) = self.seats[me].promised.take() {
+            return Some(promised);
+        }
+        self.next_free().or_else(|| self.steal(me, now))
+    }
+
+    /// The next piece of what nobody fetches.
+    fn next_free(&mut self) -> Option<Range<u64>> {
+        let left: u64 = self.free.iter().map(|range| range.end - range.start).sum();
+        let here = self.seats.iter().filter(|seat| !seat.is_gone).count() as u64;
+        let wanted = match here {
+            0 | 1 => u64::MAX,
+            _ => (left / (2 * here)).clamp(SMALLEST_PIECE, LARGEST_PIECE),
+        };
+        let first = self.free.first_mut()?;
+        let len = wanted.min(first.end - first.start);
+        let piece = first.start..first.start + len;
+        first.start += len;
+        if first.is_empty() {
+            self.free.remove(0);
+        }
+        Some(piece)
+    }
+
+    /// A part of what the connection has before it that would need the longest: so much that both
+    /// are done at the same time, if that is worth a request.
+    fn steal(&mut self, me: usize, now: Instant) -> Option<Range<u64>> {
+        let my_rate = self.seats[me].rate;
+        let left = |work: &Work| work.end - work.claimed;
+        let time = |work: &Work| left(work) as f64 / work.rate(now).unwrap_or(1.0);
+        let works = self.seats.iter_mut().filter_map(|seat| seat.work.as_mut());
+        let slowest = works
+            .filter(|work| now.duration_since(work.begun) > MINIMAL_GAIN)
+            .max_by(|a, b| time(a).total_cmp(&time(b)))?;
+        if time(slowest) < MINIMAL_GAIN.as_secs_f64() {
+            return None;
+        }
+        let share = match (my_rate, slowest.rate(now)) {
+            (Some(mine), Some(theirs)) => mine / (mine + theirs),
+            (_, None) => 1.0,
+            (None, _) => 0.5,
+        };
+        let len = (left(slowest) as f64 * share) as u64;
+        if len < SMALLEST_BITE {
+            return None;
+        }
+        let piece = slowest.end - len..slowest.end;
+        slowest.end = piece.start;
+        Some(piece)
+    }
+
+    /// Cuts off a connection that moves nothing, for somebody who has nothing else to do.
+    fn cut_stalled(&mut self, me: usize, now: Instant, cuts: &[AtomicBool]) {
+        let is_waited_for = self.seats.iter().any(|seat| seat.cut_for == Some(me));
+        let is_slow = self.seats[me].rate.is_none();
+        if is_waited_for || is_slow {
+            return;
+        }
+        let stalled = self.seats.iter_mut().enumerate().find(|(_, seat)| {
+            let is_stalled = |work: &Work| now.duration_since(work.last) >= STALLED;
+            seat.cut_for.is_none() && seat.work.as_ref().is_some_and(is_stalled)
+        });
+        if let Some((victim, seat)) = stalled {
+            seat.cut_for = Some(me);
+            cuts[victim].store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// These ranges without that one.
+pub(super) fn without(ranges: &[Range<u64>], taken: &Range<u64>) -> Vec<Range<u64>> {
+    let parts = ranges.iter().flat_map(|range| {
+        let before = range.start..range.end.min(taken.start);
+        let behind = range.start.max(taken.end)..range.end;
+        [before, behind]
+    });
+    parts.filter(|range| !range.is_empty()).collect()
+}
+
+/// A request and its answer are worth so much at least.
+const SMALLEST_PIECE: u64 = 1 << 20;
+
+/// What a connection gets at once at the most, where there are others.
+const LARGEST_PIECE: u64 = 64 << 20;
+
+/// Less is not taken away from anybody.
+const SMALLEST_BITE: u64 = 256 << 10;
+
+/// What is claimed before it is known how fast a connection is.
+const FIRST_BITE: u64 = 1 << 20;
+
+/// What is claimed at once at the most.
+const LARGEST_BITE: u64 = 64 << 20;
+
+/// What is claimed is to take so long.
+const BITE_SECONDS: f64 = 0.25;
+
+/// Nobody's work is taken over to gain less than this.
+const MINIMAL_GAIN: Duration = Duration::from_millis(300);
+
+/// A connection that has moved nothing for so long is cut off for one that has nothing to do.
+const STALLED: Duration = Duration::from_secs(2);
+
+/// How often those without work look around.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn cuts(count: usize) -> Vec<AtomicBool> {
+        (0..count).map(|_| AtomicBool::new(false)).collect()
+    }
+
+    /// Fetches all of a piece.
+    fn fetch(board: &Board, me: usize) -> Vec<Range<u64>> {
+        let bites = std::iter::from_fn(|| {
+            let bite = board.claim(me)?;
+            board.moved(me, bite.end - bite.start);
+            Some(bite)
+        });
+        bites.collect()
+    }
+
+    #[test]
+    fn pieces_become_smaller_and_cover_everything_once() {
+        let board = Board::new(vec![0..100 * MIB, 150 * MIB..500 * MIB], 2);
+        let mut seen = Vec::new();
+        let cuts = cuts(2);
+        let mut me = 0;
+        while let Task::Fetch(piece) = board.take(me, &cuts) {
+            assert!(piece.end - piece.start <= LARGEST_PIECE);
+            let bites = fetch(&board, me);
+            assert_eq!(bites.first().map(|bite| bite.start), Some(piece.start));
+            assert_eq!(bites.last().map(|bite| bite.end), Some(piece.end));
+            assert!(bites.windows(2).all(|pair| pair[0].end == pair[1].start));
+            seen.push(piece);
+            me = 1 - me;
+        }
+        assert!(board.is_done() && board.is_over());
+        let sizes: Vec<_> = seen.iter().map(|piece| piece.end - piece.start).collect();
+        assert_eq!(sizes[0], 64 * MIB);
+        assert!(*sizes.last().expect("some") <= 2 * MIB, "{sizes:?}");
+        assert_eq!(sizes.iter().sum::<u64>(), 450 * MIB);
+        let left = seen.iter().fold(vec![0..500 * MIB], |left, piece| without(&left, piece));
+        assert_eq!(left, [100 * MIB..150 * MIB]);
+    }
+
+    #[test]
+    fn one_connection_takes_all_at_once() {
+        let board = Board::new(vec![0..10_000 * MIB], 1);
+        assert_eq!(board.take(0, &cuts(1)), Task::Fetch(0..10_000 * MIB));
+        assert_eq!(board.claim(0), Some(0..LARGEST_BITE));
+    }
+
+    #[test]
+    fn what_is_given_back_is_fetched_by_another() {
+        let board = Board::new(vec![0..2 * MIB], 2);
+        let cuts = cuts(2);
+        assert_eq!(board.take(0, &cuts), Task::Fetch(0..MIB));
+        assert_eq!(board.claim(0), Some(0..MIB));
+        board.moved(0, 1000);
+        assert!(!board.leave(0));
+        assert_eq!(board.take(1, &cuts), Task::Fetch(1000..MIB));
+        fetch(&board, 1);
+        assert_eq!(board.take(1, &cuts), Task::Fetch(MIB..2 * MIB));
+    }
+
+    #[test]
+    fn the_end_of_a_slow_piece_is_taken_over() {
+        let board = Board::new(vec![0..64 * MIB], 2);
+        let cuts = cuts(2);
+        board.assign(0, &(0..64 * MIB));
+        let bite = board.claim(0).expect("a bite");
+        std::thread::sleep(MINIMAL_GAIN + Duration::from_millis(10));
+        board.moved(0, 1000);
+        let Task::Fetch(piece) = board.take(1, &cuts) else { panic!("nothing") };
+        assert_eq!(piece.end, 64 * MIB);
+        let half = (64 * MIB - bite.end) / 2;
+        assert_eq!(piece.start, 64 * MIB - half, "nothing is known of the one who takes: half");
+        let mut own = vec![bite];
+        own.extend(fetch(&board, 0));
+        assert_eq!(own.last().map(|bite| bite.end), Some(piece.start));
+    }
+
+    #[test]
+    fn one_that_moves_nothing_is_cut_off_and_its_bite_taken() {
+        let board = Board::new(vec![0..2 * MIB], 2);
+        let cuts = cuts(2);
+        board.assign(0, &(0..MIB));
+        assert_eq!(board.claim(0), Some(0..MIB));
+        assert_eq!(board.take(1, &cuts), Task::Fetch(MIB..2 * MIB));
+        std::thread::sleep(Duration::from_millis(1));
+        fetch(&board, 1);
+        std::thread::scope(|scope| {
+            let taken = scope.spawn(|| board.take(1, &cuts));
+            while !cuts[0].load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            board.moved(0, 10);
+            board.give_back(0);
+            assert_eq!(taken.join().ok(), Some(Task::Fetch(10..MIB)));
+        });
+    }
+
+    #[test]
+    fn ranges_lose_what_is_taken() {
+        assert_eq!(without(&[0..10, 20..30], &(5..25)), [0..5, 25..30]);
+        assert_eq!(without(&[5..10], &(0..20)), []);
+        assert_eq!(without(&[5..10], &(6..8)), [5..6, 8..10]);
+        assert_eq!(without(&[5..10], &(20..30)), [5..10]);
+    }
+}

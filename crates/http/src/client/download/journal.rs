@@ -1,0 +1,370 @@
+//! What is known to be in a partial file, kept in a small file beside it.
+//!
+//! The first line says of what and of which version the parts are, and which of them are known to
+//! be on the disk. Behind it each piece that was fetched has a line of fixed length, `start end
+//! done`, rewritten in place by one pwrite(2) whenever more of it has arrived. After a kill those
+//! lines are exact: the page cache outlives the process. After a power cut, which shows in the boot
+//! id, they may be ahead of the data, so only what was on the disk before counts.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
+use serde::{Deserialize, Serialize};
+
+use super::meaning::Version;
+
+/// What the parts are parts of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Subject {
+    /// Where it is fetched from.
+    pub(super) url: String,
+    /// Which version.
+    pub(super) version: Version,
+    /// How long it is, if that is known.
+    pub(super) size: Option<u64>,
+    /// Which file the parts are in.
+    pub(super) inode: u64,
+}
+
+/// The first line.
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    /// The version of this format.
+    underpass_journal: u32,
+    #[serde(flatten)]
+    subject: Subject,
+    /// Since when the machine runs.
+    boot: String,
+    /// What is on the disk for certain.
+    safe: Vec<(u64, u64)>,
+}
+
+/// The file that says what is there.
+#[derive(Debug)]
+pub(super) struct Journal {
+    folder: OwnedFd,
+    name: OsString,
+    subject: Subject,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    file: File,
+    /// Where the lines of pieces begin.
+    pieces_at: u64,
+    pieces: Vec<Piece>,
+    /// What is on the disk for certain.
+    safe: Vec<Range<u64>>,
+}
+
+/// One piece, of which the first so many bytes are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    start: u64,
+    end: u64,
+    done: u64,
+}
+
+/// What a journal says.
+#[derive(Debug)]
+pub(super) struct Remembered {
+    /// What the parts are parts of.
+    pub(super) subject: Subject,
+    /// What is there, in its order.
+    pub(super) present: Vec<Range<u64>>,
+    /// What of it is on the disk for certain.
+    safe: Vec<Range<u64>>,
+}
+
+impl Journal {
+    /// Begins a journal in place of any that has the name.
+    pub(super) fn create(folder: OwnedFd, name: &OsStr, subject: Subject) -> io::Result<Self> {
+        Self::write_new(folder, name, subject, Vec::new(), Vec::new())
+    }
+
+    /// Goes on with what was remembered.
+    pub(super) fn resume(folder: OwnedFd, name: &OsStr, known: Remembered) -> io::Result<Self> {
+        let pieces = known.present.iter().map(|range| {
+            let (start, end) = (range.start, range.end);
+            Piece { start, end, done: end - start }
+        });
+        Self::write_new(folder, name, known.subject, pieces.collect(), known.safe)
+    }
+
+    fn write_new(
+        folder: OwnedFd,
+        name: &OsStr,
+        subject: Subject,
+        pieces: Vec<Piece>,
+        safe: Vec<Range<u64>>,
+    ) -> io::Result<Self> {
+        let (file, pieces_at) = write(&folder, name, &subject, &pieces, &safe)?;
+        let inner = Mutex::new(Inner { file, pieces_at, pieces, safe });
+        Ok(Self { folder, name: name.to_owned(), subject, inner })
+    }
+
+    /// What the parts are parts of.
+    pub(super) fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    /// Says which piece is fetched now; its number, for [`note`](Self::note).
+    pub(super) fn begin(&self, piece: &Range<u64>) -> usize {
+        let mut inner = self.lock();
+        inner.pieces.push(Piece { start: piece.start, end: piece.end, done: 0 });
+        let number = inner.pieces.len() - 1;
+        inner.write_piece(number);
+        number
+    }
+
+    /// Says how many bytes of a piece are in the file.
+    pub(super) fn note(&self, number: usize, done: u64) {
+        let mut inner = self.lock();
+        inner.pieces[number].done = done;
+        inner.write_piece(number);
+    }
+
+    /// What is there, in its order.
+    pub(super) fn present(&self) -> Vec<Range<u64>> {
+        merged(self.lock().pieces.iter().map(Piece::present))
+    }
+
+    /// Brings what is there to the disk, and then says so.
+    pub(super) fn save(&self, part: &File) -> io::Result<()> {
+        let safe = self.present();
+        if safe == self.lock().safe {
+            return Ok(());
+        }
+        part.sync_data()?;
+        let mut inner = self.lock();
+        let (file, pieces_at) =
+            write(&self.folder, &self.name, &self.subject, &inner.pieces, &safe)?;
+        (inner.file, inner.pieces_at, inner.safe) = (file, pieces_at, safe);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Writes the line of a piece. A line that cannot be written makes the journal say less than
+    /// there is, which costs some bytes after a crash and nothing else.
+    fn write_piece(&self, number: usize) {
+        let at = self.pieces_at + (number * LINE) as u64;
+        let _ = self.file.write_at(self.pieces[number].line().as_bytes(), at);
+    }
+}
+
+impl Piece {
+    fn present(&self) -> Range<u64> {
+        self.start..self.start + self.done
+    }
+
+    /// One line of [`LINE`] bytes.
+    fn line(self) -> String {
+        format!("{:020} {:020} {:020} \n", self.start, self.end, self.done)
+    }
+
+    fn parse(line: &[u8]) -> Option<Self> {
+        let text = str::from_utf8(line).ok()?.strip_suffix(" \n")?;
+        let mut numbers = text.split(' ').map(str::parse);
+        let mut next = || numbers.next()?.ok();
+        let (start, end, done) = (next()?, next()?, next()?);
+        let is_sound = numbers.next().is_none() && start <= end && done <= end - start;
+        is_sound.then_some(Self { start, end, done })
+    }
+}
+
+/// Writes a journal under another name and gives it its own in one moment; the file, and where the
+/// lines of its pieces begin.
+fn write(
+    folder: &OwnedFd,
+    name: &OsStr,
+    subject: &Subject,
+    pieces: &[Piece],
+    safe: &[Range<u64>],
+) -> io::Result<(File, u64)> {
+    let head = Head {
+        underpass_journal: FORMAT,
+        subject: subject.clone(),
+        boot: boot(),
+        safe: safe.iter().map(|range| (range.start, range.end)).collect(),
+    };
+    let mut text = serde_json::to_string(&head)?;
+    // No line crosses from one page to another, so that each is written whole or not at all.
+    let padded = (text.len() + 1).next_multiple_of(LINE);
+    text.extend(std::iter::repeat_n(' ', padded - 1 - text.len()));
+    text.push('\n');
+    pieces.iter().for_each(|piece| text.push_str(&piece.line()));
+    let new = new_name(name);
+    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // The address may hold secrets.
+    let mut file = File::from(openat(folder, &new, flags, Mode::RUSR | Mode::WUSR)?);
+    let written = file.write_all(text.as_bytes()).and_then(|()| {
+        if !safe.is_empty() {
+            file.sync_data()?;
+        }
+        Ok(renameat(folder, &new, folder, name)?)
+    });
+    if let Err(error) = written {
+        // A disk so full that it has no room for a journal.
+        let _ = unlinkat(folder, &new, AtFlags::empty());
+        return Err(error);
+    }
+    Ok((file, padded as u64))
+}
+
+/// Reads the journal of this name; `None` if there is none that can be understood.
+pub(super) fn read(folder: &OwnedFd, name: &OsStr) -> Option<Remembered> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = File::from(openat(folder, name, flags, Mode::empty()).ok()?);
+    let mut bytes = Vec::new();
+    file.take(LONGEST).read_to_end(&mut bytes).ok()?;
+    let end = bytes.iter().position(|byte| *byte == b'\n')? + 1;
+    let head: Head = serde_json::from_slice(&bytes[..end]).ok()?;
+    if head.underpass_journal != FORMAT {
+        return None;
+    }
+    let safe = merged(head.safe.iter().map(|(start, end)| *start..*end));
+    let is_same_boot = !head.boot.is_empty() && head.boot == boot();
+    let present = match is_same_boot {
+        true => merged(bytes[end..].chunks(LINE).map_while(Piece::parse).map(|it| it.present())),
+        false => safe.clone(),
+    };
+    Some(Remembered { subject: head.subject, present, safe })
+}
+
+/// Removes the journal of this name, and one that was never finished.
+pub(super) fn remove(folder: &OwnedFd, name: &OsStr) {
+    for name in [name, &new_name(name)] {
+        // There may be none.
+        let _ = unlinkat(folder, name, AtFlags::empty());
+    }
+}
+
+fn new_name(name: &OsStr) -> OsString {
+    let mut new = name.to_owned();
+    new.push(".new");
+    new
+}
+
+/// What tells one run of the machine from another; nothing if that cannot be known.
+fn boot() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
+/// Ranges in their order, with those that touch made one.
+fn merged(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut sorted: Vec<_> = ranges.filter(|range| !range.is_empty()).collect();
+    sorted.sort_by_key(|range| range.start);
+    let mut merged: Vec<Range<u64>> = Vec::new();
+    for range in sorted {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// The version of this format.
+const FORMAT: u32 = 1;
+
+/// Bytes of a line.
+const LINE: usize = 64;
+
+/// No journal is longer: a piece of each MiB of 64 GiB, or of each 64 MiB of 4 TiB.
+const LONGEST: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn subject() -> Subject {
+        let version = Version::Tag("\"x\"".to_owned());
+        Subject { url: "http://a/b".to_owned(), version, size: Some(1 << 30), inode: 7 }
+    }
+
+    fn open(folder: &Path) -> OwnedFd {
+        File::open(folder).expect("a folder").into()
+    }
+
+    #[test]
+    fn what_is_noted_is_remembered_by_the_next_process() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let name = OsStr::new("journal");
+        let journal = Journal::create(open(folder.path()), name, subject()).expect("a journal");
+        let first = journal.begin(&(0..100));
+        let second = journal.begin(&(100..200));
+        let third = journal.begin(&(500..600));
+        journal.note(first, 100);
+        journal.note(second, 50);
+        journal.note(third, 1);
+        let known = read(&open(folder.path()), name).expect("it is there");
+        assert_eq!(known.subject, subject());
+        assert_eq!(known.present, [0..150, 500..501]);
+        assert_eq!(journal.present(), known.present);
+        let again = Journal::resume(open(folder.path()), name, known).expect("a journal");
+        let fourth = again.begin(&(150..200));
+        again.note(fourth, 50);
+        let known = read(&open(folder.path()), name).expect("it is there");
+        assert_eq!(known.present, [0..200, 500..501]);
+        remove(&open(folder.path()), name);
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    }
+
+    #[test]
+    fn after_another_boot_only_what_was_saved_counts() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let name = OsStr::new("journal");
+        let part = File::create(folder.path().join("part")).expect("a file");
+        let journal = Journal::create(open(folder.path()), name, subject()).expect("a journal");
+        let piece = journal.begin(&(0..100));
+        journal.note(piece, 60);
+        journal.save(&part).expect("saved");
+        journal.note(piece, 90);
+        let path = folder.path().join(name);
+        let text = fs::read_to_string(&path).expect("text");
+        assert_eq!(read(&open(folder.path()), name).expect("it").present, [0..90]);
+        assert_eq!(text.len() % LINE, 0);
+        fs::write(&path, text.replace(&boot(), "another")).expect("written");
+        assert_eq!(read(&open(folder.path()), name).expect("it").present, [0..60]);
+    }
+
+    #[test]
+    fn a_journal_that_is_damaged_says_nothing_wrong() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let name = OsStr::new("journal");
+        let journal = Journal::create(open(folder.path()), name, subject()).expect("a journal");
+        for start in [0, 1000] {
+            let piece = journal.begin(&(start..start + 100));
+            journal.note(piece, 100);
+        }
+        let path = folder.path().join(name);
+        let text = fs::read(&path).expect("text");
+        for cut in 0..text.len() {
+            fs::write(&path, &text[..cut]).expect("written");
+            let present = read(&open(folder.path()), name).map(|known| known.present);
+            let known = [None, Some(vec![]), Some(vec![0..100])];
+            assert!(known.contains(&present), "{cut}: {present:?}");
+        }
+        for (from, to) in [("00100 \n", "99999 \n"), ("journal\":1", "journal\":2")] {
+            let text = String::from_utf8_lossy(&text).replace(from, to);
+            fs::write(&path, text).expect("written");
+            let present = read(&open(folder.path()), name).map(|known| known.present);
+            assert!(present.unwrap_or_default().is_empty(), "{to}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! How long to wait before the next attempt, and when to make no more.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Attempts that failed one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    failures: u32,
+    most: u32,
+}
+
+impl Patience {
+    /// For so many attempts more after the first.
+    pub(super) fn new(most: u32) -> Self {
+        Self { failures: 0, most }
+    }
+
+    /// Something came: what failed before is forgotten.
+    pub(super) fn reset(&mut self) {
+        self.failures = 0;
+    }
+
+    /// How long to wait before the next attempt, at least as long as the server asks for; `None`
+    /// if there is to be none.
+    pub(super) fn next(&mut self, asked: Option<Duration>) -> Option<Duration> {
+        if self.failures >= self.most || asked.is_some_and(|asked| asked > LONGEST_ASKED) {
+            return None;
+        }
+        let wait = (FIRST * 2_u32.saturating_pow(self.failures)).min(LONGEST);
+        self.failures += 1;
+        // Clients that were cut off at the same moment must not all come back at the same moment.
+        let random = u32::from(RandomState::new().hash_one(0).to_ne_bytes()[0]);
+        let wait = wait / 2 + wait * random / 510;
+        Some(wait.max(asked.unwrap_or_default()))
+    }
+}
+
+/// Sleeps, unless one of the flags becomes true; false if it did.
+pub(super) fn sleep(time: Duration, cancel: &[&AtomicBool]) -> bool {
+    let until = Instant::now() + time;
+    loop {
+        if cancel.iter().any(|flag| flag.load(Ordering::Relaxed)) {
+            return false;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(LOOK));
+    }
+}
+
+/// Before the second attempt.
+const FIRST: Duration = Duration::from_millis(500);
+
+/// Before any attempt.
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// Whoever asks for more does not want to be asked again in this run.
+const LONGEST_ASKED: Duration = Duration::from_secs(600);
+
+/// How often it is looked whether the download is still wanted.
+const LOOK: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_and_end() {
+        let mut patience = Patience::new(8);
+        let waits: Vec<_> = std::iter::from_fn(|| patience.next(None)).collect();
+        assert_eq!(waits.len(), 8);
+        for (index, wait) in waits.iter().enumerate() {
+            let full = (FIRST * 2_u32.pow(u32::try_from(index).expect("small"))).min(LONGEST);
+            assert!((full / 2..=full).contains(wait), "{index}: {wait:?}");
+        }
+        patience.reset();
+        assert!(patience.next(None).is_some_and(|wait| wait <= FIRST));
+    }
+
+    #[test]
+    fn the_server_may_ask_for_more_but_not_for_ever() {
+        let mut patience = Patience::new(8);
+        assert_eq!(patience.next(Some(Duration::from_secs(30))), Some(Duration::from_secs(30)));
+        assert_eq!(patience.next(Some(Duration::from_secs(3600))), None);
+        assert_eq!(Patience::new(0).next(None), None);
+    }
+}
