@@ -17,7 +17,14 @@ use underpass_engine::Version;
 /// alone can share a tag; nothing short of reading the file could tell them apart.
 #[must_use]
 pub fn etag(version: &Version) -> String {
-    let (modified, changed) = (version.modified(), version.changed());
+    etag_since(version, version.changed())
+}
+
+/// The same, of a file to which nothing but a [kept digest](crate::digest::kept) was added since
+/// it was changed at `changed`: the tag stays.
+#[must_use]
+pub fn etag_since(version: &Version, changed: (i64, i64)) -> String {
+    let modified = version.modified();
     let parts = [
         version.inode(),
         version.size(),

@@ -1,11 +1,11 @@
 //! Digests of files: what they are called, how fields say them (RFC 9530), and how they are made.
 //!
 //! A digest is the one thing about a file for which all of its bytes have to climb into user
-//! space. So it is made only when somebody asks, and kept for the next one who does.
+//! space. So it is made only when somebody asks, and [`kept`] for the next one who does.
 
 mod compute;
 mod fields;
-
+pub mod kept;
 mod offer;
 mod text;
 mod verify;

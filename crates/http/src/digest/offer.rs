@@ -17,7 +17,7 @@ pub struct Offer {
 /// What was found to be so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Digests of the whole file: they can be kept with it.
+    /// Digests of the whole file: they can be [kept](super::kept::store) with it.
     pub whole: Vec<Digest>,
     /// Bytes that were read for that.
     pub read_bytes: u64,

@@ -26,13 +26,18 @@ pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub struct Metrics {
     /// A block for each worker.
     workers: Box<[WorkerMetrics]>,
+    /// Digests that were made.
+    digests: AtomicU64,
+    /// Bytes that were read for that.
+    digest_bytes: AtomicU64,
 }
 
 impl Metrics {
     /// Zeros for this many workers, at least one.
     #[must_use]
     pub fn new(workers: usize) -> Self {
-        Self { workers: (0..workers.max(1)).map(|_| WorkerMetrics::default()).collect() }
+        let workers = (0..workers.max(1)).map(|_| WorkerMetrics::default()).collect();
+        Self { workers, digests: AtomicU64::new(0), digest_bytes: AtomicU64::new(0) }
     }
 
     /// The block of one worker. Numbers beyond the last worker start again at the first: two
@@ -40,6 +45,13 @@ impl Metrics {
     #[must_use]
     pub fn worker(&self, index: usize) -> &WorkerMetrics {
         &self.workers[index % self.workers.len()]
+    }
+
+    /// So many bytes of a file were read into user space for a digest, which was made, or given
+    /// up.
+    pub fn digest(&self, read_bytes: u64, is_made: bool) {
+        self.digests.fetch_add(is_made.into(), Relaxed);
+        self.digest_bytes.fetch_add(read_bytes, Relaxed);
     }
 
     /// Requests answered, and bytes sent for them, heads included.
@@ -60,7 +72,7 @@ impl Metrics {
     /// [`Transfers::len`]: crate::transfers::Transfers::len
     #[must_use]
     pub fn render(&self, open_transfers: usize) -> String {
-        render::render(&self.workers, open_transfers)
+        render::render(self, open_transfers)
     }
 }
 

@@ -7,16 +7,20 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use underpass_engine::Mechanism;
 
 use super::histogram::BOUNDS;
-use super::{RareCounts, WorkerMetrics};
+use super::{Metrics, RareCounts, WorkerMetrics};
 
 /// Everything that the workers have counted.
-pub(super) fn render(workers: &[WorkerMetrics], open_transfers: usize) -> String {
-    let mut page = Page { text: String::with_capacity(8 * 1024), workers };
+pub(super) fn render(metrics: &Metrics, open_transfers: usize) -> String {
+    let mut page = Page { text: String::with_capacity(8 * 1024), workers: &metrics.workers };
     page.connections();
     page.requests();
     page.bytes();
     page.declines();
     page.cold_waits();
+    let digests = metrics.digests.load(Relaxed);
+    page.counter("digests_total", "Digests of files that were made.", digests);
+    let help = "Bytes read into user space to make digests.";
+    page.counter("digest_read_bytes_total", help, metrics.digest_bytes.load(Relaxed));
     page.gauge("transfers_open", "Transfers that are under way.", open_transfers as u64);
     page.family("build_info", "gauge", "Which version this is; always 1.");
     page.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);

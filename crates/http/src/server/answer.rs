@@ -164,6 +164,9 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         match self.find(&target.path)? {
             Ok(Place::File(_) | Place::Unsized(_)) if target.is_folder => self.missing(target),
             Ok(Place::File(served)) => self.file(target, &target.path, served),
+            Ok(Place::Unsized(_)) if target.query.has("hash") => {
+                Ok(self.error(404, "this file is made when it is read, and has no digest"))
+            }
             Ok(Place::Unsized(file)) => self.text(&target.path, file),
             Ok(Place::Folder(_)) if !target.is_folder => Ok(self.redirect(target)),
             Ok(Place::Folder(folder)) => self.folder(target, folder),
@@ -205,7 +208,10 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         mut served: Rc<Served>,
     ) -> Result<Response, Question> {
         while self.known.outdated < ATTEMPTS {
-            let response = self.version(target, path, &served);
+            let response = match self.hash(target, &served)? {
+                Some(response) => response,
+                None => self.version(target, path, &served)?,
+            };
             let is_guarded = matches!(&response.body, Body::File(body) if body.is_guarded);
             if (is_guarded && served.packed.is_empty()) || served.is_current() {
                 return Ok(response);
@@ -223,7 +229,12 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
     }
 
     /// A version of a regular file, or the packed form of it that the client likes best.
-    fn version(&mut self, target: &Target<'_>, path: &[u8], served: &Rc<Served>) -> Response {
+    fn version(
+        &mut self,
+        target: &Target<'_>,
+        path: &[u8],
+        served: &Rc<Served>,
+    ) -> Result<Response, Question> {
         let is_packed = !served.packed.is_empty();
         let find = |coding| served.packed.iter().find(|(packed, _)| *packed == coding);
         // What the client accepts need not be read where there is nothing to choose from.
@@ -246,7 +257,8 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
             file_name: name.filter(|_| is_download || is_renamed),
             is_download,
         };
-        let plan = self.plan(&facts);
+        let mut plan = self.plan(&facts);
+        self.add_digest(&mut plan, chosen)?;
         let (status, len) = (plan.status, plan.body_len);
         let way = self.way(len, &plan.body);
         let is_copied = is_copied(&self.worker.shared.settings, len, &plan.body);
@@ -265,7 +277,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         let mut response =
             Response { status, fields: plan.fields, body, len: Some(len), closes: false };
         self.add_common(&mut response, way);
-        response
+        Ok(response)
     }
 
     /// What every response about a file or archive says.

@@ -168,7 +168,7 @@ impl Connection<'_> {
                 Look::Ask(question) => {
                     self.peer.begins(Doing::Waiting, Instant::now());
                     // On the heap: few requests need it, and every connection would have its size.
-                    Box::pin(question.ask(self.worker, known)).await;
+                    Box::pin(question.ask(self.worker, self.peer, known)).await;
                     look = self.look(&bytes, started, known);
                 }
             }

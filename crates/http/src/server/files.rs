@@ -18,9 +18,10 @@ use rustix::io::Errno;
 use underpass_engine::{Version, is_resident};
 
 use super::root::{Patience, Root};
+use crate::digest::{Digest, kept};
 use crate::media::media_type;
 use crate::negotiate::Coding;
-use crate::validator::etag;
+use crate::validator::etag_since;
 
 /// How long an open file is used without looking its path up again.
 pub(super) const LIFETIME: Duration = Duration::from_secs(1);
@@ -33,6 +34,8 @@ pub(super) struct Served {
     pub(super) etag: String,
     pub(super) modified: SystemTime,
     pub(super) media_type: &'static str,
+    /// Digests that are kept with it.
+    pub(super) digests: Vec<Digest>,
     /// The same contents packed, each a file of its own.
     pub(super) packed: Vec<(Coding, Served)>,
     /// Whether the whole file was in the page cache a moment ago.
@@ -101,12 +104,15 @@ impl Served {
 
     fn new(file: OwnedFd, stat: &Stat, name: &[u8]) -> Self {
         let version = Version::from_stat(stat);
+        let kept = kept::recall(&file, &version);
+        let changed = kept.as_ref().map_or_else(|| version.changed(), kept::Kept::changed);
         Self {
             file: Arc::new(file),
             version,
-            etag: etag(&version),
+            etag: etag_since(&version, changed),
             modified: modified(&version),
             media_type: media_type(name),
+            digests: kept.map(kept::Kept::into_digests).unwrap_or_default(),
             packed: Vec::new(),
             residence: Residence::default(),
         }

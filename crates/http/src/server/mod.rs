@@ -10,6 +10,7 @@ mod behind;
 mod changes;
 mod connection;
 mod control;
+mod digests;
 mod endpoints;
 mod files;
 mod folder;

@@ -3,8 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt::Write;
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -161,6 +164,29 @@ impl Peer {
             Err(errno) => {
                 self.is_reset.set(true);
                 Err(errno.into())
+            }
+        }
+    }
+
+    /// Does something that takes long, unless the client leaves before it is done.
+    pub(super) async fn unless_left<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let (mut work, mut left) = (pin!(work), pin!(self.left()));
+        std::future::poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+            Poll::Pending => left.as_mut().poll(context).map(|()| None),
+        })
+        .await
+    }
+
+    /// Returns when the client says that nothing more will come from it; never, if that cannot be
+    /// known because another request has come already.
+    async fn left(&self) {
+        while self.socket.readable().await.is_ok() {
+            match recv(&self.socket, &mut [0], RecvFlags::PEEK) {
+                Err(Errno::AGAIN) => self.socket.is_not_ready(Interest::READABLE),
+                Err(Errno::INTR) => {}
+                Ok((1, _)) => std::future::pending().await,
+                Ok(_) | Err(_) => return,
             }
         }
     }

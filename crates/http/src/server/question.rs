@@ -11,8 +11,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 
 use super::archives;
+use super::digests::{self, Digests, Undigested};
 use super::files::{self, Found};
 use super::folder::{self, ListTask, ListingHead};
+use super::peer::Peer;
 use super::response::Body;
 use super::root::Patience;
 use super::worker::Worker;
@@ -24,6 +26,8 @@ use crate::auth::{Pending, Verdict};
 pub(super) enum Question {
     /// How a folder is laid out as an archive.
     Archive(Vec<u8>, OwnedFd),
+    /// What the digest of a file is.
+    Digest(digests::Request),
     /// What a folder holds.
     List(Box<ListTask>),
     /// What is at a path.
@@ -41,6 +45,10 @@ pub(super) struct Known {
     pub(super) listing: Option<io::Result<(ListingHead, Body)>>,
     pub(super) opened: Vec<(Vec<u8>, Result<Found, Errno>)>,
     pub(super) text: Option<io::Result<Vec<u8>>>,
+    /// How often a digest was asked for.
+    pub(super) asked_digests: u32,
+    /// Why there was none, the last time.
+    pub(super) undigested: Option<Undigested>,
     pub(super) verdict: Option<Verdict>,
     /// How often what was opened had changed before it could be sent.
     pub(super) outdated: u32,
@@ -56,12 +64,17 @@ impl Known {
 
 impl Question {
     /// Has a helper find it out.
-    pub(super) async fn ask(self, worker: &Worker, known: &mut Known) {
+    pub(super) async fn ask(self, worker: &Worker, peer: &Peer, known: &mut Known) {
         let shared = Arc::clone(&worker.shared);
         match self {
             Self::Archive(path, folder) => {
                 let task = spawn_blocking(move || archives::lay_out(&shared, &path, folder));
                 known.layout = task.await.ok();
+            }
+            Self::Digest(request) => {
+                // Minutes, for a large file: nobody reads it for a client that has left.
+                let made = peer.unless_left(Digests::make(&shared, request)).await;
+                known.undigested = made.unwrap_or(Err(Undigested::Busy)).err();
             }
             Self::List(task) => known.listing = Some(list(*task, worker).await),
             Self::Open(path) => {

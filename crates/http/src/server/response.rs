@@ -99,6 +99,11 @@ impl FileBody {
         }
     }
 
+    /// The version that is to be sent.
+    pub(super) fn version(&self) -> Version {
+        self.version
+    }
+
     /// Where to note that all of the file is in the page cache, if all of it is sent.
     pub(super) fn residence(&self) -> Option<Residence> {
         matches!(self.content, PlannedBody::Whole).then(|| self.residence.clone())

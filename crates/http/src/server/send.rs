@@ -11,10 +11,11 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 use tokio::time::sleep;
 use underpass_engine::{
-    Chain, Confirm, Mechanism, Options, Policy, Report, Sink, Status, Transfer, Wait,
+    Chain, Confirm, Mechanism, Options, Policy, Report, Sink, Status, Transfer, Version, Wait,
 };
 
 use super::behind::Behind;
+use super::digests;
 use super::files::Residence;
 use super::peer::Peer;
 use super::response::{ArchiveBody, Body, Completion, FileBody};
@@ -47,7 +48,7 @@ impl<'a> Sending<'a> {
         facts: impl FnOnce() -> TransferFacts,
     ) -> Self {
         let head_len = head.len() as u64;
-        let mut residence = None;
+        let (mut residence, mut version) = (None, None);
         let (chain, care) = match body {
             Body::Nothing => (Chain::new().bytes(head), Care::NONE),
             Body::Memory(bytes) => {
@@ -57,15 +58,19 @@ impl<'a> Sending<'a> {
             Body::File(file) => {
                 let care = Care::of(&file);
                 residence = file.residence();
+                version = Some(file.version());
                 (file.chain(head), care)
             }
             body => {
-                let slow = Slow::new(worker, peer, head_len, facts());
+                let mut slow = Slow::new(worker, peer, head_len, None, facts());
+                if let Body::Archive(_) = body {
+                    slow.unchanged = Some(worker.shared.digests.archive());
+                }
                 return Self::Slow(Box::pin(slow.pieces(head, body)));
             }
         };
         if !care.is_resident {
-            let slow = Slow::new(worker, peer, head_len, facts());
+            let slow = Slow::new(worker, peer, head_len, version, facts());
             return Self::Slow(Box::pin(slow.whole(chain, care, residence)));
         }
         let mut transfer = transfer(worker, peer, chain, care.confirm);
@@ -78,7 +83,7 @@ impl<'a> Sending<'a> {
                 Self::Done(Sent { report, ..Sent::default() })
             }
             Ok(status) => {
-                let slow = Slow::new(worker, peer, head_len, facts());
+                let slow = Slow::new(worker, peer, head_len, version, facts());
                 Self::Slow(Box::pin(slow.rest(transfer, status)))
             }
             Err(error) => {
@@ -173,11 +178,20 @@ struct Slow<'a> {
     ahead: Option<(Cold, JoinHandle<bool>)>,
     /// What the chain at hand brought in from the disk.
     behind: Behind,
+    /// Sees to it that nothing is set on the file meanwhile.
+    unchanged: Option<digests::Transfer<'a>>,
     _counted: Counted<'a>,
 }
 
 impl<'a> Slow<'a> {
-    fn new(worker: &'a Worker, peer: &'a Peer, head_len: u64, facts: TransferFacts) -> Self {
+    /// A response with the bytes of this file, if they are of one.
+    fn new(
+        worker: &'a Worker,
+        peer: &'a Peer,
+        head_len: u64,
+        version: Option<Version>,
+        facts: TransferFacts,
+    ) -> Self {
         let handle = worker.shared.transfers.register(facts);
         let _counted = Counted::new(&worker.slow_transfers);
         let sent = Sent { is_counted: true, ..Sent::default() };
@@ -190,6 +204,7 @@ impl<'a> Slow<'a> {
             met_cold: false,
             ahead: None,
             behind: Behind::default(),
+            unchanged: version.map(|version| worker.shared.digests.transfer(&version)),
             _counted,
         }
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::archives::Layouts;
+use super::digests::Digests;
 use super::root::Root;
 use super::settings::{Note, ServeError, Settings};
 use crate::head::custom_fields;
@@ -26,6 +27,8 @@ pub(super) struct Shared {
     pub(super) layouts: Layouts,
     /// Downloads that were broken off.
     pub(super) resumptions: Resumptions,
+    /// Digests that were made, and those that are being made.
+    pub(super) digests: Digests,
     /// Connections that are open.
     pub(super) connections: AtomicUsize,
     /// `/dev/null`, where helpers send what only has to be in the page cache.
@@ -63,6 +66,7 @@ impl Shared {
             transfers: Transfers::default(),
             layouts: Layouts::default(),
             resumptions: Resumptions::default(),
+            digests: Digests::default(),
             connections: AtomicUsize::new(0),
             null: null.into(),
             log: Box::new(|_| {}),
@@ -108,7 +112,7 @@ impl fmt::Debug for Shared {
 /// Scripts of every site may read, and see what a transfer needs to be resumed.
 const CORS_FIELDS: &[u8] = b"Access-Control-Allow-Origin: *\r\n\
     Access-Control-Expose-Headers: Accept-Ranges, Content-Encoding, Content-Length, Content-Range, \
-    ETag, Last-Modified, Link, Server-Timing\r\n";
+    ETag, Last-Modified, Link, Repr-Digest, Server-Timing\r\n";
 
 /// Seconds between two notes about connections that cannot be accepted.
 const TOLD_EVERY_SECONDS: u64 = 60;

@@ -69,7 +69,7 @@ pub(super) fn run(
 
 /// Lets workers go first: a helper that brings in pages for one client must not take the processor
 /// from the worker, which has all others.
-fn step_back() {
+pub(super) fn step_back() {
     // Linux has priorities of threads, whatever POSIX says; a refusal changes nothing.
     let _ = rustix::process::setpriority_process(None, HELPER_NICENESS);
 }
@@ -205,6 +205,10 @@ impl Worker {
             ticks.tick().await;
             let now = Instant::now();
             self.files.borrow_mut().expire(now);
+            if self.index == 0 && self.shared.digests.has_unkept() {
+                let shared = Arc::clone(&self.shared);
+                tokio::task::spawn_blocking(move || shared.digests.keep_all());
+            }
             self.for_each_peer(|peer| {
                 peer.expire(self.shared.settings.timeout, now);
                 record::settle(&self, peer, false);

@@ -7,6 +7,7 @@ mod archives;
 mod bodies;
 mod conditions;
 mod connections;
+mod digests;
 mod endpoints;
 mod integrity;
 mod limits;

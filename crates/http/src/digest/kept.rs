@@ -1,0 +1,277 @@
+//! Digests kept with their file, in the extended attribute `user.underpass.digest`, so that a file
+//! is read for them once in its life and not once in that of each server.
+//!
+//! To set an attribute changes the file's ctime, and that is what tells its versions apart. So the
+//! attribute records the ctime from before, and the moment at which it was set: where the present
+//! ctime is that moment, nothing but the attribute was changed since then. The digests are valid,
+//! and the version may still be called by its old name. Whatever is changed later moves the ctime
+//! on, which makes the attribute a thing of the past.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::fs::{XattrFlags, fgetxattr, fsetxattr, fstatfs};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use sha2::{Digest as _, Sha256};
+use underpass_engine::Version;
+
+use super::{Algorithm, Digest};
+
+/// What is kept with a file of which nothing but that was changed since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    changed: i64,
+    digests: Vec<Digest>,
+}
+
+impl Kept {
+    /// When the file or its facts were last changed, by anybody but [`store`]: as
+    /// [`Version::changed`] was before.
+    #[must_use]
+    pub fn changed(&self) -> (i64, i64) {
+        (self.changed.div_euclid(SECOND), self.changed.rem_euclid(SECOND))
+    }
+
+    /// The digests of the file, one of each algorithm at the most.
+    #[must_use]
+    pub fn digests(&self) -> &[Digest] {
+        &self.digests
+    }
+
+    /// The same, to own them.
+    #[must_use]
+    pub fn into_digests(self) -> Vec<Digest> {
+        self.digests
+    }
+}
+
+/// What is kept with a file in its present version, if there is anything and it still holds. One
+/// system call.
+#[must_use]
+pub fn recall(file: impl AsFd, version: &Version) -> Option<Kept> {
+    let mut bytes = [0; MOST_BYTES];
+    let len = fgetxattr(file, NAME, &mut bytes[..]).ok()?;
+    let record = Record::parse(bytes.get(..len)?)?;
+    record.holds_for(version).then_some(Kept { changed: record.changed, digests: record.digests })
+}
+
+/// Keeps digests with their file, and returns its version from then on: one that differs in
+/// nothing but the ctime. `None` if the file is not in the version that the digests are of.
+///
+/// A transfer that compares versions takes this for a change: do it while there is none.
+///
+/// # Errors
+///
+/// As fsetxattr(2): not every file system has such attributes, and not everybody may set them.
+/// `ENOTSUP` also where the times of files are coarse or of another machine's clock, or where it
+/// would copy the file: on file systems of the network, overlayfs, and those that nobody knows.
+pub fn store(
+    file: impl AsFd,
+    version: &Version,
+    digests: &[Digest],
+) -> io::Result<Option<Version>> {
+    let file = file.as_fd();
+    if !keeps_up(file, version)? {
+        return Err(Errno::NOTSUP.into());
+    }
+    if Version::of(file)? != *version {
+        return Ok(None);
+    }
+    let mut record = Record::new(file, version, digests)?;
+    for _ in 0..ATTEMPTS {
+        record.set_at = now()?;
+        fsetxattr(file, NAME, &record.bytes(), XattrFlags::empty())?;
+        let present = Version::of(file)?;
+        if !is_same_but_changed(version, &present) {
+            return Ok(None);
+        }
+        if record.holds_for(&present) {
+            return Ok(Some(present));
+        }
+        // The disk kept us waiting: again, with the time that it is now.
+    }
+    Err(Errno::TIMEDOUT.into())
+}
+
+/// What the attribute says.
+struct Record {
+    /// When it was set, by the clock that the kernel takes for the times of files.
+    set_at: i64,
+    /// The ctime before.
+    changed: i64,
+    /// Of the size and the mtime: what is changed in the very moment in which the attribute is set
+    /// is noticed by that.
+    check: [u8; 4],
+    digests: Vec<Digest>,
+}
+
+impl Record {
+    /// These digests, and those that were kept before.
+    fn new(file: BorrowedFd<'_>, version: &Version, digests: &[Digest]) -> io::Result<Self> {
+        let mut digests = digests.to_vec();
+        let changed = match recall(file, version) {
+            None => nanoseconds(version.changed()).ok_or(Errno::OVERFLOW)?,
+            Some(before) => {
+                let is_new =
+                    |one: &Digest| digests.iter().all(|d| d.algorithm() != one.algorithm());
+                let others: Vec<_> = before.digests.into_iter().filter(is_new).collect();
+                digests.extend(others);
+                before.changed
+            }
+        };
+        Ok(Self { set_at: 0, changed, check: check(version), digests })
+    }
+
+    /// Reads the attribute; `None` if it is not one of this format.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (set_at, rest) = bytes.split_first_chunk()?;
+        let (changed, rest) = rest.split_first_chunk()?;
+        let (check, mut rest) = rest.split_first_chunk()?;
+        let mut digests = Vec::with_capacity(1);
+        while let [tag, after @ ..] = rest {
+            let algorithm = Algorithm::ALL.into_iter().find(|one| tag_of(*one) == *tag)?;
+            let (value, after) = after.split_at_checked(algorithm.len())?;
+            digests.push(Digest::new(algorithm, value)?);
+            rest = after;
+        }
+        let (set_at, changed) = (i64::from_le_bytes(*set_at), i64::from_le_bytes(*changed));
+        Some(Self { set_at, changed, check: *check, digests })
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        // With one SHA-256 it has its place in an inode of ext4, which needs no block for it.
+        let mut bytes = Vec::with_capacity(MOST_BYTES);
+        bytes.extend_from_slice(&self.set_at.to_le_bytes());
+        bytes.extend_from_slice(&self.changed.to_le_bytes());
+        bytes.extend_from_slice(&self.check);
+        for digest in &self.digests {
+            bytes.push(tag_of(digest.algorithm()));
+            bytes.extend_from_slice(digest.value());
+        }
+        bytes
+    }
+
+    /// Whether nothing was changed since it was set.
+    fn holds_for(&self, version: &Version) -> bool {
+        let Some(changed) = nanoseconds(version.changed()) else { return false };
+        let latest = self.set_at.saturating_add(MOMENT.as_nanos() as i64);
+        (self.set_at..=latest).contains(&changed) && self.check == check(version)
+    }
+}
+
+/// Whether the attribute can be relied on here: the file system takes its times from the clock of
+/// this machine, and finely, and does not copy the file for the attribute's sake.
+fn keeps_up(file: BorrowedFd<'_>, version: &Version) -> io::Result<bool> {
+    #[allow(clippy::unnecessary_cast)] // the type differs by target
+    let kind = fstatfs(file)?.f_type as u32;
+    // Whole seconds are how old ext4 and others keep time.
+    Ok(KNOWN.contains(&kind) && version.changed().1 != 0 && version.links() > 0)
+}
+
+/// Whether two versions differ in their ctime at the most.
+fn is_same_but_changed(one: &Version, other: &Version) -> bool {
+    let facts =
+        |version: &Version| (version.inode(), version.size(), version.modified(), version.links());
+    facts(one) == facts(other)
+}
+
+/// The time that the kernel would now give to a file, or a little less.
+fn now() -> io::Result<i64> {
+    let time = clock_gettime(ClockId::RealtimeCoarse);
+    nanoseconds((time.tv_sec, time.tv_nsec)).ok_or_else(|| Errno::OVERFLOW.into())
+}
+
+/// Four bytes that hardly any other size and mtime have.
+fn check(version: &Version) -> [u8; 4] {
+    let (seconds, nanoseconds) = version.modified();
+    let mut hasher = Sha256::new();
+    hasher.update(version.size().to_le_bytes());
+    hasher.update(seconds.to_le_bytes());
+    hasher.update(nanoseconds.to_le_bytes());
+    let value = hasher.finalize();
+    [value[0], value[1], value[2], value[3]]
+}
+
+/// A time of a file as one number; `None` before 1678 and after 2262.
+fn nanoseconds((seconds, nanoseconds): (i64, i64)) -> Option<i64> {
+    seconds.checked_mul(SECOND)?.checked_add(nanoseconds)
+}
+
+/// What stands before a digest. A format that is not this one begins with another.
+const fn tag_of(algorithm: Algorithm) -> u8 {
+    match algorithm {
+        Algorithm::Sha256 => 1,
+        Algorithm::Sha512 => 2,
+    }
+}
+
+/// The name of the attribute: one for all algorithms, since setting a second one would change the
+/// ctime under the first.
+const NAME: &str = "user.underpass.digest";
+
+/// Two numbers, four bytes, and a digest of each algorithm.
+const MOST_BYTES: usize = 20 + 33 + 65;
+
+/// How much later than we have looked at the clock the kernel may do so: a tick of it, and some.
+const MOMENT: Duration = Duration::from_millis(20);
+
+/// How often an attribute is set that comes too late.
+const ATTEMPTS: u32 = 5;
+
+/// Nanoseconds.
+const SECOND: i64 = 1_000_000_000;
+
+/// The file systems that [`keeps_up`] knows: ext4, XFS, btrfs, tmpfs, F2FS, bcachefs and ZFS, by
+/// their magic numbers. Not overlayfs, which would copy a whole file of a lower layer; not those
+/// of the network, whose times are of another clock.
+const KNOWN: [u32; 7] =
+    [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn digest(algorithm: Algorithm) -> Digest {
+        Digest::new(algorithm, vec![7; algorithm.len()]).unwrap()
+    }
+
+    fn record(digests: Vec<Digest>) -> Record {
+        Record { set_at: 2, changed: -1, check: *b"abcd", digests }
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        for algorithms in [&Algorithm::ALL[..1], &Algorithm::ALL[1..], &Algorithm::ALL] {
+            let written = record(algorithms.iter().copied().map(digest).collect());
+            let read = Record::parse(&written.bytes()).unwrap();
+            assert_eq!((read.set_at, read.changed, &read.check), (2, -1, b"abcd"));
+            assert_eq!(read.digests, written.digests);
+            assert!(written.bytes().len() <= MOST_BYTES);
+        }
+    }
+
+    #[test]
+    fn a_record_of_another_format_is_none() {
+        let bytes = record(vec![digest(Algorithm::Sha256)]).bytes();
+        for len in (0..bytes.len()).filter(|len| *len != 20) {
+            assert!(Record::parse(&bytes[..len]).is_none(), "{len} bytes");
+        }
+        let mut other = bytes.clone();
+        other[20] = 3;
+        assert!(Record::parse(&other).is_none());
+        assert!(Record::parse(&[bytes, vec![1]].concat()).is_none());
+    }
+
+    #[test]
+    fn with_one_digest_it_fits_into_an_inode_of_ext4() {
+        // 256 bytes, of which the facts take 160, two markers 8, and each entry 16 and its name
+        // (without `user.`) and value in steps of 4.
+        let name = NAME.len() - "user.".len();
+        let value = record(vec![digest(Algorithm::Sha256)]).bytes().len();
+        let entry = 16 + name.next_multiple_of(4) + value.next_multiple_of(4);
+        assert!(entry <= 256 - 160 - 8, "{entry}");
+    }
+}
