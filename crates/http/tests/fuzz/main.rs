@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
 
 mod conditional;
+mod digest_fields;
 mod input;
 mod path;
 mod range;
@@ -20,6 +21,11 @@ use std::time::{Duration, Instant};
 #[test]
 fn conditional_requests_get_well_formed_answers() {
     search(conditional::SEEDS, conditional::check);
+}
+
+#[test]
+fn digests_are_written_as_they_were_read() {
+    search(digest_fields::SEEDS, digest_fields::check);
 }
 
 #[test]

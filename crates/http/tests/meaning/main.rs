@@ -4,6 +4,7 @@
 
 mod chunked;
 mod conditional;
+mod digest;
 mod head;
 mod media;
 mod negotiate;
