@@ -131,8 +131,10 @@ impl std::error::Error for BadField {}
 pub fn reason(status: u16) -> &'static str {
     match status {
         100 => "Continue",
+        104 => "Upload Resumption Supported", // draft-ietf-httpbis-resumable-upload
         200 => "OK",
         201 => "Created",
+        202 => "Accepted",
         204 => "No Content",
         206 => "Partial Content",
         301 => "Moved Permanently",

@@ -98,6 +98,12 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         (self.timeout, self.cancel)
     }
 
+    /// Whether nothing was read that is not used yet.
+    #[must_use]
+    pub fn is_ahead_empty(&self) -> bool {
+        self.ahead.is_empty()
+    }
+
     /// What was read and not used: the beginning of what comes next.
     #[must_use]
     pub fn into_ahead(self) -> Vec<u8> {

@@ -24,6 +24,8 @@ pub struct Exchange {
     pub minor_version: u8,
     /// The status that was sent.
     pub status: u16,
+    /// Bytes of the request's body that were received and kept, or would have been.
+    pub received: u64,
     /// Bytes of the body that were promised.
     pub body_len: u64,
     /// Bytes of the body that were given to the kernel.
@@ -60,6 +62,7 @@ impl Default for Exchange {
             target: Vec::new(),
             minor_version: 1,
             status: 0,
+            received: 0,
             body_len: 0,
             sent: 0,
             acknowledged: 0,

@@ -21,6 +21,7 @@ pub(super) fn write(exchange: &Exchange, time: &TimeText, out: &mut Vec<u8>) {
     out.push(b'"');
     number(out, "status", u64::from(exchange.status));
     number(out, "bytes", exchange.body_len);
+    number(out, "received", exchange.received);
     number(out, "sent", exchange.sent);
     number(out, "acknowledged", exchange.acknowledged);
     key(out, "complete");

@@ -35,6 +35,8 @@ enum Variable {
     BytesAcknowledged,
     /// Bytes of the body that were promised.
     BytesExpected,
+    /// Bytes of the request's body that were received.
+    BytesReceived,
     /// `complete`, or what went wrong.
     Completed,
     /// What the kernel declined.
@@ -70,10 +72,11 @@ enum Variable {
 }
 
 /// The variables by name; beside them there is `$http_NAME` for every request field.
-const VARIABLES: [(&str, Variable); 19] = [
+const VARIABLES: [(&str, Variable); 20] = [
     ("body_bytes_sent", Variable::BodyBytesSent),
     ("bytes_acknowledged", Variable::BytesAcknowledged),
     ("bytes_expected", Variable::BytesExpected),
+    ("bytes_received", Variable::BytesReceived),
     ("completed", Variable::Completed),
     ("declined", Variable::Declined),
     ("http_referer", Variable::HttpReferer),
@@ -183,6 +186,7 @@ impl Variable {
             Self::BodyBytesSent => escape::push_number(out, exchange.sent),
             Self::BytesAcknowledged => escape::push_number(out, exchange.acknowledged),
             Self::BytesExpected => escape::push_number(out, exchange.body_len),
+            Self::BytesReceived => escape::push_number(out, exchange.received),
             Self::Completed => out.extend_from_slice(exchange.completion().as_bytes()),
             Self::Declined => push_declined(out, exchange),
             Self::HttpReferer => escape::push_or_dash(out, &exchange.referer, Place::Quoted),

@@ -86,6 +86,7 @@ fn json_line_has_every_field() {
         "protocol": "HTTP/1.1",
         "status": 200,
         "bytes": 1_048_576,
+        "received": 0,
         "sent": 1_048_576,
         "acknowledged": 1_048_576,
         "complete": true,
@@ -103,13 +104,13 @@ fn json_line_has_every_field() {
 fn template_knows_every_variable() {
     let format = "$remote_addr $remote_user [$time_local] $time_iso8601 $msec \"$request\" \
                   $request_method $request_uri $server_protocol $status $body_bytes_sent \
-                  $request_time $bytes_expected $bytes_acknowledged $completed $mechanism \
+                  $request_time $bytes_expected $bytes_acknowledged $bytes_received $completed $mechanism \
                   ($declined) $http_referer $http_user_agent ${status}xx";
     assert_eq!(
         line(format, &exchange()),
         "192.0.2.7 alice [10/Oct/2000:13:55:36 -0700] 2000-10-10T13:55:36-07:00 971211336.012 \
          \"GET /x?y=%20 HTTP/1.1\" GET /x?y=%20 HTTP/1.1 200 1048576 2.012 1048576 1048576 \
-         complete sendfile+read_write (sendfile EINVAL at 4096) http://example.org/ curl/8 200xx"
+         0 complete sendfile+read_write (sendfile EINVAL at 4096) http://example.org/ curl/8 200xx"
     );
 }
 
@@ -234,7 +235,7 @@ proptest! {
         let json = line("json", &exchange);
         prop_assert!(!json.chars().any(char::is_control));
         let json: Value = serde_json::from_str(&json).unwrap();
-        prop_assert_eq!(json.as_object().unwrap().len(), 17);
+        prop_assert_eq!(json.as_object().unwrap().len(), 18);
         if let Ok(target) = str::from_utf8(&exchange.target) {
             prop_assert_eq!(&json["target"], target);
         }

@@ -93,6 +93,8 @@ pub struct WorkerMetrics {
     moved: [AtomicU64; Mechanism::ALL.len()],
     /// Bytes from memory: heads, and bodies that are no files.
     memory: AtomicU64,
+    /// Bytes of request bodies by mechanism.
+    received: [AtomicU64; Mechanism::ALL.len()],
     /// How often a file had to be waited for.
     cold_waits: AtomicU64,
     /// For how long, in nanoseconds.
@@ -144,6 +146,15 @@ impl WorkerMetrics {
     pub fn moved(&self, mechanism: Option<Mechanism>, bytes: u64) {
         let counter = mechanism.map_or(&self.memory, |mechanism| &self.moved[mechanism as usize]);
         counter.fetch_add(bytes, Relaxed);
+    }
+
+    /// Counts what was received: its bytes, and what the kernel declined.
+    pub fn received(&self, report: &Report) {
+        for (mechanism, tally) in report.mechanisms() {
+            self.received[mechanism as usize].fetch_add(tally.bytes, Relaxed);
+        }
+        let mut recorded = Recorded::default();
+        self.record_declines(report, &mut recorded);
     }
 
     /// Counts what a transfer did: its bytes, and what the kernel declined.

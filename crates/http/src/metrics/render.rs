@@ -100,6 +100,13 @@ impl Page<'_> {
         }
         let bytes = self.sum(|worker| &worker.memory);
         self.sample(name, &[("mechanism", "memory")], bytes);
+        let name = "received_bytes_total";
+        let help = "Bytes of uploads, by the mechanism that moved them.";
+        self.family(name, "counter", help);
+        for mechanism in [Mechanism::Splice, Mechanism::ReadWrite] {
+            let bytes = self.sum(|worker| &worker.received[mechanism as usize]);
+            self.sample(name, &[("mechanism", mechanism.name())], bytes);
+        }
     }
 
     /// What the kernel declined.

@@ -30,6 +30,8 @@ pub(super) struct Asking<'a, 'f, 'b> {
     pub(super) worker: &'a Worker,
     pub(super) peer: &'a Peer,
     pub(super) request: &'a Request<'f, 'b>,
+    /// The head of the request, as it came.
+    pub(super) head: &'b [u8],
     /// What was found out about it so far.
     pub(super) known: &'a mut Known,
     pub(super) now: SystemTime,
@@ -40,7 +42,8 @@ pub(super) struct Asking<'a, 'f, 'b> {
     pub(super) is_logged: bool,
     /// What is to be remembered if the response breaks off.
     pub(super) download: Option<Download>,
-    explains: bool,
+    /// Whether the answer is to say which way its bytes take.
+    pub(super) explains: bool,
 }
 
 /// What is found at a path, with an open file shared among its responses.
@@ -55,6 +58,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         worker: &'a Worker,
         peer: &'a Peer,
         request: &'a Request<'f, 'b>,
+        head: &'b [u8],
         known: &'a mut Known,
         instant: Instant,
     ) -> Self {
@@ -64,6 +68,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
             worker,
             peer,
             request,
+            head,
             known,
             now,
             instant,

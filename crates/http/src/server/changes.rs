@@ -4,6 +4,7 @@ use super::answer::Asking;
 use super::question::Question;
 use super::response::Response;
 use super::settings::Changes;
+use super::uploads::Upload;
 use crate::origin::is_foreign;
 use crate::request::Method;
 use crate::target::Target;
@@ -11,7 +12,7 @@ use crate::target::Target;
 /// Answers a request to change what is at a path. Who asks has the right to write there.
 pub(super) fn answer(
     asking: &mut Asking<'_, '_, '_>,
-    _target: &Target<'_>,
+    target: &Target<'_>,
 ) -> Result<Response, Question> {
     let changes = &asking.worker.shared.settings.changes;
     let is_allowed = match asking.request.method {
@@ -26,7 +27,10 @@ pub(super) fn answer(
     if is_foreign(asking.request) {
         return Ok(asking.error(403, "a page of another site may not change files here"));
     }
-    Ok(asking.error(501, ""))
+    match asking.request.method {
+        Method::Put | Method::Patch => Ok(Upload::begin(asking, target)),
+        _ => Ok(asking.error(501, "")),
+    }
 }
 
 /// What is said to a method that nobody may use here.

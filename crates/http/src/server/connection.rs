@@ -16,12 +16,14 @@ use super::resume;
 use super::send::Sending;
 use super::sent::Sent;
 use super::socket::Socket;
+use super::uploads::{BodyState, Outcome, Upload};
 use super::worker::Worker;
 use crate::access_log::Exchange;
 use crate::chunked::Chunked;
 use crate::head::{Connection as Wish, write_head};
 use crate::request::{self, BodyLength, Malformed};
 use crate::resumption::Download;
+use crate::transfers::TransferFacts;
 
 /// Serves one connection to its end.
 pub(super) async fn serve(worker: &Worker, peer: &Peer) {
@@ -188,7 +190,8 @@ impl Connection<'_> {
             Ok(body) => body,
             Err(fault) => return self.malformed(bytes, &fault, started),
         };
-        let mut asking = Asking::new(self.worker, self.peer, &request, known, started);
+        let mut asking =
+            Asking::new(self.worker, self.peer, &request, &bytes[..len], known, started);
         let response = match asking.answer() {
             Ok(response) => response,
             Err(question) => return Look::Ask(question),
@@ -250,10 +253,19 @@ impl Connection<'_> {
 
     /// Sends an answer; whether the connection goes on.
     async fn take_turn(&mut self, turn: Box<Turn>) -> bool {
-        let Turn { response, mut exchange, started, body, now, .. } = *turn;
+        let Turn { mut response, mut exchange, started, body, now, .. } = *turn;
+        let mut is_read = false;
+        if let Body::Upload(upload) = response.body {
+            let Some(outcome) = self.receive(*upload, &mut exchange, started).await else {
+                return false;
+            };
+            (response, is_read) = (outcome.response, outcome.body == BodyState::Read);
+            response.closes |= outcome.body == BodyState::Broken;
+        }
         let keeps_alive = turn.keeps_alive
+            && !response.closes
             && !self.worker.is_draining()
-            && self.skip_body(body, turn.is_body_withheld).await;
+            && (is_read || self.skip_body(body, turn.is_body_withheld).await);
         let mut head = Vec::with_capacity(HEAD_CAPACITY);
         let wish = if keeps_alive { Wish::KeepAlive } else { Wish::Close };
         let custom = &self.worker.shared.custom_fields;
@@ -302,6 +314,28 @@ impl Connection<'_> {
             self.linger().await;
         }
         keeps_alive
+    }
+
+    /// Has the body of a request received, and notes what came of it.
+    async fn receive(
+        &mut self,
+        upload: Upload,
+        exchange: &mut Exchange,
+        started: Instant,
+    ) -> Option<Outcome> {
+        self.peer.begins(Doing::Receiving, started);
+        let shared = &self.worker.shared;
+        let facts = TransferFacts { status: 100, ..record::facts(self.peer, exchange, started) };
+        let ahead = std::mem::take(&mut self.buffer);
+        let receiving = upload.receive(shared, self.worker.index, &self.peer.socket, ahead, facts);
+        // On the heap: few connections ever need it.
+        let mut outcome = Box::pin(receiving).await?;
+        self.buffer = std::mem::take(&mut outcome.ahead);
+        self.peer.written.set(self.peer.written.get() + outcome.interim);
+        exchange.status = outcome.response.status;
+        exchange.body_len = outcome.response.len.unwrap_or(0);
+        record::received(self.worker, exchange, &outcome);
+        Some(outcome)
     }
 
     /// Says that a file changed before its first byte was sent: nothing is lost yet.
@@ -411,7 +445,7 @@ impl Left {
 const ATTEMPTS: u32 = 4;
 
 /// Fields of a request's head at the most.
-const MOST_FIELDS: usize = 64;
+pub(super) const MOST_FIELDS: usize = 64;
 
 /// Bytes of a request's head at the most.
 const MOST_HEAD: usize = 32 << 10;

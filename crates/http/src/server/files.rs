@@ -247,7 +247,8 @@ fn is_made_when_read(file: impl AsFd) -> bool {
     kind.is_ok_and(|kind| MADE_WHEN_READ.contains(&(kind as u32)))
 }
 
-fn modified(version: &Version) -> SystemTime {
+/// When a version was written, as far as this system can say it.
+pub(super) fn modified(version: &Version) -> SystemTime {
     let (seconds, _) = version.modified();
     let since = Duration::from_secs(seconds.unsigned_abs());
     let time = if seconds < 0 {

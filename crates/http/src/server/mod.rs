@@ -26,6 +26,7 @@ mod sent;
 mod settings;
 mod shared;
 mod socket;
+mod uploads;
 mod warm;
 mod worker;
 

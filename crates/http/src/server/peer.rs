@@ -51,6 +51,8 @@ pub(super) enum Doing {
     Reading,
     /// A helper looks for the answer.
     Waiting,
+    /// A thread of its own takes the body of a request, and minds the time.
+    Receiving,
     /// A response is on its way.
     Sending,
 }
@@ -118,7 +120,7 @@ impl Peer {
             return;
         }
         match self.doing.get() {
-            Doing::Waiting => return,
+            Doing::Waiting | Doing::Receiving => return,
             Doing::Sending => {
                 let state = (self.written.get(), self.acknowledged());
                 if self.seen.replace(state) != state {

@@ -10,6 +10,7 @@ use std::time::Instant;
 use super::peer::Peer;
 use super::sent::Sent;
 use super::settings::Note;
+use super::uploads::Outcome;
 use super::worker::Worker;
 use crate::access_log::{Exchange, TimeText};
 use crate::request::Request;
@@ -68,6 +69,20 @@ pub(super) fn begin_unreadable(desk: &RefCell<Desk>, bytes: &[u8]) -> Box<Exchan
     exchange
 }
 
+/// Notes how the body of a request was received.
+pub(super) fn received(worker: &Worker, exchange: &mut Exchange, outcome: &Outcome) {
+    exchange.received = outcome.report.bytes();
+    exchange.record(&outcome.report);
+    if let Some(broken) = &outcome.broken {
+        exchange.failure = Some(broken.word);
+        worker.shared.metrics.worker(worker.index).failed(broken.word);
+        if let Some(reason) = broken.reason.clone() {
+            let target = String::from_utf8_lossy(&exchange.target).into_owned();
+            worker.shared.note(Note::Failed { target, reason });
+        }
+    }
+}
+
 /// Notes how the response ended, of which the first `head_len` bytes were its head.
 pub(super) fn finish(
     worker: &Worker,
@@ -83,7 +98,7 @@ pub(super) fn finish(
     }
     exchange.sent = sent.report.bytes().saturating_sub(head_len as u64);
     if let Some(failure) = &sent.failure {
-        exchange.failure = Some(failure.word());
+        exchange.failure.get_or_insert(failure.word());
         metrics.failed(failure.word());
         if let Some(reason) = failure.reason() {
             let target = String::from_utf8_lossy(&exchange.target).into_owned();

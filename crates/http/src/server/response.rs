@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use underpass_engine::{Chain, Source, Version};
 
 use super::files::{Residence, Served};
+use super::uploads::Upload;
 use crate::archive;
 use crate::head::{error_page, reason};
 use crate::plan::PlannedBody;
@@ -45,6 +46,8 @@ pub(super) enum Body {
         /// Whether the client can tell the end from an interruption only by chunks.
         is_chunked: bool,
     },
+    /// Not known before the body of the request is here, and then another response.
+    Upload(Box<Upload>),
 }
 
 impl Body {

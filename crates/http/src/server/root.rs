@@ -120,7 +120,6 @@ impl Root {
     ///
     /// As openat2(2). Links that lead out of the root are not followed here, whatever the settings
     /// say of reading: `EXDEV`.
-    #[allow(dead_code)] // until there are changes
     pub(super) fn parent_of<'p>(
         &self,
         path: &'p [u8],
@@ -137,7 +136,6 @@ impl Root {
     /// # Errors
     ///
     /// As mkdir(2) and [`parent_of`](Self::parent_of).
-    #[allow(dead_code)] // until there are changes
     pub(super) fn make_parents(&self, path: &[u8], is_synced: bool) -> Result<(), Errno> {
         let (above, _) = split(path);
         match self.open_folder(above) {

@@ -243,7 +243,7 @@ impl<'a> Slow<'a> {
                 Body::Stream { pieces, completion, is_chunked } => {
                     self.stream(pieces, completion, is_chunked).await;
                 }
-                Body::Nothing | Body::Memory(_) | Body::File(_) => {}
+                Body::Nothing | Body::Memory(_) | Body::File(_) | Body::Upload(_) => {}
             }
         }
         self.sent

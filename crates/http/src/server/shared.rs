@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -10,6 +11,7 @@ use super::archives::Layouts;
 use super::digests::Digests;
 use super::root::Root;
 use super::settings::{Note, ServeError, Settings};
+use super::uploads::Uploads;
 use crate::head::custom_fields;
 use crate::metrics::Metrics;
 use crate::resumption::Resumptions;
@@ -29,6 +31,11 @@ pub(super) struct Shared {
     pub(super) resumptions: Resumptions,
     /// Digests that were made, and those that are being made.
     pub(super) digests: Digests,
+    /// Uploads that are under way.
+    pub(super) uploads: Uploads,
+    /// Held by whoever gives or takes the name of a file: together with others, or alone if the
+    /// change depends on what has the name now.
+    pub(super) names: RwLock<()>,
     /// Connections that are open.
     pub(super) connections: AtomicUsize,
     /// `/dev/null`, where helpers send what only has to be in the page cache.
@@ -67,6 +74,8 @@ impl Shared {
             layouts: Layouts::default(),
             resumptions: Resumptions::default(),
             digests: Digests::default(),
+            uploads: Uploads::default(),
+            names: RwLock::new(()),
             connections: AtomicUsize::new(0),
             null: null.into(),
             log: Box::new(|_| {}),

@@ -220,10 +220,11 @@ impl Worker {
         self.peers.borrow().values().for_each(|peer| act(peer));
     }
 
-    /// How many connections are in the middle of a response.
+    /// How many connections are in the middle of a response, or of the body of a request.
     fn sending(&self) -> usize {
-        let is_sending = |peer: &&Rc<Peer>| peer.doing() == Doing::Sending;
-        self.peers.borrow().values().filter(is_sending).count()
+        let is_moving =
+            |peer: &&Rc<Peer>| matches!(peer.doing(), Doing::Sending | Doing::Receiving);
+        self.peers.borrow().values().filter(is_moving).count()
     }
 
     /// Whether connections are to be closed after their response.

@@ -21,4 +21,5 @@ mod refusals;
 mod replaced;
 mod rig;
 mod timeouts;
+mod uploads;
 mod variants;

@@ -1,0 +1,149 @@
+//! What is said about an upload.
+
+use std::borrow::Cow;
+use std::io;
+
+use rustix::io::Errno;
+use underpass_engine::Report;
+
+use super::super::response::Response;
+use crate::incoming::ReceiveError;
+use crate::negotiate::wants_html;
+use crate::request::Request;
+
+/// Why an upload is not taken, or not taken to its end.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: u16,
+    detail: Cow<'static, str>,
+    fields: Vec<(&'static str, String)>,
+}
+
+/// What the log and the operator are told of a body that is not whole.
+#[derive(Debug)]
+pub(in super::super) struct Broken {
+    /// One word for the access log.
+    pub(in super::super) word: &'static str,
+    /// What the operator should know; nothing if it is the client's own doing.
+    pub(in super::super) reason: Option<String>,
+}
+
+impl Refusal {
+    /// This status, with one sentence for people.
+    pub(super) fn new(status: u16, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, detail: detail.into(), fields: Vec::new() }
+    }
+
+    /// The same with a field.
+    pub(super) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.fields.push((name, value.to_string()));
+        self
+    }
+
+    /// The answer, in the form that the client understands.
+    pub(super) fn response(&self, request: &Request) -> Response {
+        let is_html = wants_html(request);
+        let mut response = Response::error(self.status, &self.detail, is_html, false);
+        for (name, value) in &self.fields {
+            response.add_field(name, value);
+        }
+        response
+    }
+
+    /// More than may be sent here.
+    pub(super) fn too_long(limit: Option<u64>) -> Self {
+        match limit {
+            Some(limit) => Self::new(413, format!("a file may have {limit} bytes here")),
+            None => Self::new(413, "the file system takes no file of this size"),
+        }
+    }
+
+    /// More than there is room for (RFC 4918 11.5).
+    pub(super) fn full() -> Self {
+        Self::new(507, "there is no room for it")
+    }
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::NOSPC | Errno::DQUOT => Self::full(),
+            Errno::FBIG => Self::too_long(None),
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => {
+                Self::new(403, "the server may not write there")
+            }
+            // RFC 4918 9.7.1: what it would be in has to be there.
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => {
+                Self::new(409, "the folder that it would be in is not there")
+            }
+            Errno::NAMETOOLONG => Self::new(400, "the name is too long"),
+            // RFC 9110 13.1.2: somebody else was faster.
+            Errno::EXIST => Self::new(412, "there is a file of this name already"),
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
+                Self::new(503, TRY_AGAIN).with("Retry-After", 1)
+            }
+            _ => Self::new(500, "the file cannot be written"),
+        }
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Errno::from_io_error(&error).map_or_else(|| Self::new(500, ""), Self::from)
+    }
+}
+
+impl Broken {
+    /// What a failure means, and what is said to the client.
+    pub(super) fn of(error: &ReceiveError, limit: Option<u64>) -> (Self, Refusal) {
+        let told = |word| Self { word, reason: None };
+        match error {
+            ReceiveError::Ended => (told("reset"), Refusal::new(400, "the body ended too early")),
+            ReceiveError::Stalled => {
+                (told("timeout"), Refusal::new(408, "nothing came for too long"))
+            }
+            ReceiveError::Chunk(fault) => (told("malformed"), Refusal::new(400, fault.to_string())),
+            ReceiveError::TooLong => (told("too_long"), Refusal::too_long(limit)),
+            ReceiveError::Cancelled => {
+                let detail = "another request goes on with this upload";
+                (told("superseded"), Refusal::new(409, detail))
+            }
+            ReceiveError::Io(source) => Self::of_system(source, error),
+            ReceiveError::Engine(engine) => match &**engine {
+                underpass_engine::Error::Io { source, .. } => Self::of_system(source, error),
+                _ => Self::of_system(&io::ErrorKind::Other.into(), error),
+            },
+        }
+    }
+
+    /// The same for an error of the system, either of the connection or of the file.
+    fn of_system(source: &io::Error, error: &ReceiveError) -> (Self, Refusal) {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
+        if matches!(source.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut) {
+            let broken = Self { word: "reset", reason: None };
+            return (broken, Refusal::new(400, "the connection broke off"));
+        }
+        let errno = Errno::from_io_error(source).unwrap_or(Errno::IO);
+        (Self { word: "failed", reason: Some(error.to_string()) }, errno.into())
+    }
+}
+
+/// There are more uploads than the server has threads for.
+pub(super) fn too_many() -> Response {
+    let mut response = Response::error(503, TRY_AGAIN, false, false);
+    response.add_field("Retry-After", "1");
+    response
+}
+
+/// The system did not give what an upload needs.
+pub(super) fn failed(_: &io::Error) -> Response {
+    too_many()
+}
+
+/// The names of the mechanisms that moved the bytes, as `Server-Timing` tells them.
+pub(super) fn way(report: &Report) -> String {
+    let names: Vec<_> = report.mechanisms().map(|(mechanism, _)| mechanism.name()).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join("+") }
+}
+
+const TRY_AGAIN: &str = "too much is going on; try again soon";

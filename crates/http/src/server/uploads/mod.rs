@@ -1,0 +1,175 @@
+//! Files that clients send: checked before their first byte is asked for, moved from the socket
+//! into an unnamed file by the engine, and given their name in one moment once they are whole.
+//!
+//! Each is received by a thread of its own, which may wait for its client and for the disk; the
+//! worker, which has all others, is told when it is over.
+
+mod answer;
+mod interim;
+mod place;
+mod put;
+mod receive;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use tokio::sync::oneshot;
+use underpass_engine::{PipePool, Report};
+
+use super::answer::Asking;
+use super::response::{Body, Response};
+use super::shared::Shared;
+use crate::target::Target;
+use crate::transfers::TransferFacts;
+
+pub(super) use receive::Broken;
+
+/// What is to be received before it can be answered.
+#[derive(Debug)]
+pub(super) struct Upload {
+    /// The head of the request, as it came.
+    head: Vec<u8>,
+    /// The path that is meant, see [`Target::path`].
+    path: Vec<u8>,
+    /// Whether the target ended in a slash.
+    is_folder: bool,
+    /// Whether the answer is to say which way the bytes took.
+    explains: bool,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) response: Response,
+    /// How far the body was read.
+    pub(super) body: BodyState,
+    /// What was read of the connection and not used.
+    pub(super) ahead: Vec<u8>,
+    /// How the bytes were moved.
+    pub(super) report: Report,
+    /// Bytes that were written to the connection before the answer.
+    pub(super) interim: u64,
+    /// Why the body is not whole, if it is not.
+    pub(super) broken: Option<Broken>,
+}
+
+/// How far the body of a request was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodyState {
+    /// Not at all.
+    Untouched,
+    /// To its end: the next request may follow.
+    Read,
+    /// Somewhere between.
+    Broken,
+}
+
+/// What the uploads of all workers have in common.
+#[derive(Debug, Default)]
+pub(super) struct Uploads {
+    running: AtomicUsize,
+    pipes: PipePool,
+}
+
+impl Upload {
+    /// What is to be received for a request to `target`, as an answer that is still to come.
+    pub(super) fn begin(asking: &Asking<'_, '_, '_>, target: &Target<'_>) -> Response {
+        let upload = Self {
+            head: asking.head.to_vec(),
+            path: target.path.clone(),
+            is_folder: target.is_folder,
+            explains: asking.explains,
+        };
+        let mut response = Response::empty(204);
+        response.body = Body::Upload(Box::new(upload));
+        response
+    }
+
+    /// Receives it on a thread of its own, from a connection of which `ahead` was read already;
+    /// `None` if that thread is no more.
+    pub(super) async fn receive(
+        self,
+        shared: &Arc<Shared>,
+        worker: usize,
+        connection: &impl AsFd,
+        ahead: Vec<u8>,
+        facts: TransferFacts,
+    ) -> Option<Outcome> {
+        let Some(running) = Running::begin(shared) else {
+            return Some(Outcome::untouched(answer::too_many(), ahead));
+        };
+        let socket = match connection.as_fd().try_clone_to_owned() {
+            Ok(socket) => socket,
+            Err(error) => return Some(Outcome::untouched(answer::failed(&error), ahead)),
+        };
+        let (told, outcome) = oneshot::channel();
+        let job = Job { upload: self, shared: Arc::clone(shared), worker, socket, ahead, facts };
+        let work = move || {
+            let outcome = job.run();
+            drop(running);
+            // The connection may be gone already.
+            let _ = told.send(outcome);
+        };
+        let thread = thread::Builder::new().name("upload".to_owned()).stack_size(STACK);
+        match thread.spawn(work) {
+            Ok(_) => outcome.await.ok(),
+            // What was read ahead is lost with the closure, and the connection with it.
+            Err(error) => Some(Outcome {
+                body: BodyState::Broken,
+                ..Outcome::untouched(answer::failed(&error), Vec::new())
+            }),
+        }
+    }
+}
+
+impl Outcome {
+    /// An answer that needs nothing of the body.
+    fn untouched(response: Response, ahead: Vec<u8>) -> Self {
+        Self {
+            response,
+            body: BodyState::Untouched,
+            ahead,
+            report: Report::default(),
+            interim: 0,
+            broken: None,
+        }
+    }
+}
+
+/// What the thread of one upload has.
+#[derive(Debug)]
+struct Job {
+    upload: Upload,
+    shared: Arc<Shared>,
+    /// The number of the worker, whose counters it uses.
+    worker: usize,
+    socket: OwnedFd,
+    ahead: Vec<u8>,
+    facts: TransferFacts,
+}
+
+/// Counts as one upload for as long as it lives.
+#[derive(Debug)]
+struct Running(Arc<Shared>);
+
+impl Running {
+    /// `None` if there are too many.
+    fn begin(shared: &Arc<Shared>) -> Option<Self> {
+        let running = Self(Arc::clone(shared));
+        (shared.uploads.running.fetch_add(1, Ordering::Relaxed) < MOST).then_some(running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.uploads.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Uploads at once, each with a thread and a pipe.
+const MOST: usize = 512;
+
+/// Bytes for the stack of a thread that receives.
+const STACK: usize = 256 << 10;

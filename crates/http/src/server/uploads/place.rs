@@ -1,0 +1,118 @@
+//! Where a file is to be: the folder, opened beneath the root, and what has the name now.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::time::SystemTime;
+
+use rustix::fs::{AtFlags, FileType, Stat, fstatvfs, statat};
+use rustix::io::Errno;
+use underpass_engine::Version;
+
+use super::super::files;
+use super::super::root::Root;
+use super::super::settings::Changes;
+use super::Upload;
+use super::answer::Refusal;
+use crate::conditional::{self, Condition, Validators};
+use crate::request::Request;
+use crate::validator::etag;
+
+/// Where a file is to be.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) folder: OwnedFd,
+    pub(super) name: OsString,
+    /// The path from the root.
+    path: Vec<u8>,
+    /// The file that has the name now.
+    pub(super) present: Option<Present>,
+}
+
+/// A file that is there already.
+#[derive(Debug)]
+pub(super) struct Present {
+    etag: String,
+    modified: SystemTime,
+    /// Who may do what with it.
+    pub(super) mode: u32,
+}
+
+impl Place {
+    /// Opens the folder, and looks at what has the name.
+    pub(super) fn find(root: &Root, upload: &Upload, changes: &Changes) -> Result<Self, Refusal> {
+        let path = &upload.path;
+        // RFC 4918 9.7.2.
+        if (upload.is_folder || path.is_empty()) && !root.is_file() {
+            let detail = "a file cannot be put in the place of a folder";
+            return Err(Refusal::new(405, detail).with("Allow", "GET, HEAD, OPTIONS, MKCOL"));
+        }
+        if root.hides(path) {
+            return Err(Refusal::new(403, "names like this are hidden here"));
+        }
+        let parent = match (root.parent_of(path), changes.create_parents) {
+            (Err(Errno::NOENT), true) => {
+                root.make_parents(path, changes.sync)?;
+                root.parent_of(path)
+            }
+            (parent, _) => parent,
+        };
+        let Some((folder, name)) = parent? else {
+            return Err(Refusal::new(403, "only one file is served here, to be read"));
+        };
+        let mut place = Self { folder, name: name.to_owned(), path: path.clone(), present: None };
+        place.present = place.look(root)?;
+        Ok(place)
+    }
+
+    /// What has the name now. A link is not followed when it is replaced, but it is when its facts
+    /// are asked for, as they are when it is read.
+    pub(super) fn look(&self, root: &Root) -> Result<Option<Present>, Refusal> {
+        let stat = match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(None),
+            stat => stat?,
+        };
+        let stat = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Symlink => match root.look(&self.path) {
+                Ok(stat) => stat,
+                // It leads nowhere, or where nothing is served from.
+                Err(_) => return Ok(None),
+            },
+            _ => stat,
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Ok(Some(Present::new(&stat))),
+            FileType::Directory => {
+                let detail = "there is a folder of this name";
+                Err(Refusal::new(405, detail).with("Allow", "GET, HEAD, OPTIONS"))
+            }
+            _ => Err(Refusal::new(409, "what is there is not a file")),
+        }
+    }
+
+    /// Whether there is room for so many bytes, for file systems that reserve nothing.
+    pub(super) fn check_room(&self, len: u64) -> Result<(), Refusal> {
+        let Ok(facts) = fstatvfs(&self.folder) else { return Ok(()) };
+        // Some know no limit, or do not tell it.
+        let is_known = facts.f_blocks > 0;
+        let free = facts.f_bfree.saturating_mul(facts.f_frsize);
+        if is_known && len > free { Err(Refusal::full()) } else { Ok(()) }
+    }
+}
+
+/// Whether the preconditions of the request hold for what is there (RFC 9110 13.2).
+pub(super) fn check(request: &Request, present: Option<&Present>) -> Result<(), Refusal> {
+    let current =
+        present.map(|present| Validators { etag: &present.etag, modified: present.modified });
+    match conditional::evaluate(request, current) {
+        Condition::Holds => Ok(()),
+        _ => Err(Refusal::new(412, "the file is not the version that was meant")),
+    }
+}
+
+impl Present {
+    fn new(stat: &Stat) -> Self {
+        let version = Version::from_stat(stat);
+        let (etag, modified) = (etag(&version), files::modified(&version));
+        Self { etag, modified, mode: stat.st_mode & 0o777 }
+    }
+}

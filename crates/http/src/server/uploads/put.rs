@@ -1,0 +1,100 @@
+//! PUT of a whole file (RFC 9110 9.3.4): into an unnamed file, which takes the name at the end.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::PoisonError;
+
+use rustix::fs::{Mode, fchmod};
+use underpass_engine::Version;
+use underpass_engine::landing::{Existing, Landing};
+
+use super::super::files;
+use super::super::response::Response;
+use super::answer::Refusal;
+use super::place::{Place, check};
+use super::receive::Reception;
+use crate::validator::{etag, last_modified, push_date};
+
+/// Takes the file.
+pub(super) fn put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
+    let changes = reception.shared.settings.changes;
+    let place = reception.place()?;
+    let expected = reception.expected();
+    if let Some(len) = expected {
+        place.check_room(len)?;
+    }
+    let folder = place.folder.as_fd().try_clone_to_owned()?;
+    let mut landing = Landing::create_in(folder, &place.name, NEW_FILE)?;
+    if changes.sync {
+        landing = landing.durable();
+    }
+    if let Some(len) = expected {
+        landing.reserve(len)?;
+    }
+    reception.invite()?;
+    reception.body(landing.file(), 0, changes.limit)?;
+    finish(reception, &place, landing)
+}
+
+/// Gives a file that is whole its name, and tells its version.
+pub(super) fn finish(
+    reception: &Reception<'_>,
+    place: &Place,
+    landing: Landing,
+) -> Result<Response, Refusal> {
+    let shared = reception.shared;
+    let file = landing.file().try_clone()?;
+    if shared.settings.changes.sync {
+        // What takes long is done before others have to wait for the name.
+        file.sync_all()?;
+    }
+    // Nobody of this server gives or takes a name between the last look and the change.
+    let is_conditional = ["if-match", "if-none-match", "if-unmodified-since"]
+        .iter()
+        .any(|name| reception.request.field(name).is_some());
+    let replaced = if is_conditional {
+        let _alone = shared.names.write().unwrap_or_else(PoisonError::into_inner);
+        name(reception, place, landing, &file)?
+    } else {
+        let _together = shared.names.read().unwrap_or_else(PoisonError::into_inner);
+        name(reception, place, landing, &file)?
+    };
+    let mut response = Response::empty(if replaced { 204 } else { 201 });
+    tell_version(&mut response, &file, reception)?;
+    Ok(response)
+}
+
+/// Looks once more at what has the name, and takes it; whether a file was replaced.
+fn name(
+    reception: &Reception<'_>,
+    place: &Place,
+    landing: Landing,
+    file: &File,
+) -> Result<bool, Refusal> {
+    let now = place.look(&reception.shared.root)?;
+    if let Some(present) = &now {
+        // Who may read the old one may read the new one. A file system without modes has none.
+        let _ = fchmod(file, Mode::from_raw_mode(present.mode));
+    }
+    check(&reception.request, now.as_ref())?;
+    // RFC 9110 13.1.2: there must be none, not even one that has just come.
+    let keeps = reception.request.field("if-none-match") == Some(b"*");
+    landing.commit(if keeps { Existing::Keep } else { Existing::Replace })?;
+    Ok(now.is_some())
+}
+
+/// Adds what tells the new version from others.
+fn tell_version(response: &mut Response, file: &File, reception: &Reception<'_>) -> io::Result<()> {
+    let version = Version::of(file)?;
+    response.add_field("ETag", &etag(&version));
+    if let Some(modified) = last_modified(files::modified(&version), reception.now()) {
+        response.fields.extend_from_slice(b"Last-Modified: ");
+        push_date(&mut response.fields, modified);
+        response.fields.extend_from_slice(b"\r\n");
+    }
+    Ok(())
+}
+
+/// Permissions of a new file, less the umask of the server.
+pub(super) const NEW_FILE: u32 = 0o666;
