@@ -71,6 +71,8 @@ fn bounds(settings: &Settings, addresses: &[Address], log: Option<&LogFile>) -> 
     Bounds {
         root: settings.root.clone(),
         reads_everywhere: settings.allows_symlinks_outside,
+        uploads: settings.changes.upload,
+        deletes: settings.changes.delete,
         clones: settings.integrity == Integrity::Snapshot,
         log: log.and_then(LogFile::folder).map(Path::to_owned),
         sockets: addresses.iter().filter_map(folder).collect(),

@@ -22,6 +22,10 @@ pub(crate) struct Bounds {
     pub(crate) reads_everywhere: bool,
     /// Whether clones are made beside the files, without a name.
     pub(crate) clones: bool,
+    /// Whether files are taken, and folders made.
+    pub(crate) uploads: bool,
+    /// Whether files and folders are removed, or with uploads moved.
+    pub(crate) deletes: bool,
     /// Where the log is created again.
     pub(crate) log: Option<PathBuf>,
     /// Where sockets are removed at the end.
@@ -56,7 +60,7 @@ impl Bounds {
     fn restrict(&self) -> Result<RestrictionStatus, RulesetError> {
         let reads = AccessFs::ReadFile | AccessFs::ReadDir;
         let mut handled = AccessFs::from_all(NEWEST);
-        let mut root = reads;
+        let mut root = reads | self.changes();
         if self.reads_everywhere {
             handled.remove(reads);
             root.remove(reads);
@@ -82,6 +86,26 @@ impl Bounds {
             ruleset = ruleset.add_rules(path_beneath_rules(paths, access))?;
         }
         ruleset.restrict_self()
+    }
+
+    /// What changes beneath the root need.
+    fn changes(&self) -> BitFlags<AccessFs> {
+        let mut access = BitFlags::empty();
+        if self.uploads {
+            // A file without a name is linked beside the one it replaces, which then goes.
+            access |= AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg;
+            access |= AccessFs::MakeDir | AccessFs::RemoveFile;
+            // Copies of folders have links in them.
+            access |= AccessFs::MakeSym;
+        }
+        if self.deletes {
+            access |= AccessFs::RemoveFile | AccessFs::RemoveDir;
+        }
+        if self.uploads && self.deletes {
+            // What is moved to another folder is whatever it was.
+            access |= AccessFs::Refer | AccessFs::MakeFifo | AccessFs::MakeSock;
+        }
+        access
     }
 
     /// Says what was done as the kernel has told it.
@@ -111,6 +135,15 @@ impl fmt::Display for Bounds {
         match self.reads_everywhere {
             true => f.write_str("reading (everywhere, for --allow-symlink)")?,
             false => write!(f, "reading {}", self.root.display())?,
+        }
+        let changes = match (self.uploads, self.deletes) {
+            (false, false) => None,
+            (true, false) => Some("uploads to"),
+            (false, true) => Some("deletions in"),
+            (true, true) => Some("changes of"),
+        };
+        if let Some(changes) = changes {
+            write!(f, ", {changes} {}", self.root.display())?;
         }
         if self.clones {
             write!(f, ", clones in {}", self.root.display())?;
@@ -160,6 +193,8 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::thread;
 
+    use underpass_engine::landing::{Existing, Landing};
+
     use super::*;
 
     /// Runs in a thread of its own, for which alone the rules then hold.
@@ -176,7 +211,15 @@ mod tests {
 
     fn bounds(root: &Path) -> Bounds {
         let root = root.to_owned();
-        Bounds { root, reads_everywhere: false, clones: false, log: None, sockets: Vec::new() }
+        Bounds {
+            root,
+            reads_everywhere: false,
+            clones: false,
+            uploads: false,
+            deletes: false,
+            log: None,
+            sockets: Vec::new(),
+        }
     }
 
     fn is_denied<T>(outcome: std::io::Result<T>) -> bool {
@@ -256,6 +299,65 @@ mod tests {
             let clone = rustix::fs::open(&root, flags, Mode::RUSR | Mode::WUSR);
             assert!(!matches!(clone, Err(rustix::io::Errno::ACCESS)), "{clone:?}");
             assert!(is_denied(File::create(root.join("new"))));
+        });
+    }
+
+    /// A file that gets its name at the end, as uploads do it.
+    fn land(folder: &Path, name: &str) -> std::io::Result<()> {
+        use rustix::fs::{CWD, Mode, OFlags, openat};
+        use std::io::Write;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(CWD, folder, flags, Mode::empty())?;
+        let landing = Landing::create_in(folder, name.as_ref(), 0o666)?;
+        landing.file().write_all(b"new")?;
+        landing.commit(Existing::Replace)
+    }
+
+    #[test]
+    fn uploads_can_be_named_and_replace_and_nothing_else_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
+        fs::create_dir(&root).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::create_dir(root.join("empty")).unwrap();
+        confined(Bounds { uploads: true, ..bounds(&root) }, move || {
+            land(&root, "file").unwrap();
+            land(&root, "file").unwrap();
+            assert_eq!(fs::read(root.join("file")).unwrap(), b"new");
+            fs::create_dir(root.join("made")).unwrap();
+            let partial = File::options().write(true).open(root.join("file")).unwrap();
+            partial.set_len(1).unwrap();
+            assert!(is_denied(fs::remove_dir(root.join("empty"))));
+            assert!(is_denied(land(&outside, "file")));
+            assert!(is_denied(fs::create_dir(outside.join("made"))));
+        });
+    }
+
+    #[test]
+    fn what_may_be_changed_can_be_moved_and_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_owned();
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::write(root.join("a/b/file"), "x").unwrap();
+        confined(Bounds { uploads: true, deletes: true, ..bounds(&root) }, move || {
+            fs::rename(root.join("a/b/file"), root.join("a/file")).unwrap();
+            fs::rename(root.join("a/b"), root.join("b")).unwrap();
+            fs::remove_file(root.join("a/file")).unwrap();
+            fs::remove_dir(root.join("b")).unwrap();
+        });
+    }
+
+    #[test]
+    fn where_only_removing_is_allowed_nothing_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_owned();
+        fs::write(root.join("file"), "x").unwrap();
+        fs::create_dir(root.join("empty")).unwrap();
+        confined(Bounds { deletes: true, ..bounds(&root) }, move || {
+            assert!(is_denied(land(&root, "new")));
+            assert!(is_denied(fs::write(root.join("file"), "y")));
+            fs::remove_file(root.join("file")).unwrap();
+            fs::remove_dir(root.join("empty")).unwrap();
         });
     }
 
