@@ -14,6 +14,7 @@ mod authority; // hosts and ports
 pub mod chunked; // request bodies in chunks
 pub mod client; // asks other servers
 pub mod conditional; // preconditions and If-Range
+pub mod destination; // where MOVE and COPY go
 pub mod digest; // digests, and the fields that say them
 mod disposition; // Content-Disposition
 mod framing; // where the body of a request ends

@@ -25,6 +25,12 @@ impl Grants {
     pub(super) fn right_on(&self, path: &[u8]) -> Option<Right> {
         self.list.iter().find(|(above, _)| is_beneath(path, above)).map(|&(_, right)| right)
     }
+
+    /// Those of its paths that lie beneath this one.
+    pub(super) fn beneath<'g>(&'g self, path: &'g [u8]) -> impl Iterator<Item = &'g [u8]> {
+        let paths = self.list.iter().map(|(inside, _)| inside.as_slice());
+        paths.filter(move |inside| is_beneath(inside, path))
+    }
 }
 
 /// Whether a path is another or lies beneath it, by whole segments: `music2` is not in `music`.

@@ -114,6 +114,12 @@ impl Access {
     pub fn can(&self, user: Option<&str>, path: &[u8], right: Right) -> bool {
         self.is_empty() || self.users.can(user, path, right)
     }
+
+    /// The same, with this path and with all that may lie beneath it.
+    #[must_use]
+    pub fn can_all(&self, user: Option<&str>, path: &[u8], right: Right) -> bool {
+        self.is_empty() || self.users.can_all(user, path, right)
+    }
 }
 
 impl fmt::Debug for Access {

@@ -81,6 +81,14 @@ impl Users {
         self.allows(user.and_then(|name| self.position(name)), path, right)
     }
 
+    /// The same with all that may lie beneath the path: a longer path of a rule may give less.
+    pub(super) fn can_all(&self, user: Option<&str>, path: &[u8], right: Right) -> bool {
+        let user = user.and_then(|name| self.position(name));
+        let own = user.map(|user| &self.users[user].grants);
+        let beneath = own.into_iter().chain([&self.everybody]).flat_map(|it| it.beneath(path));
+        beneath.chain([path]).all(|path| self.allows(user, path, right))
+    }
+
     /// The verdict on somebody whose password was right, or who gave none.
     pub(super) fn decide(&self, user: Option<usize>, path: &[u8], right: Right) -> Verdict {
         if self.allows(user, path, right) {

@@ -47,7 +47,7 @@ pub(super) struct Asking<'a, 'f, 'b> {
 }
 
 /// What is found at a path, with an open file shared among its responses.
-enum Place {
+pub(super) enum Place {
     File(Rc<Served>),
     Folder(std::os::fd::OwnedFd),
     Unsized(std::os::fd::OwnedFd),
@@ -183,11 +183,17 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
     /// Opens a path, or takes what was opened a moment ago.
     fn find(&mut self, path: &[u8]) -> Result<Result<Place, Errno>, Question> {
         let mut files = self.worker.files.borrow_mut();
+        let changes = self.worker.shared.changes();
+        files.keep_up(changes);
         if let Some(served) = files.get(path, self.instant) {
             return Ok(Ok(Place::File(served)));
         }
+        let mut is_kept = true;
         let found = match self.known.take(path) {
-            Some(found) => found,
+            Some(opened) => {
+                is_kept = opened.changes == changes;
+                opened.found
+            }
             None => match files::open(&self.worker.shared.root, path, Patience::None) {
                 // EINVAL: kernels before 5.12 cannot be asked for what they have in memory only.
                 Err(Errno::AGAIN | Errno::INVAL) => return Err(Question::Open(path.to_vec())),
@@ -199,10 +205,22 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
             Found::Unsized(file) => Place::Unsized(file),
             Found::File(served) => {
                 let served = Rc::from(served);
-                files.put(path, &served, self.instant);
+                if is_kept {
+                    files.put(path, &served, self.instant);
+                }
                 Place::File(served)
             }
         }))
+    }
+
+    /// The same, but nothing that was changed since it was opened.
+    pub(super) fn find_current(&mut self, path: &[u8]) -> Result<Result<Place, Errno>, Question> {
+        let found = self.find(path)?;
+        if matches!(&found, Ok(Place::File(served)) if !served.is_current()) {
+            self.worker.files.borrow_mut().forget(path);
+            return self.find(path);
+        }
+        Ok(found)
     }
 
     /// A regular file in its present version.
@@ -421,7 +439,7 @@ fn is_missing(errno: Errno) -> bool {
 }
 
 /// Whether a path is one that files cannot have here.
-fn is_reserved(path: &[u8]) -> bool {
+pub(super) fn is_reserved(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').next() == Some(endpoints::PREFIX)
 }
 

@@ -27,6 +27,11 @@ impl Layouts {
         kept.get(path).map(|(_, kept)| kept.clone())
     }
 
+    /// Forgets all of them: names were changed.
+    pub(super) fn forget_all(&self) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn put(&self, path: &[u8], made: &Kept) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.insert(path.to_vec(), (Instant::now(), made.clone()));

@@ -1,13 +1,29 @@
 //! Requests that change something: whether they may, and who sees to them.
 
-use super::answer::Asking;
+mod change;
+mod place;
+mod refusal;
+mod tree;
+
+use rustix::fs::fstat;
+use underpass_engine::Version;
+
+pub(super) use change::{Change, Changed};
+pub(super) use refusal::Refusal;
+
+use super::answer::{Asking, Place};
+use super::files::modified;
 use super::question::Question;
-use super::response::Response;
+use super::response::{Body, Response};
 use super::settings::Changes;
 use super::uploads::Upload;
+use crate::auth::{CHALLENGE, Right};
+use crate::conditional::{Condition, Validators, evaluate};
+use crate::destination::{Depth, Destination};
 use crate::origin::is_foreign;
-use crate::request::Method;
+use crate::request::{BodyLength, Method};
 use crate::target::Target;
+use change::What;
 
 /// Answers a request to change what is at a path. Who asks has the right to write there.
 pub(super) fn answer(
@@ -29,7 +45,7 @@ pub(super) fn answer(
     }
     match asking.request.method {
         Method::Put | Method::Patch => Ok(Upload::begin(asking, target)),
-        _ => Ok(asking.error(501, "")),
+        _ => change(asking, target),
     }
 }
 
@@ -50,3 +66,156 @@ pub(super) fn methods(changes: &Changes) -> &'static str {
         (true, true) => "GET, HEAD, OPTIONS, PUT, PATCH, DELETE, MKCOL, MOVE, COPY",
     }
 }
+
+/// DELETE, MKCOL, MOVE and COPY: a helper makes the change, then this says what came of it.
+fn change(asking: &mut Asking<'_, '_, '_>, target: &Target<'_>) -> Result<Response, Question> {
+    match asking.known.changed.take() {
+        Some(Ok(changed)) => return Ok(made(asking, &changed)),
+        Some(Err(refusal)) => return Ok(refused(asking, &refusal)),
+        None => {}
+    }
+    let what = match read(asking) {
+        Ok(what) => what,
+        Err(refusal) => return Ok(refused(asking, &refusal)),
+    };
+    if let Some(refusal) = check_rights(asking, &target.path, &what) {
+        return Ok(refusal);
+    }
+    let expected = match check_conditions(asking, target)? {
+        Ok(expected) => expected,
+        Err(refusal) => return Ok(refused(asking, &refusal)),
+    };
+    let (path, is_folder) = (target.path.clone(), target.is_folder);
+    Err(Question::Change(Box::new(Change { what, path, is_folder, expected })))
+}
+
+/// What the request wants to be done.
+fn read(asking: &Asking<'_, '_, '_>) -> Result<What, Refusal> {
+    let request = asking.request;
+    let prefix = asking.worker.shared.settings.path_prefix.as_bytes();
+    let depth = Depth::read(request).ok_or_else(|| Refusal::new(400, BAD_DEPTH))?;
+    // RFC 4918 9.6.1, 9.9.2: a folder is removed or moved whole.
+    let check_depth = || match depth {
+        Depth::Infinity => Ok(()),
+        Depth::Zero => Err(Refusal::new(400, "a folder can be removed or moved only whole")),
+    };
+    let destination = || {
+        Destination::read(request, prefix)
+            .map_err(|fault| Refusal::new(fault.status(), fault.to_string()))
+    };
+    match request.method {
+        Method::Delete => check_depth().map(|()| What::Delete),
+        Method::Move => check_depth().and_then(|()| Ok(What::Move(destination()?))),
+        Method::Copy => Ok(What::Copy(destination()?, depth)),
+        // RFC 4918 9.3: a body would say what is to be in the folder, which is not known here.
+        _ => match request.body() {
+            Ok(BodyLength::None | BodyLength::Length(0)) => Ok(What::MakeFolder),
+            _ => Err(Refusal::new(415, "a new folder is empty: send no body")),
+        },
+    }
+}
+
+/// Refuses what must not be known or changed by whoever asks, on either path.
+fn check_rights(asking: &Asking<'_, '_, '_>, path: &[u8], what: &What) -> Option<Response> {
+    let shared = &asking.worker.shared;
+    if shared.root.is_file() {
+        return Some(asking.error(403, "only one file is served, and it stays as it is"));
+    }
+    let (destination, takes_away) = match what {
+        What::Delete => (None, true),
+        What::MakeFolder => (None, false),
+        What::Move(to) => (Some(to), true),
+        What::Copy(to, _) => (Some(to), false),
+    };
+    let access = &shared.settings.access;
+    let user = asking.user.as_deref();
+    if takes_away && !access.can_all(user, path, Right::Write) {
+        return Some(asking.error(403, "there is something in it that you may not change"));
+    }
+    if shared.root.hides(path) || destination.is_some_and(|to| shared.root.hides(&to.path)) {
+        return Some(asking.error(403, "names like this are hidden here"));
+    }
+    let to = destination?;
+    if !access.can_all(user, &to.path, Right::Write) {
+        return Some(unauthorized(asking));
+    }
+    if super::answer::is_reserved(&to.path) {
+        return Some(asking.error(403, ""));
+    }
+    let is_within = |path: &[u8], other: &[u8]| {
+        other.is_empty()
+            || path.strip_prefix(other).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+    };
+    if is_within(&to.path, path) || is_within(path, &to.path) {
+        return Some(asking.error(403, "neither of the two may lie in the other"));
+    }
+    None
+}
+
+/// Whoever asks may not write to the destination; perhaps he can say that he is somebody else.
+fn unauthorized(asking: &Asking<'_, '_, '_>) -> Response {
+    if asking.user.is_some() {
+        return asking.error(403, "you may not change what is at the Destination");
+    }
+    let mut response = asking.error(401, "a name and a password are needed");
+    response.add_field("WWW-Authenticate", CHALLENGE);
+    response
+}
+
+/// Whether the client's conditions hold (RFC 9110 13), and for which version of a file.
+fn check_conditions(
+    asking: &mut Asking<'_, '_, '_>,
+    target: &Target<'_>,
+) -> Result<Result<Option<Version>, Refusal>, Question> {
+    let request = asking.request;
+    if CONDITIONS.iter().all(|name| request.field(name).is_none()) {
+        return Ok(Ok(None));
+    }
+    let (condition, version) = match asking.find_current(&target.path)? {
+        Ok(Place::File(served)) => {
+            let now = Validators { etag: &served.etag, modified: served.modified };
+            (evaluate(request, Some(now)), Some(served.version))
+        }
+        Ok(Place::Folder(folder) | Place::Unsized(folder)) => {
+            // There are no tags of folders, but they are there.
+            let stat = fstat(&folder).map(|stat| modified(&Version::from_stat(&stat)));
+            let stat = stat.map(|modified| Validators { etag: "", modified });
+            (evaluate(request, stat.ok()), None)
+        }
+        Err(_) => (evaluate(request, None), None),
+    };
+    Ok(match condition {
+        Condition::Holds => Ok(version),
+        _ => Err(Refusal::new(412, "the conditions of the request do not hold")),
+    })
+}
+
+/// What is said to a change that was made.
+fn made(asking: &Asking<'_, '_, '_>, changed: &Changed) -> Response {
+    let mut response = Response::empty(if changed.is_new { 201 } else { 204 });
+    let most = changed.report.mechanisms().max_by_key(|(_, tally)| tally.bytes);
+    if let Some((mechanism, _)) = most.filter(|_| asking.explains) {
+        response.add_field("Server-Timing", &format!("path;desc=\"{}\"", mechanism.name()));
+    }
+    response
+}
+
+/// What is said to one that was not.
+fn refused(asking: &Asking<'_, '_, '_>, refusal: &Refusal) -> Response {
+    let mut response = asking.error(refusal.status, &refusal.detail);
+    match refusal.status {
+        405 => {
+            let changes = &asking.worker.shared.settings.changes;
+            response.add_field("Allow", methods(changes));
+        }
+        503 => response.add_field("Retry-After", "1"),
+        _ => {}
+    }
+    debug_assert!(!matches!(response.body, Body::Nothing));
+    response
+}
+
+/// The fields that make a request depend on what is there.
+const CONDITIONS: [&str; 3] = ["if-match", "if-none-match", "if-unmodified-since"];
+
+const BAD_DEPTH: &str = "Depth is 0 or infinity";

@@ -5,7 +5,7 @@
 //! by one fstat(2), at the latest when the bytes of a small file are read: one that was written
 //! to, replaced by another or removed is opened anew by the very next request. Only what does not
 //! touch the file itself, such as a folder on the way that was renamed, is noticed after
-//! [`LIFETIME`].
+//! [`LIFETIME`], unless a request has done it: then it is noticed by the next one, of any worker.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -123,6 +123,8 @@ impl Served {
 #[derive(Debug, Default)]
 pub(super) struct Files {
     open: HashMap<Box<[u8]>, (Instant, Rc<Served>)>,
+    /// How often names had been changed when these files were looked up.
+    changes: u64,
 }
 
 impl Files {
@@ -136,6 +138,15 @@ impl Files {
     /// Closes what was found not to be as it was.
     pub(super) fn forget(&mut self, path: &[u8]) {
         self.open.remove(path);
+    }
+
+    /// Closes everything if names were changed by requests meanwhile: a file may be found
+    /// elsewhere now, or something else at its path.
+    pub(super) fn keep_up(&mut self, changes: u64) {
+        if self.changes != changes {
+            self.changes = changes;
+            self.forget_all();
+        }
     }
 
     /// Closes everything.

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 
 use super::archives;
+use super::changes::{Change, Changed, Refusal};
 use super::digests::{self, Digests, Undigested};
 use super::files::{self, Found};
 use super::folder::{self, ListTask, ListingHead};
@@ -28,6 +29,8 @@ pub(super) enum Question {
     Archive(Vec<u8>, OwnedFd),
     /// What the digest of a file is.
     Digest(digests::Request),
+    /// What comes of a change.
+    Change(Box<Change>),
     /// What a folder holds.
     List(Box<ListTask>),
     /// What is at a path.
@@ -43,7 +46,8 @@ pub(super) enum Question {
 pub(super) struct Known {
     pub(super) layout: Option<Result<archives::Kept, ArchiveError>>,
     pub(super) listing: Option<io::Result<(ListingHead, Body)>>,
-    pub(super) opened: Vec<(Vec<u8>, Result<Found, Errno>)>,
+    pub(super) changed: Option<Result<Changed, Refusal>>,
+    pub(super) opened: Vec<Opened>,
     pub(super) text: Option<io::Result<Vec<u8>>>,
     /// How often a digest was asked for.
     pub(super) asked_digests: u32,
@@ -54,11 +58,20 @@ pub(super) struct Known {
     pub(super) outdated: u32,
 }
 
+/// What was found at a path.
+#[derive(Debug)]
+pub(super) struct Opened {
+    path: Vec<u8>,
+    pub(super) found: Result<Found, Errno>,
+    /// How often names had been changed before it was looked for.
+    pub(super) changes: u64,
+}
+
 impl Known {
     /// What was found at a path.
-    pub(super) fn take(&mut self, path: &[u8]) -> Option<Result<Found, Errno>> {
-        let index = self.opened.iter().position(|(opened, _)| opened == path)?;
-        Some(self.opened.swap_remove(index).1)
+    pub(super) fn take(&mut self, path: &[u8]) -> Option<Opened> {
+        let index = self.opened.iter().position(|opened| opened.path == path)?;
+        Some(self.opened.swap_remove(index))
     }
 }
 
@@ -76,11 +89,17 @@ impl Question {
                 let made = peer.unless_left(Digests::make(&shared, request)).await;
                 known.undigested = made.unwrap_or(Err(Undigested::Busy)).err();
             }
+            Self::Change(change) => {
+                // It is never closed.
+                let _turn = worker.shared.changing.acquire().await;
+                known.changed = spawn_blocking(move || change.run(&shared)).await.ok();
+            }
             Self::List(task) => known.listing = Some(list(*task, worker).await),
             Self::Open(path) => {
                 let task = spawn_blocking(move || {
+                    let changes = shared.changes();
                     let found = files::open(&shared.root, &path, Patience::Disk);
-                    (path, found)
+                    Opened { path, found, changes }
                 });
                 known.opened.extend(task.await.ok());
             }

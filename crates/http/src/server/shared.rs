@@ -7,6 +7,8 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use tokio::sync::Semaphore;
+
 use super::archives::Layouts;
 use super::digests::Digests;
 use super::root::Root;
@@ -36,6 +38,10 @@ pub(super) struct Shared {
     /// Held by whoever gives or takes the name of a file: together with others, or alone if the
     /// change depends on what has the name now.
     pub(super) names: RwLock<()>,
+    /// How often requests have changed which names there are.
+    changes: AtomicU64,
+    /// Changes to files and folders that may be under way at once.
+    pub(super) changing: Semaphore,
     /// Connections that are open.
     pub(super) connections: AtomicUsize,
     /// `/dev/null`, where helpers send what only has to be in the page cache.
@@ -76,6 +82,8 @@ impl Shared {
             digests: Digests::default(),
             uploads: Uploads::default(),
             names: RwLock::new(()),
+            changes: AtomicU64::new(0),
+            changing: Semaphore::new(MOST_CHANGES),
             connections: AtomicUsize::new(0),
             null: null.into(),
             log: Box::new(|_| {}),
@@ -94,6 +102,17 @@ impl Shared {
     ) {
         self.log = Box::new(log);
         self.notes = Box::new(notes);
+    }
+
+    /// Has no worker answer by what it knew of names before: they were changed.
+    pub(super) fn names_changed(&self) {
+        self.layouts.forget_all();
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often names were changed by requests.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// Tells something.
@@ -122,6 +141,10 @@ impl fmt::Debug for Shared {
 const CORS_FIELDS: &[u8] = b"Access-Control-Allow-Origin: *\r\n\
     Access-Control-Expose-Headers: Accept-Ranges, Content-Encoding, Content-Length, Content-Range, \
     ETag, Last-Modified, Link, Repr-Digest, Server-Timing\r\n";
+
+/// Changes under way at once: removing and copying large folders keeps disks busy, and must leave
+/// helpers for those who only read.
+const MOST_CHANGES: usize = 16;
 
 /// Seconds between two notes about connections that cannot be accepted.
 const TOLD_EVERY_SECONDS: u64 = 60;

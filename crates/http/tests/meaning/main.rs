@@ -4,6 +4,7 @@
 
 mod chunked;
 mod conditional;
+mod destination;
 mod digest;
 mod head;
 mod media;

@@ -28,6 +28,6 @@ fn programs_and_pages_of_this_server_are_heard_and_no_other_pages() {
         (&["Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: cross-site"], true),
     ];
     for (fields, expected) in table {
-        assert_eq!(with_fields(fields, |request| is_foreign(request)), expected, "{fields:?}");
+        assert_eq!(with_fields(fields, is_foreign), expected, "{fields:?}");
     }
 }

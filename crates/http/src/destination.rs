@@ -1,0 +1,103 @@
+//! Where `MOVE` and `COPY` go: `Destination`, `Overwrite` and `Depth` (RFC 4918 10).
+
+use std::fmt;
+
+use crate::authority::{is_same_authority, split_absolute};
+use crate::request::Request;
+use crate::target::{Target, TargetError};
+
+/// Where something is to be moved or copied to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// The path, as that of a [`Target`].
+    pub path: Vec<u8>,
+    /// Whether it ended in a slash.
+    pub is_folder: bool,
+    /// Whether what is there may be replaced (10.6): so it is unless the client says no.
+    pub overwrites: bool,
+}
+
+/// Why there is no destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadDestination {
+    /// There is none, or there are several.
+    Missing,
+    /// It is neither a whole URL nor a path that begins with a slash, or no file can have it.
+    Malformed,
+    /// It is on another server, or outside of what this one serves.
+    Elsewhere,
+    /// `Overwrite` is neither `T` nor `F`.
+    Overwrite,
+}
+
+impl Destination {
+    /// Reads where the request says that it goes; `prefix` as in [`Target::parse`].
+    ///
+    /// # Errors
+    ///
+    /// See [`BadDestination`].
+    pub fn read(request: &Request<'_, '_>, prefix: &[u8]) -> Result<Self, BadDestination> {
+        let value = request.single("destination").ok_or(BadDestination::Missing)?;
+        // 10.3: an absolute URL or a path.
+        if let Some((authority, _)) = split_absolute(value)
+            && !is_same_authority(value, authority, request.authority().unwrap_or_default())
+        {
+            return Err(BadDestination::Elsewhere);
+        }
+        let target = Target::parse(value, prefix).map_err(|error| match error {
+            TargetError::Outside => BadDestination::Elsewhere,
+            TargetError::Malformed(_) | TargetError::SlashInName => BadDestination::Malformed,
+        })?;
+        let overwrites = match request.field("overwrite") {
+            None | Some(b"T" | b"t") => true,
+            Some(b"F" | b"f") => false,
+            Some(_) => return Err(BadDestination::Overwrite),
+        };
+        Ok(Self { path: target.path, is_folder: target.is_folder, overwrites })
+    }
+}
+
+impl BadDestination {
+    /// The status to answer with.
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Elsewhere => 502, // 9.8.5, 9.9.4
+            Self::Missing | Self::Malformed | Self::Overwrite => 400,
+        }
+    }
+}
+
+impl fmt::Display for BadDestination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Missing => "a Destination is needed, and only one",
+            Self::Malformed => "the Destination is no URL and no path that begins with a slash",
+            Self::Elsewhere => "the Destination is not on this server",
+            Self::Overwrite => "Overwrite is T or F",
+        })
+    }
+}
+
+impl std::error::Error for BadDestination {}
+
+/// How much of a folder is meant (10.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// The folder without what is in it.
+    Zero,
+    /// All of it.
+    Infinity,
+}
+
+impl Depth {
+    /// What the request says; all of it if it says nothing. `None` if it means neither.
+    #[must_use]
+    pub fn read(request: &Request<'_, '_>) -> Option<Self> {
+        match request.field("depth") {
+            None => Some(Self::Infinity),
+            Some(b"0") => Some(Self::Zero),
+            Some(value) => value.eq_ignore_ascii_case(b"infinity").then_some(Self::Infinity),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Folders with everything in them, beneath their descriptors: no link is followed on the way down,
+//! so a name that is swapped for a link at any moment leads nowhere.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, fchmod, fstat, futimens,
+    mkdirat, openat, readlinkat, statat, symlinkat, unlinkat, utimensat,
+};
+use rustix::io::Errno;
+use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer};
+
+use super::refusal::Refusal;
+
+/// Asks `is_kept` about the path of everything in a folder, which lies at `path`.
+///
+/// # Errors
+///
+/// If something is kept, or cannot be looked at.
+pub(super) fn check(
+    folder: &OwnedFd,
+    path: &[u8],
+    is_kept: &dyn Fn(&[u8]) -> bool,
+) -> Result<(), Refusal> {
+    let mut path = path.to_vec();
+    descend(folder, &mut path, is_kept, 0)
+}
+
+fn descend(
+    folder: &OwnedFd,
+    path: &mut Vec<u8>,
+    is_kept: &dyn Fn(&[u8]) -> bool,
+    depth: usize,
+) -> Result<(), Refusal> {
+    let len = path.len();
+    for name in names(folder, depth)? {
+        path.push(b'/');
+        path.extend_from_slice(name.to_bytes());
+        if is_kept(path) {
+            return Err(Refusal::new(403, "the folder holds what is hidden here"));
+        }
+        let Some(stat) = look(folder, &name)? else { continue };
+        if kind(&stat) == FileType::Directory {
+            descend(&open_folder(folder.as_fd(), &name)?, path, is_kept, depth + 1)?;
+        }
+        path.truncate(len);
+    }
+    Ok(())
+}
+
+/// Removes what has a name, a folder with everything in it.
+///
+/// # Errors
+///
+/// `ENOENT` if there is nothing; otherwise what the system refused.
+///
+/// # On failure
+///
+/// Some of it may be gone; what the system refused to remove, and the folders above it, are there.
+pub(super) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Refusal> {
+    remove_at(parent, name, 0)
+}
+
+fn remove_at(parent: BorrowedFd<'_>, name: &CStr, depth: usize) -> Result<(), Refusal> {
+    let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if kind(&stat) != FileType::Directory {
+        return Ok(unlinkat(parent, name, AtFlags::empty())?);
+    }
+    let folder = open_folder(parent, name)?;
+    for name in names(&folder, depth)? {
+        match remove_at(folder.as_fd(), &name, depth + 1) {
+            // Somebody else was faster.
+            Err(refusal) if refusal == Errno::NOENT.into() => {}
+            outcome => outcome?,
+        }
+    }
+    Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+}
+
+/// Copies folders and files.
+pub(super) struct Copying<'a> {
+    /// Whether a path is left out.
+    pub(super) leaves_out: &'a dyn Fn(&[u8]) -> bool,
+    /// Whether to give up at what cannot be copied, such as a pipe or a device, and not to leave
+    /// it out.
+    pub(super) is_whole: bool,
+    /// How the bytes were moved.
+    pub(super) report: Report,
+    /// The new folder: it may lie in the one that is copied.
+    top: Option<(u64, u64)>,
+}
+
+impl<'a> Copying<'a> {
+    pub(super) fn new(leaves_out: &'a dyn Fn(&[u8]) -> bool, is_whole: bool) -> Self {
+        Self { leaves_out, is_whole, report: Report::default(), top: None }
+    }
+
+    /// Makes a folder and copies into it what is in another one, whose path is told; with `None`
+    /// the folder alone.
+    pub(super) fn folder(
+        &mut self,
+        from: &OwnedFd,
+        path: Option<&[u8]>,
+        parent: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> Result<(), Refusal> {
+        let mut path = path.map(<[u8]>::to_vec);
+        self.folder_at(from, path.as_mut(), parent, name, 0)
+    }
+
+    fn folder_at(
+        &mut self,
+        from: &OwnedFd,
+        path: Option<&mut Vec<u8>>,
+        parent: BorrowedFd<'_>,
+        name: &CStr,
+        depth: usize,
+    ) -> Result<(), Refusal> {
+        mkdirat(parent, name, Mode::RWXU)?;
+        let to = open_folder(parent, name)?;
+        if self.top.is_none() {
+            self.top = Some(identity(&fstat(&to)?));
+        }
+        if let Some(path) = path {
+            let len = path.len();
+            for name in names(from, depth)? {
+                path.push(b'/');
+                path.extend_from_slice(name.to_bytes());
+                if !(self.leaves_out)(path) {
+                    self.entry(from, &name, path, &to, depth)?;
+                }
+                path.truncate(len);
+            }
+        }
+        let stat = fstat(from)?;
+        // Without set-group-id, which the new folder has got from the one above it if it has to.
+        fchmod(&to, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
+        Ok(futimens(&to, &times(&stat))?)
+    }
+
+    /// Copies what has a name in a folder.
+    fn entry(
+        &mut self,
+        from: &OwnedFd,
+        name: &CStr,
+        path: &mut Vec<u8>,
+        to: &OwnedFd,
+        depth: usize,
+    ) -> Result<(), Refusal> {
+        let Some(stat) = look(from, name)? else { return Ok(()) };
+        match kind(&stat) {
+            FileType::Directory if self.top == Some(identity(&stat)) => Ok(()),
+            FileType::Directory => {
+                let folder = open_folder(from.as_fd(), name)?;
+                self.folder_at(&folder, Some(path), to.as_fd(), name, depth + 1)
+            }
+            FileType::RegularFile | FileType::Symlink => {
+                self.leaf(from.as_fd(), name, &stat, to.as_fd(), name)
+            }
+            _ if self.is_whole => {
+                Err(Refusal::new(403, "pipes, sockets and devices cannot be moved so far"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Copies a file, or a link as it is, to a name that is free.
+    pub(super) fn leaf(
+        &mut self,
+        from: BorrowedFd<'_>,
+        name: &CStr,
+        stat: &Stat,
+        to: BorrowedFd<'_>,
+        new_name: &CStr,
+    ) -> Result<(), Refusal> {
+        if kind(stat) == FileType::Symlink {
+            symlinkat(readlinkat(from, name, Vec::new())?, to, new_name)?;
+            return Ok(utimensat(to, new_name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)?);
+        }
+        // A pipe that was put there meanwhile must not wait for a writer.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let source = openat(from, name, flags, Mode::empty())?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let target = openat(to, new_name, flags, Mode::RUSR | Mode::WUSR)?;
+        self.file(&source, &target)
+    }
+
+    /// Copies a file's bytes, mode and times to a new file. Its owner is the server, so
+    /// set-user-id and set-group-id are not kept.
+    pub(super) fn file(&mut self, from: impl AsFd, to: impl AsFd) -> Result<(), Refusal> {
+        let stat = fstat(&from)?;
+        let source = Source::of(from.as_fd())?;
+        let options = Options::default().integrity(Integrity::Detect).reserve();
+        let transfer = Transfer::new(source, Sink::of(to.as_fd())?).options(options);
+        self.report.add(&transfer.run()?);
+        fchmod(&to, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
+        Ok(futimens(&to, &times(&stat))?)
+    }
+}
+
+/// What tells one file or folder from all others.
+pub(super) fn identity(stat: &Stat) -> (u64, u64) {
+    #[allow(clippy::useless_conversion)] // types differ by target
+    (stat.st_dev.into(), stat.st_ino.into())
+}
+
+/// Whether it is a file, a folder, a link or something else.
+pub(super) fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// The facts of what has a name; `None` if nothing has.
+pub(super) fn look(folder: impl AsFd, name: &CStr) -> Result<Option<Stat>, Errno> {
+    match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// Opens a folder to read the names in it.
+pub(super) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(parent, name, flags, Mode::empty())
+}
+
+/// The names in a folder that lies so deep.
+fn names(folder: &OwnedFd, depth: usize) -> Result<Vec<CString>, Refusal> {
+    if depth >= MOST_DEPTH {
+        return Err(Refusal::new(409, "the folders lie too deep within each other"));
+    }
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            names.push(entry.file_name().to_owned());
+        }
+    }
+    Ok(names)
+}
+
+fn times(stat: &Stat) -> Timestamps {
+    #[allow(clippy::unnecessary_cast)] // types differ by target
+    let time = |seconds, nanoseconds: u64| Timespec {
+        tv_sec: seconds,
+        tv_nsec: nanoseconds.cast_signed() as _,
+    };
+    Timestamps {
+        last_access: time(stat.st_atime, stat.st_atime_nsec),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
+    }
+}
+
+/// Folders within folders: each has a descriptor open while those in it are looked after.
+const MOST_DEPTH: usize = 500;
