@@ -6,6 +6,7 @@ mod chunked;
 mod conditional;
 mod destination;
 mod digest;
+mod destination;
 mod head;
 mod media;
 mod negotiate;

@@ -5,6 +5,10 @@
 mod access;
 mod archives;
 mod bodies;
+mod changes_copy;
+mod changes_delete;
+mod changes_move;
+mod changes_rights;
 mod conditions;
 mod connections;
 mod digests;

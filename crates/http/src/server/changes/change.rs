@@ -13,7 +13,7 @@ use super::super::root::{Patience, sync_folder};
 use super::super::shared::Shared;
 use super::place::{Place, hidden_name, rename};
 use super::refusal::Refusal;
-use super::tree::{self, Copying};
+use super::tree::{self, Check, Copying};
 use crate::destination::{Depth, Destination};
 
 /// A change that somebody may make, as far as the rules are concerned.
@@ -193,13 +193,15 @@ fn check_contents(
     if tree::kind(stat) != FileType::Directory {
         return Ok(());
     }
-    let opened = tree::open_folder(folder.as_fd(), name)?;
-    tree::check(&opened, path, &|inside| {
+    let is_kept = |inside: &[u8]| {
         shared.root.hides(inside)
             && new_path.is_none_or(|new_path| {
                 !shared.root.hides(&[new_path, &inside[path.len()..]].concat())
             })
-    })
+    };
+    // A mount point moves along with a folder above it, but would be emptied with it too.
+    let check = Check { is_kept: &is_kept, crosses_mounts: new_path.is_some() };
+    check.run(folder, name, &mut path.to_vec(), 0)
 }
 
 /// Moves something to another file system: copies all of it, gives the copy its name, and removes

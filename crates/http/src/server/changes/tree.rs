@@ -5,48 +5,60 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, fchmod, fstat, futimens,
-    mkdirat, openat, readlinkat, statat, symlinkat, unlinkat, utimensat,
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, StatxFlags, Timespec, Timestamps, fchmod, fstat,
+    futimens, mkdirat, openat, readlinkat, statat, statx, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer};
 
 use super::refusal::Refusal;
 
-/// Asks `is_kept` about the path of everything in a folder, which lies at `path`.
-///
-/// # Errors
-///
-/// If something is kept, or cannot be looked at.
-pub(super) fn check(
-    folder: &OwnedFd,
-    path: &[u8],
-    is_kept: &dyn Fn(&[u8]) -> bool,
-) -> Result<(), Refusal> {
-    let mut path = path.to_vec();
-    descend(folder, &mut path, is_kept, 0)
+/// What must not be in a folder that is to be removed or moved.
+pub(super) struct Check<'a> {
+    /// Asked about each path.
+    pub(super) is_kept: &'a dyn Fn(&[u8]) -> bool,
+    /// Whether other file systems may be mounted in it.
+    pub(super) crosses_mounts: bool,
 }
 
-fn descend(
-    folder: &OwnedFd,
-    path: &mut Vec<u8>,
-    is_kept: &dyn Fn(&[u8]) -> bool,
-    depth: usize,
-) -> Result<(), Refusal> {
-    let len = path.len();
-    for name in names(folder, depth)? {
-        path.push(b'/');
-        path.extend_from_slice(name.to_bytes());
-        if is_kept(path) {
-            return Err(Refusal::new(403, "the folder holds what is hidden here"));
+impl Check<'_> {
+    /// Looks at everything in a folder, which lies at `path`.
+    ///
+    /// # Errors
+    ///
+    /// If there is something that must not be, or that cannot be looked at.
+    pub(super) fn run(
+        &self,
+        parent: &OwnedFd,
+        name: &CStr,
+        path: &mut Vec<u8>,
+        depth: usize,
+    ) -> Result<(), Refusal> {
+        let folder = open_folder(parent.as_fd(), name)?;
+        if !self.crosses_mounts && mount_of(parent)? != mount_of(&folder)? {
+            // Before anything is removed from it.
+            return Err(Errno::BUSY.into());
         }
-        let Some(stat) = look(folder, &name)? else { continue };
-        if kind(&stat) == FileType::Directory {
-            descend(&open_folder(folder.as_fd(), &name)?, path, is_kept, depth + 1)?;
+        let len = path.len();
+        for name in names(&folder, depth)? {
+            path.push(b'/');
+            path.extend_from_slice(name.to_bytes());
+            if (self.is_kept)(path) {
+                return Err(Refusal::new(403, "the folder holds what is hidden here"));
+            }
+            let stat = look(&folder, &name)?;
+            if stat.is_some_and(|stat| kind(&stat) == FileType::Directory) {
+                self.run(&folder, &name, path, depth + 1)?;
+            }
+            path.truncate(len);
         }
-        path.truncate(len);
+        Ok(())
     }
-    Ok(())
+}
+
+/// Which mount a folder is seen by; 0 on kernels before 5.8, which do not tell.
+fn mount_of(folder: &OwnedFd) -> Result<u64, Errno> {
+    Ok(statx(folder, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?.stx_mnt_id)
 }
 
 /// Removes what has a name, a folder with everything in it.

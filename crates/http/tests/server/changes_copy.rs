@@ -1,0 +1,134 @@
+//! COPY: by the kernel, whole, and without what nobody may see.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::Command;
+
+use super::changes_delete::{open_site, statuses};
+use super::rig::{FileSystem, Mounted, Site, age, pattern};
+
+#[test]
+fn a_copy_has_the_bytes_the_mode_and_the_times_of_the_original() {
+    let bytes = pattern(3 << 20);
+    let site = open_site(&[("file", &bytes), ("old", b"old"), ("empty", b"")]);
+    fs::set_permissions(site.path("file"), fs::Permissions::from_mode(0o4640)).unwrap();
+    age(&site.path("file"), 86_400);
+    symlink("file", site.path("link")).unwrap();
+    let site = site.start();
+    statuses(
+        &site,
+        &[
+            ("COPY", "/file", &["Destination: /copy"], 201),
+            ("COPY", "/file", &["Destination: /old", "Overwrite: F"], 412),
+            ("COPY", "/file", &["Destination: /old"], 204),
+            ("COPY", "/empty", &["Destination: /nothing"], 201),
+            ("COPY", "/link", &["Destination: /resolved"], 201),
+            ("COPY", "/file", &["Destination: /file"], 403),
+        ],
+    );
+    let original = fs::metadata(site.path("file")).unwrap();
+    for name in ["copy", "old", "resolved"] {
+        let copy = fs::symlink_metadata(site.path(name)).unwrap();
+        assert_eq!(copy.mode() & 0o7777, 0o640, "{name}");
+        assert_eq!((copy.mtime(), copy.mtime_nsec()), (original.mtime(), original.mtime_nsec()));
+        assert_ne!(copy.ino(), original.ino());
+        assert!(copy.is_file() && fs::read(site.path(name)).unwrap() == bytes, "{name}");
+    }
+    assert_eq!(site.get("/copy").body, bytes);
+    assert_eq!(fs::metadata(site.path("nothing")).unwrap().len(), 0);
+}
+
+#[test]
+fn a_folder_is_copied_with_links_and_without_what_is_hidden_or_no_file() {
+    let files: &[(&str, &[u8])] = &[
+        ("a/file", b"file"),
+        ("a/deep/er/file", b"deep"),
+        ("a/.dot/file", b"dot"),
+        ("a/secret", b"secret"),
+        ("full/old", b"old"),
+    ];
+    let site = open_site(files);
+    symlink("file", site.path("a/link")).unwrap();
+    symlink("/etc/hostname", site.path("a/deep/out")).unwrap();
+    assert!(Command::new("mkfifo").arg(site.path("a/fifo")).status().unwrap().success());
+    fs::set_permissions(site.path("a/deep"), fs::Permissions::from_mode(0o750)).unwrap();
+    let site = site.with(|settings| settings.hide = vec!["secret".into()]).start();
+    statuses(
+        &site,
+        &[
+            ("COPY", "/a", &["Destination: /a/b/c"], 403),
+            ("COPY", "/a/deep", &["Destination: /a"], 403),
+            ("COPY", "/a/", &["Destination: /b/"], 201),
+            ("COPY", "/a", &["Destination: /b", "Overwrite: F"], 412),
+            ("COPY", "/a", &["Destination: /full"], 204),
+            ("COPY", "/a", &["Destination: /bare", "Depth: 0"], 201),
+            ("COPY", "/a", &["Destination: /one", "Depth: 1"], 400),
+            ("COPY", "/a/file", &["Destination: /bare"], 204),
+        ],
+    );
+    for name in ["b", "full"] {
+        let mut names: Vec<_> = fs::read_dir(site.path(name))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["deep", "file", "link"]);
+        assert_eq!(fs::read(site.path(&format!("{name}/deep/er/file"))).unwrap(), b"deep");
+        let link = |path: &str| fs::read_link(site.path(&format!("{name}/{path}"))).unwrap();
+        assert_eq!(link("link").to_str(), Some("file"));
+        assert_eq!(link("deep/out").to_str(), Some("/etc/hostname"));
+        let mode = fs::metadata(site.path(&format!("{name}/deep"))).unwrap().mode();
+        assert_eq!(mode & 0o7777, 0o750);
+    }
+    assert!(site.path("bare").is_file());
+    let left = fs::read_dir(site.path("")).unwrap().count();
+    assert_eq!(left, 4, "a, b, full and bare");
+}
+
+#[test]
+fn a_copy_that_does_not_fit_leaves_nothing() {
+    let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
+    let root = mounted.root();
+    fs::create_dir(root.join("folder")).unwrap();
+    fs::write(root.join("folder/a"), vec![1; 5 << 20]).unwrap();
+    fs::write(root.join("old"), "old").unwrap();
+    let site = Site::new().with(|settings| {
+        settings.root.clone_from(&root);
+        settings.changes.upload = true;
+        settings.changes.delete = true;
+    });
+    let site = site.start();
+    statuses(
+        &site,
+        &[
+            ("COPY", "/folder/a", &["Destination: /b"], 507),
+            ("COPY", "/folder/a", &["Destination: /old"], 507),
+            ("COPY", "/folder", &["Destination: /b"], 507),
+            ("COPY", "/folder", &["Destination: /old"], 507),
+        ],
+    );
+    assert_eq!(fs::read(root.join("old")).unwrap(), b"old");
+    assert_eq!(fs::read_dir(&root).unwrap().count(), 2);
+}
+
+#[test]
+fn where_files_can_share_their_blocks_a_copy_is_made_of_them() {
+    let Some(mounted) = Mounted::new(FileSystem::Xfs, 400) else { return };
+    let root = mounted.root();
+    fs::create_dir(root.join("folder")).unwrap();
+    fs::write(root.join("folder/a"), pattern(1 << 20)).unwrap();
+    let site = Site::new().with(|settings| {
+        settings.root.clone_from(&root);
+        settings.changes.upload = true;
+    });
+    let site = site.start();
+    for (path, to) in [("/folder/a", "/b"), ("/folder", "/c")] {
+        let destination = format!("Destination: {to}");
+        let reply = site.ask("COPY", path, &[&destination, "Underpass-Explain: 1"]);
+        assert_eq!(reply.status, 201);
+        assert_eq!(reply.field("Server-Timing"), Some("path;desc=\"reflink\""), "{path}");
+    }
+    assert_eq!(fs::read(root.join("c/a")).unwrap(), pattern(1 << 20));
+    // A folder can be replaced only where it could be removed.
+    statuses(&site, &[("COPY", "/folder", &["Destination: /c"], 403)]);
+}

@@ -1,0 +1,219 @@
+//! DELETE and MKCOL: what goes, what comes, and what stays as it is.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use super::rig::{Running, Site, age};
+
+/// A site where everything may be changed, with these files.
+pub(crate) fn open_site(files: &[(&str, &[u8])]) -> Site {
+    Site::of(files).with(|settings| {
+        settings.changes.upload = true;
+        settings.changes.delete = true;
+    })
+}
+
+/// Asks for one thing after the other, and compares the statuses.
+#[track_caller]
+pub(crate) fn statuses(site: &Running, rows: &[(&str, &str, &[&str], u16)]) {
+    let mut client = site.connect();
+    for (verb, path, fields, expected) in rows {
+        let reply = client.ask(verb, path, fields);
+        assert_eq!(reply.status, *expected, "{verb} {path} {fields:?}: {}", reply.text());
+    }
+}
+
+#[test]
+fn a_file_that_is_removed_is_served_by_no_worker_any_more() {
+    let site = open_site(&[("a/file", b"x"), ("a/other", b"y")]);
+    let site = site.with(|settings| settings.workers = 3).start();
+    age(&site.path("a/file"), 3600);
+    let mut clients: Vec<_> = (0..12).map(|_| site.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.get("/a/file").status, 200);
+    }
+    assert_eq!(site.ask("DELETE", "/a/file", &[]).status, 204);
+    for client in &mut clients {
+        assert_eq!(client.get("/a/file").status, 404);
+    }
+    assert_eq!(site.ask("DELETE", "/a/file", &[]).status, 404);
+    assert!(site.path("a/other").exists() && !site.path("a/file").exists());
+}
+
+#[test]
+fn a_folder_goes_with_all_that_is_in_it_and_nothing_that_links_in_it_lead_to() {
+    let site = open_site(&[("a/b/c/d", b"x"), ("a/e", b"y"), ("kept/file", b"z"), ("top", b"t")]);
+    let outside = super::rig::folder();
+    fs::write(outside.path().join("file"), "outside").unwrap();
+    symlink(outside.path(), site.path("a/b/out")).unwrap();
+    symlink("../kept", site.path("a/beside")).unwrap();
+    symlink(outside.path(), site.path("door")).unwrap();
+    symlink("kept", site.path("within")).unwrap();
+    let site = site.start();
+    statuses(
+        &site,
+        &[
+            ("DELETE", "/door/file", &[], 403), // out of the root
+            ("DELETE", "/top/", &[], 404),      // no folder
+            ("DELETE", "/top/x", &[], 404),
+            ("DELETE", "/a/", &[], 204),
+            ("GET", "/a/e", &[], 404),
+            ("DELETE", "/door", &[], 204), // the link
+            ("DELETE", "/within", &[], 204),
+            ("DELETE", "/", &[], 403),
+            ("DELETE", "/kept/..", &[], 403),
+            ("DELETE", "/.underpass/metrics", &[], 403),
+        ],
+    );
+    assert!(!site.path("a").exists() && !site.path("door").is_symlink());
+    assert_eq!(fs::read(site.path("kept/file")).unwrap(), b"z");
+    assert_eq!(fs::read(outside.path().join("file")).unwrap(), b"outside");
+}
+
+#[test]
+fn what_is_hidden_is_neither_removed_nor_made_nor_found_out() {
+    let files: &[(&str, &[u8])] = &[
+        (".secret", b"x"),
+        ("project/.git/config", b"x"),
+        ("project/readme", b"x"),
+        ("deep/er/private/file", b"x"),
+        ("free/file", b"x"),
+    ];
+    let site = open_site(files).with(|settings| settings.hide = vec!["private".into()]).start();
+    statuses(
+        &site,
+        &[
+            ("DELETE", "/.secret", &[], 403),
+            ("DELETE", "/.nothing", &[], 403),
+            ("DELETE", "/project/.git", &[], 403),
+            ("DELETE", "/project", &[], 403),
+            ("DELETE", "/deep/", &[], 403),
+            ("MKCOL", "/private", &[], 403),
+            ("MKCOL", "/.new", &[], 403),
+            ("DELETE", "/free", &[], 204),
+        ],
+    );
+    for (path, _) in &files[..4] {
+        assert!(site.path(path).exists(), "{path}");
+    }
+}
+
+#[test]
+fn conditions_keep_a_file_that_somebody_has_changed() {
+    let site = open_site(&[("file", b"one"), ("folder/x", b"x")]).start();
+    let reply = site.get("/file");
+    let old = reply.field("ETag").unwrap().to_owned();
+    let date = reply.field("Last-Modified").unwrap().to_owned();
+    fs::write(site.path("file"), "another").unwrap();
+    age(&site.path("file"), 60);
+    let new = site.get("/file").field("ETag").unwrap().to_owned();
+    assert_ne!(old, new);
+    let (is_old, is_new) = (format!("If-Match: {old}"), format!("If-Match: {new}"));
+    let not_new = format!("If-None-Match: {new}");
+    let unmodified = format!("If-Unmodified-Since: {date}");
+    statuses(
+        &site,
+        &[
+            ("DELETE", "/file", &[&is_old], 412),
+            ("DELETE", "/file", &[&not_new], 412),
+            ("DELETE", "/file", &["If-None-Match: *"], 412),
+            ("DELETE", "/file", &["If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT"], 412),
+            ("MOVE", "/file", &[&is_old, "Destination: /moved"], 412),
+            ("COPY", "/file", &[&is_old, "Destination: /copied"], 412),
+            ("DELETE", "/nothing", &["If-Match: *"], 412),
+            ("DELETE", "/folder", &[&is_new], 412),
+            ("MKCOL", "/folder", &["If-None-Match: *"], 412),
+            ("MKCOL", "/new", &["If-Match: *"], 412),
+            ("MKCOL", "/new", &["If-None-Match: *"], 201),
+            ("DELETE", "/folder", &["If-Match: *"], 204),
+            ("DELETE", "/file", &[&is_new, &unmodified], 204),
+        ],
+    );
+    assert_eq!(site.get("/?simple").text(), "new/\n");
+}
+
+#[test]
+fn a_folder_is_made_where_there_is_one_for_it() {
+    let site = open_site(&[("file", b"x"), ("a/b", b"x")]).start();
+    statuses(
+        &site,
+        &[
+            ("MKCOL", "/new", &[], 201),
+            ("MKCOL", "/new/", &[], 405),
+            ("MKCOL", "/new/100%25%20%23%3F/", &[], 201),
+            ("MKCOL", "/file", &[], 405),
+            ("MKCOL", "/file/x", &[], 409),
+            ("MKCOL", "/missing/x", &[], 409),
+            ("MKCOL", "/", &[], 403),
+            ("MKCOL", "/with-a-body", &["Content-Length: 1"], 415),
+        ],
+    );
+    assert!(site.path("new/100% #?").is_dir());
+    assert!(!site.path("missing").exists() && !site.path("with-a-body").exists());
+    let reply = site.ask("MKCOL", "/file", &[]);
+    assert!(reply.field("Allow").unwrap().contains("MKCOL"), "{:?}", reply.fields);
+}
+
+#[test]
+fn folders_on_the_way_are_made_only_where_that_is_wanted() {
+    let site = open_site(&[("file", b"x")]);
+    let site = site.with(|settings| settings.changes.create_parents = true).start();
+    statuses(
+        &site,
+        &[
+            ("MKCOL", "/a/b/c", &[], 201),
+            ("MKCOL", "/file/b/c", &[], 409),
+            ("COPY", "/file", &["Destination: /d/e/copy"], 201),
+            ("MOVE", "/file", &["Destination: /f/g/moved"], 201),
+        ],
+    );
+    assert!(site.path("a/b/c").is_dir());
+    assert_eq!(fs::read(site.path("d/e/copy")).unwrap(), b"x");
+    assert_eq!(fs::read(site.path("f/g/moved")).unwrap(), b"x");
+}
+
+#[test]
+fn each_method_needs_its_switch() {
+    let to: &[&str] = &["Destination: /b"];
+    for (upload, delete) in [(false, false), (true, false), (false, true), (true, true)] {
+        let site = Site::of(&[("file", b"x")]).with(|settings| {
+            settings.changes.upload = upload;
+            settings.changes.delete = delete;
+        });
+        let site = site.start();
+        let when = |is_allowed: bool, status: u16| if is_allowed { status } else { 405 };
+        statuses(
+            &site,
+            &[
+                ("MKCOL", "/a", &[], when(upload, 201)),
+                ("COPY", "/file", &["Destination: /copy"], when(upload, 201)),
+                ("MOVE", "/file", to, when(upload && delete, 201)),
+                ("DELETE", "/copy", &[], when(delete, if upload { 204 } else { 404 })),
+            ],
+        );
+        let allow = site.ask("OPTIONS", "/", &[]).field("Allow").unwrap().to_owned();
+        for (verb, is_allowed) in
+            [("DELETE", delete), ("MKCOL", upload), ("COPY", upload), ("MOVE", upload && delete)]
+        {
+            assert_eq!(allow.contains(verb), is_allowed, "{allow}");
+        }
+    }
+}
+
+#[test]
+fn a_single_file_is_served_as_it_is() {
+    let site = open_site(&[("file", b"x"), ("beside", b"y")]);
+    let file = site.path("file");
+    let site = site.with(|settings| settings.root = file).start();
+    statuses(
+        &site,
+        &[
+            ("DELETE", "/", &[], 403),
+            ("DELETE", "/file", &[], 403),
+            ("DELETE", "/beside", &[], 403),
+            ("MKCOL", "/new", &[], 403),
+            ("MOVE", "/file", &["Destination: /other"], 403),
+        ],
+    );
+    assert!(site.path("file").exists() && site.path("beside").exists());
+}

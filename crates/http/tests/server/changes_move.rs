@@ -1,0 +1,192 @@
+//! MOVE: renamed beneath the root, whole, or not at all.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use super::changes_delete::{open_site, statuses};
+use super::rig::{FileSystem, Mounted, Site, age};
+
+#[test]
+fn a_file_moves_and_keeps_what_it_is() {
+    let site = open_site(&[("a/file", b"x"), ("b/old", b"old")]);
+    let site = site.with(|settings| settings.workers = 2).start();
+    age(&site.path("a/file"), 3600);
+    let before = fs::metadata(site.path("a/file")).unwrap();
+    assert_eq!(site.get("/a/file").status, 200);
+    let host = format!("Destination: http://localhost:80/b/{}", "100%25%20%23");
+    statuses(
+        &site,
+        &[
+            ("MOVE", "/a/file", &[&host], 201),
+            ("GET", "/a/file", &[], 404),
+            ("MOVE", "/b/100%25%20%23", &["Destination: /b/old", "Overwrite: F"], 412),
+            ("MOVE", "/b/100%25%20%23", &["Destination: /b/old", "Overwrite: T"], 204),
+            ("MOVE", "/b/old", &["Destination: /b/new", "Overwrite: F"], 201),
+        ],
+    );
+    let after = fs::metadata(site.path("b/new")).unwrap();
+    assert_eq!((before.ino(), before.mtime()), (after.ino(), after.mtime()));
+    assert_eq!(site.get("/?simple").text(), "a/\nb/\n");
+    assert_eq!(site.get("/b/?simple").text(), "new\n");
+}
+
+#[test]
+fn a_folder_moves_and_no_worker_finds_its_files_where_they_were() {
+    let site = open_site(&[("a/b/file", b"x")]).with(|settings| settings.workers = 3).start();
+    age(&site.path("a/b/file"), 3600);
+    let mut clients: Vec<_> = (0..12).map(|_| site.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.get("/a/b/file").status, 200);
+    }
+    assert_eq!(site.ask("MOVE", "/a/", &["Destination: /c/"]).status, 201);
+    for client in &mut clients {
+        // The file itself has not changed: only its folder has another name.
+        assert_eq!(client.get("/a/b/file").status, 404);
+        assert_eq!(client.get("/c/b/file").text(), "x");
+    }
+}
+
+#[test]
+fn whatever_is_in_the_way_is_replaced_whole() {
+    let files: &[(&str, &[u8])] = &[
+        ("file", b"file"),
+        ("folder/new", b"new"),
+        ("full/old", b"old"),
+        ("full/deep/old", b"old"),
+        ("plain", b"plain"),
+    ];
+    let site = open_site(files).start();
+    statuses(
+        &site,
+        &[
+            ("MOVE", "/folder", &["Destination: /full", "Overwrite: F"], 412),
+            ("MOVE", "/folder", &["Destination: /full"], 204), // a folder by a folder
+            ("MOVE", "/full", &["Destination: /plain"], 204),  // a file by a folder
+            ("MOVE", "/file", &["Destination: /plain"], 204),  // a folder by a file
+        ],
+    );
+    assert_eq!(fs::read(site.path("plain")).unwrap(), b"file");
+    let left: Vec<_> = fs::read_dir(site.path("")).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+#[test]
+fn destinations_that_are_none_are_refused_and_nothing_is_changed() {
+    let site = open_site(&[("a/b/file", b"x"), ("file", b"y"), ("c/file", b"z")]);
+    symlink("a", site.path("alias")).unwrap();
+    let prefixed = site.with(|settings| settings.path_prefix = "/files".to_owned()).start();
+    let before = tree(&prefixed.path(""));
+    let to = |path: &str| format!("Destination: {path}");
+    let rows = [
+        ("/files/a", to("/files/a"), 403),
+        ("/files/a", to("/files/a/b/c"), 403),
+        ("/files/a", to("/files/alias/b/c"), 403),
+        ("/files/a/b", to("/files/a"), 403),
+        ("/files/a", to("/files"), 403),
+        ("/files/", to("/files/x"), 403),
+        ("/files/file", to("/files/alias/../file"), 403),
+        ("/files/file", to("/files/missing/x"), 409),
+        ("/files/file", to("/files/c/file/x"), 409),
+        ("/files/file", to("/files/new/"), 409),
+        ("/files/file", to("/files/.hidden"), 403),
+        ("/files/file", to("/files/.underpass/x"), 403),
+        ("/files/file", to("/other/x"), 502),
+        ("/files/file", to("http://example.org/files/x"), 502),
+        ("/files/file", to("http://localhost:8080/files/x"), 502),
+        ("/files/file", to("files/x"), 400),
+        ("/files/file", to("/files/a%2Fb"), 400),
+        ("/files/file", to("/files/100%"), 400),
+        ("/files/file", to("/files/../../x"), 400),
+        ("/files/file", to(&format!("/files/{}", "n".repeat(300))), 400),
+        ("/files/file", "Overwrite: T".to_owned(), 400),
+        ("/files/file", to("/files/x") + "\r\nDestination: /files/y", 400),
+        ("/files/file", to("/files/x") + "\r\nOverwrite: maybe", 400),
+        ("/files/a", to("/files/x") + "\r\nDepth: 0", 400),
+        ("/files/a", to("/files/x") + "\r\nDepth: 1", 400),
+        ("/files/missing", to("/files/x"), 404),
+        ("/files/file/", to("/files/x"), 404),
+    ];
+    for (path, field, expected) in &rows {
+        statuses(&prefixed, &[("MOVE", path, &[field], *expected)]);
+    }
+    assert_eq!(tree(&prefixed.path("")), before);
+    statuses(&prefixed, &[("MOVE", "/files/file", &["Destination: /files/x"], 201)]);
+}
+
+#[test]
+fn hidden_things_move_along_only_if_they_stay_hidden() {
+    let site = open_site(&[("a/.dot", b"x"), ("a/secret/file", b"x"), ("b/file", b"x")]);
+    let site = site.with(|settings| settings.hide = vec!["a/secret".into()]).start();
+    statuses(&site, &[("MOVE", "/a", &["Destination: /c"], 403)]);
+    fs::remove_dir_all(site.path("a/secret")).unwrap();
+    statuses(
+        &site,
+        &[
+            ("MOVE", "/b", &["Destination: /a"], 403), // it would remove .dot
+            ("MOVE", "/a", &["Destination: /c"], 201),
+        ],
+    );
+    assert!(site.path("c/.dot").exists() && site.path("b/file").exists());
+}
+
+#[test]
+fn between_file_systems_all_of_it_is_copied_before_it_is_removed() {
+    let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
+    // The mount point has a name in the folder that is served.
+    let folder = mounted.root().parent().unwrap().to_owned();
+    fs::create_dir_all(folder.join("from/deep")).unwrap();
+    fs::write(folder.join("from/deep/.hidden"), "hidden").unwrap();
+    fs::write(folder.join("from/file"), vec![7; 100_000]).unwrap();
+    symlink("file", folder.join("from/link")).unwrap();
+    fs::write(folder.join("single"), "single").unwrap();
+    fs::write(folder.join("large"), vec![1; 9 << 20]).unwrap();
+    fs::set_permissions(folder.join("single"), fs::Permissions::from_mode(0o640)).unwrap();
+    age(&folder.join("single"), 3600);
+    let before = fs::metadata(folder.join("single")).unwrap();
+    let site = Site::new().with(|settings| {
+        settings.root.clone_from(&folder);
+        settings.changes.upload = true;
+        settings.changes.delete = true;
+    });
+    let site = site.start();
+    statuses(
+        &site,
+        &[
+            ("MOVE", "/large", &["Destination: /root/large"], 507),
+            ("MOVE", "/single", &["Destination: /root/single"], 201),
+            ("MOVE", "/from", &["Destination: /root/to"], 201),
+            ("MKCOL", "/around", &[], 201),
+            ("DELETE", "/root", &[], 409), // before anything in it is removed
+            ("DELETE", "/around", &[], 204),
+        ],
+    );
+    drop(site);
+    let mut left: Vec<_> =
+        fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["large", "root"]);
+    let to = mounted.root();
+    let after = fs::metadata(to.join("single")).unwrap();
+    assert_eq!((after.mode(), after.mtime()), (before.mode(), before.mtime()));
+    assert_eq!(fs::read(to.join("to/file")).unwrap(), vec![7; 100_000]);
+    assert_eq!(fs::read_link(to.join("to/link")).unwrap().to_str(), Some("file"));
+    assert_eq!(fs::read(to.join("to/deep/.hidden")).unwrap(), b"hidden");
+    assert_eq!(fs::read_dir(&to).unwrap().count(), 2);
+}
+
+/// Every path in a folder, with the contents of files.
+fn tree(folder: &std::path::Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.is_symlink() {
+                folders.push(path.clone());
+            }
+            found.push((path.clone(), fs::read(&path).unwrap_or_default()));
+        }
+    }
+    found.sort();
+    found
+}

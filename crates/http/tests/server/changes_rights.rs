@@ -1,0 +1,80 @@
+//! Who may change what, and for whom a browser asks.
+
+use super::changes_delete::{open_site, statuses};
+use super::rig::Running;
+
+const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0MQ=="; // alice:secret1
+const BOB: &str = "Authorization: Basic Ym9iOnNlY3JldDI="; // bob:secret2
+
+fn site() -> Running {
+    let files: &[(&str, &[u8])] = &[
+        ("inbox/file", b"x"),
+        ("bob/file", b"x"),
+        ("bob/kept/file", b"x"),
+        ("bob/free/file", b"x"),
+        ("shared/file", b"x"),
+        ("top", b"x"),
+    ];
+    let bob = "bob:secret2@/bob:rw,/bob/kept,/shared,/shared/own:rw";
+    open_site(files).auth(&["alice:secret1@/:rw", bob, "@/inbox:rw"]).start()
+}
+
+#[test]
+fn a_right_to_write_is_needed_at_both_paths_and_at_all_beneath() {
+    let site = site();
+    let to = |path: &str| format!("Destination: {path}");
+    let rows: [(&str, &str, &[&str], u16); 22] = [
+        ("DELETE", "/top", &[], 401),
+        ("DELETE", "/top", &[BOB], 403),
+        ("DELETE", "/shared/file", &[BOB], 403),
+        ("DELETE", "/bob", &[BOB], 403), // there is something that may only be read
+        ("DELETE", "/bob/kept/file", &[BOB], 403),
+        ("MOVE", "/bob", &[BOB, &to("/shared/own")], 403),
+        ("MOVE", "/bob/kept", &[BOB, &to("/bob/x")], 403),
+        ("MOVE", "/bob/free", &[BOB, &to("/bob/kept/free")], 403),
+        ("MOVE", "/bob/free", &[BOB, &to("/top")], 403),
+        ("COPY", "/bob/free", &[BOB, &to("/shared/free")], 403),
+        ("COPY", "/shared/file", &[BOB, &to("/bob/file")], 403),
+        ("MKCOL", "/shared/x", &[BOB], 403),
+        ("MOVE", "/inbox/file", &[&to("/bob/file")], 401),
+        ("COPY", "/bob/free", &[BOB, &to("/shared/own")], 201),
+        ("DELETE", "/shared/own", &[BOB], 204),
+        ("MOVE", "/bob/free", &[BOB, &to("/inbox/free")], 201),
+        ("DELETE", "/inbox/free", &[], 204),
+        ("MKCOL", "/inbox/new", &[], 201),
+        ("DELETE", "/inbox", &[ALICE], 204),
+        ("DELETE", "/bob", &[ALICE], 204),
+        ("DELETE", "/top", &["Authorization: Basic YWxpY2U6d3Jvbmc="], 401),
+        ("DELETE", "/top", &[ALICE], 204),
+    ];
+    statuses(&site, &rows);
+    assert!(!site.path("bob").exists() && site.path("shared/file").exists());
+}
+
+#[test]
+fn a_page_of_another_site_changes_nothing_whoever_looks_at_it() {
+    let site = open_site(&[("a", b"x"), ("b", b"x"), ("c", b"x")]);
+    let site = site.with(|settings| settings.cors = true).start();
+    let evil = "Origin: http://example.org";
+    statuses(
+        &site,
+        &[
+            ("DELETE", "/a", &[evil], 403),
+            ("DELETE", "/a", &["Origin: null"], 403),
+            ("DELETE", "/a", &["Sec-Fetch-Site: cross-site"], 403),
+            ("DELETE", "/a", &["Sec-Fetch-Site: same-site", "Origin: http://localhost"], 403),
+            ("MKCOL", "/x", &[evil], 403),
+            ("MOVE", "/a", &[evil, "Destination: /x"], 403),
+            ("COPY", "/a", &[evil, "Destination: /x"], 403),
+            ("PUT", "/x", &[evil, "Content-Length: 0"], 403),
+            ("PATCH", "/a", &[evil, "Content-Length: 0"], 403),
+            ("GET", "/a", &[evil], 200),
+            ("DELETE", "/a", &["Origin: http://localhost"], 204),
+            ("DELETE", "/b", &["Origin: https://elsewhere", "Sec-Fetch-Site: same-origin"], 204),
+            ("DELETE", "/c", &[], 204),
+        ],
+    );
+    let preflight = site.ask("OPTIONS", "/a", &[evil, "Access-Control-Request-Method: DELETE"]);
+    let methods = preflight.field("Access-Control-Allow-Methods").unwrap();
+    assert_eq!(methods, "GET, HEAD, OPTIONS");
+}
