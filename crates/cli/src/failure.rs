@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 use underpass_engine::{Error, Integrity};
 use underpass_http::client::download::Failed;
+use underpass_http::client::tree::{TreeError, TreeFailed};
 use underpass_http::server::ServeError;
 
 use crate::args::ShowArgs;
 use crate::bench::BenchError;
+use crate::get::tree::TreeReceipt;
 use crate::receipt::Receipt;
 
 /// Why a command failed.
@@ -39,6 +41,13 @@ pub(crate) enum Failure {
         what: String,
         /// How many bytes were expected.
         size: u64,
+    },
+    /// A folder was fetched, but not everything in it could be made.
+    LeftOut {
+        /// Where to.
+        path: PathBuf,
+        /// How much is missing.
+        count: u64,
     },
     /// Something about an address or a connection.
     Network {
@@ -78,6 +87,19 @@ pub(crate) enum Failure {
         /// How that is to be told.
         show: ShowArgs,
     },
+    /// A folder could not be fetched.
+    Tree {
+        /// From where.
+        url: String,
+        /// Where to.
+        path: PathBuf,
+        /// Why.
+        failed: Box<TreeFailed>,
+        /// What was done before it failed.
+        receipt: Box<TreeReceipt>,
+        /// How that is to be told.
+        show: ShowArgs,
+    },
     /// The command makes no sense.
     Usage(String),
 }
@@ -105,10 +127,13 @@ impl Failure {
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Arguments(_) | Self::Bench(_) | Self::Excess { .. } | Self::Usage(_) => None,
-            Self::Download { .. } | Self::Serve(_) | Self::System { .. } => None,
+            Self::Download { .. } | Self::LeftOut { .. } | Self::Serve(_) | Self::System { .. } => {
+                None
+            }
             Self::Network { source, .. } => network_hint(Errno::from_io_error(source)?),
             Self::Path { action, source, .. } => path_hint(action, Errno::from_io_error(source)?),
             Self::Transfer { source, .. } => transfer_hint(source),
+            Self::Tree { failed, .. } => tree_hint(&failed.error),
         }
     }
 }
@@ -124,6 +149,12 @@ impl fmt::Display for Failure {
             Self::Excess { what, size } => {
                 write!(f, "{what}: more than the {size} bytes of --size arrived")
             }
+            Self::LeftOut { path, count: 1 } => {
+                write!(f, "{} lacks one file, folder or link: see above", path.display())
+            }
+            Self::LeftOut { path, count } => {
+                write!(f, "{} lacks {count} files, folders or links: see above", path.display())
+            }
             Self::Network { action, address, source } => {
                 write!(f, "{action} {address}: {}", plain(source))
             }
@@ -133,6 +164,9 @@ impl fmt::Display for Failure {
             Self::Serve(error) => error.fmt(f),
             Self::System { action, source } => write!(f, "{action}: {}", plain(source)),
             Self::Transfer { what, source, .. } => write!(f, "{what}: {source}"),
+            Self::Tree { url, path, failed, .. } => {
+                write!(f, "fetching {url} to {}: {failed}", path.display())
+            }
             Self::Usage(message) => f.write_str(message),
         }
     }
@@ -149,7 +183,8 @@ impl std::error::Error for Failure {
             | Self::System { source, .. } => Some(source),
             Self::Download { failed, .. } => Some(failed),
             Self::Transfer { source, .. } => Some(source),
-            Self::Excess { .. } | Self::Usage(_) => None,
+            Self::Tree { failed, .. } => Some(failed),
+            Self::Excess { .. } | Self::LeftOut { .. } | Self::Usage(_) => None,
         }
     }
 }
@@ -228,6 +263,14 @@ fn path_hint(action: &str, errno: Errno) -> Option<&'static str> {
         Errno::ROFS => "the file system is mounted read-only: choose another folder",
         _ => return None,
     })
+}
+
+fn tree_hint(error: &TreeError) -> Option<&'static str> {
+    match error {
+        TreeError::Io { action, source, .. } => path_hint(action, Errno::from_io_error(source)?),
+        error if error.is_temporary() => Some("the same command goes on where it was"),
+        _ => None,
+    }
 }
 
 fn transfer_hint(error: &Error) -> Option<&'static str> {

@@ -11,6 +11,7 @@ use underpass_http::server::{Note, Summary};
 
 use crate::args::ShowArgs;
 use crate::failure::{Failure, complaint, plain};
+use crate::get::tree::TreeReceipt;
 use crate::receipt::{DeclineReceipt, Receipt};
 use crate::serve::Served;
 
@@ -29,6 +30,24 @@ pub(crate) fn finished(show: ShowArgs, receipt: &Receipt) {
     tell(show, receipt);
 }
 
+/// Prints what a fetched folder is to tell.
+pub(crate) fn fetched(show: ShowArgs, receipt: &TreeReceipt) {
+    if !show.quiet && !show.json {
+        error_line(&receipt.summary());
+    }
+    tell_tree(show, receipt);
+}
+
+fn tell_tree(show: ShowArgs, receipt: &TreeReceipt) {
+    tell(ShowArgs { json: false, ..show }, &receipt.receipt);
+    if show.json
+        && let Ok(json) = serde_json::to_string(receipt)
+    {
+        // A reader that has gone away wants no more.
+        let _ = writeln!(std::io::stdout(), "{json}");
+    }
+}
+
 /// Prints why a command failed, in one line, and returns its exit code.
 pub(crate) fn failure(failure: &Failure) -> ExitCode {
     match failure {
@@ -36,6 +55,7 @@ pub(crate) fn failure(failure: &Failure) -> ExitCode {
         Failure::Download { receipt, show, .. } | Failure::Transfer { receipt, show, .. } => {
             tell(*show, receipt);
         }
+        Failure::Tree { receipt, show, .. } => tell_tree(*show, receipt),
         _ => {}
     }
     match failure.hint() {
@@ -156,7 +176,7 @@ fn tell(show: ShowArgs, receipt: &Receipt) {
 }
 
 /// `4.00 GiB in 2.13 s (1.88 GiB/s) by copy_file_range`
-fn summary(receipt: &Receipt) -> String {
+pub(crate) fn summary(receipt: &Receipt) -> String {
     let bytes = BinaryBytes(receipt.bytes);
     let rate = receipt.bytes as f64 / receipt.elapsed_s.max(f64::MIN_POSITIVE);
     let names: Vec<_> = receipt.mechanisms.iter().map(|each| each.name.as_str()).collect();

@@ -138,6 +138,15 @@ impl Report {
         self.integrity
     }
 
+    /// Counts bytes that the caller has moved itself, by read and write through its own memory in
+    /// so many calls: where a file is too small for anything else to be worth it.
+    pub fn add_copied(&mut self, bytes: u64, calls: u64) {
+        let tally = &mut self.mechanisms[Mechanism::ReadWrite as usize];
+        tally.bytes += bytes;
+        tally.calls += calls;
+        self.user_space_bytes += 2 * bytes;
+    }
+
     /// Adds what another transfer did, for commands that need several.
     ///
     /// The offsets of its declines are moved up by the bytes counted so far.

@@ -151,6 +151,33 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         Ok(std::mem::replace(&mut self.ahead, rest))
     }
 
+    /// Reads exactly `len` bytes behind those that `out` has.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError`]; `Ended` if there are fewer.
+    pub(crate) fn append(&mut self, out: &mut Vec<u8>, len: usize) -> Result<(), ReceiveError> {
+        let end = out.len() + len;
+        let here = len.min(self.ahead.len());
+        out.extend(self.ahead.drain(..here));
+        let mut at = out.len();
+        out.resize(end, 0);
+        let mut last = Instant::now();
+        while at < end {
+            match recv(&self.stream, &mut out[at..], RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return Err(ReceiveError::Ended),
+                Ok((_, read)) => {
+                    at += read;
+                    last = Instant::now();
+                }
+                Err(Errno::AGAIN) => self.wait(&mut last)?,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(ReceiveError::Io(errno.into())),
+            }
+        }
+        Ok(())
+    }
+
     /// Reads a body into memory.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ pub(crate) struct GetArgs {
     #[arg(short, long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Fetch whole folders
+    /// Fetch whole folders: from our own servers as one archive, from others by their listings
     #[arg(short, long, conflicts_with = "output")]
     pub(crate) recursive: bool,
 
@@ -67,12 +67,11 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
         let message = "-o FILE is one file for one URL: use -d DIR for several";
         return Err(Failure::Usage(message.to_owned()));
     }
-    if args.recursive {
-        let message = "-r is not there yet: fetch a folder of ours as tar: URL/?tar";
-        return Err(Failure::Usage(message.to_owned()));
-    }
     let cancel = signals::cancel_flag();
-    args.urls.iter().try_for_each(|url| get::one(args, url, &cancel))
+    args.urls.iter().try_for_each(|url| match args.recursive {
+        true => get::tree::fetch(args, url, &cancel),
+        false => get::one(args, url, &cancel),
+    })
 }
 
 /// A rate that lets something through.

@@ -2,6 +2,7 @@
 //! and what is told in the end.
 
 mod place;
+pub(crate) mod tree;
 
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;

@@ -43,7 +43,7 @@ pub fn open_member(
 /// # Errors
 ///
 /// As openat2(2).
-pub(super) fn open(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(crate) fn open(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut step: Option<OwnedFd> = None;
     let mut rest = if path.is_empty() { b"." } else { path };
     loop {

@@ -8,27 +8,27 @@
 
 /// FNV-1a with 128 bits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fingerprint(u128);
+pub(crate) struct Fingerprint(u128);
 
 impl Fingerprint {
     /// Of nothing yet.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
     }
 
     /// Takes in a number.
-    pub(super) fn number(&mut self, number: u64) {
+    pub(crate) fn number(&mut self, number: u64) {
         self.raw(&number.to_le_bytes());
     }
 
     /// Takes in bytes, so that their end cannot be taken for a part of what follows.
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         self.raw(bytes);
     }
 
     /// The hash of all that was taken in.
-    pub(super) const fn value(self) -> u128 {
+    pub(crate) const fn value(self) -> u128 {
         self.0
     }
 

@@ -11,7 +11,7 @@ use tar::{EntryType, Header};
 use super::layout::Kind;
 
 /// The size of a tar block: all of an archive is whole blocks.
-pub(super) const BLOCK: u64 = 512;
+pub(crate) const BLOCK: u64 = 512;
 
 /// What a header says of a member.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ pub(super) fn write(out: &mut Vec<u8>, facts: &Facts<'_>) {
 }
 
 /// How many zeros follow `len` bytes to fill their last block.
-pub(super) const fn padding(len: u64) -> u64 {
+pub(crate) const fn padding(len: u64) -> u64 {
     len.wrapping_neg() % BLOCK
 }
 

@@ -17,9 +17,12 @@ mod layout;
 mod pieces;
 mod walk;
 
+pub(crate) use beneath::open as open_beneath;
 pub use beneath::open_member;
 pub use body::Body;
 pub use error::ArchiveError;
+pub(crate) use fingerprint::Fingerprint;
+pub(crate) use header::{BLOCK, padding};
 pub use layout::{Builder, Kind, Layout, Member};
 pub use pieces::{Piece, Pieces};
 pub use walk::{WalkOptions, walk};

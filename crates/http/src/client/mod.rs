@@ -10,6 +10,7 @@ pub mod download;
 mod error;
 mod proxy;
 mod response;
+pub mod tree;
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

@@ -15,7 +15,7 @@ use crate::listing::{Attributes, CONTENT_SECURITY_POLICY, Format, Listing, Listi
 use crate::negotiate::wants_json;
 use crate::plan::{Facts, PlannedBody};
 use crate::request::Method;
-use crate::target::Target;
+use crate::target::{Target, encode_segment};
 
 /// A folder to be listed by a helper.
 #[derive(Debug)]
@@ -184,6 +184,8 @@ fn archive(
         len: Some(plan.body_len),
         closes: false,
     };
+    // So that clients which unpack it need not guess whether its one folder is this one.
+    response.add_field("Underpass-Top", &encode_segment(name.unwrap_or_default()));
     asking.add_common(&mut response, "sendfile");
     Ok(response)
 }

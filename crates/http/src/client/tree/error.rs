@@ -1,0 +1,145 @@
+//! Why a folder could not be fetched, or not all of it.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+
+use super::tar::TarError;
+use crate::client::ClientError;
+
+/// Why a folder could not be fetched.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TreeError {
+    /// Another process is at it.
+    Busy {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The server could not be asked, or its answer not be used.
+    Client(ClientError),
+    /// What is there is of something else.
+    Foreign {
+        /// The unfinished folder.
+        path: PathBuf,
+        /// Which address it is of, if that is known.
+        url: Option<String>,
+    },
+    /// The kernel reported an error about a file or folder here.
+    Io {
+        /// What was being done, such as `writing`.
+        action: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The address gives neither an archive nor a listing.
+    NotAFolder {
+        /// The address.
+        url: String,
+        /// Of which kind the answer is.
+        media_type: String,
+    },
+    /// The archive cannot be read.
+    Tar(TarError),
+    /// The folder has more members than anybody would fetch.
+    TooMany {
+        /// How many there may be.
+        limit: u64,
+    },
+}
+
+impl TreeError {
+    /// Whether the same may succeed later.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Client(error) if error.is_temporary())
+    }
+
+    /// The error of a call about a path.
+    pub(super) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+        source: impl Into<io::Error>,
+    ) -> Self {
+        Self::Io { action, path: path.into(), source: source.into() }
+    }
+}
+
+impl fmt::Display for TreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy { path } => {
+                write!(f, "another process is fetching {}: wait until it ends", path.display())
+            }
+            Self::Client(error) => error.fmt(f),
+            Self::Foreign { path, url: Some(url) } => write!(
+                f,
+                "{} is what came of {url}: fetch that again, or remove it",
+                path.display()
+            ),
+            Self::Foreign { path, url: None } => {
+                write!(f, "{} is in the way: remove it, or choose another folder", path.display())
+            }
+            Self::Io { action, path, source } => {
+                write!(f, "{action} {}: {source}", path.display())
+            }
+            Self::NotAFolder { url, media_type } => write!(
+                f,
+                "{url} is no folder that can be fetched: the server answers with {media_type}, \
+                 neither an archive nor a listing"
+            ),
+            Self::Tar(error) => error.fmt(f),
+            Self::TooMany { limit } => {
+                write!(f, "the folder has more than {limit} files: fetch its parts one by one")
+            }
+        }
+    }
+}
+
+impl std::error::Error for TreeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Client(error) => Some(error),
+            Self::Io { source, .. } => Some(source),
+            Self::Tar(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<ClientError> for TreeError {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<TarError> for TreeError {
+    fn from(error: TarError) -> Self {
+        Self::Tar(error)
+    }
+}
+
+/// Whether an error is about one name, so that the others may well succeed.
+pub(super) fn is_about_name(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::ACCESS // a folder or file that we may not change
+            | Errno::PERM // the same, or a kind that the file system does not have
+            | Errno::EXIST // something else is there
+            | Errno::ILSEQ // a file system that wants UTF-8
+            | Errno::INVAL // or one that does not like the name
+            | Errno::ISDIR // a folder where a file should be
+            | Errno::LOOP // a link where a folder should be
+            | Errno::NAMETOOLONG
+            | Errno::NOENT // the target of a hard link that was left out
+            | Errno::NOTDIR // a file where a folder should be
+            | Errno::NOTEMPTY
+            | Errno::OPNOTSUPP // links on FAT
+            | Errno::XDEV // a hard link into another file system
+            | Errno::MLINK
+    )
+}

@@ -1,0 +1,175 @@
+//! Which paths of an archive or a listing may be made, and where links may point. Pure.
+//!
+//! The kernel keeps everything beneath the target folder whatever is decided here; this tells
+//! people why something is left out.
+
+use std::fmt;
+
+/// The path of a member relative to the target folder, without empty parts and `.`.
+///
+/// # Errors
+///
+/// [`Refusal`] if it could lead elsewhere, or is no path at all.
+pub fn relative(path: &[u8]) -> Result<Vec<u8>, Refusal> {
+    if path.first() == Some(&b'/') {
+        return Err(Refusal::Absolute);
+    }
+    if path.contains(&0) {
+        return Err(Refusal::Nul);
+    }
+    let mut out = Vec::with_capacity(path.len());
+    for part in path.split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => continue,
+            b".." => return Err(Refusal::Parent),
+            _ => {}
+        }
+        if RESERVED.contains(&part) {
+            return Err(Refusal::Reserved);
+        }
+        if !out.is_empty() {
+            out.push(b'/');
+        }
+        out.extend_from_slice(part);
+    }
+    if out.len() > LONGEST {
+        return Err(Refusal::TooLong);
+    }
+    Ok(out)
+}
+
+/// Whether a symbolic link of this relative path may have that target.
+///
+/// `..` is only allowed in front: behind the name of another link it would mean that one's folder,
+/// which may be one above the target.
+///
+/// # Errors
+///
+/// [`Refusal`] if it points out of the folder.
+pub fn check_target(path: &[u8], target: &[u8]) -> Result<(), Refusal> {
+    if target.is_empty() || target.contains(&0) {
+        return Err(Refusal::Nul);
+    }
+    if target.first() == Some(&b'/') {
+        return Err(Refusal::Outside);
+    }
+    let mut depth = path.iter().filter(|byte| **byte == b'/').count();
+    let mut is_down = false;
+    for part in target.split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." if is_down || depth == 0 => return Err(Refusal::Outside),
+            b".." => depth -= 1,
+            _ => is_down = true,
+        }
+    }
+    Ok(())
+}
+
+/// Why something is not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its path begins at the root of the file system.
+    Absolute,
+    /// It is neither file nor folder nor link.
+    Kind,
+    /// Its name or its target is empty, or has a NUL.
+    Nul,
+    /// It points out of the folder.
+    Outside,
+    /// Its path has a `..`.
+    Parent,
+    /// Its name is one that this program keeps notes under.
+    Reserved,
+    /// A single name has a slash.
+    Slash,
+    /// It is not in the folder that everything should be in.
+    Stray,
+    /// Its path is too long.
+    TooLong,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Absolute => "its path is absolute",
+            Self::Kind => "it is neither a file nor a folder nor a link",
+            Self::Nul => "its name is none",
+            Self::Outside => "it is a link that points out of the folder",
+            Self::Parent => "its path has a '..', which could lead out of the folder",
+            Self::Reserved => "its name is one under which unfinished files are kept",
+            Self::Slash => "its name has a slash",
+            Self::Stray => "it is not in the folder that was asked for",
+            Self::TooLong => "its path is too long",
+        })
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// What the journal in an existing folder is called.
+pub(super) const JOURNAL: &str = ".underpass-get.journal";
+
+/// What an unfinished file is called.
+pub(super) const PARTIAL: &str = ".underpass-get.part";
+
+const RESERVED: [&[u8]; 2] = [JOURNAL.as_bytes(), PARTIAL.as_bytes()];
+
+/// Bytes of a path at the most: a thousand folders of 256 bytes each, as our server has it.
+const LONGEST: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_stay_beneath_the_folder() {
+        for (path, expected) in [
+            ("a", Ok("a")),
+            ("a/b/", Ok("a/b")),
+            ("./a//b/.", Ok("a/b")),
+            ("", Ok("")),
+            ("./", Ok("")),
+            ("a/...", Ok("a/...")),
+            ("a\nb", Ok("a\nb")),
+            ("/a", Err(Refusal::Absolute)),
+            ("//a", Err(Refusal::Absolute)),
+            ("..", Err(Refusal::Parent)),
+            ("a/../b", Err(Refusal::Parent)),
+            ("a/..", Err(Refusal::Parent)),
+            ("a\0b", Err(Refusal::Nul)),
+            ("a/.underpass-get.part", Err(Refusal::Reserved)),
+        ] {
+            let expected = expected.map(|text| text.as_bytes().to_vec());
+            assert_eq!(relative(path.as_bytes()), expected, "{path:?}");
+        }
+        assert_eq!(relative(&[b'a'; LONGEST + 1]), Err(Refusal::TooLong));
+    }
+
+    #[test]
+    fn links_point_into_the_folder() {
+        for (path, target, is_good) in [
+            ("l", "a", true),
+            ("l", ".", true),
+            ("l", "..", false),
+            ("l", "../a", false),
+            ("a/l", "..", true),
+            ("a/l", "../b/c", true),
+            ("a/l", "../..", false),
+            ("a/b/l", "../../c", true),
+            ("a/b/l", "../../../c", false),
+            // `b` may itself be a link to a folder elsewhere in the tree.
+            ("a/l", "b/..", false),
+            ("a/l", "./.././b", true),
+            ("l", "/etc/passwd", false),
+            ("l", "a//b/./c", true),
+            ("l", "", false),
+        ] {
+            assert_eq!(
+                check_target(path.as_bytes(), target.as_bytes()).is_ok(),
+                is_good,
+                "{path} {target}"
+            );
+        }
+    }
+}
