@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::kind::Kind;
-use crate::options::Turn;
+use crate::options::{Heard, Turn};
 use crate::report::Report;
 use crate::socket;
 use crate::step::Wait;
@@ -55,10 +55,11 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     }
 
     fn drive_nonblocking(&mut self) -> Result<(), Error> {
-        if self.options.cancel.is_some() {
+        if self.options.cancel.is_some() || self.options.listener.is_some() {
             // Endless sources such as /dev/zero never wait: look at the flag after each step.
             self.options.turn = Turn(1);
         }
+        let mut last_look = Instant::now();
         let mut state = (0, 0);
         let mut last_progress = Instant::now();
         loop {
@@ -68,7 +69,13 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             }
             let wait = match self.advance()? {
                 Status::Done => return Ok(()),
-                Status::Yielded => continue,
+                Status::Yielded => {
+                    if self.options.listener.is_some() && last_look.elapsed() >= LISTEN_INTERVAL {
+                        last_look = Instant::now();
+                        self.listen()?;
+                    }
+                    continue;
+                }
                 Status::Waiting(wait) => wait,
             };
             let Some(timeout) = self.options.timeout else {
@@ -102,25 +109,54 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             (Some(bound), Some(patience)) => Some(bound.min(patience)),
             (bound, patience) => bound.or(patience),
         };
-        let sink_events = if wait == Wait::Sink { PollFlags::OUT } else { PollFlags::empty() };
+        let mut sink_events = if wait == Wait::Sink { PollFlags::OUT } else { PollFlags::empty() };
+        if self.options.listener.is_some() {
+            sink_events |= PollFlags::IN;
+        }
         let sink = PollFd::from_borrowed_fd(self.sink.fd.as_fd(), sink_events);
         let source = self.source().filter(|_| wait == Wait::Source);
-        let sink_failed = match source {
+        let (sink_failed, is_heard) = match source {
             None => {
                 let mut ends = [sink];
                 poll_ends(&mut ends, timeout);
-                wait != Wait::Sink && has_failed(&ends[0], PollFlags::empty())
+                (wait != Wait::Sink && has_failed(&ends[0], PollFlags::empty()), speaks(&ends[0]))
             }
             Some(source) => {
                 let mut ends = [sink, PollFd::from_borrowed_fd(source, PollFlags::IN)];
                 poll_ends(&mut ends, timeout);
                 // A peer that hangs up has left for good, unless all that is awaited is its word.
-                has_failed(&ends[0], PollFlags::HUP)
+                (has_failed(&ends[0], PollFlags::HUP), speaks(&ends[0]))
             }
         };
+        // Even one that has gone may have said why.
+        if is_heard && self.options.listener.is_some() {
+            self.hear()?;
+        }
         // Nothing will be written before the source has something, perhaps never, so that only
         // this tells that the peer is gone.
         if sink_failed { Err(self.sink_failed()) } else { Ok(()) }
+    }
+
+    /// Looks whether the peer has said something.
+    fn listen(&mut self) -> Result<(), Error> {
+        let mut ends = [PollFd::from_borrowed_fd(self.sink.fd.as_fd(), PollFlags::IN)];
+        poll_ends(&mut ends, Some(Duration::ZERO));
+        if speaks(&ends[0]) { self.hear() } else { Ok(()) }
+    }
+
+    /// Has the listener hear what the peer has said.
+    fn hear(&mut self) -> Result<(), Error> {
+        match self.options.listener.as_mut().map(|listener| listener()) {
+            Some(Heard::GoOn) | None => Ok(()),
+            Some(Heard::Enough) => {
+                self.options.listener = None;
+                Ok(())
+            }
+            Some(Heard::Stop) => {
+                let report = self.stop();
+                Err(Error::Answered { report })
+            }
+        }
     }
 
     /// The sink is gone while nothing was being written to it.
@@ -165,12 +201,20 @@ fn poll_ends(ends: &mut [PollFd<'_>], timeout: Option<Duration>) {
     let _ = poll(ends, timeout.as_ref());
 }
 
+/// Whether there is something to read.
+fn speaks(end: &PollFd<'_>) -> bool {
+    end.revents().contains(PollFlags::IN)
+}
+
 fn has_failed(end: &PollFd<'_>, also: PollFlags) -> bool {
     end.revents().intersects(PollFlags::ERR | PollFlags::NVAL | also)
 }
 
 /// How often the lease and the cancel flag are looked at while nothing moves.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often a peer that takes bytes without a pause is listened to.
+const LISTEN_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How often progress is looked for before a transfer counts as stalled.
 const LOOKS: u32 = 8;

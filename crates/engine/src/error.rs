@@ -13,6 +13,11 @@ use crate::step::Refusal;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
+    /// The peer has answered before it had everything: [`Heard::Stop`](crate::Heard::Stop).
+    Answered {
+        /// What was done up to then.
+        report: Box<Report>,
+    },
     /// The caller asked it to stop.
     Cancelled {
         /// What was done up to then.
@@ -73,7 +78,8 @@ impl Error {
     #[must_use]
     pub fn report(&self) -> &Report {
         match self {
-            Self::Cancelled { report }
+            Self::Answered { report }
+            | Self::Cancelled { report }
             | Self::Declined { report, .. }
             | Self::IntegrityDeclined { report, .. }
             | Self::Io { report, .. }
@@ -86,7 +92,8 @@ impl Error {
     /// The same, to be completed by whoever drives the transfer.
     pub(crate) fn report_mut(&mut self) -> &mut Report {
         match self {
-            Self::Cancelled { report }
+            Self::Answered { report }
+            | Self::Cancelled { report }
             | Self::Declined { report, .. }
             | Self::IntegrityDeclined { report, .. }
             | Self::Io { report, .. }
@@ -107,6 +114,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let moved = Grouped(self.bytes());
         match self {
+            Self::Answered { .. } => write!(f, "the peer wanted no more after {moved} bytes"),
             Self::Cancelled { .. } => write!(f, "interrupted after {moved} bytes"),
             Self::Declined { mechanism, refusal, .. } => {
                 write!(f, "{mechanism} is not offered for these two ends ({})", refusal.name())

@@ -64,7 +64,7 @@ pub use integrity::{Integrity, UnknownIntegrity, Version};
 pub use kind::Kind;
 pub use mechanism::{Mechanism, UnknownMechanism};
 pub use mechanisms::memory::SMALL_TRANSFER;
-pub use options::{Confirm, Options, Progress};
+pub use options::{Confirm, Heard, Options, Progress};
 pub use pipes::PipePool;
 pub use policy::Policy;
 pub use report::{Decline, Declined, Report, Tally};

@@ -39,11 +39,13 @@ pub struct Options<'a> {
     pub(crate) capabilities: Option<&'a Capabilities>,
     pub(crate) observer: Option<Observer<'a>>,
     pub(crate) observe_every: Option<u64>,
+    pub(crate) listener: Option<Listener<'a>>,
     shared_pipes: Option<&'a PipePool>,
     own_pipes: PipePool,
 }
 
 type Observer<'a> = Box<dyn FnMut(&Progress) + Send + 'a>;
+type Listener<'a> = Box<dyn FnMut() -> Heard + Send + 'a>;
 
 impl<'a> Options<'a> {
     /// Which mechanisms may be used.
@@ -148,6 +150,15 @@ impl<'a> Options<'a> {
         self
     }
 
+    /// Called when the peer of a socket says something while bytes are sent to it, or goes: it may
+    /// want no more. It has to read what has come, or to say that it has heard enough. Only
+    /// [`run`](crate::Transfer::run) listens.
+    #[must_use]
+    pub fn listener(mut self, listener: impl FnMut() -> Heard + Send + 'a) -> Self {
+        self.listener = Some(Box::new(listener));
+        self
+    }
+
     pub(crate) fn pool(&self) -> &PipePool {
         self.shared_pipes.unwrap_or(&self.own_pipes)
     }
@@ -180,6 +191,17 @@ impl fmt::Debug for Options<'_> {
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
+}
+
+/// What the words of a peer mean for what is being sent to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Go on, and listen.
+    GoOn,
+    /// Go on, whatever else it may say.
+    Enough,
+    /// It wants no more: fail with [`Error::Answered`](crate::Error::Answered).
+    Stop,
 }
 
 /// When [`Integrity::Detect`] takes its last look at the files: the later, the surer.

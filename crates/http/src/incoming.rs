@@ -104,6 +104,11 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         self.ahead.is_empty()
     }
 
+    /// From now on nothing waits longer than this without progress.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = timeout;
+    }
+
     /// What was read and not used: the beginning of what comes next.
     #[must_use]
     pub fn into_ahead(self) -> Vec<u8> {

@@ -11,8 +11,9 @@ mod error;
 mod proxy;
 mod response;
 pub mod tree;
+pub mod upload;
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use connection::{Connection, Request};
@@ -65,6 +66,12 @@ impl<'a> Agent<'a> {
     /// [`ClientError`].
     pub fn connect(&self, url: &Url) -> Result<Connection<'a>, ClientError> {
         Connection::open(self, url)
+    }
+
+    /// Whether nobody wants anything any more.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
     }
 
     /// Sends a request without a body and reads the head of the answer, wherever redirects lead.

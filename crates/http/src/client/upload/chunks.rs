@@ -1,0 +1,125 @@
+//! Bodies whose length nobody knows: chunks (RFC 9112 7.1), of whatever a stream has at the time.
+//!
+//! A chunk says first how long it is. What a pipe or a socket holds can be counted without taking
+//! it, so even these bytes go underneath; of everything else a piece is read into memory.
+
+use std::fs::File;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, ioctl_fionread, pread, read};
+use underpass_engine::{Chain, Error, Heard, Kind, Report, Source};
+
+use super::UploadError;
+use super::exchange::Exchange;
+use crate::client::ClientError;
+
+/// Sends all of a stream behind `head`, which may be empty.
+pub(super) fn send(exchange: &mut Exchange<'_, '_, '_>, head: Vec<u8>) -> Result<(), UploadError> {
+    let source = exchange.body.source.clone();
+    let (mut frame, mut sent) = (head, 0_u64);
+    let mut is_first = true;
+    loop {
+        let piece = next(exchange, &source, sent)?;
+        // RFC 9112 7.1: what ends one chunk goes out with the beginning of the next.
+        let end = if is_first { "" } else { "\r\n" };
+        is_first = false;
+        let Some(piece) = piece else {
+            frame.extend_from_slice(format!("{end}0\r\n\r\n").as_bytes());
+            let framing = frame.len() as u64;
+            return exchange.transfer(Chain::new().bytes(frame), framing, sent);
+        };
+        exchange.is_begun = true;
+        let len = piece.len();
+        frame.extend_from_slice(format!("{end}{len:x}\r\n").as_bytes());
+        let framing = frame.len() as u64;
+        let chain = Chain::new().bytes(std::mem::take(&mut frame));
+        let chain = match piece {
+            Piece::Inside(len) => chain.source(source.clone().len(len)),
+            Piece::Memory(bytes) => chain.payload(bytes),
+        };
+        exchange.transfer(chain, framing, sent)?;
+        sent += len;
+    }
+}
+
+/// The bytes of one chunk.
+enum Piece {
+    /// So many that the stream holds.
+    Inside(u64),
+    /// Such as had to be read.
+    Memory(Vec<u8>),
+}
+
+impl Piece {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Inside(len) => *len,
+            Self::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+/// Waits for the next bytes of a stream; `None` at its end.
+fn next(
+    exchange: &mut Exchange<'_, '_, '_>,
+    source: &Source<&File>,
+    sent: u64,
+) -> Result<Option<Piece>, UploadError> {
+    wait(exchange, source)?;
+    if matches!(source.kind(), Kind::Pipe | Kind::Socket) {
+        let held = ioctl_fionread(source.fd()).map_err(unreadable)?;
+        return Ok((held > 0).then_some(Piece::Inside(held)));
+    }
+    let mut bytes = vec![0; PIECE];
+    let got = loop {
+        let got = match source.offset() {
+            Some(at) => pread(source.fd(), &mut bytes, at + sent),
+            None => read(source.fd(), &mut bytes),
+        };
+        match got {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => wait(exchange, source)?,
+            got => break got.map_err(unreadable)?,
+        }
+    };
+    bytes.truncate(got);
+    Ok((got > 0).then_some(Piece::Memory(bytes)))
+}
+
+/// Waits until the stream has something, however long that takes, and listens meanwhile.
+fn wait(exchange: &mut Exchange<'_, '_, '_>, source: &Source<&File>) -> Result<(), UploadError> {
+    loop {
+        let (came, is_heard) = {
+            let mut ends = [
+                PollFd::new(source.fd(), PollFlags::IN),
+                PollFd::new(exchange.connection.stream(), PollFlags::IN),
+            ];
+            // An interruption is as good as an event: the next look tells more.
+            let _ = poll(&mut ends, Some(&LOOK_INTERVAL));
+            (!ends[0].revents().is_empty(), !ends[1].revents().is_empty())
+        };
+        if is_heard && exchange.heard.is_none() && exchange.listen() == Heard::Stop {
+            let report = Box::new(Report::default());
+            return Err(UploadError::Broken(Box::new(Error::Answered { report })));
+        }
+        if came {
+            return Ok(());
+        }
+        if exchange.agent.is_cancelled() {
+            return Err(ClientError::Cancelled.into());
+        }
+    }
+}
+
+fn unreadable(errno: Errno) -> UploadError {
+    let report = Box::new(Report::default());
+    UploadError::Source(Box::new(Error::Io { mechanism: None, source: errno.into(), report }))
+}
+
+/// Bytes read at once where nothing else is possible.
+const PIECE: usize = 64 << 10;
+
+/// How often a wait looks whether it is still wanted.
+const LOOK_INTERVAL: Timespec =
+    Timespec { tv_sec: 0, tv_nsec: Duration::from_millis(100).as_nanos() as _ };

@@ -1,0 +1,118 @@
+//! How an upload ended.
+
+use std::fmt;
+use std::io;
+
+use underpass_engine::{Error, Report};
+use url::Url;
+
+use crate::client::ClientError;
+
+/// An upload that the server has accepted.
+#[derive(Clone, Debug)]
+pub struct Uploaded {
+    /// The status: 201 for something new, 200 or 204 for something replaced.
+    pub status: u16,
+    /// The address that took it, to which redirects may have led.
+    pub url: Url,
+    /// What was moved. Its memory is what the requests had around their bodies.
+    pub report: Report,
+    /// Bytes that the server had before.
+    pub resumed_at: u64,
+    /// Whether a broken upload could have been gone on with.
+    pub is_resumable: bool,
+}
+
+/// Why an upload failed, and what is left of it.
+#[derive(Debug)]
+pub struct UploadFailed {
+    /// Why.
+    pub error: UploadError,
+    /// What was moved.
+    pub report: Report,
+    /// Whether the same upload can go on from where it was.
+    pub is_kept: bool,
+}
+
+/// Why an upload failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum UploadError {
+    /// The server could not be asked, or said no.
+    Client(ClientError),
+    /// The connection broke in the middle of the body.
+    Broken(Box<Error>),
+    /// The source ended early, changed, or could not be read.
+    Source(Box<Error>),
+    /// Another process uploads the same file to the same place.
+    UnderWay,
+    /// What is needed to go on later cannot be written down.
+    Journal(io::Error),
+    /// The server said that all is well before it had everything.
+    Early {
+        /// What it said.
+        status: u16,
+    },
+}
+
+impl UploadError {
+    /// Whether the same may succeed later.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Client(error) => error.is_temporary(),
+            Self::Broken(_) => true,
+            _ => false,
+        }
+    }
+
+    /// The status, if the server said no.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Client(ClientError::Status { status, .. }) => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// Whether somebody asked to stop.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        match self {
+            Self::Client(error) => matches!(error, ClientError::Cancelled),
+            Self::Broken(error) | Self::Source(error) => matches!(**error, Error::Cancelled { .. }),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for UploadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(error) => error.fmt(f),
+            Self::Broken(error) | Self::Source(error) => error.fmt(f),
+            Self::UnderWay => f.write_str("another process is uploading it to the same address"),
+            Self::Journal(error) => write!(f, "writing the journal: {error}"),
+            Self::Early { status } => {
+                write!(f, "the server answered {status} before it had the whole file")
+            }
+        }
+    }
+}
+
+impl std::error::Error for UploadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Client(error) => Some(error),
+            Self::Broken(error) | Self::Source(error) => Some(error),
+            Self::Journal(error) => Some(error),
+            Self::UnderWay | Self::Early { .. } => None,
+        }
+    }
+}
+
+impl From<ClientError> for UploadError {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}

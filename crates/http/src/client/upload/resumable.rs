@@ -1,0 +1,197 @@
+//! Uploads that go on where they broke off, as the draft "Resumable Uploads for HTTP" of the IETF
+//! has it (draft-ietf-httpbis-resumable-upload): the server names a resource of the upload's own in
+//! an interim answer, tells by HEAD how far it has come, and takes the rest by PATCH.
+
+use std::io;
+
+use url::{Origin, Url};
+
+use super::journal::{Entry, Journal, version};
+use super::uploader::{Came, Uploader};
+use super::{Event, Upload, UploadError};
+use crate::client::connection::Request;
+use crate::client::{ClientError, Response};
+
+/// What is known about going on.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// Where the upload is continued, once the server has said so.
+    pub(super) resource: Option<Url>,
+    /// Whether the server can do it, once that is known.
+    is_known: Option<bool>,
+    /// Whether earlier processes have been looked for.
+    is_searched: bool,
+    /// What the journal is to say.
+    target: String,
+    version: Option<String>,
+    path: Option<std::path::PathBuf>,
+    journal: Option<Journal>,
+}
+
+impl Kept {
+    pub(super) fn new(upload: &Upload<'_>, url: &Url) -> Self {
+        let version = version(upload.source.fd()).ok();
+        let path = upload.journal.map(std::path::Path::to_owned);
+        Self { target: url.to_string(), version, path, ..Self::default() }
+    }
+
+    /// Whether the server keeps what comes.
+    pub(super) fn is_resumable(&self) -> bool {
+        self.is_known == Some(true)
+    }
+
+    /// Whether another process could go on.
+    pub(super) fn is_written(&self) -> bool {
+        self.journal.is_some() && self.resource.is_some()
+    }
+
+    /// Hears an interim answer: 104 names the upload's own resource.
+    pub(super) fn hear(&mut self, response: &Response, base: &Url, origin: &Origin) {
+        if response.status != 104 || !self.is_resumable() {
+            return;
+        }
+        let location = response.fields.text("location").and_then(|it| base.join(it).ok());
+        // It will be asked with the secrets of the server that was named.
+        let Some(resource) = location.filter(|it| it.origin() == *origin) else { return };
+        if self.resource.as_ref() == Some(&resource) {
+            return;
+        }
+        self.write(&resource);
+        self.resource = Some(resource);
+    }
+
+    /// Writes down where the upload is continued. Without, this process alone can go on.
+    fn write(&mut self, resource: &Url) {
+        let (Some(path), Some(version)) = (&self.path, &self.version) else { return };
+        let entry = Entry::new(&self.target, resource.as_str(), version);
+        self.journal = match self.journal.take() {
+            Some(journal) => journal.write(&entry).is_ok().then_some(journal),
+            None => Journal::create(path, &entry).ok(),
+        };
+    }
+
+    /// Nothing can or need be gone on with any more.
+    pub(super) fn forget(&mut self) {
+        self.resource = None;
+        if let Some(journal) = self.journal.take() {
+            journal.remove();
+        }
+    }
+}
+
+impl<'a> Uploader<'_, 'a, '_> {
+    /// Looks for what an earlier process has left; what it sent of another version is thrown away.
+    pub(super) fn look_back(&mut self) -> Result<(), UploadError> {
+        let Some(path) = self.upload.journal.filter(|_| !self.kept.is_searched) else {
+            return Ok(());
+        };
+        self.kept.is_searched = true;
+        let (journal, entry) = match Journal::find(path) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(UploadError::UnderWay);
+            }
+            // What cannot be read cannot be gone on with; it is not needed.
+            Err(_) => return Ok(()),
+        };
+        self.kept.journal = Some(journal);
+        let resource = entry.as_ref().and_then(|entry| Url::parse(&entry.resource).ok());
+        let resource = resource.filter(|resource| resource.origin() == self.origin);
+        let (Some(entry), Some(resource)) = (entry, resource) else {
+            self.kept.forget();
+            return Ok(());
+        };
+        self.kept.resource = Some(resource);
+        self.kept.is_known = Some(true);
+        if Some(&entry.file) != self.kept.version.as_ref() || entry.target != self.kept.target {
+            (self.tell)(&Event::StartedOver { reason: "the file has changed since" });
+            self.cancel();
+        }
+        Ok(())
+    }
+
+    /// Asks whether the server can go on with a broken upload, if that may become of use.
+    pub(super) fn ask_whether_resumable(&mut self) -> Result<(), UploadError> {
+        let is_long = self.upload.source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
+        if self.kept.is_known.is_some() || self.upload.journal.is_none() || !is_long {
+            return Ok(());
+        }
+        let request = Request { method: "OPTIONS", fields: &[] };
+        let answer = self.agent.ask(self.idle.take(), &request, &self.url)?;
+        self.note_met();
+        let says =
+            answer.response.is_success() && answer.response.fields.get("upload-limit").is_some();
+        self.kept.is_known = Some(says);
+        self.idle = answer.connection.finish(&answer.response);
+        Ok(())
+    }
+
+    /// Sends what the server does not have yet.
+    pub(super) fn go_on(&mut self) -> Result<Came, UploadError> {
+        let Some(resource) = self.kept.resource.clone() else { return Ok(Came::ToKnowBetter) };
+        let total = self.upload.source.promised().unwrap_or(0);
+        let Some(at) = self.offset(&resource)?.filter(|at| *at <= total) else {
+            (self.tell)(&Event::StartedOver { reason: "the server does not know it any more" });
+            self.kept.forget();
+            return Ok(Came::ToKnowBetter);
+        };
+        self.note_resumed(at);
+        let offset = at.to_string();
+        let fields = [
+            ("Content-Type", "application/partial-upload"),
+            ("Upload-Offset", offset.as_str()),
+            ("Upload-Complete", "?1"),
+        ];
+        let (response, connection) = self.deliver("PATCH", &resource, &fields, at)?;
+        let is_part = response.fields.text("upload-complete").map(str::trim) == Some("?0");
+        match response.status {
+            // It has more or less than it said, or not yet all: it will say where it is.
+            409 => Ok(Came::ToKnowBetter),
+            _ if response.is_success() && is_part => Ok(Came::ToKnowBetter),
+            404 | 410 => {
+                (self.tell)(&Event::StartedOver { reason: "the server does not know it any more" });
+                self.kept.forget();
+                Ok(Came::ToKnowBetter)
+            }
+            status if response.is_success() => {
+                self.idle = connection.finish(&response);
+                Ok(Came::ToItsEnd(status))
+            }
+            _ => Err(connection.refusal(&response).into()),
+        }
+    }
+
+    /// How many bytes the server has; `None` if it does not know the upload.
+    fn offset(&mut self, resource: &Url) -> Result<Option<u64>, UploadError> {
+        let request = Request { method: "HEAD", fields: &[] };
+        let answer = self.agent.ask(self.idle.take(), &request, resource)?;
+        self.note_met();
+        let response = answer.response;
+        match response.status {
+            404 | 410 => {
+                self.idle = answer.connection.finish(&response);
+                Ok(None)
+            }
+            _ if response.is_success() => {
+                self.idle = answer.connection.finish(&response);
+                Ok(response.fields.number("upload-offset"))
+            }
+            _ => Err(answer.connection.refusal(&response).into()),
+        }
+    }
+
+    /// Tells the server that nobody will go on, and forgets about it.
+    pub(super) fn cancel(&mut self) {
+        if let Some(resource) = self.kept.resource.take() {
+            let request = Request { method: "DELETE", fields: &[] };
+            // If nobody answers, the server throws it away when its time has come.
+            let answer: Result<_, ClientError> = self.agent.ask(None, &request, &resource);
+            self.idle = answer.ok().and_then(|it| it.connection.finish(&it.response));
+        }
+        self.kept.forget();
+    }
+}
+
+/// Below this size to begin anew costs less than to ask.
+const RESUMABLE_FROM: u64 = 1 << 20;

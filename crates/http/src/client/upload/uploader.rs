@@ -1,0 +1,288 @@
+//! One upload, with as many requests as it takes.
+
+use std::time::Duration;
+
+use underpass_engine::{Error, Report, socket};
+use url::{Origin, Url};
+
+use super::again::pause;
+use super::exchange::{Body, Exchange, has_spoken};
+use super::resumable::Kept;
+use super::{Event, Tell, Upload, UploadError, UploadFailed, Uploaded};
+use crate::client::connection::{Connection, Request};
+use crate::client::{Agent, ClientError, Response};
+use crate::congestion;
+
+/// One upload.
+pub(super) struct Uploader<'u, 'a, 't> {
+    pub(super) agent: &'u Agent<'a>,
+    pub(super) upload: &'u Upload<'u>,
+    pub(super) tell: &'u mut Tell<'t>,
+    /// The target, to which redirects may have led.
+    pub(super) url: Url,
+    /// Of the server that was named, which alone is trusted with secrets.
+    pub(super) origin: Origin,
+    pub(super) idle: Option<Connection<'a>>,
+    /// What can be gone on with.
+    pub(super) kept: Kept,
+    report: Report,
+    resumed_at: u64,
+    /// Whether the server has ever answered.
+    has_met: bool,
+    /// Whether the server does not understand `Expect`.
+    is_unexpecting: bool,
+    /// Whether bytes were taken from a source that does not give them twice.
+    is_spent: bool,
+}
+
+/// What an attempt came to.
+pub(super) enum Came {
+    /// The file is there.
+    ToItsEnd(u16),
+    /// The next attempt knows better.
+    ToKnowBetter,
+}
+
+impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
+    pub(super) fn new(
+        agent: &'u Agent<'a>,
+        upload: &'u Upload<'u>,
+        url: &Url,
+        idle: Option<Connection<'a>>,
+        tell: &'u mut Tell<'t>,
+    ) -> Self {
+        let kept = Kept::new(upload, url);
+        Self {
+            agent,
+            upload,
+            tell,
+            url: url.clone(),
+            origin: url.origin(),
+            idle,
+            kept,
+            report: Report::default(),
+            resumed_at: 0,
+            has_met: false,
+            is_unexpecting: false,
+            is_spent: false,
+        }
+    }
+
+    /// Uploads, with as many attempts as are worth it.
+    pub(super) fn run(mut self) -> Result<(Uploaded, Option<Connection<'a>>), UploadFailed> {
+        let (mut failures, mut detours) = (0, 0);
+        loop {
+            let before = self.report.bytes();
+            let error = match self.attempt() {
+                Ok(Came::ToItsEnd(status)) => return Ok(self.finish(status)),
+                Ok(Came::ToKnowBetter) if detours < MOST_DETOURS => {
+                    detours += 1;
+                    continue;
+                }
+                Ok(Came::ToKnowBetter) => {
+                    ClientError::BadResponse("it keeps changing its mind".to_owned()).into()
+                }
+                Err(error) => error,
+            };
+            // Only what the server keeps is progress; to begin anew for ever is none.
+            let has_progressed = self.kept.is_resumable() && self.report.bytes() > before;
+            failures = if has_progressed { 1 } else { failures + 1 };
+            if let Err(error) = self.prepare_again(error, failures) {
+                return Err(self.fail(error));
+            }
+        }
+    }
+
+    /// One attempt: from where an earlier one has ended, or from the beginning.
+    fn attempt(&mut self) -> Result<Came, UploadError> {
+        self.look_back()?;
+        if self.kept.resource.is_some() {
+            return self.go_on();
+        }
+        self.ask_whether_resumable()?;
+        self.begin()
+    }
+
+    /// PUT, from the first byte on.
+    fn begin(&mut self) -> Result<Came, UploadError> {
+        let total = self.upload.source.promised();
+        let length = total.map(|len| len.to_string()).unwrap_or_default();
+        let mut fields = self.upload.fields.to_vec();
+        if self.kept.is_resumable() {
+            fields.extend([("Upload-Complete", "?1"), ("Upload-Length", &length)]);
+        }
+        let url = self.url.clone();
+        let (response, connection) = self.deliver("PUT", &url, &fields, 0)?;
+        if let Some(next) = response.redirect_of_body(&url)? {
+            if next.scheme() == "http" && url.scheme() == "https" {
+                return Err(ClientError::Downgrade { to: next.to_string() }.into());
+            }
+            (self.tell)(&Event::Redirected { to: &next });
+            self.url = next;
+            return Ok(Came::ToKnowBetter);
+        }
+        match response.status {
+            // RFC 9110 10.1.1: without the expectation it may be another matter.
+            417 if !self.is_unexpecting => {
+                self.is_unexpecting = true;
+                Ok(Came::ToKnowBetter)
+            }
+            status if response.is_success() => {
+                self.idle = connection.finish(&response);
+                Ok(Came::ToItsEnd(status))
+            }
+            _ => Err(connection.refusal(&response).into()),
+        }
+    }
+
+    /// Sends a request with what the source has behind the first `skip` bytes.
+    pub(super) fn deliver(
+        &mut self,
+        method: &str,
+        url: &Url,
+        fields: &[(&str, &str)],
+        skip: u64,
+    ) -> Result<(Response, Connection<'a>), UploadError> {
+        if self.is_spent {
+            return Err(ClientError::Closed.into());
+        }
+        let body = Body { source: self.upload.source, skip };
+        let expects = self.patience(body.len());
+        let length = body.len().map(|len| len.to_string());
+        let mut fields = fields.to_vec();
+        fields.push(match &length {
+            Some(length) => ("Content-Length", length),
+            None => ("Transfer-Encoding", "chunked"),
+        });
+        if expects.is_some() {
+            fields.push(("Expect", "100-continue"));
+        }
+        let mut connection = self.connect(url)?;
+        let request = Request { method, fields: &fields };
+        let head = connection.head(self.agent, &request, url, url.origin() == self.origin);
+        let (kept, origin) = (&mut self.kept, &self.origin);
+        let mut exchange = Exchange {
+            agent: self.agent,
+            connection: &mut connection,
+            method,
+            sending: self.upload.manner,
+            body,
+            expects,
+            interim: &mut |response| kept.hear(response, url, origin),
+            tell: &mut *self.tell,
+            report: Report::default(),
+            heard: None,
+            is_begun: false,
+        };
+        let outcome = exchange.run(head);
+        let (report, is_begun) = (exchange.report, exchange.is_begun);
+        self.report.add(&report);
+        self.is_spent |= is_begun && body.len().is_none();
+        let (response, is_whole) = outcome?;
+        self.has_met = true;
+        // What comes behind half a body is no request.
+        let keeps_alive = response.keeps_alive && is_whole;
+        Ok((Response { keeps_alive, ..response }, connection))
+    }
+
+    /// How long to wait for leave to send a body; `None` if it is sent at once.
+    fn patience(&self, len: Option<u64>) -> Option<Duration> {
+        let is_long = len.is_none_or(|len| len >= EXPECT_FROM);
+        let patience = if self.kept.is_resumable() { self.agent.timeout } else { UNANSWERED };
+        (is_long && !self.is_unexpecting).then_some(patience)
+    }
+
+    /// A connection to the server of a URL, ready for a body.
+    fn connect(&mut self, url: &Url) -> Result<Connection<'a>, UploadError> {
+        let usable = |connection: &Connection<'a>| {
+            // One that has something to say before it is asked says that it ends.
+            connection.leads_to(self.agent, url) && !has_spoken(connection.stream(), Duration::ZERO)
+        };
+        let connection = match self.idle.take().filter(usable) {
+            Some(connection) => connection,
+            None => self.agent.connect(url)?,
+        };
+        congestion::avoid_pacing_on_loopback(connection.stream());
+        if let Some(rate) = self.upload.manner.rate {
+            // A kernel that cannot pace sends as fast as it can.
+            let _ = socket::set_pacing_rate(connection.stream(), rate);
+        }
+        Ok(connection)
+    }
+
+    /// Waits until an attempt that failed may be repeated, or says that it may not.
+    fn prepare_again(&mut self, error: UploadError, failures: u32) -> Result<(), UploadError> {
+        let asked = match &error {
+            UploadError::Client(ClientError::Status { retry_after, .. }) => *retry_after,
+            _ => None,
+        };
+        self.has_met |= error.status().is_some();
+        // An address at which nobody has ever answered is more likely wrong than busy.
+        let is_worth_it = error.is_temporary() && self.has_met && !self.is_spent;
+        let wait = self.upload.retries.wait(failures, asked);
+        let Some(wait) = wait.filter(|_| is_worth_it) else { return Err(error) };
+        let resumes = self.kept.resource.is_some();
+        (self.tell)(&Event::Again { error: &error, wait, resumes });
+        self.idle = None;
+        pause(self.agent, wait)?;
+        Ok(())
+    }
+
+    /// The bytes that the server had before count as there from now on.
+    pub(super) fn note_resumed(&mut self, at: u64) {
+        if self.report.bytes() == 0 {
+            self.resumed_at = at;
+        }
+        (self.tell)(&Event::Resumed { at });
+    }
+
+    /// Remembers a server that has answered.
+    pub(super) fn note_met(&mut self) {
+        self.has_met = true;
+    }
+
+    fn finish(mut self, status: u16) -> (Uploaded, Option<Connection<'a>>) {
+        let is_resumable = self.kept.is_resumable();
+        self.kept.forget();
+        let Self { url, report, resumed_at, .. } = self;
+        (Uploaded { status, url, report, resumed_at, is_resumable }, self.idle)
+    }
+
+    fn fail(mut self, error: UploadError) -> UploadFailed {
+        let is_useless = match &error {
+            // What the server has is a mixture of two versions.
+            UploadError::Source(error) => {
+                matches!(**error, Error::SourceChanged { .. } | Error::SourceEnded { .. })
+            }
+            UploadError::Early { .. } => true,
+            error => error.status().is_some_and(|status| FINAL.contains(&status)),
+        };
+        if is_useless {
+            self.cancel();
+        }
+        let is_kept = self.kept.is_written();
+        UploadFailed { error, report: self.report, is_kept }
+    }
+}
+
+impl Response {
+    /// Where a request with a body is to be sent instead (RFC 9110 15.4): all but 303, which tells
+    /// where to look at what has been done.
+    fn redirect_of_body(&self, base: &Url) -> Result<Option<Url>, ClientError> {
+        if self.status == 303 { Ok(None) } else { self.redirect(base) }
+    }
+}
+
+/// Bodies from this size on are not sent before the server agrees: less fits into the socket, and
+/// is sent in vain at no cost.
+const EXPECT_FROM: u64 = 64 << 10;
+
+/// How long to wait for the word of a server that may not know the expectation at all.
+const UNANSWERED: Duration = Duration::from_secs(1);
+
+/// Redirects, expectations that failed, uploads that are gone: more than any server needs.
+const MOST_DETOURS: u32 = 10;
+
+/// Statuses after which what the server has of an upload will never become anything: RFC 9110
+/// 15.5.1, 15.5.13, 15.5.14, 15.5.16.
+const FINAL: [u16; 4] = [400, 412, 413, 415];
