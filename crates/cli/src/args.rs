@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
 use crate::bench::BenchArgs;
-use crate::commands::{cp::CpArgs, get::GetArgs, recv::RecvArgs, send::SendArgs};
+use crate::commands::{cp::CpArgs, get::GetArgs, put::PutArgs, recv::RecvArgs, send::SendArgs};
 use crate::failure::Failure;
 use crate::generate::GenerateArgs;
 use crate::serve::{self, ServeArgs};
@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Fetch files from an HTTP server
     Get(Box<GetArgs>),
+    /// Upload files to an HTTP server
+    Put(Box<PutArgs>),
     /// Send a file or standard input over one plain TCP or unix stream
     Send(SendArgs),
     /// Receive one plain TCP or unix stream into a file

@@ -52,6 +52,11 @@ impl Input {
         &self.path
     }
 
+    /// Whether it is a file that was named, and not standard input.
+    pub(crate) fn has_name(&self) -> bool {
+        !self.shares_cursor
+    }
+
     /// Leaves the cursor of a standard input that is a file behind what was read, as any reader
     /// would, so that the next command of a script goes on from there.
     pub(crate) fn finish(&self, bytes: u64) {

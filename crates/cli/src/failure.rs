@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use underpass_engine::{Error, Integrity};
 use underpass_http::client::download::Failed;
 use underpass_http::client::tree::{TreeError, TreeFailed};
+use underpass_http::client::upload::{UploadError, UploadFailed};
 use underpass_http::server::ServeError;
 
 use crate::args::ShowArgs;
@@ -100,6 +101,26 @@ pub(crate) enum Failure {
         /// How that is to be told.
         show: ShowArgs,
     },
+    /// Something could not be uploaded.
+    Upload {
+        /// What was being sent, such as `disk.img`.
+        file: String,
+        /// Where to.
+        url: String,
+        /// Why, and what is left of it.
+        failed: Box<UploadFailed>,
+        /// What was done before it failed.
+        receipt: Box<Receipt>,
+        /// How that is to be told.
+        show: ShowArgs,
+    },
+    /// Some of several things could not be done; each was told.
+    Partly {
+        /// How many.
+        failed: usize,
+        /// Of how many.
+        total: usize,
+    },
     /// The command makes no sense.
     Usage(String),
 }
@@ -127,13 +148,13 @@ impl Failure {
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Arguments(_) | Self::Bench(_) | Self::Excess { .. } | Self::Usage(_) => None,
-            Self::Download { .. } | Self::LeftOut { .. } | Self::Serve(_) | Self::System { .. } => {
-                None
-            }
+            Self::Download { .. } | Self::LeftOut { .. } | Self::Partly { .. } => None,
+            Self::Serve(_) | Self::System { .. } => None,
             Self::Network { source, .. } => network_hint(Errno::from_io_error(source)?),
             Self::Path { action, source, .. } => path_hint(action, Errno::from_io_error(source)?),
             Self::Transfer { source, .. } => transfer_hint(source),
             Self::Tree { failed, .. } => tree_hint(&failed.error),
+            Self::Upload { failed, .. } => upload_hint(failed),
         }
     }
 }
@@ -167,6 +188,10 @@ impl fmt::Display for Failure {
             Self::Tree { url, path, failed, .. } => {
                 write!(f, "fetching {url} to {}: {failed}", path.display())
             }
+            Self::Upload { file, url, failed, .. } => {
+                write!(f, "sending {file} to {url}: {}", failed.error)
+            }
+            Self::Partly { failed, total } => write!(f, "{failed} of {total} were not sent"),
             Self::Usage(message) => f.write_str(message),
         }
     }
@@ -184,7 +209,10 @@ impl std::error::Error for Failure {
             Self::Download { failed, .. } => Some(failed),
             Self::Transfer { source, .. } => Some(source),
             Self::Tree { failed, .. } => Some(failed),
-            Self::Excess { .. } | Self::LeftOut { .. } | Self::Usage(_) => None,
+            Self::Upload { failed, .. } => Some(&failed.error),
+            Self::Excess { .. } | Self::LeftOut { .. } | Self::Partly { .. } | Self::Usage(_) => {
+                None
+            }
         }
     }
 }
@@ -287,6 +315,28 @@ fn transfer_hint(error: &Error) -> Option<&'static str> {
             Errno::CONNRESET | Errno::PIPE => "the other side gave up; its own message says why",
             _ => return None,
         },
+        _ => return None,
+    })
+}
+
+fn upload_hint(failed: &UploadFailed) -> Option<&'static str> {
+    if failed.is_kept {
+        return Some("the same command goes on from there");
+    }
+    if let UploadError::Source(error) | UploadError::Broken(error) = &failed.error {
+        return transfer_hint(error);
+    }
+    Some(match failed.error.status()? {
+        401 => "say who asks: --user NAME:PASSWORD or --bearer TOKEN",
+        403 => "whoever runs the server has to allow it: underpass serve --allow-upload",
+        404 | 405 => "the server takes no uploads there",
+        409 => {
+            "there is no such folder: put -r makes folders, underpass serve --create-parents too"
+        }
+        411 => "the server has to know the length: save it to a file first",
+        412 => "it is not as --no-clobber or --if-match want it to be",
+        413 => "it is larger than the server allows",
+        507 => "the disk of the server is full",
         _ => return None,
     })
 }

@@ -17,6 +17,7 @@ mod get;
 mod holes;
 mod output;
 mod progress;
+mod put;
 mod range;
 mod receipt;
 mod serve;
@@ -39,6 +40,7 @@ fn run(cli: Cli) -> Result<()> {
     match cli.command {
         Some(Command::Serve(args)) => commands::serve::run(&args),
         Some(Command::Get(args)) => commands::get::run(&args),
+        Some(Command::Put(args)) => commands::put::run(&args),
         Some(Command::Send(args)) => commands::send::run(&args),
         Some(Command::Recv(args)) => commands::recv::run(&args),
         Some(Command::Cp(args)) => commands::cp::run(&args),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use indicatif::{BinaryBytes, HumanCount, HumanDuration};
 use rustix::system::uname;
+use underpass_http::client::upload::Event;
 use underpass_http::server::{Note, Summary};
 
 use crate::args::ShowArgs;
@@ -52,17 +53,48 @@ fn tell_tree(show: ShowArgs, receipt: &TreeReceipt) {
 pub(crate) fn failure(failure: &Failure) -> ExitCode {
     match failure {
         Failure::Arguments(error) => return usage(error),
-        Failure::Download { receipt, show, .. } | Failure::Transfer { receipt, show, .. } => {
-            tell(*show, receipt);
-        }
         Failure::Tree { receipt, show, .. } => tell_tree(*show, receipt),
+        Failure::Download { receipt, show, .. }
+        | Failure::Transfer { receipt, show, .. }
+        | Failure::Upload { receipt, show, .. } => tell(*show, receipt),
         _ => {}
     }
+    problem(failure);
+    ExitCode::from(failure.exit_code())
+}
+
+/// Prints why one of several things failed, in one line.
+pub(crate) fn problem(failure: &Failure) {
     match failure.hint() {
         Some(hint) => error_line(&format!("underpass: {failure} ({hint})")),
         None => error_line(&format!("underpass: {failure}")),
     }
-    ExitCode::from(failure.exit_code())
+}
+
+/// Prints the receipt of one of several transfers, if it is wanted.
+pub(crate) fn receipt(show: ShowArgs, receipt: &Receipt) {
+    tell(show, receipt);
+}
+
+/// Prints what several transfers came to.
+pub(crate) fn sum(show: ShowArgs, receipt: &Receipt) {
+    if !show.quiet && !show.json {
+        error_line(&summary(receipt));
+    }
+}
+
+/// What is worth telling while something is uploaded.
+pub(crate) fn upload_event(event: &Event<'_>) -> Option<String> {
+    Some(match event {
+        Event::Resumed { at } => format!("the server has {}: going on there", BinaryBytes(*at)),
+        Event::StartedOver { reason } => format!("beginning anew: {reason}"),
+        Event::Redirected { to } => format!("the server redirects to {to}"),
+        Event::Again { error, wait, resumes } => {
+            let how = if *resumes { "going on from there" } else { "sending it once more" };
+            format!("{error}; {how} in {:.1} s", wait.as_secs_f64())
+        }
+        _ => return None,
+    })
 }
 
 /// Prints help as it is, and what was typed wrongly in one line; returns the exit code.

@@ -34,21 +34,40 @@ impl Meter {
     /// Lets the transfer tell its progress.
     pub(crate) fn watch<'a>(&self, options: Options<'a>) -> Options<'a> {
         match self {
+            Self::Silent => options,
+            _ => {
+                let mut show = self.observer();
+                options.observer(move |progress| show(progress, 0))
+            }
+        }
+    }
+
+    /// Shows progress; of the bytes told so many were there before.
+    pub(crate) fn observer(&self) -> Box<dyn FnMut(&Progress, u64) + Send> {
+        match self {
             Self::Bar(bar) => {
                 let bar = bar.clone();
-                options.observer(move |progress| draw(&bar, progress))
+                Box::new(move |progress, _| draw(&bar, progress))
             }
             Self::Lines => {
                 let mut last = Instant::now();
-                options.observer(move |progress| {
+                Box::new(move |progress, before| {
                     if last.elapsed() >= LINE_INTERVAL {
                         last = Instant::now();
                         // Nobody is left to be told.
-                        let _ = writeln!(std::io::stderr(), "{}", line(progress));
+                        let _ = writeln!(std::io::stderr(), "{}", line(progress, before));
                     }
                 })
             }
-            Self::Silent => options,
+            Self::Silent => Box::new(|_, _| {}),
+        }
+    }
+
+    /// Lets something else be printed.
+    pub(crate) fn aside(&self, print: impl FnOnce()) {
+        match self {
+            Self::Bar(bar) => bar.suspend(print),
+            _ => print(),
         }
     }
 
@@ -80,9 +99,9 @@ fn draw(bar: &ProgressBar, progress: &Progress) {
     bar.set_position(progress.bytes);
 }
 
-fn line(progress: &Progress) -> String {
+fn line(progress: &Progress, before: u64) -> String {
     let seconds = progress.elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
-    let rate = progress.bytes as f64 / seconds;
+    let rate = progress.bytes.saturating_sub(before) as f64 / seconds;
     let done = BinaryBytes(progress.bytes);
     let speed = BinaryBytes(rate as u64);
     match progress.expected {

@@ -34,6 +34,25 @@ pub(crate) struct Receipt {
     /// The congestion control of the connection; absent without TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) congestion: Option<String>,
+    /// What `put` knows besides.
+    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+    pub(crate) upload: Option<UploadReceipt>,
+}
+
+/// What there is to tell about an upload.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct UploadReceipt {
+    /// The file that was sent.
+    pub(crate) file: String,
+    /// Where it is now.
+    pub(crate) url: String,
+    /// What the server answered; absent if it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<u16>,
+    /// Bytes that the server had before.
+    pub(crate) resumed_at: u64,
+    /// Whether a broken upload could be gone on with.
+    pub(crate) resumable: bool,
 }
 
 /// What one mechanism moved.
@@ -129,6 +148,7 @@ impl From<&Report> for Receipt {
             page_faults: FaultsReceipt { minor: usage.minor_faults, major: usage.major_faults },
             integrity: report.integrity().to_string(),
             congestion: None,
+            upload: None,
         }
     }
 }

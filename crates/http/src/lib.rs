@@ -14,9 +14,9 @@ mod authority; // hosts and ports
 pub mod chunked; // request bodies in chunks
 pub mod client; // asks other servers
 pub mod conditional; // preconditions and If-Range
+mod congestion; // which congestion control suits a connection
 pub mod destination; // where MOVE and COPY go
 pub mod digest; // digests, and the fields that say them
-mod congestion; // which congestion control suits a connection
 mod disposition; // Content-Disposition
 mod framing; // where the body of a request ends
 pub mod head; // heads of responses, and pages for errors

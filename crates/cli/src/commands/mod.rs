@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod cp;
 pub(crate) mod generate;
 pub(crate) mod get;
+pub(crate) mod put;
 pub(crate) mod recv;
 pub(crate) mod send;
 pub(crate) mod serve;

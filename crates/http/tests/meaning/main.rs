@@ -6,7 +6,6 @@ mod chunked;
 mod conditional;
 mod destination;
 mod digest;
-mod destination;
 mod head;
 mod media;
 mod negotiate;

@@ -1,40 +1,18 @@
-//! What is tried again, and when.
+//! How long to wait before the next attempt, and when to make no more.
 
 use std::time::{Duration, Instant};
 
 use crate::client::{Agent, ClientError};
 
-/// What is tried again, and when.
-#[derive(Clone, Copy, Debug)]
-pub struct Retries {
-    /// Failures in a row, without a byte between them, after which it is given up.
-    pub most: u32,
-    /// The wait before the first; each further one is twice as long.
-    pub first: Duration,
-    /// No wait is longer, whatever the server asks for.
-    pub longest: Duration,
-}
-
-impl Default for Retries {
-    fn default() -> Self {
-        Self { most: 5, first: Duration::from_millis(500), longest: Duration::from_secs(60) }
+/// How long to wait after so many failures in a row, of which `most` are borne; `None` to give up.
+///
+/// RFC 9110 10.2.3: a server that names a time is not to be asked sooner.
+pub(super) fn wait(failures: u32, most: u32, asked: Option<Duration>) -> Option<Duration> {
+    if failures > most || asked.is_some_and(|asked| asked > LONGEST_ASKED) {
+        return None;
     }
-}
-
-impl Retries {
-    /// How long to wait before the next attempt after `failures` in a row; `None` to give up.
-    pub(super) fn wait(&self, failures: u32, asked: Option<Duration>) -> Option<Duration> {
-        if failures > self.most {
-            return None;
-        }
-        let doubled = self.first * 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
-        // RFC 9110 10.2.3: a server that names a time is not to be asked sooner.
-        let wait = asked.unwrap_or_default().max(doubled);
-        match asked.is_some_and(|asked| asked > self.longest) {
-            true => None,
-            false => Some(wait.min(self.longest)),
-        }
-    }
+    let doubled = FIRST.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1)));
+    Some(asked.unwrap_or_default().max(doubled.min(LONGEST)))
 }
 
 /// Waits; fails if nobody wants it any more.
@@ -52,23 +30,14 @@ pub(super) fn pause(agent: &Agent<'_>, wait: Duration) -> Result<(), ClientError
     }
 }
 
+/// Before the second attempt.
+const FIRST: Duration = Duration::from_millis(500);
+
+/// Before any attempt.
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// Whoever asks for more does not want to be asked again in this run.
+const LONGEST_ASKED: Duration = Duration::from_secs(600);
+
 /// How often a wait looks whether it is still wanted.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_double_up_to_a_bound_and_heed_the_server() {
-        let seconds = Duration::from_secs;
-        let retries = Retries { most: 4, first: seconds(1), longest: seconds(5) };
-        let waits: Vec<_> = (1..=5).map(|failures| retries.wait(failures, None)).collect();
-        assert_eq!(
-            waits,
-            [1, 2, 4, 5].map(|s| Some(seconds(s))).into_iter().chain([None]).collect::<Vec<_>>()
-        );
-        assert_eq!(retries.wait(1, Some(seconds(3))), Some(seconds(3)));
-        assert_eq!(retries.wait(1, Some(seconds(6))), None, "longer than anybody waits");
-    }
-}

@@ -21,7 +21,6 @@ use std::time::Duration;
 use underpass_engine::{Integrity, PipePool, Policy, Progress, Source};
 use url::Url;
 
-pub use again::Retries;
 pub use folder::{Made, make_folder};
 pub use outcome::{UploadError, UploadFailed, Uploaded};
 
@@ -40,8 +39,8 @@ pub struct Upload<'u> {
     /// Where to remember how to go on, should this process not see the end; nothing is resumed
     /// without. It belongs to this file and this target alone.
     pub journal: Option<&'u Path>,
-    /// What is tried again.
-    pub retries: Retries,
+    /// Failures in a row, without a byte that is kept between them, that are borne.
+    pub retries: u32,
 }
 
 /// How bytes are moved to a server.

@@ -34,6 +34,18 @@ pub struct UploadFailed {
     pub is_kept: bool,
 }
 
+impl UploadFailed {
+    /// Whether it is the fault of this file alone, so that others may still be sent.
+    #[must_use]
+    pub fn is_of_this_file(&self) -> bool {
+        match &self.error {
+            UploadError::Client(error) => matches!(error, ClientError::Status { .. }),
+            UploadError::Broken(_) | UploadError::Journal(_) => false,
+            UploadError::Source(_) | UploadError::UnderWay | UploadError::Early { .. } => true,
+        }
+    }
+}
+
 /// Why an upload failed.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -32,7 +32,7 @@ impl Kept {
     pub(super) fn new(upload: &Upload<'_>, url: &Url) -> Self {
         let version = version(upload.source.fd()).ok();
         let path = upload.journal.map(std::path::Path::to_owned);
-        Self { target: url.to_string(), version, path, ..Self::default() }
+        Self { target: public(url).to_string(), version, path, ..Self::default() }
     }
 
     /// Whether the server keeps what comes.
@@ -63,7 +63,7 @@ impl Kept {
     /// Writes down where the upload is continued. Without, this process alone can go on.
     fn write(&mut self, resource: &Url) {
         let (Some(path), Some(version)) = (&self.path, &self.version) else { return };
-        let entry = Entry::new(&self.target, resource.as_str(), version);
+        let entry = Entry::new(&self.target, public(resource).as_str(), version);
         self.journal = match self.journal.take() {
             Some(journal) => journal.write(&entry).is_ok().then_some(journal),
             None => Journal::create(path, &entry).ok(),
@@ -98,10 +98,13 @@ impl<'a> Uploader<'_, 'a, '_> {
         self.kept.journal = Some(journal);
         let resource = entry.as_ref().and_then(|entry| Url::parse(&entry.resource).ok());
         let resource = resource.filter(|resource| resource.origin() == self.origin);
-        let (Some(entry), Some(resource)) = (entry, resource) else {
+        let (Some(entry), Some(mut resource)) = (entry, resource) else {
             self.kept.forget();
             return Ok(());
         };
+        // An http address has a host, so it has a place for both.
+        let _ = resource.set_username(self.url.username());
+        let _ = resource.set_password(self.url.password());
         self.kept.resource = Some(resource);
         self.kept.is_known = Some(true);
         if Some(&entry.file) != self.kept.version.as_ref() || entry.target != self.kept.target {
@@ -191,6 +194,15 @@ impl<'a> Uploader<'_, 'a, '_> {
         }
         self.kept.forget();
     }
+}
+
+/// A URL without what nobody else should read.
+fn public(url: &Url) -> Url {
+    let mut url = url.clone();
+    // An http address has a host, so both can be taken away.
+    let _ = (url.set_username(""), url.set_password(None));
+    url.set_fragment(None);
+    url
 }
 
 /// Below this size to begin anew costs less than to ask.

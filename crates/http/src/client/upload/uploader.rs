@@ -5,7 +5,7 @@ use std::time::Duration;
 use underpass_engine::{Error, Report, socket};
 use url::{Origin, Url};
 
-use super::again::pause;
+use super::again::{pause, wait};
 use super::exchange::{Body, Exchange, has_spoken};
 use super::resumable::Kept;
 use super::{Event, Tell, Upload, UploadError, UploadFailed, Uploaded};
@@ -219,7 +219,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         self.has_met |= error.status().is_some();
         // An address at which nobody has ever answered is more likely wrong than busy.
         let is_worth_it = error.is_temporary() && self.has_met && !self.is_spent;
-        let wait = self.upload.retries.wait(failures, asked);
+        let wait = wait(failures, self.upload.retries, asked);
         let Some(wait) = wait.filter(|_| is_worth_it) else { return Err(error) };
         let resumes = self.kept.resource.is_some();
         (self.tell)(&Event::Again { error: &error, wait, resumes });

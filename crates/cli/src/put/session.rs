@@ -1,0 +1,212 @@
+//! One upload after the other over the same connection.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use underpass_engine::{Kind, PipePool, Report, Source};
+use underpass_http::client::upload::{
+    Event, Made, Sending, Upload, UploadFailed, make_folder, upload,
+};
+use underpass_http::client::{Agent, ClientError, Connection, Url};
+
+use super::memory;
+use super::plan::Step;
+use crate::commands::put::PutArgs;
+use crate::ends::Input;
+use crate::failure::{Failure, Result};
+use crate::output;
+use crate::progress::Meter;
+use crate::receipt::{Receipt, UploadReceipt};
+use crate::size::Size;
+
+/// What all uploads of one command have in common.
+pub(super) struct Session<'s> {
+    args: &'s PutArgs,
+    agent: Agent<'s>,
+    idle: Option<Connection<'s>>,
+    pipes: PipePool,
+    meter: Meter,
+    /// Everything so far.
+    total: Report,
+    started: Instant,
+    /// Whether the server does not know how to make folders.
+    makes_no_folders: bool,
+}
+
+impl<'s> Session<'s> {
+    pub(super) fn new(args: &'s PutArgs, cancel: &'s AtomicBool) -> Result<Self> {
+        Ok(Self {
+            args,
+            agent: args.agent.agent(&args.url, cancel)?,
+            idle: None,
+            pipes: PipePool::new(),
+            meter: Meter::new(args.show),
+            total: Report::default(),
+            started: Instant::now(),
+            makes_no_folders: false,
+        })
+    }
+
+    /// Sends the only file, and tells about it.
+    pub(super) fn send_alone(&mut self, step: Step) -> Result<()> {
+        let Step::File { path, url } = step else { return self.take(&step) };
+        let receipt = self.send(&path, &url)?;
+        output::finished(self.args.show, &receipt);
+        Ok(())
+    }
+
+    /// Does one of several things.
+    pub(super) fn take(&mut self, step: &Step) -> Result<()> {
+        match step {
+            Step::Skipped { .. } => Ok(()),
+            Step::Folder { url } => self.make(url),
+            Step::File { path, url } => {
+                let receipt = self.send(path, url)?;
+                output::receipt(self.args.show, &receipt);
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells what all of it came to.
+    pub(super) fn finish(self) {
+        let elapsed_s = self.started.elapsed().as_secs_f64();
+        let receipt = Receipt { elapsed_s, ..payload(&self.total) };
+        self.meter.clear();
+        output::sum(self.args.show, &receipt);
+    }
+
+    /// Prints something beside the progress.
+    pub(super) fn note(&self, text: &str) {
+        self.meter.aside(|| output::note(text));
+    }
+
+    fn make(&mut self, url: &Url) -> Result<()> {
+        if self.makes_no_folders || url.path() == "/" {
+            return Ok(());
+        }
+        let (made, idle) = make_folder(&self.agent, url, self.idle.take())
+            .map_err(|error| self.failure("a folder".to_owned(), url, failed(error)))?;
+        self.idle = idle;
+        self.makes_no_folders = made == Made::Unknown;
+        Ok(())
+    }
+
+    /// Sends a file.
+    fn send(&mut self, path: &Path, url: &Url) -> Result<Receipt> {
+        let input = Input::open(path)?;
+        let source = input.source()?;
+        let journal = self.journal(&input, &source, url);
+        let conditions = self.conditions();
+        let what = Upload {
+            source: &source,
+            fields: &conditions,
+            manner: Sending {
+                policy: self.args.engine.policy(),
+                step: self.args.engine.step(),
+                integrity: self.args.integrity,
+                pipes: Some(&self.pipes),
+                rate: self.args.rate.map(|Size(bytes)| bytes),
+            },
+            journal: journal.as_deref(),
+            retries: self.args.agent.retries(),
+        };
+        let mut show = self.meter.observer();
+        let (meter, quiet) = (&self.meter, self.args.show.quiet);
+        let mut before = 0;
+        let mut tell = |event: &Event<'_>| match event {
+            Event::Progress(progress) => show(progress, before),
+            event => {
+                if let Event::Resumed { at } = event {
+                    before = *at;
+                }
+                if let Some(text) = output::upload_event(event).filter(|_| !quiet) {
+                    meter.aside(|| output::note(&text));
+                }
+            }
+        };
+        let started = Instant::now();
+        let outcome = upload(&self.agent, &what, url, self.idle.take(), &mut tell);
+        let elapsed_s = started.elapsed().as_secs_f64();
+        self.meter.clear();
+        let name = input.path().display().to_string();
+        let (done, idle) = outcome.map_err(|failed| self.failure(name.clone(), url, failed))?;
+        self.idle = idle;
+        self.total.add(&done.report);
+        let receipt = payload(&done.report);
+        input.finish(receipt.bytes);
+        let upload = UploadReceipt {
+            file: name,
+            url: shown(&done.url),
+            status: Some(done.status),
+            resumed_at: done.resumed_at,
+            resumable: done.is_resumable,
+        };
+        Ok(Receipt { elapsed_s, upload: Some(upload), ..receipt })
+    }
+
+    /// The journal, for what can be gone on with.
+    fn journal(
+        &self,
+        input: &Input,
+        source: &Source<&std::fs::File>,
+        url: &Url,
+    ) -> Option<std::path::PathBuf> {
+        let is_lasting = source.kind() == Kind::Regular && input.has_name();
+        (is_lasting && !self.args.no_resume).then(|| memory::journal(input.path(), url))?
+    }
+
+    fn conditions(&self) -> Vec<(&'s str, &'s str)> {
+        match (&self.args.if_match, self.args.no_clobber) {
+            (Some(tag), _) => vec![("If-Match", tag)],
+            (None, true) => vec![("If-None-Match", "*")],
+            (None, false) => Vec::new(),
+        }
+    }
+
+    fn failure(&self, file: String, url: &Url, failed: UploadFailed) -> Failure {
+        let mut receipt = Box::new(payload(&failed.report));
+        receipt.error = Some(failed.error.to_string());
+        receipt.upload = Some(UploadReceipt {
+            file: file.clone(),
+            url: shown(url),
+            status: failed.error.status(),
+            resumed_at: 0,
+            resumable: failed.is_kept,
+        });
+        let (failed, show) = (Box::new(failed), self.args.show);
+        Failure::Upload { file, url: shown(url), failed, receipt, show }
+    }
+}
+
+/// Whether there is no sense in going on with the rest.
+pub(super) fn is_fatal(failure: &Failure) -> bool {
+    match failure {
+        Failure::Usage(_) => true,
+        Failure::Upload { failed, .. } => match failed.error.status() {
+            Some(status) => matches!(status, 401 | 407 | 507),
+            None => !failed.is_of_this_file(),
+        },
+        _ => false,
+    }
+}
+
+/// A failure before anything was moved.
+fn failed(error: ClientError) -> UploadFailed {
+    UploadFailed { error: error.into(), report: Report::default(), is_kept: false }
+}
+
+/// A receipt without what the requests had around their bodies.
+fn payload(report: &Report) -> Receipt {
+    let receipt = Receipt::from(report);
+    Receipt { bytes: receipt.bytes - report.memory().bytes, ..receipt }
+}
+
+/// A URL as it may be shown to anybody: without the password in it.
+fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    // Only addresses without a host have no place for them.
+    let _ = (url.set_username(""), url.set_password(None));
+    url.to_string()
+}
