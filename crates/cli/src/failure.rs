@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 use underpass_engine::{Error, Integrity};
+use underpass_http::client::ClientError;
 use underpass_http::client::download::Failed;
 use underpass_http::client::tree::{TreeError, TreeFailed};
 use underpass_http::client::upload::{UploadError, UploadFailed};
@@ -189,7 +190,8 @@ impl fmt::Display for Failure {
                 write!(f, "fetching {url} to {}: {failed}", path.display())
             }
             Self::Upload { file, url, failed, .. } => {
-                write!(f, "sending {file} to {url}: {}", failed.error)
+                let error = failed.error.to_string();
+                write!(f, "sending {file} to {url}: {}", without_number(&error))
             }
             Self::Partly { failed, total } => write!(f, "{failed} of {total} were not sent"),
             Self::Usage(message) => f.write_str(message),
@@ -326,6 +328,9 @@ fn upload_hint(failed: &UploadFailed) -> Option<&'static str> {
     if let UploadError::Source(error) | UploadError::Broken(error) = &failed.error {
         return transfer_hint(error);
     }
+    if let UploadError::Client(ClientError::Network { source, .. }) = &failed.error {
+        return network_hint(Errno::from_io_error(source)?);
+    }
     Some(match failed.error.status()? {
         401 => "say who asks: --user NAME:PASSWORD or --bearer TOKEN",
         403 => "whoever runs the server has to allow it: underpass serve --allow-upload",
@@ -343,6 +348,9 @@ fn upload_hint(failed: &UploadFailed) -> Option<&'static str> {
 
 /// The system's words without the `(os error 2)` that std appends.
 pub(crate) fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
+    without_number(&error.to_string()).to_owned()
+}
+
+fn without_number(text: &str) -> &str {
+    text.split(" (os error").next().unwrap_or(text)
 }

@@ -8,6 +8,9 @@ use underpass_engine::{Options, Progress};
 
 use crate::args::ShowArgs;
 
+/// Takes progress, and how many of its bytes were there before.
+pub(crate) type Observer = Box<dyn FnMut(&Progress, u64) + Send>;
+
 /// A bar on a terminal; a line each second elsewhere, if asked for.
 #[derive(Debug)]
 pub(crate) enum Meter {
@@ -43,7 +46,7 @@ impl Meter {
     }
 
     /// Shows progress; of the bytes told so many were there before.
-    pub(crate) fn observer(&self) -> Box<dyn FnMut(&Progress, u64) + Send> {
+    pub(crate) fn observer(&self) -> Observer {
         match self {
             Self::Bar(bar) => {
                 let bar = bar.clone();

@@ -109,6 +109,12 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         self.timeout = timeout;
     }
 
+    /// Whether something was read that nobody has taken yet: it comes before the connection's own.
+    #[must_use]
+    pub fn holds_more(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
     /// What was read and not used: the beginning of what comes next.
     #[must_use]
     pub fn into_ahead(self) -> Vec<u8> {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use underpass_engine::{Kind, PipePool, Report, Source};
 use underpass_http::client::upload::{
-    Event, Made, Sending, Upload, UploadFailed, make_folder, upload,
+    Event, Made, RESUMABLE_FROM, Sending, Upload, UploadFailed, make_folder, upload,
 };
 use underpass_http::client::{Agent, ClientError, Connection, Url};
 
@@ -30,6 +30,8 @@ pub(super) struct Session<'s> {
     /// Everything so far.
     total: Report,
     started: Instant,
+    /// Whether anything has arrived.
+    has_sent: bool,
     /// Whether the server does not know how to make folders.
     makes_no_folders: bool,
 }
@@ -44,6 +46,7 @@ impl<'s> Session<'s> {
             meter: Meter::new(args.show),
             total: Report::default(),
             started: Instant::now(),
+            has_sent: false,
             makes_no_folders: false,
         })
     }
@@ -74,7 +77,9 @@ impl<'s> Session<'s> {
         let elapsed_s = self.started.elapsed().as_secs_f64();
         let receipt = Receipt { elapsed_s, ..payload(&self.total) };
         self.meter.clear();
-        output::sum(self.args.show, &receipt);
+        if self.has_sent {
+            output::sum(self.args.show, &receipt);
+        }
     }
 
     /// Prints something beside the progress.
@@ -134,6 +139,7 @@ impl<'s> Session<'s> {
         let (done, idle) = outcome.map_err(|failed| self.failure(name.clone(), url, failed))?;
         self.idle = idle;
         self.total.add(&done.report);
+        self.has_sent = true;
         let receipt = payload(&done.report);
         input.finish(receipt.bytes);
         let upload = UploadReceipt {
@@ -153,8 +159,10 @@ impl<'s> Session<'s> {
         source: &Source<&std::fs::File>,
         url: &Url,
     ) -> Option<std::path::PathBuf> {
+        let is_long = source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
         let is_lasting = source.kind() == Kind::Regular && input.has_name();
-        (is_lasting && !self.args.no_resume).then(|| memory::journal(input.path(), url))?
+        (is_long && is_lasting && !self.args.no_resume)
+            .then(|| memory::journal(input.path(), url))?
     }
 
     fn conditions(&self) -> Vec<(&'s str, &'s str)> {
@@ -194,7 +202,7 @@ pub(super) fn is_fatal(failure: &Failure) -> bool {
 
 /// A failure before anything was moved.
 fn failed(error: ClientError) -> UploadFailed {
-    UploadFailed { error: error.into(), report: Report::default(), is_kept: false }
+    UploadFailed { error: error.into(), report: Box::default(), is_kept: false }
 }
 
 /// A receipt without what the requests had around their bodies.

@@ -2,14 +2,12 @@
 
 use std::fs::File;
 use std::io;
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use underpass_engine::{
-    Chain, Confirm, Error, Heard, Options, Progress, Report, SMALL_TRANSFER, Sink, Source,
-    Transfer, socket,
+    Chain, Confirm, Error, Heard, Options, Progress, Report, Sink, Source, Transfer, socket,
 };
 
 use super::chunks;
@@ -122,13 +120,13 @@ impl<'a> Exchange<'_, 'a, '_> {
     ) -> Result<(), UploadError> {
         let sink = self.connection.stream().try_clone().map_err(|source| self.failed(source))?;
         let expected = self.body.source.promised();
-        let is_small = chain.len().is_some_and(|len| len - framing <= SMALL_TRANSFER as u64);
+        let is_short = chain.len().is_some_and(|len| len - framing < HELD_BACK);
         let tell = &mut *self.tell;
         let observer = move |progress: &Progress| {
             let bytes = before + progress.bytes.saturating_sub(framing);
             tell(&Event::Progress(Progress { bytes, expected, ..*progress }));
         };
-        let mut options = options(self.agent, &self.sending, is_small).observer(observer);
+        let mut options = options(self.agent, &self.sending, is_short).observer(observer);
         // After a final answer nothing follows but the end.
         if self.heard.is_none() {
             let (connection, interim) = (&mut *self.connection, &mut *self.interim);
@@ -158,7 +156,7 @@ impl<'a> Exchange<'_, 'a, '_> {
         let deadline = Instant::now() + patience;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if !has_spoken(self.connection.stream(), left.min(LOOK_INTERVAL)) {
+            if !has_spoken(self.connection, left.min(LOOK_INTERVAL)) {
                 if self.agent.is_cancelled() {
                     return Err(ClientError::Cancelled.into());
                 }
@@ -194,7 +192,7 @@ impl<'a> Exchange<'_, 'a, '_> {
 
     /// What the server said before the connection broke, if anything.
     fn last_words(&mut self) -> Option<Response> {
-        while has_spoken(self.connection.stream(), LAST_WORDS) {
+        while has_spoken(self.connection, LAST_WORDS) {
             match self.connection.response(self.method) {
                 Ok(response) if response.status < 200 => {}
                 answer => return answer.ok(),
@@ -216,28 +214,31 @@ fn hear(
     interim: &mut (dyn FnMut(&Response) + Send),
     heard: &mut Option<Result<Response, ClientError>>,
 ) -> Heard {
-    let answer = connection.response(method);
-    let verdict = match &answer {
-        Ok(response) if response.status < 200 => {
-            interim(response);
+    let answer = loop {
+        let answer = connection.response(method);
+        match &answer {
+            Ok(response) if response.status < 200 => interim(response),
+            _ => break answer,
+        }
+        if !connection.incoming().holds_more() {
             return Heard::GoOn;
         }
-        // Premature, but no reason to break off what is welcome.
-        Ok(response) if response.is_success() => Heard::Enough,
-        _ => Heard::Stop,
     };
+    // Success may be premature, but is no reason to break off what is welcome.
+    let is_welcome = answer.as_ref().is_ok_and(Response::is_success);
     *heard = Some(answer);
-    verdict
+    if is_welcome { Heard::Enough } else { Heard::Stop }
 }
 
 /// How the engine is to move a body.
-fn options<'o>(agent: &Agent<'o>, sending: &Sending<'o>, is_small: bool) -> Options<'o> {
+fn options<'o>(agent: &Agent<'o>, sending: &Sending<'o>, is_short: bool) -> Options<'o> {
     let mut options = Options::default()
         .policy(sending.policy)
         .integrity(sending.integrity)
         .timeout(agent.timeout)
-        // The server counts the bytes. Those of a small file are copies that are compared first.
-        .confirm(if is_small { Confirm::HandedOver } else { Confirm::BeforeEnd });
+        // The server counts the bytes: what is found out after the last one comes too late. To hold
+        // it back takes a round trip, which a body of a few packets should not wait for.
+        .confirm(if is_short { Confirm::HandedOver } else { Confirm::BeforeEnd });
     if let Some(step) = sending.step {
         options = options.step(step);
     }
@@ -283,11 +284,18 @@ fn is_of_network(error: &io::Error) -> bool {
 }
 
 /// Whether there is something to read, or comes within `patience`.
-pub(super) fn has_spoken(stream: &TcpStream, patience: Duration) -> bool {
-    let mut ends = [PollFd::new(stream, PollFlags::IN)];
+pub(super) fn has_spoken(connection: &mut Connection<'_>, patience: Duration) -> bool {
+    if connection.incoming().holds_more() {
+        return true;
+    }
+    let mut ends = [PollFd::new(connection.stream(), PollFlags::IN)];
     let patience = Timespec::try_from(patience).ok();
     matches!(poll(&mut ends, patience.as_ref()), Ok(1..)) && !ends[0].revents().is_empty()
 }
+
+/// Bodies from this size on do not get their last byte sent before the file is known to be as it
+/// was.
+const HELD_BACK: u64 = 256 << 10;
 
 /// How often a wait looks whether it is still wanted.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);

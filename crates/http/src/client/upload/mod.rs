@@ -23,6 +23,7 @@ use url::Url;
 
 pub use folder::{Made, make_folder};
 pub use outcome::{UploadError, UploadFailed, Uploaded};
+pub use resumable::RESUMABLE_FROM;
 
 use super::Agent;
 use super::connection::Connection;

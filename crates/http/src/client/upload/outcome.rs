@@ -29,7 +29,7 @@ pub struct UploadFailed {
     /// Why.
     pub error: UploadError,
     /// What was moved.
-    pub report: Report,
+    pub report: Box<Report>,
     /// Whether the same upload can go on from where it was.
     pub is_kept: bool,
 }

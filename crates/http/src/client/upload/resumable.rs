@@ -206,4 +206,4 @@ fn public(url: &Url) -> Url {
 }
 
 /// Below this size to begin anew costs less than to ask.
-const RESUMABLE_FROM: u64 = 1 << 20;
+pub const RESUMABLE_FROM: u64 = 1 << 20;

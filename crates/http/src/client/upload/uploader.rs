@@ -194,14 +194,15 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
 
     /// A connection to the server of a URL, ready for a body.
     fn connect(&mut self, url: &Url) -> Result<Connection<'a>, UploadError> {
-        let usable = |connection: &Connection<'a>| {
-            // One that has something to say before it is asked says that it ends.
-            connection.leads_to(self.agent, url) && !has_spoken(connection.stream(), Duration::ZERO)
-        };
-        let connection = match self.idle.take().filter(usable) {
+        let mut idle = self.idle.take().filter(|idle| idle.leads_to(self.agent, url));
+        // One that has something to say before it is asked says that it ends.
+        let is_over = idle.as_mut().is_some_and(|idle| has_spoken(idle, Duration::ZERO));
+        let mut connection = match idle.filter(|_| !is_over) {
             Some(connection) => connection,
             None => self.agent.connect(url)?,
         };
+        // Nothing comes in over it that should not surface.
+        connection.incoming().is_eager = true;
         congestion::avoid_pacing_on_loopback(connection.stream());
         if let Some(rate) = self.upload.manner.rate {
             // A kernel that cannot pace sends as fast as it can.
@@ -261,7 +262,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             self.cancel();
         }
         let is_kept = self.kept.is_written();
-        UploadFailed { error, report: self.report, is_kept }
+        UploadFailed { error, report: Box::new(self.report), is_kept }
     }
 }
 
