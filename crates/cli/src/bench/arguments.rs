@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::record::{Role, SinkKind};
 use super::serve::ServeArgs;
+use super::transfer::{GetArgs, PutArgs, TreeArgs};
 use super::way::{Choice, Step};
 use crate::size::Size;
 
@@ -29,6 +30,12 @@ pub(crate) enum ScenarioArgs {
     Chain(ChainArgs),
     /// The file server under load, beside nginx
     Serve(Box<ServeArgs>),
+    /// Downloads into files, beside curl, wget and aria2c
+    Get(GetArgs),
+    /// Uploads, beside curl to nginx and to dufs
+    Put(PutArgs),
+    /// A folder of many files, beside wget
+    Tree(TreeArgs),
     /// Print the table of a record
     Show(ShowArgs),
 }

@@ -135,7 +135,7 @@ impl Exchange {
         let mechanism = match way {
             Way::OneBuffer => Mechanism::ReadWrite,
             Way::Only(mechanism) => mechanism,
-            Way::Auto | Way::Cp | Way::Nginx | Way::Underpass => return Ok(self),
+            _ => return Ok(self),
         };
         let moved = self.report.by(mechanism).bytes;
         // What a full socket did not take of one buffer goes on by sendfile.
@@ -192,7 +192,7 @@ fn options<'a>(way: Way) -> Options<'a> {
     match way {
         Way::OneBuffer => Options::default().small(usize::MAX),
         Way::Only(mechanism) => Options::default().policy(Policy::Require(mechanism)),
-        Way::Auto | Way::Cp | Way::Nginx | Way::Underpass => Options::default(),
+        _ => Options::default(),
     }
 }
 

@@ -61,10 +61,25 @@ impl Folder {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(error).with_path("removing", file)
             }
-            _ => File::open(&self.path)
-                .and_then(|folder| Ok(syncfs(folder)?))
-                .with_path("writing out", &self.path),
+            _ => self.settle(),
         }
+    }
+
+    /// The same with a folder and all that is in it.
+    pub(crate) fn clear_folder(&self, folder: &Path) -> Result<()> {
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).with_path("removing", folder)
+            }
+            _ => self.settle(),
+        }
+    }
+
+    /// Waits until the file system has nothing left to write.
+    pub(crate) fn settle(&self) -> Result<()> {
+        File::open(&self.path)
+            .and_then(|folder| Ok(syncfs(folder)?))
+            .with_path("writing out", &self.path)
     }
 }
 
@@ -91,6 +106,17 @@ impl Noise {
             .and_then(|mut file| file.read_exact(&mut block))
             .with_path("reading", source)?;
         Ok(Self { block })
+    }
+
+    /// `len` bytes, at most a block's, that are others for each number.
+    pub(crate) fn piece(&self, number: u32, len: u64) -> Vec<u8> {
+        let len = usize::try_from(len).unwrap_or(self.block.len()).min(self.block.len());
+        let start = (number as usize).wrapping_mul(PAGE) % (self.block.len() - len + 1);
+        let mut piece = self.block[start..start + len].to_vec();
+        let mark = number.to_le_bytes();
+        let marked = mark.len().min(len);
+        piece[..marked].copy_from_slice(&mark[..marked]);
+        piece
     }
 
     /// Writes a file of `size` bytes down to the disk, and returns its digest. No two pages of it

@@ -30,6 +30,7 @@ pub(crate) fn survey(cores: Cores, source: &Path, target: Option<&Path>) -> Envi
         optimized: !cfg!(debug_assertions),
         cp: None,
         nginx: None,
+        programs: Vec::new(),
     }
 }
 

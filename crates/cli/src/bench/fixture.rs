@@ -64,6 +64,7 @@ pub(crate) fn empty(scenario: Scenario) -> Record {
             sink: (scenario == Scenario::Net).then_some(SinkKind::Drop),
             responses: None,
             serve: None,
+            transfers: None,
         },
         environment: Environment {
             kernel: "6.1.0".to_owned(),
@@ -81,6 +82,7 @@ pub(crate) fn empty(scenario: Scenario) -> Record {
             optimized: true,
             cp: None,
             nginx: None,
+            programs: Vec::new(),
         },
         baseline: Variant::baseline(ReadWrite, 4 << 10),
         cells: Vec::new(),

@@ -2,7 +2,7 @@
 //! the figures can be believed, or say themselves why not.
 //!
 //! `way` has the words, `plan` says what is measured, `rounds` in which order, `net`, `copy` and
-//! `chain` how; `serve` measures servers. `record` keeps all of it; `statistics`, `trust` and `table` see nothing else.
+//! `chain` how; `serve` measures servers, `transfer` downloads and uploads. `record` keeps all of it; `statistics`, `trust` and `table` see nothing else.
 
 mod arguments;
 mod chain;
@@ -23,6 +23,7 @@ mod serve;
 mod statistics;
 mod store;
 mod table;
+mod transfer;
 mod trust;
 mod way;
 
@@ -33,3 +34,4 @@ pub(crate) use scenarios::{chain, copy, net};
 pub(crate) use serve::run as serve;
 pub(crate) use store::RecordFile;
 pub(crate) use table::render;
+pub(crate) use transfer::{get, put, tree};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::Variant;
 use super::serve::{Served, Setting};
+use super::transfer::Transfers;
 use super::way::{Step, Way};
 use crate::receipt::{MechanismReceipt, Receipt};
 
@@ -44,14 +45,20 @@ pub(crate) enum Scenario {
     Chain,
     /// File to file.
     Copy,
+    /// A file by HTTP from a server into a file, by a client's process.
+    Get,
     /// File to TCP to file or nothing.
     Net,
+    /// A file by HTTP to a server, by a client's process.
+    Put,
     /// Files by HTTP, as fast as they are asked for.
     Serve,
     /// A hot file by HTTP, beside cold ones.
     ServeFairness,
     /// Very many connections to a server at once.
     ServeIdle,
+    /// A folder by HTTP from a server into a folder, by a client's process.
+    Tree,
 }
 
 /// What was asked for.
@@ -78,6 +85,9 @@ pub(crate) struct Arguments {
     /// What was asked for of servers; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) serve: Option<Setting>,
+    /// What was asked for of clients; absent if there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) transfers: Option<Transfers>,
 }
 
 /// Who did a part of the work.
@@ -119,7 +129,7 @@ pub(crate) struct Environment {
     pub(crate) cores: usize,
     /// The core of the sender or server, or of whoever copied.
     pub(crate) first_core: usize,
-    /// The core of the receiver or client.
+    /// The core of the receiver or client. The clients of `get`, `put` and `tree` are on any.
     pub(crate) second_core: usize,
     /// Memory in bytes.
     pub(crate) memory_bytes: u64,
@@ -140,6 +150,9 @@ pub(crate) struct Environment {
     /// The version of nginx; absent if there is none or it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) nginx: Option<String>,
+    /// The versions of the other programs beside ours; absent if there were none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) programs: Vec<String>,
 }
 
 /// One size with one variant.
@@ -164,8 +177,8 @@ pub(crate) struct Sample {
     pub(crate) cell: usize,
     /// The round, from 1; all samples of a round were taken one after the other.
     pub(crate) round: u32,
-    /// Seconds that the work took: of `net` the longer of both sides' `elapsed_s`, of `copy` the
-    /// life of the process, of `chain` from the first request to the end of the last response, of
+    /// Seconds that the work took: of `net` the longer of both sides' `elapsed_s`, of `copy`,
+    /// `get`, `put` and `tree` the life of the process, of `chain` from the first request to the end of the last response, of
     /// servers as long as they were being asked.
     pub(crate) wall_s: f64,
     /// The side whose mechanism was varied.

@@ -90,6 +90,7 @@ pub(crate) fn chain(args: &ChainArgs, cancel: &AtomicBool) -> Result<Record> {
         sink: Some(SinkKind::Drop),
         responses: Some(args.responses),
         serve: None,
+        transfers: None,
     };
     let mut course = SmallFiles {
         source,
@@ -132,6 +133,7 @@ fn asked(run: &RunArgs, args: &WayArgs, sizes: &[u64], all: &[Way]) -> Arguments
         sink: None,
         responses: None,
         serve: None,
+        transfers: None,
     }
 }
 

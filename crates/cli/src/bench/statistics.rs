@@ -57,9 +57,13 @@ impl Metric {
 fn cpu(scenario: Scenario, side: &Side) -> f64 {
     match scenario {
         Scenario::Chain | Scenario::Net => side.thread.as_ref().map_or(0.0, Thread::cpu_s),
-        Scenario::Copy | Scenario::Serve | Scenario::ServeFairness | Scenario::ServeIdle => {
-            side.process.map_or(0.0, |process| process.cpu_s)
-        }
+        Scenario::Copy
+        | Scenario::Get
+        | Scenario::Put
+        | Scenario::Serve
+        | Scenario::ServeFairness
+        | Scenario::ServeIdle
+        | Scenario::Tree => side.process.map_or(0.0, |process| process.cpu_s),
     }
 }
 
@@ -75,7 +79,7 @@ impl Record {
     }
 
     /// A metric of a sample, for one response if it is of responses.
-    fn value(&self, metric: Metric, sample: &Sample) -> f64 {
+    pub(crate) fn value(&self, metric: Metric, sample: &Sample) -> f64 {
         let parts = match &sample.served {
             Some(Served::Requests(load)) => load.bytes as f64 / self.cells[sample.cell].size as f64,
             _ => f64::from(self.arguments.responses.unwrap_or(1)),
@@ -103,9 +107,18 @@ impl Record {
         cell: usize,
         value: impl Fn(&Sample) -> Option<f64>,
     ) -> Option<Summary> {
-        let baseline = self.cell(self.cells[cell].size, self.baseline)?;
+        self.ratio_between(cell, self.cell(self.cells[cell].size, self.baseline)?, value)
+    }
+
+    /// How some value of each sample of a cell stands to that of another cell, round by round.
+    pub(crate) fn ratio_between(
+        &self,
+        cell: usize,
+        other: usize,
+        value: impl Fn(&Sample) -> Option<f64>,
+    ) -> Option<Summary> {
         self.summary_by(cell, |sample| {
-            let other = self.samples_of(baseline).find(|other| other.round == sample.round)?;
+            let other = self.samples_of(other).find(|other| other.round == sample.round)?;
             let other = value(other)?;
             (other > 0.0).then_some(value(sample)? / other)
         })

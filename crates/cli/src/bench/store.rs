@@ -93,6 +93,7 @@ mod tests {
     use crate::bench::data::Folder;
     use crate::bench::fixture::net_record;
     use crate::bench::serve::fairness_record;
+    use crate::bench::transfer::put_record;
 
     fn load(text: &str) -> Result<Record> {
         let folder = Folder::create(&std::env::temp_dir())?;
@@ -106,8 +107,21 @@ mod tests {
         assert_eq!(load(&text).unwrap(), net_record());
         let with_servers = fairness_record();
         assert_eq!(load(&with_servers.to_json().unwrap()).unwrap(), with_servers);
+        let with_clients = put_record();
+        assert_eq!(load(&with_clients.to_json().unwrap()).unwrap(), with_clients);
         // A line for each cell and sample, and no more.
         assert_eq!(text.lines().count(), 5 + 8 + 13);
+    }
+
+    #[test]
+    fn the_committed_records_are_still_read_and_have_a_table() {
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench"));
+        let records: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()).collect();
+        assert!(records.len() >= 8, "{records:?}");
+        for entry in records {
+            let record = Record::load(&entry.path()).unwrap();
+            assert!(crate::bench::render(&record).contains(&record.started), "{entry:?}");
+        }
     }
 
     #[test]

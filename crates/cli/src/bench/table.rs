@@ -6,6 +6,7 @@ use super::layout::{Columns, three_digits};
 use super::record::{Record, Role, Sample, Scenario, SinkKind, Thread};
 use super::serve;
 use super::statistics::{Metric, Summary};
+use super::transfer;
 use super::trust::warnings;
 use super::way::{Step, Way, short_size};
 
@@ -18,6 +19,7 @@ pub(crate) fn render(record: &Record) -> String {
         Scenario::Serve | Scenario::ServeFairness | Scenario::ServeIdle => {
             parts.push(serve::render(record));
         }
+        Scenario::Get | Scenario::Put | Scenario::Tree => parts.extend(transfer::render(record)),
     }
     let doubts = warnings(record);
     parts.push(match doubts.as_slice() {
@@ -60,10 +62,13 @@ fn heading(record: &Record) -> String {
     let command = match scenario {
         Scenario::Chain => "chain",
         Scenario::Copy => "copy",
+        Scenario::Get => "get",
         Scenario::Net => "net",
+        Scenario::Put => "put",
         Scenario::Serve => "serve",
         Scenario::ServeFairness => "serve fairness",
         Scenario::ServeIdle => "serve idle",
+        Scenario::Tree => "tree",
     };
     let at_step = match scenario {
         Scenario::Copy | Scenario::Net => "; @ is the step that took the least time",
@@ -95,6 +100,7 @@ fn subject(record: &Record) -> String {
             format!("file on {source} to TCP on loopback to file on {target}")
         }
         (Scenario::Net, _) => format!("file on {source} to TCP on loopback, dropped there"),
+        (Scenario::Get | Scenario::Put | Scenario::Tree, _) => transfer::title(record),
         _ => serve::title(record),
     }
 }
@@ -111,7 +117,8 @@ fn place(record: &Record) -> String {
     if let Some(used) = &environment.congestion {
         place.push(format!("{used} (the system's default: {})", environment.congestion_default));
     }
-    place.extend(environment.cp.iter().chain(&environment.nginx).cloned());
+    let peers = environment.cp.iter().chain(&environment.nginx).chain(&environment.programs);
+    place.extend(peers.cloned());
     place.join(", ")
 }
 
@@ -123,6 +130,7 @@ fn baseline(record: &Record) -> String {
     match record.scenario {
         Scenario::Chain => "one buffer".to_owned(),
         Scenario::Copy | Scenario::Net => format!("the traditional {}", record.baseline),
+        Scenario::Get | Scenario::Put | Scenario::Tree => transfer::label(record.baseline.way),
         Scenario::Serve | Scenario::ServeFairness | Scenario::ServeIdle => {
             record.baseline.to_string()
         }

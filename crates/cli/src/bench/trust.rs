@@ -3,6 +3,7 @@
 use super::record::{Process, Record, Sample, Scenario};
 use super::serve::{load_busy, server_busy};
 use super::statistics::{Metric, summarize};
+use super::transfer::label;
 use super::way::{Way, short_size};
 
 /// Each reason, as a sentence.
@@ -25,17 +26,28 @@ pub(crate) fn warnings(record: &Record) -> Vec<String> {
     found.extend(page_cache(record));
     found.extend(exhausted_load(record));
     found.extend(little_cpu(record));
-    let missing = match record.scenario {
-        Scenario::Copy => record.environment.cp.is_none().then_some("cp"),
-        Scenario::Serve | Scenario::ServeFairness | Scenario::ServeIdle => {
-            record.environment.nginx.is_none().then_some("nginx")
-        }
-        Scenario::Chain | Scenario::Net => None,
-    };
     found.extend(
-        missing.map(|peer| format!("{peer} is not installed: it is missing from the comparison")),
+        missing(record)
+            .into_iter()
+            .map(|peer| format!("{peer} is not installed: it is missing from the comparison")),
     );
     found
+}
+
+/// The peers that should have been measured and were not there.
+fn missing(record: &Record) -> Vec<&str> {
+    let environment = &record.environment;
+    match record.scenario {
+        Scenario::Copy => environment.cp.is_none().then_some("cp").into_iter().collect(),
+        Scenario::Serve | Scenario::ServeFairness | Scenario::ServeIdle => {
+            environment.nginx.is_none().then_some("nginx").into_iter().collect()
+        }
+        Scenario::Get | Scenario::Put | Scenario::Tree => {
+            let transfers = record.arguments.transfers.iter();
+            transfers.flat_map(|transfers| &transfers.missing).map(String::as_str).collect()
+        }
+        Scenario::Chain | Scenario::Net => Vec::new(),
+    }
 }
 
 /// Cells whose samples are over before a process is well under way.
@@ -80,6 +92,7 @@ fn one_core(record: &Record) -> Option<String> {
         Scenario::Copy => return None,
         Scenario::Chain | Scenario::Net => "sender and receiver",
         Scenario::Serve | Scenario::ServeFairness | Scenario::ServeIdle => "server and load",
+        Scenario::Get | Scenario::Put | Scenario::Tree => "server and client",
     };
     let is_shared = record.environment.first_core == record.environment.second_core;
     is_shared.then(|| format!("{both} shared one core"))
@@ -158,7 +171,10 @@ fn names(record: &Record, is_true: impl Fn(usize) -> bool) -> Vec<String> {
                 found.push(name(record, index));
             }
         }
-        let size = short_size(size);
+        let size = match record.scenario {
+            Scenario::Tree => "the folder".to_owned(),
+            _ => short_size(size),
+        };
         if !found.is_empty() && found.len() == measured {
             names.push(format!("{size} all"));
         } else if !found.is_empty() {
@@ -173,6 +189,7 @@ fn name(record: &Record, index: usize) -> String {
     match (record.scenario, variant.way) {
         (Scenario::Chain, Way::Only(_)) => "header and sendfile".to_owned(),
         (Scenario::Chain, _) => "one buffer".to_owned(),
+        (Scenario::Get | Scenario::Put | Scenario::Tree, way) => label(way),
         _ => variant.to_string(),
     }
 }
@@ -201,6 +218,7 @@ mod tests {
     use super::*;
     use crate::bench::fixture::{chain_record, net_record};
     use crate::bench::serve::{fairness_record, requests_record};
+    use crate::bench::transfer::{get_record, put_record};
 
     fn with_runs(runs: u32) -> Record {
         let mut record = net_record();
@@ -284,6 +302,23 @@ mod tests {
         of_ours(&mut record, |sample| sample.measured.process.as_mut().unwrap().cpu_s = 0.1);
         let words = "under 400 ms of processor time in a sample: 1K underpass";
         assert!(warnings(&record).iter().any(|warning| warning == words), "{record:?}");
+    }
+
+    #[test]
+    fn what_speaks_against_a_run_with_clients_is_named() {
+        assert_eq!(warnings(&get_record()).len(), 1, "two rounds are few");
+        let found = warnings(&put_record());
+        let words = "dufs is not installed: it is missing from the comparison";
+        assert!(found.iter().any(|warning| warning == words), "{found:?}");
+        let mut record = get_record();
+        record.environment.second_core = 1;
+        record.samples[0].wall_s = 100.0;
+        record.samples[7].peer.as_mut().unwrap().process.as_mut().unwrap().storage_read_bytes =
+            8 << 20;
+        let found = warnings(&record);
+        for words in ["server and client shared one core", "1M curl", "100 % of the source"] {
+            assert!(found.iter().any(|warning| warning.contains(words)), "{words}: {found:?}");
+        }
     }
 
     #[test]

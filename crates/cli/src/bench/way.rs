@@ -12,18 +12,32 @@ use crate::size::Size;
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(into = "String", try_from = "String")]
 pub(crate) enum Way {
+    /// The peer: aria2c with four connections.
+    Aria2,
     /// Whatever `underpass` chooses by itself.
     Auto,
     /// This mechanism alone, required.
     Only(Mechanism),
     /// The peer: the `cp` of this system.
     Cp,
+    /// The peer: curl.
+    Curl,
+    /// curl, which uploads to dufs.
+    CurlToDufs,
+    /// curl, which uploads to nginx.
+    CurlToNginx,
+    /// curl, which uploads to `underpass serve --sync off`.
+    CurlToUnderpass,
     /// The peer: nginx.
     Nginx,
     /// Header and file from one buffer.
     OneBuffer,
-    /// `underpass serve`.
+    /// `underpass serve`; of transfers the client, of uploads to `serve --sync off`.
     Underpass,
+    /// `underpass put` to a server that answers once the file is on the disk, which is its default.
+    UnderpassSynced,
+    /// The peer: wget.
+    Wget,
 }
 
 /// How many bytes are asked for in one system call.
@@ -56,14 +70,21 @@ impl Way {
 
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Only(mechanism) => f.write_str(mechanism.name()),
-            Self::Cp => f.write_str("cp"),
-            Self::Nginx => f.write_str("nginx"),
-            Self::OneBuffer => f.write_str("one_buffer"),
-            Self::Underpass => f.write_str("underpass"),
-        }
+        f.write_str(match self {
+            Self::Aria2 => "aria2c",
+            Self::Auto => "auto",
+            Self::Only(mechanism) => mechanism.name(),
+            Self::Cp => "cp",
+            Self::Curl => "curl",
+            Self::CurlToDufs => "curl_to_dufs",
+            Self::CurlToNginx => "curl_to_nginx",
+            Self::CurlToUnderpass => "curl_to_underpass",
+            Self::Nginx => "nginx",
+            Self::OneBuffer => "one_buffer",
+            Self::Underpass => "underpass",
+            Self::UnderpassSynced => "underpass_synced",
+            Self::Wget => "wget",
+        })
     }
 }
 
@@ -118,13 +139,9 @@ impl FromStr for Way {
     type Err = Unknown;
 
     fn from_str(text: &str) -> Result<Self, Unknown> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "cp" => Ok(Self::Cp),
-            "nginx" => Ok(Self::Nginx),
-            "one_buffer" => Ok(Self::OneBuffer),
-            "underpass" => Ok(Self::Underpass),
-            name => name.parse().map(Self::Only).map_err(|_| Unknown("no such way")),
+        match NAMED.iter().find(|way| way.to_string() == text) {
+            Some(way) => Ok(*way),
+            None => text.parse().map(Self::Only).map_err(|_| Unknown("no such way")),
         }
     }
 }
@@ -172,6 +189,22 @@ impl TryFrom<String> for Step {
     }
 }
 
+/// The ways that are no mechanisms.
+const NAMED: [Way; 12] = [
+    Way::Aria2,
+    Way::Auto,
+    Way::Cp,
+    Way::Curl,
+    Way::CurlToDufs,
+    Way::CurlToNginx,
+    Way::CurlToUnderpass,
+    Way::Nginx,
+    Way::OneBuffer,
+    Way::Underpass,
+    Way::UnderpassSynced,
+    Way::Wget,
+];
+
 /// What can be typed after `--mechanism`.
 const CHOICES: &str = "mechanisms are all, auto, reflink, copy_file_range, sendfile, splice, mmap, \
      read_write";
@@ -185,8 +218,7 @@ mod tests {
         for step in [Step::Default, Step::Whole, Step::Bytes(65_536), Step::Bytes(1000)] {
             assert_eq!(step.to_string().parse(), Ok(step));
         }
-        let ways = [Way::Auto, Way::Cp, Way::Nginx, Way::OneBuffer, Way::Underpass];
-        for way in ways.into_iter().chain([Way::Only(Mechanism::Sendfile)]) {
+        for way in NAMED.into_iter().chain([Way::Only(Mechanism::Sendfile)]) {
             assert_eq!(way.to_string().parse(), Ok(way));
         }
     }

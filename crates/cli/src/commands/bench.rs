@@ -15,6 +15,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         ScenarioArgs::Copy(args) => keep(args.run.json.as_deref(), || bench::copy(args, &cancel)),
         ScenarioArgs::Chain(args) => keep(args.run.json.as_deref(), || bench::chain(args, &cancel)),
         ScenarioArgs::Serve(args) => keep(args.json(), || bench::serve(args, &cancel)),
+        ScenarioArgs::Get(args) => keep(args.json(), || bench::get(args, &cancel)),
+        ScenarioArgs::Put(args) => keep(args.json(), || bench::put(args, &cancel)),
+        ScenarioArgs::Tree(args) => keep(args.json(), || bench::tree(args, &cancel)),
         ScenarioArgs::Show(args) => {
             output::text(&bench::render(&Record::load(&args.record)?));
             Ok(())

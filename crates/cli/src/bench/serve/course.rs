@@ -75,7 +75,7 @@ impl Stage<'_> {
 
     /// Asks once for a file, and looks whether it arrives as it is.
     pub(crate) fn verify(&self, way: Way, name: &str, size: u64) -> Result<Verdict> {
-        let server = self.site.start(way)?;
+        let server = self.site.start(&way.into())?;
         let host = self.host(&server);
         match host.digest(&format!("/{name}"), size) {
             Ok(arrived) if arrived == self.sha256 => Ok(Verdict::Arrived(arrived)),
@@ -91,7 +91,7 @@ impl Stage<'_> {
         way: Way,
         work: impl FnOnce(&Server, &Host) -> io::Result<T> + Send,
     ) -> Result<(T, f64)> {
-        let server = self.site.start(way)?;
+        let server = self.site.start(&way.into())?;
         let host = self.host(&server);
         let begun = Window { server: Meter::zero(), load: Usage::default() };
         let outcome = std::thread::scope(|scope| {

@@ -28,6 +28,10 @@ mod trail;
 pub(crate) use arguments::ServeArgs;
 #[cfg(test)]
 pub(crate) use fixture::{fairness_record, requests_record};
+pub(crate) use meter::Meter;
+pub(crate) use nginx::version as nginx_version;
 pub(crate) use record::{Served, Setting};
 pub(crate) use scenarios::run;
+pub(crate) use server::{Kind, Site};
+pub(crate) use system::SystemCongestion;
 pub(crate) use table::{load_busy, render, server_busy, title};

@@ -1,4 +1,5 @@
-//! The peer: nginx, if this system has it, with the configuration in `peers/nginx.conf`.
+//! The peer: nginx, if this system has it, with the configuration in `peers/nginx.conf`, or in
+//! `peers/nginx-dav.conf` where it takes uploads.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,6 +13,8 @@ pub(crate) struct Configuration {
     pub(crate) connections: u32,
     /// Whether it writes an access log.
     pub(crate) log: bool,
+    /// Whether it takes uploads instead of serving files fast.
+    pub(crate) uploads: bool,
     /// Whether it is started by root, whose files its worker has to read.
     pub(crate) is_root: bool,
 }
@@ -26,7 +29,8 @@ impl Configuration {
         };
         // Once only a 16th of them is free, it closes those that are idle.
         let connections = self.connections + self.connections / 15 + 1;
-        TEMPLATE
+        let template = if self.uploads { DAV_TEMPLATE } else { TEMPLATE };
+        template
             .replace("{user}", if self.is_root { "user root;" } else { "" })
             // The connections share the files, which are in its cache.
             .replace("{open_files}", &(connections + OPEN_FILES).to_string())
@@ -59,6 +63,8 @@ const OPEN_FILES: u32 = 64;
 
 const TEMPLATE: &str = include_str!("../../../../../peers/nginx.conf");
 
+const DAV_TEMPLATE: &str = include_str!("../../../../../peers/nginx-dav.conf");
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,11 +76,12 @@ mod tests {
     }
 
     const QUIET: Configuration =
-        Configuration { port: 4711, connections: 100, log: false, is_root: false };
+        Configuration { port: 4711, connections: 100, log: false, uploads: false, is_root: false };
 
     #[test]
     fn every_word_of_the_configuration_is_filled_in() {
-        for configuration in [QUIET, Configuration { log: true, is_root: true, ..QUIET }] {
+        let taking = Configuration { uploads: true, ..QUIET };
+        for configuration in [QUIET, Configuration { log: true, is_root: true, ..QUIET }, taking] {
             for line in lines(configuration) {
                 // What is left of braces are blocks.
                 let is_block = line.ends_with(" {") || line == "}";
@@ -93,6 +100,21 @@ mod tests {
             assert!(lines.iter().any(|found| found == line), "{line}");
         }
         assert!(!lines.iter().any(|line| line.starts_with("user ")));
+        assert!(!lines.iter().any(|line| line.starts_with("dav_methods")));
+    }
+
+    #[test]
+    fn uploads_have_no_limit_and_are_moved_to_their_place() {
+        let lines = lines(Configuration { uploads: true, ..QUIET });
+        for line in [
+            "listen 127.0.0.1:4711;",
+            "root www;",
+            "dav_methods PUT;",
+            "client_max_body_size 0;",
+            "client_body_temp_path temp_body;",
+        ] {
+            assert!(lines.iter().any(|found| found == line), "{line}");
+        }
     }
 
     #[test]

@@ -114,6 +114,7 @@ impl Run {
             sink: None,
             responses: None,
             serve: None,
+            transfers: None,
         };
         let noise = Noise::new(largest(sizes))?;
         let baseline = Variant::new(Way::Nginx, Step::Default);

@@ -1,6 +1,7 @@
 //! The servers that are measured: `underpass serve` and its peers, each started on one core and a
 //! free port of loopback, and ended with all of its processes.
 
+use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
@@ -22,13 +23,26 @@ use crate::bench::error::BenchError;
 use crate::bench::way::Way;
 use crate::failure::{Failure, Result, WithPath, plain};
 
+/// Which server, and what it is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// dufs, this program, with all rights.
+    Dufs(PathBuf),
+    /// nginx as it serves files.
+    Nginx,
+    /// nginx as it takes them.
+    NginxDav,
+    /// `underpass serve` with these options besides.
+    Underpass(&'static [&'static str]),
+}
+
 /// A server that answers. Ended when dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     running: Running,
     /// Where it listens.
     pub(crate) address: SocketAddrV4,
-    way: Way,
+    kind: Kind,
 }
 
 /// What the servers of a run have in common.
@@ -59,24 +73,23 @@ impl Site {
     }
 
     /// Starts a server and waits until it answers.
-    pub(crate) fn start(&self, way: Way) -> Result<Server> {
+    pub(crate) fn start(&self, kind: &Kind) -> Result<Server> {
         // What the server before has logged is not to be written to the disk now.
         for log in [nginx::ACCESS_LOG, LOG] {
             if self.log {
                 self.folder.clear(&self.folder.file(log))?;
             }
         }
-        match way {
-            Way::Nginx => self.start_nginx(),
-            _ => self.start_underpass(),
+        match kind {
+            Kind::Underpass(options) => self.start_underpass(options),
+            _ => self.start_peer(kind),
         }
     }
 
-    fn start_underpass(&self) -> Result<Server> {
-        let way = Way::Underpass;
+    fn start_underpass(&self, options: &'static [&'static str]) -> Result<Server> {
+        let kind = Kind::Underpass(options);
         let mut command = this_program();
-        command.arg("serve").arg(self.folder.file(FILES));
-        command.args(["--bind", "127.0.0.1", "--port", "0", "--workers", "1"]);
+        command.arg("serve").arg(self.folder.file(FILES)).args(OURS).args(options);
         if let Some(connections) = self.connections {
             command.args(["--max-connections", &connections.to_string()]);
         }
@@ -88,48 +101,95 @@ impl Site {
         loop {
             let line = running.next_error_line();
             if let Some(address) = address(&line) {
-                return Ok(Server { running, address, way });
+                return Ok(Server { running, address, kind });
             }
             if line.is_empty() && running.has_ended() {
-                return Err(ended(running, way));
+                return Err(ended(running, &kind));
             }
         }
     }
 
-    /// nginx has to be told a port. Should somebody else take it before nginx does, another one
+    /// A peer has to be told a port. Should somebody else take it before the peer does, another one
     /// will do.
-    fn start_nginx(&self) -> Result<Server> {
-        let mut outcome = self.try_nginx();
+    fn start_peer(&self, kind: &Kind) -> Result<Server> {
+        let mut outcome = self.try_peer(kind);
         for _ in 0..2 {
             if outcome.is_err() {
-                outcome = self.try_nginx();
+                outcome = self.try_peer(kind);
             }
         }
         outcome
     }
 
-    fn try_nginx(&self) -> Result<Server> {
-        let way = Way::Nginx;
+    fn try_peer(&self, kind: &Kind) -> Result<Server> {
         let address = free_address()?;
+        let command = match kind {
+            Kind::Dufs(program) => {
+                let mut command = Command::new(program);
+                command.args(DUFS).arg(address.port().to_string()).arg(self.folder.file(FILES));
+                command
+            }
+            _ => self.nginx(address.port(), kind == &Kind::NginxDav)?,
+        };
+        let mut running = Running::start(command, self.core)?;
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(address).is_err() {
+            if running.has_ended() || Instant::now() >= deadline {
+                return Err(ended(running, kind));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(Server { running, address, kind: kind.clone() })
+    }
+
+    /// The command that starts nginx, with its configuration written.
+    fn nginx(&self, port: u16, uploads: bool) -> Result<Command> {
         let configuration = Configuration {
-            port: address.port(),
+            port,
             connections: self.connections.unwrap_or(CONNECTIONS),
             log: self.log,
+            uploads,
             is_root: rustix::process::geteuid().is_root(),
         };
         let path = self.folder.file(CONFIGURATION);
         fs::write(&path, configuration.render()).with_path("writing", path)?;
         let mut command = Command::new(nginx::program().unwrap_or_else(|| "nginx".into()));
         command.arg("-p").arg(absolute(&self.folder)?).args(["-c", CONFIGURATION]);
-        let mut running = Running::start(command, self.core)?;
-        let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(address).is_err() {
-            if running.has_ended() || Instant::now() >= deadline {
-                return Err(ended(running, way));
+        Ok(command)
+    }
+}
+
+impl Kind {
+    /// What it was started with, without what differs from one start to the next.
+    pub(crate) fn command_line(&self) -> String {
+        match self {
+            Self::Dufs(_) => format!("dufs {} PORT {FILES}", DUFS.join(" ")),
+            Self::Nginx => "nginx with peers/nginx.conf".to_owned(),
+            Self::NginxDav => "nginx with peers/nginx-dav.conf".to_owned(),
+            Self::Underpass(options) => {
+                let words = [&["underpass", "serve", FILES][..], OURS, options, &["-q"]];
+                words.concat().join(" ")
             }
-            std::thread::sleep(Duration::from_millis(5));
         }
-        Ok(Server { running, address, way })
+    }
+}
+
+impl From<Way> for Kind {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::Nginx => Self::Nginx,
+            _ => Self::Underpass(&[]),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Dufs(_) => "dufs",
+            Self::Nginx | Self::NginxDav => "nginx",
+            Self::Underpass(_) => "underpass",
+        })
     }
 }
 
@@ -157,7 +217,7 @@ impl Server {
             true => format!("the server has ended: {}", plain(error)),
             false => plain(error),
         };
-        Failure::Bench(BenchError::Child { what: self.way.to_string(), said })
+        Failure::Bench(BenchError::Child { what: self.kind.to_string(), said })
     }
 }
 
@@ -165,7 +225,7 @@ impl Drop for Server {
     /// A killed nginx leaves its worker alone, which then never ends: it is asked first.
     fn drop(&mut self) {
         // The id of one that has ended may be somebody else's.
-        if self.way != Way::Nginx || self.running.has_ended() {
+        if !matches!(self.kind, Kind::Nginx | Kind::NginxDav) || self.running.has_ended() {
             return;
         }
         let open = |pid| pidfd_open(pid, PidfdFlags::empty()).ok();
@@ -192,9 +252,9 @@ fn ends_before(process: &OwnedFd, deadline: Instant) -> bool {
 }
 
 /// Why a server does not answer, in its own words.
-fn ended(running: Running, way: Way) -> Failure {
+fn ended(running: Running, kind: &Kind) -> Failure {
     match running.finish(Some(Duration::ZERO), &AtomicBool::new(false)) {
-        Ok(finished) => finished.failure(way.to_string()),
+        Ok(finished) => finished.failure(kind.to_string()),
         Err(failure) => failure,
     }
 }
@@ -225,6 +285,12 @@ fn absolute(folder: &Folder) -> Result<PathBuf> {
 /// The name of the folder that is served, as in `peers/nginx.conf`.
 const FILES: &str = "www";
 
+/// How ours listens.
+const OURS: &[&str] = &["--bind", "127.0.0.1", "--port", "0", "--workers", "1"];
+
+/// How dufs listens, without an access log; its port comes behind it.
+const DUFS: &[&str] = &["--allow-all", "--log-format=", "--bind", "127.0.0.1", "--port"];
+
 const CONFIGURATION: &str = "nginx.conf";
 
 /// The access log of ours.
@@ -239,6 +305,18 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_line_names_no_place() {
+        let lines = [Kind::Dufs("/opt/dufs".into()), Kind::NginxDav, Kind::Underpass(&["-A"])]
+            .map(|kind| kind.command_line());
+        let expected = [
+            "dufs --allow-all --log-format= --bind 127.0.0.1 --port PORT www",
+            "nginx with peers/nginx-dav.conf",
+            "underpass serve www --bind 127.0.0.1 --port 0 --workers 1 -A -q",
+        ];
+        assert_eq!(lines, expected);
+    }
 
     #[test]
     fn the_address_is_found_in_the_line_that_tells_it() {

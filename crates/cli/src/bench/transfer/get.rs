@@ -1,0 +1,63 @@
+//! `bench get`: a file from a server into a file that was not there before.
+
+use std::path::{Path, PathBuf};
+
+use super::clients::{Words, download};
+use super::stage::{Stage, require_size};
+use crate::bench::data::digest;
+use crate::bench::plan::Variant;
+use crate::bench::rounds::{Course, Measured, Verdict};
+use crate::bench::serve::Kind;
+use crate::bench::way::Way;
+use crate::failure::Result;
+
+/// Downloads, all from the same server.
+#[derive(Debug)]
+pub(crate) struct Get<'a> {
+    /// Where they take place.
+    pub(crate) stage: Stage<'a>,
+    /// The server.
+    pub(crate) from: Kind,
+}
+
+impl Course for Get<'_> {
+    fn prepare(&mut self, size: u64) -> Result<()> {
+        self.stage.sha256 = self.stage.noise.write(&self.stage.site.file(FILE), size)?;
+        Ok(())
+    }
+
+    fn verify(&mut self, _size: u64, variant: Variant) -> Result<Verdict> {
+        self.download(variant.way)?;
+        let target = self.target();
+        let arrived = digest(&target)?;
+        self.stage.site.folder.clear(&target)?;
+        self.stage.judge(variant.way, arrived)
+    }
+
+    fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
+        let measured = self.download(variant.way)?;
+        require_size(variant.way, &self.target(), size)?;
+        Ok(measured)
+    }
+}
+
+impl Get<'_> {
+    fn target(&self) -> PathBuf {
+        self.stage.site.folder.file(TARGET)
+    }
+
+    fn download(&self, way: Way) -> Result<Measured> {
+        let target = self.target();
+        self.stage.site.folder.clear(&target)?;
+        self.stage.run(way, &self.from, |url| download(way, &format!("{url}{FILE}"), &target))
+    }
+}
+
+/// What a way runs, for the record.
+pub(crate) fn example(way: Way) -> Words {
+    download(way, &format!("http://SERVER/{FILE}"), Path::new("FOLDER/TARGET"))
+}
+
+const FILE: &str = "file";
+
+const TARGET: &str = "target";

@@ -1,0 +1,83 @@
+//! A client's process against a server's, and what both of them spent.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use super::clients::Words;
+use crate::bench::child::Running;
+use crate::bench::data::Noise;
+use crate::bench::error::BenchError;
+use crate::bench::record::{Process, Role, Side};
+use crate::bench::rounds::{Measured, Verdict};
+use crate::bench::serve::{Kind, Meter, Site};
+use crate::bench::way::Way;
+use crate::failure::{Failure, Result, WithPath};
+
+/// Everything that a sample needs.
+#[derive(Debug)]
+pub(crate) struct Stage<'a> {
+    /// The folder, and how servers are started.
+    pub(crate) site: Site,
+    /// What files are made of.
+    pub(crate) noise: Noise,
+    /// The program dufs, if there is one.
+    pub(crate) dufs: Option<PathBuf>,
+    /// Set by a signal.
+    pub(crate) cancel: &'a AtomicBool,
+    /// The digest of what is moved at the present size.
+    pub(crate) sha256: String,
+}
+
+impl Stage<'_> {
+    /// Runs a client, who is told the address as `http://HOST:PORT/`, against a new server, and fails
+    /// unless it succeeds. It may run on every core, the server only on one.
+    pub(crate) fn run(
+        &self,
+        way: Way,
+        kind: &Kind,
+        words: impl FnOnce(&str) -> Words,
+    ) -> Result<Measured> {
+        let server = self.site.start(kind)?;
+        let command =
+            words(&format!("http://{}/", server.address)).command(self.site.folder.path());
+        let before = server.meter();
+        let finished = Running::start(command, None)?.finish(None, self.cancel)?;
+        let after = server.meter();
+        if !finished.status.success() {
+            return Err(finished.failure(way.to_string()));
+        }
+        let wall_s = finished.cost.wall_s;
+        let side = |role, process: Process| Side {
+            role,
+            elapsed_s: wall_s,
+            thread: None,
+            process: Some(process),
+        };
+        let served = after.since(&before);
+        let all_cpu_s = after.since(&Meter::zero()).cpu_s;
+        let client = side(Role::Client, finished.cost);
+        let besides_cpu_s = all_cpu_s - served.cpu_s;
+        let peer = Some(side(Role::Server, served));
+        Ok(Measured { besides_cpu_s, ..Measured::new(wall_s, client, peer) })
+    }
+
+    /// What to say of a digest that has arrived.
+    pub(crate) fn judge(&self, way: Way, arrived: String) -> Result<Verdict> {
+        match arrived == self.sha256 {
+            true => Ok(Verdict::Arrived(arrived)),
+            false => Err(differs(way)),
+        }
+    }
+}
+
+/// Fails unless a file is as long as it should be.
+pub(crate) fn require_size(way: Way, file: &Path, size: u64) -> Result<()> {
+    let found = fs::metadata(file).with_path("looking at", file)?.len();
+    if found == size { Ok(()) } else { Err(differs(way)) }
+}
+
+/// What arrived was something else.
+pub(crate) fn differs(way: Way) -> Failure {
+    Failure::Bench(BenchError::Differs { what: way.to_string() })
+}

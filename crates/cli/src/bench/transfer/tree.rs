@@ -1,0 +1,68 @@
+//! `bench tree`: a folder of many small files and a few large ones from a server into a folder that
+//! was not there before.
+
+use std::path::{Path, PathBuf};
+
+use super::clients::{Words, download_tree};
+use super::forest::{Forest, Grown};
+use super::stage::{Stage, differs};
+use crate::bench::plan::Variant;
+use crate::bench::rounds::{Course, Measured, Verdict};
+use crate::bench::serve::Kind;
+use crate::bench::way::Way;
+use crate::failure::Result;
+
+/// Downloads of a folder.
+#[derive(Debug)]
+pub(crate) struct Tree<'a> {
+    /// Where they take place.
+    pub(crate) stage: Stage<'a>,
+    /// What is downloaded.
+    pub(crate) forest: Forest,
+}
+
+impl Course for Tree<'_> {
+    fn prepare(&mut self, _size: u64) -> Result<()> {
+        let root = self.stage.site.file("");
+        self.forest.plant(&root, &mut self.stage.noise)?;
+        self.stage.site.folder.settle()?;
+        self.stage.sha256 = Grown::survey(&root)?.sha256()?;
+        Ok(())
+    }
+
+    fn verify(&mut self, _size: u64, variant: Variant) -> Result<Verdict> {
+        self.download(variant.way)?;
+        let arrived = Grown::survey(&self.target())?.sha256()?;
+        self.stage.site.folder.clear_folder(&self.target())?;
+        self.stage.judge(variant.way, arrived)
+    }
+
+    fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
+        let measured = self.download(variant.way)?;
+        let grown = Grown::survey(&self.target())?;
+        let is_whole = (grown.files(), grown.bytes()) == (self.forest.count(), size);
+        if is_whole { Ok(measured) } else { Err(differs(variant.way)) }
+    }
+}
+
+impl Tree<'_> {
+    fn target(&self) -> PathBuf {
+        self.stage.site.folder.file(TARGET)
+    }
+
+    fn download(&self, way: Way) -> Result<Measured> {
+        let target = self.target();
+        self.stage.site.folder.clear_folder(&target)?;
+        self.stage.run(way, &SERVER, |url| download_tree(way, url, &target))
+    }
+}
+
+/// What a way runs, for the record.
+pub(crate) fn example(way: Way) -> Words {
+    download_tree(way, "http://SERVER/", Path::new("TARGET"))
+}
+
+/// From where all of them download.
+pub(crate) const SERVER: Kind = Kind::Underpass(&[]);
+
+const TARGET: &str = "target";
