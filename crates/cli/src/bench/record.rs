@@ -129,7 +129,8 @@ pub(crate) struct Environment {
     pub(crate) cores: usize,
     /// The core of the sender or server, or of whoever copied.
     pub(crate) first_core: usize,
-    /// The core of the receiver or client. The clients of `get`, `put` and `tree` are on any.
+    /// The core of the receiver or client. In `get`, `put` and `tree` it is the other
+    /// one, to which nobody is kept, nor any server to the first unless `pinned` says so.
     pub(crate) second_core: usize,
     /// Memory in bytes.
     pub(crate) memory_bytes: u64,

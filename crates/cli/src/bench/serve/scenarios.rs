@@ -99,7 +99,7 @@ impl Run {
         let cores = Cores::available();
         // What a machine does by itself, interrupts above all, it does on its first core.
         let cores = Cores { first: cores.second, second: cores.first, ..cores };
-        let site = Site::create(&args.run.dir, args.log, cores.first)?;
+        let site = Site::create(&args.run.dir, args.log, Some(cores.first))?;
         let environment = Environment { nginx, ..survey(cores, site.folder.path(), None) };
         let congestion = SystemCongestion::choose(&args.congestion)?;
         let environment = Environment { congestion: Some(congestion.name.clone()), ..environment };

@@ -54,13 +54,13 @@ pub(crate) struct Site {
     pub(crate) log: bool,
     /// Connections that there may be at once, if there are many.
     pub(crate) connections: Option<u32>,
-    /// Where the server runs.
-    pub(crate) core: usize,
+    /// Where the server runs; wherever the kernel puts it if it is not kept anywhere.
+    pub(crate) core: Option<usize>,
 }
 
 impl Site {
     /// A new folder in `dir` with nothing to serve yet.
-    pub(crate) fn create(dir: &std::path::Path, log: bool, core: usize) -> Result<Self> {
+    pub(crate) fn create(dir: &std::path::Path, log: bool, core: Option<usize>) -> Result<Self> {
         let folder = Folder::create(dir)?;
         let files = folder.file(FILES);
         fs::create_dir(&files).with_path("creating", files)?;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+use super::record::Pin;
 use crate::bench::arguments::{RunArgs, number, some_bytes};
 use crate::bench::way::Way;
 
@@ -105,6 +106,10 @@ pub(crate) struct CommonArgs {
     /// system's own, unless it paces
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) congestion: String,
+
+    /// Processes that stay on one core; no client does, as some have several threads
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "none")]
+    pub(crate) pin: Pin,
 
     #[command(flatten)]
     pub(crate) run: RunArgs,

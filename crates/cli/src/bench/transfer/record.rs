@@ -1,5 +1,6 @@
 //! What the record of a run with clients has that others have not.
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::way::Way;
@@ -19,11 +20,24 @@ pub(crate) struct Transfers {
     /// Bytes of each of those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) large_bytes: Option<u64>,
+    /// Which processes were kept on a core.
+    pub(crate) pinned: Pin,
     /// What was run for each way.
     pub(crate) commands: Vec<Commands>,
     /// Programs that were to be measured but are not installed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) missing: Vec<String>,
+}
+
+/// Which processes stay on one core.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Pin {
+    /// None: all of them run as they do without a bench
+    #[default]
+    None,
+    /// The server on the second core
+    Server,
 }
 
 /// What was run for a way, with words in capitals for what is another one each time.

@@ -8,7 +8,7 @@ use super::clients::{DUFS, NGINX, Words, available, find, programs, version};
 use super::forest::Forest;
 use super::get::{self, Get};
 use super::put::{self, Put};
-use super::record::{Commands, Transfers};
+use super::record::{Commands, Pin, Transfers};
 use super::stage::Stage;
 use super::tree::{self, Tree};
 use crate::bench::child::Cores;
@@ -72,7 +72,7 @@ pub(crate) fn tree(args: &TreeArgs, cancel: &AtomicBool) -> Result<Record> {
             large: Some(forest.large),
             large_bytes: Some(forest.large_bytes),
             commands,
-            missing: Vec::new(),
+            ..Transfers::default()
         },
         programs,
     };
@@ -156,7 +156,9 @@ impl Asked {
         let cores = Cores::available();
         // What a machine does by itself, interrupts above all, it does on its first core.
         let cores = Cores { first: cores.second, second: cores.first, ..cores };
-        let site = Site::create(&args.run.dir, false, cores.first)?;
+        transfers.pinned = args.pin;
+        let core = (args.pin == Pin::Server).then_some(cores.first);
+        let site = Site::create(&args.run.dir, false, core)?;
         let folder = &site.folder;
         folder.require_space(room)?;
         let found = survey(cores, folder.path(), Some(folder.path()));

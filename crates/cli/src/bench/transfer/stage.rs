@@ -31,7 +31,7 @@ pub(crate) struct Stage<'a> {
 
 impl Stage<'_> {
     /// Runs a client, who is told the address as `http://HOST:PORT/`, against a new server, and fails
-    /// unless it succeeds. It may run on every core, the server only on one.
+    /// unless it succeeds. It may run on every core.
     pub(crate) fn run(
         &self,
         way: Way,

@@ -2,7 +2,7 @@
 
 use indicatif::BinaryBytes;
 
-use super::record::Transfers;
+use super::record::{Pin, Transfers};
 use crate::bench::layout::{Columns, three_digits};
 use crate::bench::record::{Record, Sample, Scenario};
 use crate::bench::statistics::{Metric, Summary};
@@ -80,7 +80,12 @@ fn costs(record: &Record) -> String {
 }
 
 fn caption(record: &Record) -> String {
-    let core = record.environment.first_core;
+    let places = match transfers(record).map(|transfers| transfers.pinned) {
+        Some(Pin::Server) => {
+            format!("The server is on core {}, the client on any", record.environment.first_core)
+        }
+        _ => "Server and client are on any core".to_owned(),
+    };
     let what = match transfers(record) {
         Some(Transfers { files: Some(files), large, large_bytes, .. }) => format!(
             "{files} files of 1 to 16 KiB and {} of {}.\n",
@@ -91,7 +96,7 @@ fn caption(record: &Record) -> String {
     };
     format!(
         "{what}Time from the start of the client's process to its end, and processor time of the \
-         whole of it.\nThe server is on core {core}, the client on any"
+         whole of it.\n{places}"
     )
 }
 
