@@ -1,0 +1,172 @@
+//! The benches of clients move whole and right files, and leave no file and no process behind.
+
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use std::time::Duration;
+
+use rig::{Running, bench, folder, has, names, run, underpass, until};
+use serde_json::Value;
+
+/// The ways of a record's cells.
+fn ways(record: &Value) -> Vec<&str> {
+    record["cells"].as_array().unwrap().iter().map(|cell| cell["way"].as_str().unwrap()).collect()
+}
+
+/// Each cell has the same digest, as many samples as there were rounds, and a client and a server
+/// that worked for them; each way its commands.
+#[track_caller]
+fn check(record: &Value, scenario: &str, expected: &[&str], runs: usize) {
+    assert_eq!((record["scenario"].as_str(), ways(record).as_slice()), (Some(scenario), expected));
+    let cells = record["cells"].as_array().unwrap();
+    let samples = record["samples"].as_array().unwrap();
+    for (index, cell) in cells.iter().enumerate() {
+        assert_eq!(cell["sha256"].as_str().unwrap().len(), 64);
+        assert_eq!(cell["sha256"], cells[0]["sha256"]);
+        let own: Vec<_> = samples.iter().filter(|sample| sample["cell"] == index).collect();
+        assert_eq!(own.len(), runs, "{cell}");
+        for sample in own {
+            for (side, role) in [("measured", "client"), ("peer", "server")] {
+                let side = &sample[side];
+                assert_eq!(side["role"], role);
+                assert!(side["process"]["cpu_s"].as_f64().unwrap() > 0.0, "{cell}: {side}");
+            }
+            assert_eq!(sample["wall_s"], sample["measured"]["process"]["wall_s"]);
+        }
+    }
+    let commands = record["arguments"]["transfers"]["commands"].as_array().unwrap();
+    let of_commands: Vec<_> = commands.iter().map(|each| each["way"].as_str().unwrap()).collect();
+    assert_eq!(of_commands, expected);
+}
+
+/// Whether this program downloads folders.
+fn can_get_folders() -> bool {
+    let finished = run(["get", "-q", "-r", "http://127.0.0.1:1/"]);
+    !finished.stderr.contains("not there yet")
+}
+
+/// Whether this program uploads, and takes uploads.
+fn can_put() -> bool {
+    let folder = folder();
+    let ways = ["--way", "curl-to-underpass", "--dir", folder.path().to_str().unwrap()];
+    let args = ["bench", "put", "--sizes", "1K", "--runs", "1", "--warmup", "0"];
+    run(["put", "--help"]).code() == Some(0)
+        && !run(args.iter().chain(&ways)).stderr.contains("501")
+}
+
+#[test]
+fn downloads_from_both_servers_are_measured_by_every_client() {
+    if !["curl", "wget", "aria2c"].map(has).contains(&false) {
+        for from in ["underpass", "nginx"] {
+            if from == "nginx" && !has("nginx") {
+                continue;
+            }
+            let folder = folder();
+            let args = ["get", "--sizes", "3M", "--runs", "2", "--from", from];
+            let (finished, record) = bench(folder.path(), &args);
+            check(&record, "get", &["curl", "wget", "aria2c", "underpass"], 2);
+            assert_eq!(record["arguments"]["transfers"]["server"], from);
+            let versions = record["environment"]["programs"].to_string();
+            for program in ["curl", "Wget", "aria2"] {
+                assert!(versions.contains(program), "{versions}");
+            }
+            for words in ["What ours take", "aria2c --no-conf", "Server and client are on any"] {
+                assert!(finished.text().contains(words), "{}", finished.text());
+            }
+        }
+    }
+}
+
+#[test]
+fn clients_are_chosen_and_servers_kept_on_a_core() {
+    if has("curl") {
+        let folder = folder();
+        let args = ["get", "--sizes", "10K,1M", "--client", "curl", "--runs", "1"];
+        let (finished, record) = bench(folder.path(), &[&args[..], &["--pin", "server"]].concat());
+        assert_eq!(ways(&record), ["curl", "curl"]);
+        assert_eq!(record["arguments"]["transfers"]["pinned"], "server");
+        assert!(finished.text().contains("The server is on core"), "{}", finished.text());
+        assert!(!finished.text().contains("What ours take"), "{}", finished.text());
+    }
+}
+
+#[test]
+fn uploads_to_nginx_are_measured() {
+    if has("curl") && has("nginx") {
+        let folder = folder();
+        let args = ["put", "--sizes", "3M", "--way", "curl-to-nginx", "--runs", "2"];
+        let (_, record) = bench(folder.path(), &args);
+        check(&record, "put", &["curl_to_nginx"], 2);
+        assert!(record["environment"]["nginx"].as_str().unwrap().starts_with("nginx/"));
+    }
+}
+
+#[test]
+fn uploads_are_measured_with_and_without_waiting_for_the_disk() {
+    if has("curl") && can_put() {
+        let folder = folder();
+        let ours = "curl-to-underpass,underpass,underpass-synced";
+        let args = ["put", "--sizes", "3M", "--way", ours, "--runs", "1"];
+        let (finished, record) = bench(folder.path(), &args);
+        check(&record, "put", &["curl_to_underpass", "underpass", "underpass_synced"], 1);
+        assert!(finished.text().contains("--allow-upload --sync off"), "{}", finished.text());
+    }
+}
+
+#[test]
+fn a_folder_is_downloaded_whole() {
+    if !has("wget") {
+        return;
+    }
+    let (clients, expected): (_, &[_]) = match can_get_folders() {
+        true => ("wget,underpass", &["wget", "underpass"]),
+        false => ("wget", &["wget"]),
+    };
+    let folder = folder();
+    let args = ["tree", "--files", "150", "--large", "1", "--large-size", "300K"];
+    let args = [&args[..], &["--client", clients, "--runs", "1"]].concat();
+    let (finished, record) = bench(folder.path(), &args);
+    check(&record, "tree", expected, 1);
+    let bytes = record["cells"][0]["size"].as_u64().unwrap();
+    assert!(bytes > (150 << 10) + (300 << 10), "{bytes}");
+    let words = "150 files of 1 to 16 KiB and 1 of 300K.";
+    assert!(finished.text().contains(words), "{}", finished.text());
+}
+
+#[test]
+fn a_peer_that_is_not_there_is_named_and_the_others_are_measured() {
+    if has("curl") && has("nginx") {
+        let folder = folder();
+        let nowhere = folder.path().join("nowhere");
+        let args = ["put", "--sizes", "10K", "--way", "curl-to-dufs,curl-to-nginx", "--runs", "1"];
+        let args = [&args[..], &["--dufs", nowhere.to_str().unwrap()]].concat();
+        let (finished, record) = bench(folder.path(), &args);
+        check(&record, "put", &["curl_to_nginx"], 1);
+        assert_eq!(record["arguments"]["transfers"]["missing"], serde_json::json!(["dufs"]));
+        assert!(finished.text().contains("dufs is not installed"), "{}", finished.text());
+    }
+}
+
+#[test]
+fn a_signal_ends_client_and_server_and_leaves_nothing() {
+    if !has("curl") {
+        return;
+    }
+    let folder = folder();
+    let mut command = underpass();
+    command.args(["bench", "get", "--sizes", "64M", "--client", "curl", "--runs", "1000"]);
+    command.arg("--dir").arg(folder.path());
+    let running = Running::start(command);
+    let target = || {
+        let made = names(folder.path());
+        made.first().is_some_and(|name| folder.path().join(name).join("target").exists())
+    };
+    until("the first download", target);
+    std::thread::sleep(Duration::from_millis(100));
+    running.signal("INT");
+    let finished = running.finish();
+    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
+    assert!(finished.stderr.contains("interrupted"), "{}", finished.stderr);
+    assert!(names(folder.path()).is_empty());
+}
