@@ -136,6 +136,11 @@ impl Landing {
         Ok(())
     }
 
+    /// Gives it up: nothing is left, not even what [`partial`](Self::partial) would keep.
+    pub fn discard(mut self) {
+        self.is_kept = false;
+    }
+
     /// Has [`commit`](Self::commit) see to it that a power cut afterwards leaves the whole file
     /// under its name: fsync(2) of the file before, and of the folder after.
     #[must_use]

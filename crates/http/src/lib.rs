@@ -35,4 +35,5 @@ pub mod resumption; // which versions broken-off downloads were of
 pub mod server;
 pub mod target; // which path is meant
 pub mod transfers;
+pub mod upload; // which part of which upload a body is
 pub mod validator; // entity tags and dates

@@ -97,6 +97,12 @@ impl<'b> Request<'_, 'b> {
         self.fields(name).next()
     }
 
+    /// Whether there is a field of this name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.field(name).is_some()
+    }
+
     /// The values of all fields of this name, in their order.
     pub fn fields(&self, name: &str) -> impl Iterator<Item = &'b [u8]> {
         self.fields

@@ -17,6 +17,7 @@ use super::question::{Known, Question};
 use super::response::{Body, FileBody, Response};
 use super::root::Patience;
 use super::send::is_copied;
+use super::uploads::{self, Upload};
 use super::worker::Worker;
 use crate::auth::{CHALLENGE, Right, Verdict};
 use crate::negotiate::{acceptable, wants_html};
@@ -24,6 +25,7 @@ use crate::plan::{Facts, PlannedBody};
 use crate::request::{Method, Request};
 use crate::resumption::Download;
 use crate::target::{Target, TargetError, slash_redirect};
+use crate::upload::PARTIAL_UPLOAD;
 
 /// One request that is being answered.
 pub(super) struct Asking<'a, 'f, 'b> {
@@ -158,6 +160,12 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
 
     /// What is at the path, if anything is.
     fn path(&mut self, target: &Target<'_>) -> Result<Response, Question> {
+        let asks_of_upload = self.request.method == Method::Head
+            && self.worker.shared.settings.changes.upload
+            && (target.query.has("upload") || target.query.has("partial"));
+        if asks_of_upload {
+            return Ok(Upload::begin(self, target));
+        }
         if let Some(name) = self.worker.shared.root.only(&target.path) {
             let name = name.to_vec();
             return match self.find(&name)? {
@@ -387,7 +395,13 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
 
     fn allow(&self) -> Response {
         let mut response = Response::empty(204);
-        response.add_field("Allow", changes::methods(&self.worker.shared.settings.changes));
+        let changes = &self.worker.shared.settings.changes;
+        response.add_field("Allow", changes::methods(changes));
+        if changes.upload {
+            // draft-ietf-httpbis-resumable-upload 4.1.4: so clients know that they may go on.
+            response.add_field("Accept-Patch", PARTIAL_UPLOAD);
+            response.add_field("Upload-Limit", &uploads::limits(changes).to_string());
+        }
         if self.worker.shared.settings.cors {
             response.add_field("Access-Control-Allow-Methods", METHODS);
             response.add_field("Access-Control-Allow-Headers", "Authorization, *");

@@ -31,8 +31,11 @@ pub(super) fn answer(
     target: &Target<'_>,
 ) -> Result<Response, Question> {
     let changes = &asking.worker.shared.settings.changes;
+    let goes_on = target.query.has("upload");
     let is_allowed = match asking.request.method {
         Method::Put | Method::Patch | Method::Mkcol | Method::Copy => changes.upload,
+        // An upload that is given up takes nothing away from anybody.
+        Method::Delete if goes_on => changes.upload,
         Method::Delete => changes.delete,
         Method::Move => changes.upload && changes.delete,
         _ => false,
@@ -44,6 +47,7 @@ pub(super) fn answer(
         return Ok(asking.error(403, "a page of another site may not change files here"));
     }
     match asking.request.method {
+        Method::Delete if goes_on => Ok(Upload::begin(asking, target)),
         Method::Put | Method::Patch => Ok(Upload::begin(asking, target)),
         _ => change(asking, target),
     }

@@ -103,7 +103,9 @@ impl Server {
             let thread = thread::Builder::new().name(name).spawn(work);
             threads.push(thread.map_err(fail("starting a thread"))?);
         }
+        let leftovers = uploads::watch_leftovers(&shared);
         wait_for_draining(&control);
+        drop(leftovers);
         shared.note(Note::Draining { open: shared.transfers.len() });
         let mut left = 0;
         for thread in threads {

@@ -13,6 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::settings::{ServeError, Settings};
+use crate::upload::is_partial_name;
 
 /// What is served: a folder, or one file of a folder.
 #[derive(Debug)]
@@ -98,7 +99,8 @@ impl Root {
         }
     }
 
-    /// Whether a path is not to be known: one of its names is hidden.
+    /// Whether a path is not to be known: one of its names is hidden, or that of an upload that is
+    /// not whole.
     pub(super) fn hides(&self, path: &[u8]) -> bool {
         self.hidden.matches(path)
     }
@@ -111,6 +113,16 @@ impl Root {
     pub(super) fn look(&self, path: &[u8]) -> Result<Stat, Errno> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         fstat(openat2(&self.folder, path, flags, Mode::empty(), self.resolve())?)
+    }
+
+    /// The root itself, open to be read.
+    ///
+    /// # Errors
+    ///
+    /// As openat(2).
+    pub(super) fn top(&self) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat(&self.folder, ".", flags, Mode::empty())
     }
 
     /// The folder that a path lies in, open for the names in it, and the last name; `None` for the
@@ -236,7 +248,7 @@ impl Hidden {
         path.split(|byte| *byte == b'/').any(|name| {
             end += name.len() + usize::from(end > 0);
             let text = |bytes| Path::new(OsStr::from_bytes(bytes));
-            (self.dot_files && name.starts_with(b"."))
+            (name.starts_with(b".") && (self.dot_files || is_partial_name(name)))
                 || self.names.is_match(text(name))
                 || self.paths.is_match(text(&path[..end]))
         })

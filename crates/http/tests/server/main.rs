@@ -26,4 +26,7 @@ mod replaced;
 mod rig;
 mod timeouts;
 mod uploads;
+mod uploads_broken;
+mod uploads_resumable;
+mod uploads_told;
 mod variants;

@@ -1,8 +1,10 @@
 //! Files that are put: what is answered, what is there afterwards, and what is not.
 
 use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-use super::rig::{Client, Reply, Running, Site, pattern, request};
+use super::rig::{Client, Reply, Running, Site, pattern, request, wait_until};
 
 /// A folder that may be written to.
 pub(crate) fn open_site() -> Site {
@@ -21,7 +23,17 @@ pub(crate) fn send(client: &mut Client, verb: &str, path: &str, fields: &[&str],
     let length = format!("Content-Length: {}", body.len());
     let fields: Vec<_> = fields.iter().copied().chain([length.as_str()]).collect();
     client.send(request(verb, path, &fields));
-    client.send(body);
+    // Whoever refuses a body need not read it.
+    let _ = client.stream.write_all(body);
+}
+
+/// All names in the server's folder, sorted.
+pub(crate) fn names(server: &Running) -> Vec<String> {
+    let entries = fs::read_dir(server.path("")).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 #[test]
@@ -37,5 +49,328 @@ fn a_file_is_put_where_there_was_none_and_replaced_where_there_was() {
     assert_eq!(second.status, 204);
     assert_ne!(second.field("ETag"), first.field("ETag"));
     assert!(server.get("/a%20file").body == pattern(3 << 20));
-    assert_eq!(fs::read_dir(server.path("")).unwrap().count(), 1);
+    assert_eq!(names(&server), ["a file"]);
+}
+
+#[test]
+fn an_empty_file_is_a_file_with_and_without_a_length() {
+    let server = open_site().start();
+    assert_eq!(put(&server, "/a", &[], b"").status, 201);
+    assert_eq!(server.ask("PUT", "/b", &[]).status, 201);
+    assert_eq!(server.ask("PUT", "/b", &["Expect: 100-continue"]).status, 204);
+    assert_eq!(fs::read(server.path("a")).unwrap(), b"");
+    assert_eq!(fs::read(server.path("b")).unwrap(), b"");
+}
+
+#[test]
+fn a_chunked_body_is_unwrapped_whatever_the_pieces() {
+    let server = open_site().start();
+    let mut client = server.connect();
+    let body = pattern(300_000);
+    client.send(request("PUT", "/file", &["Transfer-Encoding: chunked"]));
+    for piece in body.chunks(70_001) {
+        client.send(format!("{:x};name=value\r\n", piece.len()));
+        client.send(piece);
+        client.send("\r\n");
+    }
+    client.send("0\r\nTrailer: x\r\n\r\n");
+    assert_eq!(client.reply().status, 201);
+    assert!(fs::read(server.path("file")).unwrap() == body);
+    // A byte at a time, all framing among them.
+    for byte in request("PUT", "/small", &["Transfer-Encoding: chunked"]).bytes() {
+        client.send([byte]);
+    }
+    for byte in b"5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n" {
+        client.send([*byte]);
+    }
+    assert_eq!(client.reply().status, 201);
+    assert_eq!(fs::read(server.path("small")).unwrap(), b"hello!");
+}
+
+#[test]
+fn a_malformed_chunk_is_answered_and_leaves_nothing() {
+    let server = open_site().start();
+    let mut client = server.connect();
+    client.send(request("PUT", "/file", &["Transfer-Encoding: chunked"]));
+    client.send("5\r\nhello\r\nwhat\r\n");
+    assert_eq!(client.reply().status, 400);
+    assert!(client.is_closed());
+    assert_eq!(names(&server), [""; 0]);
+}
+
+#[test]
+fn the_connection_goes_on_behind_a_body() {
+    let server = open_site().start();
+    let mut client = server.connect();
+    let body = pattern(200_000);
+    // Everything at once: what is behind the first body is the next request.
+    let mut all = request("PUT", "/a", &["Content-Length: 200000"]).into_bytes();
+    all.extend_from_slice(&body);
+    all.extend(request("PUT", "/b", &["Content-Length: 3"]).into_bytes());
+    all.extend_from_slice(b"abc");
+    all.extend(request("PUT", "/c", &["Transfer-Encoding: chunked"]).into_bytes());
+    all.extend_from_slice(b"3\r\nabc\r\n0\r\n\r\n");
+    all.extend(request("GET", "/b", &[]).into_bytes());
+    client.send(&all);
+    for _ in 0..3 {
+        assert_eq!(client.reply().status, 201);
+    }
+    assert_eq!(client.reply().body, b"abc");
+    assert_eq!(client.get("/c").body, b"abc");
+    assert!(client.get("/a").body == body);
+}
+
+#[test]
+fn a_client_that_waits_to_be_asked_is_asked_only_when_all_is_well() {
+    let server = open_site().with(|settings| settings.changes.limit = Some(10)).start();
+    let mut client = server.connect();
+    let expect = "Expect: 100-continue";
+    client.send(request("PUT", "/file", &[expect, "Content-Length: 5"]));
+    assert_eq!(client.head().unwrap().status, 100);
+    client.send("hello");
+    assert_eq!(client.reply().status, 201);
+    for (path, fields, status) in [
+        ("/file", &["Content-Length: 11"][..], 413),
+        ("/none/file", &["Content-Length: 5"], 409),
+        ("/file", &["Content-Length: 5", "If-None-Match: *"], 412),
+        ("/.hidden", &["Content-Length: 5"], 403),
+        ("/file", &["Content-Length: 5", "Content-Encoding: gzip"], 415),
+    ] {
+        let mut client = server.connect();
+        client.send(request("PUT", path, &[&[expect], fields].concat()));
+        let reply = client.reply();
+        assert_eq!(reply.status, status, "{path} {fields:?}");
+        assert_eq!(reply.field("Connection"), Some("close"));
+        assert!(client.is_closed());
+    }
+    assert_eq!(fs::read(server.path("file")).unwrap(), b"hello");
+}
+
+#[test]
+fn a_client_that_does_not_wait_after_all_is_not_asked() {
+    let server = open_site().start();
+    let mut client = server.connect();
+    let head = request("PUT", "/file", &["Expect: 100-continue", "Content-Length: 5"]);
+    client.send(head + "hello");
+    // RFC 9110 10.1.1: no 100 is needed once something of the body is here.
+    assert_eq!(client.reply().status, 201);
+}
+
+#[test]
+fn conditions_are_looked_at_before_the_body() {
+    let server = open_site().start();
+    let first = put(&server, "/file", &["If-None-Match: *"], b"first");
+    assert_eq!(first.status, 201);
+    let tag = first.field("ETag").unwrap().to_owned();
+    assert_eq!(put(&server, "/file", &["If-None-Match: *"], b"second").status, 412);
+    assert_eq!(put(&server, "/file", &["If-Match: \"other\""], b"second").status, 412);
+    assert_eq!(put(&server, "/none", &["If-Match: *"], b"second").status, 412);
+    let long_ago = "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT";
+    assert_eq!(put(&server, "/file", &[long_ago], b"second").status, 412);
+    assert_eq!(fs::read(server.path("file")).unwrap(), b"first");
+    assert_eq!(put(&server, "/file", &[&format!("If-Match: {tag}")], b"second").status, 204);
+    assert_eq!(put(&server, "/file", &[&format!("If-Match: {tag}")], b"third").status, 412);
+    assert_eq!(fs::read(server.path("file")).unwrap(), b"second");
+}
+
+#[test]
+fn a_condition_that_no_longer_holds_when_the_body_is_here_is_not_forgotten() {
+    let server = open_site().start();
+    for (field, was_there) in [("If-None-Match: *", false), ("If-Match: *", true)] {
+        let _ = fs::remove_file(server.path("file"));
+        if was_there {
+            fs::write(server.path("file"), "old").unwrap();
+        }
+        let mut client = server.connect();
+        client.send(request("PUT", "/file", &[field, "Expect: 100-continue", "Content-Length: 5"]));
+        assert_eq!(client.head().unwrap().status, 100);
+        if was_there {
+            fs::remove_file(server.path("file")).unwrap();
+        } else {
+            fs::write(server.path("file"), "somebody's").unwrap();
+        }
+        client.send("hello");
+        assert_eq!(client.reply().status, 412, "{field}");
+        assert_eq!(
+            fs::read(server.path("file")).is_ok_and(|read| read == b"somebody's"),
+            !was_there
+        );
+    }
+    assert_eq!(names(&server), [""; 0]);
+}
+
+#[test]
+fn of_many_that_must_be_first_one_is() {
+    let server = open_site().start();
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let ask = |number: u8| {
+            let server = &server;
+            move || put(server, "/file", &["If-None-Match: *"], &[number; 1000]).status
+        };
+        let threads: Vec<_> = (0..8).map(|number| scope.spawn(ask(number))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(outcomes.iter().filter(|status| **status == 201).count(), 1, "{outcomes:?}");
+    assert_eq!(outcomes.iter().filter(|status| **status == 412).count(), 7, "{outcomes:?}");
+    let bytes = fs::read(server.path("file")).unwrap();
+    assert!(bytes.len() == 1000 && bytes.iter().all(|byte| *byte == bytes[0]));
+}
+
+#[test]
+fn the_old_file_stays_until_the_new_one_is_whole() {
+    let server = open_site().start();
+    fs::write(server.path("file"), "old").unwrap();
+    let mut client = server.connect();
+    client.send(request("PUT", "/file", &["Content-Length: 2000000"]));
+    client.send(pattern(1_000_000));
+    wait_until("half is here", || server.metric("transfers_open") > 0.0);
+    assert_eq!(server.get("/file").body, b"old");
+    assert_eq!(names(&server), ["file"]);
+    client.send(pattern(1_000_000));
+    assert_eq!(client.reply().status, 204);
+    assert_eq!(server.get("/file").body.len(), 2_000_000);
+}
+
+#[test]
+fn folders_are_made_only_on_the_way_and_only_if_that_is_wanted() {
+    let server = open_site().start();
+    let refused = put(&server, "/a/b/file", &[], b"x");
+    assert_eq!(refused.status, 409);
+    assert!(refused.text().contains("folder"), "{}", refused.text());
+    assert_eq!(names(&server), [""; 0]);
+    drop(server);
+    let server = open_site().with(|settings| settings.changes.create_parents = true).start();
+    assert_eq!(put(&server, "/a/b/file", &[], b"x").status, 201);
+    assert_eq!(fs::read(server.path("a/b/file")).unwrap(), b"x");
+    assert_eq!(server.ask("HEAD", "/c/d/file?partial", &[]).status, 409);
+    assert_eq!(names(&server), ["a"]);
+    // A file is no folder.
+    assert_eq!(put(&server, "/a/b/file/c", &[], b"x").status, 409);
+}
+
+#[test]
+fn a_folder_is_no_place_for_a_file() {
+    let server = open_site().start();
+    fs::create_dir(server.path("folder")).unwrap();
+    for path in ["/folder", "/folder/", "/new/", "/"] {
+        let reply = put(&server, path, &[], b"x");
+        assert_eq!(reply.status, 405, "{path}");
+        assert!(reply.field("Allow").is_some());
+    }
+    assert_eq!(names(&server), ["folder"]);
+}
+
+#[test]
+fn names_that_are_hidden_cannot_be_written() {
+    let part = format!("/.x.{}.upload", "0".repeat(32));
+    let server = open_site().with(|settings| settings.hide.push("*.log".to_owned())).start();
+    for path in ["/.env", "/a.log", "/.git/config", &part] {
+        assert_eq!(put(&server, path, &[], b"x").status, 403, "{path}");
+    }
+    assert_eq!(put(&server, "/.underpass/file", &[], b"x").status, 403);
+    assert_eq!(names(&server), [""; 0]);
+    let server = open_site().with(|settings| settings.shows_hidden = true).start();
+    assert_eq!(put(&server, "/.env", &[], b"x").status, 201);
+    // Parts of uploads are nobody's files, whatever is shown.
+    assert_eq!(put(&server, &part, &[], b"x").status, 403);
+    fs::write(server.path(&part[1..]), "x").unwrap();
+    assert_eq!(server.get(&part).status, 404);
+    assert!(!server.get("/?simple").text().contains("upload"));
+}
+
+#[test]
+fn nothing_is_written_outside_the_root() {
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("file"), "theirs").unwrap();
+    let server = open_site().start();
+    symlink(outside.path(), server.path("out")).unwrap();
+    symlink(outside.path().join("file"), server.path("link")).unwrap();
+    assert_eq!(put(&server, "/out/file", &[], b"ours").status, 409);
+    assert_eq!(put(&server, "/../file", &[], b"ours").status, 400);
+    // A link itself is a name in the folder, and can be replaced like any other.
+    assert_eq!(put(&server, "/link", &[], b"ours").status, 201);
+    assert_eq!(fs::read(outside.path().join("file")).unwrap(), b"theirs");
+    assert!(fs::symlink_metadata(server.path("link")).unwrap().is_file());
+    // One that leads to another folder inside is as good as the folder.
+    fs::create_dir(server.path("folder")).unwrap();
+    symlink("folder", server.path("inside")).unwrap();
+    assert_eq!(put(&server, "/inside/file", &[], b"ours").status, 201);
+    assert_eq!(fs::read(server.path("folder/file")).unwrap(), b"ours");
+}
+
+#[test]
+fn a_new_file_has_the_permissions_of_the_one_it_replaces() {
+    let server = open_site().start();
+    fs::write(server.path("file"), "old").unwrap();
+    fs::set_permissions(server.path("file"), fs::Permissions::from_mode(0o640)).unwrap();
+    assert_eq!(put(&server, "/file", &[], b"new").status, 204);
+    assert_eq!(fs::metadata(server.path("file")).unwrap().mode() & 0o777, 0o640);
+    assert_eq!(put(&server, "/other", &[], b"new").status, 201);
+    fs::write(server.path("usual"), "").unwrap();
+    let usual = fs::metadata(server.path("usual")).unwrap().mode();
+    assert_eq!(fs::metadata(server.path("other")).unwrap().mode(), usual);
+}
+
+#[test]
+fn too_long_is_found_out_before_the_body_and_at_the_latest_in_it() {
+    let server = open_site().with(|settings| settings.changes.limit = Some(1000)).start();
+    let reply = put(&server, "/file", &[], &[1; 1001]);
+    assert_eq!(reply.status, 413);
+    assert!(reply.field("Upload-Limit").unwrap().starts_with("max-size=1000, max-age="));
+    let mut client = server.connect();
+    client.send(request("PUT", "/file", &["Transfer-Encoding: chunked"]));
+    client.send("3e8\r\n");
+    client.send([1; 1000]);
+    client.send("\r\n1\r\n1\r\n0\r\n\r\n");
+    assert_eq!(client.reply().status, 413);
+    assert_eq!(names(&server), [""; 0]);
+    assert_eq!(put(&server, "/file", &[], &[1; 1000]).status, 201);
+}
+
+#[test]
+fn what_cannot_fit_on_the_disk_is_refused_before_the_body() {
+    let server = open_site().start();
+    let mut client = server.connect();
+    let fields = ["Expect: 100-continue", "Content-Length: 9000000000000000000"];
+    client.send(request("PUT", "/file", &fields));
+    assert_eq!(client.reply().status, 507);
+    assert_eq!(names(&server), [""; 0]);
+}
+
+#[test]
+fn only_those_may_write_who_have_the_right() {
+    let closed = Site::new().start();
+    let reply = put(&closed, "/file", &[], b"x");
+    assert_eq!((reply.status, reply.field("Allow")), (405, Some("GET, HEAD, OPTIONS")));
+    let server = open_site().auth(&["me:secret@/:rw", "you:secret@/:ro"]).start();
+    // "me:secret" and "you:secret" in base64.
+    let me = "Authorization: Basic bWU6c2VjcmV0";
+    let you = "Authorization: Basic eW91OnNlY3JldA==";
+    assert_eq!(put(&server, "/file", &[], b"x").status, 401);
+    assert_eq!(put(&server, "/file", &[you], b"x").status, 403);
+    assert_eq!(put(&server, "/file", &[me], b"x").status, 201);
+    assert_eq!(server.ask("GET", "/file", &[you]).body, b"x");
+    let foreign = "Sec-Fetch-Site: cross-site";
+    assert_eq!(put(&server, "/file", &[me, foreign], b"y").status, 403);
+}
+
+#[test]
+fn a_single_file_is_served_to_be_read() {
+    let mut site = open_site();
+    site.write("file", b"x");
+    site.settings.root = site.path("file");
+    let server = site.start();
+    assert_eq!(put(&server, "/file", &[], b"y").status, 403);
+    assert_eq!(put(&server, "/", &[], b"y").status, 403);
+    assert_eq!(fs::read(server.path("file")).unwrap(), b"x");
+}
+
+#[test]
+fn names_are_bytes_below_the_prefix() {
+    let server = open_site().with(|settings| settings.path_prefix = "/files".to_owned()).start();
+    assert_eq!(put(&server, "/files/%C3%A4%20%25.txt", &[], b"x").status, 201);
+    assert_eq!(fs::read(server.path("ä %.txt")).unwrap(), b"x");
+    assert_eq!(put(&server, "/other/file", &[], b"x").status, 404);
+    let long = "x".repeat(300);
+    assert_eq!(put(&server, &format!("/files/{long}"), &[], b"x").status, 400);
 }

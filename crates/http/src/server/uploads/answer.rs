@@ -7,15 +7,19 @@ use rustix::io::Errno;
 use underpass_engine::Report;
 
 use super::super::response::Response;
+use super::super::settings::Changes;
 use crate::incoming::ReceiveError;
 use crate::negotiate::wants_html;
-use crate::request::Request;
+use crate::request::{Method, Request};
+use crate::upload::{Limits, Problem};
 
 /// Why an upload is not taken, or not taken to its end.
 #[derive(Debug)]
 pub(super) struct Refusal {
     status: u16,
     detail: Cow<'static, str>,
+    /// What programs are told of it.
+    problem: Option<Problem>,
     fields: Vec<(&'static str, String)>,
 }
 
@@ -26,12 +30,19 @@ pub(in super::super) struct Broken {
     pub(in super::super) word: &'static str,
     /// What the operator should know; nothing if it is the client's own doing.
     pub(in super::super) reason: Option<String>,
+    /// Whether the client may come again with the rest.
+    pub(super) is_cut_off: bool,
 }
 
 impl Refusal {
     /// This status, with one sentence for people.
     pub(super) fn new(status: u16, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, detail: detail.into(), fields: Vec::new() }
+        Self { status, detail: detail.into(), problem: None, fields: Vec::new() }
+    }
+
+    /// What does not fit about a resumable upload.
+    pub(super) fn problem(problem: Problem) -> Self {
+        Self { problem: Some(problem), ..Self::new(problem.status(), "") }
     }
 
     /// The same with a field.
@@ -42,8 +53,14 @@ impl Refusal {
 
     /// The answer, in the form that the client understands.
     pub(super) fn response(&self, request: &Request) -> Response {
-        let is_html = wants_html(request);
-        let mut response = Response::error(self.status, &self.detail, is_html, false);
+        let is_head = request.method == Method::Head;
+        let mut response = match self.problem {
+            Some(problem) => {
+                let text = problem.to_string().into_bytes();
+                Response::memory(self.status, Problem::MEDIA_TYPE, text, is_head)
+            }
+            None => Response::error(self.status, &self.detail, wants_html(request), is_head),
+        };
         for (name, value) in &self.fields {
             response.add_field(name, value);
         }
@@ -96,17 +113,20 @@ impl From<io::Error> for Refusal {
 impl Broken {
     /// What a failure means, and what is said to the client.
     pub(super) fn of(error: &ReceiveError, limit: Option<u64>) -> (Self, Refusal) {
-        let told = |word| Self { word, reason: None };
+        let told = |word| Self { word, reason: None, is_cut_off: false };
+        let cut_off = |word| Self { is_cut_off: true, ..told(word) };
         match error {
-            ReceiveError::Ended => (told("reset"), Refusal::new(400, "the body ended too early")),
+            ReceiveError::Ended => {
+                (cut_off("reset"), Refusal::new(400, "the body ended too early"))
+            }
             ReceiveError::Stalled => {
-                (told("timeout"), Refusal::new(408, "nothing came for too long"))
+                (cut_off("timeout"), Refusal::new(408, "nothing came for too long"))
             }
             ReceiveError::Chunk(fault) => (told("malformed"), Refusal::new(400, fault.to_string())),
-            ReceiveError::TooLong => (told("too_long"), Refusal::too_long(limit)),
+            ReceiveError::TooLong => (told(TOO_LONG), Refusal::too_long(limit)),
             ReceiveError::Cancelled => {
                 let detail = "another request goes on with this upload";
-                (told("superseded"), Refusal::new(409, detail))
+                (cut_off("superseded"), Refusal::new(409, detail))
             }
             ReceiveError::Io(source) => Self::of_system(source, error),
             ReceiveError::Engine(engine) => match &**engine {
@@ -120,12 +140,18 @@ impl Broken {
     fn of_system(source: &io::Error, error: &ReceiveError) -> (Self, Refusal) {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
         if matches!(source.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut) {
-            let broken = Self { word: "reset", reason: None };
+            let broken = Self { word: "reset", reason: None, is_cut_off: true };
             return (broken, Refusal::new(400, "the connection broke off"));
         }
         let errno = Errno::from_io_error(source).unwrap_or(Errno::IO);
-        (Self { word: "failed", reason: Some(error.to_string()) }, errno.into())
+        let reason = Some(error.to_string());
+        (Self { word: "failed", reason, is_cut_off: false }, errno.into())
     }
+}
+
+/// What is told of the limits of uploads.
+pub(in super::super) fn limits(changes: &Changes) -> Limits {
+    Limits { max_size: changes.limit, max_age: Some(changes.expiry.as_secs()) }
 }
 
 /// There are more uploads than the server has threads for.
@@ -145,5 +171,8 @@ pub(super) fn way(report: &Report) -> String {
     let names: Vec<_> = report.mechanisms().map(|(mechanism, _)| mechanism.name()).collect();
     if names.is_empty() { "none".to_owned() } else { names.join("+") }
 }
+
+/// The word for a body with more bytes than there may be.
+pub(super) const TOO_LONG: &str = "too_long";
 
 const TRY_AGAIN: &str = "too much is going on; try again soon";

@@ -5,11 +5,18 @@
 //! worker, which has all others, is told when it is over.
 
 mod answer;
+mod holds;
 mod interim;
+mod leftovers;
+mod part;
+mod patch;
 mod place;
 mod put;
+mod range;
 mod receive;
+mod resumable;
 
+use std::borrow::Cow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +30,10 @@ use super::response::{Body, Response};
 use super::shared::Shared;
 use crate::target::Target;
 use crate::transfers::TransferFacts;
+use holds::Holds;
 
+pub(super) use answer::limits;
+pub(super) use leftovers::watch as watch_leftovers;
 pub(super) use receive::Broken;
 
 /// What is to be received before it can be answered.
@@ -35,6 +45,10 @@ pub(super) struct Upload {
     path: Vec<u8>,
     /// Whether the target ended in a slash.
     is_folder: bool,
+    /// The upload that the request goes on with, as its address says it.
+    id: Option<Vec<u8>>,
+    /// Who sends it.
+    user: Option<Arc<str>>,
     /// Whether the answer is to say which way the bytes took.
     explains: bool,
 }
@@ -70,6 +84,7 @@ pub(super) enum BodyState {
 #[derive(Debug, Default)]
 pub(super) struct Uploads {
     running: AtomicUsize,
+    holds: Holds,
     pipes: PipePool,
 }
 
@@ -80,6 +95,8 @@ impl Upload {
             head: asking.head.to_vec(),
             path: target.path.clone(),
             is_folder: target.is_folder,
+            id: target.query.get("upload").map(Cow::into_owned),
+            user: asking.user.clone(),
             explains: asking.explains,
         };
         let mut response = Response::empty(204);

@@ -33,6 +33,8 @@ pub(super) struct Place {
 pub(super) struct Present {
     etag: String,
     modified: SystemTime,
+    /// How many bytes it has.
+    pub(super) len: u64,
     /// Who may do what with it.
     pub(super) mode: u32,
 }
@@ -113,6 +115,6 @@ impl Present {
     fn new(stat: &Stat) -> Self {
         let version = Version::from_stat(stat);
         let (etag, modified) = (etag(&version), files::modified(&version));
-        Self { etag, modified, mode: stat.st_mode & 0o777 }
+        Self { etag, modified, len: version.size(), mode: stat.st_mode & 0o777 }
     }
 }

@@ -4,14 +4,17 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::PoisonError;
+use std::time::SystemTime;
 
 use rustix::fs::{Mode, fchmod};
+use rustix::io::Errno;
 use underpass_engine::Version;
 use underpass_engine::landing::{Existing, Landing};
 
 use super::super::files;
 use super::super::response::Response;
 use super::answer::Refusal;
+use super::part;
 use super::place::{Place, check};
 use super::receive::Reception;
 use crate::validator::{etag, last_modified, push_date};
@@ -33,15 +36,25 @@ pub(super) fn put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
         landing.reserve(len)?;
     }
     reception.invite()?;
-    reception.body(landing.file(), 0, changes.limit)?;
-    finish(reception, &place, landing)
+    match reception.body(landing.file(), 0, changes.limit) {
+        Ok(_) => finish(reception, &place, landing, false),
+        Err(refusal) => {
+            let received = reception.received();
+            if expected.is_some() && received >= WORTH_KEEPING && reception.is_cut_off() {
+                part::keep(reception, &place, landing, received);
+            }
+            Err(refusal)
+        }
+    }
 }
 
-/// Gives a file that is whole its name, and tells its version.
+/// Gives a file that is whole its name, and tells its version. `keeps` is whether what has the name
+/// must not be replaced; so it is, too, if the request says so.
 pub(super) fn finish(
     reception: &Reception<'_>,
     place: &Place,
     landing: Landing,
+    keeps: bool,
 ) -> Result<Response, Refusal> {
     let shared = reception.shared;
     let file = landing.file().try_clone()?;
@@ -50,18 +63,16 @@ pub(super) fn finish(
         file.sync_all()?;
     }
     // Nobody of this server gives or takes a name between the last look and the change.
-    let is_conditional = ["if-match", "if-none-match", "if-unmodified-since"]
-        .iter()
-        .any(|name| reception.request.field(name).is_some());
+    let is_conditional = keeps || CONDITIONS.iter().any(|name| reception.request.has(name));
     let replaced = if is_conditional {
         let _alone = shared.names.write().unwrap_or_else(PoisonError::into_inner);
-        name(reception, place, landing, &file)?
+        name(reception, place, landing, keeps)?
     } else {
         let _together = shared.names.read().unwrap_or_else(PoisonError::into_inner);
-        name(reception, place, landing, &file)?
+        name(reception, place, landing, keeps)?
     };
     let mut response = Response::empty(if replaced { 204 } else { 201 });
-    tell_version(&mut response, &file, reception)?;
+    tell_version(&mut response, &file)?;
     Ok(response)
 }
 
@@ -70,31 +81,48 @@ fn name(
     reception: &Reception<'_>,
     place: &Place,
     landing: Landing,
-    file: &File,
+    keeps: bool,
 ) -> Result<bool, Refusal> {
-    let now = place.look(&reception.shared.root)?;
-    if let Some(present) = &now {
-        // Who may read the old one may read the new one. A file system without modes has none.
-        let _ = fchmod(file, Mode::from_raw_mode(present.mode));
-    }
-    check(&reception.request, now.as_ref())?;
     // RFC 9110 13.1.2: there must be none, not even one that has just come.
-    let keeps = reception.request.field("if-none-match") == Some(b"*");
+    let keeps = keeps || reception.request.field("if-none-match") == Some(b"*");
+    let present = match place.look(&reception.shared.root) {
+        Ok(Some(_)) if keeps => Err(Errno::EXIST.into()),
+        Ok(present) => check(&reception.request, present.as_ref()).map(|()| present),
+        Err(refusal) => Err(refusal),
+    };
+    let present = match present {
+        Ok(present) => present,
+        Err(refusal) => {
+            // To send it once more would not help.
+            landing.discard();
+            return Err(refusal);
+        }
+    };
+    if let Some(present) = &present {
+        // Who may read the old one may read the new one. A file system without modes has none.
+        let _ = fchmod(landing.file(), Mode::from_raw_mode(present.mode));
+    }
     landing.commit(if keeps { Existing::Keep } else { Existing::Replace })?;
-    Ok(now.is_some())
+    Ok(present.is_some())
 }
 
 /// Adds what tells the new version from others.
-fn tell_version(response: &mut Response, file: &File, reception: &Reception<'_>) -> io::Result<()> {
+fn tell_version(response: &mut Response, file: &File) -> io::Result<()> {
     let version = Version::of(file)?;
     response.add_field("ETag", &etag(&version));
-    if let Some(modified) = last_modified(files::modified(&version), reception.now()) {
+    if let Some(modified) = last_modified(files::modified(&version), SystemTime::now()) {
         response.fields.extend_from_slice(b"Last-Modified: ");
         push_date(&mut response.fields, modified);
         response.fields.extend_from_slice(b"\r\n");
     }
     Ok(())
 }
+
+/// Fields that make a request depend on what has the name.
+const CONDITIONS: [&str; 3] = ["if-match", "if-none-match", "if-unmodified-since"];
+
+/// From this size on a part is kept for a client that may go on behind it.
+const WORTH_KEEPING: u64 = 1 << 20;
 
 /// Permissions of a new file, less the umask of the server.
 pub(super) const NEW_FILE: u32 = 0o666;

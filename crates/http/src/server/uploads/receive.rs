@@ -1,20 +1,27 @@
 //! One upload on its thread: what is asked, what was read, what is answered.
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
-use std::time::SystemTime;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionread;
 
 use underpass_engine::{Mechanism, Policy, Report};
 
 use super::super::response::Response;
+use super::super::settings::Changes;
 use super::super::shared::Shared;
 pub(in super::super) use super::answer::Broken;
 use super::answer::{self, Refusal};
+use super::part::Part;
 use super::place::{Place, check};
-use super::{BodyState, Job, Outcome, Upload, interim, put};
-use crate::incoming::{Extent, Incoming, Manner};
+use super::{BodyState, Job, Outcome, Upload, interim, patch, put, range, resumable};
+use crate::incoming::{Extent, Incoming, Manner, ReceiveError};
 use crate::request::{self, BodyLength, Method, Request};
 use crate::transfers::TransferFacts;
+use crate::upload::{ContentRange, UploadFields};
 
 /// One upload on its thread.
 #[derive(Debug)]
@@ -27,6 +34,8 @@ pub(super) struct Reception<'a> {
     /// What comes; nothing if there is no body.
     extent: Option<Extent>,
     facts: TransferFacts,
+    /// Becomes true when another connection goes on with the same part.
+    superseded: Option<Arc<AtomicBool>>,
     state: BodyState,
     report: Report,
     interim: u64,
@@ -56,6 +65,7 @@ impl Job {
             incoming: Incoming::new(socket, ahead, timeout, None),
             extent,
             facts,
+            superseded: None,
             state: if extent.is_some() { BodyState::Untouched } else { BodyState::Read },
             report: Report::default(),
             interim: 0,
@@ -72,14 +82,40 @@ impl Job {
 impl<'a> Reception<'a> {
     fn answer(&mut self) -> Result<Response, Refusal> {
         self.check_representation()?;
-        if let (Some(len), Some(limit)) = (self.expected(), self.shared.settings.changes.limit)
-            && len > limit
-        {
-            return Err(Refusal::too_long(Some(limit)));
+        self.check_size(self.expected().unwrap_or(0))?;
+        if let Some(id) = &self.upload.id {
+            return resumable::go_on(self, id);
         }
         match self.request.method {
-            Method::Put => put::put(self),
-            _ => Err(Refusal::new(501, "")),
+            Method::Head => range::tell(self),
+            Method::Patch => patch::patch(self),
+            _ => self.answer_put(),
+        }
+    }
+
+    fn answer_put(&mut self) -> Result<Response, Refusal> {
+        let range = ContentRange::of(&self.request)
+            .map_err(|fault| Refusal::new(400, fault.to_string()))?;
+        match (UploadFields::of(&self.request).complete, range) {
+            (None, None) => put::put(self),
+            (None, Some(range)) => range::put(self, range),
+            (Some(is_complete), None) => resumable::create(self, is_complete),
+            (Some(_), Some(_)) => {
+                Err(Refusal::new(400, "a Content-Range and Upload-Complete exclude each other"))
+            }
+        }
+    }
+
+    /// Whether a file of this size may be here.
+    pub(super) fn check_size(&self, len: u64) -> Result<(), Refusal> {
+        let changes = &self.shared.settings.changes;
+        match changes.limit {
+            // The draft's section 4.1.4: with the limits.
+            Some(limit) if len > limit => {
+                let limits = answer::limits(changes);
+                Err(Refusal::too_long(Some(limit)).with("Upload-Limit", limits))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -106,10 +142,72 @@ impl<'a> Reception<'a> {
         }
     }
 
+    /// Whether any body comes.
+    pub(super) fn has_body(&self) -> bool {
+        self.extent.is_some()
+    }
+
+    /// How many bytes of the body are in the file.
+    pub(super) fn received(&self) -> u64 {
+        self.report.bytes()
+    }
+
+    /// The connection.
+    pub(super) fn connection(&self) -> BorrowedFd<'_> {
+        self.incoming.stream().as_fd()
+    }
+
+    /// Whether the body broke off, and its client may come again with the rest.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.broken.as_ref().is_some_and(|broken| broken.is_cut_off)
+    }
+
+    /// Whether there was more of the body than may be.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.broken.as_ref().is_some_and(|broken| broken.word == answer::TOO_LONG)
+    }
+
+    /// From now on the connection may be ended by one that wants to go on with the same part.
+    pub(super) fn superseded_by(&mut self, part: &Part<'_>) {
+        self.superseded = Some(part.superseded());
+    }
+
+    /// Waits until something of the body is here.
+    pub(super) fn first_byte(&mut self) -> Result<(), Refusal> {
+        if !self.incoming.is_ahead_empty() {
+            return Ok(());
+        }
+        let patience = Timespec::try_from(self.shared.settings.timeout).ok();
+        let socket = self.incoming.stream();
+        let error = match poll(&mut [PollFd::new(socket, PollFlags::IN)], patience.as_ref()) {
+            // How much is there is asked without reading it: nothing is the end.
+            Ok(1..) if ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0) => return Ok(()),
+            Ok(1..) => ReceiveError::Ended,
+            // A signal, of which this thread gets none.
+            Ok(0) | Err(_) => ReceiveError::Stalled,
+        };
+        Err(self.break_off(&error, None))
+    }
+
+    /// Notes why the body is not whole, and what to say of it.
+    fn break_off(&mut self, error: &ReceiveError, limit: Option<u64>) -> Refusal {
+        self.state = BodyState::Broken;
+        let is_superseded = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
+        let error = match &self.superseded {
+            Some(flag) if is_superseded(flag) => &ReceiveError::Cancelled,
+            _ => error,
+        };
+        let (broken, refusal) = Broken::of(error, limit);
+        self.broken = Some(broken);
+        refusal
+    }
+
     /// Where the file is to be, if the request may change what is there.
     pub(super) fn place(&self) -> Result<Place, Refusal> {
         let (root, changes) = (&self.shared.root, &self.shared.settings.changes);
-        let place = Place::find(root, self.upload, changes)?;
+        let creates = changes.create_parents && self.request.method == Method::Put;
+        let changes = Changes { create_parents: creates, ..*changes };
+        let place = Place::find(root, self.upload, &changes)?;
         check(&self.request, place.present.as_ref())?;
         Ok(place)
     }
@@ -127,12 +225,8 @@ impl<'a> Reception<'a> {
     pub(super) fn say(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         let timeout = self.shared.settings.timeout;
         self.interim += bytes.len() as u64;
-        interim::write(self.incoming.stream(), bytes, timeout).map_err(|error| {
-            self.state = BodyState::Broken;
-            let (broken, refusal) = Broken::of(&error.into(), None);
-            self.broken = Some(broken);
-            refusal
-        })
+        interim::write(self.incoming.stream(), bytes, timeout)
+            .map_err(|error| self.break_off(&error.into(), None))
     }
 
     /// Moves the body into `file` from `at` on, at the most `limit` bytes; how many there were.
@@ -165,18 +259,8 @@ impl<'a> Reception<'a> {
                 self.state = BodyState::Read;
                 Ok(received.report.bytes())
             }
-            Err(error) => {
-                self.state = BodyState::Broken;
-                let (broken, refusal) = Broken::of(&error, limit);
-                self.broken = Some(broken);
-                Err(refusal)
-            }
+            Err(error) => Err(self.break_off(&error, limit)),
         }
-    }
-
-    /// The time now, for dates.
-    pub(super) fn now(&self) -> SystemTime {
-        SystemTime::now()
     }
 
     fn end(self, mut response: Response) -> Outcome {

@@ -1,0 +1,132 @@
+//! A part of a file that waits for its rest, under a name that nobody can ask for.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rustix::fs::{AtFlags, FileType, statat, unlinkat};
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
+use underpass_engine::landing::{Existing, Landing};
+use underpass_engine::{Sink, Source, Transfer};
+
+use super::super::root::Patience;
+use super::answer::Refusal;
+use super::holds::Hold;
+use super::leftovers;
+use super::place::Place;
+use super::put::NEW_FILE;
+use super::receive::Reception;
+use crate::upload::{Token, partial_name};
+
+/// A part of a file, and the right to go on with it.
+#[derive(Debug)]
+pub(super) struct Part<'a> {
+    name: Vec<u8>,
+    hold: Hold<'a>,
+}
+
+impl<'a> Part<'a> {
+    /// Takes over the part of this token, whether there is any or not.
+    pub(super) fn take(
+        reception: &Reception<'a>,
+        place: &Place,
+        token: Token,
+    ) -> Result<Self, Refusal> {
+        let name = partial_name(place.name.as_bytes(), token);
+        let holds = &reception.shared.uploads.holds;
+        let hold = holds.take(&place.folder, &name, reception.connection())?;
+        Ok(Self { name, hold })
+    }
+
+    /// How many bytes there are; `None` if there is no such part.
+    pub(super) fn len(&self, place: &Place) -> Result<Option<u64>, Refusal> {
+        let name = OsStr::from_bytes(&self.name);
+        match statat(&place.folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+                Ok(u64::try_from(stat.st_size).ok())
+            }
+            Ok(_) | Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Opens the part, or makes it.
+    pub(super) fn open(&self, place: &Place, sync: bool) -> Result<Landing, Refusal> {
+        let folder = place.folder.as_fd().try_clone_to_owned()?;
+        let name = OsStr::from_bytes(&self.name);
+        let landing = Landing::partial(folder, &place.name, name, NEW_FILE, Existing::Replace)?;
+        Ok(if sync { landing.durable() } else { landing })
+    }
+
+    /// Gives a file that has no name yet the name of the part, so that it outlives the server.
+    pub(super) fn name(
+        &self,
+        place: &Place,
+        landing: Landing,
+        sync: bool,
+    ) -> Result<Landing, Refusal> {
+        landing.keep_as(OsStr::from_bytes(&self.name))?;
+        self.open(place, sync)
+    }
+
+    /// Removes the part; whether there was any.
+    pub(super) fn remove(&self, place: &Place) -> Result<bool, Refusal> {
+        match unlinkat(&place.folder, OsStr::from_bytes(&self.name), AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Becomes true when another connection wants to go on with it.
+    pub(super) fn superseded(&self) -> Arc<AtomicBool> {
+        self.hold.superseded()
+    }
+}
+
+/// Keeps what came of a file, so that its client can go on behind it.
+pub(super) fn keep(reception: &Reception<'_>, place: &Place, landing: Landing, len: u64) {
+    let token = Token::derived(place.name.as_bytes(), reception.upload.user.as_deref());
+    let name = partial_name(place.name.as_bytes(), token);
+    let holds = &reception.shared.uploads.holds;
+    // Somebody goes on with an older part: that one is not to be taken away from under him.
+    let Some(_hold) = holds.take_free(&place.folder, &name, reception.connection()) else { return };
+    let name = OsStr::from_bytes(&name);
+    // The space that was reserved for the rest is given back, and an older part.
+    if landing.file().set_len(len).is_ok() {
+        let _ = unlinkat(&place.folder, name, AtFlags::empty());
+        // If it cannot be kept, the client has to begin anew.
+        let _ = landing.keep_as(name);
+        leftovers::sweep(reception.shared, &place.folder);
+    }
+}
+
+/// Copies the first `len` bytes of what has the name into `file`, by sharing its blocks where the
+/// file system can.
+pub(super) fn copy_present(
+    reception: &Reception<'_>,
+    file: &File,
+    len: u64,
+) -> Result<(), Refusal> {
+    let present = reception.shared.root.open(&reception.upload.path, Patience::Disk)?;
+    let chain = Source::range(&present, 0, len);
+    match Transfer::new(chain, Sink::of(file)?).run() {
+        Ok(_) => Ok(()),
+        Err(underpass_engine::Error::Io { source, .. }) => Err(source.into()),
+        Err(_) => Err(Refusal::new(500, "the file cannot be copied")),
+    }
+}
+
+/// A token that nobody can guess.
+pub(super) fn random_token() -> Result<Token, Refusal> {
+    let mut bytes = [0; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
+    }
+    Ok(Token::new(bytes))
+}

@@ -1,0 +1,96 @@
+//! PUT of a part of a file, with `Content-Range` (RFC 9110 14.5), as `curl -C N -T` sends it: it goes
+//! on behind what is there, and the file gets its name with its last byte.
+
+use std::os::unix::ffi::OsStrExt;
+
+use underpass_engine::landing::Landing;
+
+use super::super::response::Response;
+use super::answer::Refusal;
+use super::part::{Part, copy_present};
+use super::place::Place;
+use super::put::finish;
+use super::receive::Reception;
+use crate::upload::{ContentRange, Token};
+
+/// Takes a part, and the file if it was the last one.
+pub(super) fn put(reception: &mut Reception<'_>, range: ContentRange) -> Result<Response, Refusal> {
+    let place = reception.place()?;
+    if reception.expected().is_some_and(|len| len != range.len) {
+        return Err(Refusal::new(400, "the body is not as long as its Content-Range says"));
+    }
+    reception.check_size(range.total)?;
+    let (part, landing) = begin(reception, &place, range)?;
+    reception.superseded_by(&part);
+    reception.invite()?;
+    let outcome = reception.body(landing.file(), range.first, Some(range.len));
+    let written = range.first + reception.received();
+    if written == 0 {
+        landing.discard();
+        return outcome.and_then(|_| Err(Refusal::new(400, MISSING)));
+    }
+    if outcome? != range.len {
+        return Err(Refusal::new(400, MISSING).with("Upload-Offset", written));
+    }
+    if range.is_last() {
+        return finish(reception, &place, landing, false);
+    }
+    // RFC 9110 15.3.3: taken, and not there yet.
+    let mut response = Response::empty(202);
+    response.add_field("Upload-Offset", &written.to_string());
+    Ok(response)
+}
+
+/// How many bytes of a file have come that its client could go on behind.
+pub(super) fn tell(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
+    let place = reception.place()?;
+    let part = Part::take(reception, &place, derived(reception, &place))?;
+    let Some(len) = part.len(&place)? else {
+        return Err(Refusal::new(404, "nothing of this file waits for its rest"));
+    };
+    let mut response = Response::empty(204);
+    response.add_field("Upload-Offset", &len.to_string());
+    response.add_field("Cache-Control", "no-store");
+    Ok(response)
+}
+
+/// Opens what is there of the file, cut to where the body begins.
+fn begin<'a>(
+    reception: &Reception<'a>,
+    place: &Place,
+    range: ContentRange,
+) -> Result<(Part<'a>, Landing), Refusal> {
+    let part = Part::take(reception, place, derived(reception, place))?;
+    let have = part.len(place)?;
+    let present = place.present.as_ref().map_or(0, |present| present.len);
+    let is_copied = have.is_none() && range.first > 0;
+    let there = have.unwrap_or(present);
+    if range.first > there {
+        let detail = "the bytes before this part are not here";
+        return Err(Refusal::new(416, detail).with("Upload-Offset", there));
+    }
+    place.check_room(if is_copied { range.total } else { range.total - range.first })?;
+    let landing = part.open(place, reception.shared.settings.changes.sync)?;
+    let prepared = if is_copied {
+        copy_present(reception, landing.file(), range.first)
+    } else {
+        landing.file().set_len(range.first).map_err(Refusal::from)
+    };
+    let prepared = prepared.and_then(|()| Ok(landing.reserve(range.total)?));
+    match prepared {
+        Ok(()) => Ok((part, landing)),
+        Err(refusal) => {
+            if have.is_none() {
+                landing.discard();
+            }
+            Err(refusal)
+        }
+    }
+}
+
+/// The token of parts that have no address of their own.
+fn derived(reception: &Reception<'_>, place: &Place) -> Token {
+    Token::derived(place.name.as_bytes(), reception.upload.user.as_deref())
+}
+
+const MISSING: &str = "the body is shorter than its Content-Range says";

@@ -1,0 +1,66 @@
+//! `Content-Range` of a request (RFC 9110 14.4 and 14.5): the body is a part of what is to be there.
+
+use std::fmt;
+
+use crate::request::Request;
+
+/// Which bytes of a file a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContentRange {
+    /// The first of them.
+    pub first: u64,
+    /// How many there are, never none.
+    pub len: u64,
+    /// How many the file is to have.
+    pub total: u64,
+}
+
+/// The field is none that a body could have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadContentRange;
+
+impl ContentRange {
+    /// The range that a request says; `None` if it says none.
+    ///
+    /// # Errors
+    ///
+    /// If there are several, or one that means nothing: to take the body for the whole file would
+    /// destroy what is there.
+    pub fn of(request: &Request) -> Result<Option<Self>, BadContentRange> {
+        if request.field("content-range").is_none() {
+            return Ok(None);
+        }
+        request.single("content-range").and_then(Self::parse).map(Some).ok_or(BadContentRange)
+    }
+
+    /// Reads `bytes 5-9/10`. The total has to be known, or nobody knows when the file is whole.
+    #[must_use]
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        let value = str::from_utf8(value).ok()?;
+        let (unit, rest) = value.split_once(' ')?;
+        let (range, total) = rest.trim().split_once('/')?;
+        let (first, last) = range.split_once('-')?;
+        let (first, last, total) = (decimal(first)?, decimal(last)?, decimal(total)?);
+        let is_range = unit.eq_ignore_ascii_case("bytes") && first <= last && last < total;
+        is_range.then(|| Self { first, len: last - first + 1, total })
+    }
+
+    /// Whether the file is whole with these bytes at its end.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        self.first + self.len == self.total
+    }
+}
+
+impl fmt::Display for BadContentRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a Content-Range is one 'bytes FIRST-LAST/TOTAL'")
+    }
+}
+
+impl std::error::Error for BadContentRange {}
+
+/// The number that these digits are; no sign, no white space, no overflow.
+pub(super) fn decimal(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}

@@ -1,0 +1,18 @@
+//! What requests that send a file, or a part of one, mean: which part, of which upload, and by
+//! which name the part is kept until the rest is there. Pure, and the same for both sides.
+
+mod content_range;
+mod id;
+mod partial;
+mod resumable;
+mod update_range;
+
+pub use content_range::{BadContentRange, ContentRange};
+pub use id::UploadId;
+pub use partial::{Token, is_partial_name, partial_name};
+pub use resumable::{Limits, Problem, UploadFields};
+pub use update_range::UpdateRange;
+
+/// What the content of a request is that goes on with an upload
+/// (draft-ietf-httpbis-resumable-upload 6).
+pub const PARTIAL_UPLOAD: &str = "application/partial-upload";
