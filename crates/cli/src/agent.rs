@@ -1,5 +1,6 @@
 //! How other servers are asked: what `get` and `put` have in common.
 
+use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use clap::Args;
 use underpass_http::client::{Agent, Credentials, Proxies, Url};
 
 use crate::args::seconds;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, WithPath};
+use crate::netrc;
 
 /// How other servers are asked.
 #[derive(Clone, Debug, Args)]
@@ -67,12 +69,12 @@ impl AgentArgs {
     }
 
     /// Who asks for what is at `url`, and how.
-    pub(crate) fn agent<'a>(&self, _url: &Url, cancel: &'a AtomicBool) -> Result<Agent<'a>> {
+    pub(crate) fn agent<'a>(&self, url: &Url, cancel: &'a AtomicBool) -> Result<Agent<'a>> {
         Ok(Agent {
             user_agent: concat!("underpass/", env!("CARGO_PKG_VERSION")).to_owned(),
             headers: self.headers.clone(),
-            credentials: self.credentials()?,
-            proxies: Proxies::default(),
+            credentials: self.credentials(url)?,
+            proxies: self.proxies()?,
             connect_timeout: self.connect_timeout,
             timeout: self.timeout,
             max_redirects: self.max_redirects,
@@ -80,7 +82,8 @@ impl AgentArgs {
         })
     }
 
-    fn credentials(&self) -> Result<Credentials> {
+    /// Who asks: whoever is named here, in the environment, or in a netrc file.
+    fn credentials(&self, url: &Url) -> Result<Credentials> {
         if let Some(both) = &self.user {
             let (user, password) = both.split_once(':').ok_or_else(|| {
                 let message = "--user NAME:PASSWORD needs a colon between the two";
@@ -88,8 +91,54 @@ impl AgentArgs {
             })?;
             return Ok(Credentials::Basic { user: user.to_owned(), password: password.to_owned() });
         }
-        Ok(self.bearer.clone().map_or(Credentials::None, Credentials::Bearer))
+        if let Some(token) = self.bearer.clone().or_else(|| variable("UNDERPASS_BEARER")) {
+            return Ok(Credentials::Bearer(token));
+        }
+        let Some(text) = self.netrc()? else { return Ok(Credentials::None) };
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        let found = netrc::find(&text, host);
+        Ok(found
+            .map_or(Credentials::None, |(user, password)| Credentials::Basic { user, password }))
     }
+
+    /// The text of the netrc file. One that was named has to be there.
+    fn netrc(&self) -> Result<Option<String>> {
+        if self.no_netrc {
+            return Ok(None);
+        }
+        let named = self.netrc_file.clone().or_else(|| variable("NETRC").map(PathBuf::from));
+        if let Some(path) = named {
+            return fs::read_to_string(&path).with_path("reading", path).map(Some);
+        }
+        let home = variable("HOME").map(PathBuf::from);
+        Ok(home.and_then(|home| fs::read_to_string(home.join(".netrc")).ok()))
+    }
+
+    /// The proxies that the arguments or the environment name.
+    fn proxies(&self) -> Result<Proxies> {
+        if self.no_proxy {
+            return Ok(Proxies::default());
+        }
+        if let Some(proxy) = &self.proxy {
+            return Ok(Proxies { http: Some(proxy.clone()), except: Vec::new() });
+        }
+        // Not HTTP_PROXY: in a CGI program that is a field of the client's request.
+        let named = ["http_proxy", "all_proxy", "ALL_PROXY"]
+            .into_iter()
+            .find_map(|name| Some((name, variable(name)?)));
+        let Some((name, text)) = named else { return Ok(Proxies::default()) };
+        let http = proxy(&text).map_err(|error| {
+            Failure::Usage(format!("${name} is '{text}': {error}; --no-proxy asks directly"))
+        })?;
+        let except = ["no_proxy", "NO_PROXY"].into_iter().find_map(variable).unwrap_or_default();
+        let except = except.split([',', ' ']).filter(|name| !name.is_empty());
+        Ok(Proxies { http: Some(http), except: except.map(str::to_owned).collect() })
+    }
+}
+
+/// What the environment says, unless that is nothing.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// An address as people type it: without a scheme it is one of `http`.

@@ -4,16 +4,18 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use indicatif::BinaryBytes;
 use rustix::io::Errno;
 use underpass_engine::{Error, Integrity};
 use underpass_http::client::ClientError;
-use underpass_http::client::download::Failed;
+use underpass_http::client::download::{DownloadError, Kept};
 use underpass_http::client::tree::{TreeError, TreeFailed};
 use underpass_http::client::upload::{UploadError, UploadFailed};
 use underpass_http::server::ServeError;
 
 use crate::args::ShowArgs;
 use crate::bench::BenchError;
+use crate::get::GetReceipt;
 use crate::get::tree::TreeReceipt;
 use crate::receipt::Receipt;
 
@@ -30,10 +32,12 @@ pub(crate) enum Failure {
         url: String,
         /// Where to.
         path: PathBuf,
-        /// Why, and what is left of it.
-        failed: Box<Failed>,
+        /// Why.
+        error: Box<DownloadError>,
+        /// What is left of it.
+        kept: Option<Kept>,
         /// What was done before it failed.
-        receipt: Box<Receipt>,
+        receipt: Box<GetReceipt>,
         /// How that is to be told.
         show: ShowArgs,
     },
@@ -149,7 +153,9 @@ impl Failure {
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Arguments(_) | Self::Bench(_) | Self::Excess { .. } | Self::Usage(_) => None,
-            Self::Download { .. } | Self::LeftOut { .. } | Self::Partly { .. } => None,
+            Self::LeftOut { .. } | Self::Partly { .. } => None,
+            Self::Download { kept: Some(_), .. } => Some("the same command goes on from there"),
+            Self::Download { error, .. } => download_hint(error),
             Self::Serve(_) | Self::System { .. } => None,
             Self::Network { source, .. } => network_hint(Errno::from_io_error(source)?),
             Self::Path { action, source, .. } => path_hint(action, Errno::from_io_error(source)?),
@@ -165,8 +171,10 @@ impl fmt::Display for Failure {
         match self {
             Self::Arguments(error) => f.write_str(&complaint(error)),
             Self::Bench(error) => error.fmt(f),
-            Self::Download { url, path, failed, .. } => {
-                write!(f, "fetching {url} to {}: {failed}", path.display())
+            Self::Download { url, path, error, kept, .. } => {
+                write!(f, "fetching {url} to {}: {error}", path.display())?;
+                let Some(Kept { name, bytes }) = kept else { return Ok(()) };
+                write!(f, "; {} keeps {}", name.display(), BinaryBytes(*bytes))
             }
             Self::Excess { what, size } => {
                 write!(f, "{what}: more than the {size} bytes of --size arrived")
@@ -208,7 +216,7 @@ impl std::error::Error for Failure {
             Self::Network { source, .. }
             | Self::Path { source, .. }
             | Self::System { source, .. } => Some(source),
-            Self::Download { failed, .. } => Some(failed),
+            Self::Download { error, .. } => Some(error),
             Self::Transfer { source, .. } => Some(source),
             Self::Tree { failed, .. } => Some(failed),
             Self::Upload { failed, .. } => Some(&failed.error),
@@ -301,6 +309,38 @@ fn tree_hint(error: &TreeError) -> Option<&'static str> {
         error if error.is_temporary() => Some("the same command goes on where it was"),
         _ => None,
     }
+}
+
+fn download_hint(error: &DownloadError) -> Option<&'static str> {
+    Some(match error {
+        DownloadError::Busy => "wait for it, or name another file by -o",
+        DownloadError::Changed => "fetch it once nobody writes to it",
+        DownloadError::Client(error) => return client_hint(error),
+        DownloadError::Digest(_) => "it was damaged, or is another file",
+        DownloadError::Engine(error) => return transfer_hint(error),
+        DownloadError::Exists => "--force replaces it",
+        DownloadError::Local { action, source } => {
+            return path_hint(action, Errno::from_io_error(source)?);
+        }
+        DownloadError::NoDigest => "leave out --verify, or give the digest by --digest",
+        DownloadError::NoRoom { .. } => "free some space or choose another folder",
+        DownloadError::Stranger { .. } => "remove it, or name another file by -o",
+        _ => return None,
+    })
+}
+
+fn client_hint(error: &ClientError) -> Option<&'static str> {
+    Some(match error {
+        ClientError::Network { source, .. } => return network_hint(Errno::from_io_error(source)?),
+        ClientError::Status { status: 401, .. } => {
+            "say who asks by --user NAME:PASSWORD, --bearer TOKEN or ~/.netrc"
+        }
+        ClientError::Status { status: 407, .. } => {
+            "say who asks the proxy by --proxy http://NAME:PASSWORD@HOST"
+        }
+        ClientError::Stalled => "--timeout gives it longer",
+        _ => return None,
+    })
 }
 
 fn transfer_hint(error: &Error) -> Option<&'static str> {

@@ -15,6 +15,7 @@ mod failure;
 mod generate;
 mod get;
 mod holes;
+mod netrc;
 mod output;
 mod progress;
 mod put;

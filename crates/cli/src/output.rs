@@ -12,6 +12,7 @@ use underpass_http::server::{Note, Summary};
 
 use crate::args::ShowArgs;
 use crate::failure::{Failure, complaint, plain};
+use crate::get::GetReceipt;
 use crate::get::tree::TreeReceipt;
 use crate::receipt::{DeclineReceipt, Receipt};
 use crate::serve::Served;
@@ -41,6 +42,62 @@ pub(crate) fn fetched(show: ShowArgs, receipt: &TreeReceipt) {
 
 fn tell_tree(show: ShowArgs, receipt: &TreeReceipt) {
     tell(ShowArgs { json: false, ..show }, &receipt.receipt);
+    tell_json(show, receipt);
+}
+
+/// Prints what a fetched file is to tell.
+pub(crate) fn fetched_file(show: ShowArgs, receipt: &GetReceipt) {
+    if !show.quiet && !show.json {
+        let verified = receipt.digests().find(|digest| digest.matches == Some(true));
+        let verified = verified.map(|digest| format!(", {} is right", digest.algorithm));
+        let verified = verified.unwrap_or_default();
+        error_line(&match receipt.was_here {
+            true => format!("{} is here already{verified}", receipt.file),
+            false => format!("{}: {}{verified}", receipt.file, summary(&receipt.receipt)),
+        });
+    }
+    tell_file(show, receipt);
+}
+
+/// Prints the digests of a file, and its path.
+pub(crate) fn digests(receipt: &GetReceipt) {
+    for digest in receipt.digests() {
+        // A reader that has gone away wants no more.
+        let _ = writeln!(std::io::stdout(), "{}  {}", digest.value, receipt.file);
+    }
+}
+
+/// Prints that something is gone on with.
+pub(crate) fn resuming(have: u64, total: Option<u64>) {
+    let have = BinaryBytes(have);
+    match total {
+        Some(total) => note(&format!("going on at {have} of {}", BinaryBytes(total))),
+        None => note(&format!("going on at {have}")),
+    }
+}
+
+/// Prints how far something is.
+pub(crate) fn progress(line: &str) {
+    error_line(line);
+}
+
+fn tell_file(show: ShowArgs, receipt: &GetReceipt) {
+    tell(ShowArgs { json: false, ..show }, &receipt.receipt);
+    if show.explain {
+        let (connections, before) = (receipt.connections, HumanCount(receipt.resumed_at));
+        error_line(&format!("  {:<12} {connections}", "connections"));
+        error_line(&format!("  {:<12} {before} bytes were here before", "resumed"));
+        for digest in receipt.digests() {
+            let (name, value) = (digest.algorithm, &digest.value);
+            let read = HumanCount(digest.read_bytes);
+            error_line(&format!("  {:<12} {name}:{value}, read {read} bytes", "digest"));
+        }
+    }
+    tell_json(show, receipt);
+}
+
+/// Prints a receipt as JSON, if that is wanted.
+fn tell_json(show: ShowArgs, receipt: &impl serde::Serialize) {
     if show.json
         && let Ok(json) = serde_json::to_string(receipt)
     {
@@ -54,9 +111,9 @@ pub(crate) fn failure(failure: &Failure) -> ExitCode {
     match failure {
         Failure::Arguments(error) => return usage(error),
         Failure::Tree { receipt, show, .. } => tell_tree(*show, receipt),
-        Failure::Download { receipt, show, .. }
-        | Failure::Transfer { receipt, show, .. }
-        | Failure::Upload { receipt, show, .. } => tell(*show, receipt),
+        Failure::Upload { receipt, show, .. } => tell(*show, receipt),
+        Failure::Download { receipt, show, .. } => tell_file(*show, receipt),
+        Failure::Transfer { receipt, show, .. } => tell(*show, receipt),
         _ => {}
     }
     problem(failure);

@@ -1,14 +1,17 @@
 //! `underpass get`: what other servers have, into files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use clap::Args;
 use underpass_http::client::Url;
+use underpass_http::digest::{Algorithm, Digest, UnknownDigest};
 
 use crate::agent::{AgentArgs, address};
 use crate::args::{EngineArgs, ShowArgs};
 use crate::failure::{Failure, Result};
 use crate::get;
+use crate::output;
 use crate::signals;
 use crate::size::Size;
 
@@ -51,6 +54,19 @@ pub(crate) struct GetArgs {
     #[arg(long)]
     pub(crate) sync: bool,
 
+    /// Fail unless the file has this digest: sha-256: or sha-512: and hexadecimal digits or Base64
+    #[arg(long, value_name = "ALG:VALUE", value_parser = digest)]
+    pub(crate) digest: Vec<Digest>,
+
+    /// Print the digest of the file, and its path, as sha256sum does
+    #[arg(long, value_name = "ALG", num_args = 0..=1, require_equals = true,
+        default_missing_value = "sha-256")]
+    pub(crate) digest_print: Option<Algorithm>,
+
+    /// Ask the server for a digest, and fail without one; one that it says is always compared
+    #[arg(long)]
+    pub(crate) verify: bool,
+
     #[command(flatten)]
     pub(crate) agent: AgentArgs,
 
@@ -67,11 +83,38 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
         let message = "-o FILE is one file for one URL: use -d DIR for several";
         return Err(Failure::Usage(message.to_owned()));
     }
+    let is_checked = args.verify || !args.digest.is_empty() || args.digest_print.is_some();
+    if is_checked && args.output.as_deref() == Some(Path::new("-")) {
+        let message = "what has gone to standard output cannot be read again for its digest";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    if !args.digest.is_empty() && args.urls.len() > 1 {
+        let message = "--digest is that of one file: name one URL";
+        return Err(Failure::Usage(message.to_owned()));
+    }
     let cancel = signals::cancel_flag();
-    args.urls.iter().try_for_each(|url| match args.recursive {
-        true => get::tree::fetch(args, url, &cancel),
-        false => get::one(args, url, &cancel),
-    })
+    let mut failed: Option<Failure> = None;
+    for url in &args.urls {
+        let outcome = match args.recursive {
+            true => get::tree::fetch(args, url, &cancel),
+            false => get::one(args, url, &cancel),
+        };
+        if let Err(failure) = outcome {
+            // The last one is told, and its exit code returned, where every command ends.
+            if let Some(before) = failed.replace(failure) {
+                output::failure(&before);
+            }
+        }
+        if cancel.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// A digest as people type it.
+fn digest(text: &str) -> std::result::Result<Digest, String> {
+    text.parse().map_err(|error: UnknownDigest| error.to_string())
 }
 
 /// A rate that lets something through.

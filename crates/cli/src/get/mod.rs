@@ -2,21 +2,24 @@
 //! and what is told in the end.
 
 mod place;
+mod progress;
+mod receipt;
 pub(crate) mod tree;
 
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use underpass_http::client::Url;
-use underpass_http::client::download::{Downloader, Failed, Gauge, Wishes};
+use underpass_http::client::download::{Done, Downloader, Event, Failed, Gauge, Wishes};
 
+use crate::args::ShowArgs;
 use crate::commands::get::GetArgs;
 use crate::failure::{Failure, Result};
 use crate::output;
-use crate::receipt::Receipt;
 use crate::size::Size;
 
 use place::Place;
+pub(crate) use receipt::GetReceipt;
 
 /// Fetches what is at one URL.
 pub(crate) fn one(args: &GetArgs, url: &Url, cancel: &AtomicBool) -> Result<()> {
@@ -24,12 +27,32 @@ pub(crate) fn one(args: &GetArgs, url: &Url, cancel: &AtomicBool) -> Result<()> 
     let downloader = Downloader::new(args.agent.agent(url, cancel)?, wishes(args));
     let gauge = Gauge::default();
     let started = Instant::now();
-    let outcome = downloader.fetch(url, &place.target(), &gauge, &|_| {});
-    let elapsed_s = started.elapsed().as_secs_f64();
-    let done = outcome.map_err(|failed| failure(args, url, &place, failed))?;
-    place.finish(done.report.bytes())?;
-    output::finished(args.show, &Receipt { elapsed_s, ..Receipt::from(&done.report) });
-    Ok(())
+    let outcome = progress::shown(args.show, place.path(), &gauge, || {
+        let tell = |event: &Event<'_>| tell(args.show, event);
+        downloader.fetch(url, &place.target(), &gauge, &tell)
+    });
+    let elapsed = started.elapsed();
+    match outcome {
+        Ok(done) => {
+            let receipt = GetReceipt::new(&shown(url), place.path(), &done, elapsed);
+            place.finish(done.report.bytes())?;
+            output::fetched_file(args.show, &receipt);
+            if args.digest_print.is_some() && !args.show.json {
+                output::digests(&receipt);
+            }
+            Ok(())
+        }
+        Err(failed) => {
+            let Failed { error, report, kept } = failed;
+            let done = Done { report: *report, ..Done::default() };
+            let mut receipt = Box::new(GetReceipt::new(&shown(url), place.path(), &done, elapsed));
+            receipt.receipt.error = Some(error.to_string());
+            receipt.kept = kept.as_ref().map(|kept| kept.bytes);
+            let path = place.path().to_owned();
+            let error = Box::new(error);
+            Err(Failure::Download { url: shown(url), path, error, kept, receipt, show: args.show })
+        }
+    }
 }
 
 /// How the arguments want it to be done.
@@ -42,18 +65,24 @@ fn wishes(args: &GetArgs) -> Wishes {
         step: args.engine.step(),
         keep_time: !args.no_mtime,
         durable: args.sync,
+        expected: args.digest.clone(),
+        shown: args.digest_print.into_iter().collect(),
+        verify: args.verify,
     }
 }
 
-fn failure(args: &GetArgs, url: &Url, place: &Place, failed: Failed) -> Failure {
-    let mut receipt = Box::new(Receipt::from(&*failed.report));
-    receipt.error = Some(failed.error.to_string());
-    Failure::Download {
-        url: shown(url),
-        path: place.path().to_owned(),
-        failed: Box::new(failed),
-        receipt,
-        show: args.show,
+/// Tells what happens while a file is fetched.
+fn tell(show: ShowArgs, event: &Event<'_>) {
+    if show.quiet {
+        return;
+    }
+    match event {
+        Event::Resuming { have, total } => output::resuming(*have, *total),
+        Event::Retrying { error, after } => {
+            output::note(&format!("{error}; trying again in {:.1} s", after.as_secs_f64()));
+        }
+        Event::StartingOver => output::note("the server has another version now: starting over"),
+        _ => {}
     }
 }
 

@@ -40,7 +40,11 @@ impl Place {
                     Failure::Usage(format!("{url} ends in no name for a file: use -o FILE"))
                 })?;
                 let taken = if args.force { Taken::Replace } else { Taken::SameIsFine };
-                Self::named(&args.dir.as_deref().unwrap_or(Path::new(".")).join(name), taken)
+                let path = match &args.dir {
+                    Some(dir) => dir.join(name),
+                    None => PathBuf::from(name),
+                };
+                Self::named(&path, taken)
             }
         }
     }

@@ -75,7 +75,11 @@ impl fmt::Display for ClientError {
             Self::Downgrade { to } => {
                 write!(f, "the server redirects from https to {to}, where anybody could read along")
             }
-            Self::Network { action, address, source } => write!(f, "{action} {address}: {source}"),
+            Self::Network { action, address, source } => {
+                let text = source.to_string();
+                let plain = text.split(" (os error").next().unwrap_or(&text);
+                write!(f, "{action} {address}: {plain}")
+            }
             Self::Scheme { scheme } => {
                 write!(f, "{scheme} addresses cannot be asked, only http ones")
             }

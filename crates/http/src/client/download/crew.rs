@@ -148,7 +148,8 @@ impl<'c> Crew<'c> {
         has_failed: bool,
     ) -> Result<Opened<'w>, DownloadError> {
         let version = self.version.clone().map(|version| (version, Some(self.total)));
-        let asked = Asked { range: Some((piece.start, Some(piece.end))), version };
+        let asked =
+            Asked { range: Some((piece.start, Some(piece.end))), version, wants_digest: None };
         // Where a redirect led may have been for a while only.
         let (url, is_trusted) = match has_failed {
             true => (self.url, true),
@@ -308,6 +309,9 @@ pub(super) fn ask<'w>(
 ) -> Result<Answer<'w>, ClientError> {
     let range = asked.range_field();
     let mut fields = Vec::new();
+    if let Some(wanted) = &asked.wants_digest {
+        fields.push(("Want-Repr-Digest", wanted.as_str()));
+    }
     if let Some(range) = &range {
         fields.push(("Range", range.as_str()));
         if let Some((version, _)) = &asked.version {

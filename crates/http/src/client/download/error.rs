@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use underpass_engine::{Error, Report};
 
 use crate::client::ClientError;
+use crate::digest::Fact;
 use crate::incoming::ReceiveError;
 
 /// Why a download failed.
@@ -24,6 +25,8 @@ pub enum DownloadError {
     Client(ClientError),
     /// The bytes could not be moved.
     Engine(Box<Error>),
+    /// It is not what it should be.
+    Digest(Box<Fact>),
     /// There is a file of this name, and it is not the same.
     Exists,
     /// Something about a file of ours.
@@ -33,6 +36,8 @@ pub enum DownloadError {
         /// What the system answered.
         source: io::Error,
     },
+    /// The server says no digest that the file could be verified by.
+    NoDigest,
     /// There is not enough room for it.
     NoRoom {
         /// Bytes that are needed.
@@ -54,8 +59,17 @@ pub struct Failed {
     pub error: DownloadError,
     /// What was moved up to then.
     pub report: Box<Report>,
-    /// Bytes that are kept beside the target, to be gone on with.
-    pub kept: Option<u64>,
+    /// What is kept beside the target, to be gone on with.
+    pub kept: Option<Kept>,
+}
+
+/// A part of a file that is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Its name, in the folder of the target.
+    pub name: OsString,
+    /// How many bytes are in it.
+    pub bytes: u64,
 }
 
 impl DownloadError {
@@ -110,6 +124,12 @@ impl DownloadError {
     }
 }
 
+/// The system's words without the number that std appends.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
 /// Whether this can only be said of a connection, not of what its bytes go to.
 fn is_of_network(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
@@ -147,8 +167,18 @@ impl fmt::Display for DownloadError {
             Self::Changed => f.write_str("the file on the server changed while it was fetched"),
             Self::Client(error) => error.fmt(f),
             Self::Engine(error) => error.fmt(f),
+            Self::Digest(fact) => {
+                let found = fact.found.hex();
+                match &fact.expected {
+                    Some(expected) => {
+                        write!(f, "its {} is {found}, not {}", expected.algorithm(), expected.hex())
+                    }
+                    None => write!(f, "its {} is {found}", fact.found.algorithm()),
+                }
+            }
             Self::Exists => f.write_str("there is a file of this name, and it is not the same"),
-            Self::Local { action, source } => write!(f, "{action} it: {source}"),
+            Self::Local { action, source } => write!(f, "{action} it: {}", plain(source)),
+            Self::NoDigest => f.write_str("the server says no digest to verify it by"),
             Self::NoRoom { needed, free } => {
                 write!(f, "it needs {needed} bytes, and {free} are free")
             }

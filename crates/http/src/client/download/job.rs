@@ -11,13 +11,15 @@ use underpass_engine::{Progress, Report};
 use url::Url;
 
 use super::board::{Board, without};
+use super::check::{check, offered, wanted};
 use super::crew::{Crew, Opened, Outcome, ask};
 use super::meaning::{Asked, Meaning, Version, has_ranges, meaning, modified};
 use super::pace::Pace;
 use super::patience::{Patience, sleep};
 use super::spot::{Name, Spot, set_time};
-use super::{Done, DownloadError, Downloader, Event, Failed, Gauge, Taken, Target};
+use super::{Done, DownloadError, Downloader, Event, Failed, Gauge, Kept, Taken, Target};
 use crate::client::{Answer, ClientError, Request};
+use crate::digest::{Digest, Fact};
 use crate::incoming::Manner;
 
 /// One download.
@@ -42,6 +44,9 @@ pub(super) struct Job<'j, 'a> {
     report: Report,
     connections: u32,
     resumed_at: u64,
+    /// What the server says of its digests.
+    offered: Vec<Digest>,
+    facts: Vec<Fact>,
 }
 
 /// The answer that tells what there is.
@@ -76,6 +81,8 @@ impl<'j, 'a> Job<'j, 'a> {
             report: Report::default(),
             connections: 0,
             resumed_at: 0,
+            offered: Vec::new(),
+            facts: Vec::new(),
         }
     }
 
@@ -88,6 +95,7 @@ impl<'j, 'a> Job<'j, 'a> {
                 resumed_at: self.resumed_at,
                 connections: self.connections,
                 was_here,
+                facts: self.facts,
             }),
             Err(error) => Err(self.failed(error)),
         }
@@ -164,6 +172,11 @@ impl<'j, 'a> Job<'j, 'a> {
                 name.forget(false);
             }
             (self.total, self.resumed_at) = (Some(size), size);
+            let wishes = &self.downloader.wishes;
+            if !wishes.expected.is_empty() || !wishes.shown.is_empty() {
+                let file = name.open()?;
+                self.facts = check(&file, size, wishes, &[], self.downloader.agent.cancel)?;
+            }
             return Ok(true);
         }
         if taken == Taken::Replace { Ok(false) } else { Err(DownloadError::Exists) }
@@ -222,7 +235,8 @@ impl<'j, 'a> Job<'j, 'a> {
         loop {
             let agent = &self.downloader.agent;
             let connection = agent.connect(self.url)?;
-            let Some(asked) = self.question(connection.is_local()) else { return Ok(None) };
+            let Some(mut asked) = self.question(connection.is_local()) else { return Ok(None) };
+            asked.wants_digest = wanted(&self.downloader.wishes);
             let answer = ask(agent, Some(connection), &asked, self.url, true)?;
             self.has_answered = true;
             let found = meaning(&asked, &answer.response)?;
@@ -265,10 +279,10 @@ impl<'j, 'a> Job<'j, 'a> {
                     _ => first.start,
                 };
                 let version = Some((version.clone(), self.total));
-                Some(Asked { range: Some((from, end)), version })
+                Some(Asked { range: Some((from, end)), version, ..Asked::default() })
             }
             _ if is_single || self.is_plain => Some(Asked::default()),
-            _ => Some(Asked { range: Some((0, Some(FIRST_PIECE))), version: None }),
+            _ => Some(Asked { range: Some((0, Some(FIRST_PIECE))), ..Asked::default() }),
         }
     }
 
@@ -277,6 +291,10 @@ impl<'j, 'a> Job<'j, 'a> {
         let response = &answer.response;
         self.modified = modified(response);
         self.total = total;
+        self.offered = offered(response);
+        if self.downloader.wishes.verify && self.offered.is_empty() {
+            return Err(DownloadError::NoDigest);
+        }
         if self.spot.is_none() {
             self.version = Version::of(response);
             self.has_ranges = has_ranges(response) && !self.is_plain;
@@ -456,13 +474,26 @@ impl<'j, 'a> Job<'j, 'a> {
 
     /// Everything is there: it gets its time and its name.
     fn finish(&mut self) -> Result<(), DownloadError> {
+        let file = match &self.spot {
+            None | Some(Spot::Stream { .. }) => return Ok(()),
+            Some(spot) => spot.file(),
+        };
+        let total = self.total.unwrap_or_default();
+        let (wishes, cancel) = (&self.downloader.wishes, self.downloader.agent.cancel);
+        self.gauge.is_checking.store(true, Ordering::Relaxed);
+        let checked = check(file, total, wishes, &self.offered, cancel);
+        if let (Err(DownloadError::Digest(_)), Some(Spot::Partial(_))) = (&checked, &self.spot) {
+            // There is nothing in it that could be gone on with.
+            self.start_over()?;
+            self.name().iter().for_each(|name| name.forget(true));
+        }
+        self.facts = checked?;
         let Some(spot) = self.spot.take() else { return Ok(()) };
         let (landing, is_partial) = match spot {
             Spot::Stream { .. } => return Ok(()),
             Spot::Unnamed(landing) => (landing, false),
             Spot::Partial(partial) => (partial.landing, true),
         };
-        let wishes = &self.downloader.wishes;
         if let Some(modified) = self.modified.filter(|_| wishes.keep_time) {
             // The bytes are right whatever the time.
             let _ = set_time(landing.file(), modified);
@@ -488,9 +519,10 @@ impl<'j, 'a> Job<'j, 'a> {
         if let (Some(Spot::Partial(_)), Some(name), 0) = (&self.spot, self.name(), kept) {
             name.forget(true);
         }
-        let is_partial = matches!(self.spot, Some(Spot::Partial(_)));
+        let is_kept = matches!(self.spot, Some(Spot::Partial(_))) && kept > 0;
         self.spot = None;
-        let kept = (is_partial && kept > 0).then_some(kept);
+        let name = self.name().filter(|_| is_kept);
+        let kept = name.map(|name| Kept { name: name.part_name(), bytes: kept });
         Failed { error, report: Box::new(self.report), kept }
     }
 

@@ -58,6 +58,8 @@ pub(super) struct Asked {
     pub(super) range: Option<(u64, Option<u64>)>,
     /// The version that they have to be of, and how long that is.
     pub(super) version: Option<(Version, Option<u64>)>,
+    /// Digests that are wanted beside it, the value of the field.
+    pub(super) wants_digest: Option<String>,
 }
 
 impl Asked {

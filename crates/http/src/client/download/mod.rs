@@ -9,6 +9,7 @@
 #![allow(clippy::single_range_in_vec_init)] // lists of ranges are what is meant
 
 mod board;
+mod check;
 mod crew;
 mod error;
 mod job;
@@ -22,16 +23,17 @@ mod spot;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use underpass_engine::{PipePool, Policy, Report};
 use url::Url;
 
 use super::Agent;
+use crate::digest::{Algorithm, Digest, Fact};
 use job::Job;
 
-pub use error::{DownloadError, Failed};
+pub use error::{DownloadError, Failed, Kept};
 pub use name::name_of;
 
 /// How files are to be fetched.
@@ -51,6 +53,12 @@ pub struct Wishes {
     pub keep_time: bool,
     /// Whether a file has to be on the disk before it gets its name.
     pub durable: bool,
+    /// What the file has to be, by its digests.
+    pub expected: Vec<Digest>,
+    /// Digests that are only to be told.
+    pub shown: Vec<Algorithm>,
+    /// Whether the server has to say a digest, which the file has to have.
+    pub verify: bool,
 }
 
 impl Default for Wishes {
@@ -63,6 +71,9 @@ impl Default for Wishes {
             step: None,
             keep_time: true,
             durable: false,
+            expected: Vec::new(),
+            shown: Vec::new(),
+            verify: false,
         }
     }
 }
@@ -107,6 +118,7 @@ pub struct Gauge {
     /// One more than the bytes in all; 0 as long as that is unknown.
     total: AtomicU64,
     connections: AtomicU32,
+    is_checking: AtomicBool,
 }
 
 impl Gauge {
@@ -126,6 +138,12 @@ impl Gauge {
     #[must_use]
     pub fn total(&self) -> Option<u64> {
         self.total.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Whether all bytes are here, and are read for their digest.
+    #[must_use]
+    pub fn is_checking(&self) -> bool {
+        self.is_checking.load(Ordering::Relaxed)
     }
 
     /// Connections at work.
@@ -170,6 +188,8 @@ pub struct Done {
     pub connections: u32,
     /// Whether the file was here already.
     pub was_here: bool,
+    /// What is known of its digests.
+    pub facts: Vec<Fact>,
 }
 
 /// Fetches files.

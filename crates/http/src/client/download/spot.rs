@@ -10,8 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Timespec, Timestamps, UTIME_OMIT, flock, futimens, statat,
-    unlinkat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, flock,
+    futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::landing::{Existing, Landing};
@@ -95,6 +95,13 @@ impl<'t> Name<'t> {
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(DownloadError::local("looking at")(errno)),
         }
+    }
+
+    /// The file that has the name.
+    pub(super) fn open(&self) -> Result<File, DownloadError> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = openat(self.folder, self.name, flags, Mode::empty());
+        Ok(File::from(file.map_err(DownloadError::local("opening"))?))
     }
 
     /// A file that ends with this process.

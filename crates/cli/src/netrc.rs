@@ -1,0 +1,106 @@
+//! Names and passwords of servers from a netrc file, as ftp(1), curl and git read it.
+
+/// The name and the password for a host in the text of a netrc file: those of its first entry for
+/// that host, or of `default`.
+pub(crate) fn find(text: &str, host: &str) -> Option<(String, String)> {
+    let words = words(text);
+    let mut words = words.iter().map(String::as_str).peekable();
+    while let Some(word) = words.next() {
+        let is_meant = match word {
+            "machine" => words.next()?.eq_ignore_ascii_case(host),
+            "default" => true,
+            _ => continue,
+        };
+        let (mut user, mut password) = (None, None);
+        while let Some(word) = words.next_if(|word| !matches!(*word, "machine" | "default")) {
+            match word {
+                "login" => user = words.next(),
+                "password" => password = words.next(),
+                "account" => drop(words.next()),
+                _ => {}
+            }
+        }
+        if is_meant {
+            let text = |word: Option<&str>| word.unwrap_or_default().to_owned();
+            return (user.is_some() || password.is_some()).then(|| (text(user), text(password)));
+        }
+    }
+    None
+}
+
+/// The words of the text, without comments and macros. A word may stand in quotation marks.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut is_macro = false;
+    for line in text.lines() {
+        if is_macro {
+            // A macro ends at the first blank line.
+            is_macro = !line.trim().is_empty();
+            continue;
+        }
+        let mut rest = line.trim_start();
+        while !rest.is_empty() && !rest.starts_with('#') {
+            let (word, behind) = word(rest);
+            if word == "macdef" {
+                is_macro = true;
+                break;
+            }
+            words.push(word);
+            rest = behind.trim_start();
+        }
+    }
+    words
+}
+
+/// The first word, and what is behind it.
+fn word(text: &str) -> (String, &str) {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.find(char::is_whitespace).unwrap_or(text.len());
+        return (text[..end].to_owned(), &text[end..]);
+    };
+    let mut word = String::new();
+    let mut letters = quoted.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '"' => return (word, &quoted[at + 1..]),
+            '\\' => match letters.next() {
+                Some((_, 'n')) => word.push('\n'),
+                Some((_, 't')) => word.push('\t'),
+                Some((_, 'r')) => word.push('\r'),
+                Some((_, other)) => word.push(other),
+                None => {}
+            },
+            letter => word.push(letter),
+        }
+    }
+    (word, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_entry_for_a_host_counts() {
+        let text = "# mine\nmachine a login me password x account y\nmachine b\n\tlogin you # me\n\
+            password \"p w\\\"\\\\\"\nmacdef init\nmachine c login evil password evil\n\n\
+            machine c login real\ndefault login any password thing\n";
+        for (host, found) in [
+            ("a", Some(("me", "x"))),
+            ("A", Some(("me", "x"))),
+            ("b", Some(("you", "p w\"\\"))),
+            ("c", Some(("real", ""))),
+            ("d", Some(("any", "thing"))),
+        ] {
+            let found = found.map(|(user, password)| (user.to_owned(), password.to_owned()));
+            assert_eq!(find(text, host), found, "{host}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_host_or_a_broken_file_says_nothing() {
+        for text in ["", "machine", "machine a", "machine b login x password y", "login x", "\""] {
+            assert_eq!(find(text, "a"), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Compares what has arrived with what it should be, before it gets its name.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{DownloadError, Wishes};
+use crate::client::{ClientError, Response};
+use crate::digest::{Algorithm, Digest, Fact, Stopped, parse_digests, verify, write_wanted};
+
+/// What a response says of the digests of the whole file (RFC 9530). A field that cannot be read
+/// says nothing (RFC 9651 4.2).
+pub(super) fn offered(response: &Response) -> Vec<Digest> {
+    let fields = &response.fields;
+    let mut offered = parse_digests(fields.all("repr-digest")).unwrap_or_default();
+    if response.status == 200 {
+        // What is sent is all of it.
+        offered.extend(parse_digests(fields.all("content-digest")).unwrap_or_default());
+    }
+    offered
+}
+
+/// The value of `Want-Repr-Digest`, if one is wanted.
+pub(super) fn wanted(wishes: &Wishes) -> Option<String> {
+    wishes.verify.then(|| write_wanted(&Algorithm::ALL))
+}
+
+/// Reads the file, if there is a reason to.
+///
+/// # Errors
+///
+/// [`DownloadError::Digest`] if it is not what it should be.
+pub(super) fn check(
+    file: &File,
+    len: u64,
+    wishes: &Wishes,
+    offered: &[Digest],
+    cancel: Option<&AtomicBool>,
+) -> Result<Vec<Fact>, DownloadError> {
+    let expected: Vec<_> = wishes.expected.iter().chain(offered).cloned().collect();
+    let go_on = |_| !cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed));
+    let facts =
+        verify(file, len, &expected, &wishes.shown, go_on).map_err(|stopped| match stopped {
+            Stopped::Cancelled => ClientError::Cancelled.into(),
+            Stopped::Io(source) => DownloadError::Local { action: "reading", source },
+        })?;
+    match facts.iter().find(|fact| fact.matches() == Some(false)) {
+        Some(wrong) => Err(DownloadError::Digest(Box::new(wrong.clone()))),
+        None => Ok(facts),
+    }
+}
