@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use url::Url;
 
 use super::Agent;
@@ -42,7 +42,7 @@ impl<'a> Connection<'a> {
         }
         let proxy = agent.proxies.of(url);
         let next = proxy.unwrap_or(url);
-        let stream = connect(next, agent.connect_timeout)?;
+        let stream = connect(next, agent.connect_timeout, agent.cancel)?;
         let incoming = Incoming::new(stream, Vec::new(), Some(agent.timeout), agent.cancel);
         Ok(Self { incoming, address: address(next), is_proxied: proxy.is_some() })
     }
@@ -98,12 +98,23 @@ impl<'a> Connection<'a> {
     ) -> Result<Response, ClientError> {
         let head = self.head(agent, request, url, is_trusted);
         self.send(&head)?;
-        loop {
+        for _ in 0..MOST_INTERIM {
             let response = self.response(request.method)?;
-            if response.status >= 200 {
-                return Ok(response);
+            match response.status {
+                // Nobody has asked for another protocol.
+                101 => break,
+                100..200 => {}
+                _ => return Ok(response),
             }
         }
+        Err(ClientError::BadResponse("no end of interim answers".to_owned()))
+    }
+
+    /// Whether nothing has come since the last answer ended. If something has, it is the end of
+    /// the connection, or belongs to no question.
+    pub(super) fn is_quiet(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        matches!(recv(self.stream(), &mut [0_u8; 1], flags), Err(Errno::AGAIN))
     }
 
     /// The head of a request, with the blank line at its end.
@@ -247,6 +258,9 @@ impl<'a> Connection<'a> {
 
 /// Bytes of a head at the most.
 const MOST_HEAD: usize = 64 << 10;
+
+/// Interim answers before the final one at the most.
+const MOST_INTERIM: u32 = 100;
 
 /// Bytes of a body that are read for the sake of keeping the connection.
 const MOST_UNWANTED: usize = 64 << 10;

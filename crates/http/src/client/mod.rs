@@ -129,7 +129,8 @@ impl<'a> Agent<'a> {
         url: &Url,
         is_trusted: bool,
     ) -> Result<(Connection<'a>, Response), ClientError> {
-        if let Some(mut connection) = idle.filter(|connection| connection.leads_to(self, url)) {
+        let is_fit = |idle: &Connection<'_>| idle.leads_to(self, url) && idle.is_quiet();
+        if let Some(mut connection) = idle.filter(is_fit) {
             match connection.exchange(self, request, url, is_trusted) {
                 Ok(response) => return Ok((connection, response)),
                 // It was closed while nobody looked, which tells nothing about the request.

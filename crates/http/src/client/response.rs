@@ -34,7 +34,7 @@ impl Fields {
     /// The number that a field says, unless it says none.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u64> {
-        self.text(name)?.parse().ok()
+        number(self.get(name)?)
     }
 }
 
@@ -57,7 +57,10 @@ impl Response {
         let mut storage = [httparse::EMPTY_HEADER; MOST_FIELDS];
         let mut parsed = httparse::Response::new(&mut storage);
         let bad = |what: &str| ClientError::BadResponse(what.to_owned());
-        parsed.parse(head).map_err(|error| bad(&error.to_string()))?;
+        let parsed_len = parsed.parse(head).map_err(|error| bad(&error.to_string()))?;
+        if parsed_len != httparse::Status::Complete(head.len()) {
+            return Err(bad("its head does not end where it seems to"));
+        }
         let status = parsed.code.ok_or_else(|| bad("it has no status"))?;
         let is_11 = parsed.version == Some(1);
         let fields: Vec<_> = parsed
@@ -72,8 +75,14 @@ impl Response {
                 fields.all("connection").flat_map(|value| value.split(|b| *b == b','));
             options.any(|word| word.trim_ascii().eq_ignore_ascii_case(option))
         };
-        let keeps_alive =
-            !says(b"close") && (is_11 || says(b"keep-alive")) && extent != Extent::UntilEnd;
+        // RFC 9112 6.1: who says the length twice, or in chunks without HTTP/1.1, is not to be trusted
+        // with where the next message begins.
+        let is_coded = fields.get("transfer-encoding").is_some();
+        let is_doubtful = is_coded && (!is_11 || fields.get("content-length").is_some());
+        let keeps_alive = !says(b"close")
+            && (is_11 || says(b"keep-alive"))
+            && extent != Extent::UntilEnd
+            && !is_doubtful;
         Ok(Self { status, fields, extent, keeps_alive })
     }
 
@@ -91,9 +100,9 @@ impl Response {
     #[must_use]
     pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
         let value = self.fields.get("retry-after")?;
-        match str::from_utf8(value).ok()?.trim().parse() {
-            Ok(seconds) => Some(Duration::from_secs(seconds)),
-            Err(_) => parse_date(value)?.duration_since(now).ok(),
+        match number(value) {
+            Some(seconds) => Some(Duration::from_secs(seconds)),
+            None => parse_date(value)?.duration_since(now).ok(),
         }
     }
 
@@ -109,19 +118,19 @@ fn extent(method: &str, status: u16, fields: &Fields) -> Result<Extent, ClientEr
     if method == "HEAD" || matches!(status, 100..200 | 204 | 304) {
         return Ok(Extent::Length(0));
     }
-    if let Some(coding) = fields.all("transfer-encoding").last() {
-        let last = coding.rsplit(|byte| *byte == b',').next().unwrap_or_default();
-        return match (last.trim_ascii().eq_ignore_ascii_case(b"chunked"), coding.contains(&b',')) {
-            (true, false) => Ok(Extent::Chunked),
-            _ => {
+    let mut codings = fields.all("transfer-encoding").flat_map(|value| value.split(|b| *b == b','));
+    if let Some(coding) = codings.next() {
+        let is_chunked = coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
+        return match is_chunked && codings.next().is_none() {
+            true => Ok(Extent::Chunked),
+            false => {
                 Err(ClientError::BadResponse("a transfer coding that nobody asked for".to_owned()))
             }
         };
     }
     let mut length = None;
     for value in fields.all("content-length").flat_map(|value| value.split(|byte| *byte == b',')) {
-        let number = str::from_utf8(value.trim_ascii()).ok().and_then(|text| text.parse().ok());
-        match (number, length) {
+        match (number(value.trim_ascii()), length) {
             (Some(number), None) => length = Some(number),
             (Some(number), Some(length)) if number == length => {}
             _ => {
@@ -132,5 +141,111 @@ fn extent(method: &str, status: u16, fields: &Fields) -> Result<Extent, ClientEr
     Ok(length.map_or(Extent::UntilEnd, Extent::Length))
 }
 
+/// The number that these digits are; signs are none.
+fn number(digits: &[u8]) -> Option<u64> {
+    let is_number = digits.iter().all(u8::is_ascii_digit);
+    str::from_utf8(digits).ok()?.parse().ok().filter(|_| is_number)
+}
+
 /// Fields of a head at the most.
 const MOST_FIELDS: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(head: &str, method: &str) -> Result<Response, ClientError> {
+        Response::parse(head.replace('\n', "\r\n").as_bytes(), method)
+    }
+
+    #[test]
+    fn the_head_says_what_follows() {
+        let chunked = Extent::Chunked;
+        for (head, method, extent, keeps_alive) in [
+            ("200 OK\nContent-Length: 5", "GET", Extent::Length(5), true),
+            ("200\nContent-Length: 5", "GET", Extent::Length(5), true),
+            ("200 OK\nContent-Length: 5", "HEAD", Extent::Length(0), true),
+            ("304 Not Modified\nContent-Length: 5", "GET", Extent::Length(0), true),
+            ("204 No Content", "GET", Extent::Length(0), true),
+            ("200 OK", "GET", Extent::UntilEnd, false),
+            ("200 OK\nContent-Length: 5, 5", "GET", Extent::Length(5), true),
+            ("200 OK\nContent-Length: 5\nContent-Length: 5", "GET", Extent::Length(5), true),
+            ("200 OK\nContent-Length: 5\nConnection: x, Close", "GET", Extent::Length(5), false),
+            ("200 OK\nTransfer-Encoding: Chunked", "GET", chunked, true),
+            ("200 OK\nTransfer-Encoding: chunked\nContent-Length: 5", "GET", chunked, false),
+        ] {
+            let response = parse(&format!("HTTP/1.1 {head}\n\n"), method).expect(head);
+            assert_eq!((response.extent, response.keeps_alive), (extent, keeps_alive), "{head}");
+        }
+        for (head, keeps_alive) in [("", false), ("\nConnection: keep-alive", true)] {
+            let head = format!("HTTP/1.0 200 OK\nContent-Length: 1{head}\n\n");
+            assert_eq!(parse(&head, "GET").expect("a head").keeps_alive, keeps_alive, "{head}");
+        }
+        let head = "HTTP/1.0 200 OK\nTransfer-Encoding: chunked\nConnection: keep-alive\n\n";
+        assert!(!parse(head, "GET").expect("a head").keeps_alive);
+    }
+
+    #[test]
+    fn heads_that_can_be_understood_in_two_ways_are_refused() {
+        for head in [
+            "HTTP/1.1 200 OK\nContent-Length: 5\nContent-Length: 6",
+            "HTTP/1.1 200 OK\nContent-Length: +5",
+            "HTTP/1.1 200 OK\nContent-Length: 5,",
+            "HTTP/1.1 200 OK\nContent-Length: 0x5",
+            "HTTP/1.1 200 OK\nContent-Length: 99999999999999999999",
+            "HTTP/1.1 200 OK\nTransfer-Encoding: gzip, chunked",
+            "HTTP/1.1 200 OK\nTransfer-Encoding: gzip\nTransfer-Encoding: chunked",
+            "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nTransfer-Encoding: chunked",
+            "HTTP/1.1 200 OK\nTransfer-Encoding: identity",
+            "HTTP/1.1 2000 OK",
+            "HTTP/2 200 OK",
+            "SSH-2.0-x",
+            "HTTP/1.1 200 OK\nA: b\n c",
+            "HTTP/1.1 200 OK\nA b: c",
+        ] {
+            let parsed = parse(&format!("{head}\n\n"), "GET");
+            assert!(matches!(parsed, Err(ClientError::BadResponse(_))), "{head}: {parsed:?}");
+        }
+        // A line that ends differently is no reason to read on into the body.
+        let mixed = b"HTTP/1.1 200 OK\r\nA: b\n\r\nbody\r\n\r\n";
+        assert!(matches!(Response::parse(mixed, "GET"), Err(ClientError::BadResponse(_))));
+    }
+
+    #[test]
+    fn the_server_may_ask_to_wait_in_seconds_or_until_a_date() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        for (value, seconds) in [
+            ("120", Some(120)),
+            ("Sun, 06 Nov 1994 08:49:47 GMT", Some(10)),
+            ("Sun, 06 Nov 1994 08:49:27 GMT", None),
+            ("-1", None),
+            ("soon", None),
+        ] {
+            let head = format!("HTTP/1.1 503 Busy\nRetry-After: {value}\n\n");
+            let response = parse(&head, "GET").expect("a head");
+            assert_eq!(response.retry_after(now), seconds.map(Duration::from_secs), "{value}");
+        }
+    }
+
+    #[test]
+    fn redirects_lead_elsewhere_and_other_answers_do_not() {
+        let base = Url::parse("http://a/b/c?d").expect("a URL");
+        for (head, to) in [
+            ("301 x\nLocation: /x", Some("http://a/x")),
+            ("302 x\nLocation: x", Some("http://a/b/x")),
+            ("303 x\nLocation: //y:8/x#z", Some("http://y:8/x#z")),
+            ("307 x\nLocation: ?e", Some("http://a/b/c?e")),
+            ("308 x\nLocation: https://a/", Some("https://a/")),
+            ("301 x", None),
+            ("300 x\nLocation: /x", None),
+            ("304 x\nLocation: /x", None),
+            ("201 x\nLocation: /x", None),
+        ] {
+            let response = parse(&format!("HTTP/1.1 {head}\n\n"), "GET").expect(head);
+            let next = response.redirect(&base).expect(head);
+            assert_eq!(next.as_ref().map(Url::as_str), to, "{head}");
+        }
+        let bad = parse("HTTP/1.1 301 x\nLocation: http://[\n\n", "GET").expect("a head");
+        assert!(matches!(bad.redirect(&base), Err(ClientError::BadResponse(_))));
+    }
+}
