@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 use underpass_engine::Version;
 
 use super::{Algorithm, Digest};
+use crate::validator::etag_since;
 
 /// What is kept with a file of which nothing but that was changed since.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +56,14 @@ pub fn recall(file: impl AsFd, version: &Version) -> Option<Kept> {
     let len = fgetxattr(file, NAME, &mut bytes[..]).ok()?;
     let record = Record::parse(bytes.get(..len)?)?;
     record.holds_for(version).then_some(Kept { changed: record.changed, digests: record.digests })
+}
+
+/// The entity tag of a file in its present version, as the server says it: one that stays when
+/// digests are kept with the file.
+#[must_use]
+pub fn etag(file: impl AsFd, version: &Version) -> String {
+    let changed = recall(file, version).map_or_else(|| version.changed(), |kept| kept.changed());
+    etag_since(version, changed)
 }
 
 /// Keeps digests with their file, and returns its version from then on: one that differs in
