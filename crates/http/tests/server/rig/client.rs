@@ -91,7 +91,7 @@ impl<S: Read + Write> Client<S> {
         };
         let head: Vec<u8> = self.bytes.drain(..end).collect();
         let head = String::from_utf8(head).unwrap();
-        let mut lines = head.trim_end().split("\r\n");
+        let mut lines = head.trim_end_matches("\r\n").split("\r\n");
         let status = lines.next().unwrap();
         assert!(status.starts_with("HTTP/1.1 "), "{status}");
         let status = status[9..12].parse().unwrap();
