@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStringExt;
 use percent_encoding::percent_decode;
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, openat2};
-use underpass_http::listing::{Attributes, Listing, ListingQuery, Resolve};
+use underpass_http::listing::{Attributes, Listing, ListingQuery, May, Resolve};
 
 /// A folder that nothing leads out of.
 struct Root(File);
@@ -52,6 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         is_browser: value(&query, "browser").is_some(),
         shows_hidden: false,
         hides: &|_, _| false,
+        may: May::default(),
         archive: true,
         root: &root,
     };

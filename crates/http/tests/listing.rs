@@ -15,7 +15,7 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, mknodat, openat2};
 use serde_json::Value;
 use tempfile::TempDir;
 use underpass_http::listing::{
-    Attributes, BROWSER_LIMIT, BadQuery, HELD_MAX, Listing, ListingQuery, Prepared, Resolve,
+    Attributes, BROWSER_LIMIT, BadQuery, HELD_MAX, Listing, ListingQuery, May, Prepared, Resolve,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -45,6 +45,7 @@ struct Root {
     shows_hidden: bool,
     is_browser: bool,
     hidden: &'static [u8],
+    may: May,
 }
 
 impl Root {
@@ -52,7 +53,14 @@ impl Root {
     fn new() -> io::Result<Self> {
         let folder = TempDir::new()?;
         let opened = File::open(folder.path())?;
-        Ok(Self { folder, opened, shows_hidden: true, is_browser: false, hidden: b"" })
+        Ok(Self {
+            folder,
+            opened,
+            shows_hidden: true,
+            is_browser: false,
+            hidden: b"",
+            may: May::default(),
+        })
     }
 
     /// A folder with empty files.
@@ -96,6 +104,7 @@ impl Root {
             is_browser: self.is_browser,
             shows_hidden: self.shows_hidden,
             hides: &|path, _| !self.hidden.is_empty() && path == self.hidden,
+            may: self.may,
             archive: true,
             root: self,
         };
@@ -415,5 +424,54 @@ fn a_page_without_rows_is_small_and_asks_for_nothing_else() -> Result<()> {
     for elsewhere in ["src=", "<link", "@import", "https:"] {
         assert!(!page.contains(elsewhere), "{elsewhere}");
     }
+    Ok(())
+}
+
+/// The contents of the elements of a page that have this name.
+fn elements<'p>(page: &'p str, name: &str) -> Vec<&'p str> {
+    let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+    page.split(&open).skip(1).filter_map(|rest| rest.split(&close).next()).collect()
+}
+
+#[test]
+fn only_what_is_written_here_runs_on_a_page() -> Result<()> {
+    use base64::Engine as _;
+    use sha2::Digest as _;
+    let mut root = Root::with_files(["file"])?;
+    root.may = May { upload: true, delete: true };
+    let page = root.text("", "")?;
+    let policy = underpass_http::listing::CONTENT_SECURITY_POLICY;
+    let (styles, scripts) = (elements(&page, "style"), elements(&page, "script"));
+    assert_eq!((styles.len(), scripts.len()), (2, 3));
+    for contents in styles.into_iter().chain(scripts) {
+        let digest = sha2::Sha256::digest(contents);
+        let digest = base64::engine::general_purpose::STANDARD.encode(digest);
+        assert!(policy.contains(&format!("'sha256-{digest}'")), "{digest}: {}", &contents[..60]);
+    }
+    assert!(!policy.contains("unsafe") && policy.matches("sha256-").count() == 5);
+    for inline in [" style=", " onclick=", " onload=", " onsubmit=", "javascript:"] {
+        assert!(!page.contains(inline), "{inline}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_page_offers_only_what_its_reader_may_do() -> Result<()> {
+    let mut root = Root::with_files(["file"])?;
+    let plain = root.text("", "")?;
+    let words = ["data-may", "Upload", "Delete", "MKCOL", "MOVE", "type=\"file\"", "data-do"];
+    for word in words {
+        assert!(!plain.contains(word), "{word}");
+    }
+    root.may = May { upload: false, delete: true };
+    let page = root.text("", "")?;
+    assert!(page.contains("data-may=\"delete\"") && !page.contains("type=\"file\""));
+    root.may = May { upload: true, delete: false };
+    let page = root.text("", "")?;
+    assert!(page.contains("data-may=\"upload\"") && page.contains("type=\"file\""));
+    // Programs get the same either way.
+    let json = root.text("", "json")?;
+    root.may = May::default();
+    assert_eq!(json, root.text("", "json")?);
     Ok(())
 }

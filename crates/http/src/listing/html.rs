@@ -10,6 +10,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, display, html};
 
 use super::Listing;
+use super::change::{CHANGE_STYLE, bar, scripts};
 use super::entry::Entry;
 use super::icon::icon;
 use super::order::{Direction, Order, SortKey};
@@ -19,10 +20,16 @@ use super::text::{counted, grouped, human_size, utc, visible};
 
 /// What a browser may do for the page: what is on the page, and no more.
 ///
-/// For the field `Content-Security-Policy`, in case a name ever got through unescaped.
-pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
-     script-src 'unsafe-inline'; img-src data:; connect-src 'self'; form-action 'self'; \
-     base-uri 'none'";
+/// For the field `Content-Security-Policy`, in case a name ever got through unescaped. The digests
+/// are those of our scripts and styles, which a test compares; nothing else runs. No other site may
+/// put the page into a frame and have somebody click on what he does not see.
+pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
+     style-src 'sha256-yG+Bz0MSe6maJq3WPbxgdU5YodgiONDoAWBt1pA40+8=' \
+     'sha256-t68bJFU358nAA77TfzDPxsdsODwqkfigtykNONKxijM='; \
+     script-src 'sha256-V3r4rE8uNL1oEEF2cXCzwmHnKsUU7wyJs2yDUtyhFsg=' \
+     'sha256-8LARiTcFRA2vLNPpBH44BAeuI485Y+N88S+z2tQZwIk=' \
+     'sha256-I/S7ZwqhJ/kBijXQP9tphEnJJzHok4M/bH1qXAlZF58='; \
+     img-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'";
 
 /// Writes the page.
 pub(super) struct HtmlForm<'l> {
@@ -53,6 +60,7 @@ impl<'l> HtmlForm<'l> {
             meta name="color-scheme" content="light dark";
             title { "Index of /" (path) (slash) }
             style { (PreEscaped(STYLE)) }
+            @if !self.listing.may.nothing() { style { (PreEscaped(CHANGE_STYLE)) } }
             header {
                 div {
                     (self.trail())
@@ -61,6 +69,7 @@ impl<'l> HtmlForm<'l> {
                 }
                 (self.tools())
             }
+            (bar(self.listing.may))
         }
     }
 
@@ -234,6 +243,7 @@ impl<'l> HtmlForm<'l> {
                 }
             }
             script { (PreEscaped(SCRIPT)) }
+            (scripts(self.listing.may))
         }
     }
 
@@ -256,7 +266,12 @@ impl<'l> HtmlForm<'l> {
 impl Form for HtmlForm<'_> {
     fn begin(&mut self, out: &mut Vec<u8>) {
         push(out, &self.top());
-        out.extend_from_slice(b"<main><table><caption>Files and folders</caption>");
+        let may = self.listing.may;
+        out.extend_from_slice(b"<main");
+        if !may.nothing() {
+            out.extend_from_slice(format!(" data-may=\"{}\"", may.words()).as_bytes());
+        }
+        out.extend_from_slice(b"><table><caption>Files and folders</caption>");
         push(out, &self.columns());
         out.extend_from_slice(b"<tbody>\n");
         if !self.listing.path.is_empty() {

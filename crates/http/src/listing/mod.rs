@@ -11,6 +11,7 @@
 //!
 //! All of it blocks, so it belongs on a helper thread.
 
+mod change;
 mod entry;
 mod html;
 mod icon;
@@ -28,6 +29,7 @@ use std::io;
 
 use rustix::fd::BorrowedFd;
 
+pub use change::May;
 pub use entry::{Attributes, Resolve};
 pub use html::CONTENT_SECURITY_POLICY;
 pub use order::{Direction, Order, SortKey};
@@ -60,6 +62,8 @@ pub struct Listing<'a> {
     pub shows_hidden: bool,
     /// Whether the server hides this path below the root, which is that of a folder or is not.
     pub hides: &'a dyn Fn(&[u8], bool) -> bool,
+    /// What the client may change here: nothing of the rest is on the page.
+    pub may: May,
     /// Offer the folder as a tar: `?archive=tar`.
     pub archive: bool,
     /// Follows links.

@@ -1,17 +1,14 @@
 (() => {
   'use strict';
   const page = document.documentElement;
-  const rows = [...document.querySelectorAll('tbody tr:not(.parent)')];
   const search = document.querySelector('.search');
   const box = search.q;
-  const parent = document.querySelector('.parent');
-  const none = document.getElementById('none');
+  let rows, names, times, parent, none;
   page.classList.add('js');
 
   // Times in the zone and the manner of the reader, a stretch of rows at a time.
   const short = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
   const long = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
-  const times = [...document.querySelectorAll('time')];
   const localize = () => {
     for (const time of times.splice(0, 500)) {
       const moment = new Date(time.dateTime);
@@ -21,12 +18,9 @@
     }
     if (times.length) setTimeout(localize);
   };
-  localize();
-  document.querySelector('.utc')?.remove();
 
   // Narrows the rows while one types. Enter asks the server, if there are more pages than this.
   const hasMore = 'more' in search.dataset;
-  const names = rows.map((row) => row.querySelector('bdi').textContent.toLowerCase());
   const narrow = () => {
     const word = box.value.toLowerCase();
     let shown = 0;
@@ -41,6 +35,21 @@
       : 'Nothing here has that in its name.';
   };
   const asked = box.value;
+
+  // What is in the table, now and whenever something else is.
+  const load = () => {
+    rows = [...document.querySelectorAll('tbody tr:not(.parent)')];
+    names = rows.map((row) => row.querySelector('bdi').textContent.toLowerCase());
+    times = [...document.querySelectorAll('time')];
+    parent = document.querySelector('.parent');
+    none = document.getElementById('none');
+    document.querySelector('.utc')?.remove();
+    localize();
+    if (!asked) narrow();
+  };
+  document.addEventListener('rows', load);
+  load();
+
   box.addEventListener('input', () => (asked ? 0 : narrow()));
   search.addEventListener('submit', (event) => {
     if (!hasMore && !asked) event.preventDefault();
@@ -51,6 +60,7 @@
   addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const here = document.activeElement;
+    if (here.closest('dialog')) return;
     if (event.key === '/' && here !== box) {
       box.select();
     } else if (event.key === 'Escape' && here === box && !asked) {

@@ -11,7 +11,10 @@ use super::response::{ArchiveBody, Body, Response};
 use super::root::Root;
 use super::shared::Shared;
 use crate::archive;
-use crate::listing::{Attributes, CONTENT_SECURITY_POLICY, Format, Listing, ListingQuery, Resolve};
+use crate::auth::Right;
+use crate::listing::{
+    Attributes, CONTENT_SECURITY_POLICY, Format, Listing, ListingQuery, May, Resolve,
+};
 use crate::negotiate::wants_json;
 use crate::plan::{Facts, PlannedBody};
 use crate::request::Method;
@@ -24,6 +27,7 @@ pub(super) struct ListTask {
     path: Vec<u8>,
     query: ListingQuery,
     is_browser: bool,
+    may: May,
     pub(super) is_chunked: bool,
 }
 
@@ -75,6 +79,7 @@ fn listing(
                 path: target.path.clone(),
                 query,
                 is_browser: is("sec-fetch-dest", b"document") || is("sec-fetch-mode", b"navigate"),
+                may: may(asking, &target.path),
                 is_chunked: asking.request.minor_version > 0,
             };
             return Err(Question::List(Box::new(task)));
@@ -102,6 +107,15 @@ fn listing(
     Ok(response)
 }
 
+/// What whoever asks may do with a folder.
+fn may(asking: &Asking<'_, '_, '_>, path: &[u8]) -> May {
+    let settings = &asking.worker.shared.settings;
+    if !settings.access.can(asking.user.as_deref(), path, Right::Write) {
+        return May::default();
+    }
+    May { upload: settings.changes.upload, delete: settings.changes.delete }
+}
+
 /// Writes a listing, on a helper thread; whether it came to its end.
 pub(super) fn list(
     shared: &Shared,
@@ -116,6 +130,7 @@ pub(super) fn list(
         is_browser: task.is_browser,
         shows_hidden: shared.settings.shows_hidden,
         hides: &|path, _| shared.root.hides(path),
+        may: task.may,
         archive: shared.settings.archive,
         root: &shared.root,
     };

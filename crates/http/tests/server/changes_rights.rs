@@ -1,7 +1,7 @@
 //! Who may change what, and for whom a browser asks.
 
 use super::changes_delete::{open_site, statuses};
-use super::rig::Running;
+use super::rig::{Running, Site};
 
 const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0MQ=="; // alice:secret1
 const BOB: &str = "Authorization: Basic Ym9iOnNlY3JldDI="; // bob:secret2
@@ -77,4 +77,26 @@ fn a_page_of_another_site_changes_nothing_whoever_looks_at_it() {
     let preflight = site.ask("OPTIONS", "/a", &[evil, "Access-Control-Request-Method: DELETE"]);
     let methods = preflight.field("Access-Control-Allow-Methods").unwrap();
     assert_eq!(methods, "GET, HEAD, OPTIONS");
+}
+
+#[test]
+fn the_page_offers_changes_only_to_those_who_may_make_them() {
+    let site = site();
+    let offers = |path: &str, fields: &[&str]| {
+        let fields = [fields, &["Sec-Fetch-Dest: document", "Sec-Fetch-Mode: navigate"]].concat();
+        let reply = site.ask("GET", path, &fields);
+        assert_eq!(reply.status, 200, "{path}");
+        assert!(reply.field("Content-Security-Policy").unwrap().contains("script-src 'sha256-"));
+        let page = reply.text();
+        let is_offered = page.contains("data-may=\"upload delete\"");
+        for word in ["data-may", "MKCOL", "Upload files", "DELETE"] {
+            assert_eq!(page.contains(word), is_offered, "{path} {word}");
+        }
+        is_offered
+    };
+    assert!(offers("/", &[ALICE]) && offers("/shared/", &[ALICE]) && offers("/bob/", &[ALICE]));
+    assert!(offers("/bob/", &[BOB]) && offers("/inbox/", &[BOB]) && offers("/inbox/", &[]));
+    assert!(!offers("/shared/", &[BOB]) && !offers("/bob/kept/", &[BOB]));
+    let closed = Site::of(&[("file", b"x")]).start();
+    assert!(!closed.get("/").text().contains("data-may"));
 }

@@ -1,0 +1,450 @@
+// Uploads files and folders, several at once. What is large goes by the resumable protocol
+// (draft-ietf-httpbis-resumable-upload), so that a lost connection, a pause or a reload of the page
+// costs nothing that the server has already.
+(() => {
+  'use strict';
+  const { address, ask, element, folder, main, reason, refresh, request } = page;
+  const AT_ONCE = 3;
+  const SMALL = 1 << 20; // goes in one request, or anew
+  const SLICE = 64 << 20; // of a request, for proxies that take no longer ones
+  const STALLED_MS = 60_000;
+  const MOST_TRIES = 8;
+  const MOST_LINES = 200; // of those that are done
+
+  const bar = document.querySelector('.change');
+  const panel = document.getElementById('uploads');
+  const list = panel.querySelector('ul');
+  const total = document.getElementById('total');
+  const action = (name) => document.querySelector(`[data-do=${name}]`);
+
+  const size = (bytes) => {
+    const power = bytes < 1024 ? 0 : Math.min(5, Math.floor(Math.log2(bytes) / 10));
+    const number = bytes / 1024 ** power;
+    const digits = power && number < 9.95 ? 1 : 0;
+    return `${number.toFixed(digits)} ${['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'][power]}`;
+  };
+  const time = (seconds) => seconds < 60 ? `${Math.ceil(seconds)} s`
+    : seconds < 3600 ? `${Math.ceil(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
+
+  // Where uploads are remembered that are not complete, from one visit of the page to the next.
+  const memory = {
+    get: (key) => { try { return localStorage.getItem(key); } catch { return null; } },
+    set: (key, url) => { try { localStorage.setItem(key, url); } catch { /* only not resumed */ } },
+    remove: (key) => { try { localStorage.removeItem(key); } catch { /* was never there */ } },
+    keys: () => { try { return Object.keys(localStorage); } catch { return []; } },
+  };
+  const KEY = 'upload ';
+
+  class Fault extends Error {
+    constructor(message, status = 0) {
+      super(message);
+      this.status = status;
+    }
+    // Whether it may go better a little later. 409 is an offset that the server does not have.
+    get passes() {
+      return [0, 404, 408, 409, 423, 429, 500, 502, 503, 504].includes(this.status);
+    }
+  }
+
+  // How far an upload has come; null if the server does not know it (any more).
+  const offsetOf = async (url) => {
+    try {
+      const response = await request('HEAD', url);
+      return Number(response.headers.get('Upload-Offset'));
+    } catch (error) {
+      if (error.status === 404 || error.status === 410) return null;
+      throw new Fault(error.message, error.status);
+    }
+  };
+
+  // Folders that are there, or are being made.
+  const made = new Map();
+  const makeFolder = (path) => {
+    if (path === '') return Promise.resolve();
+    if (!made.has(path)) {
+      const parent = path.slice(0, Math.max(0, path.lastIndexOf('/')));
+      const making = makeFolder(parent).then(() => request('MKCOL', address(path + '/')))
+        .catch((error) => {
+          if (error.status === 405) return; // it was there
+          made.delete(path);
+          throw new Fault(error.message, error.status);
+        });
+      made.set(path, making);
+    }
+    return made.get(path);
+  };
+
+  // Asks one thing at a time whether a file may be replaced.
+  let forAll = null;
+  let asking = Promise.resolve();
+  const mayReplace = (path) => (asking = asking.then(async () => {
+    if (forAll) return forAll === 'replace';
+    const answer = await ask({
+      title: 'Replace this file?',
+      text: `${path} is there already.`,
+      all: 'The same for all others',
+      choices: [['skip', 'Keep the old one'], ['replace', 'Replace', 'danger']],
+    });
+    if (answer?.all) forAll = answer.value;
+    return answer?.value === 'replace';
+  }));
+
+  const waiting = [];
+  const running = new Set();
+  const count = { all: 0, done: 0, failed: 0, bytes: 0, sent: 0 };
+
+  class Upload {
+    constructor(file, path) {
+      Object.assign(this, { file, path, sent: 0, samples: [], replaces: false, state: 'waiting' });
+      this.url = address(path);
+      this.key = KEY + JSON.stringify([this.url.pathname, file.size, file.lastModified]);
+      count.all += 1;
+      count.bytes += file.size;
+    }
+
+    // The line that tells about it.
+    show() {
+      if (this.line) return;
+      this.bar = element('progress', { max: Math.max(1, this.file.size), value: 0 });
+      this.bar.setAttribute('aria-label', `Upload of ${this.path}`);
+      this.text = element('span', { className: 'state' });
+      this.toggle = element('button', { type: 'button' });
+      this.toggle.addEventListener('click', () => this.state === 'running' ? this.pause() : this.resume());
+      this.drop = element('button', { type: 'button', textContent: '\u00d7', title: 'Cancel' });
+      this.drop.setAttribute('aria-label', `Cancel ${this.path}`);
+      this.drop.addEventListener('click', () => this.cancel());
+      this.line = element('li', {}, element('bdi', { textContent: this.path }), this.bar,
+        this.text, this.toggle, this.drop);
+      list.append(this.line);
+    }
+
+    // Changes what it does, and what is said of that.
+    become(state, text) {
+      this.state = state;
+      this.show();
+      this.line.dataset.state = state;
+      this.text.textContent = text;
+      const label = { running: 'Pause', paused: 'Resume', failed: 'Retry' }[state];
+      this.toggle.hidden = !label;
+      this.toggle.textContent = label ?? '';
+      this.toggle.setAttribute('aria-label', `${label} ${this.path}`);
+      this.drop.hidden = state === 'done' || state === 'skipped';
+      if (state === 'done') this.bar.value = this.bar.max;
+      summarize();
+    }
+
+    // So many bytes are on the way or there.
+    progress(sent) {
+      count.sent += sent - this.sent;
+      this.sent = sent;
+      const now = performance.now();
+      this.moved = now;
+      const last = this.samples.at(-1);
+      if (last && now - last[0] < 250) return;
+      this.samples = [...this.samples.slice(-19), [now, sent]];
+      const [since, before] = this.samples[0];
+      const rate = now > since ? (sent - before) / (now - since) * 1000 : 0;
+      const left = rate > 0 ? ` \u00b7 ${size(rate)}/s \u00b7 ${time((this.file.size - sent) / rate)} left` : '';
+      this.bar.value = sent;
+      if (this.state === 'running') {
+        this.text.textContent = `${size(sent)} of ${size(this.file.size)}${left}`;
+      }
+      summarize();
+    }
+
+    // Goes on until it is done, or cannot be.
+    async run() {
+      this.samples = [];
+      this.become('running', 'Starting\u2026');
+      for (let tries = 0; ; tries += 1) {
+        const before = this.sent;
+        try {
+          await makeFolder(this.path.slice(0, Math.max(0, this.path.lastIndexOf('/'))));
+          await this.attempt();
+          return this.finish('done', size(this.file.size));
+        } catch (fault) {
+          if (this.state !== 'running') return;
+          if (fault.status === 412 && !this.replaces) {
+            if (!await mayReplace(this.path)) return this.finish('skipped', 'Kept the old one');
+            this.replaces = true;
+            this.forget();
+            continue;
+          }
+          if (this.sent > before) tries = 0;
+          if (!fault.passes || tries >= MOST_TRIES) return this.fail(fault.message);
+          await this.rest(Math.min(30, 2 ** tries), fault.message);
+          if (this.state !== 'running') return;
+        }
+      }
+    }
+
+    // Waits a while, or until the network is back.
+    async rest(seconds, why) {
+      this.text.textContent = `${why}; trying again`;
+      await new Promise((done) => {
+        this.wake = done;
+        addEventListener('online', done, { once: true });
+        setTimeout(done, seconds * 1000);
+      });
+    }
+
+    async attempt() {
+      const { file } = this;
+      const once = this.replaces ? {} : { 'If-None-Match': '*' };
+      if (file.size <= SMALL) {
+        await this.send('PUT', this.url, file, once, 0);
+        return;
+      }
+      let url = memory.get(this.key);
+      let offset = url ? await offsetOf(url) : null;
+      if (offset === null) {
+        // The answer to the last part may have been lost with the connection.
+        if (this.isSent && await this.isThere()) return;
+        const created = await this.send('PUT', this.url, null,
+          { ...once, 'Upload-Complete': '?0', 'Upload-Length': String(file.size) }, 0);
+        const location = created.getResponseHeader('Location');
+        if (!location) throw new Fault('the server does not resume uploads', 501);
+        url = new URL(location, this.url).href;
+        memory.set(this.key, url);
+        offset = 0;
+      }
+      this.progress(offset);
+      do {
+        const end = Math.min(offset + SLICE, file.size);
+        this.isSent = end === file.size;
+        await this.send('PATCH', url, file.slice(offset, end), {
+          'Content-Type': 'application/partial-upload',
+          'Upload-Offset': String(offset),
+          'Upload-Complete': this.isSent ? '?1' : '?0',
+        }, offset);
+        offset = end;
+      } while (offset < file.size);
+      memory.remove(this.key);
+    }
+
+    // Whether the whole file has its name.
+    async isThere() {
+      const response = await request('HEAD', this.url).catch(() => null);
+      return Number(response?.headers.get('Content-Length')) === this.file.size;
+    }
+
+    // Sends one request, of which the first byte is at `offset`.
+    send(method, url, body, headers, offset) {
+      return new Promise((done, failed) => {
+        const xhr = this.xhr = new XMLHttpRequest();
+        xhr.open(method, url);
+        for (const [name, value] of Object.entries(headers)) xhr.setRequestHeader(name, value);
+        this.moved = performance.now();
+        const watch = setInterval(() => {
+          if (performance.now() - this.moved > STALLED_MS) xhr.abort();
+        }, 1000);
+        xhr.upload.onprogress = (event) => this.progress(offset + event.loaded);
+        xhr.onloadend = () => {
+          clearInterval(watch);
+          if (xhr.status >= 200 && xhr.status < 300) return done(xhr);
+          const lost = navigator.onLine ? 'The connection was lost' : 'There is no network';
+          failed(new Fault(xhr.status ? reason(xhr.status, xhr.responseText) : lost, xhr.status));
+        };
+        xhr.send(body);
+      });
+    }
+
+    pause() {
+      this.become('paused', `Paused at ${size(this.sent)} of ${size(this.file.size)}`);
+      this.stop();
+    }
+
+    resume() {
+      this.become('waiting', 'Waiting');
+      count.failed -= this.isFailed ? 1 : 0;
+      this.isFailed = false;
+      waiting.unshift(this);
+      next();
+    }
+
+    fail(why) {
+      this.isFailed = true;
+      count.failed += 1;
+      this.become('failed', why);
+    }
+
+    finish(state, text) {
+      count.done += 1;
+      count.sent += this.file.size - this.sent;
+      this.sent = this.file.size;
+      this.forget();
+      this.become(state, text);
+      const done = list.querySelectorAll('[data-state=done]');
+      if (done.length > MOST_LINES) done[0].remove();
+    }
+
+    cancel() {
+      const url = memory.get(this.key);
+      this.forget();
+      this.state = 'cancelled';
+      this.stop();
+      if (url) request('DELETE', url).catch(() => { /* it expires */ });
+      const at = waiting.indexOf(this);
+      if (at >= 0) waiting.splice(at, 1);
+      count.all -= 1;
+      count.bytes -= this.file.size;
+      count.sent -= this.sent;
+      count.failed -= this.isFailed ? 1 : 0;
+      this.line?.remove();
+      summarize();
+    }
+
+    stop() {
+      this.xhr?.abort();
+      this.wake?.();
+    }
+
+    forget() {
+      memory.remove(this.key);
+    }
+  }
+
+  // Has as many run as may.
+  const next = () => {
+    while (running.size < AT_ONCE && waiting.length) {
+      const upload = waiting.shift();
+      running.add(upload);
+      upload.run().finally(() => {
+        running.delete(upload);
+        next();
+      });
+    }
+    summarize();
+    if (!running.size && !waiting.length) {
+      forAll = null;
+      made.clear();
+      refresh();
+    }
+  };
+
+  let isStale = false;
+  const summarize = () => {
+    if (isStale) return;
+    isStale = true;
+    setTimeout(() => {
+      isStale = false;
+      panel.hidden = !list.children.length && !waiting.length;
+      const isBusy = running.size + waiting.length > 0;
+      action('cancel').hidden = !isBusy;
+      action('clear').hidden = isBusy;
+      const percent = count.bytes ? Math.floor(count.sent / count.bytes * 100) : 100;
+      const failed = count.failed ? `, ${count.failed} failed` : '';
+      const much = isBusy ? `, ${percent}\u00a0%` : '';
+      total.textContent = count.all ? `${count.done} of ${count.all} done${failed}${much}` : '';
+    }, 100);
+  };
+
+  const add = (file, path) => {
+    if (!running.size && !waiting.length && !list.querySelector('[data-state=paused]')) {
+      Object.assign(count, { all: 0, done: 0, failed: 0, bytes: 0, sent: 0 });
+      list.replaceChildren();
+    }
+    waiting.push(new Upload(file, path));
+    next();
+  };
+
+  // Everything in what was dropped, folders from the top down.
+  const walk = async (entry, path) => {
+    if (entry.isFile) {
+      add(await new Promise((done, failed) => entry.file(done, failed)), path);
+      return;
+    }
+    await makeFolder(path);
+    const reader = entry.createReader();
+    for (;;) {
+      // Some browsers give a hundred at a time.
+      const entries = await new Promise((done, failed) => reader.readEntries(done, failed));
+      if (!entries.length) break;
+      for (const inner of entries) await walk(inner, `${path}/${inner.name}`);
+    }
+  };
+
+  const complain = (error) => ask({
+    title: 'Not everything can be uploaded', text: error.message, choices: [['yes', 'All right']],
+  });
+
+  addEventListener('drop', async (event) => {
+    if (!event.dataTransfer.types.includes('Files')) return;
+    event.preventDefault();
+    main.classList.remove('target');
+    // Only now: once this has returned they are gone.
+    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.());
+    const files = [...event.dataTransfer.files];
+    try {
+      for (const [at, entry] of entries.entries()) {
+        if (entry) await walk(entry, entry.name);
+        else if (files[at]) add(files[at], files[at].name);
+      }
+      // Folders without files are there by now.
+      if (!running.size && !waiting.length) await refresh();
+    } catch (error) {
+      complain(error);
+    }
+  });
+  let leaving = 0;
+  addEventListener('dragover', (event) => {
+    if (!event.dataTransfer.types.includes('Files')) return;
+    event.preventDefault();
+    event.dataTransfer.dropEffect = 'copy';
+    main.classList.add('target');
+    // There is no event for a drag that ends elsewhere.
+    clearTimeout(leaving);
+    leaving = setTimeout(() => main.classList.remove('target'), 300);
+  });
+
+  for (const kind of ['files', 'folder']) {
+    const input = document.getElementById(kind);
+    action(kind).addEventListener('click', () => input.click());
+    input.addEventListener('change', () => {
+      for (const file of input.files) add(file, file.webkitRelativePath || file.name);
+      input.value = '';
+    });
+  }
+  action('clear').addEventListener('click', () => {
+    list.replaceChildren();
+    summarize();
+  });
+  action('cancel').addEventListener('click', () => {
+    for (const upload of [...waiting, ...running]) upload.cancel();
+  });
+  addEventListener('beforeunload', (event) => {
+    if (running.size || waiting.length) event.preventDefault();
+  });
+
+  // Tells of uploads of an earlier visit. The page cannot read their files without being given
+  // them once more.
+  const remind = async () => {
+    for (const key of memory.keys().filter((key) => key.startsWith(KEY))) {
+      const [path, bytes] = JSON.parse(key.slice(KEY.length));
+      if (!path.startsWith(folder.pathname)) continue;
+      const url = memory.get(key);
+      const offset = await offsetOf(url).catch(() => undefined);
+      if (offset === null) memory.remove(key);
+      if (offset === null || offset === undefined) continue;
+      const name = decodeURIComponent(path.slice(folder.pathname.length));
+      const drop = element('button', { type: 'button', textContent: '\u00d7', title: 'Discard' });
+      drop.setAttribute('aria-label', `Discard ${name}`);
+      const bar = element('progress', { max: bytes, value: offset });
+      bar.setAttribute('aria-label', `Upload of ${name}`);
+      const line = element('li', {}, element('bdi', { textContent: name }), bar,
+        element('span', { className: 'state', textContent:
+          `Interrupted at ${size(offset)} of ${size(bytes)}: choose the same file to go on` }), drop);
+      line.dataset.state = 'interrupted';
+      drop.addEventListener('click', () => {
+        memory.remove(key);
+        line.remove();
+        request('DELETE', url).catch(() => { /* it expires */ });
+        summarize();
+      });
+      list.append(line);
+      summarize();
+    }
+  };
+  bar.hidden = false;
+  remind();
+})();
