@@ -10,5 +10,7 @@ mod archive;
 mod chromium;
 mod files;
 mod folders;
+mod page;
 mod resume;
 mod site;
+mod webdriver;

@@ -31,8 +31,9 @@ const page = (() => {
   };
 
   // Asks the reader something. `act` does what was decided; if that fails, it is asked again and
-  // said why. Tells what was chosen and whether that is for all, or null.
-  const ask = ({ title, text, input, all, choices, act = async () => {} }) => new Promise((done) => {
+  // said why. Tells what was chosen and whether that is for all, or null. With `isOpen` the first
+  // choice is as good as none, so there is no way out beside it.
+  const ask = ({ title, text, input, all, choices, isOpen = false, act = async () => {} }) => new Promise((done) => {
     const heading = element('h2', { id: 'ask', textContent: title });
     const field = input === undefined ? null
       : element('input', { value: input, autocomplete: 'off', spellcheck: false });
@@ -45,7 +46,7 @@ const page = (() => {
     const form = element('form', {}, heading, ...(text ? [element('p', {}, text)] : []),
       ...(field ? [field] : []), fault,
       ...(forAll ? [element('label', {}, forAll, all)] : []),
-      element('div', { className: 'choices' }, cancel, ...buttons));
+      element('div', { className: 'choices' }, ...(isOpen ? [] : [cancel]), ...buttons));
     const dialog = element('dialog', {}, form);
     dialog.setAttribute('aria-labelledby', 'ask');
     let chosen = null;

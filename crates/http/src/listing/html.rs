@@ -25,10 +25,10 @@ use super::text::{counted, grouped, human_size, utc, visible};
 /// put the page into a frame and have somebody click on what he does not see.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-yG+Bz0MSe6maJq3WPbxgdU5YodgiONDoAWBt1pA40+8=' \
-     'sha256-t68bJFU358nAA77TfzDPxsdsODwqkfigtykNONKxijM='; \
+     'sha256-wiZ/RSJc1zItFMZ4zvEWs2H4byHbnZn/xiSDvXoC4Us='; \
      script-src 'sha256-V3r4rE8uNL1oEEF2cXCzwmHnKsUU7wyJs2yDUtyhFsg=' \
-     'sha256-8LARiTcFRA2vLNPpBH44BAeuI485Y+N88S+z2tQZwIk=' \
-     'sha256-I/S7ZwqhJ/kBijXQP9tphEnJJzHok4M/bH1qXAlZF58='; \
+     'sha256-7oEwokKm9IbMjerLLRsHWwBCsmtMEVE8EA11t+RcA9w=' \
+     'sha256-o1eHnJEbTXD4nS1HSLknyFimgHpNw2vCaRaAsi6aWDQ='; \
      img-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'";
 
 /// Writes the page.

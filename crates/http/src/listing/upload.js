@@ -82,6 +82,7 @@
     const answer = await ask({
       title: 'Replace this file?',
       text: `${path} is there already.`,
+      isOpen: true,
       all: 'The same for all others',
       choices: [['skip', 'Keep the old one'], ['replace', 'Replace', 'danger']],
     });
@@ -165,7 +166,10 @@
         } catch (fault) {
           if (this.state !== 'running') return;
           if (fault.status === 412 && !this.replaces) {
-            if (!await mayReplace(this.path)) return this.finish('skipped', 'Kept the old one');
+            this.text.textContent = 'There is a file of this name already';
+            const isMeant = await mayReplace(this.path);
+            if (this.state !== 'running') return;
+            if (!isMeant) return this.finish('skipped', 'Kept the old one');
             this.replaces = true;
             this.forget();
             continue;
@@ -203,7 +207,12 @@
         const created = await this.send('PUT', this.url, null,
           { ...once, 'Upload-Complete': '?0', 'Upload-Length': String(file.size) }, 0);
         const location = created.getResponseHeader('Location');
-        if (!location) throw new Fault('the server does not resume uploads', 501);
+        if (!location) {
+          // Something on the way lets nothing but a plain PUT through; an empty file is there now.
+          this.replaces = true;
+          await this.send('PUT', this.url, file, {}, 0);
+          return;
+        }
         url = new URL(location, this.url).href;
         memory.set(this.key, url);
         offset = 0;

@@ -5,6 +5,7 @@
 mod chunked;
 mod conditional;
 mod destination;
+mod destination;
 mod digest;
 mod head;
 mod media;

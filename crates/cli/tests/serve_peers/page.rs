@@ -1,0 +1,195 @@
+//! The page of a folder in a browser, for those who may change it and for those who may not.
+
+use std::fs;
+use std::path::Path;
+
+use crate::rig::{names, noise, until};
+use crate::site::{Site, assert_same, name, tree};
+use crate::webdriver::Browser;
+
+const LARGE: usize = 24 << 20;
+
+/// A site, and a browser that shows it.
+fn site(args: &[&str]) -> Option<(Site, Browser)> {
+    let site = Site::new(&["chromium", "chromedriver"], args)?;
+    fs::create_dir(site.source("music")).unwrap();
+    fs::write(site.source("a #1 100%.txt"), "awkward").unwrap();
+    fs::write(site.source("old.txt"), "old").unwrap();
+    let browser = Browser::new(site.peer("chromedriver", &[]));
+    browser.open(&site.url(""));
+    Some((site, browser))
+}
+
+/// The paths of files as an element takes them.
+fn paths(paths: &[&Path]) -> String {
+    let paths: Vec<_> = paths.iter().map(|path| path.to_str().unwrap()).collect();
+    paths.join("\n")
+}
+
+/// Waits until everything was uploaded, so many files.
+fn wait_for_uploads(browser: &Browser, count: usize) {
+    let told = format!("{count} of {count} done");
+    browser.wait(&format!("document.querySelector('#total').textContent === '{told}'"));
+}
+
+/// Clicks on a button of the row of this name.
+fn act(browser: &Browser, row: &str, button: &str) {
+    let script = format!(
+        "const row = [...document.querySelectorAll('tbody tr')]
+            .find((row) => row.querySelector('bdi')?.textContent === '{row}');
+        row.querySelector('{button}').id = 'chosen';"
+    );
+    browser.run(&script);
+    browser.click("#chosen");
+    browser.run("document.querySelector('#chosen').id = ''");
+}
+
+/// The names in the table.
+fn shown(browser: &Browser) -> String {
+    browser.text("[...document.querySelectorAll('tbody bdi')].map((name) => name.textContent)")
+}
+
+#[test]
+fn a_folder_and_files_are_uploaded_and_the_page_tells_how_far() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    let folder = site.target("album");
+    fs::create_dir_all(folder.join("deep #1/er")).unwrap();
+    for (file, len) in [("a b.mp3", 300_000), ("50%.mp3", 0), ("deep #1/er/x?.png", 1 << 20)] {
+        fs::write(folder.join(file), noise(len)).unwrap();
+    }
+    for number in 0..20 {
+        fs::write(folder.join(format!("track {number}")), noise(1000 + number)).unwrap();
+    }
+    let large = site.target("large.iso");
+    fs::write(&large, noise(LARGE)).unwrap();
+    browser.enter("#folder", &paths(&[&folder]));
+    wait_for_uploads(&browser, 23);
+    assert_eq!(tree(&site.source("album")), tree(&folder));
+    until("the folder is in the table", || shown(&browser).contains("album"));
+
+    // Slowly enough to be seen.
+    browser.network(false, 12 << 20);
+    browser.run(
+        "window.seen = [];
+        setInterval(() => seen.push(document.querySelector('#uploads').innerText), 20);",
+    );
+    browser.enter("#files", &paths(&[&large]));
+    browser.wait("seen.some((text) => /of 24 MiB .* MiB\\/s .* left/.test(text))");
+    wait_for_uploads(&browser, 1);
+    assert_same(&site.source("large.iso"), &large);
+    assert_eq!(names(site.source("").as_path()).len(), 5, "nothing else is left there");
+}
+
+#[test]
+fn an_upload_goes_on_after_the_network_the_page_and_patience_were_lost() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    let large = site.target("large.iso");
+    fs::write(&large, noise(LARGE)).unwrap();
+    let state = "document.querySelector('#uploads li')?.dataset.state";
+    let has_sent = |least: usize| {
+        browser.wait(&format!("document.querySelector('#uploads progress').value > {least}"));
+    };
+    browser.network(false, 2 << 20);
+    browser.enter("#files", &paths(&[&large]));
+    has_sent(2 << 20);
+
+    browser.network(true, 0);
+    browser.wait("/trying again/.test(document.querySelector('#uploads .state').textContent)");
+    browser.network(false, 2 << 20);
+    has_sent(5 << 20);
+
+    let toggle = "#uploads li button";
+    browser.click(toggle);
+    browser.wait(&format!("{state} === 'paused'"));
+    browser.click(toggle);
+    browser.wait(&format!("{state} === 'running'"));
+    has_sent(8 << 20);
+
+    // Another visit: the page knows of it, and goes on once it is given the file again.
+    browser.open(&site.url(""));
+    browser.wait(&format!("{state} === 'interrupted'"));
+    browser.network(false, -1);
+    browser.enter("#files", &paths(&[&large]));
+    wait_for_uploads(&browser, 1);
+    assert_same(&site.source("large.iso"), &large);
+    drop(browser);
+    let received: u64 = site.end().iter().filter_map(|line| line["bytes_received"].as_u64()).sum();
+    let most = LARGE as u64 + (12 << 20);
+    assert!((LARGE as u64..most).contains(&received), "{received} bytes for {LARGE}");
+}
+
+#[test]
+fn a_file_of_the_same_name_is_replaced_only_if_somebody_says_so() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    let new = site.target("old.txt");
+    fs::write(&new, "new").unwrap();
+    for (button, contents, count) in [("skip", "old", 1), ("replace", "new", 1)] {
+        browser.enter("#files", &paths(&[&new]));
+        browser.click(&format!("dialog button[value={button}]"));
+        wait_for_uploads(&browser, count);
+        assert_eq!(fs::read(site.source("old.txt")).unwrap(), contents.as_bytes());
+    }
+}
+
+#[test]
+fn rows_are_renamed_and_deleted_and_folders_made() {
+    let Some((site, browser)) = site(&["-A", "--path-prefix", "/a prefix"]) else { return };
+    browser.open(&site.url("a%20prefix/"));
+    act(&browser, "a #1 100%.txt", ".rename");
+    browser.run("document.querySelector('dialog input').value = ''");
+    browser.enter("dialog input", "b?&<i>.txt\u{e007}");
+    until("it has its new name", || shown(&browser).contains("b?&<i>.txt"));
+    assert_eq!(fs::read(site.source("b?&<i>.txt")).unwrap(), b"awkward");
+
+    // Another name is not taken away.
+    act(&browser, "old.txt", ".rename");
+    browser.run("document.querySelector('dialog input').value = 'music'");
+    browser.click("dialog button[value=rename]");
+    browser.wait("/there already/.test(document.querySelector('dialog .fault').textContent)");
+    browser.click("dialog button[type=button]");
+    browser.wait("!document.querySelector('dialog')");
+
+    browser.click("[data-do=make]");
+    browser.enter("dialog input", "new #folder");
+    browser.click("dialog button[value=make]");
+    until("the new folder is shown", || shown(&browser).contains("new #folder"));
+
+    for row in ["music", "b?&<i>.txt"] {
+        act(&browser, row, ".remove");
+        browser.click("dialog button[value=delete]");
+        until("the row is gone", || !shown(&browser).contains(row));
+    }
+    assert_eq!(names(&site.source("")), ["new #folder", "old.txt"]);
+}
+
+#[test]
+fn files_are_dropped_onto_the_page() {
+    let Some((site, browser)) = site(&["-A"]) else { return };
+    // As the browser has it from a drag, but for folders, which scripts cannot make.
+    browser.run(
+        "const data = new DataTransfer();
+        data.items.add(new File(['dropped'], 'dropped #1.txt'));
+        const drag = (kind) => document.querySelector('main').dispatchEvent(
+            new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true }));
+        drag('dragover');
+        window.marked = document.querySelector('main').classList.contains('target');
+        drag('drop');",
+    );
+    assert_eq!(browser.run("return marked"), true);
+    wait_for_uploads(&browser, 1);
+    assert_eq!(fs::read(site.source(name(b"dropped #1.txt"))).unwrap(), b"dropped");
+}
+
+#[test]
+fn who_may_only_read_sees_nothing_of_it() {
+    let Some((site, browser)) = site(&[]) else { return };
+    assert!(shown(&browser).contains("old.txt"));
+    let found = browser.text(
+        "document.querySelectorAll('.change, .act, #uploads, dialog, [type=file], [data-do]').length",
+    );
+    assert_eq!((found.as_str(), browser.text("document.scripts.length").as_str()), ("0", "1"));
+    // Nor does the server do it, whoever asks.
+    let status = "await fetch('old.txt', { method: 'DELETE' }).then((reply) => reply.status)";
+    assert_eq!(browser.run(&format!("return {status}")), 405);
+    assert!(site.source("old.txt").exists());
+}

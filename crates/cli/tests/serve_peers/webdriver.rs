@@ -1,0 +1,131 @@
+//! A browser that does what it is told, over the WebDriver protocol (W3C) of chromedriver.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::rig::until;
+
+/// A browser without a window. It ends with this value.
+pub(crate) struct Browser {
+    driver: Child,
+    port: u16,
+    session: String,
+}
+
+impl Browser {
+    /// Starts one that keeps what it has to in `home`.
+    pub(crate) fn new(mut driver: Command) -> Self {
+        let mut driver = driver.arg("--port=0").stderr(Stdio::null()).spawn().unwrap();
+        let mut said = BufReader::new(driver.stdout.take().unwrap());
+        let mut line = String::new();
+        let port = loop {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "the driver of the browser has ended");
+            if let Some((_, port)) = line.split_once("successfully on port ") {
+                break port.trim().trim_end_matches('.').parse().unwrap();
+            }
+        };
+        // Whatever else it says must not stop it.
+        thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        let mut browser = Self { driver, port, session: String::new() };
+        let args = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"];
+        let options = json!({ "goog:chromeOptions": { "args": args } });
+        let begun = browser.ask("POST", "", &json!({ "capabilities": { "alwaysMatch": options } }));
+        browser.session = format!("/{}", begun["sessionId"].as_str().unwrap());
+        browser
+    }
+
+    /// Shows a page.
+    pub(crate) fn open(&self, url: &str) {
+        self.ask("POST", "/url", &json!({ "url": url }));
+    }
+
+    /// What a script returns that runs in the page.
+    pub(crate) fn run(&self, script: &str) -> Value {
+        self.ask("POST", "/execute/sync", &json!({ "script": script, "args": [] }))
+    }
+
+    /// The same, as text.
+    pub(crate) fn text(&self, script: &str) -> String {
+        self.run(&format!("return String({script})")).as_str().unwrap().to_owned()
+    }
+
+    /// Waits until something in the page is true.
+    #[track_caller]
+    pub(crate) fn wait(&self, condition: &str) {
+        until(condition, || self.run(&format!("return Boolean({condition})")) == true);
+    }
+
+    /// Clicks on the first element that a selector means.
+    pub(crate) fn click(&self, selector: &str) {
+        let element = self.find(selector);
+        self.ask("POST", &format!("/element/{element}/click"), &json!({}));
+    }
+
+    /// Types into an element; for one that takes files, their paths, a line each.
+    pub(crate) fn enter(&self, selector: &str, text: &str) {
+        let element = self.find(selector);
+        self.ask("POST", &format!("/element/{element}/value"), &json!({ "text": text }));
+    }
+
+    /// Has the network of the page be gone, or send so many bytes a second.
+    pub(crate) fn network(&self, is_offline: bool, bytes_a_second: i64) {
+        let conditions = json!({
+            "offline": is_offline,
+            "latency": 0,
+            "downloadThroughput": -1,
+            "uploadThroughput": bytes_a_second,
+        });
+        self.command("Network.enable", &json!({}));
+        self.command("Network.emulateNetworkConditions", &conditions);
+    }
+
+    fn command(&self, command: &str, params: &Value) {
+        self.ask("POST", "/goog/cdp/execute", &json!({ "cmd": command, "params": params }));
+    }
+
+    fn find(&self, selector: &str) -> String {
+        let found =
+            self.ask("POST", "/element", &json!({ "using": "css selector", "value": selector }));
+        // The key is the same long number in all drivers.
+        found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned()
+    }
+
+    #[track_caller]
+    fn ask(&self, verb: &str, path: &str, body: &Value) -> Value {
+        let (status, reply) = self.exchange(verb, path, body).unwrap();
+        assert_eq!(status, 200, "{verb} {path} {body}: {reply}");
+        reply["value"].clone()
+    }
+
+    fn exchange(&self, verb: &str, path: &str, body: &Value) -> std::io::Result<(u16, Value)> {
+        let (session, body) = (&self.session, body.to_string());
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        let head = format!(
+            "{verb} /session{session}{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all((head + &body).as_bytes())?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply)?;
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Ok((status, serde_json::from_str(body).unwrap()))
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // The driver ends its browser; one that is gone already has none.
+        if !self.session.is_empty() {
+            let _ = self.exchange("DELETE", "", &json!({}));
+        }
+        let _ = Command::new("kill").arg(self.driver.id().to_string()).status();
+        let _ = self.driver.wait();
+    }
+}
