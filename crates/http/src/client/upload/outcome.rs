@@ -41,7 +41,10 @@ impl UploadFailed {
         match &self.error {
             UploadError::Client(error) => matches!(error, ClientError::Status { .. }),
             UploadError::Broken(_) | UploadError::Journal(_) => false,
-            UploadError::Source(_) | UploadError::UnderWay | UploadError::Early { .. } => true,
+            UploadError::Source(_)
+            | UploadError::Spent
+            | UploadError::UnderWay
+            | UploadError::Early { .. } => true,
         }
     }
 }
@@ -56,6 +59,8 @@ pub enum UploadError {
     Broken(Box<Error>),
     /// The source ended early, changed, or could not be read.
     Source(Box<Error>),
+    /// The server wants the bytes of a stream again, which gives them only once.
+    Spent,
     /// Another process uploads the same file to the same place.
     UnderWay,
     /// What is needed to go on later cannot be written down.
@@ -103,6 +108,9 @@ impl fmt::Display for UploadError {
         match self {
             Self::Client(error) => error.fmt(f),
             Self::Broken(error) | Self::Source(error) => error.fmt(f),
+            Self::Spent => {
+                f.write_str("the server wants it again, but a stream gives its bytes only once")
+            }
             Self::UnderWay => f.write_str("another process is uploading it to the same address"),
             Self::Journal(error) => write!(f, "writing the journal: {error}"),
             Self::Early { status } => {
@@ -118,7 +126,7 @@ impl std::error::Error for UploadError {
             Self::Client(error) => Some(error),
             Self::Broken(error) | Self::Source(error) => Some(error),
             Self::Journal(error) => Some(error),
-            Self::UnderWay | Self::Early { .. } => None,
+            Self::Spent | Self::UnderWay | Self::Early { .. } => None,
         }
     }
 }

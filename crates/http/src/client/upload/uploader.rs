@@ -27,6 +27,7 @@ pub(super) struct Uploader<'u, 'a, 't> {
     pub(super) kept: Kept,
     report: Report,
     resumed_at: u64,
+    redirects: u32,
     /// Whether the server has ever answered.
     has_met: bool,
     /// Whether the server does not understand `Expect`.
@@ -41,6 +42,8 @@ pub(super) enum Came {
     ToItsEnd(u16),
     /// The next attempt knows better.
     ToKnowBetter,
+    /// The next attempt goes to another address.
+    Elsewhere,
 }
 
 impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
@@ -62,6 +65,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             kept,
             report: Report::default(),
             resumed_at: 0,
+            redirects: 0,
             has_met: false,
             is_unexpecting: false,
             is_spent: false,
@@ -75,6 +79,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             let before = self.report.bytes();
             let error = match self.attempt() {
                 Ok(Came::ToItsEnd(status)) => return Ok(self.finish(status)),
+                Ok(Came::Elsewhere) => continue,
                 Ok(Came::ToKnowBetter) if detours < MOST_DETOURS => {
                     detours += 1;
                     continue;
@@ -117,9 +122,15 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             if next.scheme() == "http" && url.scheme() == "https" {
                 return Err(ClientError::Downgrade { to: next.to_string() }.into());
             }
+            let most = self.agent.max_redirects;
+            self.redirects += 1;
+            if self.redirects > most {
+                return Err(ClientError::TooManyRedirects { most }.into());
+            }
             (self.tell)(&Event::Redirected { to: &next });
+            self.idle = connection.finish(&response);
             self.url = next;
-            return Ok(Came::ToKnowBetter);
+            return Ok(Came::Elsewhere);
         }
         match response.status {
             // RFC 9110 10.1.1: without the expectation it may be another matter.
@@ -144,7 +155,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         skip: u64,
     ) -> Result<(Response, Connection<'a>), UploadError> {
         if self.is_spent {
-            return Err(ClientError::Closed.into());
+            return Err(UploadError::Spent);
         }
         let body = Body { source: self.upload.source, skip };
         let expects = self.patience(body.len());
@@ -281,7 +292,7 @@ const EXPECT_FROM: u64 = 64 << 10;
 /// How long to wait for the word of a server that may not know the expectation at all.
 const UNANSWERED: Duration = Duration::from_secs(1);
 
-/// Redirects, expectations that failed, uploads that are gone: more than any server needs.
+/// Expectations that failed, uploads that are gone: more than any server needs.
 const MOST_DETOURS: u32 = 10;
 
 /// Statuses after which what the server has of an upload will never become anything: RFC 9110

@@ -1,0 +1,103 @@
+//! Peers that say something while bytes are sent to them.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "rig/scratch.rs"]
+mod scratch;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::thread;
+
+use scratch::{Scratch, assert_reset, pattern, tcp_pair};
+use underpass_engine::{Error, Heard, Options, Sink, Source, Transfer};
+
+const LEN: usize = 16 << 20;
+
+/// A peer that reads a little, says a word, and reads all the rest.
+fn talkative(mut peer: std::net::TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; 1000];
+    peer.read_exact(&mut bytes)?;
+    peer.write_all(b"word")?;
+    peer.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[test]
+fn a_word_that_is_heard_does_not_stop_what_goes_on() {
+    let scratch = Scratch::new();
+    let source = File::open(scratch.file("source", LEN)).unwrap();
+    let (sender, peer) = tcp_pair();
+    let reader = thread::spawn(move || talkative(peer));
+    let mut heard = Vec::new();
+    let mut ear = sender.try_clone().unwrap();
+    let mut listener = || {
+        let mut word = [0; 16];
+        let len = ear.read(&mut word).unwrap();
+        heard.extend_from_slice(&word[..len]);
+        Heard::GoOn
+    };
+    let report = Transfer::new(Source::of(&source).unwrap(), Sink::socket(&sender))
+        .options(Options::default().listener(&mut listener))
+        .run()
+        .unwrap();
+    assert_eq!(report.bytes(), LEN as u64);
+    assert_eq!(heard, b"word");
+    sender.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(reader.join().unwrap().unwrap() == pattern(LEN));
+}
+
+#[test]
+fn one_that_has_heard_enough_is_not_asked_again() {
+    let scratch = Scratch::new();
+    let source = File::open(scratch.file("source", LEN)).unwrap();
+    let (sender, peer) = tcp_pair();
+    let reader = thread::spawn(move || talkative(peer));
+    let mut times = 0;
+    let report = Transfer::new(Source::of(&source).unwrap(), Sink::socket(&sender))
+        .options(Options::default().listener(|| {
+            times += 1;
+            Heard::Enough
+        }))
+        .run()
+        .unwrap();
+    assert_eq!((report.bytes(), times), (LEN as u64, 1));
+    sender.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(reader.join().unwrap().unwrap() == pattern(LEN));
+}
+
+#[test]
+fn one_that_wants_no_more_gets_a_reset() {
+    let scratch = Scratch::new();
+    let source = File::open(scratch.file("source", LEN)).unwrap();
+    let (sender, mut peer) = tcp_pair();
+    let (tell, gone) = std::sync::mpsc::channel();
+    let reader = thread::spawn(move || {
+        peer.read_exact(&mut [0; 1000]).unwrap();
+        peer.write_all(b"word").unwrap();
+        gone.recv().unwrap();
+        peer.read_to_end(&mut Vec::new())
+    });
+    let error = Transfer::new(Source::of(&source).unwrap(), Sink::socket(&sender))
+        .options(Options::default().listener(|| Heard::Stop))
+        .run()
+        .unwrap_err();
+    assert!(matches!(error, Error::Answered { .. }), "{error:?}");
+    assert!((1..LEN as u64).contains(&error.bytes()));
+    drop(sender);
+    tell.send(()).unwrap();
+    assert_reset(&reader.join().unwrap());
+}
+
+#[test]
+fn a_peer_is_heard_while_the_source_has_nothing_to_say() {
+    let (out, _into) = std::io::pipe().unwrap();
+    let (sender, mut peer) = tcp_pair();
+    peer.write_all(b"word").unwrap();
+    let error = Transfer::new(Source::of(&out).unwrap(), Sink::socket(&sender))
+        .options(Options::default().listener(|| Heard::Stop))
+        .run()
+        .unwrap_err();
+    assert!(matches!(error, Error::Answered { .. }), "{error:?}");
+    assert_eq!(error.to_string(), "the peer wanted no more after 0 bytes");
+}

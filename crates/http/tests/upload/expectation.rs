@@ -1,0 +1,165 @@
+//! `Expect: 100-continue` (RFC 9110 10.1.1), and servers that make nothing of it.
+
+use super::rig::{Sample, Scripted, field, payload, script};
+
+const LEN: usize = 1 << 20;
+
+#[test]
+fn a_server_that_never_gives_leave_gets_the_body_after_a_moment() {
+    let sample = Sample::of(LEN);
+    let expected = sample.bytes.clone();
+    let server = Scripted::one(move |mut conn| {
+        assert_eq!(field(&conn.head(), "expect"), Some("100-continue"));
+        assert!(conn.take(LEN) == expected);
+        conn.answer("201 Created", &[]);
+    });
+    assert_eq!(sample.put(&server.url("/file")).done().status, 201);
+    server.finish();
+}
+
+#[test]
+fn leave_that_comes_late_is_no_answer() {
+    let sample = Sample::of(LEN);
+    let expected = sample.bytes.clone();
+    let server = Scripted::one(move |mut conn| {
+        conn.head();
+        // The client has lost patience by now.
+        assert!(conn.take(LEN / 2) == expected[..LEN / 2]);
+        conn.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n");
+        assert!(conn.take(LEN - LEN / 2) == expected[LEN / 2..]);
+        conn.say("HTTP/1.1 102 Processing\r\n\r\n");
+        conn.answer("201 Created", &[]);
+    });
+    assert_eq!(sample.put(&server.url("/file")).done().status, 201);
+    server.finish();
+}
+
+#[test]
+fn interim_answers_and_leave_may_come_in_one_piece() {
+    let sample = Sample::of(LEN);
+    let expected = sample.bytes.clone();
+    let server = Scripted::one(move |mut conn| {
+        conn.head();
+        conn.say("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n");
+        assert!(conn.take(LEN) == expected);
+        conn.answer("201 Created", &[]);
+    });
+    assert_eq!(sample.put(&server.url("/file")).done().status, 201);
+    server.finish();
+}
+
+#[test]
+fn a_refusal_before_the_body_costs_no_byte_of_it() {
+    let cases = [
+        ("401 Unauthorized", 401),
+        ("403 Forbidden", 403),
+        ("404 Not Found", 404),
+        ("405 Method Not Allowed", 405),
+        ("409 Conflict", 409),
+        ("411 Length Required", 411),
+        ("412 Precondition Failed", 412),
+        ("413 Content Too Large", 413),
+        ("507 Insufficient Storage", 507),
+    ];
+    let sample = Sample::of(LEN);
+    for (status, number) in cases {
+        let server = Scripted::one(move |mut conn| {
+            conn.head();
+            conn.refuse(status, "because of this\nand that\n");
+            assert!(conn.rest().0.is_empty(), "sent in vain");
+        });
+        let failed = sample.put(&server.url("/file")).failed();
+        assert_eq!(payload(&failed.report), 0);
+        assert_eq!(failed.error.status(), Some(number));
+        assert!(failed.error.to_string().ends_with(": because of this"), "{}", failed.error);
+        server.finish();
+    }
+}
+
+#[test]
+fn a_failed_expectation_is_tried_without() {
+    let sample = Sample::of(LEN);
+    let expected = sample.bytes.clone();
+    let server = Scripted::new(vec![
+        script(|mut conn| {
+            assert_eq!(field(&conn.head(), "expect"), Some("100-continue"));
+            conn.answer("417 Expectation Failed", &[]);
+        }),
+        script(move |mut conn| {
+            assert_eq!(field(&conn.head(), "expect"), None);
+            assert!(conn.take(LEN) == expected);
+            conn.answer("201 Created", &[]);
+        }),
+    ]);
+    assert_eq!(sample.put(&server.url("/file")).done().status, 201);
+    server.finish();
+}
+
+#[test]
+fn redirects_before_the_body_are_followed_with_it() {
+    let sample = Sample::of(LEN);
+    for status in ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
+        let expected = sample.bytes.clone();
+        let server = Scripted::new(vec![
+            script(move |mut conn| {
+                let head = conn.head();
+                assert_eq!(field(&head, "authorization"), Some("Basic dTpw"));
+                conn.answer(status, &["Location: /there/file"]);
+            }),
+            script(move |mut conn| {
+                let head = conn.head();
+                assert!(head.starts_with("PUT /there/file HTTP/1.1"), "{head}");
+                assert_eq!(field(&head, "authorization"), Some("Basic dTpw"));
+                conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+                assert!(conn.take(LEN) == expected);
+                conn.answer("201 Created", &[]);
+            }),
+        ]);
+        let outcome = sample.put_with(&server.url("/file"), |it| it.user = Some(("u", "p")));
+        assert_eq!(outcome.done().url.path(), "/there/file");
+        server.finish();
+    }
+}
+
+#[test]
+fn another_server_does_not_hear_the_password() {
+    let sample = Sample::of(100);
+    let expected = sample.bytes.clone();
+    let second = Scripted::one(move |mut conn| {
+        let head = conn.head();
+        assert_eq!(field(&head, "authorization"), None);
+        assert!(conn.take(100) == expected);
+        conn.answer("201 Created", &[]);
+    });
+    let to = format!("Location: {}", second.url("/file"));
+    let first = Scripted::one(move |mut conn| {
+        conn.head();
+        conn.take(100);
+        conn.answer("307 Temporary Redirect", &[&to]);
+    });
+    sample.put_with(&first.url("/file"), |it| it.user = Some(("u", "p"))).done();
+    first.finish();
+    second.finish();
+}
+
+#[test]
+fn redirects_end() {
+    let sample = Sample::of(10);
+    let server = Scripted::new(
+        (0..12)
+            .map(|_| {
+                script(|mut conn| {
+                    if !conn.head().is_empty() {
+                        conn.take(10);
+                        conn.answer(
+                            "307 Temporary Redirect",
+                            &["Location: /", "Connection: close"],
+                        );
+                    }
+                })
+            })
+            .collect(),
+    );
+    let error = sample.put(&server.url("/")).failed().error;
+    assert!(error.to_string().contains("redirects"), "{error}");
+}

@@ -1,0 +1,13 @@
+//! What a client of an upload can rely on, whatever the server does: each test is a promise, kept
+//! against servers that follow a script.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod bodies;
+mod early;
+mod expectation;
+mod folders;
+mod resumption;
+mod retries;
+mod rig;
+mod sources;

@@ -1,0 +1,161 @@
+//! What is tried again, and what is not.
+
+use std::fs::File;
+use std::io::Write;
+use std::time::Duration;
+
+use super::rig::{Sample, Scripted, noise, put, script};
+
+const LEN: usize = 4 << 20;
+
+#[test]
+fn a_connection_that_breaks_is_replaced_and_everything_sent_anew() {
+    let sample = Sample::of(LEN);
+    let expected = sample.bytes.clone();
+    let server = Scripted::new(vec![
+        script(|mut conn| {
+            conn.head();
+            conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+            conn.take(LEN / 2);
+            conn.answer("503 Service Unavailable", &["Retry-After: 0", "Connection: close"]);
+        }),
+        script(|mut conn| {
+            conn.head();
+            conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+            conn.take(LEN / 2);
+            conn.reset();
+        }),
+        script(move |mut conn| {
+            conn.head();
+            conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+            assert!(conn.take(LEN) == expected);
+            conn.answer("201 Created", &[]);
+        }),
+    ]);
+    let outcome = sample.put(&server.url("/file"));
+    assert_eq!(outcome.told.len(), 2, "{:?}", outcome.told);
+    assert!(outcome.told.iter().all(|told| told.starts_with("again (false)")));
+    outcome.done();
+    server.finish();
+}
+
+#[test]
+fn it_is_given_up_in_the_end() {
+    let sample = Sample::of(10);
+    let busy = || {
+        script(|mut conn| {
+            conn.head();
+            conn.take(10);
+            conn.refuse("503 Service Unavailable", "come back later\n");
+        })
+    };
+    let server = Scripted::new(vec![busy(), busy(), busy()]);
+    let outcome = sample.put(&server.url("/file"));
+    assert_eq!(outcome.told.len(), 2);
+    assert_eq!(outcome.refused().0, 503);
+    server.finish();
+}
+
+#[test]
+fn whoever_asks_for_an_hour_is_not_asked_again() {
+    let sample = Sample::of(10);
+    let server = Scripted::one(|mut conn| {
+        conn.head();
+        conn.take(10);
+        conn.answer("503 Service Unavailable", &["Retry-After: 3600"]);
+    });
+    let outcome = sample.put(&server.url("/file"));
+    assert!(outcome.told.is_empty());
+    assert_eq!(outcome.refused().0, 503);
+    server.finish();
+}
+
+#[test]
+fn nobody_at_the_address_is_told_at_once() {
+    let sample = Sample::of(10);
+    let server = Scripted::new(Vec::new());
+    let url = server.url("/");
+    server.finish();
+    let outcome = sample.put(&url);
+    assert!(outcome.told.is_empty(), "{:?}", outcome.told);
+    assert!(outcome.failed().error.to_string().contains("connecting to"));
+}
+
+#[test]
+fn a_stream_that_was_begun_is_not_sent_again() {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let server = Scripted::one(|mut conn| {
+        conn.head();
+        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        conn.take(100);
+        conn.reset();
+    });
+    let feeder = std::thread::spawn(move || {
+        // The other end may go at any moment.
+        let _ = writer.write_all(&noise(LEN));
+    });
+    let file = File::from(std::os::fd::OwnedFd::from(reader));
+    let outcome = put(&file, &server.url("/stream"), |_| {});
+    assert!(outcome.told.is_empty(), "{:?}", outcome.told);
+    assert!(outcome.failed().error.is_temporary());
+    drop(file);
+    feeder.join().unwrap();
+    server.finish();
+}
+
+#[test]
+fn a_server_that_takes_nothing_is_given_up() {
+    let sample = Sample::of(64 << 20);
+    let server = Scripted::one(|mut conn| {
+        conn.head();
+        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        // As long as the client bears with it.
+        conn.wait_for_the_end();
+    });
+    let outcome = sample.put_with(&server.url("/file"), |wishes| {
+        wishes.timeout = Duration::from_millis(300);
+        wishes.retries = 0;
+    });
+    assert!(outcome.failed().error.to_string().contains("nothing moved"));
+    server.finish();
+}
+
+#[test]
+fn a_slow_server_is_not_a_stalled_one() {
+    let sample = Sample::of(8 << 20);
+    let expected = sample.bytes.clone();
+    let server = Scripted::one(move |mut conn| {
+        conn.head();
+        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        let mut body = Vec::new();
+        while body.len() < expected.len() {
+            std::thread::sleep(Duration::from_millis(50));
+            body.extend(conn.take((1 << 18).min(expected.len() - body.len())));
+        }
+        assert!(body == expected);
+        conn.answer("201 Created", &[]);
+    });
+    let outcome = sample.put_with(&server.url("/file"), |it| {
+        it.timeout = Duration::from_secs(1);
+        it.retries = 0;
+    });
+    outcome.done();
+    server.finish();
+}
+
+#[test]
+fn a_stream_cannot_be_sent_to_another_address_once_begun() {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let server = Scripted::one(|mut conn| {
+        conn.head();
+        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        conn.chunks();
+        conn.answer("307 Temporary Redirect", &["Location: /there"]);
+    });
+    writer.write_all(b"once").unwrap();
+    drop(writer);
+    let file = File::from(std::os::fd::OwnedFd::from(reader));
+    let error = put(&file, &server.url("/stream"), |_| {}).failed().error;
+    assert!(error.to_string().contains("only once"), "{error}");
+    server.finish();
+}
