@@ -119,6 +119,24 @@ impl Noise {
         piece
     }
 
+    /// Writes a file of `size` bytes in large pieces, without waiting for the disk.
+    pub(crate) fn scatter(&self, path: &Path, size: u64) -> Result<()> {
+        let write = || -> io::Result<()> {
+            let mut file = File::create(path)?;
+            let mut left = size;
+            for piece in self.block.chunks(MEBI).cycle() {
+                let len = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
+                file.write_all(&piece[..len])?;
+                left -= len as u64;
+                if left == 0 {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        write().with_path("writing", path)
+    }
+
     /// Writes a file of `size` bytes down to the disk, and returns its digest. No two pages of it
     /// are alike: each begins with its number.
     pub(crate) fn write(&mut self, path: &Path, size: u64) -> Result<String> {
@@ -176,6 +194,8 @@ const BLOCK: usize = 16 << 20;
 
 const PAGE: usize = 4 << 10;
 
+const MEBI: usize = 1 << 20;
+
 /// Bytes left free beside the files of a run.
 const SPARE: u64 = 16 << 20;
 
@@ -195,6 +215,8 @@ mod tests {
         assert_eq!(bytes.len() as u64, size);
         let pages: std::collections::HashSet<_> = bytes.chunks(PAGE).collect();
         assert_eq!(pages.len(), bytes.len().div_ceil(PAGE));
+        Noise::new(MEBI as u64 + 1).unwrap().scatter(&file, 3 * MEBI as u64 + 5).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().len(), 3 * MEBI as u64 + 5);
         folder.clear(&file).unwrap();
         folder.clear(&file).unwrap();
         let path = folder.path().to_owned();

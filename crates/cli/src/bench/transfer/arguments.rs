@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use super::record::Pin;
+use super::record::{Memory, Pin};
 use crate::bench::arguments::{RunArgs, number, some_bytes};
 use crate::bench::way::Way;
 
@@ -110,6 +110,11 @@ pub(crate) struct CommonArgs {
     /// Processes that stay on one core; no client does, as some have several threads
     #[arg(long, value_enum, value_name = "WHICH", default_value = "none")]
     pub(crate) pin: Pin,
+
+    /// How each sample finds the memory for its target; many small pieces that were freed just
+    /// before are dearer to fill than few large ones
+    #[arg(long, value_enum, value_name = "HOW", default_value = "even")]
+    pub(crate) memory: Memory,
 
     #[command(flatten)]
     pub(crate) run: RunArgs,

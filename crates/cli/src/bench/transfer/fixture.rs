@@ -1,6 +1,6 @@
 //! Fixed records of clients for the tests of what is computed and drawn from records.
 
-use super::record::{Commands, Pin, Transfers};
+use super::record::{Commands, Memory, Pin, Transfers};
 use crate::bench::fixture::{empty, sample};
 use crate::bench::plan::Variant;
 use crate::bench::record::{Cell, Process, Record, Role, Sample, Scenario, Side};
@@ -13,6 +13,7 @@ pub(crate) fn get_record() -> Record {
     let transfers = record.arguments.transfers.as_mut();
     if let Some(transfers) = transfers {
         (transfers.server, transfers.pinned) = (Some(Way::Nginx), Pin::Server);
+        transfers.memory = Memory::Found;
     }
     record.environment.nginx = Some("nginx/1.2.3".to_owned());
     record.environment.programs = vec!["curl 1.2".to_owned(), "GNU Wget 3.4".to_owned()];

@@ -35,6 +35,8 @@ impl Course for Get<'_> {
     }
 
     fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
+        self.stage.site.folder.clear(&self.target())?;
+        self.stage.even(size)?;
         let measured = self.download(variant.way)?;
         require_size(variant.way, &self.target(), size)?;
         Ok(measured)

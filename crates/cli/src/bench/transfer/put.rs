@@ -31,6 +31,8 @@ impl Course for Put<'_> {
     }
 
     fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
+        self.0.site.folder.clear(&self.target())?;
+        self.0.even(size)?;
         let measured = self.upload(variant.way)?;
         require_size(variant.way, &self.target(), size)?;
         Ok(measured)

@@ -22,6 +22,8 @@ pub(crate) struct Transfers {
     pub(crate) large_bytes: Option<u64>,
     /// Which processes were kept on a core.
     pub(crate) pinned: Pin,
+    /// How the samples found the memory.
+    pub(crate) memory: Memory,
     /// What was run for each way.
     pub(crate) commands: Vec<Commands>,
     /// Programs that were to be measured but are not installed.
@@ -38,6 +40,17 @@ pub(crate) enum Pin {
     None,
     /// The server on the second core
     Server,
+}
+
+/// How a sample finds the memory that its target is going to take.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Memory {
+    /// All alike: a file as large as the target is written before and removed
+    #[default]
+    Even,
+    /// As the client before has left it
+    Found,
 }
 
 /// What was run for a way, with words in capitals for what is another one each time.

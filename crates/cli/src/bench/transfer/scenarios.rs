@@ -156,7 +156,7 @@ impl Asked {
         let cores = Cores::available();
         // What a machine does by itself, interrupts above all, it does on its first core.
         let cores = Cores { first: cores.second, second: cores.first, ..cores };
-        transfers.pinned = args.pin;
+        (transfers.pinned, transfers.memory) = (args.pin, args.memory);
         let core = (args.pin == Pin::Server).then_some(cores.first);
         let site = Site::create(&args.run.dir, false, core)?;
         let folder = &site.folder;
@@ -185,7 +185,14 @@ impl Asked {
         let baseline = Variant::new(baseline, Step::Default);
         let record = begin(scenario, arguments, environment, baseline);
         let noise = Noise::new(largest(&sizes))?;
-        let stage = Stage { site, noise, dufs: programs.dufs, cancel, sha256: String::new() };
+        let stage = Stage {
+            site,
+            noise,
+            dufs: programs.dufs,
+            memory: args.memory,
+            cancel,
+            sha256: String::new(),
+        };
         let schedule = Schedule {
             sizes,
             variants: programs.ways.iter().map(|way| Variant::new(*way, Step::Default)).collect(),

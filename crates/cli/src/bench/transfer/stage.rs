@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use super::clients::Words;
+use super::record::Memory;
 use crate::bench::child::Running;
 use crate::bench::data::Noise;
 use crate::bench::error::BenchError;
@@ -23,6 +24,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) noise: Noise,
     /// The program dufs, if there is one.
     pub(crate) dufs: Option<PathBuf>,
+    /// How samples find the memory.
+    pub(crate) memory: Memory,
     /// Set by a signal.
     pub(crate) cancel: &'a AtomicBool,
     /// The digest of what is moved at the present size.
@@ -62,6 +65,21 @@ impl Stage<'_> {
         Ok(Measured { besides_cpu_s, ..Measured::new(wall_s, client, peer) })
     }
 
+    /// Lets the next sample, of `size` bytes, find the memory like all others: what one has left in
+    /// many small pieces is dearer to fill than what another one has left in few large ones, and in
+    /// turns each would always come behind the same one.
+    pub(crate) fn even(&self, size: u64) -> Result<()> {
+        let folder = &self.site.folder;
+        let file = folder.file(LEVEL);
+        match self.memory {
+            Memory::Found => Ok(()),
+            Memory::Even => {
+                self.noise.scatter(&file, size)?;
+                folder.clear(&file)
+            }
+        }
+    }
+
     /// What to say of a digest that has arrived.
     pub(crate) fn judge(&self, way: Way, arrived: String) -> Result<Verdict> {
         match arrived == self.sha256 {
@@ -76,6 +94,9 @@ pub(crate) fn require_size(way: Way, file: &Path, size: u64) -> Result<()> {
     let found = fs::metadata(file).with_path("looking at", file)?.len();
     if found == size { Ok(()) } else { Err(differs(way)) }
 }
+
+/// The file that takes and leaves the memory.
+const LEVEL: &str = "level";
 
 /// What arrived was something else.
 pub(crate) fn differs(way: Way) -> Failure {

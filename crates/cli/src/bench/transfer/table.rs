@@ -2,7 +2,7 @@
 
 use indicatif::BinaryBytes;
 
-use super::record::{Pin, Transfers};
+use super::record::{Memory, Pin, Transfers};
 use crate::bench::layout::{Columns, three_digits};
 use crate::bench::record::{Record, Sample, Scenario};
 use crate::bench::statistics::{Metric, Summary};
@@ -86,6 +86,10 @@ fn caption(record: &Record) -> String {
         }
         _ => "Server and client are on any core".to_owned(),
     };
+    let memory = match transfers(record).map(|transfers| transfers.memory) {
+        Some(Memory::Found) => "the memory is as the client before has left it",
+        _ => "all find the memory alike",
+    };
     let what = match transfers(record) {
         Some(Transfers { files: Some(files), large, large_bytes, .. }) => format!(
             "{files} files of 1 to 16 KiB and {} of {}.\n",
@@ -96,7 +100,7 @@ fn caption(record: &Record) -> String {
     };
     format!(
         "{what}Time from the start of the client's process to its end, and processor time of the \
-         whole of it.\n{places}"
+         whole of it.\n{places}; {memory}"
     )
 }
 

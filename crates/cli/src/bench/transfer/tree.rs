@@ -38,6 +38,8 @@ impl Course for Tree<'_> {
     }
 
     fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
+        self.stage.site.folder.clear_folder(&self.target())?;
+        self.stage.even(size)?;
         let measured = self.download(variant.way)?;
         let grown = Grown::survey(&self.target())?;
         let is_whole = (grown.files(), grown.bytes()) == (self.forest.count(), size);
