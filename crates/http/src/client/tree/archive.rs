@@ -56,6 +56,7 @@ fn origin(job: &Job<'_, '_>, answer: &Answer<'_>) -> Option<Origin> {
 pub(super) fn fetch(job: &mut Job<'_, '_>, offer: Offer) -> Result<(), TreeError> {
     (job.tell)(&TreeEvent::Begun(TreeWay::Archive));
     job.done.way = TreeWay::Archive;
+    job.done.connections = 1;
     let taken = if job.wishes.replaces { Taken::Replaced } else { Taken::Stays };
     let (site, journal, noted) = Site::open(job.path, &offer.origin.url, taken)?;
     let mut unpack = Unpack::new(job, site, journal);

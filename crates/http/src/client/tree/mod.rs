@@ -7,27 +7,33 @@
 //! or reads the environment.
 
 mod archive;
+mod crawl;
 mod error;
 mod journal;
+pub mod listing;
 mod paths;
 mod patience;
 mod pax;
 mod place;
+mod queue;
 mod site;
 mod stream;
 pub mod tar;
 mod unpack;
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use underpass_engine::{Policy, Report};
+use underpass_engine::{Error, Policy, Report};
 use url::Url;
 
 use super::Agent;
+use crate::incoming::ReceiveError;
 pub use error::TreeError;
 pub use paths::{Refusal, check_target, relative};
 
@@ -165,7 +171,7 @@ pub struct TreeFailed {
     /// Why.
     pub error: TreeError,
     /// What was done up to then, which is kept to be gone on with.
-    pub done: TreeDone,
+    pub done: Box<TreeDone>,
 }
 
 impl fmt::Display for TreeFailed {
@@ -208,7 +214,7 @@ pub fn fetch(
     let mut job = Job { agent, wishes, url: folder_of(url), path, gauge, tell, done: &mut done };
     match job.run() {
         Ok(()) => Ok(done),
-        Err(error) => Err(TreeFailed { error, done }),
+        Err(error) => Err(TreeFailed { error, done: Box::new(done) }),
     }
 }
 
@@ -230,10 +236,7 @@ impl Job<'_, '_> {
         {
             return archive::fetch(self, offer);
         }
-        Err(TreeError::NotAFolder {
-            url: shown(&self.url),
-            media_type: "something else".to_owned(),
-        })
+        crawl::fetch(self)
     }
 }
 
@@ -282,4 +285,20 @@ fn reason(errno: Errno) -> String {
         Errno::LOOP => "a link is where its folder should be".to_owned(),
         errno => errno.to_string(),
     }
+}
+
+fn as_path(path: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(path))
+}
+
+/// The errno of a failure that is the file's and not the connection's.
+fn local(error: &ReceiveError) -> Option<Errno> {
+    let ReceiveError::Engine(error) = error else { return None };
+    let Error::Io { source, .. } = &**error else { return None };
+    Errno::from_io_error(source).filter(|errno| {
+        matches!(
+            *errno,
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::IO | Errno::ROFS | Errno::PERM
+        )
+    })
 }

@@ -238,7 +238,8 @@ impl Place {
         let is_same = |stat: &Stat| {
             FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
                 && u64::try_from(stat.st_size) == Ok(size)
-                && (stat.st_mtime as i64, stat.st_mtime_nsec as u32) == modified
+                && stat.st_mtime == modified.0
+                && stat.st_mtime_nsec as u32 == modified.1
         };
         match self.look(path)? {
             Some(stat) if self.trusts && is_same(&stat) => return Ok(true),
@@ -337,12 +338,24 @@ impl Place {
         }
     }
 
+    /// Sets what is known of a folder in which nothing is made any more.
+    pub(super) fn settle_what_is_known(
+        &self,
+        path: &[u8],
+        mode: Option<u32>,
+        modified: Option<(i64, u32)>,
+    ) -> Result<(), Errno> {
+        if mode.is_none() && modified.is_none() {
+            return Ok(());
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let folder = File::from(open_beneath(self.root.as_fd(), path, flags)?);
+        Self::settle_exactly(&folder, mode, modified)
+    }
+
     /// Sets the permissions and time of a folder in which nothing is made any more.
     pub(super) fn settle_folder(&self, facts: &FolderFacts) -> Result<(), Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let folder = open_beneath(self.root.as_fd(), &facts.path, flags)?;
-        futimens(&folder, &times(facts.modified))?;
-        fchmod(&folder, Mode::from_raw_mode(facts.mode))
+        self.settle_what_is_known(&facts.path, Some(facts.mode), Some(facts.modified))
     }
 }
 

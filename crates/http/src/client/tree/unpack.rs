@@ -1,14 +1,11 @@
 //! Unpacks an archive while it comes in, and remembers how far it is.
 
-use std::ffi::OsStr;
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
-use underpass_engine::{Error, PipePool};
+use underpass_engine::PipePool;
 
 use super::error::{TreeError, is_about_name};
 use super::journal::{FolderFacts, Journal, Large, Noted, Origin};
@@ -17,10 +14,9 @@ use super::place::{Made, Place};
 use super::site::Site;
 use super::stream::{Stream, manner};
 use super::tar::{Decoder, Member, MemberKind, Step, TarError};
-use super::{Job, TreeEvent, Why};
+use super::{Job, TreeEvent, Why, as_path, local};
 use crate::archive::BLOCK;
 use crate::client::Answer;
-use crate::incoming::ReceiveError;
 
 /// An archive that is being unpacked.
 pub(super) struct Unpack<'u, 'j, 'a> {
@@ -419,22 +415,6 @@ fn depth(path: &[u8]) -> usize {
 
 fn padded(size: u64) -> u64 {
     size + crate::archive::padding(size)
-}
-
-fn as_path(path: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(path))
-}
-
-/// The errno of a failure that is the file's and not the connection's.
-fn local(error: &ReceiveError) -> Option<Errno> {
-    let ReceiveError::Engine(error) = error else { return None };
-    let Error::Io { source, .. } = &**error else { return None };
-    Errno::from_io_error(source).filter(|errno| {
-        matches!(
-            *errno,
-            Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::IO | Errno::ROFS | Errno::PERM
-        )
-    })
 }
 
 /// Files up to this size are taken through memory. The calls that a splice needs cost more than to

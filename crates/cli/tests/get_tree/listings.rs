@@ -1,0 +1,192 @@
+//! Folders from other servers, by their listings.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::rig::{folder, has, names, skip};
+use crate::site::{Peer, awkward, contents, files, get, same};
+
+/// Fetches the awkward folder of a server twice; the second time nothing may be fetched.
+fn fetch(what: &str, leave_out: &[&str], peer: impl FnOnce(&Path) -> Option<Peer>) {
+    let (source, target) = (folder(), folder());
+    awkward(source.path());
+    for name in leave_out {
+        fs::remove_file(source.path().join(name)).unwrap();
+    }
+    let Some(peer) = peer(source.path()) else { return };
+    let dir = target.path().join("x");
+    let first = get(&peer.url, &dir, &["--json"]).succeeded().receipt();
+    assert_eq!(first["way"], "listing", "{what}");
+    same(&files(&dir), &files(source.path()), what);
+    let again = get(&peer.url, &dir, &["--json"]).succeeded().receipt();
+    assert_eq!((&again["files"], &again["here"]), (&0.into(), &first["files"]), "{what}");
+    let times = |root: &Path| {
+        let all = contents(root).into_iter();
+        let times = all.filter_map(|(path, found)| match found {
+            crate::site::Found::File(_, time, _) => Some((path, time)),
+            _ => None,
+        });
+        times.collect::<Vec<_>>()
+    };
+    // Times that are whole seconds survive.
+    assert_eq!(times(&dir), times(source.path()), "{what}");
+    // A folder further down, from a name without a slash.
+    let below = format!("{}folder%20%252F%20%22x%22", peer.url);
+    get(&below, target.path(), &[]).succeeded();
+    assert_eq!(names(&target.path().join("folder %2F \"x\"")), ["in ner"], "{what}");
+}
+
+#[test]
+fn python() {
+    if has("python3") {
+        fetch("python", &[], |root| {
+            Some(Peer::start(|port| {
+                let mut command = Command::new("python3");
+                command.args(["-m", "http.server", "--bind", "127.0.0.1", "--directory"]);
+                command.arg(root).arg(port.to_string());
+                command
+            }))
+        });
+    }
+}
+
+#[test]
+fn caddy() {
+    if has("caddy") {
+        fetch("caddy", &[], |root| {
+            Some(Peer::start(|port| {
+                let mut command = Command::new("caddy");
+                command.args(["file-server", "--browse", "--root"]).arg(root);
+                command.args(["--listen", &format!("127.0.0.1:{port}")]);
+                command
+            }))
+        });
+    }
+}
+
+#[test]
+fn nginx_with_pages_and_with_json() {
+    let Some(program) = system_program("nginx") else { return };
+    for format in ["html", "json"] {
+        let state = folder();
+        fetch(&format!("nginx {format}"), &[], |root| {
+            Some(Peer::start(|port| {
+                let at = |name: &str| state.path().join(name).display().to_string();
+                let text = format!(
+                    "daemon off; master_process off; pid {pid}; error_log {log}; events {{}}\n\
+                     http {{ access_log off; client_body_temp_path {temp}; proxy_temp_path {temp};\n\
+                     fastcgi_temp_path {temp}; uwsgi_temp_path {temp}; scgi_temp_path {temp};\n\
+                     server {{ listen 127.0.0.1:{port}; root {root}; autoindex on;\n\
+                     autoindex_format {format}; }} }}\n",
+                    pid = at("pid"),
+                    log = at("log"),
+                    temp = at("temp"),
+                    root = root.display(),
+                );
+                let config = state.path().join("conf");
+                fs::write(&config, text).unwrap();
+                let mut command = Command::new(&program);
+                command.arg("-c").arg(config).arg("-e").arg(at("log"));
+                command
+            }))
+        });
+    }
+}
+
+#[test]
+fn apache() {
+    let Some(program) = system_program("apache2") else { return };
+    let modules = Path::new("/usr/lib/apache2/modules");
+    if !modules.join("mod_autoindex.so").exists() {
+        return skip("apache2 has its modules elsewhere");
+    }
+    let state = folder();
+    fetch("apache", &[], |root| {
+        Some(Peer::start(|port| {
+            let mut text = format!(
+                "ServerRoot {state}\nPidFile {state}/pid\nErrorLog {state}/log\n\
+                 ServerName localhost\nListen 127.0.0.1:{port}\nDocumentRoot {root}\n\
+                 AllowEncodedSlashes NoDecode\n",
+                state = state.path().display(),
+                root = root.display(),
+            );
+            for name in ["mpm_event", "authz_core", "dir", "autoindex"] {
+                text += &format!("LoadModule {name}_module {}/mod_{name}.so\n", modules.display());
+            }
+            text += &format!(
+                "<Directory {}>\nOptions +Indexes\nIndexOptions FancyIndexing NameWidth=*\n\
+                 Require all granted\n</Directory>\n",
+                root.display()
+            );
+            let config = state.path().join("conf");
+            fs::write(&config, text).unwrap();
+            let mut command = Command::new(&program);
+            // One process, which ends when it is told to and needs no other user.
+            command.args(["-X", "-f"]).arg(config);
+            command
+        }))
+    });
+}
+
+#[test]
+fn dufs() {
+    if let Some(program) = peer_program("dufs") {
+        fetch("dufs", &[], |root| {
+            Some(Peer::start(|port| {
+                let mut command = Command::new(program);
+                command.args(["-b", "127.0.0.1", "-p", &port.to_string()]).arg(root);
+                command
+            }))
+        });
+    }
+}
+
+#[test]
+fn miniserve() {
+    if let Some(program) = peer_program("miniserve") {
+        // It lists names that begin so, and answers 400 for them.
+        fetch("miniserve", &["*?[a]", "<b>"], |root| {
+            Some(Peer::start(|port| {
+                let mut command = Command::new(program);
+                command.args(["-i", "127.0.0.1", "-p", &port.to_string()]).arg(root);
+                command
+            }))
+        });
+    }
+}
+
+#[test]
+fn what_is_no_folder_is_told() {
+    if !has("python3") {
+        return;
+    }
+    let (source, target) = (folder(), folder());
+    fs::write(source.path().join("file.bin"), "bytes").unwrap();
+    let peer = Peer::start(|port| {
+        let mut command = Command::new("python3");
+        command.args(["-m", "http.server", "--bind", "127.0.0.1", "--directory"]);
+        command.arg(source.path()).arg(port.to_string());
+        command
+    });
+    get(&format!("{}nothing/", peer.url), target.path(), &[]).failed(1, &["404"]);
+    get(&format!("{}file.bin", peer.url), target.path(), &[]).failed(1, &[]);
+}
+
+/// A program that may be in a folder that is not searched for ordinary users.
+fn system_program(name: &str) -> Option<PathBuf> {
+    let path = Path::new("/usr/sbin").join(name);
+    if path.exists() {
+        return Some(path);
+    }
+    has(name).then(|| PathBuf::from(name))
+}
+
+/// A server that few systems have: in $UNDERPASS_PEERS, or where programs are.
+fn peer_program(name: &str) -> Option<PathBuf> {
+    let named = std::env::var_os("UNDERPASS_PEERS").map(|folder| PathBuf::from(folder).join(name));
+    match named.filter(|path| path.exists()) {
+        Some(path) => Some(path),
+        None => has(name).then(|| PathBuf::from(name)),
+    }
+}

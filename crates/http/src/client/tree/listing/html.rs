@@ -1,0 +1,44 @@
+//! The links of a page.
+
+use html5gum::{DefaultEmitter, Token, Tokenizer};
+use url::Url;
+
+/// What a page links to.
+pub(super) struct Links {
+    /// What its links are relative to.
+    pub(super) base: Url,
+    pub(super) links: Vec<String>,
+    /// Whether it is a page of dufs, in which a script puts the names.
+    pub(super) is_scripted: bool,
+}
+
+/// Reads the links of the page at `base`.
+pub(super) fn links(base: &Url, page: &[u8]) -> Links {
+    let mut links = Links { base: base.clone(), links: Vec::new(), is_scripted: false };
+    let mut emitter = DefaultEmitter::default();
+    // What is in a script is no tag.
+    emitter.naively_switch_states(true);
+    let mut has_base = false;
+    for Ok(token) in Tokenizer::new_with_emitter(page, emitter) {
+        let Token::StartTag(tag) = token else { continue };
+        let attribute = |name: &[u8]| {
+            let value = tag.attributes.get(name)?;
+            Some(String::from_utf8_lossy(value).into_owned())
+        };
+        match tag.name.as_slice() {
+            b"a" => links.links.extend(attribute(b"href")),
+            b"base" if !has_base => {
+                has_base = true;
+                if let Some(url) = attribute(b"href").and_then(|href| base.join(&href).ok()) {
+                    links.base = url;
+                }
+            }
+            b"link" | b"script" => {
+                let asset = attribute(b"href").or_else(|| attribute(b"src")).unwrap_or_default();
+                links.is_scripted |= asset.contains("__dufs_v");
+            }
+            _ => {}
+        }
+    }
+    links
+}

@@ -1,0 +1,151 @@
+//! Reads the listings of folders as other servers write them: nginx, Apache, Caddy, Python, dufs,
+//! miniserve, and whoever links to what is in a folder. Pure.
+
+mod html;
+mod json;
+
+use std::collections::HashSet;
+
+use url::Url;
+
+use super::paths::{Refusal, relative};
+
+/// What a listing says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// What is in the folder.
+    pub entries: Vec<Entry>,
+    /// Names that are not fetched, and why.
+    pub refused: Vec<(Vec<u8>, Refusal)>,
+    /// Whether the names are only put there by a script, and the same can be had as `?json`.
+    pub is_scripted: bool,
+}
+
+/// A file or folder in a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its path relative to the folder: bytes, without slashes at its ends.
+    pub path: Vec<u8>,
+    /// Where it is.
+    pub url: Url,
+    /// Whether it is a folder.
+    pub is_folder: bool,
+    /// What else is said of it, by listings for programs.
+    pub facts: Facts,
+}
+
+/// What listings for programs say of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Its length.
+    pub size: Option<u64>,
+    /// Seconds and nanoseconds since 1970.
+    pub modified: Option<(i64, u32)>,
+    /// Its permissions.
+    pub mode: Option<u32>,
+}
+
+/// Reads the listing of the folder at `base`; nothing if it is of no kind that could be one.
+#[must_use]
+pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
+    let media_type = media_type.split(';').next().unwrap_or_default().trim();
+    let mut listing = Listing::default();
+    if media_type.eq_ignore_ascii_case("application/json") {
+        let mut taken = Taken::new(base);
+        for (link, is_folder, facts) in json::entries(body)? {
+            taken.take(&mut listing, &link, is_folder, facts);
+        }
+    } else if ["text/html", "application/xhtml+xml"]
+        .iter()
+        .any(|html| media_type.eq_ignore_ascii_case(html))
+    {
+        let links = html::links(base, body);
+        listing.is_scripted = links.is_scripted;
+        let mut taken = Taken::new(base);
+        for link in links.links {
+            // RFC 3986 5: relative to the page, unless that says otherwise.
+            if let Ok(url) = links.base.join(&link) {
+                taken.take_url(&mut listing, url, false, Facts::default());
+            }
+        }
+    } else {
+        return None;
+    }
+    Some(listing)
+}
+
+/// Takes each link once, if it leads further down.
+struct Taken<'b> {
+    base: &'b Url,
+    seen: HashSet<Vec<u8>>,
+}
+
+impl<'b> Taken<'b> {
+    fn new(base: &'b Url) -> Self {
+        Self { base, seen: HashSet::new() }
+    }
+
+    fn take(&mut self, listing: &mut Listing, link: &str, is_folder: bool, facts: Facts) {
+        if let Ok(url) = self.base.join(link) {
+            self.take_url(listing, url, is_folder, facts);
+        }
+    }
+
+    fn take_url(&mut self, listing: &mut Listing, mut url: Url, is_folder: bool, facts: Facts) {
+        url.set_fragment(None);
+        if url.origin() != self.base.origin() {
+            return;
+        }
+        // Links to the folder itself in another order, to the one above and to other places.
+        let Some(rest) = url.path().strip_prefix(self.base.path()).filter(|rest| !rest.is_empty())
+        else {
+            return;
+        };
+        let is_folder = is_folder || rest.ends_with('/');
+        let path = match decoded(rest) {
+            Ok(path) => path,
+            Err((name, refusal)) => {
+                if self.seen.insert(name.clone()) {
+                    listing.refused.push((name, refusal));
+                }
+                return;
+            }
+        };
+        match (url.query().is_some(), is_folder) {
+            // dufs tells each folder's page to be one without a script.
+            (true, true) => url.set_query(None),
+            // The same file in another form, or another order: what is meant has no query.
+            (true, false) => return,
+            _ => {}
+        }
+        if is_folder && !url.path().ends_with('/') {
+            url.set_path(&format!("{}/", url.path()));
+        }
+        // Who asks is said with each request.
+        let _ = (url.set_username(self.base.username()), url.set_password(self.base.password()));
+        if !path.is_empty() && self.seen.insert(path.clone()) {
+            listing.entries.push(Entry { path, url, is_folder, facts });
+        }
+    }
+}
+
+/// The path of a link: each part decoded by itself, so that no `%2F` becomes a separator.
+fn decoded(rest: &str) -> Result<Vec<u8>, (Vec<u8>, Refusal)> {
+    let mut path = Vec::new();
+    for part in rest.split('/').filter(|part| !part.is_empty()) {
+        let name: Vec<u8> = percent_encoding::percent_decode_str(part).collect();
+        let checked = if name.contains(&b'/') { Err(Refusal::Slash) } else { relative(&name) };
+        match checked {
+            Ok(checked) if checked.is_empty() => {}
+            Ok(_) => {
+                if !path.is_empty() {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(&name);
+            }
+            Err(refusal) => return Err((name, refusal)),
+        }
+    }
+    // The whole may be longer than any path.
+    relative(&path).map_err(|refusal| (path, refusal))
+}
