@@ -5,7 +5,6 @@
 mod chunked;
 mod conditional;
 mod destination;
-mod destination;
 mod digest;
 mod head;
 mod media;
