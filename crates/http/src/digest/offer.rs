@@ -1,6 +1,7 @@
 //! What somebody who sends a file says of its digest, to be checked before it counts as arrived.
 
 use std::fmt;
+use std::ops::Range;
 use std::os::fd::AsFd;
 
 use super::{BadField, Digest, Stopped, compute, parse_digests};
@@ -42,8 +43,8 @@ impl Offer {
         self.whole.is_empty() && self.content.is_empty()
     }
 
-    /// Compares with a file of `len` bytes, of which this request has brought those from `content`
-    /// on. Reads it once, or not at all if nothing was offered.
+    /// Compares with a file of `len` bytes, of which this request has brought those of `content`.
+    /// Reads each of the two once, or not at all if nothing was offered of it.
     ///
     /// `go_on` is as with [`compute`].
     ///
@@ -54,24 +55,24 @@ impl Offer {
         &self,
         file: impl AsFd,
         len: u64,
-        content: u64,
+        content: Range<u64>,
         mut go_on: impl FnMut(u64) -> bool,
     ) -> Result<Checked, OfferError> {
         let file = file.as_fd();
         let mut checked = Checked::default();
         // A body that is the whole file is read for both at once.
         let (mut whole, mut part) = (self.whole.clone(), self.content.clone());
-        if content == 0 {
+        if content == (0..len) {
             whole.append(&mut part);
         }
-        for (offered, range) in [(part, content..len), (whole, 0..len)] {
+        for (offered, range) in [(part, content), (whole, 0..len)] {
             if offered.is_empty() {
                 continue;
             }
             let mut algorithms: Vec<_> = offered.iter().map(Digest::algorithm).collect();
             algorithms.sort();
             algorithms.dedup();
-            let is_whole = range.start == 0;
+            let is_whole = range == (0..len);
             let found = compute(file, range, &algorithms, &mut go_on)?;
             checked.read_bytes += found.read_bytes;
             for offered in offered {

@@ -166,24 +166,28 @@ fn what_is_sent_with_a_body_is_compared_with_it() {
     let (whole, part) = (of_text(Sha256), file(&TEXT[4..]));
     let part = compute(part, 0..len - 4, &[Sha512], |_| true).unwrap().digests.remove(0);
 
-    let checked = offer(&field(&whole), "").check(&text, len, 0, |_| true).unwrap();
+    let checked = offer(&field(&whole), "").check(&text, len, 0..len, |_| true).unwrap();
     assert_eq!((checked.whole, checked.read_bytes), (vec![whole.clone()], len));
     // The content is the whole file: read once.
-    let both = offer(&field(&whole), &field(&whole)).check(&text, len, 0, |_| true).unwrap();
+    let both = offer(&field(&whole), &field(&whole)).check(&text, len, 0..len, |_| true).unwrap();
     assert_eq!((both.whole, both.read_bytes), (vec![whole.clone()], len));
     // The content is the last part of it.
-    let both = offer(&field(&whole), &field(&part)).check(&text, len, 4, |_| true).unwrap();
+    let both = offer(&field(&whole), &field(&part)).check(&text, len, 4..len, |_| true).unwrap();
     assert_eq!((both.whole, both.read_bytes), (vec![whole.clone()], 2 * len - 4));
+    // The content is the first part of it, whose digest says nothing about the rest.
+    let first = compute(file(&TEXT[..4]), 0..4, &[Sha256], |_| true).unwrap().digests.remove(0);
+    let checked = offer("", &field(&first)).check(&text, len, 0..4, |_| true).unwrap();
+    assert_eq!((checked.whole, checked.read_bytes), (vec![], 4));
 
     for (wrong, from) in [(offer(&field(&whole), ""), 0), (offer("", &field(&part)), 3)] {
         let other = file(&[b"x", TEXT].concat());
-        let error = wrong.check(&other, len + 1, from, |_| true).unwrap_err();
+        let error = wrong.check(&other, len + 1, from..len + 1, |_| true).unwrap_err();
         assert!(matches!(&error, OfferError::Differs { .. }), "{error}");
         assert!(error.to_string().starts_with("what arrived is sha-"), "{error}");
     }
     let nothing = offer("md5=:AA==:", "");
     assert!(nothing.is_empty());
-    assert_eq!(nothing.check(&text, len, 0, |_| true).unwrap().read_bytes, 0);
+    assert_eq!(nothing.check(&text, len, 0..len, |_| true).unwrap().read_bytes, 0);
     assert_eq!(Offer::parse([&b"sha-256=1"[..]], []), Err(BadField));
 }
 

@@ -403,3 +403,99 @@ fn a_digest_that_nobody_waits_for_any_more_is_given_up() {
     assert_eq!(site.metric("digests_total"), 1.0);
     drop(site);
 }
+
+/// The reply to a PUT of these bytes with a field about them.
+fn put(site: &Running, path: &str, field: &str, bytes: &[u8]) -> Reply {
+    let mut client = site.connect();
+    let len = format!("Content-Length: {}", bytes.len());
+    client.send(request("PUT", path, &[field, &len]));
+    client.send(bytes);
+    client.reply()
+}
+
+#[test]
+fn a_file_is_taken_only_if_it_is_what_was_said_of_it() {
+    let site = Site::new().with(|settings| settings.changes.upload = true).start();
+    let bytes = pattern(300_000);
+    let [right, wrong, long] =
+        [sha256(&bytes), sha256(b"other"), sha512(&bytes)].map(|digest| write_digests([&digest]));
+    for (status, field) in [
+        (201, format!("Repr-Digest: {right}")),
+        (201, format!("Content-Digest: {right}, {long}")),
+        (201, "Repr-Digest: md5=:AAAAAAAAAAAAAAAAAAAAAA==:".to_owned()),
+        (400, format!("Repr-Digest: {wrong}")),
+        (400, format!("Content-Digest: {wrong}")),
+        (400, format!("Repr-Digest: {wrong}, {long}")),
+        (400, "Repr-Digest: sha-256=nonsense".to_owned()),
+    ] {
+        let reply = put(&site, "/file", &field, &bytes);
+        assert_eq!(reply.status, status, "{field}: {}", reply.text());
+        if status == 201 {
+            assert!(fs::read(site.path("file")).unwrap() == bytes);
+            fs::remove_file(site.path("file")).unwrap();
+        }
+        let left: Vec<_> = fs::read_dir(site.path(".")).unwrap().collect();
+        assert!(left.is_empty(), "{field}: {left:?}");
+    }
+    // What is there stays, if what is to replace it is not what it should be.
+    assert_eq!(put(&site, "/file", &format!("Repr-Digest: {right}"), &bytes).status, 201);
+    assert_eq!(put(&site, "/file", &format!("Repr-Digest: {right}"), b"short").status, 400);
+    assert!(fs::read(site.path("file")).unwrap() == bytes);
+}
+
+#[test]
+fn the_digest_of_a_file_that_came_with_one_is_known() {
+    let Some(ground) = Ground::new(&[]) else { return };
+    let mut site = Site::new().with(|settings| settings.changes.upload = true);
+    site.settings.root = ground.root.clone();
+    let site = site.start();
+    let bytes = pattern(300_000);
+    let digest = sha256(&bytes);
+    let taken = put(&site, "/file", &format!("Repr-Digest: {}", write_digests([&digest])), &bytes);
+    let tag = taken.field("ETag").unwrap().to_owned();
+    assert_eq!(site.metric("digest_read_bytes_total"), bytes.len() as f64);
+    assert_eq!(ground.kept("file"), Some(vec![digest.clone()]));
+    for site in [&site, &ground.another()] {
+        let reply = site.ask("HEAD", "/file", &[WANT]);
+        assert_digest(&reply, 200, &digest);
+        assert_eq!(reply.field("ETag"), Some(tag.as_str()));
+    }
+    assert_eq!(site.metric("digests_total"), 1.0, "that of the upload");
+    // The tag that was said is the one to say when the file is to be replaced.
+    let other = put(&site, "/file", "If-Match: \"other\"", b"text");
+    assert_eq!(other.status, 412);
+    let replaced = put(&site, "/file", &format!("If-Match: {tag}"), b"text");
+    assert_eq!(replaced.status, 204, "{}", replaced.text());
+    assert_digest(&site.ask("HEAD", "/file", &[WANT]), 200, &sha256(b"text"));
+}
+
+#[test]
+fn a_file_that_came_in_parts_is_compared_as_a_whole() {
+    let site = Site::new().with(|settings| settings.changes.upload = true).start();
+    let bytes = pattern(300_000);
+    let (first, rest) = bytes.split_at(100_000);
+    let put = |field: &str, range: &str, body: &[u8]| {
+        let mut client = site.connect();
+        let len = format!("Content-Length: {}", body.len());
+        let range = format!("Content-Range: bytes {range}/300000");
+        client.send(request("PUT", "/file", &[&range, field, &len]));
+        client.send(body);
+        client.reply().status
+    };
+    let (whole, part) = (write_digests([&sha256(&bytes)]), write_digests([&sha256(rest)]));
+    for (status, field) in [
+        (201, format!("Repr-Digest: {whole}\r\nContent-Digest: {part}")),
+        (400, format!("Repr-Digest: {part}")),
+        (400, format!("Content-Digest: {whole}")),
+    ] {
+        assert_eq!(put("Accept: */*", "0-99999", first), 202);
+        assert_eq!(put(&field, "100000-299999", rest), status, "{field}");
+        if status == 201 {
+            assert!(fs::read(site.path("file")).unwrap() == bytes);
+            fs::remove_file(site.path("file")).unwrap();
+        }
+        let left: Vec<_> = fs::read_dir(site.path(".")).unwrap().collect();
+        assert!(left.is_empty(), "{field}: {left:?}");
+    }
+    assert_eq!(site.metric("digests_total"), 1.0);
+}

@@ -15,6 +15,7 @@ mod put;
 mod range;
 mod receive;
 mod resumable;
+mod verify;
 
 use std::borrow::Cow;
 use std::os::fd::{AsFd, OwnedFd};

@@ -9,11 +9,12 @@ use rustix::io::Errno;
 use underpass_engine::Version;
 
 use super::super::files;
-use super::super::root::Root;
+use super::super::root::{Patience, Root};
 use super::super::settings::Changes;
 use super::Upload;
 use super::answer::Refusal;
 use crate::conditional::{self, Condition, Validators};
+use crate::digest::kept;
 use crate::request::Request;
 use crate::validator::etag;
 
@@ -82,13 +83,22 @@ impl Place {
             _ => stat,
         };
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok(Some(Present::new(&stat))),
+            FileType::RegularFile => Ok(Some(Present::new(&stat, self.etag(root, &stat)))),
             FileType::Directory => {
                 let detail = "there is a folder of this name";
                 Err(Refusal::new(405, detail).with("Allow", "GET, HEAD, OPTIONS"))
             }
             _ => Err(Refusal::new(409, "what is there is not a file")),
         }
+    }
+
+    /// The tag that is said of a file to those who read it: a digest that is kept with it leaves
+    /// it as it was.
+    fn etag(&self, root: &Root, stat: &Stat) -> String {
+        let version = Version::from_stat(stat);
+        let file = root.open(&self.path, Patience::Disk).ok();
+        let same = file.filter(|file| Version::of(file).is_ok_and(|now| now == version));
+        same.map_or_else(|| etag(&version), |file| kept::etag(file, &version))
     }
 
     /// Whether there is room for so many bytes, for file systems that reserve nothing.
@@ -112,9 +122,9 @@ pub(super) fn check(request: &Request, present: Option<&Present>) -> Result<(), 
 }
 
 impl Present {
-    fn new(stat: &Stat) -> Self {
+    fn new(stat: &Stat, etag: String) -> Self {
         let version = Version::from_stat(stat);
-        let (etag, modified) = (etag(&version), files::modified(&version));
+        let modified = files::modified(&version);
         Self { etag, modified, len: version.size(), mode: stat.st_mode & 0o777 }
     }
 }

@@ -58,6 +58,14 @@ pub(super) fn finish(
 ) -> Result<Response, Refusal> {
     let shared = reception.shared;
     let file = landing.file().try_clone()?;
+    let digests = match reception.verify(&file) {
+        Ok(digests) => digests,
+        Err(refusal) => {
+            // Whoever went on with it would only have it refused once more.
+            landing.discard();
+            return Err(refusal);
+        }
+    };
     if shared.settings.changes.sync {
         // What takes long is done before others have to wait for the name.
         file.sync_all()?;
@@ -72,7 +80,8 @@ pub(super) fn finish(
         name(reception, place, landing, keeps)?
     };
     let mut response = Response::empty(if replaced { 204 } else { 201 });
-    tell_version(&mut response, &file)?;
+    let version = tell_version(&mut response, &file)?;
+    reception.remember(file, version, digests);
     Ok(response)
 }
 
@@ -107,7 +116,7 @@ fn name(
 }
 
 /// Adds what tells the new version from others.
-fn tell_version(response: &mut Response, file: &File) -> io::Result<()> {
+fn tell_version(response: &mut Response, file: &File) -> io::Result<Version> {
     let version = Version::of(file)?;
     response.add_field("ETag", &etag(&version));
     if let Some(modified) = last_modified(files::modified(&version), SystemTime::now()) {
@@ -115,7 +124,7 @@ fn tell_version(response: &mut Response, file: &File) -> io::Result<()> {
         push_date(&mut response.fields, modified);
         response.fields.extend_from_slice(b"\r\n");
     }
-    Ok(())
+    Ok(version)
 }
 
 /// Fields that make a request depend on what has the name.

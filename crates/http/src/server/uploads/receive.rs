@@ -1,6 +1,7 @@
 //! One upload on its thread: what is asked, what was read, what is answered.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +35,8 @@ pub(super) struct Reception<'a> {
     /// What comes; nothing if there is no body.
     extent: Option<Extent>,
     facts: TransferFacts,
+    /// Where in the file the body is.
+    content: Range<u64>,
     /// Becomes true when another connection goes on with the same part.
     superseded: Option<Arc<AtomicBool>>,
     state: BodyState,
@@ -65,6 +68,7 @@ impl Job {
             incoming: Incoming::new(socket, ahead, timeout, None),
             extent,
             facts,
+            content: 0..0,
             superseded: None,
             state: if extent.is_some() { BodyState::Untouched } else { BodyState::Read },
             report: Report::default(),
@@ -82,6 +86,7 @@ impl Job {
 impl<'a> Reception<'a> {
     fn answer(&mut self) -> Result<Response, Refusal> {
         self.check_representation()?;
+        self.offer()?;
         self.check_size(self.expected().unwrap_or(0))?;
         if let Some(id) = &self.upload.id {
             return resumable::go_on(self, id);
@@ -150,6 +155,11 @@ impl<'a> Reception<'a> {
     /// How many bytes of the body are in the file.
     pub(super) fn received(&self) -> u64 {
         self.report.bytes()
+    }
+
+    /// Where in the file they are.
+    pub(super) fn content(&self) -> Range<u64> {
+        self.content.clone()
     }
 
     /// The connection.
@@ -254,6 +264,7 @@ impl<'a> Reception<'a> {
             |progress: &underpass_engine::Progress| handle.progress(progress.bytes, Some(by));
         let received = self.incoming.body(extent, file, at, &manner, &mut tell);
         self.report.add(&received.report);
+        self.content = at..at.saturating_add(received.report.bytes());
         match received.outcome {
             Ok(()) => {
                 self.state = BodyState::Read;
