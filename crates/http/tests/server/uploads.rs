@@ -36,6 +36,14 @@ pub(crate) fn names(server: &Running) -> Vec<String> {
     names
 }
 
+/// Leaves, and waits until the server has noticed: whoever asks earlier how far it is ends it there.
+pub(crate) fn leave(server: &Running, client: Client) {
+    let ended = || server.lines().iter().filter(|line| line.contains("\"reset\"")).count();
+    let before = ended();
+    drop(client);
+    wait_until("the server has noticed", || ended() > before);
+}
+
 #[test]
 fn a_file_is_put_where_there_was_none_and_replaced_where_there_was() {
     let server = open_site().start();

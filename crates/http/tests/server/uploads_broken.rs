@@ -8,7 +8,7 @@ use std::time::Duration;
 use underpass_engine::{Mechanism, Policy};
 
 use super::rig::{Running, pattern, request, wait_until};
-use super::uploads::{names, open_site, put, send};
+use super::uploads::{leave, names, open_site, put, send};
 
 /// Sends the head for `total` bytes, and the first of them; then leaves.
 fn break_off(server: &Running, path: &str, total: usize, sent: usize) {
@@ -96,7 +96,7 @@ fn a_part_can_break_off_again_and_again() {
         let length = format!("Content-Length: {}", TOTAL - first);
         client.send(request("PUT", "/file", &[&range, &length]));
         client.send(&pattern(TOTAL)[first..first + sent]);
-        drop(client);
+        leave(&server, client);
         kept(&server, "/file", (first + sent) as u64);
     }
     assert_eq!(go_on(&server, "/file", 1_950_001, TOTAL), 201);

@@ -255,7 +255,9 @@ impl<'a> Reception<'a> {
             limit,
             ..Manner::default()
         };
-        let handle = self.shared.transfers.register(self.facts.clone());
+        let expected = self.expected().unwrap_or(0);
+        let handle =
+            self.shared.transfers.register(TransferFacts { expected, ..self.facts.clone() });
         let by = match manner.policy {
             Policy::Require(Mechanism::ReadWrite) => Mechanism::ReadWrite,
             _ => Mechanism::Splice,
