@@ -14,7 +14,7 @@ use super::connect::{address, connect};
 use super::credentials::in_url;
 use super::error::ClientError;
 use super::response::Response;
-use crate::incoming::Incoming;
+use crate::incoming::{Incoming, ReceiveError};
 
 /// What a request says besides its address.
 #[derive(Clone, Copy, Debug)]
@@ -216,6 +216,9 @@ impl<'a> Connection<'a> {
         let head = match self.incoming.head(MOST_HEAD) {
             Ok(Some(head)) => head,
             Ok(None) => return Err(ClientError::Closed),
+            Err(ReceiveError::TooLong) => {
+                return Err(ClientError::BadResponse("its head is too long".to_owned()));
+            }
             Err(error) => return Err(ClientError::receiving(&self.address, error)),
         };
         Response::parse(&head, method)

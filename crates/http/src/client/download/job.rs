@@ -37,6 +37,8 @@ pub(super) struct Job<'j, 'a> {
     modified: Option<SystemTime>,
     /// Whether the server gives parts.
     has_ranges: bool,
+    /// Whether there is a partial file of ours.
+    has_partial: bool,
     /// Whether the server has said anything in this run.
     has_answered: bool,
     /// Whether all is asked for at once, since parts made no sense.
@@ -76,6 +78,7 @@ impl<'j, 'a> Job<'j, 'a> {
             total: None,
             modified: None,
             has_ranges: false,
+            has_partial: false,
             has_answered: false,
             is_plain: false,
             report: Report::default(),
@@ -114,7 +117,7 @@ impl<'j, 'a> Job<'j, 'a> {
             let Err(error) = self.round() else { break };
             if matches!(error, DownloadError::Changed) {
                 changes += 1;
-                if changes > MOST_CHANGES || !self.start_over()? {
+                if !self.start_over()? || changes > MOST_CHANGES {
                     return Err(error);
                 }
                 (self.tell)(&Event::StartingOver);
@@ -208,6 +211,7 @@ impl<'j, 'a> Job<'j, 'a> {
         let Some(name) = self.name() else { return Ok(()) };
         self.spot = name.earlier(self.url.as_str())?;
         let Some(journal) = self.spot.as_ref().and_then(Spot::journal) else { return Ok(()) };
+        self.has_partial = true;
         let subject = journal.subject().clone();
         (self.version, self.total) = (Some(subject.version), subject.size);
         // The server said so, or there would be no journal.
@@ -299,6 +303,7 @@ impl<'j, 'a> Job<'j, 'a> {
             self.version = Version::of(response);
             self.has_ranges = has_ranges(response) && !self.is_plain;
             self.spot = Some(self.place(total)?);
+            self.has_partial |= matches!(self.spot, Some(Spot::Partial(_)));
         }
         self.gauge.set(self.here(), total);
         self.check_room()
@@ -482,10 +487,9 @@ impl<'j, 'a> Job<'j, 'a> {
         let (wishes, cancel) = (&self.downloader.wishes, self.downloader.agent.cancel);
         self.gauge.is_checking.store(true, Ordering::Relaxed);
         let checked = check(file, total, wishes, &self.offered, cancel);
-        if let (Err(DownloadError::Digest(_)), Some(Spot::Partial(_))) = (&checked, &self.spot) {
+        if matches!(checked, Err(DownloadError::Digest(_))) {
             // There is nothing in it that could be gone on with.
             self.start_over()?;
-            self.name().iter().for_each(|name| name.forget(true));
         }
         self.facts = checked?;
         let Some(spot) = self.spot.take() else { return Ok(()) };
@@ -516,7 +520,7 @@ impl<'j, 'a> Job<'j, 'a> {
     /// The failure, with what is left.
     fn failed(mut self, error: DownloadError) -> Failed {
         let kept = self.here();
-        if let (Some(Spot::Partial(_)), Some(name), 0) = (&self.spot, self.name(), kept) {
+        if let (true, Some(name), 0) = (self.has_partial, self.name(), kept) {
             name.forget(true);
         }
         let is_kept = matches!(self.spot, Some(Spot::Partial(_))) && kept > 0;

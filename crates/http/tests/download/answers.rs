@@ -1,0 +1,183 @@
+//! What servers answer, and how: every framing, odd heads, and what contradicts itself.
+
+use std::fs;
+use std::io::Write;
+use std::time::{Duration, SystemTime};
+
+use crate::rig::{Client, Server, give, hang_up, head, noise, say};
+
+#[test]
+fn every_framing_of_a_body_is_understood() {
+    let bytes = noise(3 << 20);
+    for framing in ["length", "chunked", "until the end", "small chunks"] {
+        let body = bytes.clone();
+        let server = Server::start(move |_, stream| match framing {
+            "length" => {
+                say(stream, &format!("HTTP/1.1 200 OK\nContent-Length: {}\n\n", body.len()))?;
+                stream.write_all(&body)
+            }
+            "until the end" => {
+                say(stream, "HTTP/1.0 200 OK\n\n")?;
+                stream.write_all(&body)?;
+                hang_up()
+            }
+            _ => {
+                say(stream, "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n")?;
+                for chunk in body.chunks(if framing == "chunked" { 1 << 20 } else { 4001 }) {
+                    say(stream, &format!("{:x};note=1\n", chunk.len()))?;
+                    stream.write_all(chunk)?;
+                    say(stream, "\n")?;
+                }
+                say(stream, "0\nTrailer: x\n\n")
+            }
+        });
+        for connections in [1, 4] {
+            let done = Client::with(connections).gets(&server.url("/"), &bytes);
+            assert_eq!(done.connections, 1, "{framing}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_file_is_one() {
+    let bytes = noise(0);
+    let server = Server::of(&bytes);
+    // With several connections a part is asked for, which an empty file does not have.
+    for connections in [1, 4] {
+        Client::with(connections).gets(&server.url("/"), &bytes);
+    }
+    assert_eq!(server.asked().len(), 3);
+}
+
+#[test]
+fn a_head_that_comes_in_single_bytes_is_read_without_the_body() {
+    let bytes = noise(2 << 20);
+    let body = bytes.clone();
+    let server = Server::start(move |asked, stream| {
+        let (head, range) = head(asked, &body, "\"x\"");
+        for byte in head.replace('\n', "\r\n").bytes() {
+            stream.write_all(&[byte])?;
+        }
+        stream.write_all(&body[range])
+    });
+    Client::new().gets(&server.url("/"), &bytes);
+}
+
+#[test]
+fn interim_answers_are_passed_over_up_to_a_bound() {
+    let bytes = noise(100);
+    let body = bytes.clone();
+    let server = Server::start(move |asked, stream| {
+        say(stream, "HTTP/1.1 100 Continue\n\nHTTP/1.1 103 Early Hints\nLink: </x>\n\n")?;
+        give(asked, stream, &body, "\"x\"")
+    });
+    Client::new().gets(&server.url("/"), &bytes);
+    let endless = Server::start(|_, stream| {
+        (0..10_000).try_for_each(|_| say(stream, "HTTP/1.1 100 Continue\n\n"))
+    });
+    Client::new().fails(&endless.url("/"), "no end of interim answers");
+    let other = Server::start(|_, stream| say(stream, "HTTP/1.1 101 Switching Protocols\n\n"));
+    Client::new().fails(&other.url("/"), "not HTTP");
+}
+
+#[test]
+fn what_is_no_http_or_has_no_end_is_refused() {
+    for (answer, words) in [
+        ("SSH-2.0-OpenSSH\n\n".to_owned(), "not HTTP"),
+        (format!("HTTP/1.1 200 OK\nX: {}\n\n", "x".repeat(100_000)), "too long"),
+        ("HTTP/1.1 200 OK\nContent-Length: 1\nContent-Length: 2\n\n".to_owned(), "Content-Length"),
+        ("HTTP/1.1 200 OK\nTransfer-Encoding: gzip\n\n".to_owned(), "transfer coding"),
+        ("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\nxyz\n".to_owned(), "unexpected byte"),
+        ("HTTP/1.1 404 Not Found\nContent-Length: 0\n\n".to_owned(), "404 Not Found"),
+    ] {
+        let server = Server::start(move |_, stream| say(stream, &answer));
+        Client::new().fails(&server.url("/"), words);
+        assert_eq!(server.asked().len(), 1, "{words}");
+    }
+}
+
+#[test]
+fn a_part_has_to_be_the_one_that_was_asked_for() {
+    let bytes = noise(40 << 20);
+    for (range, words) in [
+        ("bytes 1-16777215/41943040", "other bytes"),
+        ("bytes 0-16777216/41943040", "other bytes"),
+        ("bytes 0-99/41943040", "contradicts"),
+        ("bytes 0-16777215/16777215", "which"),
+        ("bytes 0-16777215/*", "length it does not say"),
+        ("bytes 5-4/41943040", "which"),
+        ("bytes */41943040", "which"),
+        ("pages 0-16777215/41943040", "which"),
+        ("", "which"),
+    ] {
+        let server = Server::start(move |_, stream| {
+            let len = 16 << 20;
+            let field = format!("Content-Range: {range}\nETag: \"x\"\nContent-Length: {len}\n\n");
+            say(stream, &format!("HTTP/1.1 206 Partial\n{field}"))
+        });
+        Client::with(4).fails(&server.url("/"), words);
+    }
+    // Less than was asked for is allowed (RFC 9110 15.3.7), and the rest is asked for.
+    let body = bytes.clone();
+    let server = Server::start(move |asked, stream| {
+        let range = asked.range(body.len()).unwrap();
+        let range = range.start..range.end.min(range.start + (5 << 20));
+        let said = format!("bytes {}-{}/{}", range.start, range.end - 1, body.len());
+        let fields = format!("Content-Range: {said}\nETag: \"x\"\nContent-Length: {}", range.len());
+        say(stream, &format!("HTTP/1.1 206 Partial\n{fields}\n\n"))?;
+        stream.write_all(&body[range])
+    });
+    Client::with(2).gets(&server.url("/"), &bytes);
+}
+
+#[test]
+fn a_part_may_come_in_chunks_or_until_the_end() {
+    let bytes = noise(20 << 20);
+    for is_chunked in [true, false] {
+        let body = bytes.clone();
+        let server = Server::start(move |asked, stream| {
+            let range = asked.range(body.len()).unwrap();
+            let said = format!("bytes {}-{}/{}", range.start, range.end - 1, body.len());
+            let coding = if is_chunked { "Transfer-Encoding: chunked\n" } else { "" };
+            let fields = format!("Content-Range: {said}\nETag: \"x\"\n{coding}");
+            say(stream, &format!("HTTP/1.1 206 Partial\n{fields}\n"))?;
+            if !is_chunked {
+                stream.write_all(&body[range])?;
+                return hang_up();
+            }
+            for chunk in body[range].chunks(1_000_000) {
+                say(stream, &format!("{:x}\n", chunk.len()))?;
+                stream.write_all(chunk)?;
+                say(stream, "\n")?;
+            }
+            say(stream, "0\n\n")
+        });
+        Client::with(3).gets(&server.url("/"), &bytes);
+    }
+}
+
+#[test]
+fn the_file_gets_the_time_of_its_last_change_unless_that_is_not_wanted() {
+    let bytes = noise(10);
+    let server = Server::start(|_, stream| {
+        let date = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
+        say(stream, &format!("HTTP/1.1 200 OK\n{date}\nContent-Length: 2\n\nok"))
+    });
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+    let mut client = Client::new();
+    client.get(&server.url("/")).unwrap();
+    assert_eq!(fs::metadata(client.path()).unwrap().modified().unwrap(), time);
+    client.wishes.keep_time = false;
+    client.get(&server.url("/")).unwrap();
+    assert!(fs::metadata(client.path()).unwrap().modified().unwrap() > time);
+    drop(bytes);
+}
+
+#[test]
+fn what_is_too_large_for_the_disk_is_refused_before_its_first_byte() {
+    let server = Server::start(|_, stream| {
+        let head = "HTTP/1.1 200 OK\nETag: \"x\"\nAccept-Ranges: bytes\n";
+        say(stream, &format!("{head}Content-Length: {}\n\n", u64::MAX / 4))
+    });
+    Client::new().fails(&server.url("/"), "are free");
+}

@@ -1,0 +1,13 @@
+//! Downloads from servers over real sockets, servers that misbehave among them.
+
+#![allow(clippy::unwrap_used)]
+#![allow(clippy::single_range_in_vec_init)]
+#![allow(unreachable_pub)]
+
+mod answers; // statuses, framing, heads
+mod asking; // redirects, secrets, proxies
+mod changes; // files that change while they are fetched
+mod parallel; // several connections
+mod resume; // what outlives a process
+mod retries; // connections that fail
+mod rig;

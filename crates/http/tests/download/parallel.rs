@@ -1,0 +1,151 @@
+//! Several connections for one file.
+
+use std::io::Write;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
+
+const LEN: usize = 64 << 20;
+
+#[test]
+fn several_connections_share_the_work() {
+    let bytes = noise(LEN);
+    // Nobody gets anything behind the first piece before three are there.
+    let (body, together) = (bytes.clone(), Barrier::new(3));
+    let arrived = AtomicUsize::new(0);
+    let server = Server::start(move |asked, stream| {
+        if asked.number > 0 && arrived.fetch_add(1, Ordering::Relaxed) < 3 {
+            together.wait();
+        }
+        give(asked, stream, &body, TAG)
+    });
+    let done = Client::with(4).gets(&server.url("/"), &bytes);
+    assert!(done.connections >= 3, "{}", done.connections);
+    let asked = server.asked();
+    assert!(asked[1..].iter().all(|asked| asked.field("if-range") == Some(TAG)));
+    // Each byte was asked for once: no piece overlaps with another.
+    let mut ranges: Vec<_> = asked.iter().map(|asked| asked.range(LEN).unwrap()).collect();
+    ranges.sort_by_key(|range| range.start);
+    assert_eq!(ranges.iter().map(ExactSizeIterator::len).sum::<usize>(), LEN);
+}
+
+#[test]
+fn on_this_machine_and_for_small_files_one_is_enough() {
+    let bytes = noise(LEN);
+    let server = Server::of(&bytes);
+    assert_eq!(Client::new().gets(&server.url("/"), &bytes).connections, 1);
+    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.asked()[0].field("range"), None);
+    let small = noise(1 << 20);
+    let server = Server::of(&small);
+    assert_eq!(Client::with(8).gets(&server.url("/"), &small).connections, 1);
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[test]
+fn a_slow_connection_does_not_hold_up_the_end() {
+    let bytes = noise(LEN);
+    let body = bytes.clone();
+    let is_slow = AtomicBool::new(true);
+    let server = Server::start(move |asked, stream| {
+        // The first piece comes at 256 KiB/s: alone it would take a minute.
+        if asked.number == 0 && is_slow.swap(false, Ordering::Relaxed) {
+            let (head, range) = head(asked, &body, TAG);
+            say(stream, &head)?;
+            for piece in body[range].chunks(16 << 10) {
+                stream.write_all(piece)?;
+                std::thread::sleep(Duration::from_millis(62));
+            }
+            return Ok(());
+        }
+        give(asked, stream, &body, TAG)
+    });
+    Client::with(3).gets(&server.url("/"), &bytes);
+    // A part of the first piece was asked for again, by another one.
+    let asked = server.asked();
+    let first = asked[0].range(LEN).unwrap();
+    assert!(asked[1..].iter().any(|asked| first.contains(&asked.range(LEN).unwrap().start)));
+}
+
+#[test]
+fn a_connection_that_stalls_is_cut_off_and_its_bytes_fetched_by_another() {
+    let bytes = noise(LEN);
+    let body = bytes.clone();
+    let server = Server::start(move |asked, stream| {
+        if asked.number == 1 {
+            let (head, range) = head(asked, &body, TAG);
+            say(stream, &head)?;
+            stream.write_all(&body[range.start..range.start + 1000])?;
+            // Until the client hangs up.
+            while stream.write_all(b"").is_ok() && stream.peek(&mut [0]).is_err() {}
+            return hang_up();
+        }
+        give(asked, stream, &body, TAG)
+    });
+    // Without the cut this would wait for the whole timeout.
+    let mut client = Client::with(2);
+    client.timeout = Duration::from_secs(600);
+    client.gets(&server.url("/"), &bytes);
+    let asked = server.asked();
+    let stalled = asked[1].range(LEN).unwrap();
+    let again =
+        asked[2..].iter().any(|asked| asked.range(LEN).unwrap().start == stalled.start + 1000);
+    assert!(again, "{asked:?}");
+}
+
+#[test]
+fn a_server_that_takes_one_connection_only_is_enough() {
+    let bytes = noise(LEN);
+    let body = bytes.clone();
+    let open = AtomicUsize::new(0);
+    let server = Server::start(move |asked, stream| {
+        let is_second = open.fetch_add(1, Ordering::Relaxed) > 0;
+        let outcome = match is_second {
+            true => say(stream, "HTTP/1.1 503 Busy\nContent-Length: 0\n\n"),
+            false => give(asked, stream, &body, TAG),
+        };
+        open.fetch_sub(1, Ordering::Relaxed);
+        outcome
+    });
+    let mut client = Client::with(4);
+    client.wishes.retries = 2;
+    client.gets(&server.url("/"), &bytes);
+}
+
+#[test]
+fn a_rate_holds_for_all_connections_together() {
+    let bytes = noise(8 << 20);
+    let server = Server::of(&bytes);
+    let mut client = Client::with(4);
+    client.wishes.rate = Some(8 << 20);
+    let started = Instant::now();
+    client.gets(&server.url("/"), &bytes);
+    // Slower is what a busy machine does; faster would be wrong.
+    assert!(started.elapsed() > Duration::from_millis(700), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_cancelled_download_ends_at_once_and_can_be_gone_on_with() {
+    let bytes = noise(LEN);
+    let server = Server::of(&bytes);
+    for connections in [1, 4] {
+        let mut client = Client::with(connections);
+        client.wishes.rate = Some(16 << 20);
+        let cancel = AtomicBool::new(false);
+        let failed = std::thread::scope(|scope| {
+            let running = scope.spawn(|| client.get_until(&server.url("/"), Some(&cancel)));
+            std::thread::sleep(Duration::from_millis(700));
+            cancel.store(true, Ordering::Relaxed);
+            running.join().unwrap().unwrap_err()
+        });
+        assert_eq!(failed.to_string(), "cancelled");
+        let kept = failed.kept.unwrap().bytes;
+        assert!(kept > 1 << 20);
+        client.wishes.rate = None;
+        let done = client.gets(&server.url("/"), &bytes);
+        assert_eq!(done.resumed_at, kept);
+        assert_eq!(done.report.bytes(), LEN as u64 - kept);
+    }
+}
