@@ -95,9 +95,10 @@ const page = (() => {
       document.querySelector('.summary').replaceWith(fresh.querySelector('.summary'));
       main.replaceChildren(...fresh.querySelector('main').childNodes);
       document.dispatchEvent(new Event('rows'));
-    } catch {
-      // The folder itself may be gone: then the server's own page says so.
-      location.reload();
+    } catch (error) {
+      // The folder itself may be gone, or shut: then the server's own page says so. Without a
+      // network there would be none.
+      if (error.status) location.reload();
     }
   };
 

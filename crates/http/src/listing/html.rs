@@ -27,7 +27,7 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-yG+Bz0MSe6maJq3WPbxgdU5YodgiONDoAWBt1pA40+8=' \
      'sha256-wiZ/RSJc1zItFMZ4zvEWs2H4byHbnZn/xiSDvXoC4Us='; \
      script-src 'sha256-V3r4rE8uNL1oEEF2cXCzwmHnKsUU7wyJs2yDUtyhFsg=' \
-     'sha256-7oEwokKm9IbMjerLLRsHWwBCsmtMEVE8EA11t+RcA9w=' \
+     'sha256-1U9cmb4jPzK3HXWmtyrE5SzIJalVRqavZ0z6LlWf1y8=' \
      'sha256-o1eHnJEbTXD4nS1HSLknyFimgHpNw2vCaRaAsi6aWDQ='; \
      img-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'";
 
