@@ -11,6 +11,7 @@ mod chromium;
 mod files;
 mod folders;
 mod page;
+mod relay;
 mod resume;
 mod site;
 mod webdriver;

@@ -72,23 +72,9 @@ impl Browser {
         self.ask("POST", &format!("/element/{element}/value"), &json!({ "text": text }));
     }
 
-    /// Has the network of the page be gone, or send so many bytes a second.
-    pub(crate) fn network(&self, is_offline: bool, bytes_a_second: i64) {
-        let conditions = json!({
-            "offline": is_offline,
-            "latency": 0,
-            "downloadThroughput": -1,
-            "uploadThroughput": bytes_a_second,
-        });
-        self.command("Network.enable", &json!({}));
-        self.command("Network.emulateNetworkConditions", &conditions);
-    }
-
-    fn command(&self, command: &str, params: &Value) {
-        self.ask("POST", "/goog/cdp/execute", &json!({ "cmd": command, "params": params }));
-    }
-
+    /// Waits until there is such an element.
     fn find(&self, selector: &str) -> String {
+        self.wait(&format!("document.querySelector('{selector}')"));
         let found =
             self.ask("POST", "/element", &json!({ "using": "css selector", "value": selector }));
         // The key is the same long number in all drivers.
@@ -106,16 +92,25 @@ impl Browser {
         let (session, body) = (&self.session, body.to_string());
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         let head = format!(
-            "{verb} /session{session}{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+            "{verb} /session{session}{path} HTTP/1.1\r\nHost: localhost\r\n\
              Content-Length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all((head + &body).as_bytes())?;
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply)?;
-        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Ok((status, serde_json::from_str(body).unwrap()))
+        // It keeps the connection open whatever is asked for.
+        let (mut reply, mut line, mut len) = (BufReader::new(stream), String::new(), 0);
+        reply.read_line(&mut line)?;
+        let status = line.split(' ').nth(1).unwrap().parse().unwrap();
+        while line.trim_end() != "" {
+            line.clear();
+            reply.read_line(&mut line)?;
+            if let Some((_, value)) = line.to_lowercase().split_once("content-length:") {
+                len = value.trim().parse().unwrap();
+            }
+        }
+        let mut body = vec![0; len];
+        reply.read_exact(&mut body)?;
+        Ok((status, serde_json::from_slice(&body).unwrap()))
     }
 }
 
