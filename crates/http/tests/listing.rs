@@ -438,7 +438,7 @@ fn only_what_is_written_here_runs_on_a_page() -> Result<()> {
     use base64::Engine as _;
     use sha2::Digest as _;
     let mut root = Root::with_files(["file"])?;
-    root.may = May { upload: true, delete: true };
+    root.may = May { upload: true, delete: true, log_in: false };
     let page = root.text("", "")?;
     let policy = underpass_http::listing::CONTENT_SECURITY_POLICY;
     let (styles, scripts) = (elements(&page, "style"), elements(&page, "script"));
@@ -463,10 +463,10 @@ fn a_page_offers_only_what_its_reader_may_do() -> Result<()> {
     for word in words {
         assert!(!plain.contains(word), "{word}");
     }
-    root.may = May { upload: false, delete: true };
+    root.may = May { delete: true, ..May::default() };
     let page = root.text("", "")?;
     assert!(page.contains("data-may=\"delete\"") && !page.contains("type=\"file\""));
-    root.may = May { upload: true, delete: false };
+    root.may = May { upload: true, ..May::default() };
     let page = root.text("", "")?;
     assert!(page.contains("data-may=\"upload\"") && page.contains("type=\"file\""));
     // Programs get the same either way.

@@ -85,6 +85,12 @@ impl Access {
         self.users.is_empty()
     }
 
+    /// Whether somebody has a name and a password.
+    #[must_use]
+    pub fn has_users(&self) -> bool {
+        !self.users.names().is_empty()
+    }
+
     /// What the rules say to a request with this `Authorization` field for this path.
     ///
     /// The path is decoded, relative to the root, without a slash at its beginning. The longest

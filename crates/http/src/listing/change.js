@@ -33,7 +33,8 @@ const page = (() => {
   // Asks the reader something. `act` does what was decided; if that fails, it is asked again and
   // said why. Tells what was chosen and whether that is for all, or null. With `isOpen` the first
   // choice is as good as none, so there is no way out beside it.
-  const ask = ({ title, text, input, all, choices, isOpen = false, act = async () => {} }) => new Promise((done) => {
+  const ask = (question) => new Promise((done) => {
+    const { title, text, input, all, choices, isOpen = false, act = async () => {} } = question;
     const heading = element('h2', { id: 'ask', textContent: title });
     const field = input === undefined ? null
       : element('input', { value: input, autocomplete: 'off', spellcheck: false });

@@ -12,6 +12,8 @@ pub struct May {
     pub upload: bool,
     /// Remove what is in it; together with `upload`, rename it.
     pub delete: bool,
+    /// Say who he is, by which he may do more.
+    pub log_in: bool,
 }
 
 impl May {

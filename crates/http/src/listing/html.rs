@@ -27,8 +27,8 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-yG+Bz0MSe6maJq3WPbxgdU5YodgiONDoAWBt1pA40+8=' \
      'sha256-wiZ/RSJc1zItFMZ4zvEWs2H4byHbnZn/xiSDvXoC4Us='; \
      script-src 'sha256-V3r4rE8uNL1oEEF2cXCzwmHnKsUU7wyJs2yDUtyhFsg=' \
-     'sha256-1U9cmb4jPzK3HXWmtyrE5SzIJalVRqavZ0z6LlWf1y8=' \
-     'sha256-o1eHnJEbTXD4nS1HSLknyFimgHpNw2vCaRaAsi6aWDQ='; \
+     'sha256-zaxAiB6cRb75m3I3Ty2klNXRkRRaRjfb613XvN8yWFA=' \
+     'sha256-y8SZe6KQs9faQIX1YFzQA3pVFlW8IzkqWrjDz59Yeqw='; \
      img-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'";
 
 /// Writes the page.
@@ -131,6 +131,9 @@ impl<'l> HtmlForm<'l> {
                         placeholder="Search this folder" aria-label="Search this folder"
                         autocomplete="off" spellcheck="false" enterkeyhint="search";
                     button { "Search" }
+                }
+                @if self.listing.may.log_in {
+                    form.login { button name="login" value="1" { "Log in" } }
                 }
                 @if self.listing.archive {
                     form.archive {

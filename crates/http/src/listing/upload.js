@@ -145,7 +145,8 @@
       this.samples = [...this.samples.slice(-19), [now, sent]];
       const [since, before] = this.samples[0];
       const rate = now > since ? (sent - before) / (now - since) * 1000 : 0;
-      const left = rate > 0 ? ` \u00b7 ${size(rate)}/s \u00b7 ${time((this.file.size - sent) / rate)} left` : '';
+      const rest = (this.file.size - sent) / rate;
+      const left = rate > 0 ? ` \u00b7 ${size(rate)}/s \u00b7 ${time(rest)} left` : '';
       this.bar.value = sent;
       if (this.state === 'running') {
         this.text.textContent = `${size(sent)} of ${size(this.file.size)}${left}`;
@@ -340,7 +341,7 @@
       panel.hidden = !list.children.length && !waiting.length;
       const isBusy = running.size + waiting.length > 0;
       action('cancel').hidden = !isBusy;
-      action('clear').hidden = isBusy;
+      action('clear').hidden = isBusy || !list.querySelector(over);
       const percent = count.bytes ? Math.floor(count.sent / count.bytes * 100) : 100;
       const failed = count.failed ? `, ${count.failed} failed` : '';
       const much = isBusy ? `, ${percent}\u00a0%` : '';
@@ -348,12 +349,23 @@
     }, 100);
   };
 
-  const add = (file, path) => {
-    if (!running.size && !waiting.length && !list.querySelector('[data-state=paused]')) {
+  // Forgets what is over; what is paused or was interrupted can be gone on with.
+  const over = '[data-state=done], [data-state=skipped], [data-state=failed]';
+  const clear = () => {
+    for (const line of list.querySelectorAll(over)) line.remove();
+    if (!list.querySelector('[data-state=paused]')) {
       Object.assign(count, { all: 0, done: 0, failed: 0, bytes: 0, sent: 0 });
-      list.replaceChildren();
     }
-    waiting.push(new Upload(file, path));
+    summarize();
+  };
+
+  const add = (file, path) => {
+    if (!running.size && !waiting.length) clear();
+    const upload = new Upload(file, path);
+    for (const line of list.querySelectorAll('[data-state=interrupted]')) {
+      if (line.dataset.key === upload.key) line.remove();
+    }
+    waiting.push(upload);
     next();
   };
 
@@ -414,10 +426,7 @@
       input.value = '';
     });
   }
-  action('clear').addEventListener('click', () => {
-    list.replaceChildren();
-    summarize();
-  });
+  action('clear').addEventListener('click', clear);
   action('cancel').addEventListener('click', () => {
     for (const upload of [...waiting, ...running]) upload.cancel();
   });
@@ -443,7 +452,7 @@
       const line = element('li', {}, element('bdi', { textContent: name }), bar,
         element('span', { className: 'state', textContent:
           `Interrupted at ${size(offset)} of ${size(bytes)}: choose the same file to go on` }), drop);
-      line.dataset.state = 'interrupted';
+      Object.assign(line.dataset, { state: 'interrupted', key });
       drop.addEventListener('click', () => {
         memory.remove(key);
         line.remove();

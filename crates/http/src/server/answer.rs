@@ -142,20 +142,26 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
             }
         };
         Ok(match verdict {
+            Verdict::Allowed { user: None } if access.has_users() && target.query.has("login") => {
+                Some(self.challenge())
+            }
             Verdict::Allowed { user } => {
                 // Kept, because the request may be looked at again.
                 self.known.verdict = Some(Verdict::Allowed { user: user.clone() });
                 self.user = user;
                 None
             }
-            Verdict::Challenge => {
-                let mut response = self.error(401, "a name and a password are needed");
-                response.add_field("WWW-Authenticate", CHALLENGE);
-                Some(response)
-            }
+            Verdict::Challenge => Some(self.challenge()),
             Verdict::Forbidden => Some(self.error(403, "")),
             Verdict::Verify(pending) => return Err(Question::Verify(pending)),
         })
+    }
+
+    /// Asks who it is.
+    pub(super) fn challenge(&self) -> Response {
+        let mut response = self.error(401, "a name and a password are needed");
+        response.add_field("WWW-Authenticate", CHALLENGE);
+        response
     }
 
     /// What is at the path, if anything is.

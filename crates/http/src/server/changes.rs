@@ -17,7 +17,7 @@ use super::question::Question;
 use super::response::{Body, Response};
 use super::settings::Changes;
 use super::uploads::Upload;
-use crate::auth::{CHALLENGE, Right};
+use crate::auth::Right;
 use crate::conditional::{Condition, Validators, evaluate};
 use crate::destination::{Depth, Destination};
 use crate::origin::is_foreign;
@@ -161,9 +161,7 @@ fn unauthorized(asking: &Asking<'_, '_, '_>) -> Response {
     if asking.user.is_some() {
         return asking.error(403, "you may not change what is at the Destination");
     }
-    let mut response = asking.error(401, "a name and a password are needed");
-    response.add_field("WWW-Authenticate", CHALLENGE);
-    response
+    asking.challenge()
 }
 
 /// Whether the client's conditions hold (RFC 9110 13), and for which version of a file.

@@ -9,6 +9,7 @@ use super::answer::Asking;
 use super::question::Question;
 use super::response::{ArchiveBody, Body, Response};
 use super::root::Root;
+use super::settings::Changes;
 use super::shared::Shared;
 use crate::archive;
 use crate::auth::Right;
@@ -110,10 +111,13 @@ fn listing(
 /// What whoever asks may do with a folder.
 fn may(asking: &Asking<'_, '_, '_>, path: &[u8]) -> May {
     let settings = &asking.worker.shared.settings;
-    if !settings.access.can(asking.user.as_deref(), path, Right::Write) {
-        return May::default();
+    let Changes { upload, delete, .. } = settings.changes;
+    if settings.access.can(asking.user.as_deref(), path, Right::Write) {
+        return May { upload, delete, log_in: false };
     }
-    May { upload: settings.changes.upload, delete: settings.changes.delete }
+    // A browser tells who its user is only where it was asked to, which nobody does who may read.
+    let log_in = (upload || delete) && asking.user.is_none() && settings.access.has_users();
+    May { log_in, ..May::default() }
 }
 
 /// Writes a listing, on a helper thread; whether it came to its end.
