@@ -1,0 +1,377 @@
+//! `underpass get` against real servers: ours, nginx and Python's.
+
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
+
+use tempfile::TempDir;
+
+use rig::{
+    Finished, Running, bytes_by, folder, has, names, noise, noise_file, run, underpass, until,
+};
+
+const LEN: usize = 40 << 20;
+
+/// Our server of a folder, on a free port.
+fn serve(root: &Path, args: &[&str]) -> Running {
+    let mut command = underpass();
+    command.args(["serve", "-p", "0", "-q"]).args(args).arg(root);
+    Running::listening(command)
+}
+
+/// `get` in a folder, with nothing from the environment.
+fn get_in(folder: &Path, args: &[&str]) -> Command {
+    let mut command = underpass();
+    for name in ["http_proxy", "all_proxy", "ALL_PROXY", "NETRC", "HOME", "UNDERPASS_BEARER"] {
+        command.env_remove(name);
+    }
+    command.current_dir(folder).arg("get").args(args);
+    command
+}
+
+fn get(folder: &Path, args: &[&str]) -> Finished {
+    Running::start(get_in(folder, args)).finish()
+}
+
+/// A file on our server, and a place for what arrives.
+struct Stage {
+    served: TempDir,
+    here: TempDir,
+    server: Running,
+}
+
+impl Stage {
+    fn new(args: &[&str]) -> Self {
+        let (served, here) = (folder(), folder());
+        noise_file(served.path(), "file", LEN);
+        let server = serve(served.path(), args);
+        Self { served, here, server }
+    }
+
+    fn url(&self, name: &str) -> String {
+        format!("{}{name}", self.server.address)
+    }
+
+    fn get(&self, args: &[&str]) -> Finished {
+        get(self.here.path(), args)
+    }
+
+    #[track_caller]
+    fn has_it(&self, name: &str) {
+        assert!(fs::read(self.here.path().join(name)).unwrap() == noise(LEN), "other bytes");
+        assert_eq!(names(self.here.path()), [name]);
+    }
+}
+
+/// A server that answers each request in the same way, and keeps their heads.
+struct Recorder {
+    address: SocketAddr,
+    thread: JoinHandle<Vec<String>>,
+}
+
+impl Recorder {
+    fn start(requests: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let thread = std::thread::spawn(move || {
+            let streams = listener.incoming().take(requests);
+            streams.map(|stream| Self::answer(stream.unwrap())).collect()
+        });
+        Self { address, thread }
+    }
+
+    fn answer(mut stream: TcpStream) -> String {
+        let mut head = String::new();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while !head.ends_with("\r\n\r\n") {
+            assert!(reader.read_line(&mut head).unwrap() > 0);
+        }
+        stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        head
+    }
+
+    fn heads(self) -> Vec<String> {
+        self.thread.join().unwrap()
+    }
+}
+
+#[test]
+fn a_file_arrives_with_its_bytes_its_name_and_its_time() {
+    let stage = Stage::new(&[]);
+    for connections in ["1", "4"] {
+        let fetched = stage.get(&[&stage.url("file"), "-j", connections, "--json", "-f"]);
+        let receipt = fetched.succeeded().receipt();
+        stage.has_it("file");
+        assert_eq!(bytes_by(&receipt, "splice"), LEN as u64);
+        assert_eq!((&receipt["bytes"], &receipt["user_space_bytes"]), (&LEN.into(), &0.into()));
+        assert_eq!((&receipt["resumed_at"], &receipt["file"]), (&0.into(), &"file".into()));
+        assert_eq!(receipt["url"], stage.url("file"));
+        assert_eq!(receipt["connections"].as_u64() > Some(1), connections == "4");
+    }
+    let time = |folder: &Path| {
+        let time = fs::metadata(folder.join("file")).unwrap().modified().unwrap();
+        time.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
+    };
+    assert_eq!(time(stage.here.path()), time(stage.served.path()));
+}
+
+#[test]
+fn other_servers_are_asked_as_well() {
+    let (served, place) = (folder(), folder());
+    noise_file(served.path(), "file", LEN);
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut servers = Vec::new();
+    if has("python3") {
+        let mut python = Command::new("python3");
+        python.args(["-u", "-m", "http.server", "-b", "127.0.0.1", &port.to_string(), "-d"]);
+        python.arg(served.path());
+        servers.push((python, port));
+    }
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    if has("nginx") {
+        let own = place.path().display();
+        let conf = format!(
+            "daemon off; pid {own}/pid; error_log stderr; worker_processes 1;\n\
+             events {{}}\nhttp {{ access_log off; client_body_temp_path {own}/b;\n\
+             proxy_temp_path {own}/p; fastcgi_temp_path {own}/f; uwsgi_temp_path {own}/u;\n\
+             scgi_temp_path {own}/s; server {{ listen 127.0.0.1:{port}; root {}; }} }}",
+            served.path().display()
+        );
+        // The worker may be another user, who has to get there.
+        let conf = format!("user root;\n{conf}");
+        fs::write(place.path().join("conf"), conf).unwrap();
+        let mut nginx = Command::new("nginx");
+        nginx.args(["-p"]).arg(place.path()).arg("-c").arg(place.path().join("conf"));
+        servers.push((nginx, port));
+    }
+    for (mut command, port) in servers {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let server = Running::start(command);
+        until("the server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        for connections in ["1", "4"] {
+            let here = folder();
+            let url = format!("127.0.0.1:{port}/file");
+            let receipt = get(here.path(), &[&url, "-j", connections, "--json"]);
+            let receipt = receipt.succeeded().receipt();
+            assert!(fs::read(here.path().join("file")).unwrap() == noise(LEN));
+            assert_eq!(names(here.path()), ["file"]);
+            assert_eq!(receipt["user_space_bytes"], 0, "{receipt}");
+        }
+        server.signal("TERM");
+        server.finish();
+    }
+}
+
+#[test]
+fn it_goes_where_it_is_told() {
+    let stage = Stage::new(&[]);
+    let url = stage.url("file");
+    let printed = stage.get(&[&url, "-o", "-"]).succeeded();
+    assert!(printed.stdout == noise(LEN));
+    assert_eq!(names(stage.here.path()), [""; 0]);
+    stage.get(&[&url, "-o", "named"]).succeeded();
+    stage.has_it("named");
+    // A link is followed, and what it leads to replaced.
+    fs::write(stage.here.path().join("named"), "old").unwrap();
+    std::os::unix::fs::symlink("named", stage.here.path().join("link")).unwrap();
+    stage.get(&[&url, "-o", "link"]).succeeded();
+    fs::remove_file(stage.here.path().join("link")).unwrap();
+    stage.has_it("named");
+    fs::remove_file(stage.here.path().join("named")).unwrap();
+    stage.get(&[&url, "-o", "/dev/null"]).succeeded();
+    fs::create_dir(stage.here.path().join("dir")).unwrap();
+    stage.get(&[&url, "-d", "dir"]).succeeded();
+    assert_eq!(names(&stage.here.path().join("dir")), ["file"]);
+    stage.get(&[&url, "-d", "none"]).failed(1, &["none", "No such file"]);
+    stage.get(&[&url, "-o", "dir"]).failed(1, &["directory"]);
+}
+
+#[test]
+fn what_is_here_is_not_fetched_again_and_not_overwritten() {
+    let stage = Stage::new(&[]);
+    let url = stage.url("file");
+    stage.get(&[&url]).succeeded();
+    let again = stage.get(&[&url, "--json"]).succeeded().receipt();
+    assert_eq!((&again["was_here"], &again["bytes"]), (&true.into(), &0.into()));
+    assert!(stage.get(&[&url]).succeeded().stderr.contains("file is here already"));
+    fs::write(stage.here.path().join("file"), "mine").unwrap();
+    stage.get(&[&url]).failed(1, &["not the same", "--force"]);
+    assert_eq!(fs::read(stage.here.path().join("file")).unwrap(), b"mine");
+    stage.get(&[&url, "--force"]).succeeded();
+    stage.has_it("file");
+}
+
+#[test]
+fn several_addresses_are_fetched_one_after_the_other() {
+    let stage = Stage::new(&[]);
+    fs::write(stage.served.path().join("a b"), "small").unwrap();
+    let (file, other, none) = (stage.url("file"), stage.url("a%20b"), stage.url("none"));
+    let fetched = stage.get(&[&file, &other, "--json"]).succeeded();
+    let lines: Vec<_> = fetched.text().lines().map(str::to_owned).collect();
+    assert_eq!(lines.len(), 2);
+    assert!(lines[1].contains("\"a b\""), "{}", lines[1]);
+    assert_eq!(names(stage.here.path()), ["a b", "file"]);
+    // One that fails does not keep the others from being fetched.
+    fs::remove_file(stage.here.path().join("a b")).unwrap();
+    stage.get(&[&none, &other]).failed(1, &["404"]);
+    assert_eq!(names(stage.here.path()), ["a b", "file"]);
+}
+
+#[test]
+fn digests_are_compared_and_printed() {
+    let stage = Stage::new(&[]);
+    let url = stage.url("file");
+    let printed = stage.get(&[&url, "--digest-print", "-q"]).succeeded().text();
+    let (hex, name) = printed.trim().split_once("  ").unwrap();
+    assert_eq!((hex.len(), name), (64, "file"));
+    if has("sha256sum") {
+        let path = stage.here.path().join("file");
+        let own = Command::new("sha256sum").arg(path).output().unwrap();
+        assert!(String::from_utf8_lossy(&own.stdout).starts_with(hex));
+    }
+    let right = format!("sha-256:{hex}");
+    let receipt = stage.get(&[&url, "-f", "--json", "--digest", &right]).succeeded().receipt();
+    let digest = &receipt["digest"];
+    assert_eq!((&digest["matches"], &digest["algorithm"]), (&true.into(), &"sha-256".into()));
+    assert_eq!((&digest["value"], &digest["expected"]), (&hex.into(), &hex.into()));
+    assert_eq!(digest["read_bytes"], LEN);
+    assert_eq!(receipt["user_space_bytes"], 0);
+    // Something else is not given the name, and what had it stays.
+    let wrong = format!("sha-256:{}", "0".repeat(64));
+    stage.get(&[&url, "-f", "--digest", &wrong]).failed(1, &["sha-256", hex]);
+    stage.has_it("file");
+    stage.get(&[&url, "--digest", "sha-256:xyz"]).failed(2, &["--digest"]);
+    stage.get(&[&url, "--digest", &right, "-o", "-"]).failed(2, &["standard output"]);
+}
+
+#[test]
+fn our_own_server_says_a_digest_when_it_is_asked() {
+    let stage = Stage::new(&[]);
+    let receipt = stage.get(&[&stage.url("file"), "--verify", "--json"]).succeeded().receipt();
+    assert_eq!(receipt["digest"]["matches"], true, "{receipt}");
+    let silent = Recorder::start(1);
+    let url = format!("{}/x", silent.address);
+    stage.get(&[&url, "--verify"]).failed(1, &["says no digest"]);
+    assert!(silent.heads()[0].to_lowercase().contains("\r\nwant-repr-digest: "));
+}
+
+#[test]
+fn who_asks_is_said_by_options_files_and_the_environment() {
+    let here = folder();
+    let netrc = here.path().join("netrc");
+    fs::write(&netrc, "machine 127.0.0.1 login net password rc\n").unwrap();
+    let netrc = netrc.to_str().unwrap();
+    let cases: [(&[&str], _, Option<&str>); 7] = [
+        (&[], vec![], None),
+        (&["--user", "a:b:c"], vec![("NETRC", netrc)], Some("Basic YTpiOmM=")),
+        (&["--bearer", "t"], vec![("UNDERPASS_BEARER", "u")], Some("Bearer t")),
+        (&[], vec![("UNDERPASS_BEARER", "u")], Some("Bearer u")),
+        (&[], vec![("NETRC", netrc)], Some("Basic bmV0OnJj")),
+        (&["--netrc-file", netrc], vec![], Some("Basic bmV0OnJj")),
+        (&["--no-netrc"], vec![("NETRC", netrc)], None),
+    ];
+    for (args, variables, expected) in cases {
+        let server = Recorder::start(1);
+        let mut command = get_in(here.path(), &[&format!("{}/x", server.address), "-f"]);
+        command.args(args).args(["-H", "X-Own: 1"]).envs(variables.iter().copied());
+        Running::start(command).finish().succeeded();
+        let head = &server.heads()[0];
+        let said = head.lines().find_map(|line| line.strip_prefix("Authorization: "));
+        assert_eq!(said, expected, "{args:?} {variables:?}");
+        assert!(head.contains("\r\nX-Own: 1\r\n"));
+    }
+    let missing = ["127.0.0.1:1/x", "--netrc-file", "none"];
+    get(here.path(), &missing).failed(1, &["none", "No such file"]);
+}
+
+#[test]
+fn proxies_are_taken_from_the_usual_variables() {
+    let here = folder();
+    let cases: [(&str, &[&str], bool); 7] = [
+        ("http_proxy", &[], true),
+        ("all_proxy", &[], true),
+        ("ALL_PROXY", &[], true),
+        // In a CGI program this is a field of somebody's request.
+        ("HTTP_PROXY", &[], false),
+        ("http_proxy", &["--no-proxy"], false),
+        ("none", &["--proxy"], true),
+        ("no_proxy", &[], false),
+    ];
+    for (variable, args, is_used) in cases {
+        let (server, proxy) = (Recorder::start(1), Recorder::start(1));
+        let url = format!("http://{}/x", server.address);
+        let mut command = get_in(here.path(), &[&url, "-f"]);
+        command.args(args).env_remove("no_proxy").env_remove("NO_PROXY");
+        let through = proxy.address.to_string();
+        if args == ["--proxy"] {
+            command.arg(&through);
+        } else if variable == "no_proxy" {
+            command.env("http_proxy", &through).env("no_proxy", "example.org,127.0.0.1");
+        } else {
+            command.env(variable, &through);
+        }
+        Running::start(command).finish().succeeded();
+        let (asked, other) = if is_used { (proxy, server) } else { (server, proxy) };
+        // So that its thread ends too.
+        let mut last = TcpStream::connect(other.address).unwrap();
+        last.write_all(b"\r\n\r\n").unwrap();
+        last.read_to_end(&mut Vec::new()).unwrap();
+        let head = &asked.heads()[0];
+        let target = if is_used { format!("GET {url} ") } else { "GET /x ".to_owned() };
+        assert!(head.starts_with(&target), "{variable} {args:?}: {head}");
+    }
+}
+
+#[test]
+fn wrong_words_are_told_in_one_line() {
+    let here = folder();
+    for (args, words) in [
+        (vec!["a", "b", "-o", "c"], "-o FILE is one file"),
+        (vec!["a", "-o", "b", "-d", "c"], "cannot be used with"),
+        (vec!["http://["], "no URL"),
+        (vec!["a", "-j", "0"], "0"),
+        (vec!["a", "--rate", "0"], "at least one byte"),
+        (vec!["a", "-H", "x y: z"], "letters, digits and hyphens"),
+        (vec!["a", "-H", "x: a\nb"], "no line ends"),
+        (vec!["a", "--user", "me"], "colon"),
+        (vec!["a", "--proxy", "socks5://b"], "over http"),
+        (vec!["a/..%2Fb"], "no name"),
+        (vec!["a", "-o", "-", "--json"], "--json"),
+    ] {
+        get(here.path(), &args).failed(2, &[words]);
+    }
+    assert_eq!(names(here.path()), [""; 0]);
+    get(here.path(), &["https://a/b"]).failed(1, &["https"]);
+}
+
+#[test]
+fn progress_is_a_line_each_second_where_it_is_asked_for() {
+    let stage = Stage::new(&["--rate", "20M"]);
+    let told = stage.get(&[&stage.url("file"), "--progress"]).succeeded().stderr;
+    let line = told.lines().find(|line| line.contains(" s left")).unwrap();
+    assert!(line.starts_with("file: ") && line.contains("of 40.00 MiB at"), "{line}");
+    assert!(line.ends_with("1 connection"), "{line}");
+    let quiet = stage.get(&[&stage.url("file"), "-q", "-f"]).succeeded();
+    assert_eq!((quiet.stderr.as_str(), quiet.text().as_str()), ("", ""));
+}
+
+#[test]
+fn the_guide_tells_every_option() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/get.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let help = run(["get", "--help"]).succeeded().text();
+    let options = help.split_whitespace().filter(|word| word.starts_with("--"));
+    for option in options.map(|word| {
+        let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+        &word[..end.unwrap_or(word.len())]
+    }) {
+        assert!(guide.contains(&format!("`{option}")), "{option} is not in docs/get.md");
+    }
+}
