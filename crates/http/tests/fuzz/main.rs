@@ -8,11 +8,13 @@
 
 mod conditional;
 mod digest_fields;
+mod folder_page;
 mod input;
 mod path;
 mod range;
 mod request_head;
 mod tar_layout;
+mod tar_reader;
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -46,6 +48,16 @@ fn a_request_has_one_reading() {
 #[test]
 fn every_range_of_an_archive_is_made_of_the_same_bytes() {
     search(tar_layout::SEEDS, tar_layout::check);
+}
+
+#[test]
+fn no_archive_leads_out_of_its_folder() {
+    search(tar_reader::SEEDS, tar_reader::check);
+}
+
+#[test]
+fn no_listing_leads_out_of_its_folder() {
+    search(folder_page::SEEDS, folder_page::check);
 }
 
 /// Tries the seeds and what becomes of them, for as long as the environment says.

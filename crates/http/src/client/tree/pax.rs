@@ -110,8 +110,7 @@ mod tests {
             record(rest).map(|(key, value, _)| (key, value)),
             Some((&b"a"[..], &b"b=c"[..]))
         );
-        for bad in
-            ["", "5", "5 a=b", "0 a=b\n", "2 a=b\n", "6 a=b\n\n", "99999999999999999999 a=b\n"]
+        for bad in ["", "5", "5 a=b", "0 a=b\n", "2 a=b\n", "5 a=b\n", "99999999999999999999 a=b\n"]
         {
             assert_eq!(record(bad.as_bytes()), None, "{bad:?}");
         }

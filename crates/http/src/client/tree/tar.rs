@@ -136,7 +136,10 @@ impl Decoder {
         let header = Header::from_byte_slice(block);
         check(header, block)?;
         let letter = header.entry_type().as_byte();
-        let size = header.size().map_err(|_| TarError::Number)?;
+        if matches!(letter, b'S' | b'M') {
+            return Err(TarError::Unsupported);
+        }
+        let size = header.entry_size().map_err(|_| TarError::Number)?;
         let extension = match letter {
             b'K' => Some(Extension::LongLink),
             b'L' => Some(Extension::LongName),
@@ -153,7 +156,7 @@ impl Decoder {
             return Ok(Step::More);
         }
         let extended = std::mem::take(&mut self.extended);
-        if extended.is_sparse || matches!(letter, b'S' | b'M') {
+        if extended.is_sparse {
             return Err(TarError::Unsupported);
         }
         member(header, extended, size).map(Step::Member)

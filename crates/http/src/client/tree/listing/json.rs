@@ -11,18 +11,18 @@ use crate::validator::parse_date;
 
 /// The entries of a listing: a link, whether it is one of a folder, and what else is known.
 pub(super) fn entries(body: &[u8]) -> Option<Vec<(String, bool, Facts)>> {
-    let objects = match serde_json::from_slice(body).ok()? {
-        Body::List(objects) => objects,
-        Body::Dufs { paths } => paths,
+    // A type that is either could only be read by way of text, which names need not be.
+    let objects: Vec<Object> = match body.trim_ascii_start().first()? {
+        b'[' => serde_json::from_slice(body).ok()?,
+        _ => serde_json::from_slice::<Dufs>(body).ok()?.paths,
     };
     Some(objects.into_iter().filter_map(Object::entry).collect())
 }
 
+/// What dufs puts its list into.
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum Body {
-    List(Vec<Object>),
-    Dufs { paths: Vec<Object> },
+struct Dufs {
+    paths: Vec<Object>,
 }
 
 /// An entry as any of them writes it.

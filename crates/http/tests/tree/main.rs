@@ -1,0 +1,7 @@
+//! Folders of other servers: archives as anybody writes them, listings, and who means ill.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod hostile;
+mod listings;
+mod tar_reader;
