@@ -374,7 +374,8 @@ fn upload_hint(failed: &UploadFailed) -> Option<&'static str> {
     Some(match failed.error.status()? {
         401 => "say who asks: --user NAME:PASSWORD or --bearer TOKEN",
         403 => "whoever runs the server has to allow it: underpass serve --allow-upload",
-        404 | 405 => "the server takes no uploads there",
+        404 => "the server takes no uploads there",
+        405 => "the server takes no uploads there; underpass serve does with --allow-upload",
         409 => {
             "there is no such folder: put -r makes folders, underpass serve --create-parents too"
         }

@@ -306,6 +306,17 @@ fn explained(receipt: &Receipt) -> String {
     if let Some(congestion) = &receipt.congestion {
         line("congestion", congestion.clone());
     }
+    if let Some(upload) = &receipt.upload {
+        let before = HumanCount(upload.resumed_at);
+        line("resumed", format!("{before} bytes were there before"));
+        if let Some(status) = upload.status {
+            line("answer", format!("{status} from {}", upload.url));
+        }
+        if let Some(digest) = &upload.digest {
+            let read = HumanCount(digest.read_bytes);
+            line("digest", format!("{}:{}, read {read} bytes", digest.algorithm, digest.value));
+        }
+    }
     lines.join("\n")
 }
 

@@ -53,6 +53,20 @@ pub(crate) struct UploadReceipt {
     pub(crate) resumed_at: u64,
     /// Whether a broken upload could be gone on with.
     pub(crate) resumable: bool,
+    /// What the server was told to check; absent if it was told nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) digest: Option<UploadDigest>,
+}
+
+/// The digest that was sent along with a file.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct UploadDigest {
+    /// How it was made.
+    pub(crate) algorithm: String,
+    /// In hexadecimal.
+    pub(crate) value: String,
+    /// Bytes that were read into user space for it.
+    pub(crate) read_bytes: u64,
 }
 
 /// What one mechanism moved.

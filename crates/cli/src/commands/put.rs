@@ -1,12 +1,12 @@
 //! `underpass put`: files, folders and standard input, to an HTTP server.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
 
 use clap::Args;
 use underpass_engine::Integrity;
-use underpass_http::client::Url;
+use underpass_http::digest::Algorithm;
 
-use crate::agent::{AgentArgs, address};
+use crate::agent::AgentArgs;
 use crate::args::{EngineArgs, ShowArgs};
 use crate::failure::Result;
 use crate::put;
@@ -15,15 +15,12 @@ use crate::size::Size;
 
 /// What can be typed after `put`.
 #[derive(Debug, Args)]
+#[command(override_usage = "underpass put [OPTIONS] <FILE>... <URL>")]
 pub(crate) struct PutArgs {
-    /// What to send; - for standard input
-    #[arg(value_name = "FILE", required = true)]
-    pub(crate) files: Vec<PathBuf>,
-
-    /// Where to: a folder if it ends in /, otherwise the file's own new address; without http://
-    /// it is added
-    #[arg(value_name = "URL", required = true, value_parser = address)]
-    pub(crate) url: Url,
+    /// What to send, - for standard input; and last where to: a folder if it ends in /, otherwise
+    /// the file's own new address; without http:// it is added
+    #[arg(value_name = "FILE... URL", num_args = 1.., required = true)]
+    pub(crate) words: Vec<OsString>,
 
     /// Send folders, with everything in them
     #[arg(short, long)]
@@ -40,6 +37,11 @@ pub(crate) struct PutArgs {
     /// Replace only the version that has this entity tag, such as '"5f3-1a"'
     #[arg(long, value_name = "ETAG", value_parser = put::entity_tag)]
     pub(crate) if_match: Option<String>,
+
+    /// Have the server check what it got: read each file first, and send its digest along (sha-256
+    /// or sha-512)
+    #[arg(long, value_name = "ALGORITHM")]
+    pub(crate) digest: Option<Algorithm>,
 
     /// Begin anew even if an earlier upload could be gone on with, and keep nothing for a later
     /// one

@@ -18,7 +18,7 @@ use session::Session;
 /// Uploads everything that was named.
 pub(crate) fn run(args: &PutArgs, cancel: &AtomicBool) -> Result<()> {
     let plan = Plan::new(args)?;
-    let mut session = Session::new(args, cancel)?;
+    let mut session = Session::new(args, plan.url(), cancel)?;
     if let Some(step) = plan.only() {
         return session.send_alone(step);
     }
@@ -67,10 +67,12 @@ pub(crate) fn entity_tag(text: &str) -> std::result::Result<String, String> {
     if text == "*" {
         return Ok(text.to_owned());
     }
+    if text.starts_with("W/") {
+        // RFC 9110 13.1.1: a weak one never matches.
+        return Err("only a strong entity tag can match".to_owned());
+    }
     let opaque = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
     match opaque.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x7e)) && !opaque.is_empty() {
-        // RFC 9110 13.1.1: a weak one never matches.
-        true if text.starts_with("W/") => Err("only a strong entity tag can match".to_owned()),
         true => Ok(format!("\"{opaque}\"")),
         false => Err("an entity tag has neither spaces nor quotes inside".to_owned()),
     }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use underpass_http::client::Url;
 
+use crate::agent::address;
 use crate::commands::put::PutArgs;
 use crate::failure::{Failure, Result, WithPath};
 
@@ -40,6 +41,7 @@ pub(crate) enum Step {
 /// Everything that was named, with where it goes.
 #[derive(Debug)]
 pub(crate) struct Plan {
+    target: Url,
     roots: Vec<(PathBuf, Url)>,
     recursive: bool,
     follows: bool,
@@ -48,33 +50,45 @@ pub(crate) struct Plan {
 impl Plan {
     /// Finds out where everything goes.
     pub(crate) fn new(args: &PutArgs) -> Result<Self> {
-        let is_folder = args.url.path().ends_with('/');
-        if args.files.len() > 1 && !is_folder {
+        let (target, files) = match args.words.split_last() {
+            Some((url, files)) if !files.is_empty() => (named(url)?, files),
+            _ => {
+                let message = "say what to send and where to: underpass put FILE... URL";
+                return Err(Failure::Usage(message.to_owned()));
+            }
+        };
+        let is_folder = target.path().ends_with('/');
+        if files.len() > 1 && !is_folder {
             let message = "several files go into a folder: end the URL with /";
             return Err(Failure::Usage(message.to_owned()));
         }
         let mut roots = Vec::new();
-        for path in &args.files {
-            let url = match (is_folder, path == Path::new("-"), name(path)) {
-                (false, ..) => args.url.clone(),
+        for path in files.iter().map(Path::new) {
+            let url = match (is_folder, is_stdin(path), name(path)) {
+                (false, ..) => target.clone(),
                 (true, true, _) => {
                     let message =
                         "standard input has no name: the URL has to, it must not end in /";
                     return Err(Failure::Usage(message.to_owned()));
                 }
-                (true, false, Some(name)) => beneath(&args.url, name),
+                (true, false, Some(name)) => beneath(&target, name),
                 // The folder we are in: what is in it goes there.
-                (true, false, None) => args.url.clone(),
+                (true, false, None) => target.clone(),
             };
-            roots.push((path.clone(), url));
+            roots.push((path.to_owned(), url));
         }
-        Ok(Self { roots, recursive: args.recursive, follows: args.follow_links })
+        Ok(Self { target, roots, recursive: args.recursive, follows: args.follow_links })
+    }
+
+    /// The URL that was named.
+    pub(crate) fn url(&self) -> &Url {
+        &self.target
     }
 
     /// The one file, if it is one and no folder.
     pub(crate) fn only(&self) -> Option<Step> {
         let [(path, url)] = self.roots.as_slice() else { return None };
-        if path != Path::new("-") && fs::metadata(path).is_ok_and(|it| it.is_dir()) {
+        if !is_stdin(path) && fs::metadata(path).is_ok_and(|it| it.is_dir()) {
             return None;
         }
         Some(Step::File { path: path.clone(), url: url.clone() })
@@ -82,7 +96,7 @@ impl Plan {
 
     /// All steps, folders before what is in them.
     pub(crate) fn steps(self) -> impl Iterator<Item = Result<Step>> {
-        let Self { roots, recursive, follows } = self;
+        let Self { roots, recursive, follows, .. } = self;
         roots.into_iter().flat_map(move |(path, url)| Walk {
             recursive,
             follows,
@@ -122,7 +136,7 @@ impl Iterator for Walk {
 impl Walk {
     fn look(&mut self, found: Found) -> Result<Step> {
         let Found { path, url, is_named, above } = found;
-        if is_named && path == Path::new("-") {
+        if is_named && is_stdin(&path) {
             return Ok(Step::File { path, url });
         }
         let facts = match is_named || self.follows {
@@ -172,6 +186,19 @@ impl Walk {
         }
         Ok(Step::Folder { url })
     }
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// The last word, as a URL.
+fn named(word: &OsStr) -> Result<Url> {
+    let text = word.to_str().ok_or_else(|| "it is not UTF-8".to_owned());
+    text.and_then(address).map_err(|reason| {
+        let message = format!("'{}': {reason}; the last word says where to", word.display());
+        Failure::Usage(message)
+    })
 }
 
 /// The name that a path gives; none for the folder we are in and those above.

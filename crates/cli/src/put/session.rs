@@ -1,6 +1,7 @@
 //! One upload after the other over the same connection.
 
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -9,15 +10,16 @@ use underpass_http::client::upload::{
     Event, Made, RESUMABLE_FROM, Sending, Upload, UploadFailed, make_folder, upload,
 };
 use underpass_http::client::{Agent, ClientError, Connection, Url};
+use underpass_http::digest::{Computed, Stopped, compute, write_digests};
 
 use super::memory;
 use super::plan::Step;
 use crate::commands::put::PutArgs;
 use crate::ends::Input;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, WithPath};
 use crate::output;
 use crate::progress::Meter;
-use crate::receipt::{Receipt, UploadReceipt};
+use crate::receipt::{Receipt, UploadDigest, UploadReceipt};
 use crate::size::Size;
 
 /// What all uploads of one command have in common.
@@ -37,10 +39,10 @@ pub(super) struct Session<'s> {
 }
 
 impl<'s> Session<'s> {
-    pub(super) fn new(args: &'s PutArgs, cancel: &'s AtomicBool) -> Result<Self> {
+    pub(super) fn new(args: &'s PutArgs, url: &Url, cancel: &'s AtomicBool) -> Result<Self> {
         Ok(Self {
             args,
-            agent: args.agent.agent(&args.url, cancel)?,
+            agent: args.agent.agent(url, cancel)?,
             idle: None,
             pipes: PipePool::new(),
             meter: Meter::new(args.show),
@@ -103,10 +105,13 @@ impl<'s> Session<'s> {
         let input = Input::open(path)?;
         let source = input.source()?;
         let journal = self.journal(&input, &source, url);
-        let conditions = self.conditions();
+        let digest = self.digest(&input, &source)?;
+        let said = digest.as_ref().map(|computed| write_digests(&computed.digests));
+        let mut fields = self.conditions();
+        fields.extend(said.as_deref().map(|value| ("Repr-Digest", value)));
         let what = Upload {
             source: &source,
-            fields: &conditions,
+            fields: &fields,
             manner: Sending {
                 policy: self.args.engine.policy(),
                 step: self.args.engine.step(),
@@ -148,25 +153,42 @@ impl<'s> Session<'s> {
             status: Some(done.status),
             resumed_at: done.resumed_at,
             resumable: done.is_resumable,
+            digest: digest.as_ref().and_then(told),
         };
         Ok(Receipt { elapsed_s, upload: Some(upload), ..receipt })
     }
 
     /// The journal, for what can be gone on with.
-    fn journal(
-        &self,
-        input: &Input,
-        source: &Source<&std::fs::File>,
-        url: &Url,
-    ) -> Option<std::path::PathBuf> {
+    fn journal(&self, input: &Input, source: &Source<&File>, url: &Url) -> Option<PathBuf> {
         let is_long = source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
         let is_lasting = source.kind() == Kind::Regular && input.has_name();
         (is_long && is_lasting && !self.args.no_resume)
             .then(|| memory::journal(input.path(), url))?
     }
 
-    fn conditions(&self) -> Vec<(&'s str, &'s str)> {
-        match (&self.args.if_match, self.args.no_clobber) {
+    /// The digest that is sent along, if one is.
+    fn digest(&self, input: &Input, source: &Source<&File>) -> Result<Option<Computed>> {
+        let Some(algorithm) = self.args.digest else { return Ok(None) };
+        let (Some(at), Some(len)) = (source.offset(), source.promised()) else {
+            let name = input.path().display();
+            let message =
+                format!("--digest has to read it before it is sent, which {name} is not for");
+            return Err(Failure::Usage(message));
+        };
+        let wanted = |_| !self.agent.is_cancelled();
+        match compute(source.fd(), at..at + len, &[algorithm], wanted) {
+            Ok(computed) => Ok(Some(computed)),
+            Err(Stopped::Io(error)) => Err(error).with_path("reading", input.path()),
+            Err(_) => Err(rustix::io::Errno::INTR).with_path("reading", input.path()),
+        }
+    }
+
+    fn conditions<'v>(&self) -> Vec<(&'v str, &'v str)>
+    where
+        's: 'v,
+    {
+        let args: &'s PutArgs = self.args;
+        match (&args.if_match, args.no_clobber) {
             (Some(tag), _) => vec![("If-Match", tag)],
             (None, true) => vec![("If-None-Match", "*")],
             (None, false) => Vec::new(),
@@ -182,6 +204,7 @@ impl<'s> Session<'s> {
             status: failed.error.status(),
             resumed_at: 0,
             resumable: failed.is_kept,
+            digest: None,
         });
         let (failed, show) = (Box::new(failed), self.args.show);
         Failure::Upload { file, url: shown(url), failed, receipt, show }
@@ -203,6 +226,16 @@ pub(super) fn is_fatal(failure: &Failure) -> bool {
 /// A failure before anything was moved.
 fn failed(error: ClientError) -> UploadFailed {
     UploadFailed { error: error.into(), report: Box::default(), is_kept: false }
+}
+
+/// A digest as the receipt tells it.
+fn told(computed: &Computed) -> Option<UploadDigest> {
+    let digest = computed.digests.first()?;
+    Some(UploadDigest {
+        algorithm: digest.algorithm().name().to_owned(),
+        value: digest.hex(),
+        read_bytes: computed.read_bytes,
+    })
 }
 
 /// A receipt without what the requests had around their bodies.

@@ -11,6 +11,7 @@ use super::uploader::{Came, Uploader};
 use super::{Event, Upload, UploadError};
 use crate::client::connection::Request;
 use crate::client::{ClientError, Response};
+use crate::digest::{Algorithm, compute, parse_digests, write_wanted};
 
 /// What is known about going on.
 #[derive(Debug, Default)]
@@ -135,17 +136,24 @@ impl<'a> Uploader<'_, 'a, '_> {
         let Some(resource) = self.kept.resource.clone() else { return Ok(Came::ToKnowBetter) };
         let total = self.upload.source.promised().unwrap_or(0);
         let Some(at) = self.offset(&resource)?.filter(|at| *at <= total) else {
+            // An upload that is whole is none any more, either.
+            if let Some(status) = self.is_there()? {
+                return Ok(Came::ToItsEnd(status));
+            }
             (self.tell)(&Event::StartedOver { reason: "the server does not know it any more" });
             self.kept.forget();
             return Ok(Came::ToKnowBetter);
         };
         self.note_resumed(at);
         let offset = at.to_string();
-        let fields = [
+        let mut fields = vec![
             ("Content-Type", "application/partial-upload"),
             ("Upload-Offset", offset.as_str()),
             ("Upload-Complete", "?1"),
         ];
+        // Of the whole, which this request completes; the server has not kept what was said before.
+        let is_digest = |(name, _): &&(&str, &str)| *name == "Repr-Digest";
+        fields.extend(self.upload.fields.iter().filter(is_digest));
         let (response, connection) = self.deliver("PATCH", &resource, &fields, at)?;
         let is_part = response.fields.text("upload-complete").map(str::trim) == Some("?0");
         match response.status {
@@ -182,6 +190,29 @@ impl<'a> Uploader<'_, 'a, '_> {
             }
             _ => Err(answer.connection.refusal(&response).into()),
         }
+    }
+
+    /// Asks whether the target is this file already: the server may have had all of it, and only its
+    /// answer was lost. Its word for that is the digest; without one nothing is certain.
+    fn is_there(&mut self) -> Result<Option<u16>, UploadError> {
+        let wanted = write_wanted(&[Algorithm::Sha256]);
+        let request = Request { method: "HEAD", fields: &[("Want-Repr-Digest", &wanted)] };
+        let answer = self.agent.ask(self.idle.take(), &request, &self.url)?;
+        let response = answer.response;
+        self.idle = answer.connection.finish(&response);
+        let source = self.upload.source;
+        let len = source.promised();
+        let theirs = parse_digests(response.fields.all("repr-digest"));
+        let mut theirs = theirs.into_iter().flatten();
+        let theirs = theirs.find(|digest| digest.algorithm() == Algorithm::Sha256);
+        let is_alike = response.status == 200 && response.fields.number("content-length") == len;
+        let (Some(theirs), Some(len), true) = (theirs, len, is_alike) else { return Ok(None) };
+        let at = source.offset().unwrap_or(0);
+        let wanted = || !self.agent.is_cancelled();
+        let ours = compute(source.fd(), at..at + len, &[Algorithm::Sha256], |_| wanted());
+        let is_same = ours.is_ok_and(|ours| ours.digests == [theirs]);
+        let is_unchanged = version(source.fd()).ok() == self.kept.version;
+        Ok((is_same && is_unchanged).then_some(response.status))
     }
 
     /// Tells the server that nobody will go on, and forgets about it.
