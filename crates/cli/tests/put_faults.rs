@@ -136,7 +136,8 @@ fn both_may_be_killed() {
     let mut put = stage.put_midway(0);
     server.child.kill().unwrap();
     put.child.kill().unwrap();
-    (server.child.wait().unwrap(), put.child.wait().unwrap());
+    server.child.wait().unwrap();
+    put.child.wait().unwrap();
     let _server = stage.serve();
     assert_went_on(stage.put(&[], &["--json"]).finish());
     stage.assert_whole();

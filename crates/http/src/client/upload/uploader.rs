@@ -215,6 +215,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         // Nothing comes in over it that should not surface.
         connection.incoming().is_eager = true;
         congestion::avoid_pacing_on_loopback(connection.stream());
+        congestion::hold_little_on_loopback(connection.stream());
         if let Some(rate) = self.upload.manner.rate {
             // A kernel that cannot pace sends as fast as it can.
             let _ = socket::set_pacing_rate(connection.stream(), rate);
