@@ -25,7 +25,7 @@ use crate::plan::{Facts, PlannedBody};
 use crate::request::{Method, Request};
 use crate::resumption::Download;
 use crate::target::{Target, TargetError, slash_redirect};
-use crate::upload::PARTIAL_UPLOAD;
+use crate::upload::{PARTIAL_UPLOAD, UploadId};
 
 /// One request that is being answered.
 pub(super) struct Asking<'a, 'f, 'b> {
@@ -166,10 +166,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
 
     /// What is at the path, if anything is.
     fn path(&mut self, target: &Target<'_>) -> Result<Response, Question> {
-        let asks_of_upload = self.request.method == Method::Head
-            && self.worker.shared.settings.changes.upload
-            && (target.query.has("upload") || target.query.has("partial"));
-        if asks_of_upload {
+        if self.worker.shared.settings.changes.upload && self.asks_of_upload(target) {
             return Ok(Upload::begin(self, target));
         }
         if let Some(name) = self.worker.shared.root.only(&target.path) {
@@ -191,6 +188,15 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
             Ok(Place::Folder(folder)) => self.folder(target, folder),
             Err(errno) if is_missing(errno) => self.missing(target),
             Err(errno) => Ok(self.refused(errno)),
+        }
+    }
+
+    /// Whether it is asked how far an upload is, and not for the file.
+    fn asks_of_upload(&self, target: &Target<'_>) -> bool {
+        let id = target.query.get("upload");
+        match self.request.method {
+            Method::Head => id.is_some() || target.query.has("partial"),
+            _ => id.is_some_and(|id| UploadId::parse(&id).is_some()),
         }
     }
 

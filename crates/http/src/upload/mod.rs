@@ -13,6 +13,10 @@ pub use partial::{Token, is_partial_name, partial_name};
 pub use resumable::{Limits, Problem, UploadFields};
 pub use update_range::UpdateRange;
 
+/// Which versions of the draft understand each other: 8 is that of -12, which is followed here. A
+/// 104 is sent and heard only between those of one (Draft Version Identification).
+pub const INTEROP_VERSION: &str = "8";
+
 /// What the content of a request is that goes on with an upload
 /// (draft-ietf-httpbis-resumable-upload 6).
 pub const PARTIAL_UPLOAD: &str = "application/partial-upload";

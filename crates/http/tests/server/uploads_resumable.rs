@@ -13,10 +13,11 @@ const TOTAL: usize = 3_000_000;
 /// Begins an upload and reads where it can be gone on with; the body is still to be sent.
 fn begin(server: &Running, path: &str, fields: &[&str]) -> (Client, String) {
     let mut client = server.connect();
-    client.send(request("PUT", path, fields));
+    client.send(request("PUT", path, &[fields, &["Upload-Draft-Interop-Version: 8"]].concat()));
     let told = client.head().unwrap();
     assert_eq!(told.status, 104, "{told:?}");
     assert!(told.field("Upload-Limit").is_some());
+    assert_eq!(told.field("Upload-Draft-Interop-Version"), Some("8"));
     let location = told.field("Location").unwrap().to_owned();
     (client, location)
 }
@@ -78,6 +79,12 @@ fn whoever_does_not_ask_for_it_gets_no_104() {
     let mut client = server.connect();
     send(&mut client, "PUT", "/file", &["Upload-Length: 3"], b"abc");
     assert_eq!(client.reply().status, 201);
+    // Nor one that means another version of the draft.
+    for version in [None, Some("Upload-Draft-Interop-Version: 7")] {
+        let fields: Vec<_> = version.into_iter().chain(["Upload-Complete: ?1"]).collect();
+        send(&mut client, "PUT", "/file", &fields, b"abc");
+        assert_eq!(client.reply().status, 204);
+    }
     // Nor a client of 1.0, which knows no interim responses.
     client.send("PUT /b HTTP/1.0\r\nUpload-Complete: ?1\r\nContent-Length: 3\r\n\r\nabc");
     assert_eq!(client.reply().status, 201);
@@ -105,6 +112,7 @@ fn a_broken_upload_goes_on_where_it_was() {
     let state = head(&server, &location);
     assert_eq!(state.field("Upload-Complete"), Some("?0"));
     assert_eq!(state.field("Upload-Length"), Some("3000000"));
+    assert_eq!(server.get(&location).field("Upload-Offset"), Some("1234567"));
     assert_eq!(state.field("Cache-Control"), Some("no-store"));
     assert!(state.field("Upload-Limit").unwrap().starts_with("min-size=0, max-age="));
     let all = pattern(TOTAL);
@@ -196,7 +204,9 @@ fn more_bytes_than_were_announced_end_an_upload_for_good() {
     let fields = ["Upload-Complete: ?0", "Upload-Length: 5", "Transfer-Encoding: chunked"];
     let (mut client, location) = begin(&server, "/file", &fields);
     client.send("3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n");
-    assert_eq!(client.reply().status, 413);
+    let reply = client.reply();
+    assert_eq!(reply.status, 400);
+    assert!(reply.text().contains("#inconsistent-upload-length"));
     assert_eq!(head(&server, &location).status, 404);
     assert_eq!(names(&server), [""; 0]);
 }

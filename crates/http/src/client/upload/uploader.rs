@@ -12,6 +12,7 @@ use super::{Event, Tell, Upload, UploadError, UploadFailed, Uploaded};
 use crate::client::connection::{Connection, Request};
 use crate::client::{Agent, ClientError, Response};
 use crate::congestion;
+use crate::upload::INTEROP_VERSION;
 
 /// One upload.
 pub(super) struct Uploader<'u, 'a, 't> {
@@ -115,6 +116,8 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         let mut fields = self.upload.fields.to_vec();
         if self.kept.is_resumable() {
             fields.extend([("Upload-Complete", "?1"), ("Upload-Length", &length)]);
+            // Without it there is no 104 (Draft Version Identification).
+            fields.push(("Upload-Draft-Interop-Version", INTEROP_VERSION));
         }
         let url = self.url.clone();
         let (response, connection) = self.deliver("PUT", &url, &fields, 0)?;

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
-use crate::upload::Limits;
+use crate::upload::{INTEROP_VERSION, Limits};
 
 /// The body may be sent (RFC 9110 15.2.1).
 pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -16,7 +16,8 @@ pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// The upload can be gone on with at this address (draft-ietf-httpbis-resumable-upload 5).
 pub(super) fn resumption_supported(location: &str, limits: Limits) -> Vec<u8> {
     let head = "HTTP/1.1 104 Upload Resumption Supported\r\n";
-    format!("{head}Location: {location}\r\nUpload-Limit: {limits}\r\n\r\n").into_bytes()
+    let version = format!("Upload-Draft-Interop-Version: {INTEROP_VERSION}\r\n");
+    format!("{head}{version}Location: {location}\r\nUpload-Limit: {limits}\r\n\r\n").into_bytes()
 }
 
 /// Writes a few bytes to a socket that does not block.

@@ -18,7 +18,7 @@ use super::put::{NEW_FILE, finish};
 use super::receive::Reception;
 use crate::link::encode_segment;
 use crate::request::Method;
-use crate::upload::{Limits, PARTIAL_UPLOAD, Problem, UploadFields, UploadId};
+use crate::upload::{INTEROP_VERSION, Limits, PARTIAL_UPLOAD, Problem, UploadFields, UploadId};
 
 /// Begins an upload (section 4.2).
 pub(super) fn create(
@@ -47,7 +47,8 @@ pub(super) fn create(
     let folder = place.folder.as_fd().try_clone_to_owned()?;
     let landing = Landing::create_in(folder, &place.name, NEW_FILE)?;
     landing.reserve(length.unwrap_or(0))?;
-    if reception.request.minor_version > 0 {
+    let version = reception.request.single("upload-draft-interop-version");
+    if reception.request.minor_version > 0 && version == Some(INTEROP_VERSION.as_bytes()) {
         let limits = limits(reception);
         reception.say(&interim::resumption_supported(&location, limits))?;
     }
@@ -63,7 +64,7 @@ pub(super) fn go_on(reception: &mut Reception<'_>, id: &[u8]) -> Result<Response
     let place = reception.place()?;
     match reception.request.method {
         Method::Patch => patch(reception, &place, id),
-        Method::Head => {
+        Method::Head | Method::Get => {
             let part = Part::take(reception, &place, id.token)?;
             let offset = part.len(&place)?.ok_or_else(unknown)?;
             let mut response = Response::empty(204);
@@ -103,7 +104,8 @@ fn patch(reception: &mut Reception<'_>, place: &Place, id: UploadId) -> Result<R
     let offset = part.len(place)?.ok_or_else(unknown)?;
     if provided != offset {
         let problem = Problem::Offset { expected: offset, provided };
-        return Err(Refusal::problem(problem).with("Upload-Offset", offset));
+        let refusal = Refusal::problem(problem).with("Upload-Offset", offset);
+        return Err(refusal.with("Upload-Complete", "?0"));
     }
     let length = length(reception, fields, is_complete, offset, id.length)?;
     reception.check_size(length.unwrap_or(offset))?;
@@ -140,10 +142,12 @@ fn append(
         Ok(_) => finish_step(reception, place, landing, Step { offset, ..step }),
         Err(refusal) => {
             // Section 4.4.2: an upload with more bytes than it should have is no longer one.
-            if offset == 0 || reception.is_too_long() {
+            let is_too_long = reception.is_too_long();
+            if offset == 0 || is_too_long {
                 landing.discard();
             }
-            Err(refusal)
+            let is_inconsistent = is_too_long && step.id.length.is_some();
+            Err(if is_inconsistent { Refusal::problem(Problem::Length) } else { refusal })
         }
     }
 }
