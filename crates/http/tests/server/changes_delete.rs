@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use super::rig::{Running, Site, age};
+use super::rig::{Running, Site, age, request};
 
 /// A site where everything may be changed, with these files.
 pub(crate) fn open_site(files: &[(&str, &[u8])]) -> Site {
@@ -145,13 +145,15 @@ fn a_folder_is_made_where_there_is_one_for_it() {
             ("MKCOL", "/file/x", &[], 409),
             ("MKCOL", "/missing/x", &[], 409),
             ("MKCOL", "/", &[], 403),
-            ("MKCOL", "/with-a-body", &["Content-Length: 1"], 415),
         ],
     );
     assert!(site.path("new/100% #?").is_dir());
-    assert!(!site.path("missing").exists() && !site.path("with-a-body").exists());
-    let reply = site.ask("MKCOL", "/file", &[]);
+    let mut client = site.connect();
+    client.send(request("MKCOL", "/with-a-body", &["Content-Length: 1"]) + "x");
+    assert_eq!(client.reply().status, 415);
+    let reply = client.ask("MKCOL", "/file", &[]);
     assert!(reply.field("Allow").unwrap().contains("MKCOL"), "{:?}", reply.fields);
+    assert!(!site.path("missing").exists() && !site.path("with-a-body").exists());
 }
 
 #[test]
