@@ -56,6 +56,29 @@ fn what_is_there_is_not_fetched_again() {
 }
 
 #[test]
+fn the_time_of_a_file_is_remembered_with_its_parts() {
+    let bytes = noise(LEN);
+    let body = Arc::clone(&bytes);
+    let server = Server::start(move |asked, stream| {
+        let (head, range) = head(asked, &body, TAG);
+        if asked.number > 0 {
+            // Nothing but the tag has to be said again (RFC 9110 15.3.7).
+            return give(asked, stream, &body, TAG);
+        }
+        let date = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\n\n";
+        say(stream, &head.replace("\n\n", &format!("\n{date}")))?;
+        stream.write_all(&body[range.start..range.start + 10_000_000])?;
+        hang_up()
+    });
+    let mut client = Client::new();
+    client.wishes.retries = 0;
+    client.get(&server.url("/")).unwrap_err();
+    client.gets(&server.url("/"), &bytes);
+    let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+    assert_eq!(fs::metadata(client.path()).unwrap().modified().unwrap(), time);
+}
+
+#[test]
 fn another_version_starts_over() {
     let bytes = noise(LEN);
     let (client, server, _) = broken_off(&bytes, 10_000_000);

@@ -1,26 +1,27 @@
 //! One download from its first question to the name of its file.
 
+mod finish;
+mod first;
+
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use rustix::fs::fstatvfs;
-use underpass_engine::landing::Existing;
 use underpass_engine::{Progress, Report};
 use url::Url;
 
 use super::board::{Board, without};
-use super::check::{check, offered, wanted};
-use super::crew::{Crew, Opened, Outcome, ask};
-use super::meaning::{Asked, Meaning, Version, has_ranges, meaning, modified};
+use super::crew::{Crew, Opened, Outcome};
+use super::meaning::Version;
 use super::pace::Pace;
 use super::patience::{Patience, sleep};
-use super::spot::{Name, Spot, set_time};
-use super::{Done, DownloadError, Downloader, Event, Failed, Gauge, Kept, Taken, Target};
-use crate::client::{Answer, ClientError, Request};
+use super::spot::{Name, Spot};
+use super::{Done, DownloadError, Downloader, Event, Failed, Gauge, Target};
+use crate::client::{Answer, ClientError};
 use crate::digest::{Digest, Fact};
 use crate::incoming::Manner;
+use first::First;
 
 /// One download.
 pub(super) struct Job<'j, 'a> {
@@ -49,13 +50,6 @@ pub(super) struct Job<'j, 'a> {
     /// What the server says of its digests.
     offered: Vec<Digest>,
     facts: Vec<Fact>,
-}
-
-/// The answer that tells what there is.
-struct First<'a> {
-    answer: Answer<'a>,
-    /// Which bytes follow; all there are if that is not known.
-    range: Option<Range<u64>>,
 }
 
 impl<'j, 'a> Job<'j, 'a> {
@@ -147,83 +141,6 @@ impl<'j, 'a> Job<'j, 'a> {
         if sleep(after, &cancel) { Ok(()) } else { Err(ClientError::Cancelled.into()) }
     }
 
-    /// Whether the file is there already, so that nothing has to be fetched.
-    fn is_here(&mut self) -> Result<bool, DownloadError> {
-        let Target::Named { taken, .. } = *self.target else { return Ok(false) };
-        let Some(name) = self.name() else { return Ok(false) };
-        let Some((size, time, inode)) = name.existing()? else { return Ok(false) };
-        let finished = name.finished(self.url.as_str(), inode, size);
-        match (taken, &finished) {
-            (Taken::Refuse, None) => return Err(DownloadError::Exists),
-            (Taken::Replace, None) => return Ok(false),
-            _ => {}
-        }
-        let answer = self.ask_about()?;
-        let fields = &answer.response.fields;
-        let is_same = answer.response.status == 200
-            && match &finished {
-                Some(version) => Version::of(&answer.response).as_ref() == Some(version),
-                None => {
-                    let since = modified(&answer.response)
-                        .and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
-                    let said = since.and_then(|since| i64::try_from(since.as_secs()).ok());
-                    fields.number("content-length") == Some(size) && said == Some(time)
-                }
-            };
-        if is_same {
-            if finished.is_some() {
-                name.forget(false);
-            }
-            (self.total, self.resumed_at) = (Some(size), size);
-            let wishes = &self.downloader.wishes;
-            if !wishes.expected.is_empty() || !wishes.shown.is_empty() {
-                let file = name.open()?;
-                self.facts = check(&file, size, wishes, &[], self.downloader.agent.cancel)?;
-            }
-            return Ok(true);
-        }
-        if taken == Taken::Replace { Ok(false) } else { Err(DownloadError::Exists) }
-    }
-
-    /// What the server says of the file, without the file.
-    fn ask_about(&mut self) -> Result<Answer<'a>, DownloadError> {
-        let mut patience = Patience::new(self.downloader.wishes.retries);
-        loop {
-            let request = Request { method: "HEAD", fields: &[] };
-            let error = match self.downloader.agent.ask(None, &request, self.url) {
-                Ok(answer) => {
-                    self.has_answered = true;
-                    match answer.response.status {
-                        408 | 425 | 429 | 500 | 502..=504 => {
-                            answer.connection.refusal(&answer.response)
-                        }
-                        _ => return Ok(answer),
-                    }
-                }
-                Err(error) => error,
-            };
-            self.wait(&mut patience, error.into())?;
-        }
-    }
-
-    /// Goes on with what an earlier process left.
-    fn find_earlier(&mut self) -> Result<(), DownloadError> {
-        let Some(name) = self.name() else { return Ok(()) };
-        self.spot = name.earlier(self.url.as_str())?;
-        let Some(journal) = self.spot.as_ref().and_then(Spot::journal) else { return Ok(()) };
-        self.has_partial = true;
-        let subject = journal.subject().clone();
-        (self.version, self.total) = (Some(subject.version), subject.size);
-        // The server said so, or there would be no journal.
-        self.has_ranges = true;
-        self.resumed_at = self.here();
-        self.gauge.set(self.resumed_at, self.total);
-        if self.resumed_at > 0 {
-            (self.tell)(&Event::Resuming { have: self.resumed_at, total: self.total });
-        }
-        Ok(())
-    }
-
     /// Asks, and fetches what is missing as long as it comes.
     fn round(&mut self) -> Result<(), DownloadError> {
         let Some(First { answer, range }) = self.open()? else { return Ok(()) };
@@ -231,109 +148,6 @@ impl<'j, 'a> Job<'j, 'a> {
             (Some(_), Some(range)) => self.fetch(answer, range),
             _ => self.fetch_unmeasured(answer),
         }
-    }
-
-    /// Asks for the first part that is missing, or for all, and makes a place for it; the answer,
-    /// and which bytes it has if that is known. `None` if nothing is missing.
-    fn open(&mut self) -> Result<Option<First<'a>>, DownloadError> {
-        loop {
-            let agent = &self.downloader.agent;
-            let connection = agent.connect(self.url)?;
-            let Some(mut asked) = self.question(connection.is_local()) else { return Ok(None) };
-            asked.wants_digest = wanted(&self.downloader.wishes);
-            let answer = ask(agent, Some(connection), &asked, self.url, true)?;
-            self.has_answered = true;
-            let found = meaning(&asked, &answer.response)?;
-            match found {
-                Meaning::Changed => return Err(DownloadError::Changed),
-                Meaning::Refused => {
-                    return Err(answer.connection.refusal(&answer.response).into());
-                }
-                // An empty file has no first byte that could be asked for.
-                Meaning::Unsatisfiable => self.is_plain = true,
-                Meaning::Whole { total } => {
-                    self.settle(&answer, total)?;
-                    return Ok(Some(First { answer, range: total.map(|total| 0..total) }));
-                }
-                Meaning::Part { range, total } => {
-                    self.settle(&answer, Some(total))?;
-                    return Ok(Some(First { answer, range: Some(range) }));
-                }
-            }
-        }
-    }
-
-    /// What to ask for next; `None` if nothing is missing.
-    fn question(&self, is_local: bool) -> Option<Asked> {
-        let is_single = match self.downloader.wishes.connections {
-            Some(connections) => connections == 1,
-            None => is_local,
-        } || matches!(self.target, Target::Stream { .. });
-        let bounded = |range: &Range<u64>| match is_single {
-            true => range.end,
-            false => range.end.min(range.start.saturating_add(FIRST_PIECE)),
-        };
-        match (&self.spot, &self.version) {
-            (Some(spot), Some(version)) if self.here() > 0 || self.total.is_some() => {
-                let missing = self.missing();
-                let first = missing.first()?;
-                let end = self.total.map(|_| bounded(first));
-                let from = match spot.present().first() {
-                    Some(present) if self.total.is_none() && present.start == 0 => present.end,
-                    _ => first.start,
-                };
-                let version = Some((version.clone(), self.total));
-                Some(Asked { range: Some((from, end)), version, ..Asked::default() })
-            }
-            _ if is_single || self.is_plain => Some(Asked::default()),
-            _ => Some(Asked { range: Some((0, Some(FIRST_PIECE))), ..Asked::default() }),
-        }
-    }
-
-    /// Notes what an answer says of the file, and makes a place for it if there is none.
-    fn settle(&mut self, answer: &Answer<'_>, total: Option<u64>) -> Result<(), DownloadError> {
-        let response = &answer.response;
-        self.modified = modified(response);
-        self.total = total;
-        self.offered = offered(response);
-        if self.downloader.wishes.verify && self.offered.is_empty() {
-            return Err(DownloadError::NoDigest);
-        }
-        if self.spot.is_none() {
-            self.version = Version::of(response);
-            self.has_ranges = has_ranges(response) && !self.is_plain;
-            self.spot = Some(self.place(total)?);
-            self.has_partial |= matches!(self.spot, Some(Spot::Partial(_)));
-        }
-        self.gauge.set(self.here(), total);
-        self.check_room()
-    }
-
-    /// A place for what comes.
-    fn place(&self, total: Option<u64>) -> Result<Spot<'j>, DownloadError> {
-        match (self.target, self.name(), &self.version) {
-            (Target::Stream { file, at }, ..) => Ok(Spot::Stream { file, at: *at, done: 0 }),
-            (_, Some(name), Some(version))
-                if self.has_ranges && total.is_none_or(|total| total > WORTH_KEEPING) =>
-            {
-                name.partial(self.url.as_str(), version, total)
-            }
-            (_, Some(name), _) => name.unnamed(),
-            (Target::Named { .. }, None, _) => Err(DownloadError::Exists),
-        }
-    }
-
-    /// Finds out before the first byte whether everything fits.
-    fn check_room(&self) -> Result<(), DownloadError> {
-        let (Some(total), Some(spot)) = (self.total, &self.spot) else { return Ok(()) };
-        if matches!(spot, Spot::Stream { .. }) {
-            return Ok(());
-        }
-        let Ok(room) = fstatvfs(spot.file()) else { return Ok(()) };
-        let (needed, free) = (total - self.here().min(total), room.f_bavail * room.f_frsize);
-        // Some file systems say nothing of their size.
-        let is_full = room.f_blocks > 0 && needed > free;
-        if is_full { Err(DownloadError::NoRoom { needed, free }) } else { Ok(()) }
     }
 
     /// Fetches what is missing over as many connections as it is worth.
@@ -458,78 +272,6 @@ impl<'j, 'a> Job<'j, 'a> {
         usize::try_from(most.max(1)).unwrap_or(1)
     }
 
-    /// Throws away what is there; false if it has gone where it cannot be taken back from.
-    fn start_over(&mut self) -> Result<bool, DownloadError> {
-        match self.spot.take() {
-            Some(stream @ Spot::Stream { done: 1.., .. }) => {
-                self.spot = Some(stream);
-                return Ok(false);
-            }
-            Some(Spot::Partial(partial)) => {
-                // Empty before another journal is written, so that no crash can leave a mixture.
-                let emptied = partial.landing.file().set_len(0);
-                emptied.map_err(DownloadError::local("emptying"))?;
-            }
-            _ => {}
-        }
-        (self.version, self.total, self.resumed_at) = (None, None, 0);
-        self.gauge.set(0, None);
-        Ok(true)
-    }
-
-    /// Everything is there: it gets its time and its name.
-    fn finish(&mut self) -> Result<(), DownloadError> {
-        let file = match &self.spot {
-            None | Some(Spot::Stream { .. }) => return Ok(()),
-            Some(spot) => spot.file(),
-        };
-        let total = self.total.unwrap_or_default();
-        let (wishes, cancel) = (&self.downloader.wishes, self.downloader.agent.cancel);
-        self.gauge.is_checking.store(true, Ordering::Relaxed);
-        let checked = check(file, total, wishes, &self.offered, cancel);
-        if matches!(checked, Err(DownloadError::Digest(_))) {
-            // There is nothing in it that could be gone on with.
-            self.start_over()?;
-        }
-        self.facts = checked?;
-        let Some(spot) = self.spot.take() else { return Ok(()) };
-        let (landing, is_partial) = match spot {
-            Spot::Stream { .. } => return Ok(()),
-            Spot::Unnamed(landing) => (landing, false),
-            Spot::Partial(partial) => (partial.landing, true),
-        };
-        if let Some(modified) = self.modified.filter(|_| wishes.keep_time) {
-            // The bytes are right whatever the time.
-            let _ = set_time(landing.file(), modified);
-        }
-        let landing = if wishes.durable { landing.durable() } else { landing };
-        let existing = match self.target {
-            Target::Named { taken: Taken::Replace, .. } => Existing::Replace,
-            _ => Existing::Keep,
-        };
-        landing.commit(existing).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => DownloadError::Exists,
-            _ => DownloadError::Local { action: "writing", source: error },
-        })?;
-        if let Some(name) = self.name().filter(|_| is_partial) {
-            name.forget(false);
-        }
-        Ok(())
-    }
-
-    /// The failure, with what is left.
-    fn failed(mut self, error: DownloadError) -> Failed {
-        let kept = self.here();
-        if let (true, Some(name), 0) = (self.has_partial, self.name(), kept) {
-            name.forget(true);
-        }
-        let is_kept = matches!(self.spot, Some(Spot::Partial(_))) && kept > 0;
-        self.spot = None;
-        let name = self.name().filter(|_| is_kept);
-        let kept = name.map(|name| Kept { name: name.part_name(), bytes: kept });
-        Failed { error, report: Box::new(self.report), kept }
-    }
-
     /// Whether what is there can be gone on with.
     fn is_resumable(&self) -> bool {
         match &self.spot {
@@ -561,9 +303,6 @@ impl<'j, 'a> Job<'j, 'a> {
         }
     }
 }
-
-/// The first question is for so much, where more connections may follow.
-const FIRST_PIECE: u64 = 16 << 20;
 
 /// Less is fetched anew rather than kept, and no more than this is moved twice by a connection.
 const WORTH_KEEPING: u64 = 1 << 20;

@@ -28,6 +28,9 @@ pub(super) struct Subject {
     pub(super) version: Version,
     /// How long it is, if that is known.
     pub(super) size: Option<u64>,
+    /// When it was changed last, in seconds since 1970: a server need not say so with each part.
+    #[serde(default)]
+    pub(super) modified: Option<u64>,
     /// Which file the parts are in.
     pub(super) inode: u64,
 }
@@ -294,7 +297,13 @@ mod tests {
 
     fn subject() -> Subject {
         let version = Version::Tag("\"x\"".to_owned());
-        Subject { url: "http://a/b".to_owned(), version, size: Some(1 << 30), inode: 7 }
+        Subject {
+            url: "http://a/b".to_owned(),
+            version,
+            size: Some(1 << 30),
+            modified: None,
+            inode: 7,
+        }
     }
 
     fn open(folder: &Path) -> OwnedFd {

@@ -116,6 +116,7 @@ impl<'t> Name<'t> {
         url: &str,
         version: &Version,
         size: Option<u64>,
+        modified: Option<SystemTime>,
     ) -> Result<Spot<'t>, DownloadError> {
         let landing = self.locked()?;
         let found = landing.file().metadata().map_err(DownloadError::local("looking at"))?;
@@ -123,8 +124,15 @@ impl<'t> Name<'t> {
             return Err(DownloadError::Stranger { name: self.part_name() });
         }
         landing.file().set_len(0).map_err(DownloadError::local("emptying"))?;
-        let subject =
-            Subject { url: url.to_owned(), version: version.clone(), size, inode: found.ino() };
+        let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let modified = modified.map(|since| since.as_secs());
+        let subject = Subject {
+            url: url.to_owned(),
+            version: version.clone(),
+            size,
+            modified,
+            inode: found.ino(),
+        };
         let journal = Journal::create(self.folder()?, &self.journal_name(), subject);
         let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
         Ok(Spot::Partial(Partial { landing, journal }))
