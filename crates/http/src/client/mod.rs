@@ -8,6 +8,7 @@ mod connection;
 mod credentials;
 pub mod download;
 mod error;
+mod patience;
 mod proxy;
 mod response;
 pub mod tree;

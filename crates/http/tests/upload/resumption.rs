@@ -167,8 +167,15 @@ fn an_upload_that_the_server_has_forgotten_begins_anew() {
     let server = broken(
         &sample,
         vec![script(move |mut conn| {
-            assert!(conn.head().starts_with("HEAD "));
+            assert!(conn.head().starts_with("HEAD /file?upload=7 "));
             conn.answer("404 Not Found", &[]);
+            // Perhaps it is whole, and only the answer was lost? It is another file of this size.
+            let head = conn.head();
+            assert!(head.starts_with("HEAD /file HTTP/1.1"), "{head}");
+            assert!(field(&head, "want-repr-digest").unwrap().starts_with("sha-256"));
+            let zeros = "A".repeat(43);
+            let digest = format!("Repr-Digest: sha-256=:{zeros}=:");
+            conn.say(&format!("HTTP/1.1 200 OK\r\nContent-Length: {LEN}\r\n{digest}\r\n\r\n"));
             let begun = begin(&mut conn);
             assert!([begun, conn.take(LEN - HALF)].concat() == expected);
             done(&mut conn);
@@ -306,5 +313,29 @@ fn passwords_are_not_written_down() {
         wishes.retries = 0;
     });
     assert!(outcome.failed().is_kept);
+    server.finish();
+}
+
+#[test]
+fn an_upload_that_never_gets_any_further_is_given_up() {
+    let sample = Sample::of(LEN);
+    let stuck = || {
+        script(|mut conn: Conn| {
+            offset(&mut conn, 5);
+            assert!(conn.head().starts_with("PATCH "));
+            conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+            conn.take(1000);
+            conn.reset();
+        })
+    };
+    let begun = script(|mut conn| {
+        can_resume(&mut conn);
+        begin(&mut conn);
+        conn.reset();
+    });
+    // The first of them is further than before, and two failures are borne.
+    let server = Scripted::new(vec![begun, stuck(), stuck(), stuck()]);
+    let failed = sample.put_resumably(&server.url("/file")).failed();
+    assert!(failed.error.is_temporary() && failed.is_kept, "{}", failed.error);
     server.finish();
 }

@@ -14,8 +14,8 @@ use super::board::{Board, Task};
 use super::journal::Journal;
 use super::meaning::{Asked, Meaning, Version, meaning};
 use super::pace::Pace;
-use super::patience::{Patience, sleep};
 use super::{DownloadError, Event, Gauge};
+use crate::client::patience::{Patience, sleep};
 use crate::client::{Agent, Answer, ClientError, Connection, Request};
 use crate::incoming::{Extent, Manner};
 

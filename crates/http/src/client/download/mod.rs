@@ -17,7 +17,6 @@ mod journal;
 mod meaning;
 mod name;
 mod pace;
-mod patience;
 mod spot;
 
 use std::ffi::OsStr;

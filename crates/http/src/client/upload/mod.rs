@@ -5,7 +5,6 @@
 //! more than the reset that follows. Where the server can hold what came of a broken upload, the
 //! next attempt, even of another process, goes on from there.
 
-mod again;
 mod chunks;
 mod exchange;
 mod folder;

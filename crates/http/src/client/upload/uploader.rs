@@ -5,11 +5,11 @@ use std::time::Duration;
 use underpass_engine::{Error, Report, socket};
 use url::{Origin, Url};
 
-use super::again::{pause, wait};
 use super::exchange::{Body, Exchange, has_spoken};
 use super::resumable::Kept;
 use super::{Event, Tell, Upload, UploadError, UploadFailed, Uploaded};
 use crate::client::connection::{Connection, Request};
+use crate::client::patience::{Patience, sleep};
 use crate::client::{Agent, ClientError, Response};
 use crate::congestion;
 use crate::upload::INTEROP_VERSION;
@@ -29,6 +29,10 @@ pub(super) struct Uploader<'u, 'a, 't> {
     report: Report,
     resumed_at: u64,
     redirects: u32,
+    /// The most bytes that the server has ever had.
+    furthest: u64,
+    /// Whether these have become more in the last attempt.
+    has_progressed: bool,
     /// Whether the server has ever answered.
     has_met: bool,
     /// Whether the server does not understand `Expect`.
@@ -67,6 +71,8 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             report: Report::default(),
             resumed_at: 0,
             redirects: 0,
+            furthest: 0,
+            has_progressed: false,
             has_met: false,
             is_unexpecting: false,
             is_spent: false,
@@ -75,10 +81,15 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
 
     /// Uploads, with as many attempts as are worth it.
     pub(super) fn run(mut self) -> Result<(Uploaded, Option<Connection<'a>>), UploadFailed> {
-        let (mut failures, mut detours) = (0, 0);
+        let (mut patience, mut detours) = (Patience::new(self.upload.retries), 0);
         loop {
-            let before = self.report.bytes();
-            let error = match self.attempt() {
+            let outcome = self.attempt();
+            // Only what the server keeps is progress; to begin anew for ever is none.
+            if std::mem::take(&mut self.has_progressed) {
+                patience.reset();
+                detours = 0;
+            }
+            let error = match outcome {
                 Ok(Came::ToItsEnd(status)) => return Ok(self.finish(status)),
                 Ok(Came::Elsewhere) => continue,
                 Ok(Came::ToKnowBetter) if detours < MOST_DETOURS => {
@@ -90,10 +101,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
                 }
                 Err(error) => error,
             };
-            // Only what the server keeps is progress; to begin anew for ever is none.
-            let has_progressed = self.kept.is_resumable() && self.report.bytes() > before;
-            failures = if has_progressed { 1 } else { failures + 1 };
-            if let Err(error) = self.prepare_again(error, failures) {
+            if let Err(error) = self.prepare_again(error, &mut patience) {
                 return Err(self.fail(error));
             }
         }
@@ -227,21 +235,26 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     }
 
     /// Waits until an attempt that failed may be repeated, or says that it may not.
-    fn prepare_again(&mut self, error: UploadError, failures: u32) -> Result<(), UploadError> {
+    fn prepare_again(
+        &mut self,
+        error: UploadError,
+        patience: &mut Patience,
+    ) -> Result<(), UploadError> {
         let asked = match &error {
             UploadError::Client(ClientError::Status { retry_after, .. }) => *retry_after,
             _ => None,
         };
         self.has_met |= error.status().is_some();
         // An address at which nobody has ever answered is more likely wrong than busy.
-        let is_worth_it = error.is_temporary() && self.has_met && !self.is_spent;
-        let wait = wait(failures, self.upload.retries, asked);
-        let Some(wait) = wait.filter(|_| is_worth_it) else { return Err(error) };
+        if !error.is_temporary() || !self.has_met || self.is_spent {
+            return Err(error);
+        }
+        let Some(wait) = patience.next(asked) else { return Err(error) };
         let resumes = self.kept.resource.is_some();
         (self.tell)(&Event::Again { error: &error, wait, resumes });
         self.idle = None;
-        pause(self.agent, wait)?;
-        Ok(())
+        let cancel: Vec<_> = self.agent.cancel.into_iter().collect();
+        if sleep(wait, &cancel) { Ok(()) } else { Err(ClientError::Cancelled.into()) }
     }
 
     /// The bytes that the server had before count as there from now on.
@@ -249,6 +262,8 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         if self.report.bytes() == 0 {
             self.resumed_at = at;
         }
+        self.has_progressed |= at > self.furthest;
+        self.furthest = self.furthest.max(at);
         (self.tell)(&Event::Resumed { at });
     }
 

@@ -9,9 +9,9 @@ use super::{Job, WORTH_KEEPING};
 use crate::client::download::check::{check, offered, wanted};
 use crate::client::download::crew::ask;
 use crate::client::download::meaning::{Asked, Meaning, Version, has_ranges, meaning, modified};
-use crate::client::download::patience::Patience;
 use crate::client::download::spot::Spot;
 use crate::client::download::{DownloadError, Event, Taken, Target};
+use crate::client::patience::Patience;
 use crate::client::{Answer, Request};
 
 /// The answer that tells what there is.
