@@ -210,7 +210,8 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     /// How long to wait for leave to send a body; `None` if it is sent at once.
     fn patience(&self, len: Option<u64>) -> Option<Duration> {
         let is_long = len.is_none_or(|len| len >= EXPECT_FROM);
-        let patience = if self.kept.is_resumable() { self.agent.timeout } else { UNANSWERED };
+        // One that knows the draft knows this, too; it may have a lot of space to reserve first.
+        let patience = if self.kept.is_resumable() { RESERVING } else { UNANSWERED };
         (is_long && !self.is_unexpecting).then_some(patience)
     }
 
@@ -310,6 +311,9 @@ const EXPECT_FROM: u64 = 64 << 10;
 
 /// How long to wait for the word of a server that may not know the expectation at all.
 const UNANSWERED: Duration = Duration::from_secs(1);
+
+/// The same for one that is known to answer, unless somebody on the way swallows it.
+const RESERVING: Duration = Duration::from_secs(10);
 
 /// Expectations that failed, uploads that are gone: more than any server needs.
 const MOST_DETOURS: u32 = 10;
