@@ -65,16 +65,6 @@ impl Folder {
         }
     }
 
-    /// The same with a folder and all that is in it.
-    pub(crate) fn clear_folder(&self, folder: &Path) -> Result<()> {
-        match fs::remove_dir_all(folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(error).with_path("removing", folder)
-            }
-            _ => self.settle(),
-        }
-    }
-
     /// Waits until the file system has nothing left to write.
     pub(crate) fn settle(&self) -> Result<()> {
         File::open(&self.path)

@@ -40,9 +40,23 @@ impl Forest {
         small.saturating_add(self.large_bytes.saturating_mul(self.large.into()))
     }
 
-    /// What the files occupy at most, in pages, with the names.
+    /// What the files occupy, about, with all that belongs to them.
     pub(crate) fn room(&self) -> u64 {
-        self.bytes().saturating_add(self.count().saturating_mul(2 * PAGE))
+        self.bytes().saturating_add(self.count().saturating_mul(PAGE))
+    }
+
+    /// The same without the large ones, as [`lighten`](Self::lighten) leaves them.
+    pub(crate) fn light_room(&self) -> u64 {
+        Self { large: 0, ..*self }.room()
+    }
+
+    /// Frees the space of the large files of a folder, but none of its inodes.
+    pub(crate) fn lighten(&self, root: &Path) -> Result<()> {
+        (0..self.large).try_for_each(|index| {
+            let path = root.join(large_name(index));
+            let file = File::options().write(true).open(&path);
+            file.and_then(|file| file.set_len(0)).with_path("emptying", &path)
+        })
     }
 
     /// Makes all files, without waiting for the disk.
@@ -58,7 +72,7 @@ impl Forest {
                 .with_path("writing", &path)?;
         }
         for index in 0..self.large {
-            noise.write(&root.join(format!("large{index}")), self.large_bytes)?;
+            noise.write(&root.join(large_name(index)), self.large_bytes)?;
         }
         Ok(())
     }
@@ -109,6 +123,10 @@ impl Grown {
     }
 }
 
+fn large_name(index: u32) -> String {
+    format!("large{index}")
+}
+
 /// The size of a small file: spread evenly, and the same in each run.
 fn small_size(index: u32) -> u64 {
     // Knuth's multiplicative hash.
@@ -153,7 +171,9 @@ mod tests {
         assert!(one.join("folder0002/file000249").is_file());
 
         let copy = || {
-            folder.clear_folder(&other).unwrap();
+            if other.exists() {
+                fs::remove_dir_all(&other).unwrap();
+            }
             for (name, _) in &grown.files {
                 fs::create_dir_all(other.join(name).parent().unwrap()).unwrap();
                 fs::copy(one.join(name), other.join(name)).unwrap();
@@ -176,5 +196,9 @@ mod tests {
             change(&other.join("folder0001/file000100"));
             assert_ne!(Grown::survey(&other).unwrap().sha256().unwrap(), sha256);
         }
+        FOREST.lighten(&one).unwrap();
+        let light = Grown::survey(&one).unwrap();
+        assert_eq!(light.files(), FOREST.count());
+        assert_eq!(light.bytes(), Forest { large: 0, ..FOREST }.bytes());
     }
 }

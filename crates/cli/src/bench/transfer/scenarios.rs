@@ -61,11 +61,16 @@ pub(crate) fn tree(args: &TreeArgs, cancel: &AtomicBool) -> Result<Record> {
     let forest = Forest { files: args.files, large: args.large, large_bytes: args.large_size };
     let programs = Programs::look(None, args.client.iter().copied().map(Way::from), None)?;
     let commands = programs.commands(tree::example, |_| tree::SERVER);
+    // Every way once to verify it, and in each round.
+    let rounds = u64::from(args.common.run.runs) + u64::from(args.common.run.warmup) + 1;
+    let downloads = rounds.saturating_mul(programs.ways.len() as u64);
+    let earlier = forest.light_room().saturating_mul(downloads);
+    let room = forest.room().saturating_mul(2).saturating_add(earlier);
     let asked = Asked {
         scenario: Scenario::Tree,
         baseline: Way::Wget,
         sizes: vec![forest.bytes()],
-        room: forest.room().saturating_mul(2),
+        room,
         transfers: Transfers {
             server: Some(Way::Underpass),
             files: Some(forest.files),
@@ -76,7 +81,7 @@ pub(crate) fn tree(args: &TreeArgs, cancel: &AtomicBool) -> Result<Record> {
         },
         programs,
     };
-    asked.measure(&args.common, cancel, |stage| Tree { stage, forest })
+    asked.measure(&args.common, cancel, |stage| Tree { stage, forest, turn: 0 })
 }
 
 /// The programs of a run: those that are there.

@@ -1,5 +1,10 @@
 //! `bench tree`: a folder of many small files and a few large ones from a server into a folder that
 //! was not there before.
+//!
+//! The folders of earlier samples stay, though without the bytes of their large files. ext4 gives the
+//! inode of a file away again only minutes after the file was removed, and until then looks at each
+//! such inode whenever it wants a new one: after the removal of thousands of files, making as many
+//! new ones takes several times as long, whoever does it.
 
 use std::path::{Path, PathBuf};
 
@@ -19,6 +24,8 @@ pub(crate) struct Tree<'a> {
     pub(crate) stage: Stage<'a>,
     /// What is downloaded.
     pub(crate) forest: Forest,
+    /// How many downloads there have been.
+    pub(crate) turn: u32,
 }
 
 impl Course for Tree<'_> {
@@ -33,28 +40,30 @@ impl Course for Tree<'_> {
     fn verify(&mut self, _size: u64, variant: Variant) -> Result<Verdict> {
         self.download(variant.way)?;
         let arrived = Grown::survey(&self.target())?.sha256()?;
-        self.stage.site.folder.clear_folder(&self.target())?;
+        self.forest.lighten(&self.target())?;
         self.stage.judge(variant.way, arrived)
     }
 
     fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
-        self.stage.site.folder.clear_folder(&self.target())?;
         self.stage.even(size)?;
         let measured = self.download(variant.way)?;
         let grown = Grown::survey(&self.target())?;
+        self.forest.lighten(&self.target())?;
         let is_whole = (grown.files(), grown.bytes()) == (self.forest.count(), size);
         if is_whole { Ok(measured) } else { Err(differs(variant.way)) }
     }
 }
 
 impl Tree<'_> {
+    /// The folder of the present download.
     fn target(&self) -> PathBuf {
-        self.stage.site.folder.file(TARGET)
+        self.stage.site.folder.file(&format!("target{}", self.turn))
     }
 
-    fn download(&self, way: Way) -> Result<Measured> {
+    fn download(&mut self, way: Way) -> Result<Measured> {
+        self.turn += 1;
         let target = self.target();
-        self.stage.site.folder.clear_folder(&target)?;
+        self.stage.site.folder.settle()?;
         self.stage.run(way, &SERVER, |url| download_tree(way, url, &target))
     }
 }
@@ -66,5 +75,3 @@ pub(crate) fn example(way: Way) -> Words {
 
 /// From where all of them download.
 pub(crate) const SERVER: Kind = Kind::Underpass(&[]);
-
-const TARGET: &str = "target";
