@@ -35,7 +35,7 @@ pub(crate) fn label(way: Way) -> String {
         Way::CurlToDufs => "curl to dufs".to_owned(),
         Way::CurlToNginx => "curl to nginx".to_owned(),
         Way::CurlToUnderpass => "curl to underpass".to_owned(),
-        Way::UnderpassSynced => "underpass, synced".to_owned(),
+        Way::UnderpassSynced => "underpass synced".to_owned(),
         way => way.to_string(),
     }
 }
