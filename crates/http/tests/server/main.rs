@@ -27,6 +27,7 @@ mod rig;
 mod timeouts;
 mod uploads;
 mod uploads_broken;
+mod uploads_disks;
 mod uploads_resumable;
 mod uploads_told;
 mod variants;

@@ -1,0 +1,285 @@
+//! Uploads to the real server, confined as it is, by real clients, and with what can go wrong: the
+//! kernel declines, the server is killed, the client is.
+
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use rig::{Finished, Running, folder, has, names, noise, noise_file, until};
+
+const LEN: usize = 24 << 20;
+
+/// A folder that is uploaded to, a file to upload, and a place for what strace says.
+struct Stage {
+    served: TempDir,
+    other: TempDir,
+    source: PathBuf,
+}
+
+impl Stage {
+    /// `None`, which is told, if one of these programs is missing.
+    fn new(programs: &[&str]) -> Option<Self> {
+        programs.iter().all(|program| has(program)).then(|| {
+            let (served, other) = (folder(), folder());
+            let source = noise_file(other.path(), "source", LEN);
+            Self { served, other, source }
+        })
+    }
+
+    /// A server under strace, if that has options.
+    fn serve(&self, strace: &[&str], args: &[&str]) -> Running {
+        let mut command = Command::new("strace");
+        // The program is the child, and strace its tracer from elsewhere: signals reach the former.
+        command.args(["-D", "-f", "-qq", "-o"]).arg(self.trace()).args(strace);
+        command.arg(env!("CARGO_BIN_EXE_underpass"));
+        if strace.is_empty() {
+            command = Command::new(env!("CARGO_BIN_EXE_underpass"));
+        }
+        command.args(["serve", "-p", "0", "--workers", "1", "--log-format", "json"]);
+        command.arg("--allow-upload").args(args).arg(self.served.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::listening(command)
+    }
+
+    fn trace(&self) -> PathBuf {
+        self.other.path().join("trace")
+    }
+
+    fn arrived(&self) -> Vec<u8> {
+        fs::read(self.served.path().join("file")).unwrap()
+    }
+
+    /// curl that uploads to `/file` of the server, and prints the status.
+    fn curl(&self, server: &Running, args: &[&str]) -> Command {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "-w", "%{http_code}"]).args(args);
+        command.arg(format!("{}file", server.address));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// The same to its end; what it printed.
+    fn upload(&self, server: &Running, args: &[&str]) -> String {
+        let source = self.source.to_str().unwrap();
+        let curl = self.curl(server, &[&["-T", source], args].concat());
+        Running::start(curl).finish().succeeded().text()
+    }
+}
+
+/// Ends a server; its end, and the lines of its log.
+fn end(server: Running) -> (Finished, Vec<Value>) {
+    server.signal("TERM");
+    let finished = server.finish().succeeded();
+    let log = finished.text();
+    let log = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (finished, log)
+}
+
+#[test]
+fn curl_puts_a_file_and_a_stream_into_a_confined_server() {
+    let Some(stage) = Stage::new(&["curl"]) else { return };
+    let server = stage.serve(&[], &[]);
+    assert_eq!(stage.upload(&server, &[]), "201");
+    assert!(stage.arrived() == noise(LEN));
+    assert_eq!(stage.upload(&server, &[]), "204");
+    let mut curl = stage.curl(&server, &["-T", "-"]);
+    curl.stdin(File::open(&stage.source).unwrap());
+    assert_eq!(Running::start(curl).finish().succeeded().text(), "204");
+    assert!(stage.arrived() == noise(LEN));
+    let (said, log) = end(server);
+    assert!(said.stderr.contains("uploads to"), "{}", said.stderr);
+    assert_eq!(names(stage.served.path()), ["file"]);
+    assert_eq!(log.iter().map(|line| &line["received"]).sum_of(), 3 * LEN as u64);
+    // A part of a chunk may be copied with its frame, no more.
+    let copied = log.iter().map(|line| &line["mechanisms"]["read_write"]).sum_of();
+    assert!(copied < 64 << 10, "{log:?}");
+}
+
+/// Sums of numbers in JSON.
+trait SumOf {
+    fn sum_of(self) -> u64;
+}
+
+impl<'v, I: Iterator<Item = &'v Value>> SumOf for I {
+    fn sum_of(self) -> u64 {
+        self.filter_map(Value::as_u64).sum()
+    }
+}
+
+#[test]
+fn no_byte_of_a_body_is_read_or_written_by_the_server() {
+    let Some(stage) = Stage::new(&["curl", "strace"]) else { return };
+    let traced = "trace=read,pread64,readv,recvfrom,recvmsg,write,pwrite64,writev,sendto,splice";
+    let server = stage.serve(&["-e", traced], &[]);
+    // curl waits for 100 before it sends so large a body.
+    assert_eq!(stage.upload(&server, &["--expect100-timeout", "30"]), "201");
+    let (_, log) = end(server);
+    assert_eq!(log[0]["mechanisms"]["splice"], LEN);
+    assert_eq!(log[0]["mechanisms"]["read_write"], Value::Null);
+    let trace = fs::read_to_string(stage.trace()).unwrap();
+    let (mut spliced, mut others) = (0, 0);
+    for line in trace.lines() {
+        let call = line.split_once(' ').map_or(line, |(_, rest)| rest.trim_start());
+        let result = call.rsplit(" = ").next().unwrap_or_default();
+        let result: u64 = result.split(' ').next().unwrap().parse().unwrap_or(0);
+        let sum = if call.starts_with("splice(") { &mut spliced } else { &mut others };
+        *sum += result;
+    }
+    // Into the pipe and out of it.
+    assert_eq!(spliced, 2 * LEN as u64);
+    // The loader's reads of libraries, the head, the log.
+    assert!(others < 96 << 10, "{others} bytes");
+}
+
+#[test]
+fn a_splice_that_is_declined_in_the_middle_loses_nothing() {
+    let Some(stage) = Stage::new(&["curl", "strace"]) else { return };
+    for (errno, when) in [("EINVAL", 1), ("EINVAL", 2), ("EINVAL", 19), ("EPERM", 40)] {
+        let inject = format!("inject=splice:error={errno}:when={when}");
+        let server = stage.serve(&["-e", "trace=splice", "-e", &inject], &["--step", "256K"]);
+        let status = stage.upload(&server, &[]);
+        assert!(matches!(status.as_str(), "201" | "204"), "{status}");
+        assert!(stage.arrived() == noise(LEN), "{errno} at call {when}");
+        let (_, log) = end(server);
+        let moved = |name: &str| log[0]["mechanisms"][name].as_u64().unwrap_or(0);
+        assert_eq!(moved("splice") + moved("read_write"), LEN as u64);
+        assert!(moved("read_write") > 0);
+        let told = log[0]["declined"][0].as_str().unwrap();
+        assert!(told.starts_with(&format!("splice {errno} at ")), "{told}");
+        assert_eq!(names(stage.served.path()), ["file"]);
+    }
+}
+
+#[test]
+fn a_disk_error_is_told_and_leaves_nothing() {
+    let Some(stage) = Stage::new(&["curl", "strace"]) else { return };
+    let inject = "inject=splice:error=EIO:when=8";
+    let server = stage.serve(&["-e", "trace=splice", "-e", inject], &["--step", "256K"]);
+    let curl = stage.curl(&server, &["-T", stage.source.to_str().unwrap()]);
+    let said = Running::start(curl).finish();
+    assert!(said.text().ends_with("500") || !said.status.success(), "{said:?}");
+    let (finished, log) = end(server);
+    assert!(finished.stderr.contains("Input/output error"), "{}", finished.stderr);
+    assert_eq!((&log[0]["status"], &log[0]["failure"]), (&500.into(), &"failed".into()));
+    assert_eq!(names(stage.served.path()), [""; 0]);
+}
+
+#[test]
+fn curl_goes_on_where_it_was_killed() {
+    let Some(stage) = Stage::new(&["curl"]) else { return };
+    let server = stage.serve(&[], &[]);
+    let source = stage.source.to_str().unwrap();
+    let slow = stage.curl(&server, &["--limit-rate", "8M", "-T", source]);
+    let mut curl = Running::start(slow);
+    until("enough is here", || {
+        let url = format!("{}.underpass/transfers?json", server.address);
+        let seen = Command::new("curl").arg("-sS").arg(url).output().unwrap();
+        let seen: Value = serde_json::from_slice(&seen.stdout).unwrap();
+        seen[0]["bytes"].as_u64().is_some_and(|bytes| bytes > 2 << 20)
+    });
+    curl.child.kill().unwrap();
+    drop(curl);
+    let mut at = String::new();
+    until("a part is kept", || {
+        let mut head = Command::new("curl");
+        head.args(["-sSI", "-o", "/dev/null", "-w", "%header{upload-offset}"]);
+        head.arg(format!("{}file?partial", server.address));
+        at = String::from_utf8(head.output().unwrap().stdout).unwrap();
+        !at.is_empty()
+    });
+    assert!((1 << 20..LEN as u64).contains(&at.parse().unwrap()), "{at}");
+    assert_eq!(stage.upload(&server, &["-C", &at]), "201");
+    assert!(stage.arrived() == noise(LEN));
+    end(server);
+    assert_eq!(names(stage.served.path()), ["file"]);
+}
+
+/// Sends a head, and reads the heads that come back until one has this status.
+fn exchange(stream: &mut TcpStream, head: &str, status: &str) -> String {
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut said = String::new();
+    let mut byte = [0];
+    while !(said.contains(status) && said.ends_with("\r\n\r\n")) {
+        assert_eq!(stream.read(&mut byte).unwrap(), 1, "{said}");
+        said.push(char::from(byte[0]));
+    }
+    said
+}
+
+/// The value of a field in a head.
+fn field<'h>(head: &'h str, name: &str) -> &'h str {
+    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).unwrap()
+}
+
+#[test]
+fn an_upload_outlives_a_server_that_is_killed() {
+    let Some(stage) = Stage::new(&[]) else { return };
+    let connect = |server: &Running| {
+        let address = server.address.trim_start_matches("http://").trim_end_matches('/');
+        TcpStream::connect(address).unwrap()
+    };
+    let mut server = stage.serve(&[], &[]);
+    let all = noise(LEN);
+    let mut stream = connect(&server);
+    let head = format!(
+        "PUT /file HTTP/1.1\r\nHost: a\r\nUpload-Complete: ?1\r\nContent-Length: {LEN}\r\n\
+         Upload-Draft-Interop-Version: 8\r\n\r\n"
+    );
+    let location = field(&exchange(&mut stream, &head, " 104 "), "Location").to_owned();
+    stream.write_all(&all[..LEN / 2]).unwrap();
+    until("something is on its way", || names(stage.served.path()).len() == 1);
+    server.child.kill().unwrap();
+    drop(server);
+    assert!(!stage.served.path().join("file").exists());
+    let server = stage.serve(&[], &[]);
+    let mut stream = connect(&server);
+    let head = format!("HEAD {location} HTTP/1.1\r\nHost: a\r\n\r\n");
+    let said = exchange(&mut stream, &head, " 204 ");
+    let at: usize = field(&said, "Upload-Offset").parse().unwrap();
+    assert!(at <= LEN / 2);
+    let head = format!(
+        "PATCH {location} HTTP/1.1\r\nHost: a\r\nUpload-Complete: ?1\r\nUpload-Offset: {at}\r\n\
+         Content-Type: application/partial-upload\r\nContent-Length: {}\r\n\r\n",
+        LEN - at
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&all[at..]).unwrap();
+    exchange(&mut stream, "", " 201 ");
+    assert!(stage.arrived() == all);
+    end(server);
+    assert_eq!(names(stage.served.path()), ["file"]);
+}
+
+#[test]
+fn a_server_that_may_not_write_there_says_so() {
+    let Some(stage) = Stage::new(&["curl", "setpriv"]) else { return };
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let root = stage.served.path();
+    fs::set_permissions(root, fs::Permissions::from_mode(0o555)).unwrap();
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    let program = env!("CARGO_BIN_EXE_underpass");
+    // Root may write everywhere, unless it gives that up.
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-dac_override", "--inh-caps", "-dac_override", program]);
+    if !is_root {
+        command = Command::new(program);
+    }
+    command.args(["serve", "-q", "-p", "0", "-A"]).arg(root);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let server = Running::listening(command);
+    let curl = stage.curl(&server, &["-o", "/dev/null", "-T", stage.source.to_str().unwrap()]);
+    assert!(Running::start(curl).finish().text().ends_with("403"));
+    server.signal("TERM");
+    server.finish().succeeded();
+    fs::set_permissions(root, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(names(Path::new(root)), [""; 0]);
+}
