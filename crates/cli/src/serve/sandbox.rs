@@ -95,8 +95,8 @@ impl Bounds {
             // A file without a name is linked beside the one it replaces, which then goes.
             access |= AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg;
             access |= AccessFs::MakeDir | AccessFs::RemoveFile;
-            // Copies of folders have links in them.
-            access |= AccessFs::MakeSym;
+            // Copies of folders have links in them, and other names until they are whole.
+            access |= AccessFs::MakeSym | AccessFs::RemoveDir;
         }
         if self.deletes {
             access |= AccessFs::RemoveFile | AccessFs::RemoveDir;

@@ -7,6 +7,7 @@
 mod rig;
 
 mod archive;
+mod changes;
 mod chromium;
 mod files;
 mod folders;
