@@ -10,6 +10,7 @@ use underpass_engine::Version;
 
 pub(super) use change::{Change, Changed};
 pub(super) use refusal::Refusal;
+pub(super) use tree::remove;
 
 use super::answer::{Asking, Place};
 use super::files::modified;

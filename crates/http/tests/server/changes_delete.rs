@@ -78,6 +78,7 @@ fn what_is_hidden_is_neither_removed_nor_made_nor_found_out() {
         ("project/readme", b"x"),
         ("deep/er/private/file", b"x"),
         ("free/file", b"x"),
+        ("free/.x.0123456789abcdef0123456789abcdef.upload", b"a part"),
     ];
     let site = open_site(files).with(|settings| settings.hide = vec!["private".into()]).start();
     statuses(

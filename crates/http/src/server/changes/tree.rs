@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer};
 
 use super::refusal::Refusal;
+use crate::upload::is_partial_name;
 
 /// What must not be in a folder that is to be removed or moved.
 pub(super) struct Check<'a> {
@@ -41,6 +42,10 @@ impl Check<'_> {
         }
         let len = path.len();
         for name in names(&folder, depth)? {
+            if is_partial_name(name.to_bytes()) {
+                // Of an upload that has no place to go to then.
+                continue;
+            }
             path.push(b'/');
             path.extend_from_slice(name.to_bytes());
             if (self.is_kept)(path) {
@@ -70,7 +75,7 @@ fn mount_of(folder: &OwnedFd) -> Result<u64, Errno> {
 /// # On failure
 ///
 /// Some of it may be gone; what the system refused to remove, and the folders above it, are there.
-pub(super) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Refusal> {
+pub(in super::super) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Refusal> {
     remove_at(parent, name, 0)
 }
 

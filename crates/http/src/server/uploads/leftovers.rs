@@ -9,9 +9,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat};
 use underpass_engine::Version;
 
+use super::super::changes;
 use super::super::files;
 use super::super::shared::Shared;
 use super::super::worker::step_back;
@@ -73,7 +74,7 @@ pub(super) fn sweep(shared: &Shared, folder: impl AsFd) -> Vec<Vec<u8>> {
             _ => {}
         }
         if is_partial_name(name) && is_left_over(shared, &folder, name) {
-            let _ = unlinkat(&folder, OsStr::from_bytes(name), AtFlags::empty());
+            let _ = changes::remove(folder.as_fd(), entry.file_name());
         }
     }
     inner
@@ -84,12 +85,24 @@ fn is_left_over(shared: &Shared, folder: &OwnedFd, name: &[u8]) -> bool {
     let Ok(stat) = statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) else {
         return false;
     };
-    let written = files::modified(&Version::from_stat(&stat));
-    let age = SystemTime::now().duration_since(written).unwrap_or_default();
-    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-        && age >= shared.settings.changes.expiry
-        && !shared.uploads.holds.is_held(folder, name)
+    let version = Version::from_stat(&stat);
+    let age = |since| SystemTime::now().duration_since(since).unwrap_or_default();
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {
+            age(files::modified(&version)) >= shared.settings.changes.expiry
+                && !shared.uploads.holds.is_held(folder, name)
+        }
+        // Of a copy or move that was killed. It has the times of the original, but for the last.
+        FileType::Directory => {
+            let changed = u64::try_from(version.changed().0).unwrap_or(0);
+            age(SystemTime::UNIX_EPOCH + Duration::from_secs(changed)) >= FOLDERS_EXPIRE
+        }
+        _ => false,
+    }
 }
+
+/// A folder may be copied for as long as this, whatever is the patience with uploads.
+const FOLDERS_EXPIRE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How often it is looked for leftovers.
 const EVERY: Duration = Duration::from_secs(60 * 60);
