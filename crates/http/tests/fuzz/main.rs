@@ -15,6 +15,7 @@ mod range;
 mod request_head;
 mod tar_layout;
 mod tar_reader;
+mod upload;
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -38,6 +39,11 @@ fn no_target_leads_out_of_the_root() {
 #[test]
 fn ranges_lie_within_the_file() {
     search(range::SEEDS, range::check);
+}
+
+#[test]
+fn a_part_of_a_file_lies_within_it() {
+    search(upload::SEEDS, upload::check);
 }
 
 #[test]

@@ -16,4 +16,5 @@ mod request;
 mod resumption;
 mod rig;
 mod target;
+mod upload;
 mod validator;

@@ -1,0 +1,38 @@
+//! Whatever is said of a part, it lies within what is said of the whole.
+
+use underpass_http::upload::{
+    ContentRange, Token, UpdateRange, UploadId, is_partial_name, partial_name,
+};
+
+use crate::input::Input;
+
+/// Where the search begins.
+pub(crate) const SEEDS: &[&[u8]] = &[
+    b"\0\0\0\0\0\0\x03\xe8bytes 5-9/10",
+    b"\0\0\0\0\0\0\x03\xe8bytes=5-9",
+    b"\0\0\0\0\0\0\x03\xe8bytes=-5",
+    b"\xff\xff\xff\xff\xff\xff\xff\xffappend",
+    b"\0\0\0\0\0\0\0\x010123456789abcdef0123456789abcdef-18446744073709551615-k",
+    b"\0\0\0\0\0\0\0\x01.file.0123456789abcdef0123456789abcdef.upload",
+];
+
+/// A length and a value.
+pub(crate) fn check(data: &[u8]) {
+    let mut input = Input(data);
+    let (len, value) = (input.number(), input.0);
+    if let Some(range) = ContentRange::parse(value) {
+        assert!(range.len > 0 && range.first.checked_add(range.len).unwrap() <= range.total);
+        assert_eq!(range.is_last(), range.first + range.len == range.total);
+    }
+    if let Some(range) = UpdateRange::parse(value) {
+        assert!(range.start(len).is_none_or(|start| start <= len));
+        let _ = range.fits(len);
+    }
+    if let Some(id) = UploadId::parse(value) {
+        assert_eq!(UploadId::parse(id.to_string().as_bytes()), Some(id));
+    }
+    let name = &value[..value.len().min(255)];
+    let partial = partial_name(name, Token::derived(name, str::from_utf8(value).ok()));
+    assert!(partial.len() <= 255 && is_partial_name(&partial));
+    let _ = is_partial_name(value);
+}
