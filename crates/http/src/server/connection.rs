@@ -254,13 +254,14 @@ impl Connection<'_> {
     /// Sends an answer; whether the connection goes on.
     async fn take_turn(&mut self, turn: Box<Turn>) -> bool {
         let Turn { mut response, mut exchange, started, body, now, .. } = *turn;
-        let mut is_read = false;
+        let (mut is_read, mut most_skipped) = (false, MOST_SKIPPED);
         if let Body::Upload(upload) = response.body {
             let Some(outcome) = self.receive(*upload, &mut exchange, started).await else {
                 return false;
             };
             (response, is_read) = (outcome.response, outcome.body == BodyState::Read);
             response.closes |= outcome.body == BodyState::Broken;
+            most_skipped = MOST_REFUSED;
         }
         let keeps_alive = turn.keeps_alive
             && !response.closes
@@ -311,7 +312,7 @@ impl Connection<'_> {
         // The end may have been announced meanwhile, and the last byte still be on its way.
         let keeps_alive = keeps_alive && !self.worker.is_draining();
         if !keeps_alive {
-            self.linger().await;
+            self.linger(most_skipped).await;
         }
         keeps_alive
     }
@@ -391,7 +392,7 @@ impl Connection<'_> {
 
     /// Closes a connection so that the client gets the last answer: a socket that is closed while
     /// something unread is in it is reset, and takes with it what the client has not read.
-    async fn linger(&mut self) {
+    async fn linger(&mut self, most_skipped: u64) {
         self.buffer = Vec::new();
         if shutdown(&self.peer.socket, Shutdown::Write).is_err() {
             return;
@@ -399,7 +400,7 @@ impl Connection<'_> {
         // Until then its lack of progress counts as that of the response.
         self.peer.begins(Doing::Sending, Instant::now());
         let mut skipped = 0;
-        while skipped < MOST_SKIPPED && !self.peer.is_expired() {
+        while skipped < most_skipped && !self.peer.is_expired() {
             let mut bytes = Vec::new();
             match timeout(LINGER_INTERVAL, self.read_more(&mut bytes)).await {
                 Ok(Ok(0) | Err(_)) => return,
@@ -452,6 +453,10 @@ const MOST_HEAD: usize = 32 << 10;
 
 /// Bytes of a request's body that are read for the sake of keeping the connection.
 const MOST_SKIPPED: u64 = 1 << 20;
+
+/// Bytes of an upload that was refused, read so that a client that sends all of it before it listens
+/// gets the answer.
+const MOST_REFUSED: u64 = 64 << 20;
 
 /// A usual head fits into this.
 const HEAD_CAPACITY: usize = 512;

@@ -336,6 +336,16 @@ fn too_long_is_found_out_before_the_body_and_at_the_latest_in_it() {
 }
 
 #[test]
+fn who_sends_everything_before_listening_hears_the_refusal() {
+    let server = open_site().with(|settings| settings.changes.limit = Some(1000)).start();
+    let mut client = server.connect();
+    client.send(request("PUT", "/file", &["Content-Length: 20000000"]));
+    client.send(pattern(20_000_000));
+    assert_eq!(client.reply().status, 413);
+    assert_eq!(names(&server), [""; 0]);
+}
+
+#[test]
 fn what_cannot_fit_on_the_disk_is_refused_before_the_body() {
     let server = open_site().start();
     let mut client = server.connect();
