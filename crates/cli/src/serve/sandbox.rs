@@ -314,11 +314,11 @@ mod tests {
     }
 
     #[test]
-    fn uploads_can_be_named_and_replace_and_nothing_else_is_removed() {
+    fn uploads_can_be_named_and_replace_and_folders_be_copied_beneath_the_root_alone() {
         let folder = tempfile::tempdir().unwrap();
         let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
         fs::create_dir(&root).unwrap();
-        fs::create_dir(&outside).unwrap();
+        fs::create_dir_all(outside.join("empty")).unwrap();
         fs::create_dir(root.join("empty")).unwrap();
         confined(Bounds { uploads: true, ..bounds(&root) }, move || {
             land(&root, "file").unwrap();
@@ -327,7 +327,10 @@ mod tests {
             fs::create_dir(root.join("made")).unwrap();
             let partial = File::options().write(true).open(root.join("file")).unwrap();
             partial.set_len(1).unwrap();
-            assert!(is_denied(fs::remove_dir(root.join("empty"))));
+            // As a copy of a folder gets its name once it is whole.
+            fs::rename(root.join("made"), root.join("copy")).unwrap();
+            assert!(fs::rename(root.join("copy"), root.join("empty/copy")).is_err(), "EXDEV");
+            assert!(is_denied(fs::remove_dir(outside.join("empty"))));
             assert!(is_denied(land(&outside, "file")));
             assert!(is_denied(fs::create_dir(outside.join("made"))));
         });
