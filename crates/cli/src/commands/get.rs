@@ -43,28 +43,28 @@ pub(crate) struct GetArgs {
     pub(crate) connections: Option<u32>,
 
     /// Take so many bytes a second at the most, such as 10M
-    #[arg(long, value_name = "SIZE", value_parser = rate)]
+    #[arg(long, value_name = "SIZE", value_parser = rate, conflicts_with = "recursive")]
     pub(crate) rate: Option<Size>,
 
     /// Let the file have the time of its arrival, not that of its last change on the server
-    #[arg(long)]
+    #[arg(long, conflicts_with = "recursive")]
     pub(crate) no_mtime: bool,
 
     /// Have the file on the disk before it gets its name
-    #[arg(long)]
+    #[arg(long, conflicts_with = "recursive")]
     pub(crate) sync: bool,
 
     /// Fail unless the file has this digest: sha-256: or sha-512: and hexadecimal digits or Base64
-    #[arg(long, value_name = "ALG:VALUE", value_parser = digest)]
+    #[arg(long, value_name = "ALG:VALUE", value_parser = digest, conflicts_with = "recursive")]
     pub(crate) digest: Vec<Digest>,
 
     /// Print the digest of the file, and its path, as sha256sum does
     #[arg(long, value_name = "ALG", num_args = 0..=1, require_equals = true,
-        default_missing_value = "sha-256")]
+        default_missing_value = "sha-256", conflicts_with = "recursive")]
     pub(crate) digest_print: Option<Algorithm>,
 
     /// Ask the server for a digest, and fail without one; one that it says is always compared
-    #[arg(long)]
+    #[arg(long, conflicts_with = "recursive")]
     pub(crate) verify: bool,
 
     #[command(flatten)]

@@ -138,6 +138,31 @@ fn a_folder_that_changed_meanwhile_is_never_mixed() {
 }
 
 #[test]
+fn a_killed_run_by_listings_is_gone_on_with() {
+    let (source, target) = (folder(), folder());
+    let root = source.path().join("t");
+    tree(&root);
+    noise_file(&root, "larger", 40_000_000);
+    let all = bytes_in(&root);
+    let server = ours(source.path(), &["--rate", "20M", "--no-archive"]);
+    let url = format!("{}t/", address(&server));
+    let running = begin(&url, target.path());
+    let mine = target.path().join("t");
+    until("a part of the large file", || {
+        fs::metadata(mine.join("larger.part")).is_ok_and(|facts| facts.len() > 20_000_000)
+    });
+    running.signal("KILL");
+    running.finish();
+    let got = get(&url, target.path(), &["--json"]).succeeded().receipt();
+    let (mut here, mut there) = (contents(&mine), contents(&root));
+    // Its own facts are in the listing of the folder above.
+    assert!(here.remove(&b""[..]).is_some() && there.remove(&b""[..]).is_some());
+    same(&here, &there, "");
+    let (moved, resumed) = (got["bytes"].as_u64().unwrap(), got["resumed_at"].as_u64().unwrap());
+    assert!(resumed > 18_000_000 && moved < all - resumed + (1 << 20), "{got}");
+}
+
+#[test]
 fn two_runs_do_not_share_a_folder() {
     let (source, target) = (folder(), folder());
     let root = source.path().join("t");

@@ -1,7 +1,9 @@
 //! A folder file by file, found by the listings of a server that has no archives.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +21,7 @@ use super::patience::Patience;
 use super::place::{Place, Taken, errno};
 use super::queue::Queue;
 use super::{Job, TreeDone, TreeEvent, TreeWay, Why, as_path, local, reason, shown};
+use crate::client::download::{self, Downloader, Gauge, Target, Wishes};
 use crate::client::{Answer, ClientError, Connection, Request, Response};
 use crate::incoming::{Extent, Manner};
 use crate::validator::parse_date;
@@ -68,6 +71,7 @@ fn sum(mut all: TreeDone, one: TreeDone) -> TreeDone {
     all.folders += one.folders;
     all.left_out += one.left_out;
     all.connections += one.connections;
+    all.resumed_at += one.resumed_at;
     all.report.add(&one.report);
     all
 }
@@ -283,7 +287,46 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             self.idle = answer.connection.finish(&answer.response);
             return Ok(());
         }
+        if matches!(answer.response.extent, Extent::Length(len) if len >= LARGE) {
+            return self.download(task, facts);
+        }
         self.receive(task, facts, answer)
+    }
+
+    /// Fetches a large file so that it can be gone on with after a break.
+    fn download(&mut self, task: &Task, facts: Facts) -> Result<(), TreeError> {
+        let (path, place, job) = (&task.entry.path, &self.crawl.place, self.crawl.job);
+        let failed = |errno: Errno| TreeError::io("writing", as_path(path), errno);
+        let (folder, name) = place.parted(path).map_err(failed)?;
+        let taken = match place.taken {
+            Taken::Stays => download::Taken::Refuse,
+            Taken::Ours | Taken::Replaced => download::Taken::Replace,
+        };
+        let target = Target::Named { folder: &folder, name: OsStr::from_bytes(name), taken };
+        let wishes = Wishes {
+            // The others are at work on other files.
+            connections: Some(1),
+            retries: job.wishes.retries,
+            policy: job.wishes.policy,
+            step: job.wishes.step,
+            ..Wishes::default()
+        };
+        let downloader = Downloader::new(job.agent.clone(), wishes);
+        let outcome = downloader.fetch(&task.entry.url, &target, &Gauge::default(), &|_| {});
+        let done = match outcome {
+            Ok(done) => done,
+            Err(failed) => {
+                self.done.report.add(&failed.report);
+                let (path, source) = (as_path(path).to_owned(), Box::new(failed.error));
+                return Err(TreeError::Download { path, source });
+            }
+        };
+        self.done.report.add(&done.report);
+        self.done.resumed_at += done.resumed_at;
+        self.done.files += 1;
+        job.gauge.files.fetch_add(1, Ordering::Relaxed);
+        job.gauge.done.fetch_add(done.size, Ordering::Relaxed);
+        place.settle_named(path, facts.mode, facts.modified).map_err(failed)
     }
 
     /// Whether a file is here already; one that is another is an error if it is to stay.
@@ -394,6 +437,9 @@ fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// From here on a file is worth a journal of its own.
+const LARGE: u64 = 16 << 20;
 
 /// Bytes of a listing at the most: a million names.
 const MOST_LISTING: usize = 256 << 20;

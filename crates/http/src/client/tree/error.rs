@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::tar::TarError;
 use crate::client::ClientError;
+use crate::client::download::DownloadError;
 
 /// Why a folder could not be fetched.
 #[derive(Debug)]
@@ -20,6 +21,13 @@ pub enum TreeError {
     },
     /// The server could not be asked, or its answer not be used.
     Client(ClientError),
+    /// A large file could not be fetched.
+    Download {
+        /// Its path in the folder.
+        path: PathBuf,
+        /// Why.
+        source: Box<DownloadError>,
+    },
     /// What is there is of something else.
     Foreign {
         /// The unfinished folder.
@@ -76,6 +84,7 @@ impl fmt::Display for TreeError {
                 write!(f, "another process is fetching {}: wait until it ends", path.display())
             }
             Self::Client(error) => error.fmt(f),
+            Self::Download { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Foreign { path, url: Some(url) } => write!(
                 f,
                 "{} is what came of {url}: fetch that again, or remove it",
@@ -104,6 +113,7 @@ impl std::error::Error for TreeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Client(error) => Some(error),
+            Self::Download { source, .. } => Some(&**source),
             Self::Io { source, .. } => Some(source),
             Self::Tar(error) => Some(error),
             _ => None,

@@ -157,7 +157,7 @@ pub struct TreeDone {
     pub links: u64,
     /// What was left out, each told as an event.
     pub left_out: u64,
-    /// Bytes of the archive that were here before.
+    /// Bytes of the archive, or of large files, that were here before.
     pub resumed_at: u64,
     /// Connections that were made use of.
     pub connections: u32,

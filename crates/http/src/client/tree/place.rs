@@ -174,6 +174,27 @@ impl Place {
         })
     }
 
+    /// The open folder of a path, and the name in it.
+    pub(super) fn parted<'p>(&self, path: &'p [u8]) -> Result<(OwnedFd, &'p [u8]), Errno> {
+        let folder = self.within(path, |parent, _| rustix::io::fcntl_dupfd_cloexec(parent, 0))?;
+        Ok((folder, path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()))
+    }
+
+    /// Gives a file that has its name already what is known of it.
+    pub(super) fn settle_named(
+        &self,
+        path: &[u8],
+        mode: Option<u32>,
+        modified: Option<(i64, u32)>,
+    ) -> Result<(), Errno> {
+        if mode.is_none() && modified.is_none() {
+            return Ok(());
+        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let file = File::from(open_beneath(self.root.as_fd(), path, flags)?);
+        Self::settle_exactly(&file, mode, modified)
+    }
+
     /// A file on its way to its name that outlives this process.
     pub(super) fn land_partial(&self, path: &[u8]) -> Result<Landing, Errno> {
         self.within(path, |parent, name| {
