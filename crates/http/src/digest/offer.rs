@@ -46,7 +46,7 @@ impl Offer {
     /// Compares with a file of `len` bytes, of which this request has brought those of `content`.
     /// Reads each of the two once, or not at all if nothing was offered of it.
     ///
-    /// `go_on` is as with [`compute`].
+    /// `go_on` is as with [`compute()`].
     ///
     /// # Errors
     ///

@@ -30,12 +30,12 @@ impl Fact {
 /// the first in the receipt), then one for each that is only shown. Two that are expected of one
 /// algorithm are two facts: if they differ, one of them does not match.
 ///
-/// `go_on` is as with [`compute`]. Right after the download the file is in the page cache: no disk
+/// `go_on` is as with [`compute()`]. Right after the download the file is in the page cache: no disk
 /// is read.
 ///
 /// # Errors
 ///
-/// [`Stopped`], as [`compute`].
+/// [`Stopped`], as [`compute()`].
 pub fn verify(
     file: impl AsFd,
     len: u64,

@@ -1,10 +1,9 @@
 //! Downloads: what other servers have, whole, in files of ours.
 //!
 //! The first answer tells what there is: how long, in which version, and whether ranges of it can
-//! be had. Then as many connections as are worth it take pieces from a [`Board`](board::Board),
-//! and what each has put into the file is noted in a [`Journal`](journal::Journal) beside it, so
-//! that whoever comes after a crash goes on from there. Nothing here prints or reads the
-//! environment.
+//! be had. Then as many connections as are worth it take pieces from a board, and what each has put
+//! into the file is noted in a journal beside it, so that whoever comes after a crash goes on from
+//! there. Nothing here prints or reads the environment.
 
 #![allow(clippy::single_range_in_vec_init)] // lists of ranges are what is meant
 
