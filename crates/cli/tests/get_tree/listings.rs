@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::rig::{folder, has, names, skip};
+use crate::rig::{folder, has, has_rare, names, skip};
 use crate::site::{Peer, awkward, contents, files, get, same};
 
 /// Fetches the awkward folder of a server twice; the second time nothing may be fetched.
@@ -187,6 +187,6 @@ fn peer_program(name: &str) -> Option<PathBuf> {
     let named = std::env::var_os("UNDERPASS_PEERS").map(|folder| PathBuf::from(folder).join(name));
     match named.filter(|path| path.exists()) {
         Some(path) => Some(path),
-        None => has(name).then(|| PathBuf::from(name)),
+        None => has_rare(name).then(|| PathBuf::from(name)),
     }
 }

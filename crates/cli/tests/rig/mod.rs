@@ -220,18 +220,36 @@ pub fn bytes_by(receipt: &Value, name: &str) -> u64 {
 
 /// Whether a program is there. If it has to be and is not, the test fails; elsewhere it says so.
 pub fn has(program: &str) -> bool {
-    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-        .any(|folder| folder.join(program).is_file());
+    let found = is_installed(program);
     if !found {
         skip(&format!("{program} is not installed"));
     }
     found
 }
 
+/// The same for a program that is in no distribution and takes minutes to build: nowhere has it to
+/// be there.
+pub fn has_rare(program: &str) -> bool {
+    let found = is_installed(program);
+    if !found {
+        tell(&format!("{program} is not installed, and is no package of Debian"));
+    }
+    found
+}
+
+fn is_installed(program: &str) -> bool {
+    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .any(|folder| folder.join(program).is_file())
+}
+
 /// Tells why a test is left out, which in CI is a failure.
 pub fn skip(reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "{reason}");
-    // Not captured by the test harness, so that nobody takes the test for passed.
+    tell(reason);
+}
+
+/// Not captured by the test harness, so that nobody takes the test for passed.
+fn tell(reason: &str) {
     let _ =
         writeln!(File::options().append(true).open("/dev/stderr").unwrap(), "skipped: {reason}");
 }
