@@ -1,6 +1,7 @@
 //! What a stream socket must be told so that its peer can trust what it gets.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -53,6 +54,33 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
 pub fn set_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Result<()> {
     Ok(crate::sys::set_pacing_rate(socket.as_fd(), bytes_per_second)?)
 }
+
+/// Whether the peer of a TCP connection is reached over loopback, so that nothing is far away.
+#[must_use]
+pub fn has_loopback_peer(socket: impl AsFd) -> bool {
+    let peer = rustix::net::getpeername(socket).ok().flatten();
+    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+    peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback())
+}
+
+/// Takes an algorithm that does not pace on a connection over loopback, where there is no
+/// congestion to control: one that does costs the sender ten times the processor time there.
+pub fn avoid_pacing_on_loopback(socket: impl AsFd) {
+    if has_loopback_peer(&socket) && sockopt::tcp_congestion(&socket).is_ok_and(|name| paces(&name))
+    {
+        // Where neither is allowed the system's own is as right, only dearer.
+        let _ = UNPACED.iter().find(|name| sockopt::set_tcp_congestion(&socket, name).is_ok());
+    }
+}
+
+/// Whether a congestion control of this name holds its connections back by a clock.
+#[must_use]
+pub fn paces(name: &str) -> bool {
+    name.starts_with("bbr")
+}
+
+/// Those that do not, in the order of preference; every kernel has reno.
+pub const UNPACED: [&str; 2] = ["cubic", "reno"];
 
 /// Refuses sockets on which bytes have no order.
 pub(crate) fn require_stream(socket: impl AsFd) -> Result<(), Errno> {

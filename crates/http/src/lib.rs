@@ -14,7 +14,6 @@ mod authority; // hosts and ports
 pub mod chunked; // request bodies in chunks
 pub mod client; // asks other servers
 pub mod conditional; // preconditions and If-Range
-mod congestion; // which congestion control suits a connection
 pub mod destination; // where MOVE and COPY go
 pub mod digest; // digests, and the fields that say them
 mod disposition; // Content-Disposition
@@ -23,6 +22,7 @@ pub mod head; // heads of responses, and pages for errors
 pub mod incoming; // heads and bodies off a connection, not a byte too much
 mod link; // names in links
 pub mod listing;
+mod loopback; // what suits a connection within one machine
 pub mod media; // media types by name
 pub mod metrics;
 pub mod multipart; // several ranges in one body

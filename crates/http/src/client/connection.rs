@@ -73,8 +73,7 @@ impl<'a> Connection<'a> {
     /// Whether it leads to a server on this machine.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        let peer = self.stream().peer_addr();
-        !self.is_proxied && peer.is_ok_and(|peer| peer.ip().to_canonical().is_loopback())
+        !self.is_proxied && underpass_engine::socket::has_loopback_peer(self.stream())
     }
 
     /// Lets no more than so many bytes wait in the kernel to be taken.

@@ -4,9 +4,10 @@
 use std::fs;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use underpass_engine::socket::{UNPACED, paces};
 
 use crate::bench::error::BenchError;
-use crate::congestion::{UNPACED, paces, unknown};
+use crate::congestion::unknown;
 use crate::failure::{Failure, Result};
 
 /// The system's congestion control, which peers take as they find it. If this run has changed it,

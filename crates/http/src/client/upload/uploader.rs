@@ -11,7 +11,7 @@ use super::{Event, Tell, Upload, UploadError, UploadFailed, Uploaded};
 use crate::client::connection::{Connection, Request};
 use crate::client::patience::{Patience, sleep};
 use crate::client::{Agent, ClientError, Response};
-use crate::congestion;
+use crate::loopback::hold_little_on_loopback;
 use crate::upload::INTEROP_VERSION;
 
 /// One upload.
@@ -226,8 +226,8 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         };
         // Nothing comes in over it that should not surface.
         connection.incoming().is_eager = true;
-        congestion::avoid_pacing_on_loopback(connection.stream());
-        congestion::hold_little_on_loopback(connection.stream());
+        socket::avoid_pacing_on_loopback(connection.stream());
+        hold_little_on_loopback(connection.stream());
         if let Some(rate) = self.upload.manner.rate {
             // A kernel that cannot pace sends as fast as it can.
             let _ = socket::set_pacing_rate(connection.stream(), rate);

@@ -60,7 +60,7 @@ impl Job {
             Ok(BodyLength::None) | Err(_) => None,
         };
         let timeout = Some(shared.settings.timeout);
-        crate::congestion::hold_little_on_loopback(&socket);
+        crate::loopback::hold_little_on_loopback(&socket);
         let mut reception = Reception {
             shared: &shared,
             upload: &upload,
