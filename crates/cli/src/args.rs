@@ -177,6 +177,15 @@ fn step(text: &str) -> Result<Size, String> {
     }
 }
 
+/// A rate that lets something through.
+pub(crate) fn rate(text: &str) -> Result<Size, String> {
+    match text.parse() {
+        Ok(Size(0)) => Err("a rate is at least one byte a second".to_owned()),
+        Ok(size) => Ok(size),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Seconds, with or without a fraction.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.strip_suffix('s').unwrap_or(text).parse().ok();

@@ -8,7 +8,7 @@ use underpass_http::client::Url;
 use underpass_http::digest::{Algorithm, Digest, UnknownDigest};
 
 use crate::agent::{AgentArgs, address};
-use crate::args::{EngineArgs, ShowArgs};
+use crate::args::{EngineArgs, ShowArgs, rate};
 use crate::failure::{Failure, Result};
 use crate::get;
 use crate::output;
@@ -115,13 +115,4 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
 /// A digest as people type it.
 fn digest(text: &str) -> std::result::Result<Digest, String> {
     text.parse().map_err(|error: UnknownDigest| error.to_string())
-}
-
-/// A rate that lets something through.
-fn rate(text: &str) -> std::result::Result<Size, String> {
-    match text.parse() {
-        Ok(Size(0)) => Err("a rate is at least one byte a second".to_owned()),
-        Ok(size) => Ok(size),
-        Err(error) => Err(error.to_string()),
-    }
 }

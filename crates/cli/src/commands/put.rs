@@ -7,7 +7,7 @@ use underpass_engine::Integrity;
 use underpass_http::digest::Algorithm;
 
 use crate::agent::AgentArgs;
-use crate::args::{EngineArgs, ShowArgs};
+use crate::args::{EngineArgs, ShowArgs, rate};
 use crate::failure::Result;
 use crate::put;
 use crate::signals;
@@ -49,7 +49,7 @@ pub(crate) struct PutArgs {
     pub(crate) no_resume: bool,
 
     /// Send so many bytes a second at the most, such as 10M
-    #[arg(long, value_name = "SIZE", value_parser = put::rate)]
+    #[arg(long, value_name = "SIZE", value_parser = rate)]
     pub(crate) rate: Option<Size>,
 
     /// How sure to be that the bytes are of one version of the file: fast (trust), detect (fail

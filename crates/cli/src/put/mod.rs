@@ -10,7 +10,6 @@ use std::sync::atomic::AtomicBool;
 use crate::commands::put::PutArgs;
 use crate::failure::{Failure, Result};
 use crate::output;
-use crate::size::Size;
 
 use plan::{Plan, Step};
 use session::Session;
@@ -51,15 +50,6 @@ pub(crate) fn run(args: &PutArgs, cancel: &AtomicBool) -> Result<()> {
     }
     failures.iter().chain([&last]).for_each(output::problem);
     Err(Failure::Partly { failed, total })
-}
-
-/// A rate that lets something through.
-pub(crate) fn rate(text: &str) -> std::result::Result<Size, String> {
-    match text.parse() {
-        Ok(Size(0)) => Err("a rate is at least one byte a second".to_owned()),
-        Ok(size) => Ok(size),
-        Err(error) => Err(error.to_string()),
-    }
 }
 
 /// An entity tag (RFC 9110 8.8.3); the quotes may be left out, as shells tend to eat them.

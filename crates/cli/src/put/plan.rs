@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use underpass_http::client::Url;
+use underpass_http::target::encode_segment;
 
 use crate::agent::address;
 use crate::commands::put::PutArgs;
@@ -210,13 +210,9 @@ fn name(path: &Path) -> Option<&OsStr> {
 /// The URL of a name in a folder.
 fn beneath(folder: &Url, name: &OsStr) -> Url {
     let mut url = folder.clone();
-    let name = percent_encode(name.as_bytes(), RESERVED);
-    url.set_path(&format!("{}{name}", folder.path()));
+    url.set_path(&format!("{}{}", folder.path(), encode_segment(name.as_bytes())));
     url
 }
-
-/// RFC 3986 2.3: everything else could mean something.
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 #[cfg(test)]
 mod tests {

@@ -1,13 +1,12 @@
 //! How often something that failed is tried again, and after which while.
 
-use std::sync::atomic::Ordering;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use super::error::TreeError;
 use super::{Job, Tell, TreeEvent};
 use crate::client::ClientError;
-use std::sync::atomic::AtomicBool;
+use crate::client::patience::sleep;
 
 /// What is left of the patience.
 pub(super) struct Patience<'p> {
@@ -42,14 +41,10 @@ impl<'p> Patience<'p> {
         }
         self.failed += 1;
         (self.tell)(&TreeEvent::Retrying { error: &error, after });
-        let end = Instant::now() + after;
-        while let Some(left) = end.checked_duration_since(Instant::now()) {
-            if self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
-                return Err(ClientError::Cancelled.into());
-            }
-            thread::sleep(left.min(LOOK_INTERVAL));
+        match sleep(after, self.cancel.as_slice()) {
+            true => Ok(()),
+            false => Err(ClientError::Cancelled.into()),
         }
-        Ok(())
     }
 }
 
@@ -58,6 +53,3 @@ const FIRST: Duration = Duration::from_millis(250);
 
 /// The longest while, whatever a server asks for.
 const LONGEST: Duration = Duration::from_secs(300);
-
-/// How often it is looked whether anybody still wants it.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);

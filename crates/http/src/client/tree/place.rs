@@ -187,11 +187,21 @@ impl Place {
         mode: Option<u32>,
         modified: Option<(i64, u32)>,
     ) -> Result<(), Errno> {
+        self.settle_opened(path, OFlags::NONBLOCK, mode, modified)
+    }
+
+    /// The same for what opens like this.
+    fn settle_opened(
+        &self,
+        path: &[u8],
+        how: OFlags,
+        mode: Option<u32>,
+        modified: Option<(i64, u32)>,
+    ) -> Result<(), Errno> {
         if mode.is_none() && modified.is_none() {
             return Ok(());
         }
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-        let file = File::from(open_beneath(self.root.as_fd(), path, flags)?);
+        let file = File::from(open_beneath(self.root.as_fd(), path, OFlags::RDONLY | how)?);
         Self::settle_exactly(&file, mode, modified)
     }
 
@@ -366,12 +376,7 @@ impl Place {
         mode: Option<u32>,
         modified: Option<(i64, u32)>,
     ) -> Result<(), Errno> {
-        if mode.is_none() && modified.is_none() {
-            return Ok(());
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let folder = File::from(open_beneath(self.root.as_fd(), path, flags)?);
-        Self::settle_exactly(&folder, mode, modified)
+        self.settle_opened(path, OFlags::DIRECTORY, mode, modified)
     }
 
     /// Sets the permissions and time of a folder in which nothing is made any more.
