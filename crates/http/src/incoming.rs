@@ -137,8 +137,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
             if head.len() >= most {
                 return Err(ReceiveError::TooLong);
             }
-            if self.ahead.is_empty() && self.read(if self.is_eager { EAGER } else { needed })? == 0
-            {
+            if !self.has_more(needed)? {
                 return if head.is_empty() { Ok(None) } else { Err(ReceiveError::Ended) };
             }
             let take = needed.min(self.ahead.len());
@@ -173,17 +172,10 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         out.extend(self.ahead.drain(..here));
         let mut at = out.len();
         out.resize(end, 0);
-        let mut last = Instant::now();
         while at < end {
-            match recv(&self.stream, &mut out[at..], RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => return Err(ReceiveError::Ended),
-                Ok((_, read)) => {
-                    at += read;
-                    last = Instant::now();
-                }
-                Err(Errno::AGAIN) => self.wait(&mut last)?,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(ReceiveError::Io(errno.into())),
+            match self.receive(&mut out[at..])? {
+                0 => return Err(ReceiveError::Ended),
+                read => at += read,
             }
         }
         Ok(())
@@ -274,8 +266,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
             if needed == 0 {
                 return Ok(None);
             }
-            if self.ahead.is_empty() && self.read(if self.is_eager { EAGER } else { needed })? == 0
-            {
+            if !self.has_more(needed)? {
                 return Err(ReceiveError::Ended);
             }
             let take = needed.min(self.ahead.len());
@@ -338,17 +329,30 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
+    /// Whether anything is here, read now if nothing was before; of what is not expected to be
+    /// followed by a short body no more than `needed` bytes.
+    fn has_more(&mut self, needed: usize) -> Result<bool, ReceiveError> {
+        let most = if self.is_eager { EAGER } else { needed };
+        Ok(!self.ahead.is_empty() || self.read(most)? > 0)
+    }
+
     /// Reads at most `most` bytes behind those that are here; 0 at the end.
     fn read(&mut self, most: usize) -> Result<usize, ReceiveError> {
         let before = self.ahead.len();
+        let mut ahead = std::mem::take(&mut self.ahead);
+        ahead.resize(before + most, 0);
+        let outcome = self.receive(&mut ahead[before..]);
+        ahead.truncate(before + outcome.as_ref().map_or(0, |read| *read));
+        self.ahead = ahead;
+        outcome
+    }
+
+    /// Waits for something, and reads as much of it as there is room; 0 at the end.
+    fn receive(&self, room: &mut [u8]) -> Result<usize, ReceiveError> {
         let mut last = Instant::now();
         loop {
-            self.ahead.resize(before + most, 0);
-            let outcome = recv(&self.stream, &mut self.ahead[before..], RecvFlags::DONTWAIT);
-            let read = outcome.as_ref().map_or(0, |(_, read)| *read);
-            self.ahead.truncate(before + read);
-            match outcome {
-                Ok(_) => return Ok(read),
+            match recv(&self.stream, &mut *room, RecvFlags::DONTWAIT) {
+                Ok((_, read)) => return Ok(read),
                 Err(Errno::AGAIN) => self.wait(&mut last)?,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(ReceiveError::Io(errno.into())),
