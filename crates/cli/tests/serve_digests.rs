@@ -39,11 +39,8 @@ impl Stage {
 
     /// A server under strace with these options.
     fn serve(&self, strace: &[&str]) -> Running {
-        let mut command = Command::new("strace");
-        command.args(["-D", "-f", "-qq", "-y", "-o"]).arg(self.trace()).args(strace);
-        command.arg(env!("CARGO_BIN_EXE_underpass"));
+        let mut command = rig::traced(&self.trace(), &[&["-y"], strace].concat());
         command.args(["serve", "-p", "0", "--workers", "1"]).arg(self.served.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Running::listening(command)
     }
 

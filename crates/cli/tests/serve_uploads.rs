@@ -37,16 +37,9 @@ impl Stage {
 
     /// A server under strace, if that has options.
     fn serve(&self, strace: &[&str], args: &[&str]) -> Running {
-        let mut command = Command::new("strace");
-        // The program is the child, and strace its tracer from elsewhere: signals reach the former.
-        command.args(["-D", "-f", "-qq", "-o"]).arg(self.trace()).args(strace);
-        command.arg(env!("CARGO_BIN_EXE_underpass"));
-        if strace.is_empty() {
-            command = Command::new(env!("CARGO_BIN_EXE_underpass"));
-        }
+        let mut command = rig::traced(&self.trace(), strace);
         command.args(["serve", "-p", "0", "--workers", "1", "--log-format", "json"]);
         command.arg("--allow-upload").args(args).arg(self.served.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Running::listening(command)
     }
 

@@ -24,6 +24,19 @@ pub fn underpass() -> Command {
     command
 }
 
+/// The program under strace with these options, or by itself if there are none.
+pub fn traced(trace: &Path, options: &[&str]) -> Command {
+    if options.is_empty() {
+        return underpass();
+    }
+    let mut command = Command::new("strace");
+    // The program is the child, and strace its tracer from elsewhere: signals reach the former.
+    command.args(["-D", "-f", "-qq", "-o"]).arg(trace).args(options);
+    command.arg(env!("CARGO_BIN_EXE_underpass"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 /// `len` bytes that no two offsets share a pattern of.
 pub fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

@@ -18,6 +18,11 @@ use tempfile::TempDir;
 use underpass_engine::Version;
 use underpass_http::archive::{Layout, Piece, WalkOptions, open_member, walk};
 
+pub use noise::noise;
+
+#[path = "../noise/mod.rs"]
+mod noise;
+
 /// The version of a file that does not exist.
 pub fn version(size: u64, modified: (i64, i64), inode: u64) -> Version {
     let mut stat: Stat = fstat(File::open("/").unwrap()).unwrap();
@@ -31,20 +36,6 @@ pub fn version(size: u64, modified: (i64, i64), inode: u64) -> Version {
 /// A folder of the test's own, on a real file system, gone afterwards.
 pub fn folder() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
-}
-
-/// `len` bytes that no two offsets share a pattern of.
-pub fn noise(len: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
 }
 
 /// The descriptor of a folder.

@@ -16,6 +16,9 @@ use underpass_http::client::download::{
 };
 use underpass_http::client::{Agent, Credentials, Proxies, Url};
 
+#[path = "../noise/mod.rs"]
+mod noise;
+
 /// A request that came.
 #[derive(Clone, Debug)]
 pub struct Asked {
@@ -170,16 +173,7 @@ pub fn give(asked: &Asked, stream: &mut TcpStream, bytes: &[u8], tag: &str) -> s
 
 /// `len` bytes that no two offsets share a pattern of.
 pub fn noise(len: usize) -> Arc<Vec<u8>> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    Arc::new(bytes)
+    Arc::new(noise::noise(len))
 }
 
 /// Somebody who fetches.

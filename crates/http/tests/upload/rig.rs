@@ -14,6 +14,11 @@ use underpass_engine::{Integrity, Report, Source};
 use underpass_http::client::upload::{Event, Sending, Upload, UploadFailed, Uploaded, upload};
 use underpass_http::client::{Agent, Credentials, Proxies, Url};
 
+pub use noise::noise;
+
+#[path = "../noise/mod.rs"]
+mod noise;
+
 /// One connection, as a scripted server sees it.
 pub struct Conn {
     stream: TcpStream,
@@ -273,20 +278,6 @@ pub fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
         let (found, value) = line.split_once(':')?;
         found.eq_ignore_ascii_case(name).then(|| value.trim())
     })
-}
-
-/// `len` bytes that no two offsets share a pattern of.
-pub fn noise(len: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
 }
 
 /// Longer than anything here takes.
