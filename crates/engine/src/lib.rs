@@ -40,6 +40,7 @@ pub mod errno;
 mod error;
 mod integrity;
 mod kind;
+pub mod ktls;
 pub mod landing;
 mod mechanism;
 mod mechanisms;

@@ -1,120 +1,18 @@
 //! The only unsafe code: system calls that rustix leaves out or cannot make safe.
 
+mod mapping;
+mod record;
+
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::kind::Kind;
 use crate::usage::Usage;
 
-/// A part of a file mapped read-only, of which nobody but the kernel ever sees more than the
-/// address: no reference into it is formed, so another process may change or truncate the file.
-#[derive(Debug)]
-pub(crate) struct Mapping {
-    /// A number, not a pointer: nobody here may follow it, and a number can go to any thread.
-    address: usize,
-    len: usize,
-}
-
-impl Mapping {
-    /// Maps `len` bytes of `fd` from `offset`, which must be a multiple of the page size.
-    ///
-    /// # Errors
-    ///
-    /// As mmap(2).
-    pub(crate) fn new(fd: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Self, Errno> {
-        let offset = libc::off_t::try_from(offset).map_err(|_| Errno::OVERFLOW)?;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
-        // Proved by `tests/matrix.rs`, which sends by mmap from every kind of source.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ,
-                libc::MAP_SHARED,
-                fd.as_raw_fd(),
-                offset,
-            )
-        };
-        if address == libc::MAP_FAILED {
-            return Err(last_errno());
-        }
-        Ok(Self { address: address.expose_provenance(), len })
-    }
-
-    /// Writes the `len` bytes from `start` of the mapping to `sink`: at `at` if it is seekable,
-    /// otherwise with `more` telling a socket to wait for the next ones.
-    ///
-    /// # Errors
-    ///
-    /// As pwrite(2), write(2) and send(2); `EFAULT` if the file has become shorter.
-    ///
-    /// # Panics
-    ///
-    /// If the range is not inside the mapping.
-    pub(crate) fn write(
-        &self,
-        start: usize,
-        len: usize,
-        sink: BorrowedFd<'_>,
-        to: Destination,
-    ) -> Result<usize, Errno> {
-        assert!(start <= self.len && len <= self.len - start, "range outside of the mapping");
-        let fd = sink.as_raw_fd();
-        let address = std::ptr::with_exposed_provenance::<c_void>(self.address + start);
-        // SAFETY: the range was just checked to lie inside the mapping, which lives as long as
-        // `self`. Only the kernel reads it, and it answers EFAULT where the file has no page any
-        // more. Proved by `tests/interrupted.rs::source_truncated_while_mapped`.
-        let written = unsafe {
-            match to {
-                Destination::Offset(at) => libc::pwrite64(fd, address, len, at.cast_signed()),
-                Destination::Stream => libc::write(fd, address, len),
-                Destination::Socket { more } => libc::send(fd, address, len, send_flags(more)),
-            }
-        };
-        usize::try_from(written).map_err(|_| last_errno())
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: address and length are those of the mapping made in `new`, which no reference
-        // points into and which is not used again. Proved by
-        // `tests/interrupted.rs::mappings_do_not_pile_up`.
-        unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(self.address), self.len) };
-    }
-}
-
-/// How a sink takes bytes from memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Destination {
-    /// At this offset, by pwrite(2).
-    Offset(u64),
-    /// By send(2), with or without `MSG_MORE`.
-    Socket {
-        /// Whether more bytes follow.
-        more: bool,
-    },
-    /// By write(2).
-    Stream,
-}
-
-impl Destination {
-    /// How a sink of this kind takes bytes whose place is `at`.
-    pub(crate) fn new(kind: Kind, at: Option<u64>, more: bool) -> Self {
-        match (kind, at) {
-            (Kind::Socket, _) => Self::Socket { more },
-            (_, Some(at)) => Self::Offset(at),
-            (_, None) => Self::Stream,
-        }
-    }
-}
-
-fn send_flags(more: bool) -> c_int {
-    libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 }
-}
+pub(crate) use mapping::{Destination, Mapping};
+pub(crate) use record::{receive_record, send_record};
 
 /// Makes `len` bytes of `sink` at `sink_at` share the blocks of `source` at `source_at`.
 ///
@@ -175,7 +73,48 @@ pub(crate) fn cached(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64,
 ///
 /// As setsockopt(2).
 pub(crate) fn set_pacing_rate(socket: BorrowedFd<'_>, bytes: u64) -> Result<(), Errno> {
-    request(socket, Request::SetPacingRate(&bytes)).map(drop)
+    set_option(socket, SocketOption::PacingRate, &bytes.to_ne_bytes())
+}
+
+/// Sets an option of a socket whose value is so many bytes.
+///
+/// # Errors
+///
+/// As setsockopt(2).
+pub(crate) fn set_option(
+    socket: BorrowedFd<'_>,
+    option: SocketOption,
+    value: &[u8],
+) -> Result<(), Errno> {
+    request(socket, Request::SetOption(option, value)).map(drop)
+}
+
+/// Options of sockets whose values hold no address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SocketOption {
+    /// `SO_MAX_PACING_RATE` of socket(7).
+    PacingRate,
+    /// `TLS_RX` of linux/tls.h.
+    TlsReceive,
+    /// `TLS_TX` of linux/tls.h.
+    TlsSend,
+    /// `TLS_TX_ZEROCOPY_RO` of linux/tls.h.
+    TlsZeroCopy,
+    /// `TCP_ULP` of linux/tcp.h: the protocol on top of TCP.
+    UpperLayer,
+}
+
+impl SocketOption {
+    /// Level and name.
+    const fn number(self) -> (c_int, c_int) {
+        match self {
+            Self::PacingRate => (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE),
+            Self::TlsReceive => (libc::SOL_TLS, libc::TLS_RX),
+            Self::TlsSend => (libc::SOL_TLS, libc::TLS_TX),
+            Self::TlsZeroCopy => (libc::SOL_TLS, libc::TLS_TX_ZEROCOPY_RO),
+            Self::UpperLayer => (libc::IPPROTO_TCP, libc::TCP_ULP),
+        }
+    }
 }
 
 /// `cachestat_range` of linux/mman.h.
@@ -203,7 +142,7 @@ enum Request<'a> {
     CacheStat(&'a CacheRange, &'a mut CacheCounts),
     Clone(&'a mut libc::file_clone_range),
     Fcntl(c_int, c_int),
-    SetPacingRate(&'a u64),
+    SetOption(SocketOption, &'a [u8]),
     Unacknowledged(&'a mut c_int),
 }
 
@@ -212,9 +151,10 @@ fn request(fd: BorrowedFd<'_>, request: Request<'_>) -> Result<c_int, Errno> {
     let fd = fd.as_raw_fd();
     // SAFETY: each arm pairs a request with the type that the kernel reads or writes for it, and
     // the kernel keeps no address. The commands of fcntl used here (F_SETLEASE, F_GETLEASE,
-    // F_SETSIG, F_SETOWN) take no pointer. Proved by `tests/file_systems.rs` (FICLONERANGE),
-    // `tests/library.rs` (SIOCOUTQ), `tests/confirm.rs` (cachestat),
-    // `tests/library.rs` (SO_MAX_PACING_RATE) and `tests/integrity.rs` (fcntl).
+    // F_SETSIG, F_SETOWN) take no pointer, and neither does the value of any SocketOption. Proved
+    // by `tests/file_systems.rs` (FICLONERANGE), `tests/library.rs` (SIOCOUTQ,
+    // SO_MAX_PACING_RATE), `tests/confirm.rs` (cachestat), `tests/integrity.rs` (fcntl) and
+    // `tests/ktls.rs` (the options of TLS).
     let result = unsafe {
         match request {
             Request::CacheStat(range, counts) => libc::syscall(
@@ -226,13 +166,11 @@ fn request(fd: BorrowedFd<'_>, request: Request<'_>) -> Result<c_int, Errno> {
             ) as c_int,
             Request::Clone(range) => libc::ioctl(fd, libc::FICLONERANGE, std::ptr::from_mut(range)),
             Request::Fcntl(command, argument) => libc::fcntl(fd, command, argument),
-            Request::SetPacingRate(bytes) => libc::setsockopt(
-                fd,
-                libc::SOL_SOCKET,
-                libc::SO_MAX_PACING_RATE,
-                std::ptr::from_ref(bytes).cast::<c_void>(),
-                size_of::<u64>() as libc::socklen_t,
-            ),
+            Request::SetOption(option, value) => {
+                let (level, name) = option.number();
+                let len = value.len() as libc::socklen_t;
+                libc::setsockopt(fd, level, name, value.as_ptr().cast::<c_void>(), len)
+            }
             Request::Unacknowledged(bytes) => {
                 libc::ioctl(fd, libc::TIOCOUTQ, std::ptr::from_mut(bytes))
             }

@@ -1,0 +1,97 @@
+//! TLS in the kernel (kTLS): the glue, without any cryptography or handshake.
+//!
+//! Once a handshake is done, its keys go into the kernel: [`attach`], then [`install`] for each
+//! direction. From then on what is written to the socket is encrypted there and what is read from
+//! it is decrypted, so that sendfile(2) and splice(2) work as on any other. Only records that hold
+//! no data, such as alerts, need [`receive`] and [`send_record`].
+//!
+//! The kernel's own description is Documentation/networking/tls.rst.
+
+mod keys;
+mod probe;
+mod self_test;
+
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+
+pub use keys::{Cipher, Direction, Keys, Version};
+pub use probe::{Support, loopback_pair, probe};
+pub use self_test::{SelfTest, SelfTestError, self_test};
+
+use crate::sys::{self, SocketOption};
+
+/// The record type of data, `application_data` of RFC 8446 5.1.
+pub const DATA: u8 = 23;
+
+/// Makes an established TCP connection ready to be given keys. Until it has some, it is as before.
+///
+/// # Errors
+///
+/// `ENOENT` if the kernel has no module of TLS or may not load it, `ENOTCONN` if the connection is
+/// not established, `EEXIST` if it has been done before, and as setsockopt(2) for `TCP_ULP`.
+pub fn attach(socket: impl AsFd) -> Result<(), Errno> {
+    sys::set_option(socket.as_fd(), SocketOption::UpperLayer, b"tls")
+}
+
+/// Gives the kernel the keys of one direction, or other keys later on (Linux 6.14, TLS 1.3 alone).
+///
+/// Nothing may have been read from the socket that belongs to the first record of these keys.
+///
+/// # Errors
+///
+/// `EINVAL` if the key is not as long as the cipher's or if the kernel does not know version or
+/// cipher, `ENOENT` if it has no code for the cipher, `EBUSY` if it has keys and takes no others,
+/// and as setsockopt(2) for `TLS_TX` and `TLS_RX`.
+pub fn install(socket: impl AsFd, direction: Direction, keys: &Keys<'_>) -> Result<(), Errno> {
+    let option = match direction {
+        Direction::Send => SocketOption::TlsSend,
+        Direction::Receive => SocketOption::TlsReceive,
+    };
+    sys::set_option(socket.as_fd(), option, keys.encode()?.bytes())
+}
+
+/// Has a network card that encrypts read the pages of files themselves when they are sent, instead
+/// of copies (`TLS_TX_ZEROCOPY_RO`): a file that changes before the peer has it breaks the
+/// connection. Where the kernel encrypts itself this changes nothing.
+///
+/// # Errors
+///
+/// `ENOPROTOOPT` before Linux 5.19, and as setsockopt(2).
+pub fn set_zero_copy(socket: impl AsFd) -> Result<(), Errno> {
+    sys::set_option(socket.as_fd(), SocketOption::TlsZeroCopy, &1_u32.to_ne_bytes())
+}
+
+/// What was received by one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The type: 23 for data, 22 for a message of a handshake, 21 for an alert, 20 for
+    /// `change_cipher_spec`.
+    pub kind: u8,
+    /// How many bytes; 0 of data is the end of the TCP connection.
+    pub len: usize,
+}
+
+/// Receives data of any number of records, or one record that holds something else.
+///
+/// What does not fit into `buffer` of the latter comes with the next call. With `peek`, nothing is
+/// taken. On a socket without keys everything is data.
+///
+/// # Errors
+///
+/// `EBADMSG` for a record that is not the peer's, `EKEYEXPIRED` if the peer has changed its key
+/// (Linux 6.14), and as recvmsg(2).
+pub fn receive(socket: impl AsFd, buffer: &mut [u8], peek: bool) -> Result<Record, Errno> {
+    let (kind, len) = sys::receive_record(socket.as_fd(), buffer, peek)?;
+    Ok(Record { kind: kind.unwrap_or(DATA), len })
+}
+
+/// Sends a record that holds something other than data; data held back for more (`MSG_MORE`) goes
+/// before it.
+///
+/// # Errors
+///
+/// `EAGAIN` if nothing can be sent before the socket is writable, and as sendmsg(2).
+pub fn send_record(socket: impl AsFd, kind: u8, bytes: &[u8]) -> Result<usize, Errno> {
+    sys::send_record(socket.as_fd(), kind, bytes)
+}

@@ -1,0 +1,142 @@
+//! What this kernel can do, found out by doing it.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+
+use rustix::io::Errno;
+
+use super::{Cipher, Direction, Keys, Version, attach, install};
+
+/// What this kernel can do of TLS, as it answered to [`probe`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Support {
+    /// Whether there is a module of TLS; `ENOENT` if not, `EPERM` or `ENOSYS` from a filter of
+    /// system calls.
+    pub module: Result<(), Errno>,
+    /// Each version with each cipher, in the order of [`Version::ALL`] and [`Cipher::ALL`]: whether
+    /// the kernel takes its keys for both directions.
+    pub suites: [[Result<(), Errno>; Cipher::ALL.len()]; Version::ALL.len()],
+    /// Whether a connection of TLS 1.3 can be given other keys: Linux 6.14.
+    pub key_change: Result<(), Errno>,
+}
+
+impl Support {
+    /// The answer of a kernel that has nothing of it.
+    #[must_use]
+    pub const fn none(errno: Errno) -> Self {
+        Self {
+            module: Err(errno),
+            suites: [[Err(errno); Cipher::ALL.len()]; Version::ALL.len()],
+            key_change: Err(errno),
+        }
+    }
+
+    /// Whether connections of this version and cipher can go into the kernel.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel answered instead.
+    pub fn supports(&self, version: Version, cipher: Cipher) -> Result<(), Errno> {
+        self.suites[place(&Version::ALL, version)][place(&Cipher::ALL, cipher)]
+    }
+
+    /// Whether a connection of TLS 1.3 can be given other keys.
+    #[must_use]
+    pub const fn can_change_keys(&self) -> bool {
+        self.key_change.is_ok()
+    }
+}
+
+/// Where something stands in the list of everything of its type.
+fn place<T: PartialEq>(all: &[T], what: T) -> usize {
+    all.iter().position(|candidate| *candidate == what).unwrap_or(0)
+}
+
+/// Finds out what this kernel can do, by doing it with connections over loopback: some
+/// milliseconds. A caller asks once and keeps the answer.
+///
+/// # Errors
+///
+/// If there can be no connection over loopback to try it with.
+pub fn probe() -> io::Result<Support> {
+    let pair = loopback_pair()?;
+    if let Err(errno) = attach(&pair.0) {
+        return Ok(Support::none(errno));
+    }
+    let mut support = Support { module: Ok(()), ..Support::none(Errno::BUSY) };
+    for (version, answers) in Version::ALL.into_iter().zip(&mut support.suites) {
+        for (cipher, answer) in Cipher::ALL.into_iter().zip(answers) {
+            let key = [1; 32];
+            let keys =
+                Keys { version, cipher, key: &key[..cipher.key_len()], iv: &IV, sequence: 0 };
+            let pair = loopback_pair()?;
+            *answer = try_both_ways(&pair, &keys);
+            if version == Version::Tls13 && answer.is_ok() && support.key_change.is_err() {
+                let other = [2; 32];
+                let keys = Keys { key: &other[..cipher.key_len()], ..keys };
+                support.key_change = install(&pair.0, Direction::Send, &keys)
+                    .and_then(|()| install(&pair.1, Direction::Receive, &keys));
+            }
+        }
+    }
+    Ok(support)
+}
+
+/// Gives one end keys to send by and the other the same to receive by.
+fn try_both_ways(ends: &(TcpStream, TcpStream), keys: &Keys<'_>) -> Result<(), Errno> {
+    attach(&ends.0)?;
+    attach(&ends.1)?;
+    install(&ends.0, Direction::Send, keys)?;
+    install(&ends.1, Direction::Receive, keys)
+}
+
+/// The two ends of a connection within this process.
+///
+/// # Errors
+///
+/// As socket(2), bind(2), connect(2) and accept(2).
+pub fn loopback_pair() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let listener = listener.or_else(|_| TcpListener::bind((Ipv6Addr::LOCALHOST, 0)))?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    let address: SocketAddr = near.local_addr()?;
+    // Anybody on this machine could have been faster.
+    for _ in 0..STRANGERS {
+        let (far, peer) = listener.accept()?;
+        if peer == address {
+            return Ok((near, far));
+        }
+    }
+    Err(Errno::CONNREFUSED.into())
+}
+
+/// Connections of others that are put up with.
+const STRANGERS: usize = 16;
+
+const IV: [u8; 12] = [3; 12];
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_for_a_suite_is_found_where_it_was_put() {
+        let mut support = Support::none(Errno::NOENT);
+        support.suites[0][1] = Ok(());
+        let supported: Vec<_> = Version::ALL
+            .into_iter()
+            .flat_map(|version| Cipher::ALL.map(|cipher| (version, cipher)))
+            .filter(|&(version, cipher)| support.supports(version, cipher).is_ok())
+            .collect();
+        assert_eq!(supported, [(Version::Tls13, Cipher::Aes256Gcm)]);
+    }
+
+    #[test]
+    fn a_probe_tells_of_the_same_kernel_twice_the_same() {
+        let support = probe().unwrap();
+        assert_eq!(probe().unwrap(), support);
+        let any = support.suites.iter().flatten().any(Result::is_ok);
+        assert!(support.module.is_ok() || !any, "{support:?}");
+    }
+}

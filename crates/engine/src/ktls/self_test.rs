@@ -1,0 +1,162 @@
+//! A proof that TLS in the kernel carries bytes as they are, and how.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
+
+use super::{
+    Cipher, Direction, Keys, Record, Version, attach, install, loopback_pair, receive, send_record,
+};
+use crate::error::Error;
+use crate::options::Options;
+use crate::report::Report;
+use crate::{Sink, Source, Transfer};
+
+/// What a self-test saw.
+#[derive(Clone, Debug)]
+pub struct SelfTest {
+    /// How the bytes went into the connection.
+    pub sent: Report,
+    /// How they came out of it.
+    pub received: Report,
+    /// How long all of it took.
+    pub elapsed: Duration,
+}
+
+/// Why a self-test failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SelfTestError {
+    /// There was no file or connection to try it with.
+    Fixture(io::Error),
+    /// The kernel took no keys of TLS.
+    Refused(Errno),
+    /// Bytes did not pass.
+    Transfer(Error),
+    /// Other bytes came out than went in; how many were right before the first that was not.
+    Differs {
+        /// The first wrong byte.
+        at: u64,
+    },
+    /// An alert went in, and something else came out.
+    Alert(Result<Record, Errno>),
+}
+
+/// Sends 384 KiB of a file through a connection over loopback that the kernel encrypts and
+/// decrypts, into another file, compares them byte for byte, and sends an alert after them.
+///
+/// # Errors
+///
+/// See [`SelfTestError`].
+pub fn self_test(version: Version, cipher: Cipher) -> Result<SelfTest, SelfTestError> {
+    let started = Instant::now();
+    let pattern: Vec<u8> = (0..LEN / 4).flat_map(|n: u32| mixed(n).to_ne_bytes()).collect();
+    let (from, to) = (memory_file()?, memory_file()?);
+    from.write_all_at(&pattern, 0)?;
+    let (near, far) = encrypted_pair(version, cipher)?;
+    let (mut sent, mut received) = (Report::default(), Report::default());
+    // Pieces that fit into the buffers of any socket, so that one thread can do both in turn.
+    for offset in (0..u64::from(LEN)).step_by(PIECE) {
+        let source = Source::range(&from, offset, PIECE as u64);
+        sent.add(&transfer(source, Sink::socket(&near))?);
+        let source = Source::of(&far)?.len(PIECE as u64);
+        received.add(&transfer(source, Sink::of(&to)?.at(offset))?);
+    }
+    let mut arrived = vec![0; pattern.len()];
+    to.read_exact_at(&mut arrived, 0)?;
+    if let Some(at) = pattern.iter().zip(&arrived).position(|(sent, got)| sent != got) {
+        return Err(SelfTestError::Differs { at: at as u64 });
+    }
+    let alert =
+        send_record(&near, ALERT, &CLOSE_NOTIFY).and_then(|_| receive(&far, &mut [0; 8], false));
+    match alert {
+        Ok(Record { kind: ALERT, len }) if len == CLOSE_NOTIFY.len() => {}
+        other => return Err(SelfTestError::Alert(other)),
+    }
+    Ok(SelfTest { sent, received, elapsed: started.elapsed() })
+}
+
+/// A connection of which one end sends and the other receives by the same keys.
+fn encrypted_pair(
+    version: Version,
+    cipher: Cipher,
+) -> Result<(TcpStream, TcpStream), SelfTestError> {
+    let (near, far) = loopback_pair()?;
+    let key = [7; 32];
+    let keys = Keys { version, cipher, key: &key[..cipher.key_len()], iv: &[5; 12], sequence: 0 };
+    for (end, direction) in [(&near, Direction::Send), (&far, Direction::Receive)] {
+        attach(end)
+            .and_then(|()| install(end, direction, &keys))
+            .map_err(SelfTestError::Refused)?;
+    }
+    near.set_nodelay(true)?;
+    far.set_read_timeout(Some(PATIENCE))?;
+    Ok((near, far))
+}
+
+fn transfer<F: AsFd, S: AsFd>(source: Source<F>, sink: Sink<S>) -> Result<Report, SelfTestError> {
+    let options = Options::default().timeout(PATIENCE);
+    Transfer::new(source, sink).options(options).run().map_err(SelfTestError::Transfer)
+}
+
+fn memory_file() -> io::Result<File> {
+    Ok(memfd_create("underpass-self-test", MemfdFlags::CLOEXEC)?.into())
+}
+
+/// Numbers that look like chance, so that no two places look alike.
+fn mixed(n: u32) -> u32 {
+    let n = (n ^ (n >> 16)).wrapping_mul(0x85eb_ca6b);
+    n ^ (n >> 13)
+}
+
+impl From<io::Error> for SelfTestError {
+    fn from(error: io::Error) -> Self {
+        Self::Fixture(error)
+    }
+}
+
+impl fmt::Display for SelfTestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = crate::errno::name;
+        match self {
+            Self::Fixture(error) => write!(f, "there is nothing to try it with: {error}"),
+            Self::Refused(errno) => write!(f, "the kernel takes no keys ({})", name(*errno)),
+            Self::Transfer(error) => write!(f, "{error}"),
+            Self::Differs { at } => write!(f, "byte {at} is not the one that was sent"),
+            Self::Alert(Ok(record)) => {
+                write!(f, "an alert came out as {} bytes of type {}", record.len, record.kind)
+            }
+            Self::Alert(Err(errno)) => write!(f, "an alert does not pass ({})", name(*errno)),
+        }
+    }
+}
+
+impl std::error::Error for SelfTestError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Fixture(error) => Some(error),
+            Self::Transfer(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Bytes of the test: a dozen pieces.
+const LEN: u32 = 384 << 10;
+
+/// Two records of TLS.
+const PIECE: usize = 32 << 10;
+
+/// How long nothing may move.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The record type, and the alert that says that nothing follows: RFC 8446 6.1.
+const ALERT: u8 = 21;
+const CLOSE_NOTIFY: [u8; 2] = [1, 0];

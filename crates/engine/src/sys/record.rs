@@ -1,0 +1,88 @@
+//! Records of TLS with their type, which only a control message carries.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+
+use super::last_errno;
+
+/// Receives one record that holds no data, or data of any number of records, from a socket whose
+/// records the kernel decrypts: the type, if the kernel tells one, and how many bytes.
+///
+/// # Errors
+///
+/// As recvmsg(2).
+pub(crate) fn receive_record(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    peek: bool,
+) -> Result<(Option<u8>, usize), Errno> {
+    exchange(socket, Bytes::Receive { buffer, peek })
+}
+
+/// Sends one record of this type over a socket whose records the kernel encrypts.
+///
+/// # Errors
+///
+/// As sendmsg(2).
+pub(crate) fn send_record(socket: BorrowedFd<'_>, kind: u8, bytes: &[u8]) -> Result<usize, Errno> {
+    exchange(socket, Bytes::Send { bytes, kind }).map(|(_, len)| len)
+}
+
+/// What the kernel reads or writes.
+enum Bytes<'a> {
+    Receive { buffer: &'a mut [u8], peek: bool },
+    Send { bytes: &'a [u8], kind: u8 },
+}
+
+/// Room for one control message of one byte, aligned as its header has to be.
+#[derive(Default)]
+#[repr(C, align(8))]
+struct Control([u8; 32]);
+
+/// One record by one call, with its type.
+fn exchange(socket: BorrowedFd<'_>, mut bytes: Bytes<'_>) -> Result<(Option<u8>, usize), Errno> {
+    let socket = socket.as_raw_fd();
+    let mut control = Control::default();
+    let (base, len) = match &mut bytes {
+        Bytes::Receive { buffer, .. } => (buffer.as_mut_ptr(), buffer.len()),
+        Bytes::Send { bytes, .. } => (bytes.as_ptr().cast_mut(), bytes.len()),
+    };
+    let mut part = libc::iovec { iov_base: base.cast(), iov_len: len };
+    // SAFETY: zeros are valid for each field of a message. It points to `part`, which describes a
+    // slice that `bytes` borrows until the end of this function, exclusively if the kernel writes
+    // to it, and to `control`, which is aligned and has room for the one header with its byte. They
+    // are written here, or read only once the kernel says that it has filled them in. Proved by
+    // `tests/ktls.rs::an_alert_is_told_from_data`.
+    let (kind, result) = unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(1) as _;
+        match bytes {
+            Bytes::Receive { peek, .. } => {
+                let flags = if peek { libc::MSG_PEEK } else { 0 };
+                let result = libc::recvmsg(socket, &raw mut message, flags);
+                let first = if result < 0 {
+                    std::ptr::null_mut()
+                } else {
+                    libc::CMSG_FIRSTHDR(&raw const message)
+                };
+                let is_type = !first.is_null()
+                    && (*first).cmsg_level == libc::SOL_TLS
+                    && (*first).cmsg_type == libc::TLS_GET_RECORD_TYPE;
+                (is_type.then(|| libc::CMSG_DATA(first).read()), result)
+            }
+            Bytes::Send { kind, .. } => {
+                let first = libc::CMSG_FIRSTHDR(&raw const message);
+                (*first).cmsg_level = libc::SOL_TLS;
+                (*first).cmsg_type = libc::TLS_SET_RECORD_TYPE;
+                (*first).cmsg_len = libc::CMSG_LEN(1) as _;
+                libc::CMSG_DATA(first).write(kind);
+                (None, libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL))
+            }
+        }
+    };
+    usize::try_from(result).map(|len| (kind, len)).map_err(|_| last_errno())
+}
