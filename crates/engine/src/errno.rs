@@ -13,7 +13,7 @@ pub fn name(errno: Errno) -> Cow<'static, str> {
     )
 }
 
-const SYMBOLS: [(Errno, &str); 43] = [
+const SYMBOLS: [(Errno, &str); 47] = [
     (Errno::ACCESS, "EACCES"),
     (Errno::AGAIN, "EAGAIN"),
     (Errno::BADF, "EBADF"),
@@ -31,6 +31,7 @@ const SYMBOLS: [(Errno, &str); 43] = [
     (Errno::INVAL, "EINVAL"),
     (Errno::IO, "EIO"),
     (Errno::ISDIR, "EISDIR"),
+    (Errno::KEYEXPIRED, "EKEYEXPIRED"),
     (Errno::MFILE, "EMFILE"),
     (Errno::MSGSIZE, "EMSGSIZE"),
     (Errno::NETUNREACH, "ENETUNREACH"),
@@ -40,6 +41,7 @@ const SYMBOLS: [(Errno, &str); 43] = [
     (Errno::NOENT, "ENOENT"),
     (Errno::NOLCK, "ENOLCK"),
     (Errno::NOMEM, "ENOMEM"),
+    (Errno::NOPROTOOPT, "ENOPROTOOPT"),
     (Errno::NOSPC, "ENOSPC"),
     (Errno::NOSYS, "ENOSYS"),
     (Errno::NOTCONN, "ENOTCONN"),
@@ -50,6 +52,8 @@ const SYMBOLS: [(Errno, &str); 43] = [
     (Errno::OVERFLOW, "EOVERFLOW"),
     (Errno::PERM, "EPERM"),
     (Errno::PIPE, "EPIPE"),
+    (Errno::PROTO, "EPROTO"),
+    (Errno::PROTONOSUPPORT, "EPROTONOSUPPORT"),
     (Errno::PROTOTYPE, "EPROTOTYPE"),
     (Errno::ROFS, "EROFS"),
     (Errno::SPIPE, "ESPIPE"),

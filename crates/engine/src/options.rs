@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::capabilities::Capabilities;
 use crate::integrity::Integrity;
 use crate::kind::Kind;
+use crate::layer::Layer;
 use crate::mechanism::Mechanism;
 use crate::pipes::PipePool;
 use crate::policy::{Candidates, Policy};
@@ -40,6 +41,8 @@ pub struct Options<'a> {
     pub(crate) observer: Option<Observer<'a>>,
     pub(crate) observe_every: Option<u64>,
     pub(crate) listener: Option<Listener<'a>>,
+    pub(crate) source_layer: Option<&'a dyn Layer>,
+    pub(crate) sink_layer: Option<&'a dyn Layer>,
     shared_pipes: Option<&'a PipePool>,
     own_pipes: PipePool,
 }
@@ -156,6 +159,20 @@ impl<'a> Options<'a> {
     #[must_use]
     pub fn listener(mut self, listener: impl FnMut() -> Heard + Send + 'a) -> Self {
         self.listener = Some(Box::new(listener));
+        self
+    }
+
+    /// TLS on the sources that are sockets.
+    #[must_use]
+    pub fn source_layer(mut self, layer: &'a dyn Layer) -> Self {
+        self.source_layer = Some(layer);
+        self
+    }
+
+    /// TLS on the sink, which is a socket.
+    #[must_use]
+    pub fn sink_layer(mut self, layer: &'a dyn Layer) -> Self {
+        self.sink_layer = Some(layer);
         self
     }
 

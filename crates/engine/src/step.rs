@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::kind::Kind;
+use crate::layer::{Front, Layer};
 
 /// What one step of a mechanism did.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,12 +81,16 @@ pub(crate) struct Ends<'a> {
     pub(crate) source_kind: Kind,
     /// Offset of the next byte, for a seekable source.
     pub(crate) source_at: Option<u64>,
+    /// TLS on the source, which is a socket.
+    pub(crate) source_layer: Option<&'a dyn Layer>,
     /// Where the bytes go.
     pub(crate) sink: BorrowedFd<'a>,
     /// What the sink is.
     pub(crate) sink_kind: Kind,
     /// Offset of the next byte, for a seekable sink that was not opened with `O_APPEND`.
     pub(crate) sink_at: Option<u64>,
+    /// TLS on the sink, which is a socket.
+    pub(crate) sink_layer: Option<&'a dyn Layer>,
     /// Bytes of this segment that are still to be moved, `None` for all up to the source's end.
     pub(crate) rest: Option<u64>,
     /// Whether another segment follows.
@@ -97,6 +102,29 @@ impl Ends<'_> {
     /// should wait for them and send full segments.
     pub(crate) fn is_more_after(&self, len: usize) -> bool {
         self.is_followed || self.rest.is_some_and(|rest| rest > len as u64)
+    }
+
+    /// Whether bytes have to pass through a layer of this process, which no mechanism of the kernel
+    /// can do.
+    pub(crate) fn cross_user_space(&self) -> bool {
+        [self.source_layer, self.sink_layer].iter().flatten().any(|layer| !layer.is_in_kernel())
+    }
+
+    /// What a call that takes from the source really said, if the kernel decrypts what is there: a
+    /// record that holds no data makes it fail, and an end means little unless the peer said so.
+    ///
+    /// `EINTR` stands for a record that has been dealt with: nothing moved, try again.
+    pub(crate) fn past_records(&self, answer: Result<usize, Errno>) -> Result<usize, Errno> {
+        let Some(layer) = self.source_layer else { return answer };
+        if !matches!(answer, Ok(0) | Err(Errno::INVAL | Errno::IO | Errno::KEYEXPIRED)) {
+            return answer;
+        }
+        match layer.take_control(self.source)? {
+            Front::Control => Err(Errno::INTR),
+            Front::End => Ok(0),
+            Front::Data if answer == Ok(0) => Err(Errno::CONNABORTED),
+            Front::Data => answer,
+        }
     }
 
     /// Which end was not ready for a call between the two, after it answered `EAGAIN`. A wrong

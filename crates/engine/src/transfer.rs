@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::integrity::{Guard, Integrity};
 use crate::kind::Kind;
 use crate::landing;
+use crate::layer::Layer;
 use crate::mechanism::Mechanism;
 use crate::mechanisms::memory::SMALL_TRANSFER;
 use crate::mechanisms::{Active, Meter, default_step, largest_step, memory};
@@ -131,10 +132,10 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                 continue;
             }
             if self.gate == Some(self.position) {
-                if self.confirm()? == Status::Done {
-                    continue;
+                match self.confirm()? {
+                    Status::Done => continue,
+                    status => return Ok(status),
                 }
-                return Ok(Status::Waiting(Wait::Acknowledgement));
             }
             if turn == 0 {
                 return Ok(Status::Yielded);
@@ -142,11 +143,11 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             self.check_leases()?;
             match self.step() {
                 Ok((Step::Moved(bytes), mechanism)) => {
-                    self.moved(bytes.get() as u64, mechanism);
+                    self.moved(bytes.get(), mechanism)?;
                     turn = turn.saturating_sub(bytes.get() as u64);
                 }
                 Ok((Step::Copied(bytes, refusal), mechanism)) => {
-                    self.moved(bytes.get() as u64, Mechanism::ReadWrite);
+                    self.moved(bytes.get(), Mechanism::ReadWrite)?;
                     turn = turn.saturating_sub(bytes.get() as u64);
                     // No further step would tell that these bytes did not go as they should have.
                     if self.is_segment_done() {
@@ -157,7 +158,9 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                 Ok((Step::Eof, _)) => self.source_ended()?,
                 Ok((Step::NotReady(wait), _)) => {
                     self.report.waits += 1;
-                    return Ok(Status::Waiting(wait));
+                    // Who knows how long the source takes: the peer gets what there is.
+                    let is_held = wait == Wait::Source && !self.is_flushed()?;
+                    return Ok(Status::Waiting(if is_held { Wait::Sink } else { wait }));
                 }
                 Ok((Step::Declined(refusal), mechanism)) => self.fall_back(mechanism, refusal)?,
                 // A signal: whoever drives the transfer may want to look at it.
@@ -194,6 +197,11 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         }
     }
 
+    /// TLS on the sink.
+    pub(crate) fn sink_layer(&self) -> Option<&'a dyn Layer> {
+        self.options.sink_layer.filter(|_| self.sink.kind == Kind::Socket)
+    }
+
     /// Each stream among the sources.
     pub(crate) fn streams(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.chain.segments.iter().filter_map(|segment| match segment {
@@ -213,7 +221,9 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             self.set_guards()?;
             self.gate = self.find_gate();
         }
-        if self.sink.kind == Kind::Socket && self.chain.wants_cork() {
+        // What a layer of this process hands over is for it to cut into packets.
+        let is_ours = self.sink_layer().is_some_and(|layer| !layer.is_in_kernel());
+        if self.sink.kind == Kind::Socket && !is_ours && self.chain.wants_cork() {
             self.is_corked = socket::cork(&self.sink.fd);
         }
         Ok(())
@@ -226,6 +236,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             return self.memory_step().map(|step| (step, Mechanism::ReadWrite));
         };
         let rest = self.visible_len(source.len).map(|len| len - self.position.offset);
+        let sink_layer = self.sink_layer();
         let active = match &mut self.active {
             Some(active) => active,
             none => {
@@ -243,9 +254,11 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             source: file,
             source_kind: source.kind,
             source_at: source.at.map(|at| at + self.position.offset),
+            source_layer: self.options.source_layer.filter(|_| source.kind == Kind::Socket),
             sink: self.sink.fd.as_fd(),
             sink_kind: self.sink.kind,
             sink_at: self.sink.at,
+            sink_layer,
             rest,
             is_followed: self.position.index + 1 < end,
         };
@@ -281,15 +294,17 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             position: self.position,
             is_followed: self.visible_memory() < self.visible_segments(),
         };
+        let sink = (&self.sink, self.sink_layer());
         let (guards, buffer) = (&mut self.guards, &mut self.buffer);
-        let step = memory::step(front, &self.sink, guards, small, buffer, &mut meter);
+        let step = memory::step(front, sink, guards, small, buffer, &mut meter);
         self.report.memory.calls += meter.calls;
         self.report.user_space_bytes += meter.user_space_bytes;
         step
     }
 
     /// Counts delivered bytes where they belong, which may be several segments.
-    fn moved(&mut self, mut bytes: u64, mechanism: Mechanism) {
+    fn moved(&mut self, moved: usize, mechanism: Mechanism) -> Result<(), Error> {
+        let mut bytes = moved as u64;
         if let Some(at) = &mut self.sink.at {
             *at += bytes;
         }
@@ -319,6 +334,12 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             self.next_segment();
         }
         self.tell_progress();
+        match self.sink_layer().filter(|layer| layer.is_in_kernel()) {
+            Some(layer) => {
+                layer.sent(self.sink.fd.as_fd(), moved).map_err(|errno| self.failed(errno))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Whether the segment at the front has given all that it promised.

@@ -8,12 +8,12 @@ use std::os::fd::AsFd;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, pread};
-use rustix::net::{SendFlags, send};
 
 use super::Meter;
 use crate::chain::{Position, Segment};
 use crate::integrity::Guard;
 use crate::kind::Kind;
+use crate::layer::{self, Layer};
 use crate::sink::Sink;
 use crate::step::{Step, Wait};
 
@@ -35,7 +35,7 @@ pub const SMALL_TRANSFER: usize = 8 << 10;
 /// copies.
 pub(crate) fn step<F: AsFd, S: AsFd>(
     chain: Front<'_, F>,
-    sink: &Sink<S>,
+    (sink, layer): (&Sink<S>, Option<&dyn Layer>),
     guards: &mut [Guard],
     small: usize,
     buffer: &mut Vec<u8>,
@@ -53,7 +53,7 @@ pub(crate) fn step<F: AsFd, S: AsFd>(
         return Ok(Step::Changed);
     }
     meter.calls += 1;
-    match write(sink, bytes, is_followed || indices.end < segments.len()) {
+    match write(sink, layer, bytes, is_followed || indices.end < segments.len()) {
         Ok(written) => {
             if written == bytes.len() {
                 indices
@@ -136,12 +136,14 @@ fn gather<'a, F: AsFd>(
     Ok(Batch { count, is_cut: false, bytes: if count == 1 { first } else { buffer } })
 }
 
-fn write<S: AsFd>(sink: &Sink<S>, bytes: &[u8], is_followed: bool) -> Result<usize, Errno> {
+fn write<S: AsFd>(
+    sink: &Sink<S>,
+    layer: Option<&dyn Layer>,
+    bytes: &[u8],
+    is_followed: bool,
+) -> Result<usize, Errno> {
     match (sink.kind, sink.at) {
-        (Kind::Socket, _) => {
-            let more = if is_followed { SendFlags::MORE } else { SendFlags::empty() };
-            send(&sink.fd, bytes, SendFlags::NOSIGNAL | more)
-        }
+        (Kind::Socket, _) => layer::send(layer, sink.fd.as_fd(), bytes, is_followed),
         (_, Some(at)) => rustix::io::pwrite(&sink.fd, bytes, at),
         (_, None) => rustix::io::write(&sink.fd, bytes),
     }

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::mechanism::Mechanism;
 use crate::pipes::PipePool;
-use crate::step::{Ends, Step};
+use crate::step::{Ends, Refusal, Step};
 
 /// What a step counts as it goes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,6 +69,9 @@ impl Active {
         pipes: &PipePool,
         meter: &mut Meter,
     ) -> Result<Step, Errno> {
+        if ends.cross_user_space() && self.mechanism() != Mechanism::ReadWrite {
+            return Ok(Step::Declined(Refusal::Errno(Errno::PROTONOSUPPORT)));
+        }
         let rest = ends.rest.unwrap_or(u64::MAX);
         let len = usize::try_from(rest).unwrap_or(usize::MAX).min(len);
         match self {

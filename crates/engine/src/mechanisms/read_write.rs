@@ -1,10 +1,10 @@
 //! The way that always works: read into a buffer, write from it. Never declines.
 
 use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
 
 use super::Meter;
 use crate::kind::Kind;
+use crate::layer;
 use crate::step::{Ends, Step, Wait};
 
 /// The buffer, and which part of it still has to be written.
@@ -50,9 +50,10 @@ impl ReadWrite {
         }
         let buffer = &mut self.buffer[..len];
         meter.calls += 1;
-        let bytes = match ends.source_at {
-            Some(at) => rustix::io::pread(ends.source, buffer, at)?,
-            None => rustix::io::read(ends.source, buffer)?,
+        let bytes = match (ends.source_at, ends.source_layer) {
+            (Some(at), _) => rustix::io::pread(ends.source, buffer, at)?,
+            (None, Some(layer)) => layer.receive(ends.source, buffer)?,
+            (None, None) => rustix::io::read(ends.source, buffer)?,
         };
         meter.user_space_bytes += bytes as u64;
         (self.from, self.to) = (0, bytes);
@@ -64,9 +65,7 @@ impl ReadWrite {
 pub(crate) fn write(ends: &Ends<'_>, bytes: &[u8]) -> Result<usize, Errno> {
     match (ends.sink_kind, ends.sink_at) {
         (Kind::Socket, _) => {
-            let is_more = ends.is_more_after(bytes.len());
-            let more = if is_more { SendFlags::MORE } else { SendFlags::empty() };
-            send(ends.sink, bytes, SendFlags::NOSIGNAL | more)
+            layer::send(ends.sink_layer, ends.sink, bytes, ends.is_more_after(bytes.len()))
         }
         (_, Some(at)) => rustix::io::pwrite(ends.sink, bytes, at),
         (_, None) => rustix::io::write(ends.sink, bytes),

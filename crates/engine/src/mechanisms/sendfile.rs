@@ -32,7 +32,8 @@ impl Sendfile {
         }
         meter.calls += 1;
         let mut source_at = ends.source_at;
-        match rustix::fs::sendfile(ends.sink, ends.source, source_at.as_mut(), len) {
+        let sent = rustix::fs::sendfile(ends.sink, ends.source, source_at.as_mut(), len);
+        match ends.past_records(sent) {
             Ok(bytes) => {
                 self.cursor = ends.sink_at.map(|at| at + bytes as u64);
                 Ok(Step::moved(bytes))

@@ -80,7 +80,9 @@ impl Splice {
         meter.calls += 1;
         let mut source_at = ends.source_at;
         let len = len.min(pipe.capacity);
-        match splice(ends.source, source_at.as_mut(), &pipe.write_end, None, len, flags(false)) {
+        let taken =
+            splice(ends.source, source_at.as_mut(), &pipe.write_end, None, len, flags(false));
+        match ends.past_records(taken) {
             Ok(0) => Ok(Some(Step::Eof)),
             Ok(bytes) => {
                 self.held = bytes;
@@ -154,7 +156,8 @@ fn direct(ends: &Ends<'_>, len: usize, meter: &mut Meter) -> Result<Step, Errno>
     meter.calls += 1;
     let (mut source_at, mut sink_at) = (ends.source_at, ends.sink_at);
     let flags = flags(ends.is_more_after(len));
-    match splice(ends.source, source_at.as_mut(), ends.sink, sink_at.as_mut(), len, flags) {
+    let moved = splice(ends.source, source_at.as_mut(), ends.sink, sink_at.as_mut(), len, flags);
+    match ends.past_records(moved) {
         Ok(bytes) => Ok(Step::moved(bytes)),
         // Either end may be the reason.
         Err(Errno::AGAIN) => Ok(Step::NotReady(ends.unready())),

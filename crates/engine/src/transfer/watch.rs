@@ -9,6 +9,7 @@ use crate::chain::{Position, Segment};
 use crate::error::Error;
 use crate::integrity::{Guard, Integrity, LeaseState};
 use crate::kind::Kind;
+use crate::layer::Layer;
 use crate::options::Confirm;
 use crate::peer;
 use crate::policy::Policy;
@@ -108,6 +109,9 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     /// At the gate: opens it once the peer has what came before and the files are as they were.
     pub(super) fn confirm(&mut self) -> Result<Status, Error> {
         self.uncork()?;
+        if !self.is_flushed()? {
+            return Ok(Status::Waiting(Wait::Sink));
+        }
         if self.is_referenced()? {
             return Ok(Status::Waiting(Wait::Acknowledgement));
         }
@@ -154,12 +158,25 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         Ok(())
     }
 
+    /// Hands the socket what a layer has taken for it; whether all of it went.
+    pub(super) fn is_flushed(&mut self) -> Result<bool, Error> {
+        let Some(layer) = self.sink_layer() else { return Ok(true) };
+        match layer.flush(self.sink.fd.as_fd()) {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            Err(errno) => Err(self.failed(errno)),
+        }
+    }
+
     /// After the last byte: waits until no page is referenced any more, then asks the guards.
     pub(super) fn settle(&mut self) -> Result<Status, Error> {
         if self.is_done {
             return Ok(Status::Done);
         }
         self.uncork()?;
+        if !self.is_flushed()? {
+            return Ok(Status::Waiting(Wait::Sink));
+        }
         let is_watched = self.guards.iter().any(|guard| match guard {
             Guard::Detect(_) => self.options.confirm == Confirm::Delivered,
             Guard::Lease(_) => true,
@@ -182,6 +199,10 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
 
     /// Whether the sink still holds pages that its peer has not got.
     fn is_referenced(&mut self) -> Result<bool, Error> {
+        // What was encrypted is not the page any more.
+        if self.sink_layer().is_some_and(Layer::copies) {
+            return Ok(false);
+        }
         let bytes = self.in_flight();
         let error = match self.sink.kind {
             // What a peer throws away by leaving is not in flight any more, but it has not got it.
