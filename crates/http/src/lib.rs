@@ -34,6 +34,7 @@ pub mod request; // heads of requests
 pub mod resumption; // which versions broken-off downloads were of
 pub mod server;
 pub mod target; // which path is meant
+pub mod tls; // HTTPS: handshakes, and records in the kernel or here
 pub mod transfers;
 pub mod upload; // which part of which upload a body is
 pub mod validator; // entity tags and dates

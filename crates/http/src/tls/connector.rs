@@ -1,0 +1,193 @@
+//! What all handshakes of a client have in common: whom it believes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore,
+    SignatureScheme,
+};
+
+use super::certificate::Facts;
+use super::error::{Doubt, Fault, HandshakeError, TlsError};
+use super::identity::read_certificates;
+use super::pin::Pin;
+use super::session::Why;
+use super::suites;
+
+/// Whom a client believes.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    /// A PEM file with authorities instead of the system's.
+    pub authorities: Option<PathBuf>,
+    /// Believe everybody.
+    pub insecure: bool,
+    /// Public keys of which the server's has to be one, besides all else.
+    pub pins: Vec<Pin>,
+    /// Whether the kernel is to take over where it can.
+    pub kernel: bool,
+}
+
+/// Begins handshakes. Cheap to clone. Remembers sessions, to resume them.
+#[derive(Clone, Debug)]
+pub struct Connector {
+    config: Arc<ClientConfig>,
+    kernel: bool,
+}
+
+impl Connector {
+    /// Reads the authorities: the system's, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name,
+    /// unless it is to trust others.
+    ///
+    /// # Errors
+    ///
+    /// See [`TlsError`].
+    pub fn new(trust: &Trust) -> Result<Self, TlsError> {
+        let refused = |error: Error| TlsError::Refused(error.to_string());
+        let provider = suites::provider();
+        let verifier = Verifier {
+            believed: if trust.insecure { None } else { Some(authorities(trust, &provider)?) },
+            pins: trust.pins.clone(),
+            provider: Arc::clone(&provider),
+        };
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13, &TLS12])
+            .map_err(refused)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
+        config.alpn_protocols = suites::protocols();
+        config.enable_secret_extraction = trust.kernel;
+        Ok(Self { config: Arc::new(config), kernel: trust.kernel })
+    }
+
+    /// For streams that are not HTTP: asks for no protocol.
+    #[must_use]
+    pub fn for_streams(self) -> Self {
+        let mut config = Arc::unwrap_or_clone(self.config);
+        config.alpn_protocols = Vec::new();
+        Self { config: Arc::new(config), ..self }
+    }
+
+    pub(super) fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.config)
+    }
+
+    /// Why records cannot be left to the kernel, as far as it is known before a handshake.
+    pub(super) fn place(&self) -> Option<Why> {
+        (!self.kernel).then_some(Why::Unwanted)
+    }
+}
+
+/// What a certificate has to be for.
+pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, HandshakeError> {
+    let without_zone = host.split('%').next().unwrap_or(host);
+    ServerName::try_from(without_zone.to_owned()).map_err(|_| HandshakeError::Name(host.to_owned()))
+}
+
+/// Belief in authorities.
+fn authorities(
+    trust: &Trust,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    match &trust.authorities {
+        Some(path) => {
+            for certificate in read_certificates(path)? {
+                roots.add(certificate).map_err(|error| {
+                    let fault = Fault::BadCertificate(error.to_string());
+                    TlsError::Unusable { path: path.clone(), fault }
+                })?;
+            }
+        }
+        // Some systems have a few that cannot be read, for which the others need not suffer.
+        None => {
+            let _ = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    if roots.is_empty() {
+        return Err(TlsError::NoAuthorities);
+    }
+    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+        .build()
+        .map_err(|error| TlsError::Refused(error.to_string()))
+}
+
+/// Believes a server by authorities, by its key, by both, or at once; always wants to see that it
+/// has the key.
+#[derive(Debug)]
+struct Verifier {
+    /// Nothing to believe everybody.
+    believed: Option<Arc<WebPkiServerVerifier>>,
+    pins: Vec<Pin>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if let Some(verifier) = &self.believed {
+            verifier
+                .verify_server_cert(certificate, intermediates, name, ocsp, now)
+                .map_err(|error| explained(error, certificate))?;
+        }
+        if !self.pins.is_empty() {
+            let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
+            let pin = Pin::of(&key);
+            if !self.pins.contains(&pin) {
+                return Err(because(Doubt::NotPinned(pin)));
+            }
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// A certificate of an unknown issuer may be its own issuer.
+fn explained(error: Error, certificate: &[u8]) -> Error {
+    let is_unknown = matches!(error, Error::InvalidCertificate(CertificateError::UnknownIssuer));
+    if is_unknown && Facts::of(certificate).is_some_and(|facts| facts.is_self_signed) {
+        because(Doubt::SelfSigned)
+    } else {
+        error
+    }
+}
+
+fn because(doubt: Doubt) -> Error {
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(doubt))))
+}

@@ -1,0 +1,312 @@
+//! What can be wrong with certificates, keys and handshakes: one clear line each.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use rustls::pki_types::UnixTime;
+use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
+
+use super::pin::Pin;
+
+/// Why certificates or keys cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file cannot be read.
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file is not what it should be.
+    Unusable {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+    /// The system has no authorities.
+    NoAuthorities,
+    /// A certificate cannot be made for this name.
+    Name(String),
+    /// rustls, or what makes certificates, refuses.
+    Refused(String),
+}
+
+/// What is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// It is not PEM.
+    NotPem(String),
+    /// There is no certificate in it.
+    NoCertificate,
+    /// There is no private key in it.
+    NoKey,
+    /// The private key is encrypted.
+    EncryptedKey,
+    /// A certificate cannot be read.
+    BadCertificate(String),
+    /// The key is of a kind that is not known.
+    UnknownKey,
+    /// The key is not that of the certificate.
+    OtherKey {
+        /// In which file that is.
+        certificate: PathBuf,
+    },
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, source } => {
+                let text = source.to_string();
+                let plain = text.split(" (os error").next().unwrap_or(&text);
+                write!(f, "{} cannot be read: {plain}", path.display())
+            }
+            Self::Unusable { path, fault } => write!(f, "{} {fault}", path.display()),
+            Self::NoAuthorities => f.write_str(
+                "this system has no certificates of authorities: install its package \
+                 ca-certificates, or name a file with them",
+            ),
+            Self::Name(name) => write!(f, "a certificate cannot be for the name `{name}`"),
+            Self::Refused(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotPem(reason) => write!(f, "is not PEM: {reason}"),
+            Self::NoCertificate => {
+                f.write_str("has no certificate in it (PEM, `-----BEGIN CERTIFICATE-----`)")
+            }
+            Self::NoKey => {
+                f.write_str("has no private key in it (PEM, `-----BEGIN PRIVATE KEY-----`)")
+            }
+            Self::EncryptedKey => f.write_str(
+                "has an encrypted private key in it: decrypt it, as by `openssl pkey -in FILE -out \
+                 NEW`, and let nobody else read the new file",
+            ),
+            Self::BadCertificate(reason) => {
+                write!(f, "has a certificate in it that cannot be used: {reason}")
+            }
+            Self::UnknownKey => f.write_str(
+                "has a private key in it that cannot be used: RSA of 2048 to 8192 bits, P-256, \
+                 P-384, P-521 and Ed25519 can",
+            ),
+            Self::OtherKey { certificate } => write!(
+                f,
+                "is not the key of the certificate in {} (the first one there has to be the \
+                 server's)",
+                certificate.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for TlsError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreadable { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// Why a handshake failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum HandshakeError {
+    /// The first bytes are no TLS, perhaps a request of HTTP without it; nothing has been read from
+    /// the socket.
+    PlainHttp,
+    /// The peer left before it was done.
+    Closed,
+    /// The client does not believe the certificate.
+    Certificate {
+        /// Why not.
+        error: CertificateError,
+        /// Whether it says that it was issued by whom it is for.
+        is_self_signed: bool,
+    },
+    /// The server's public key is none of the pinned ones.
+    NotPinned {
+        /// Which it is.
+        key: Pin,
+    },
+    /// No certificate can be for this host.
+    Name(String),
+    /// Anything else that TLS has to say.
+    Tls(Error),
+    /// The socket failed.
+    Io(io::Error),
+}
+
+/// What the verifier knows besides what rustls has a word for.
+#[derive(Clone, Debug)]
+pub(super) enum Doubt {
+    /// Not one of the pinned keys.
+    NotPinned(Pin),
+    /// Nobody but itself vouches for it.
+    SelfSigned,
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotPinned(key) => write!(f, "its public key {key} is not pinned"),
+            Self::SelfSigned => f.write_str("it is self-signed"),
+        }
+    }
+}
+
+impl std::error::Error for Doubt {}
+
+impl From<Error> for HandshakeError {
+    fn from(error: Error) -> Self {
+        let Error::InvalidCertificate(error) = error else { return Self::Tls(error) };
+        if let CertificateError::Other(other) = &error {
+            match other.0.downcast_ref() {
+                Some(Doubt::NotPinned(key)) => return Self::NotPinned { key: *key },
+                Some(Doubt::SelfSigned) => {
+                    let error = CertificateError::UnknownIssuer;
+                    return Self::Certificate { error, is_self_signed: true };
+                }
+                None => (),
+            }
+        }
+        Self::Certificate { error, is_self_signed: false }
+    }
+}
+
+impl fmt::Display for HandshakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PlainHttp => f.write_str("the peer does not speak TLS"),
+            Self::Closed => {
+                f.write_str("the peer closed the connection in the middle of the TLS handshake")
+            }
+            Self::Certificate { is_self_signed: true, .. } => f.write_str(
+                "the server's certificate is self-signed, so nobody vouches for it: name it with \
+                 --cacert, or its key with --pin and --insecure",
+            ),
+            Self::Certificate { error, .. } => doubt(f, error),
+            Self::NotPinned { key } => {
+                write!(f, "the server's public key is not a pinned one, but {key}")
+            }
+            Self::Name(host) => {
+                write!(f, "`{host}` is neither a name nor an address that TLS can check")
+            }
+            Self::Tls(error) => complaint(f, error),
+            Self::Io(error) => {
+                let text = error.to_string();
+                let plain = text.split(" (os error").next().unwrap_or(&text);
+                write!(f, "the TLS handshake failed: {plain}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for HandshakeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Why a certificate is not believed, and what can be done.
+fn doubt(f: &mut fmt::Formatter<'_>, error: &CertificateError) -> fmt::Result {
+    match error {
+        CertificateError::ExpiredContext { not_after, .. } => {
+            write!(f, "the server's certificate expired on {}", day(*not_after))
+        }
+        CertificateError::NotValidYetContext { not_before, time } => write!(
+            f,
+            "the server's certificate is not valid before {}, and this machine's clock says {}",
+            day(*not_before),
+            day(*time)
+        ),
+        CertificateError::UnknownIssuer => f.write_str(
+            "the server's certificate was issued by an authority that is not trusted here: name \
+             that authority's certificate with --cacert",
+        ),
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            let names: Vec<_> = presented.iter().map(|name| plain_name(name)).collect();
+            write!(f, "the server's certificate is not for {}, but for ", expected.to_str())?;
+            match names.as_slice() {
+                [] => f.write_str("no name at all"),
+                names => f.write_str(&names.join(", ")),
+            }
+        }
+        CertificateError::Revoked => f.write_str("the server's certificate has been revoked"),
+        CertificateError::BadEncoding => {
+            f.write_str("the server's certificate cannot be read: it is not well formed")
+        }
+        other => {
+            let text = Error::InvalidCertificate(other.clone()).to_string();
+            let reason = text.strip_prefix("invalid peer certificate: ").unwrap_or(&text);
+            write!(f, "the server's certificate cannot be believed: {reason}")
+        }
+    }
+}
+
+/// `DnsName("a")` and `IpAddress(127.0.0.1)` without what surrounds them.
+fn plain_name(name: &str) -> &str {
+    let inner = name.split_once('(').and_then(|(_, inner)| inner.strip_suffix(')'));
+    inner.unwrap_or(name).trim_matches('"')
+}
+
+/// What a handshake failed by.
+fn complaint(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
+    use AlertDescription as Alert;
+    match error {
+        Error::AlertReceived(Alert::HandshakeFailure) => f.write_str(
+            "the peer refuses the TLS handshake: it has no cipher suite in common with us",
+        ),
+        Error::AlertReceived(Alert::ProtocolVersion) => {
+            f.write_str("the peer refuses the TLS handshake: it knows neither TLS 1.2 nor TLS 1.3")
+        }
+        Error::AlertReceived(
+            Alert::UnknownCA | Alert::BadCertificate | Alert::CertificateUnknown,
+        ) => f.write_str("the peer does not believe our certificate"),
+        Error::AlertReceived(Alert::CertificateExpired) => {
+            f.write_str("the peer says that our certificate has expired, or is not valid yet")
+        }
+        Error::AlertReceived(Alert::UnrecognisedName) => {
+            f.write_str("the server has no certificate for this name")
+        }
+        Error::AlertReceived(Alert::CertificateRequired) => {
+            f.write_str("the server wants a certificate of its clients, which is not supported")
+        }
+        Error::AlertReceived(alert) => {
+            write!(f, "the peer refuses the TLS handshake: {alert:?}")
+        }
+        Error::InvalidMessage(_) => {
+            f.write_str("the peer does not speak TLS: what it sends is no record of it")
+        }
+        Error::PeerIncompatible(
+            PeerIncompatible::ServerDoesNotSupportTls12Or13
+            | PeerIncompatible::Tls12NotOfferedOrEnabled
+            | PeerIncompatible::SupportedVersionsExtensionRequired,
+        ) => f.write_str("the peer knows neither TLS 1.2 nor TLS 1.3"),
+        Error::PeerIncompatible(_) => write!(f, "no TLS in common with the peer: {error}"),
+        Error::NoApplicationProtocol => {
+            f.write_str("the peer wants another protocol than HTTP/1.1")
+        }
+        other => write!(f, "the TLS handshake failed: {other}"),
+    }
+}
+
+/// `2026-11-21`.
+fn day(time: UnixTime) -> String {
+    let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    let moment = Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
+    moment.strftime("%Y-%m-%d").to_string()
+}

@@ -1,0 +1,263 @@
+//! A handshake over a socket that does not block.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustls::client::UnbufferedClientConnection;
+use rustls::server::UnbufferedServerConnection;
+use rustls::{Error, HandshakeKind, InvalidMessage};
+
+use super::acceptor::Acceptor;
+use super::connection::{Connection, Turn, Wish};
+use super::connector::{Connector, server_name};
+use super::error::HandshakeError;
+use super::queue::Queue;
+use super::session::{Facts, Place, Session, Why};
+use super::suites;
+use super::user_space::{MOST_INCOMING, UserSpace};
+
+/// How much is looked at at once: more than what either side usually says.
+const LOOK: usize = 16 * 1024;
+
+/// The length of a record's head: its type, two bytes of version, two of length.
+const RECORD_HEAD: usize = 5;
+
+/// The type of a record of the handshake, with which each connection begins.
+const HANDSHAKE: u8 = 22;
+
+/// A handshake under way. `Send`, so that a step can be taken on another thread.
+#[derive(Debug)]
+pub struct Handshake {
+    /// Nothing after the end or a failure.
+    connection: Option<Connection>,
+    incoming: Queue,
+    outgoing: Queue,
+    /// How much of `incoming` rustls has seen and not used up: whole records only.
+    shown: usize,
+    /// How much at the end of `incoming` is still in the socket too.
+    peeked: usize,
+    /// Whether the first bytes of the peer have come.
+    has_begun: bool,
+    /// Whether bytes may only leave the socket if they are known to be of the handshake.
+    is_careful: bool,
+    why: Why,
+}
+
+/// How far a handshake came.
+#[derive(Debug)]
+pub enum Progress {
+    /// The socket has to become readable.
+    Reads,
+    /// The socket has to become writable.
+    Writes,
+    /// It is done.
+    Done(Session),
+}
+
+impl Handshake {
+    /// A server's side.
+    ///
+    /// # Errors
+    ///
+    /// [`HandshakeError::Tls`] if rustls cannot begin.
+    pub fn accept(acceptor: &Acceptor) -> Result<Self, HandshakeError> {
+        let server = UnbufferedServerConnection::new(acceptor.config())?;
+        Ok(Self::new(Connection::Server(Box::new(server)), acceptor.place()))
+    }
+
+    /// A client's side; `host` is a name or an address as in an URL, without brackets.
+    ///
+    /// # Errors
+    ///
+    /// [`HandshakeError::Name`] if that is no name that a certificate can be for.
+    pub fn connect(connector: &Connector, host: &str) -> Result<Self, HandshakeError> {
+        let client = UnbufferedClientConnection::new(connector.config(), server_name(host)?)?;
+        Ok(Self::new(Connection::Client(Box::new(client)), connector.place()))
+    }
+
+    fn new(connection: Connection, why: Option<Why>) -> Self {
+        Self {
+            has_begun: matches!(connection, Connection::Client(_)),
+            connection: Some(connection),
+            incoming: Queue::default(),
+            outgoing: Queue::default(),
+            shown: 0,
+            peeked: 0,
+            is_careful: why.is_none(),
+            why: why.unwrap_or(Why::Unwanted),
+        }
+    }
+
+    /// Goes as far as it can without waiting, whether or not the socket waits.
+    ///
+    /// # Errors
+    ///
+    /// See [`HandshakeError`]. The peer has been told by an alert, as far as the socket took it.
+    /// After an error, or when it is done, there is nothing more to be had.
+    pub fn advance(&mut self, socket: BorrowedFd<'_>) -> Result<Progress, HandshakeError> {
+        let progress = self.go(socket);
+        match &progress {
+            Ok(Progress::Reads | Progress::Writes) => {
+                self.incoming.settle();
+                self.outgoing.settle();
+            }
+            Ok(Progress::Done(_)) => (),
+            Err(_) => self.connection = None,
+        }
+        progress
+    }
+
+    fn go(&mut self, socket: BorrowedFd<'_>) -> Result<Progress, HandshakeError> {
+        loop {
+            let is_done = match self.think() {
+                Ok(is_done) => is_done,
+                Err(error) => {
+                    self.take_alerts();
+                    let _ = self.push(socket);
+                    return Err(error.into());
+                }
+            };
+            self.take_off(socket, is_done)?;
+            if is_done {
+                return self.finish(socket);
+            }
+            match self.push(socket) {
+                Ok(()) => (),
+                Err(Errno::AGAIN) => return Ok(Progress::Writes),
+                Err(error) => return Err(io_error(error)),
+            }
+            if !self.read(socket)? {
+                return Ok(Progress::Reads);
+            }
+        }
+    }
+
+    /// Has rustls do what it can; whether the handshake is done. It is shown one record at a time,
+    /// so that it never sees one that comes after the end.
+    fn think(&mut self) -> Result<bool, Error> {
+        let connection = self.connection.as_mut().ok_or(Error::HandshakeNotComplete)?;
+        loop {
+            let Self { incoming, outgoing, shown, .. } = self;
+            // Data cannot come before the end of the handshake.
+            let (used, turn) =
+                connection.step(incoming, *shown, outgoing, Wish::Listen, &mut |_| ());
+            *shown -= used;
+            match turn? {
+                Turn::Moved => continue,
+                Turn::PeerClosed | Turn::Closed => return Err(Error::HandshakeNotComplete),
+                Turn::Idle if !connection.common().is_handshaking() => return Ok(true),
+                Turn::Idle => match record_len(&incoming.bytes()[*shown..]) {
+                    Some(len) => *shown += len,
+                    None if incoming.len() > MOST_INCOMING => {
+                        return Err(InvalidMessage::HandshakePayloadTooLarge.into());
+                    }
+                    None => return Ok(false),
+                },
+            }
+        }
+    }
+
+    /// Takes off the socket what was only looked at, as far as it belongs to the handshake: before
+    /// its end everything, also the beginning of a record.
+    fn take_off(&mut self, socket: BorrowedFd<'_>, is_done: bool) -> Result<(), HandshakeError> {
+        let behind = if is_done { self.incoming.len() - self.shown } else { 0 };
+        let mut left = self.peeked.saturating_sub(behind);
+        if is_done && self.peeked > 0 {
+            self.incoming.truncate(self.shown + behind.saturating_sub(self.peeked));
+        }
+        self.peeked = 0;
+        let mut bin = [0; LOOK];
+        while left > 0 {
+            match recv(socket, &mut bin[..left.min(LOOK)], RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return Err(HandshakeError::Closed),
+                Ok((_, len)) => left -= len,
+                Err(Errno::INTR) => (),
+                Err(error) => return Err(io_error(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what the peer says; whether anything came.
+    fn read(&mut self, socket: BorrowedFd<'_>) -> Result<bool, HandshakeError> {
+        let looks = self.is_careful || !self.has_begun;
+        let mut flags = RecvFlags::DONTWAIT;
+        flags.set(RecvFlags::PEEK, looks);
+        loop {
+            match recv(socket, &mut self.incoming.room(LOOK)[..LOOK], flags) {
+                Ok((_, 0)) => return Err(HandshakeError::Closed),
+                Ok((_, len)) => {
+                    self.incoming.added(len);
+                    self.peeked = if looks { len } else { 0 };
+                    return self.begin().map(|()| true);
+                }
+                Err(Errno::INTR) => (),
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(error) => return Err(io_error(error)),
+            }
+        }
+    }
+
+    /// A method of HTTP in place of a record of TLS is a mistake that can be explained.
+    fn begin(&mut self) -> Result<(), HandshakeError> {
+        let first = self.incoming.bytes().first();
+        if !self.has_begun
+            && first.is_some_and(|&byte| byte != HANDSHAKE && byte.is_ascii_alphabetic())
+        {
+            return Err(HandshakeError::PlainHttp);
+        }
+        self.has_begun = true;
+        Ok(())
+    }
+
+    fn push(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        while !self.outgoing.is_empty() {
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match send(socket, self.outgoing.bytes(), flags) {
+                Ok(len) => self.outgoing.take(len),
+                Err(Errno::INTR) => (),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn take_alerts(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            connection.take_alerts(&mut self.incoming, &mut self.outgoing);
+        }
+    }
+
+    /// Makes a session. What is left to be sent goes with the first data.
+    fn finish(&mut self, _socket: BorrowedFd<'_>) -> Result<Progress, HandshakeError> {
+        let connection = self.connection.take().ok_or(Error::HandshakeNotComplete)?;
+        let common = connection.common();
+        let facts = Facts {
+            version: suites::version(common.protocol_version()),
+            suite: common.negotiated_cipher_suite().map_or("unknown", |s| suites::name(s.suite())),
+            is_resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
+            place: Place::UserSpace(self.why),
+        };
+        let incoming = std::mem::take(&mut self.incoming);
+        let outgoing = std::mem::take(&mut self.outgoing);
+        Ok(Progress::Done(Session::new(facts, UserSpace::new(connection, incoming, outgoing))))
+    }
+}
+
+/// How long the record at the front is, if all of it is there. One that is longer than any record
+/// may be is whole as soon as that is known: rustls is to refuse it.
+fn record_len(bytes: &[u8]) -> Option<usize> {
+    const MOST: usize = 16 * 1024 + 2048;
+    let (head, _) = bytes.split_at_checked(RECORD_HEAD)?;
+    let len = usize::from(u16::from_be_bytes([head[3], head[4]]));
+    if len > MOST {
+        return Some(bytes.len());
+    }
+    (RECORD_HEAD + len <= bytes.len()).then_some(RECORD_HEAD + len)
+}
+
+fn io_error(error: Errno) -> HandshakeError {
+    HandshakeError::Io(io::Error::from(error))
+}

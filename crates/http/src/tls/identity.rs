@@ -1,0 +1,203 @@
+//! Who a server says it is.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::ParsedCertificate;
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys};
+use sha2::{Digest, Sha256};
+
+use super::certificate::Facts;
+use super::error::{Fault, TlsError};
+use super::names;
+use super::pin::Pin;
+use super::suites;
+
+/// For how long a certificate made here is valid: browsers refuse more than 398 days.
+const VALIDITY: Duration = Duration::from_secs(397 * 24 * 60 * 60);
+
+/// Clocks differ: it is valid from so long ago.
+const BEFORE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// More than any file of certificates has.
+const MOST_BYTES: u64 = 16 * 1024 * 1024;
+
+/// A certificate chain with its private key. Cheap to clone; shows no secret.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    key: Arc<CertifiedKey>,
+    pin: Pin,
+    warning: Option<String>,
+}
+
+impl Identity {
+    /// From PEM files: the chain, the server's own certificate first, and the key (PKCS#8, PKCS#1
+    /// or SEC1). They may be one file.
+    ///
+    /// # Errors
+    ///
+    /// See [`TlsError`]; each names the file.
+    pub fn load(certificates: &Path, key: &Path) -> Result<Self, TlsError> {
+        let chain = read_certificates(certificates)?;
+        let pem = read(key)?;
+        let der = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| {
+            let fault = match error {
+                _ if is_encrypted(&pem) => Fault::EncryptedKey,
+                PemError::NoItemsFound => Fault::NoKey,
+                other => Fault::NotPem(other.to_string()),
+            };
+            TlsError::Unusable { path: key.to_owned(), fault }
+        })?;
+        Self::new(chain, der, &suites::provider()).map_err(|error| {
+            let (path, fault) = match error {
+                Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                    (key, Fault::OtherKey { certificate: certificates.to_owned() })
+                }
+                Error::InvalidCertificate(error) => {
+                    (certificates, Fault::BadCertificate(error.to_string()))
+                }
+                _ => (key, Fault::UnknownKey),
+            };
+            TlsError::Unusable { path: path.to_owned(), fault }
+        })
+    }
+
+    /// Makes a certificate that its own key has signed, for these host names and addresses.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError::Name`] if no certificate can be for one of them.
+    pub fn self_signed(names: &[String]) -> Result<Self, TlsError> {
+        let refused = |error: rcgen::Error| TlsError::Refused(error.to_string());
+        let mut params = rcgen::CertificateParams::default();
+        for name in names {
+            let one = rcgen::CertificateParams::new([name.clone()]);
+            let one = one.map_err(|_| TlsError::Name(name.clone()))?;
+            params.subject_alt_names.extend(one.subject_alt_names);
+        }
+        let now = SystemTime::now();
+        params.not_before = (now - BEFORE).into();
+        params.not_after = (now - BEFORE + VALIDITY).into();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        let title = names.first().map_or("underpass", String::as_str);
+        params.distinguished_name.push(rcgen::DnType::CommonName, title);
+        params.is_ca = rcgen::IsCa::ExplicitNoCa;
+        params.key_usages = vec![rcgen::KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
+        let key = rcgen::KeyPair::generate().map_err(refused)?;
+        let certificate = params.self_signed(&key).map_err(refused)?;
+        let der = PrivatePkcs8KeyDer::from(key.serialize_der());
+        Self::new(vec![certificate.into()], der.into(), &suites::provider())
+            .map_err(|error| TlsError::Refused(error.to_string()))
+    }
+
+    /// What others may call this machine: its host name, `localhost`, and the addresses of its
+    /// interfaces.
+    #[must_use]
+    pub fn names_of_this_host() -> Vec<String> {
+        names::names_of_this_host()
+    }
+
+    fn new(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        provider: &CryptoProvider,
+    ) -> Result<Self, Error> {
+        let leaf = chain.first().ok_or(Error::NoCertificatesPresented)?;
+        let public_key = ParsedCertificate::try_from(leaf)?.subject_public_key_info();
+        let pin = Pin::of(&public_key);
+        let warning = warning(leaf, Timestamp::now());
+        let key = Arc::new(CertifiedKey::new(chain, provider.key_provider.load_private_key(key)?));
+        match key.keys_match() {
+            // Some keys cannot tell, as those of hardware.
+            Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => (),
+            Err(error) => return Err(error),
+        }
+        Ok(Self { key, pin, warning })
+    }
+
+    /// What a client may pin.
+    #[must_use]
+    pub fn pin(&self) -> Pin {
+        self.pin
+    }
+
+    /// What clients will dislike although it can be used, such as a certificate that has expired.
+    #[must_use]
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
+    }
+
+    /// SHA-256 of the certificate itself, as browsers show it: `AA:BB:…`.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        let bytes = self.leaf().map(Sha256::digest).unwrap_or_default();
+        bytes.iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":")
+    }
+
+    /// The server's own certificate as PEM, for a client's `--cacert`.
+    #[must_use]
+    pub fn certificate_pem(&self) -> String {
+        let text = STANDARD.encode(self.leaf().unwrap_or_default());
+        let lines = text.as_bytes().chunks(64).map(String::from_utf8_lossy);
+        let body: String = lines.map(|line| format!("{line}\n")).collect();
+        format!("-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n")
+    }
+
+    fn leaf(&self) -> Option<&[u8]> {
+        self.key.cert.first().map(|leaf| leaf.as_ref())
+    }
+
+    pub(super) fn key(&self) -> &Arc<CertifiedKey> {
+        &self.key
+    }
+}
+
+/// The certificates in a PEM file, at least one.
+pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let pem = read(path)?;
+    let unusable = |fault| TlsError::Unusable { path: path.to_owned(), fault };
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error: PemError| unusable(Fault::NotPem(error.to_string())))?;
+    if chain.is_empty() { Err(unusable(Fault::NoCertificate)) } else { Ok(chain) }
+}
+
+/// All of a file.
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    use std::io::Read;
+    let unreadable = |source| TlsError::Unreadable { path: PathBuf::from(path), source };
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(bytes)
+}
+
+/// Whether a private key in PEM is encrypted, in the new form or the old.
+fn is_encrypted(pem: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(pem);
+    text.contains("-----BEGIN ENCRYPTED PRIVATE KEY-----")
+        || text.contains("Proc-Type: 4,ENCRYPTED")
+}
+
+/// What is wrong with a certificate's time.
+fn warning(certificate: &[u8], now: Timestamp) -> Option<String> {
+    let Facts { not_before, not_after, .. } = Facts::of(certificate)?;
+    let day = |moment: Timestamp| moment.strftime("%Y-%m-%d");
+    if not_after < now {
+        Some(format!("the certificate expired on {}: clients will refuse it", day(not_after)))
+    } else if not_before > now {
+        let day = day(not_before);
+        Some(format!("the certificate is not valid before {day}: clients will refuse it"))
+    } else {
+        None
+    }
+}

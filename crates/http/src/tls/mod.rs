@@ -1,0 +1,27 @@
+//! TLS: handshakes by rustls, then records by the kernel where it can, otherwise here.
+//!
+//! A [`Handshake`] becomes a [`Session`], which is the engine's `Layer`: bytes of files go through
+//! the kernel's own TLS where it has one, and through this process where it has none. Which of the
+//! two is decided when the handshake is done and never changed.
+
+mod acceptor;
+mod certificate; // facts of certificates, for people
+mod connection; // rustls' two sides as one
+mod connector;
+mod error;
+mod handshake;
+mod identity;
+mod names; // of this host
+mod pin;
+mod queue; // bytes between a socket and rustls
+mod session;
+mod suites;
+mod user_space; // records here
+
+pub use acceptor::Acceptor;
+pub use connector::{Connector, Trust};
+pub use error::{Fault, HandshakeError, TlsError};
+pub use handshake::{Handshake, Progress};
+pub use identity::Identity;
+pub use pin::{Pin, UnknownPin};
+pub use session::{Facts, Place, Session, Why};

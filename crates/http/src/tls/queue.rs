@@ -1,0 +1,163 @@
+//! Bytes on their way between a socket and rustls: added at the end, taken from the front.
+//!
+//! Thousands of connections may be idle, so an empty queue owns nothing: it takes its memory from a
+//! small store of the thread when it needs some, and gives it back when it is empty again.
+
+use std::cell::RefCell;
+
+/// How much is read at once, and the ciphertext of how much is written at once.
+pub(super) const ROOM: usize = BATCH + 1024;
+
+/// How many bytes are encrypted for one system call: four full records.
+pub(super) const BATCH: usize = 64 * 1024;
+
+/// How many pieces of memory a thread keeps.
+const MOST_KEPT: usize = 4;
+
+thread_local! {
+    static STORE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Bytes in a row.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    memory: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Queue {
+    pub(super) fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.memory[self.start..self.end]
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.end]
+    }
+
+    /// Room for at least so many bytes at the end; [`added`](Self::added) says how many were used.
+    pub(super) fn room(&mut self, least: usize) -> &mut [u8] {
+        if self.memory.len() - self.end < least {
+            self.make_room(least);
+        }
+        &mut self.memory[self.end..]
+    }
+
+    fn make_room(&mut self, least: usize) {
+        let wanted = self.len() + least;
+        if wanted > self.memory.len() {
+            let kept = STORE.with_borrow_mut(Vec::pop).filter(|memory| memory.len() >= wanted);
+            let mut memory = kept.unwrap_or_else(|| vec![0; wanted.max(ROOM)]);
+            memory[..self.len()].copy_from_slice(self.bytes());
+            (self.start, self.end) = (0, self.len());
+            put_back(std::mem::replace(&mut self.memory, memory));
+        } else {
+            self.memory.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.len());
+        }
+    }
+
+    /// So many bytes of the room have been filled.
+    pub(super) fn added(&mut self, len: usize) {
+        self.end += len;
+        debug_assert!(self.end <= self.memory.len());
+    }
+
+    /// Adds bytes.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.room(bytes.len())[..bytes.len()].copy_from_slice(bytes);
+        self.added(bytes.len());
+    }
+
+    /// Forgets so many bytes at the front.
+    pub(super) fn take(&mut self, len: usize) {
+        self.start += len;
+        debug_assert!(self.start <= self.end);
+        if self.is_empty() {
+            self.clear();
+        }
+    }
+
+    /// Forgets all but so many bytes at the front.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.end = self.end.min(self.start + len);
+        if self.is_empty() {
+            self.clear();
+        }
+    }
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        (self.start, self.end) = (0, 0);
+        put_back(std::mem::take(&mut self.memory));
+    }
+
+    /// Before a wait: keeps no more memory than what is in it needs.
+    pub(super) fn settle(&mut self) {
+        if self.memory.len() > 2 * self.len() {
+            let held = self.bytes().to_vec();
+            put_back(std::mem::replace(&mut self.memory, held));
+            (self.start, self.end) = (0, self.memory.len());
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        put_back(std::mem::take(&mut self.memory));
+    }
+}
+
+/// Keeps memory for the next queue of this thread.
+fn put_back(memory: Vec<u8>) {
+    if memory.len() < ROOM || memory.len() > 2 * ROOM {
+        return;
+    }
+    // The store is gone when a thread ends.
+    let _ = STORE.try_with(|store| {
+        let mut store = store.borrow_mut();
+        if store.len() < MOST_KEPT {
+            store.push(memory);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_out_as_they_went_in() {
+        let mut queue = Queue::default();
+        let (mut written, mut read) = (0_u32, 0_u32);
+        for turn in 0..5000_u32 {
+            for _ in 0..turn % 97 {
+                queue.add(&written.to_le_bytes());
+                written += 1;
+            }
+            let whole = queue.len() / 4;
+            for _ in 0..whole.min(turn as usize % 89) {
+                assert_eq!(queue.bytes()[..4], read.to_le_bytes());
+                read += 1;
+                queue.take(4);
+            }
+            if turn % 13 == 0 {
+                queue.settle();
+                assert!(queue.memory.len() <= 2 * queue.len());
+            }
+        }
+        assert!(written > read && read > 1000);
+        queue.truncate(4);
+        assert_eq!(queue.bytes(), read.to_le_bytes());
+        queue.take(4);
+        assert_eq!(queue.memory.capacity(), 0, "an empty queue owns nothing");
+    }
+}

@@ -1,0 +1,280 @@
+//! Records made and read in this process.
+//!
+//! Bytes are encrypted in batches straight into one queue and handed to the socket by one call;
+//! what the socket does not take stays there, and no more is taken from above before it went. What
+//! comes is read in large pieces and decrypted in place.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustls::Error;
+
+use super::connection::{Connection, Turn, Wish};
+use super::queue::{BATCH, Queue, ROOM};
+
+/// More than this is never kept of records that are not yet whole: the longest message of a
+/// handshake, in records of no sensible size.
+pub(super) const MOST_INCOMING: usize = 128 * 1024;
+
+/// Room for one more record at the least, so that a read always leads to something.
+const LEAST_READ: usize = 17 * 1024;
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct UserSpace {
+    connection: Connection,
+    /// Records that came.
+    incoming: Queue,
+    /// Data that came in records longer than what was asked for.
+    plaintext: Queue,
+    /// Records that have to go.
+    outgoing: Queue,
+    /// The socket took no more: what is in `outgoing` has to go first.
+    is_stuck: bool,
+    /// rustls has seen all that came.
+    is_idle: bool,
+    /// The peer has said that nothing follows.
+    is_ended: bool,
+    /// We have said so.
+    is_closed: bool,
+    failure: Option<Errno>,
+}
+
+impl UserSpace {
+    /// Goes on after a handshake: with what came behind it and what has to go of it.
+    pub(super) fn new(connection: Connection, incoming: Queue, outgoing: Queue) -> Self {
+        Self {
+            connection,
+            is_idle: incoming.is_empty(),
+            incoming,
+            plaintext: Queue::default(),
+            outgoing,
+            is_stuck: false,
+            is_ended: false,
+            is_closed: false,
+            failure: None,
+        }
+    }
+
+    /// Takes bytes for the peer; how many.
+    pub(super) fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        bytes: &[u8],
+        more: bool,
+    ) -> Result<usize, Errno> {
+        if self.is_stuck {
+            self.flush(socket)?;
+        }
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        if self.is_closed {
+            return Err(Errno::PIPE);
+        }
+        let taken = &bytes[..bytes.len().min(BATCH)];
+        if taken.is_empty() {
+            return Ok(0);
+        }
+        self.say(Wish::Say(taken))?;
+        match self.push(socket, more || taken.len() < bytes.len()) {
+            Ok(()) | Err(Errno::AGAIN) => Ok(taken.len()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Hands everything that was taken to the socket.
+    pub(super) fn flush(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        if self.outgoing.is_empty() { Ok(()) } else { self.push(socket, false) }
+    }
+
+    /// Reads what the peer says next; 0 at its end.
+    pub(super) fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        buffer: &mut [u8],
+    ) -> Result<usize, Errno> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let held = self.plaintext.len().min(buffer.len());
+        buffer[..held].copy_from_slice(&self.plaintext.bytes()[..held]);
+        self.plaintext.take(held);
+        let filled =
+            if held < buffer.len() { held + self.decrypt(&mut buffer[held..]) } else { held };
+        if filled > 0 {
+            return Ok(filled);
+        }
+        loop {
+            self.read(socket, buffer.len())?;
+            let filled = self.decrypt(buffer);
+            if filled > 0 {
+                return Ok(filled);
+            }
+            if self.is_ended {
+                return Ok(0);
+            }
+        }
+    }
+
+    /// Whether the next that can be received is data, or the end or a failure, or nothing yet.
+    pub(super) fn peek(&mut self, socket: BorrowedFd<'_>) -> Option<bool> {
+        loop {
+            self.decrypt(&mut []);
+            if !self.plaintext.is_empty() {
+                return Some(true);
+            }
+            match self.read(socket, 0) {
+                Ok(()) if !self.is_ended => (),
+                Ok(()) => return Some(false),
+                Err(Errno::AGAIN) => return None,
+                Err(_) => return Some(false),
+            }
+        }
+    }
+
+    /// Whether something can be received without the socket.
+    pub(super) fn has_input(&self) -> bool {
+        let is_over = self.is_ended || self.failure.is_some();
+        !self.plaintext.is_empty() || !self.is_idle || is_over
+    }
+
+    /// Says that nothing follows, as far as the socket takes it.
+    pub(super) fn close(&mut self, socket: BorrowedFd<'_>) {
+        if !self.is_closed && self.failure.is_none() {
+            self.is_closed = true;
+            let _ = self.say(Wish::Close);
+        }
+        let _ = self.flush(socket);
+        self.outgoing.settle();
+    }
+
+    /// Has something encrypted.
+    fn say(&mut self, wish: Wish<'_>) -> Result<(), Errno> {
+        let Self { connection, incoming, plaintext, outgoing, .. } = self;
+        loop {
+            // Only what came and was not yet read can be looked at on the way; it is kept.
+            let shown = incoming.len();
+            let keep = &mut |data: &[u8]| plaintext.add(data);
+            match connection.step(incoming, shown, outgoing, wish, keep) {
+                (_, Ok(Turn::Moved)) => (),
+                (_, Ok(Turn::Idle)) => return Ok(()),
+                (_, Ok(Turn::PeerClosed)) => self.is_ended = true,
+                (_, Ok(Turn::Closed)) => return Err(Errno::PIPE),
+                (_, Err(error)) => return Err(self.fail(&error)),
+            }
+        }
+    }
+
+    /// Hands records to the socket.
+    fn push(&mut self, socket: BorrowedFd<'_>, more: bool) -> Result<(), Errno> {
+        let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        flags.set(SendFlags::MORE, more);
+        while !self.outgoing.is_empty() {
+            match send(socket, self.outgoing.bytes(), flags) {
+                Ok(len) => self.outgoing.take(len),
+                Err(Errno::INTR) => (),
+                Err(Errno::AGAIN) => {
+                    self.is_stuck = true;
+                    self.outgoing.settle();
+                    return Err(Errno::AGAIN);
+                }
+                Err(error) => {
+                    self.outgoing.clear();
+                    self.failure.get_or_insert(error);
+                    return Err(error);
+                }
+            }
+        }
+        self.is_stuck = false;
+        Ok(())
+    }
+
+    /// Reads records off the socket: about as many as are wanted.
+    fn read(&mut self, socket: BorrowedFd<'_>, wanted: usize) -> Result<(), Errno> {
+        if self.is_ended {
+            return Ok(());
+        }
+        if let Some(failure) = self.failure {
+            let _ = self.flush(socket); // an alert
+            return Err(failure);
+        }
+        if self.incoming.len() >= MOST_INCOMING {
+            return Err(self.give_up(socket, Errno::PROTO));
+        }
+        let limit = ROOM - self.incoming.len().min(ROOM - LEAST_READ);
+        let most = (wanted + wanted / 64).clamp(LEAST_READ, limit);
+        let room = self.incoming.room(most);
+        match recv(socket, &mut room[..most], RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => Err(self.give_up(socket, Errno::CONNABORTED)),
+            Ok((_, len)) => {
+                self.incoming.added(len);
+                self.is_idle = false;
+                Ok(())
+            }
+            Err(Errno::INTR) => Ok(()),
+            Err(Errno::AGAIN) => {
+                // The peer may be waiting for the end of our handshake before it says anything.
+                let _ = self.flush(socket);
+                self.incoming.settle();
+                Err(Errno::AGAIN)
+            }
+            Err(error) => Err(self.give_up(socket, error)),
+        }
+    }
+
+    /// Remembers that nothing more can come.
+    fn give_up(&mut self, socket: BorrowedFd<'_>, error: Errno) -> Errno {
+        let _ = self.flush(socket);
+        self.incoming.clear();
+        self.is_idle = true;
+        *self.failure.get_or_insert(error)
+    }
+
+    /// Decrypts what came into a buffer until it is full; how many bytes. The rest of a record is
+    /// kept.
+    fn decrypt(&mut self, buffer: &mut [u8]) -> usize {
+        let mut filled = 0;
+        while !self.is_idle && self.plaintext.is_empty() && filled < buffer.len().max(1) {
+            let Self { connection, incoming, plaintext, outgoing, .. } = self;
+            let shown = incoming.len();
+            let mut keep = |data: &[u8]| {
+                let fits = data.len().min(buffer.len() - filled);
+                buffer[filled..filled + fits].copy_from_slice(&data[..fits]);
+                filled += fits;
+                if fits < data.len() {
+                    plaintext.add(&data[fits..]);
+                }
+            };
+            match connection.step(incoming, shown, outgoing, Wish::Listen, &mut keep) {
+                (_, Ok(Turn::Moved)) => (),
+                (_, Ok(Turn::Idle)) => self.is_idle = true,
+                (_, Ok(Turn::PeerClosed | Turn::Closed)) => {
+                    (self.is_ended, self.is_idle) = (true, true);
+                    self.incoming.clear(); // RFC 8446 6.1: what follows is ignored
+                }
+                (_, Err(error)) => drop(self.fail(&error)),
+            }
+        }
+        filled
+    }
+
+    /// Remembers a failure of rustls, and what the peer is to be told.
+    fn fail(&mut self, error: &Error) -> Errno {
+        self.connection.take_alerts(&mut self.incoming, &mut self.outgoing);
+        self.incoming.clear();
+        self.is_idle = true;
+        *self.failure.get_or_insert(errno(error))
+    }
+}
+
+/// What a failure of rustls is called among the failures of a socket.
+pub(super) fn errno(error: &Error) -> Errno {
+    match error {
+        Error::DecryptError => Errno::BADMSG,
+        Error::EncryptError => Errno::KEYEXPIRED,
+        Error::AlertReceived(_) => Errno::CONNRESET,
+        _ => Errno::PROTO,
+    }
+}
