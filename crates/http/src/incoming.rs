@@ -4,11 +4,15 @@
 //! The end of a head is only known once it has been read. So a head is read a few bytes at a time,
 //! never more than are certain to belong to it. That is some eighty short calls, which a body of a
 //! few hundred KiB is worth; [`Incoming::is_eager`] is for those who expect small ones.
+//!
+//! With TLS the same holds as far as the kernel decrypts. Where this process does, the bytes surface
+//! anyway, and heads are read eagerly.
 
-use std::fmt;
+mod error;
+
 use std::fs::File;
-use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,9 +20,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use underpass_engine::Transfer;
-use underpass_engine::{Chain, Error, Options, PipePool, Policy, Progress, Report, Sink, Source};
+use underpass_engine::{Chain, Layer, Options, PipePool, Policy, Progress, Report, Sink, Source};
 
-use crate::chunked::{BadChunk, Chunked};
+use crate::chunked::Chunked;
+use crate::tls::Session;
+
+pub use error::ReceiveError;
 
 /// How the end of a body is known (RFC 9112 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +34,7 @@ pub enum Extent {
     Length(u64),
     /// In chunks, the last of which is empty.
     Chunked,
-    /// By the end of the connection, which nothing tells from an interruption.
+    /// By the end of the connection, which nothing but TLS tells from an interruption.
     UntilEnd,
 }
 
@@ -61,6 +68,8 @@ pub struct Received {
 #[derive(Debug)]
 pub struct Incoming<'a, S> {
     stream: S,
+    /// The TLS over it.
+    session: Option<Arc<Session>>,
     /// What was read already, before it was wanted.
     ahead: Vec<u8>,
     timeout: Option<Duration>,
@@ -80,7 +89,19 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         timeout: Option<Duration>,
         cancel: Option<&'a AtomicBool>,
     ) -> Self {
-        Self { stream, ahead, timeout, cancel, is_eager: false }
+        Self { stream, session: None, ahead, timeout, cancel, is_eager: false }
+    }
+
+    /// From now on what comes is TLS.
+    pub fn set_session(&mut self, session: Arc<Session>) {
+        // What surfaces anyway need not be taken in small bites.
+        self.is_eager |= !session.is_in_kernel();
+        self.session = Some(session);
+    }
+
+    /// The TLS over the connection.
+    pub fn session(&self) -> Option<&Arc<Session>> {
+        self.session.as_ref()
     }
 
     /// The connection.
@@ -299,6 +320,9 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         let mut options = Options::default().policy(manner.policy).observer(|progress| {
             tell(&Progress { bytes: before + progress.bytes, expected: len, ..*progress });
         });
+        if let Some(session) = &self.session {
+            options = options.source_layer(&**session);
+        }
         if let Some(pipes) = manner.pipes {
             options = options.pipes(pipes);
         }
@@ -324,7 +348,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
             }
             Err(error) => {
                 report.add(error.report());
-                Err(ReceiveError::from(error))
+                Err(self.sorted(error.into()))
             }
         }
     }
@@ -351,12 +375,24 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     fn receive(&self, room: &mut [u8]) -> Result<usize, ReceiveError> {
         let mut last = Instant::now();
         loop {
-            match recv(&self.stream, &mut *room, RecvFlags::DONTWAIT) {
-                Ok((_, read)) => return Ok(read),
+            let outcome = match &self.session {
+                Some(session) => session.receive(self.stream.as_fd(), room),
+                None => recv(&self.stream, &mut *room, RecvFlags::DONTWAIT).map(|(_, read)| read),
+            };
+            match outcome {
+                Ok(read) => return Ok(read),
                 Err(Errno::AGAIN) => self.wait(&mut last)?,
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(ReceiveError::Io(errno.into())),
+                Err(errno) => return Err(self.sorted(ReceiveError::Io(errno.into()))),
             }
+        }
+    }
+
+    /// Tells apart an end of TLS that nobody has announced.
+    fn sorted(&self, error: ReceiveError) -> ReceiveError {
+        match self.session.is_some() && error.errno() == Some(Errno::CONNABORTED) {
+            true => ReceiveError::Cut,
+            false => error,
         }
     }
 
@@ -395,68 +431,6 @@ fn missing_of_head(head: &[u8]) -> usize {
     let begun = (1..END.len()).rev().find(|len| head.ends_with(&END[..*len])).unwrap_or(0);
     // Before the end of the first line is seen it may still turn out to be a bare LF.
     if first_line.is_none() { (END.len() - begun).min(2) } else { END.len() - begun }
-}
-
-/// Why something that should have come in did not.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ReceiveError {
-    /// The transfer was cancelled.
-    Cancelled,
-    /// The body is not chunked as it should be.
-    Chunk(BadChunk),
-    /// The connection ended too early.
-    Ended,
-    /// The engine could not move the bytes.
-    Engine(Box<Error>),
-    /// The connection failed.
-    Io(io::Error),
-    /// Nothing came for too long.
-    Stalled,
-    /// More came than is wanted.
-    TooLong,
-}
-
-impl fmt::Display for ReceiveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cancelled => f.write_str("cancelled"),
-            Self::Chunk(fault) => fault.fmt(f),
-            Self::Ended => f.write_str("the connection ended too early"),
-            Self::Engine(error) => error.fmt(f),
-            Self::Io(error) => error.fmt(f),
-            Self::Stalled => f.write_str("nothing came for too long"),
-            Self::TooLong => f.write_str("more came than is wanted"),
-        }
-    }
-}
-
-impl std::error::Error for ReceiveError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Chunk(fault) => Some(fault),
-            Self::Engine(error) => Some(error),
-            Self::Io(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<io::Error> for ReceiveError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<Error> for ReceiveError {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Cancelled { .. } => Self::Cancelled,
-            Error::Stalled { .. } => Self::Stalled,
-            Error::SourceEnded { .. } => Self::Ended,
-            error => Self::Engine(Box::new(error)),
-        }
-    }
 }
 
 /// Bytes read at once by those who do not mind to get more than they asked for.

@@ -116,7 +116,7 @@ impl Broken {
         let told = |word| Self { word, reason: None, is_cut_off: false };
         let cut_off = |word| Self { is_cut_off: true, ..told(word) };
         match error {
-            ReceiveError::Ended => {
+            ReceiveError::Cut | ReceiveError::Ended => {
                 (cut_off("reset"), Refusal::new(400, "the body ended too early"))
             }
             ReceiveError::Stalled => {
