@@ -12,6 +12,7 @@ use underpass_http::client::download::{DownloadError, Kept};
 use underpass_http::client::tree::{TreeError, TreeFailed};
 use underpass_http::client::upload::{UploadError, UploadFailed};
 use underpass_http::server::ServeError;
+use underpass_http::tls::TlsError;
 
 use crate::args::ShowArgs;
 use crate::bench::BenchError;
@@ -82,6 +83,8 @@ pub(crate) enum Failure {
         /// What the system answered.
         source: io::Error,
     },
+    /// A certificate or a key cannot be used.
+    Tls(TlsError),
     /// The transfer was begun and failed.
     Transfer {
         /// What was being moved, such as `sending disk.img`.
@@ -156,7 +159,7 @@ impl Failure {
             Self::LeftOut { .. } | Self::Partly { .. } => None,
             Self::Download { kept: Some(_), .. } => Some("the same command goes on from there"),
             Self::Download { error, .. } => download_hint(error),
-            Self::Serve(_) | Self::System { .. } => None,
+            Self::Serve(_) | Self::System { .. } | Self::Tls(_) => None,
             Self::Network { source, .. } => network_hint(Errno::from_io_error(source)?),
             Self::Path { action, source, .. } => path_hint(action, Errno::from_io_error(source)?),
             Self::Transfer { source, .. } => transfer_hint(source),
@@ -193,6 +196,7 @@ impl fmt::Display for Failure {
             }
             Self::Serve(error) => error.fmt(f),
             Self::System { action, source } => write!(f, "{action}: {}", plain(source)),
+            Self::Tls(error) => error.fmt(f),
             Self::Transfer { what, source, .. } => write!(f, "{what}: {source}"),
             Self::Tree { url, path, failed, .. } => {
                 write!(f, "fetching {url} to {}: {failed}", path.display())
@@ -213,6 +217,7 @@ impl std::error::Error for Failure {
             Self::Arguments(error) => error.source(),
             Self::Bench(error) => error.source(),
             Self::Serve(error) => error.source(),
+            Self::Tls(error) => error.source(),
             Self::Network { source, .. }
             | Self::Path { source, .. }
             | Self::System { source, .. } => Some(source),

@@ -15,7 +15,7 @@ use crate::failure::{Failure, complaint, plain};
 use crate::get::GetReceipt;
 use crate::get::tree::TreeReceipt;
 use crate::receipt::{DeclineReceipt, Receipt};
-use crate::serve::Served;
+use crate::serve::{Certificate, Served};
 
 /// Prints what a finished transfer is to tell.
 pub(crate) fn finished(show: ShowArgs, receipt: &Receipt) {
@@ -186,9 +186,25 @@ pub(crate) fn bytes(bytes: &[u8]) {
 /// Unless it is to be quiet, also how to open it to the network, and what confines it.
 pub(crate) fn serving(served: &Served<'_>) {
     let root = served.root.display();
+    let scheme = if served.certificate.is_some() { "https" } else { "http" };
     for address in served.addresses {
-        let at = served_at(address, served.prefix);
+        let at = served_at(scheme, address, served.prefix);
         error_line(&format!("serving {root} at {at}"));
+    }
+    for address in served.redirects {
+        error_line(&format!("sending http://{address}/ there"));
+    }
+    if let Some(made) = served.certificate.and_then(Certificate::made) {
+        // Always, for there is no other way to know them.
+        error_line(&format!("its certificate is its own; SHA-256 {}", made.fingerprint));
+        let address =
+            served.addresses.iter().find_map(|address| url(scheme, address, served.prefix));
+        let (pin, url) = (made.pin, address.unwrap_or_default());
+        error_line(&format!("clients know it by its key: underpass get --pin {pin} {url}"));
+        error_line(&format!("                            curl -k --pinnedpubkey {pin} {url}"));
+    }
+    if let Some(warning) = served.certificate.and_then(Certificate::warning) {
+        note(warning);
     }
     if served.quiet {
         return;
@@ -237,14 +253,24 @@ pub(crate) fn note(text: &str) {
 }
 
 /// `http://127.0.0.1:5000/files/`, or the path of a socket.
-fn served_at(address: &str, prefix: &str) -> String {
-    let Ok(at) = address.parse::<SocketAddr>() else { return address.to_owned() };
-    let url = format!("http://{at}{prefix}/");
+fn served_at(scheme: &str, address: &str, prefix: &str) -> String {
+    let (Ok(at), Some(url)) = (address.parse::<SocketAddr>(), url(scheme, address, prefix)) else {
+        return address.to_owned();
+    };
     if !at.ip().is_unspecified() {
         return url;
     }
+    format!("{scheme}://{at}{prefix}/ (every address, such as {url})")
+}
+
+/// An address that can be typed at a client; `None` for a socket in the file system.
+fn url(scheme: &str, address: &str, prefix: &str) -> Option<String> {
+    let at = address.parse::<SocketAddr>().ok()?;
+    if !at.ip().is_unspecified() {
+        return Some(format!("{scheme}://{at}{prefix}/"));
+    }
     let host = uname().nodename().to_string_lossy().into_owned();
-    format!("{url} (every address, such as http://{host}:{}{prefix}/)", at.port())
+    Some(format!("{scheme}://{host}:{}{prefix}/", at.port()))
 }
 
 /// Whether nobody but this machine can come this way.

@@ -14,13 +14,14 @@ pub(crate) fn split_absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Whether an absolute address, of which this is the authority, names the server that was asked
 /// under `own`. Hosts have no case, and the port of the scheme need not be written (RFC 9110 4.2.3).
 pub(crate) fn is_same_authority(address: &[u8], authority: &[u8], own: &[u8]) -> bool {
-    let default = if address.get(..6).is_some_and(|start| start.eq_ignore_ascii_case(b"https:")) {
-        &b":443"[..]
-    } else {
-        b":80"
-    };
+    let default = if is_https(address) { &b":443"[..] } else { b":80" };
     let bare = |authority| <[u8]>::strip_suffix(authority, default).unwrap_or(authority);
     bare(authority).eq_ignore_ascii_case(bare(own))
+}
+
+/// Whether an absolute address is one of TLS.
+pub(crate) fn is_https(address: &[u8]) -> bool {
+    address.get(..6).is_some_and(|start| start.eq_ignore_ascii_case(b"https:"))
 }
 
 /// Whether this is `host` or `host:port` (RFC 3986 3.2.2, 3.2.3); an empty host is one.

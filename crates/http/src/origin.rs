@@ -1,7 +1,7 @@
 //! Whether a page of another site asks: a browser sends what that page wants with the credentials
 //! of whoever looks at it.
 
-use crate::authority::{is_same_authority, split_absolute};
+use crate::authority::{is_https, is_same_authority, split_absolute};
 use crate::request::Request;
 
 /// Whether a browser sends the request for a page of another origin.
@@ -9,8 +9,12 @@ use crate::request::Request;
 /// `Sec-Fetch-Site` cannot be set by a page, and is right behind proxies that change `Host`; but
 /// browsers send it only over TLS and to this machine. Elsewhere `Origin` (RFC 6454 7) has to name
 /// the server that is asked. Programs that are no browsers send neither.
+///
+/// `is_secure` tells whether the request came over TLS to this server: then the scheme of `Origin`
+/// has to be that of TLS, for anybody between can write pages of the other. Without it, a proxy
+/// may have taken the TLS away.
 #[must_use]
-pub fn is_foreign(request: &Request<'_, '_>) -> bool {
+pub fn is_foreign(request: &Request<'_, '_>, is_secure: bool) -> bool {
     let mut sites = request.fields("sec-fetch-site").peekable();
     if sites.peek().is_some() {
         return !sites.all(|site| site == b"same-origin" || site == b"none");
@@ -19,7 +23,8 @@ pub fn is_foreign(request: &Request<'_, '_>) -> bool {
     !request.fields("origin").all(|origin| {
         // `null` is a page that does not tell where it comes from.
         split_absolute(origin).is_some_and(|(authority, rest)| {
-            rest.is_empty() && is_same_authority(origin, authority, own)
+            let is_scheme = !is_secure || is_https(origin);
+            is_scheme && rest.is_empty() && is_same_authority(origin, authority, own)
         })
     })
 }

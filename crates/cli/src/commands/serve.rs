@@ -8,9 +8,11 @@ use signal_hook::iterator::Signals;
 use underpass_engine::Integrity;
 use underpass_http::server::{Address, Control, Server, Settings};
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output;
-use crate::serve::{self, AccessLog, Bounds, Confinement, LogFile, ServeArgs, Served, Watch};
+use crate::serve::{
+    self, AccessLog, Bounds, Certificate, Confinement, LogFile, ServeArgs, Served, Watch,
+};
 
 /// Serves until a signal ends it.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
@@ -18,15 +20,23 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         output::bytes(&text);
         return Ok(());
     }
-    let settings = serve::settings(args)?;
+    let certificate = Certificate::of(args)?;
+    let settings = serve::settings(args, certificate.as_ref().map(Certificate::credentials))?;
     let inherited = serve::inherited()?;
     let addresses = match inherited.is_empty() || !args.binds().is_empty() {
         true => serve::addresses(args.binds(), args.port())?,
         false => Vec::new(),
     };
+    if args.redirect_http().is_some() && !addresses.iter().any(is_tcp) {
+        let why = "--redirect-http needs an address with a port: give one by --bind";
+        return Err(Failure::Usage(why.to_owned()));
+    }
     let log_file = settings.log.as_ref().map(|_| LogFile::open(args.log_file().map(Path::new)));
     let log_file = log_file.transpose()?;
-    let bounds = bounds(&settings, &addresses, log_file.as_ref());
+    let bounds = Bounds {
+        certificates: certificate.iter().flat_map(Certificate::folders).collect(),
+        ..bounds(&settings, &addresses, log_file.as_ref())
+    };
     let prefix = settings.path_prefix.clone();
     let is_open = settings.access.is_empty();
 
@@ -37,19 +47,26 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     output::serving(&Served {
         root: &bounds.root,
         addresses: &server.addresses(),
+        redirects: &server.redirects(),
+        certificate: certificate.as_ref(),
         prefix: &prefix,
         is_open,
         confinement: &confinement,
         quiet: args.is_quiet(),
     });
-    serve(server, signals, log_file)
+    serve(server, signals, log_file, certificate)
 }
 
 /// Runs the server, its log and its signals, and says what it did.
-fn serve(server: Server, signals: Signals, log_file: Option<LogFile>) -> Result<()> {
+fn serve(
+    server: Server,
+    signals: Signals,
+    log_file: Option<LogFile>,
+    certificate: Option<Certificate>,
+) -> Result<()> {
     let (log, writer) = log_file.map(AccessLog::start).unzip();
     let control = Control::new();
-    let watch = Watch::start(signals, control.clone(), log.clone());
+    let watch = Watch::start(signals, control.clone(), log.clone(), certificate);
     let started = Instant::now();
     let lines = log.clone();
     let line = move |line: &[u8]| lines.iter().for_each(|log| log.line(line));
@@ -60,6 +77,10 @@ fn serve(server: Server, signals: Signals, log_file: Option<LogFile>) -> Result<
     watch.end();
     output::served(&outcome?, started.elapsed());
     Ok(())
+}
+
+fn is_tcp(address: &Address) -> bool {
+    matches!(address, Address::Tcp(_))
 }
 
 /// What the process needs once it is bound.
@@ -75,6 +96,7 @@ fn bounds(settings: &Settings, addresses: &[Address], log: Option<&LogFile>) -> 
         deletes: settings.changes.delete,
         clones: settings.integrity == Integrity::Snapshot,
         log: log.and_then(LogFile::folder).map(Path::to_owned),
+        certificates: Vec::new(),
         sockets: addresses.iter().filter_map(folder).collect(),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use underpass_engine::Integrity;
 
 use crate::args::{EngineArgs, seconds};
@@ -20,6 +20,9 @@ pub(crate) struct ServeArgs {
 
     #[command(flatten)]
     pub(super) place: PlaceArgs,
+
+    #[command(flatten)]
+    pub(super) tls: TlsArgs,
 
     #[command(flatten)]
     pub(super) access: AccessArgs,
@@ -64,6 +67,36 @@ pub(super) struct PlaceArgs {
     /// Serve below this path of the URL, such as /files
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
     pub(super) path_prefix: String,
+}
+
+/// With which certificate.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "HTTPS")]
+pub(super) struct TlsArgs {
+    /// Speak HTTPS, with this certificate and those that vouch for it; read again on SIGHUP
+    #[arg(long, value_name = "PEM")]
+    pub(super) tls_cert: Option<PathBuf>,
+
+    /// The private key of --tls-cert
+    #[arg(long, value_name = "PEM")]
+    pub(super) tls_key: Option<PathBuf>,
+
+    /// Speak HTTPS, with a certificate that is made at the start and that nobody vouches for; what
+    /// clients can know it by is told
+    #[arg(long, value_name = "WHOSE")]
+    pub(super) tls: Option<TlsSource>,
+
+    /// Send whoever comes to this port without TLS to where there is TLS; 0 for any that is free
+    #[arg(long, value_name = "PORT")]
+    pub(super) redirect_http: Option<u16>,
+}
+
+/// Where a certificate comes from that is in no file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum TlsSource {
+    /// Its own key vouches for it
+    #[value(name = "self")]
+    SelfSigned,
 }
 
 /// Who may see what.
@@ -250,6 +283,11 @@ impl ServeArgs {
     /// Where to listen as it was typed; nothing if nothing was.
     pub(crate) fn binds(&self) -> &[String] {
         &self.place.bind
+    }
+
+    /// The port for those without TLS, if there is one.
+    pub(crate) fn redirect_http(&self) -> Option<u16> {
+        self.tls.redirect_http
     }
 
     /// The port of addresses that have none of their own.

@@ -1,4 +1,5 @@
-//! Signals: SIGTERM and SIGINT drain, a second one ends at once, SIGHUP re-opens the log.
+//! Signals: SIGTERM and SIGINT drain, a second one ends at once, SIGHUP re-opens the log and reads
+//! the certificate again.
 
 use std::process;
 use std::thread::{self, JoinHandle};
@@ -8,6 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use underpass_http::server::Control;
 
+use super::certificate::Certificate;
 use super::log_file::AccessLog;
 use crate::failure::{Failure, Result};
 
@@ -27,13 +29,19 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Begins to wait, and tells systemd that the server is ready.
-    pub(crate) fn start(mut signals: Signals, control: Control, log: Option<AccessLog>) -> Self {
+    pub(crate) fn start(
+        mut signals: Signals,
+        control: Control,
+        log: Option<AccessLog>,
+        certificate: Option<Certificate>,
+    ) -> Self {
         let handle = signals.handle();
         let thread = thread::spawn(move || {
             let mut ends = 0;
             for signal in signals.forever() {
                 if signal == SIGHUP {
                     log.iter().for_each(AccessLog::reopen);
+                    certificate.iter().for_each(Certificate::renew);
                     continue;
                 }
                 ends += 1;

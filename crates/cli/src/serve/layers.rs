@@ -57,6 +57,11 @@ fn take(taken: &mut BTreeSet<String>, argument: &Arg) {
     if POLICY.contains(&id) {
         taken.extend(POLICY.map(str::to_owned));
     }
+    if id == MADE {
+        taken.extend(FILES.map(str::to_owned));
+    } else if FILES.contains(&id) {
+        taken.insert(MADE.to_owned());
+    }
 }
 
 /// What the variables say. A variable that is empty is none: compose files set such ones.
@@ -145,5 +150,9 @@ fn is_settable(argument: &Arg) -> bool {
 
 /// Of these only one can be given.
 const POLICY: [&str; 3] = ["mechanism", "no_zero_copy", "prefer"];
+
+/// A certificate is made, or there are files of one.
+const MADE: &str = "tls";
+const FILES: [&str; 2] = ["tls_cert", "tls_key"];
 
 const CONFIG: &str = "UNDERPASS_CONFIG";

@@ -3,6 +3,7 @@
 
 mod activation;
 mod args;
+mod certificate;
 mod config;
 mod control;
 mod layers;
@@ -16,6 +17,7 @@ use std::path::Path;
 
 pub(crate) use activation::inherited;
 pub(crate) use args::ServeArgs;
+pub(crate) use certificate::Certificate;
 pub(crate) use control::{Watch, keep_signals};
 pub(crate) use layers::complete;
 pub(crate) use listen::addresses;
@@ -30,6 +32,10 @@ pub(crate) struct Served<'a> {
     pub(crate) root: &'a Path,
     /// Where it can be reached: `127.0.0.1:5000`, `unix:/run/socket`.
     pub(crate) addresses: &'a [String],
+    /// Where those without TLS are sent from to there.
+    pub(crate) redirects: &'a [String],
+    /// The certificate, if there is TLS.
+    pub(crate) certificate: Option<&'a Certificate>,
     /// The path of the URL that everything is below.
     pub(crate) prefix: &'a str,
     /// Whether nobody is asked for a password.

@@ -28,6 +28,8 @@ pub(crate) struct Bounds {
     pub(crate) deletes: bool,
     /// Where the log is created again.
     pub(crate) log: Option<PathBuf>,
+    /// Where certificates are read again.
+    pub(crate) certificates: Vec<PathBuf>,
     /// Where sockets are removed at the end.
     pub(crate) sockets: Vec<PathBuf>,
 }
@@ -72,6 +74,7 @@ impl Bounds {
         let also_read = ALSO_READ.into_iter().map(PathBuf::from).chain(zones);
         let mut rules = vec![(vec![self.root.clone()], root)];
         if !self.reads_everywhere {
+            let also_read = also_read.chain(self.certificates.iter().cloned());
             rules.push((also_read.collect(), reads));
         }
         rules.push((self.log.iter().cloned().collect(), AccessFs::WriteFile | AccessFs::MakeReg));
@@ -151,6 +154,9 @@ impl fmt::Display for Bounds {
         if let Some(log) = &self.log {
             write!(f, ", the log in {}", log.display())?;
         }
+        for folder in self.certificates.iter().filter(|_| !self.reads_everywhere) {
+            write!(f, ", certificates in {}", folder.display())?;
+        }
         Ok(())
     }
 }
@@ -218,6 +224,7 @@ mod tests {
             uploads: false,
             deletes: false,
             log: None,
+            certificates: Vec::new(),
             sockets: Vec::new(),
         }
     }
@@ -287,6 +294,37 @@ mod tests {
             assert!(is_denied(fs::remove_file(log.join("access"))));
             assert!(fs::remove_file(run.join("socket")).is_ok());
         });
+    }
+
+    #[test]
+    fn certificates_can_be_renewed_where_they_are_and_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, keys) = (folder.path().join("root"), folder.path().join("keys"));
+        fs::create_dir(&root).unwrap();
+        fs::create_dir(&keys).unwrap();
+        fs::write(keys.join("old"), "old").unwrap();
+        fs::write(folder.path().join("outside"), "x").unwrap();
+        // As a program that renews certificates does it, from outside.
+        let (ready, renewed) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+        let thread = thread::spawn({
+            let keys = keys.clone();
+            move || {
+                if ready.1.recv().is_ok() {
+                    fs::write(keys.join("new"), "new").unwrap();
+                    fs::rename(keys.join("new"), keys.join("old")).unwrap();
+                }
+                let _ = renewed.0.send(());
+            }
+        });
+        let bounds = Bounds { certificates: vec![keys.clone()], ..bounds(&root) };
+        confined(bounds, move || {
+            ready.0.send(()).unwrap();
+            renewed.1.recv().unwrap();
+            assert_eq!(fs::read(keys.join("old")).unwrap(), b"new");
+            assert!(is_denied(fs::write(keys.join("old"), "mine")));
+            assert!(is_denied(fs::read(keys.parent().unwrap().join("outside"))));
+        });
+        thread.join().unwrap();
     }
 
     #[test]

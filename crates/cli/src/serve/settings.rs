@@ -5,7 +5,7 @@ use std::thread;
 
 use underpass_http::access_log::LogFormat;
 use underpass_http::auth::{Access, RuleError};
-use underpass_http::server::{Changes, Settings};
+use underpass_http::server::{Changes, Credentials, Settings};
 
 use super::args::{ChangeArgs, ServeArgs};
 use super::limits;
@@ -13,10 +13,11 @@ use crate::failure::{Failure, Result, WithPath};
 use crate::size::Size;
 
 /// The settings that these arguments ask for. Raises the limit of open files on the way.
-pub(crate) fn settings(args: &ServeArgs) -> Result<Settings> {
+pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Settings> {
     let ServeArgs {
         root,
         place,
+        tls: _,
         access,
         changes,
         pages,
@@ -33,6 +34,8 @@ pub(crate) fn settings(args: &ServeArgs) -> Result<Settings> {
     let descriptors = limits::raise_descriptors();
     Ok(Settings {
         root: fs::canonicalize(root).with_path("serving", root)?,
+        tls,
+        redirect_http: args.redirect_http(),
         workers,
         max_connections: limits::connections(limits.max_connections, descriptors, workers)?,
         timeout: limits.timeout,

@@ -22,6 +22,8 @@ pub struct Exchange {
     pub target: Vec<u8>,
     /// The version of the request: HTTP/1.0 or 1.1.
     pub minor_version: u8,
+    /// The TLS that it came by, if it did.
+    pub tls: Option<Secured>,
     /// The status that was sent.
     pub status: u16,
     /// Bytes of the request's body that were received and kept, or would have been.
@@ -50,6 +52,27 @@ pub struct Exchange {
     pub fields: Vec<(String, Vec<u8>)>,
 }
 
+/// The TLS of a connection, as the log tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Secured {
+    /// `TLSv1.3` or `TLSv1.2`.
+    pub version: &'static str,
+    /// Such as `TLS_AES_128_GCM_SHA256`.
+    pub suite: &'static str,
+    /// Whether it went on with an earlier session.
+    pub is_resumed: bool,
+    /// Why the kernel does not encrypt; `None` if it does.
+    pub why: Option<&'static str>,
+}
+
+impl Secured {
+    /// Who encrypts: `kernel` or `user_space`.
+    #[must_use]
+    pub fn place(&self) -> &'static str {
+        if self.why.is_some() { "user_space" } else { "kernel" }
+    }
+}
+
 impl Default for Exchange {
     /// Nothing yet, at the beginning of time.
     fn default() -> Self {
@@ -61,6 +84,7 @@ impl Default for Exchange {
             verb: String::new(),
             target: Vec::new(),
             minor_version: 1,
+            tls: None,
             status: 0,
             received: 0,
             body_len: 0,
@@ -119,6 +143,12 @@ impl Exchange {
                 format!("{} {} at {}", decline.what.name(), decline.refusal.name(), decline.at);
             self.declined.push(text);
         }
+    }
+
+    /// `https` or `http`.
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
     }
 
     /// When it was over: the time of its line, so that the lines of a log are in order.

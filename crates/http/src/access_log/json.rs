@@ -19,6 +19,7 @@ pub(super) fn write(exchange: &Exchange, time: &TimeText, out: &mut Vec<u8>) {
     out.push(b'"');
     push_protocol(out, exchange);
     out.push(b'"');
+    tls(out, exchange);
     number(out, "status", u64::from(exchange.status));
     number(out, "bytes", exchange.body_len);
     number(out, "received", exchange.received);
@@ -34,6 +35,22 @@ pub(super) fn write(exchange: &Exchange, time: &TimeText, out: &mut Vec<u8>) {
     declined(out, exchange);
     text_or_null(out, "referer", &exchange.referer);
     text_or_null(out, "user_agent", &exchange.user_agent);
+    out.push(b'}');
+}
+
+/// The TLS that the request came by, or null.
+fn tls(out: &mut Vec<u8>, exchange: &Exchange) {
+    key(out, "tls");
+    let Some(tls) = exchange.tls else { return out.extend_from_slice(b"null") };
+    out.extend_from_slice(b"{\"version\":");
+    string(out, tls.version.as_bytes());
+    text(out, "suite", tls.suite.as_bytes());
+    key(out, "resumed");
+    out.extend_from_slice(if tls.is_resumed { b"true" } else { b"false" });
+    text(out, "where", tls.place().as_bytes());
+    if let Some(why) = tls.why {
+        text(out, "why", why.as_bytes());
+    }
     out.push(b'}');
 }
 

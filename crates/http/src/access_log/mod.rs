@@ -16,7 +16,7 @@ mod time;
 
 use std::fmt;
 
-pub use exchange::Exchange;
+pub use exchange::{Exchange, Secured};
 pub use template::{Template, TemplateError};
 pub use time::TimeText;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::combined::{milliseconds, push_mechanisms, push_protocol, push_request, user};
 use super::escape::{self, Place};
-use super::{Exchange, TimeText};
+use super::{Exchange, Secured, TimeText};
 
 /// A log format with `$variables`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,18 +61,28 @@ enum Variable {
     RequestTime,
     /// The request target.
     RequestUri,
+    /// `https` or `http`.
+    Scheme,
     /// The version of the request.
     ServerProtocol,
+    /// The cipher suite.
+    SslCipher,
+    /// The version of TLS.
+    SslProtocol,
+    /// `r` if an earlier session was gone on with, `.` if not.
+    SslSessionReused,
     /// The status.
     Status,
     /// The time as RFC 3339 has it.
     TimeIso8601,
     /// The time in the common log format.
     TimeLocal,
+    /// Who encrypts.
+    Tls,
 }
 
 /// The variables by name; beside them there is `$http_NAME` for every request field.
-const VARIABLES: [(&str, Variable); 20] = [
+const VARIABLES: [(&str, Variable); 25] = [
     ("body_bytes_sent", Variable::BodyBytesSent),
     ("bytes_acknowledged", Variable::BytesAcknowledged),
     ("bytes_expected", Variable::BytesExpected),
@@ -89,10 +99,15 @@ const VARIABLES: [(&str, Variable); 20] = [
     ("request_method", Variable::RequestMethod),
     ("request_time", Variable::RequestTime),
     ("request_uri", Variable::RequestUri),
+    ("scheme", Variable::Scheme),
     ("server_protocol", Variable::ServerProtocol),
+    ("ssl_cipher", Variable::SslCipher),
+    ("ssl_protocol", Variable::SslProtocol),
+    ("ssl_session_reused", Variable::SslSessionReused),
     ("status", Variable::Status),
     ("time_iso8601", Variable::TimeIso8601),
     ("time_local", Variable::TimeLocal),
+    ("tls", Variable::Tls),
 ];
 
 impl Template {
@@ -199,12 +214,24 @@ impl Variable {
             Self::RequestMethod => escape::push(out, exchange.verb.as_bytes(), Place::Quoted),
             Self::RequestTime => escape::push_thousandths(out, milliseconds(exchange)),
             Self::RequestUri => escape::push(out, &exchange.target, Place::Quoted),
+            Self::Scheme => out.extend_from_slice(exchange.scheme().as_bytes()),
             Self::ServerProtocol => push_protocol(out, exchange),
+            Self::SslCipher => push_tls(out, exchange, |tls| tls.suite),
+            Self::SslProtocol => push_tls(out, exchange, |tls| tls.version),
+            Self::SslSessionReused => {
+                push_tls(out, exchange, |tls| if tls.is_resumed { "r" } else { "." });
+            }
             Self::Status => escape::push_number(out, u64::from(exchange.status)),
             Self::TimeIso8601 => out.extend_from_slice(time.rfc3339().as_bytes()),
             Self::TimeLocal => out.extend_from_slice(time.common().as_bytes()),
+            Self::Tls => push_tls(out, exchange, Secured::place),
         }
     }
+}
+
+/// Appends what is known of TLS, or `-` if there was none.
+fn push_tls(out: &mut Vec<u8>, exchange: &Exchange, part: fn(&Secured) -> &'static str) {
+    out.extend_from_slice(exchange.tls.as_ref().map_or("-", part).as_bytes());
 }
 
 /// Appends what the kernel declined, or `-`.

@@ -84,6 +84,7 @@ fn json_line_has_every_field() {
         "method": "GET",
         "target": "/x?y=%20",
         "protocol": "HTTP/1.1",
+        "tls": null,
         "status": 200,
         "bytes": 1_048_576,
         "received": 0,
@@ -112,6 +113,34 @@ fn template_knows_every_variable() {
          \"GET /x?y=%20 HTTP/1.1\" GET /x?y=%20 HTTP/1.1 200 1048576 2.012 1048576 1048576 \
          0 complete sendfile+read_write (sendfile EINVAL at 4096) http://example.org/ curl/8 200xx"
     );
+}
+
+#[test]
+fn of_tls_a_line_tells_version_suite_and_who_encrypts() {
+    let tls = Secured {
+        version: "TLSv1.3",
+        suite: "TLS_AES_128_GCM_SHA256",
+        is_resumed: true,
+        why: Some("no_module"),
+    };
+    let format = "$scheme $ssl_protocol $ssl_cipher $ssl_session_reused $tls";
+    let here = Exchange { tls: Some(tls), ..exchange() };
+    assert_eq!(line(format, &here), "https TLSv1.3 TLS_AES_128_GCM_SHA256 r user_space");
+    let json: Value = serde_json::from_str(&line("json", &here)).unwrap();
+    let expected = serde_json::json!({
+        "version": "TLSv1.3",
+        "suite": "TLS_AES_128_GCM_SHA256",
+        "resumed": true,
+        "where": "user_space",
+        "why": "no_module",
+    });
+    assert_eq!(json["tls"], expected);
+    let kernel = Secured { is_resumed: false, why: None, ..tls };
+    let kernel = Exchange { tls: Some(kernel), ..exchange() };
+    assert_eq!(line("$tls $ssl_session_reused", &kernel), "kernel .");
+    let json: Value = serde_json::from_str(&line("json", &kernel)).unwrap();
+    assert_eq!((&json["tls"]["where"], &json["tls"]["why"]), (&"kernel".into(), &Value::Null));
+    assert_eq!(line(format, &exchange()), "http - - - -");
 }
 
 #[test]

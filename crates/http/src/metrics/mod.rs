@@ -105,6 +105,12 @@ pub struct WorkerMetrics {
     declines: RareCounts,
     /// Responses that were not sent as promised, by failure.
     failures: RareCounts,
+    /// Connections with TLS, by who encrypts and why it is not the kernel.
+    secured: RareCounts,
+    /// Handshakes that failed, by reason.
+    handshake_failures: RareCounts,
+    /// Handshakes that went on with an earlier session.
+    resumed: AtomicU64,
 }
 
 impl WorkerMetrics {
@@ -121,6 +127,18 @@ impl WorkerMetrics {
     /// A connection was turned away, because there are too many or none could be accepted.
     pub fn connection_refused(&self) {
         self.refused.fetch_add(1, Relaxed);
+    }
+
+    /// Hands were shaken. `why` the kernel does not encrypt, if it does not.
+    pub fn secured(&self, why: Option<&'static str>, is_resumed: bool) {
+        let mode = if why.is_some() { "user_space" } else { "kernel" };
+        self.secured.count(mode, why.unwrap_or_default().to_owned());
+        self.resumed.fetch_add(is_resumed.into(), Relaxed);
+    }
+
+    /// A handshake came to nothing: `plain_http`, `closed`, `timeout`, `io`, `tls`.
+    pub fn handshake_failed(&self, reason: &'static str) {
+        self.handshake_failures.count(reason, String::new());
     }
 
     /// A request was answered, or given up after its status was sent.

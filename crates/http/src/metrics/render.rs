@@ -13,6 +13,7 @@ use super::{Metrics, RareCounts, WorkerMetrics};
 pub(super) fn render(metrics: &Metrics, open_transfers: usize) -> String {
     let mut page = Page { text: String::with_capacity(8 * 1024), workers: &metrics.workers };
     page.connections();
+    page.tls();
     page.requests();
     page.bytes();
     page.declines();
@@ -46,6 +47,24 @@ impl Page<'_> {
         self.counter("connections_refused_total", "Connections turned away.", refused);
         let open = accepted.saturating_sub(closed);
         self.gauge("connections_open", "Connections that are open.", open);
+    }
+
+    /// Who encrypted, and what became of handshakes.
+    fn tls(&mut self) {
+        let name = "tls_connections_total";
+        let help = "Connections with TLS, by who encrypts and why it is not the kernel.";
+        self.family(name, "counter", help);
+        for ((mode, reason), count) in self.rare(|worker| &worker.secured) {
+            self.sample(name, &[("mode", mode), ("reason", &reason)], count);
+        }
+        let name = "tls_handshakes_failed_total";
+        self.family(name, "counter", "Handshakes of TLS that came to nothing, by reason.");
+        for ((reason, _), count) in self.rare(|worker| &worker.handshake_failures) {
+            self.sample(name, &[("reason", reason)], count);
+        }
+        let resumed = self.sum(|worker| &worker.resumed);
+        let help = "Handshakes of TLS that went on with an earlier session.";
+        self.counter("tls_resumed_total", help, resumed);
     }
 
     /// What was answered, and in which time.

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use underpass_engine::{Integrity, Mechanism, Policy};
 
 use super::changes;
+use super::detour;
 use super::endpoints;
 use super::files::{self, Found, Served};
 use super::folder;
@@ -25,6 +26,7 @@ use crate::plan::{Facts, PlannedBody};
 use crate::request::{Method, Request};
 use crate::resumption::Download;
 use crate::target::{Target, TargetError, slash_redirect};
+use crate::tls::Place as TlsPlace;
 use crate::upload::{PARTIAL_UPLOAD, UploadId};
 
 /// One request that is being answered.
@@ -83,6 +85,9 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
 
     /// The answer, or what has to be found out first.
     pub(super) fn answer(&mut self) -> Result<Response, Question> {
+        if let Some(response) = detour::answer(self) {
+            return Ok(response);
+        }
         let settings = &self.worker.shared.settings;
         // A browser asks on behalf of another site before it sends any credentials.
         let is_preflight = settings.cors && self.request.field("origin").is_some();
@@ -304,7 +309,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         self.add_digest(&mut plan, chosen)?;
         let (status, len) = (plan.status, plan.body_len);
         let way = self.way(len, &plan.body);
-        let is_copied = is_copied(&self.worker.shared.settings, len, &plan.body);
+        let is_copied = is_copied(self.peer, &self.worker.shared.settings, len, &plan.body);
         let body = match plan.body {
             PlannedBody::Nothing => Body::Nothing,
             PlannedBody::Message(text) => Body::Memory(text.into_owned().into_bytes().into()),
@@ -334,7 +339,12 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         if self.explains {
             let way = if response.body.is_nothing() { "none" } else { way };
             let integrity = settings.integrity.name();
-            let timing = format!("path;desc=\"{way}\", integrity;desc=\"{integrity}\"");
+            let tls = self.peer.session().map(|session| match session.facts().place {
+                TlsPlace::Kernel => ", tls;desc=\"kernel\"".to_owned(),
+                TlsPlace::UserSpace(why) => format!(", tls;desc=\"user_space {}\"", why.name()),
+            });
+            let tls = tls.unwrap_or_default();
+            let timing = format!("path;desc=\"{way}\", integrity;desc=\"{integrity}\"{tls}");
             response.add_field("Server-Timing", &timing);
         }
     }
@@ -343,9 +353,11 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
     fn way(&self, len: u64, body: &PlannedBody) -> &'static str {
         let lacks = |mechanism| self.worker.capabilities.lacks(mechanism);
         let settings = &self.worker.shared.settings;
-        match settings.policy {
+        match self.peer.policy(settings.policy) {
             Policy::Require(mechanism) | Policy::Prefer(mechanism) => mechanism.name(),
-            Policy::Auto if is_copied(settings, len, body) => Mechanism::ReadWrite.name(),
+            Policy::Auto if is_copied(self.peer, settings, len, body) => {
+                Mechanism::ReadWrite.name()
+            }
             Policy::Auto if !lacks(Mechanism::Sendfile) => Mechanism::Sendfile.name(),
             Policy::Auto if !lacks(Mechanism::Splice) => Mechanism::Splice.name(),
             Policy::Auto => Mechanism::ReadWrite.name(),

@@ -44,7 +44,7 @@ pub(super) fn answer(
     if !is_allowed {
         return Ok(refuse(asking));
     }
-    if is_foreign(asking.request) {
+    if is_foreign(asking.request, asking.peer.session().is_some()) {
         return Ok(asking.error(403, "a page of another site may not change files here"));
     }
     match asking.request.method {

@@ -8,13 +8,16 @@ use tokio::time::{sleep, timeout};
 use underpass_engine::socket;
 
 use super::answer::Asking;
+use super::left::Left;
 use super::peer::{Doing, Peer};
 use super::question::{Known, Question};
 use super::record;
 use super::response::{Body, Response};
 use super::resume;
+use super::role::Role;
 use super::send::Sending;
 use super::sent::Sent;
+use super::shake;
 use super::socket::Socket;
 use super::uploads::{BodyState, Outcome, Upload};
 use super::worker::Worker;
@@ -27,6 +30,12 @@ use crate::transfers::TransferFacts;
 
 /// Serves one connection to its end.
 pub(super) async fn serve(worker: &Worker, peer: &Peer) {
+    if let (Role::Tls, Some(credentials)) = (peer.role, &worker.shared.settings.tls) {
+        // On the heap: nothing of it is left when the first request comes.
+        if !Box::pin(shake::hands(worker, peer, credentials)).await {
+            return;
+        }
+    }
     let last = Instant::now();
     let mut connection = Connection { worker, peer, buffer: Vec::new(), attempts: 0, last };
     while let Some(turn) = connection.next().await {
@@ -36,12 +45,16 @@ pub(super) async fn serve(worker: &Worker, peer: &Peer) {
     }
     resume::end(worker, peer, peer.has_everything());
     record::settle(worker, peer, true);
+    if matches!(peer.doing(), Doing::Idle | Doing::Reading) {
+        peer.take_leave();
+    }
 }
 
 /// Tells a connection that there are too many, without giving it a task.
-pub(super) fn refuse(socket: &Socket) {
+pub(super) fn refuse(socket: &Socket, role: Role) {
+    let answer = if role == Role::Tls { shake::TURNED_AWAY } else { TOO_MANY };
     // A new socket has room for so little, and whoever has left needs no answer.
-    let _ = send(socket, TOO_MANY, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    let _ = send(socket, answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     // So that the answer is not thrown away together with a request that nobody reads.
     let _ = shutdown(socket, Shutdown::Write);
 }
@@ -103,7 +116,7 @@ impl Connection<'_> {
             if self.worker.is_draining() && self.buffer.is_empty() {
                 return None;
             }
-            self.peer.socket.readable().await.ok()?;
+            self.peer.readable().await.ok()?;
             let now = Instant::now();
             if self.buffer.is_empty() {
                 started = now;
@@ -198,7 +211,7 @@ impl Connection<'_> {
         };
         let is_guarded = matches!(&response.body, Body::File(file) if file.is_guarded)
             && body == BodyLength::None;
-        let mut exchange = record::begin(&self.worker.desk, self.worker, &request);
+        let mut exchange = record::begin(self.worker, self.peer, &request);
         exchange.user = asking.user.take();
         exchange.status = response.status;
         exchange.body_len = response.len.unwrap_or(0);
@@ -226,7 +239,7 @@ impl Connection<'_> {
     /// The last word of a connection, to a request of which little is known.
     fn reject(&self, bytes: &[u8], status: u16, detail: &str, started: Instant) -> Box<Turn> {
         let response = Response::error(status, detail, false, false).closing();
-        let mut exchange = record::begin_unreadable(&self.worker.desk, bytes);
+        let mut exchange = record::begin_unreadable(self.worker, self.peer, bytes);
         exchange.status = response.status;
         exchange.body_len = response.len.unwrap_or(0);
         Box::new(Turn {
@@ -328,7 +341,7 @@ impl Connection<'_> {
         let shared = &self.worker.shared;
         let facts = TransferFacts { status: 100, ..record::facts(self.peer, exchange, started) };
         let ahead = std::mem::take(&mut self.buffer);
-        let receiving = upload.receive(shared, self.worker.index, &self.peer.socket, ahead, facts);
+        let receiving = upload.receive(shared, self.worker.index, self.peer, ahead, facts);
         // On the heap: few connections ever need it.
         let mut outcome = Box::pin(receiving).await?;
         self.buffer = std::mem::take(&mut outcome.ahead);
@@ -381,7 +394,7 @@ impl Connection<'_> {
     /// Waits for more bytes and adds them.
     async fn read_more(&self, bytes: &mut Vec<u8>) -> io::Result<usize> {
         loop {
-            self.peer.socket.readable().await?;
+            self.peer.readable().await?;
             let mut scratch = self.worker.scratch.borrow_mut();
             if let Some(read) = self.peer.take(&mut scratch)? {
                 bytes.extend_from_slice(&scratch[..read]);
@@ -394,6 +407,7 @@ impl Connection<'_> {
     /// something unread is in it is reset, and takes with it what the client has not read.
     async fn linger(&mut self, most_skipped: u64) {
         self.buffer = Vec::new();
+        self.peer.take_leave();
         if shutdown(&self.peer.socket, Shutdown::Write).is_err() {
             return;
         }
@@ -411,32 +425,6 @@ impl Connection<'_> {
                     return;
                 }
                 Err(_) => {}
-            }
-        }
-    }
-}
-
-/// What is left of a request's body.
-enum Left {
-    Bytes(u64),
-    /// Chunks, and how many bytes they may have.
-    Chunks(Chunked, u64),
-}
-
-impl Left {
-    /// Passes over what is there: how much of it, and whether that was all; `None` if it is no
-    /// body, or has no end.
-    fn skip(&mut self, bytes: &[u8]) -> Option<(usize, bool)> {
-        match self {
-            Self::Bytes(left) => {
-                let consumed = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
-                *left -= consumed as u64;
-                Some((consumed, *left == 0))
-            }
-            Self::Chunks(chunks, allowance) => {
-                let step = chunks.skip(bytes).ok()?;
-                *allowance = allowance.checked_sub(step.consumed as u64)?;
-                Some((step.consumed, step.is_done))
             }
         }
     }

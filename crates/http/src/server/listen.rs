@@ -13,6 +13,7 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with,
 };
 
+use super::role::Role;
 use super::settings::{Address, ServeError};
 
 /// One address, as one listening socket for each worker.
@@ -23,35 +24,62 @@ pub(super) struct Listener {
     pub(super) sockets: Vec<OwnedFd>,
     /// Where clients find it: `127.0.0.1:5000` or `unix:/run/x`.
     pub(super) address: String,
+    pub(super) role: Role,
     /// A path that this program made and has to remove.
     _path: Option<SocketPath>,
 }
 
 impl Listener {
-    /// Listens on an address.
-    pub(super) fn new(address: &Address, workers: usize) -> Result<Self, ServeError> {
+    /// Listens on an address. In the file system nobody can listen in, so there is no TLS.
+    pub(super) fn new(address: &Address, role: Role, workers: usize) -> Result<Self, ServeError> {
         let fail = |source| ServeError::Listen { address: address.to_string(), source };
         match address {
-            Address::Tcp(address) => tcp(*address, workers).map_err(fail),
+            Address::Tcp(address) => tcp(*address, role, workers).map_err(fail),
             Address::Unix(path) => unix(path, workers).map_err(fail),
         }
     }
 
     /// Takes over a socket on which somebody else already listens, as systemd does.
-    pub(super) fn inherited(socket: OwnedFd, workers: usize) -> Result<Self, ServeError> {
+    pub(super) fn inherited(
+        socket: OwnedFd,
+        role: Role,
+        workers: usize,
+    ) -> Result<Self, ServeError> {
         let fail = |source| ServeError::Listen { address: "inherited socket".to_owned(), source };
         let address = local_address(&socket).map_err(fail)?;
         rustix::io::ioctl_fionbio(&socket, true).map_err(|errno| fail(errno.into()))?;
-        if socket_domain(&socket) != Ok(AddressFamily::UNIX) {
+        let is_unix = socket_domain(&socket) == Ok(AddressFamily::UNIX);
+        if !is_unix {
             set_tcp_nodelay(&socket, true).map_err(|errno| fail(errno.into()))?;
         }
+        let role = if is_unix { Role::Plain } else { role };
         let sockets = copies(socket, workers).map_err(fail)?;
-        Ok(Self { sockets, address, _path: None })
+        Ok(Self { sockets, address, role, _path: None })
     }
 }
 
+/// Listens for those who are to be sent to the ports of `listeners`: at `port` of each of their
+/// addresses, and from there to the first port at that address.
+pub(super) fn redirects(
+    listeners: &[Listener],
+    port: u16,
+    workers: usize,
+) -> Result<Vec<Listener>, ServeError> {
+    let mut redirects = Vec::new();
+    let mut known = Vec::new();
+    for to in listeners.iter().filter_map(|listener| listener.address.parse::<SocketAddr>().ok()) {
+        if !known.contains(&to.ip()) {
+            known.push(to.ip());
+            let role = Role::Redirect { port: to.port() };
+            let address = Address::Tcp(SocketAddr::new(to.ip(), port));
+            redirects.push(Listener::new(&address, role, workers)?);
+        }
+    }
+    Ok(redirects)
+}
+
 /// One socket for each worker on the same port: the kernel spreads connections over them.
-fn tcp(address: SocketAddr, workers: usize) -> io::Result<Listener> {
+fn tcp(address: SocketAddr, role: Role, workers: usize) -> io::Result<Listener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let mut sockets = Vec::with_capacity(workers);
     let mut at = address;
@@ -80,7 +108,7 @@ fn tcp(address: SocketAddr, workers: usize) -> io::Result<Listener> {
     for socket in &sockets {
         listen(socket, BACKLOG)?;
     }
-    Ok(Listener { sockets, address: at.to_string(), _path: None })
+    Ok(Listener { sockets, address: at.to_string(), role, _path: None })
 }
 
 /// A socket at a path. A socket that a program left behind when it was killed is replaced.
@@ -97,7 +125,8 @@ fn unix(path: &Path, workers: usize) -> io::Result<Listener> {
     listen(&socket, BACKLOG)?;
     let made = SocketPath(path.to_owned());
     let address = format!("unix:{}", path.display());
-    Ok(Listener { sockets: copies(socket, workers)?, address, _path: Some(made) })
+    let sockets = copies(socket, workers)?;
+    Ok(Listener { sockets, address, role: Role::Plain, _path: Some(made) })
 }
 
 /// Whether a path is a socket that nobody listens on.

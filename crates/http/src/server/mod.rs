@@ -10,20 +10,25 @@ mod behind;
 mod changes;
 mod connection;
 mod control;
+mod credentials;
+mod detour;
 mod digests;
 mod endpoints;
 mod files;
 mod folder;
+mod left;
 mod listen;
 mod peer;
 mod question;
 mod record;
 mod response;
 mod resume;
+mod role;
 mod root;
 mod send;
 mod sent;
 mod settings;
+mod shake;
 mod shared;
 mod socket;
 mod uploads;
@@ -35,10 +40,12 @@ use std::sync::Arc;
 use std::thread;
 
 pub use control::Control;
+pub use credentials::Credentials;
 pub use settings::{Address, Changes, Note, ServeError, Settings, Summary};
 
 use control::Phase;
 use listen::Listener;
+use role::Role;
 use shared::Shared;
 
 /// A server that listens, and answers once it is [`run`](Self::run).
@@ -62,20 +69,38 @@ impl Server {
     ) -> Result<Self, ServeError> {
         let workers = settings.workers.max(1);
         let shared = Shared::new(Settings { workers, ..settings })?;
+        let settings = &shared.settings;
+        let role = if settings.tls.is_some() { Role::Tls } else { Role::Plain };
         let mut listeners = Vec::new();
         for address in addresses {
-            listeners.push(Listener::new(address, workers)?);
+            listeners.push(Listener::new(address, role, workers)?);
+        }
+        if let Some(port) = settings.redirect_http {
+            let redirects = listen::redirects(&listeners, port, workers)?;
+            listeners.extend(redirects);
         }
         for socket in inherited {
-            listeners.push(Listener::inherited(socket, workers)?);
+            listeners.push(Listener::inherited(socket, role, workers)?);
         }
         Ok(Self { shared, listeners })
     }
 
-    /// Where clients find it, such as `127.0.0.1:5000` or `unix:/run/underpass.sock`.
+    /// Where clients find it, such as `127.0.0.1:5000` or `unix:/run/underpass.sock`. TLS is spoken
+    /// at all of them, if at any, but for sockets in the file system.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
-        self.listeners.iter().map(|listener| listener.address.clone()).collect()
+        self.places(|role| !matches!(role, Role::Redirect { .. }))
+    }
+
+    /// Where clients are sent from to where there is TLS.
+    #[must_use]
+    pub fn redirects(&self) -> Vec<String> {
+        self.places(|role| matches!(role, Role::Redirect { .. }))
+    }
+
+    fn places(&self, is_meant: impl Fn(Role) -> bool) -> Vec<String> {
+        let meant = self.listeners.iter().filter(|listener| is_meant(listener.role));
+        meant.map(|listener| listener.address.clone()).collect()
     }
 
     /// Serves until `control` ends it. `log` takes the lines of the access log, `notes` everything
@@ -95,8 +120,8 @@ impl Server {
         let shared = Arc::new(self.shared);
         let mut threads = Vec::new();
         for index in 0..shared.settings.workers {
-            let sockets: Vec<_> =
-                self.listeners.iter_mut().filter_map(|listener| listener.sockets.pop()).collect();
+            let socket = |each: &mut Listener| Some((each.sockets.pop()?, each.role));
+            let sockets: Vec<_> = self.listeners.iter_mut().filter_map(socket).collect();
             let (shared, phase) = (Arc::clone(&shared), control.subscribe());
             let work = move || worker::run(shared, index, sockets, phase);
             let name = format!("worker-{index}");

@@ -1,23 +1,27 @@
 //! One connection as its worker sees it from outside: who it is, what it does, how long already.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+use rustix::net::{RecvFlags, Shutdown, getsockname, recv, shutdown};
 use tokio::io::Interest;
-use underpass_engine::socket;
+use underpass_engine::{Layer, Mechanism, Policy, socket};
 
 use super::record::Pending;
+use super::role::Role;
 use super::socket::Socket;
 use crate::resumption::Download;
+use crate::tls::Session;
 
 /// A connection.
 #[derive(Debug)]
@@ -25,6 +29,10 @@ pub(super) struct Peer {
     pub(super) socket: Socket,
     /// Where it comes from; `None` over a unix socket.
     pub(super) address: Option<SocketAddr>,
+    /// What it was accepted for.
+    pub(super) role: Role,
+    /// The TLS over the socket, once hands were shaken.
+    session: OnceCell<Arc<Session>>,
     doing: Cell<Doing>,
     /// When it began to do that, or made progress last.
     since: Cell<Instant>,
@@ -45,6 +53,8 @@ pub(super) struct Peer {
 /// What a connection is busy with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
+    /// The handshake of TLS.
+    Shaking,
     /// Nothing: the next request may come.
     Idle,
     /// A request has begun and is not complete.
@@ -58,10 +68,12 @@ pub(super) enum Doing {
 }
 
 impl Peer {
-    pub(super) fn new(socket: Socket, address: Option<SocketAddr>) -> Self {
+    pub(super) fn new(socket: Socket, address: Option<SocketAddr>, role: Role) -> Self {
         Self {
             socket,
             address,
+            role,
+            session: OnceCell::new(),
             doing: Cell::new(Doing::Idle),
             since: Cell::new(Instant::now()),
             seen: Cell::new((0, 0)),
@@ -71,6 +83,37 @@ impl Peer {
             download: Cell::default(),
             pending: RefCell::default(),
         }
+    }
+
+    /// From now on everything goes through TLS.
+    pub(super) fn secure(&self, session: Session) {
+        // There is one handshake for each connection.
+        let _ = self.session.set(Arc::new(session));
+    }
+
+    /// The TLS over the socket.
+    pub(super) fn session(&self) -> Option<&Arc<Session>> {
+        self.session.get()
+    }
+
+    /// Whether every byte crosses user space on its way to the socket, to be encrypted.
+    pub(super) fn encrypts_here(&self) -> bool {
+        self.session().is_some_and(|session| !session.is_in_kernel())
+    }
+
+    /// Which mechanisms may move bytes, if these are wished for: where this process encrypts, no
+    /// time is lost with asking for others.
+    pub(super) fn policy(&self, wished: Policy) -> Policy {
+        match wished {
+            Policy::Auto if self.encrypts_here() => Policy::Require(Mechanism::ReadWrite),
+            _ => wished,
+        }
+    }
+
+    /// The port that it came to.
+    pub(super) fn local_port(&self) -> u16 {
+        let address = getsockname(&self.socket).ok();
+        address.and_then(|at| SocketAddr::try_from(at).ok()).map_or(0, |at| at.port())
     }
 
     /// Says what it does from now on.
@@ -115,7 +158,7 @@ impl Peer {
     /// A request has to be complete by then; a response only has to go on. A slow client makes
     /// room in a large buffer rarely but takes from it steadily, so that what it acknowledges
     /// counts too.
-    pub(super) fn expire(&self, timeout: Duration, now: Instant) {
+    pub(super) fn expire(&self, mut timeout: Duration, now: Instant) {
         if now.duration_since(self.since.get()) < timeout.min(LOOK) {
             return;
         }
@@ -128,6 +171,7 @@ impl Peer {
                     return;
                 }
             }
+            Doing::Shaking => timeout = timeout.min(MOST_SHAKING),
             Doing::Idle | Doing::Reading => {}
         }
         if now.duration_since(self.since.get()) >= timeout {
@@ -138,17 +182,40 @@ impl Peer {
 
     /// Ends the connection, whatever it does: a reset if a response is not whole.
     pub(super) fn hang_up(&self) {
-        if self.doing.get() == Doing::Sending {
-            // A socket that cannot be reset is closed already.
-            let _ = socket::arm_reset(&self.socket);
+        match self.doing.get() {
+            Doing::Sending => {
+                // A socket that cannot be reset is closed already.
+                let _ = socket::arm_reset(&self.socket);
+            }
+            Doing::Idle => self.take_leave(),
+            _ => {}
         }
         // Wakes whoever waits for the socket; a half-read request may still be answered.
         let how = if self.doing.get() == Doing::Reading { Shutdown::Read } else { Shutdown::Both };
         let _ = shutdown(&self.socket, how);
     }
 
+    /// Says that nothing more follows, where TLS wants it said (RFC 8446 6.1). Not to be called in
+    /// the middle of a response: its client would take a part for the whole.
+    pub(super) fn take_leave(&self) {
+        if let Some(session) = self.session() {
+            session.close(self.socket.as_fd());
+        }
+    }
+
+    /// Waits until there is something to [`take`](Self::take), or the end.
+    pub(super) async fn readable(&self) -> io::Result<()> {
+        match self.session() {
+            Some(session) if session.has_input() => Ok(()),
+            _ => self.socket.readable().await,
+        }
+    }
+
     /// Takes what has arrived; `None` if that is nothing yet, 0 at the end.
     pub(super) fn take(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        if let Some(session) = self.session() {
+            return self.take_secured(session, buffer);
+        }
         let len = buffer.len();
         match recv(&self.socket, buffer, RecvFlags::empty()) {
             Ok((read, _)) => {
@@ -170,6 +237,26 @@ impl Peer {
         }
     }
 
+    /// The same through TLS.
+    fn take_secured(&self, session: &Session, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match session.receive(self.socket.as_fd(), buffer) {
+            // Less than there is room for may be one record of several.
+            Ok(read) => Ok(Some(read)),
+            Err(Errno::AGAIN) => {
+                self.socket.is_not_ready(Interest::READABLE);
+                Ok(None)
+            }
+            Err(Errno::INTR) => Ok(None),
+            // Requests say themselves how long they are, so that an end which was not announced
+            // takes nothing from them.
+            Err(Errno::CONNABORTED) => Ok(Some(0)),
+            Err(errno) => {
+                self.is_reset.set(true);
+                Err(errno.into())
+            }
+        }
+    }
+
     /// Does something that takes long, unless the client leaves before it is done.
     pub(super) async fn unless_left<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let (mut work, mut left) = (pin!(work), pin!(self.left()));
@@ -183,7 +270,15 @@ impl Peer {
     /// Returns when the client says that nothing more will come from it; never, if that cannot be
     /// known because another request has come already.
     async fn left(&self) {
-        while self.socket.readable().await.is_ok() {
+        while self.readable().await.is_ok() {
+            if let Some(session) = self.session() {
+                match session.peek(self.socket.as_fd()) {
+                    None => self.socket.is_not_ready(Interest::READABLE),
+                    Some(true) => std::future::pending().await,
+                    Some(false) => return,
+                }
+                continue;
+            }
             match recv(&self.socket, &mut [0], RecvFlags::PEEK) {
                 Err(Errno::AGAIN) => self.socket.is_not_ready(Interest::READABLE),
                 Err(Errno::INTR) => {}
@@ -199,6 +294,9 @@ impl Peer {
         self.socket.writable().await
     }
 }
+
+/// How long a handshake may take.
+const MOST_SHAKING: Duration = Duration::from_secs(10);
 
 /// Connections are not looked at more often than this.
 const LOOK: Duration = Duration::from_secs(1);

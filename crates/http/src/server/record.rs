@@ -12,8 +12,9 @@ use super::sent::Sent;
 use super::settings::Note;
 use super::uploads::Outcome;
 use super::worker::Worker;
-use crate::access_log::{Exchange, TimeText};
+use crate::access_log::{Exchange, Secured, TimeText};
 use crate::request::Request;
+use crate::tls;
 use crate::transfers::TransferFacts;
 
 /// An exchange whose response was sent, until it is known how much of it arrived.
@@ -41,12 +42,13 @@ impl Default for Desk {
 }
 
 /// Notes what is asked.
-pub(super) fn begin(desk: &RefCell<Desk>, worker: &Worker, request: &Request) -> Box<Exchange> {
-    let mut exchange = desk.borrow_mut().spare.pop().unwrap_or_default();
+pub(super) fn begin(worker: &Worker, peer: &Peer, request: &Request) -> Box<Exchange> {
+    let mut exchange = worker.desk.borrow_mut().spare.pop().unwrap_or_default();
     exchange.clear();
     exchange.verb.push_str(request.verb);
     exchange.target.extend_from_slice(request.target);
     exchange.minor_version = request.minor_version;
+    exchange.tls = peer.session().map(|session| secured(session.facts()));
     let Some(format) = &worker.shared.settings.log else { return exchange };
     for (name, value) in
         [("referer", &mut exchange.referer), ("user-agent", &mut exchange.user_agent)]
@@ -60,10 +62,21 @@ pub(super) fn begin(desk: &RefCell<Desk>, worker: &Worker, request: &Request) ->
     exchange
 }
 
+/// The TLS of a connection, as the log tells it.
+fn secured(facts: &tls::Facts) -> Secured {
+    let tls::Facts { version, suite, is_resumed, place } = *facts;
+    let why = match place {
+        tls::Place::Kernel => None,
+        tls::Place::UserSpace(why) => Some(why.name()),
+    };
+    Secured { version, suite, is_resumed, why }
+}
+
 /// Notes what cannot be understood by its first line.
-pub(super) fn begin_unreadable(desk: &RefCell<Desk>, bytes: &[u8]) -> Box<Exchange> {
-    let mut exchange = desk.borrow_mut().spare.pop().unwrap_or_default();
+pub(super) fn begin_unreadable(worker: &Worker, peer: &Peer, bytes: &[u8]) -> Box<Exchange> {
+    let mut exchange = worker.desk.borrow_mut().spare.pop().unwrap_or_default();
     exchange.clear();
+    exchange.tls = peer.session().map(|session| secured(session.facts()));
     let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     exchange.target.extend_from_slice(&line[..line.len().min(MOST_LINE)]);
     exchange

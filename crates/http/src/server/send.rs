@@ -96,9 +96,15 @@ impl<'a> Sending<'a> {
 }
 
 /// Whether a file's bytes go out from one buffer with the head.
-pub(super) fn is_copied(settings: &Settings, len: u64, body: &PlannedBody) -> bool {
+pub(super) fn is_copied(peer: &Peer, settings: &Settings, len: u64, body: &PlannedBody) -> bool {
     let is_one = matches!(body, PlannedBody::Whole | PlannedBody::Range(_));
-    is_one && len <= SMALL as u64 && settings.policy == Policy::Auto
+    is_one && len <= small(peer) as u64 && settings.policy == Policy::Auto
+}
+
+/// Up to which size a file is sent from one buffer with its head. What crosses user space anyway is
+/// encrypted and sent in one go.
+fn small(peer: &Peer) -> usize {
+    if peer.encrypts_here() { SMALL_HERE } else { SMALL }
 }
 
 /// What has to be minded about a chain.
@@ -143,14 +149,18 @@ fn transfer<'a>(
 ) -> Moving<'a> {
     let settings = &worker.shared.settings;
     let options = Options::default()
-        .policy(settings.policy)
+        .policy(peer.policy(settings.policy))
         .integrity(settings.integrity)
         .confirm(confirm)
-        .small(SMALL)
+        .small(small(peer))
         .capabilities(&worker.capabilities)
         .pipes(&worker.pipes);
     let options = match settings.step {
         Some(step) => options.step(step),
+        None => options,
+    };
+    let options = match peer.session() {
+        Some(session) => options.sink_layer(&**session),
         None => options,
     };
     let mut transfer = Transfer::new(chain, Sink::socket(&peer.socket)).options(options);
@@ -447,6 +457,9 @@ impl Drop for Counted<'_> {
 
 /// Up to this size a file is sent from one buffer with its head.
 const SMALL: usize = 16 << 10;
+
+/// The same where this process encrypts: four records of TLS.
+const SMALL_HERE: usize = 64 << 10;
 
 /// From this size on the last byte of a file waits until the peer has all others.
 const HELD_BACK: u64 = 2 << 20;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use underpass_engine::{Integrity, Policy};
 
+use super::credentials::Credentials;
 use crate::access_log::LogFormat;
 use crate::auth::Access;
 use crate::head::BadField;
@@ -18,6 +19,12 @@ use crate::head::BadField;
 pub struct Settings {
     /// The folder whose files are served, or the one file.
     pub root: PathBuf,
+    /// With which certificate TLS is spoken, if it is: at all addresses but sockets in the file
+    /// system.
+    pub tls: Option<Credentials>,
+    /// The port at which clients without TLS are sent to that of TLS, at each address that is no
+    /// socket in the file system; 0 for any that is free.
+    pub redirect_http: Option<u16>,
     /// How many threads serve, each with a runtime and a listener of its own; at least one.
     pub workers: usize,
     /// How many connections may be open at once; one more is told to come back later.

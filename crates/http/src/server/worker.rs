@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::LocalSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use underpass_engine::{Capabilities, PipePool, socket};
@@ -20,6 +20,8 @@ use super::control::Phase;
 use super::files::Files;
 use super::peer::{Doing, Peer};
 use super::record::{self, Desk};
+use super::role::Role;
+use super::shake::STEPS_AT_ONCE;
 use super::shared::Shared;
 use super::socket::{Accepting, Socket};
 
@@ -36,6 +38,8 @@ pub(super) struct Worker {
     pub(super) desk: RefCell<Desk>,
     pub(super) capabilities: Capabilities,
     pub(super) pipes: PipePool,
+    /// Held by handshakes that take a step.
+    pub(super) handshakes: Semaphore,
     /// How many transfers are under way that did not end in their first turn.
     pub(super) slow_transfers: Cell<usize>,
     peers: RefCell<HashMap<u64, Rc<Peer>>>,
@@ -48,7 +52,7 @@ pub(super) struct Worker {
 pub(super) fn run(
     shared: Arc<Shared>,
     index: usize,
-    listeners: Vec<OwnedFd>,
+    listeners: Vec<(OwnedFd, Role)>,
     phase: watch::Receiver<Phase>,
 ) -> io::Result<usize> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -84,6 +88,7 @@ impl Worker {
             desk: RefCell::default(),
             capabilities: Capabilities::default(),
             pipes: PipePool::default(),
+            handshakes: Semaphore::new(STEPS_AT_ONCE),
             slow_transfers: Cell::new(0),
             peers: RefCell::default(),
             next_peer: Cell::new(0),
@@ -94,13 +99,13 @@ impl Worker {
 
     async fn serve(
         self: &Rc<Self>,
-        listeners: Vec<OwnedFd>,
+        listeners: Vec<(OwnedFd, Role)>,
         mut phase: watch::Receiver<Phase>,
     ) -> io::Result<usize> {
         let mut accepting = Vec::with_capacity(listeners.len());
-        for listener in listeners {
+        for (listener, role) in listeners {
             let listener = Accepting::new(listener)?;
-            accepting.push(tokio::task::spawn_local(Rc::clone(self).accept(listener)));
+            accepting.push(tokio::task::spawn_local(Rc::clone(self).accept(listener, role)));
         }
         let sweeping = tokio::task::spawn_local(Rc::clone(self).sweep());
         // The sender lives as long as the server.
@@ -110,7 +115,7 @@ impl Worker {
         }
         self.is_draining.set(true);
         self.for_each_peer(|peer| {
-            if peer.doing() == Doing::Idle {
+            if matches!(peer.doing(), Doing::Idle | Doing::Shaking) {
                 peer.hang_up();
             }
         });
@@ -149,11 +154,11 @@ impl Worker {
     }
 
     /// Accepts connections for as long as the task lives.
-    async fn accept(self: Rc<Self>, listener: Accepting) {
+    async fn accept(self: Rc<Self>, listener: Accepting, role: Role) {
         loop {
             let error = match listener.accept().await {
                 Ok((socket, address)) => {
-                    self.welcome(socket, address);
+                    self.welcome(socket, address, role);
                     continue;
                 }
                 Err(error) => error,
@@ -170,14 +175,14 @@ impl Worker {
         }
     }
 
-    fn welcome(self: &Rc<Self>, socket: Socket, address: Option<SocketAddr>) {
+    fn welcome(self: &Rc<Self>, socket: Socket, address: Option<SocketAddr>, role: Role) {
         let metrics = self.shared.metrics.worker(self.index);
         if self.shared.connections.fetch_add(1, Ordering::Relaxed)
             >= self.shared.settings.max_connections
         {
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);
             metrics.connection_refused();
-            connection::refuse(&socket);
+            connection::refuse(&socket, role);
             return;
         }
         if let Some(rate) = self.shared.settings.rate {
@@ -186,7 +191,7 @@ impl Worker {
         }
         metrics.connection_opened();
         let id = self.next_peer.replace(self.next_peer.get() + 1);
-        let peer = Rc::new(Peer::new(socket, address));
+        let peer = Rc::new(Peer::new(socket, address, role));
         self.peers.borrow_mut().insert(id, Rc::clone(&peer));
         let worker = Rc::clone(self);
         tokio::task::spawn_local(async move {

@@ -28,6 +28,23 @@ fn programs_and_pages_of_this_server_are_heard_and_no_other_pages() {
         (&["Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: cross-site"], true),
     ];
     for (fields, expected) in table {
-        assert_eq!(with_fields(fields, is_foreign), expected, "{fields:?}");
+        let found = with_fields(fields, |request| is_foreign(request, false));
+        assert_eq!(found, expected, "{fields:?}");
     }
+}
+
+#[test]
+fn over_tls_only_pages_that_came_over_tls_are_heard() {
+    for (fields, expected) in [
+        (&["Origin: https://example.org"], false),
+        (&["Origin: HTTPS://example.org:443"], false),
+        (&["Origin: http://example.org"], true),
+        (&["Origin: http://example.org:443"], true),
+        (&["Origin: null"], true),
+        (&["Sec-Fetch-Site: same-origin"], false),
+    ] {
+        let found = with_fields(fields, |request| is_foreign(request, true));
+        assert_eq!(found, expected, "{fields:?}");
+    }
+    assert!(!with_fields(&[], |request| is_foreign(request, true)));
 }

@@ -27,9 +27,11 @@ use tokio::sync::oneshot;
 use underpass_engine::{PipePool, Report};
 
 use super::answer::Asking;
+use super::peer::Peer;
 use super::response::{Body, Response};
 use super::shared::Shared;
 use crate::target::Target;
+use crate::tls::Session;
 use crate::transfers::TransferFacts;
 use holds::Holds;
 
@@ -111,19 +113,20 @@ impl Upload {
         self,
         shared: &Arc<Shared>,
         worker: usize,
-        connection: &impl AsFd,
+        peer: &Peer,
         ahead: Vec<u8>,
         facts: TransferFacts,
     ) -> Option<Outcome> {
         let Some(running) = Running::begin(shared) else {
             return Some(Outcome::untouched(answer::too_many(), ahead));
         };
-        let socket = match connection.as_fd().try_clone_to_owned() {
+        let socket = match peer.socket.as_fd().try_clone_to_owned() {
             Ok(socket) => socket,
             Err(error) => return Some(Outcome::untouched(answer::failed(&error), ahead)),
         };
         let (told, outcome) = oneshot::channel();
-        let job = Job { upload: self, shared: Arc::clone(shared), worker, socket, ahead, facts };
+        let (shared, session) = (Arc::clone(shared), peer.session().cloned());
+        let job = Job { upload: self, shared, worker, socket, session, ahead, facts };
         let work = move || {
             let outcome = job.run();
             drop(running);
@@ -164,6 +167,8 @@ struct Job {
     /// The number of the worker, whose counters it uses.
     worker: usize,
     socket: OwnedFd,
+    /// The TLS over it.
+    session: Option<Arc<Session>>,
     ahead: Vec<u8>,
     facts: TransferFacts,
 }

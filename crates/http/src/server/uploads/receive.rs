@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
 
-use underpass_engine::{Mechanism, Policy, Report};
+use underpass_engine::{Layer, Mechanism, Policy, Report};
 
 use super::super::response::Response;
 use super::super::settings::Changes;
@@ -21,6 +21,7 @@ use super::place::{Place, check};
 use super::{BodyState, Job, Outcome, Upload, interim, patch, put, range, resumable};
 use crate::incoming::{Extent, Incoming, Manner, ReceiveError};
 use crate::request::{self, BodyLength, Method, Request};
+use crate::tls::Session;
 use crate::transfers::TransferFacts;
 use crate::upload::{ContentRange, UploadFields};
 
@@ -48,7 +49,7 @@ pub(super) struct Reception<'a> {
 impl Job {
     /// Receives it and answers.
     pub(super) fn run(self) -> Outcome {
-        let Self { upload, shared, worker, socket, ahead, facts } = self;
+        let Self { upload, shared, worker, socket, session, ahead, facts } = self;
         let mut storage = [httparse::EMPTY_HEADER; super::super::connection::MOST_FIELDS];
         // The head was understood before.
         let Ok(Some((request, _))) = request::parse(&upload.head, &mut storage) else {
@@ -61,12 +62,16 @@ impl Job {
         };
         let timeout = Some(shared.settings.timeout);
         crate::loopback::hold_little_on_loopback(&socket);
+        let mut incoming = Incoming::new(socket, ahead, timeout, None);
+        if let Some(session) = session {
+            incoming.set_session(session);
+        }
         let mut reception = Reception {
             shared: &shared,
             upload: &upload,
             request,
             worker,
-            incoming: Incoming::new(socket, ahead, timeout, None),
+            incoming,
             extent,
             facts,
             content: 0..0,
@@ -188,8 +193,13 @@ impl<'a> Reception<'a> {
         if !self.incoming.is_ahead_empty() {
             return Ok(());
         }
-        let patience = Timespec::try_from(self.shared.settings.timeout).ok();
         let socket = self.incoming.stream();
+        if let Some(session) = self.incoming.session() {
+            let timeout = self.shared.settings.timeout;
+            let outcome = interim::first_byte(socket.as_fd(), session, timeout);
+            return outcome.map_err(|error| self.break_off(&error, None));
+        }
+        let patience = Timespec::try_from(self.shared.settings.timeout).ok();
         let error = match poll(&mut [PollFd::new(socket, PollFlags::IN)], patience.as_ref()) {
             // How much is there is asked without reading it: nothing is the end.
             Ok(1..) if ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0) => return Ok(()),
@@ -236,7 +246,8 @@ impl<'a> Reception<'a> {
     pub(super) fn say(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         let timeout = self.shared.settings.timeout;
         self.interim += bytes.len() as u64;
-        interim::write(self.incoming.stream(), bytes, timeout)
+        let session = self.incoming.session().map(|session| &**session);
+        interim::write(self.incoming.stream().as_fd(), session, bytes, timeout)
             .map_err(|error| self.break_off(&error.into(), None))
     }
 
@@ -250,7 +261,7 @@ impl<'a> Reception<'a> {
         let Some(extent) = self.extent else { return Ok(0) };
         let settings = &self.shared.settings;
         let manner = Manner {
-            policy: policy(settings.policy),
+            policy: policy(settings.policy, self.incoming.session()),
             step: settings.step,
             pipes: Some(&self.shared.uploads.pipes),
             limit,
@@ -297,8 +308,13 @@ impl<'a> Reception<'a> {
 
 /// What the operator wishes for, as far as it can be between a socket and a file: that files are to
 /// be sent by sendfile(2) says nothing about how they come.
-fn policy(wished: Policy) -> Policy {
+///
+/// Where this process decrypts there is one way, and no time is lost with asking for others.
+fn policy(wished: Policy, session: Option<&Arc<Session>>) -> Policy {
     match wished {
+        _ if session.is_some_and(|session| !session.is_in_kernel()) => {
+            Policy::Require(Mechanism::ReadWrite)
+        }
         Policy::Require(Mechanism::Splice | Mechanism::ReadWrite) | Policy::Prefer(_) => wished,
         _ => Policy::Auto,
     }

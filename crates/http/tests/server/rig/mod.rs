@@ -182,6 +182,8 @@ impl Drop for Running {
 pub fn settings(root: &Path) -> Settings {
     Settings {
         root: root.to_owned(),
+        tls: None,
+        redirect_http: None,
         workers: 1,
         max_connections: 1000,
         timeout: PATIENCE,

@@ -1,0 +1,145 @@
+//! The certificate of the server: read from files, and again on SIGHUP, or made at the start.
+
+use std::path::{Path, PathBuf};
+
+use underpass_engine::{Mechanism, Policy};
+use underpass_http::server::Credentials;
+use underpass_http::tls::{Acceptor, Identity, Pin, TlsError};
+
+use super::args::{ServeArgs, TlsArgs};
+use crate::failure::{Failure, Result};
+use crate::output;
+
+/// The certificate of the server, and where it comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Certificate {
+    credentials: Credentials,
+    source: Source,
+    /// What clients will not like about it.
+    warning: Option<String>,
+}
+
+/// Where a certificate comes from.
+#[derive(Clone, Debug)]
+enum Source {
+    /// PEM files, which somebody renews.
+    Files { certificates: PathBuf, key: PathBuf },
+    /// Nobody but this process.
+    Made(Made),
+}
+
+/// By what clients know a certificate that nobody but its own key has signed.
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    /// SHA-256 of the certificate, as browsers show it.
+    pub(crate) fingerprint: String,
+    /// SHA-256 of the public key, as curl and `underpass get` take it.
+    pub(crate) pin: Pin,
+}
+
+impl Certificate {
+    /// The one that these arguments ask for; `None` if they ask for none.
+    pub(crate) fn of(args: &ServeArgs) -> Result<Option<Self>> {
+        let TlsArgs { tls_cert, tls_key, tls, redirect_http } = &args.tls;
+        let (identity, files) = match (tls, tls_cert, tls_key) {
+            (None, Some(certificates), Some(key)) => {
+                let identity = Identity::load(certificates, key)?;
+                (identity, Some((absolute(certificates), absolute(key))))
+            }
+            (Some(_), None, None) => {
+                (Identity::self_signed(&Identity::names_of_this_host())?, None)
+            }
+            (None, None, None) if redirect_http.is_some() => {
+                return Err(needs("--redirect-http", "there is no HTTPS to send anybody to"));
+            }
+            (None, None, None) => return Ok(None),
+            (Some(_), ..) => {
+                let why = "--tls self makes a certificate: leave out --tls-cert and --tls-key";
+                return Err(Failure::Usage(why.to_owned()));
+            }
+            (None, Some(_), None) => return Err(lacks("--tls-cert", "--tls-key", "its key")),
+            (None, None, Some(_)) => return Err(lacks("--tls-key", "--tls-cert", "a certificate")),
+        };
+        let made = Made { fingerprint: identity.fingerprint(), pin: identity.pin() };
+        let warning = identity.warning().map(str::to_owned);
+        let in_kernel = args.engine.policy() != Policy::Require(Mechanism::ReadWrite);
+        let acceptor = Acceptor::new(identity, in_kernel)?;
+        let source = match files {
+            Some((certificates, key)) => Source::Files { certificates, key },
+            None => Source::Made(made),
+        };
+        Ok(Some(Self { credentials: Credentials::new(acceptor), source, warning }))
+    }
+
+    /// What the server answers with.
+    pub(crate) fn credentials(&self) -> Credentials {
+        self.credentials.clone()
+    }
+
+    /// By what clients know it, if only this process can tell them.
+    pub(crate) fn made(&self) -> Option<&Made> {
+        match &self.source {
+            Source::Made(made) => Some(made),
+            Source::Files { .. } => None,
+        }
+    }
+
+    /// What clients will not like about it.
+    pub(crate) fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
+    }
+
+    /// The folders that its files are read from again: those that were named, and those that links
+    /// lead to, for whoever renews a certificate puts another file in its place.
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
+        let Source::Files { certificates, key } = &self.source else { return Vec::new() };
+        let mut folders = Vec::new();
+        for path in [certificates, key] {
+            let real = std::fs::canonicalize(path).ok();
+            for folder in
+                [Some(path), real.as_ref()].into_iter().flatten().filter_map(|p| p.parent())
+            {
+                if !folders.iter().any(|known: &PathBuf| known == folder) {
+                    folders.push(folder.to_owned());
+                }
+            }
+        }
+        folders
+    }
+
+    /// Reads the files again. If they are no good, everything stays as it is, and that is told.
+    pub(crate) fn renew(&self) {
+        let Source::Files { certificates, key } = &self.source else { return };
+        match Identity::load(certificates, key) {
+            Ok(identity) => {
+                let warning = identity.warning().map(str::to_owned);
+                self.credentials.renew(&identity);
+                output::note(&format!("{} is read again", certificates.display()));
+                warning.iter().for_each(|warning| output::note(warning));
+            }
+            Err(error) => output::note(&format!("{error}; the certificate of before stays")),
+        }
+    }
+}
+
+/// Absolute, so that it is the same file after a change of folders.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn needs(option: &str, why: &str) -> Failure {
+    let how = "give --tls-cert and --tls-key, or --tls self";
+    Failure::Usage(format!("{option}: {why}: {how}"))
+}
+
+fn lacks(option: &str, other: &str, what: &str) -> Failure {
+    Failure::Usage(format!(
+        "{option} needs {other} with {what}; both may name one file. Without any, there is --tls self"
+    ))
+}
+
+impl From<TlsError> for Failure {
+    fn from(error: TlsError) -> Self {
+        Self::Tls(error)
+    }
+}

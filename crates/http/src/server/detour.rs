@@ -1,0 +1,127 @@
+//! What is said to those who ask without TLS where there is TLS.
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+
+use super::answer::Asking;
+use super::response::Response;
+use super::role::Role;
+use crate::authority::split_absolute;
+use crate::request::{Method, Request};
+
+/// The answer to a request that is not to be answered here; `None` if it is.
+pub(super) fn answer(asking: &Asking<'_, '_, '_>) -> Option<Response> {
+    match asking.peer.role {
+        Role::Redirect { port } => Some(redirect(asking, port)),
+        Role::Tls if asking.peer.session().is_none() => Some(misdirected(asking)),
+        Role::Tls | Role::Plain => None,
+    }
+}
+
+/// The same over TLS. Nothing is fetched or changed here.
+fn redirect(asking: &Asking<'_, '_, '_>, port: u16) -> Response {
+    let Some(location) = location(asking.request, port) else {
+        return asking.error(400, "which host is meant is not said: there is no Host").closing();
+    };
+    // RFC 9110 15.4: after a 301 some clients ask by GET whatever they had asked before.
+    let status = match asking.request.method {
+        Method::Get | Method::Head => 301,
+        _ => 308,
+    };
+    let mut response = asking.error(status, "");
+    response.add_field("Location", &location);
+    response
+}
+
+/// Somebody speaks HTTP to a port of HTTPS. What he wanted he has sent in the clear already, so he
+/// is told, and not led on as if nothing had happened.
+fn misdirected(asking: &Asking<'_, '_, '_>) -> Response {
+    let port = asking.peer.local_port();
+    let detail = match location(asking.request, port) {
+        Some(location) => format!("this port speaks HTTPS: ask for {location}"),
+        None => "this port speaks HTTPS, and this is plain HTTP".to_owned(),
+    };
+    asking.error(400, &detail).closing()
+}
+
+/// The same address over TLS; `None` if the request does not say which host it means.
+///
+/// The host is the one that was asked for, and has been found to be nothing but a host; so whoever
+/// follows gets to where he wanted to go.
+fn location(request: &Request<'_, '_>, port: u16) -> Option<String> {
+    let host = host(request.authority()?);
+    if host.is_empty() {
+        return None;
+    }
+    let path = match split_absolute(request.target) {
+        Some((_, path)) => path,
+        None if request.target.first() == Some(&b'/') => request.target,
+        None => b"",
+    };
+    let slash = if path.first() == Some(&b'/') { "" } else { "/" };
+    let port = if port == HTTPS { String::new() } else { format!(":{port}") };
+    let (host, path) = (percent_encode(host, UNFIT), percent_encode(path, UNFIT));
+    Some(format!("https://{host}{port}{slash}{path}"))
+}
+
+/// The host without its port.
+fn host(authority: &[u8]) -> &[u8] {
+    let end = match authority.iter().position(|&byte| byte == b']') {
+        Some(end) => end + 1,
+        None => authority.iter().position(|&byte| byte == b':').unwrap_or(authority.len()),
+    };
+    &authority[..end]
+}
+
+/// What a client should have escaped (RFC 3986 2): bytes beyond ASCII are always.
+const UNFIT: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// The port that need not be said.
+const HTTPS: u16 = 443;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn led(head: &str, port: u16) -> Option<String> {
+        let mut storage = [httparse::EMPTY_HEADER; 8];
+        let head = format!("{head}\r\n\r\n");
+        let (request, _) = crate::request::parse(head.as_bytes(), &mut storage).unwrap().unwrap();
+        location(&request, port)
+    }
+
+    #[test]
+    fn the_same_host_and_path_are_asked_for_over_tls() {
+        for (head, port, location) in [
+            ("GET /a?b=c HTTP/1.1\r\nHost: h", 443, "https://h/a?b=c"),
+            ("GET /a HTTP/1.1\r\nHost: h:8080", 443, "https://h/a"),
+            ("GET /a HTTP/1.1\r\nHost: h:80", 8443, "https://h:8443/a"),
+            ("GET / HTTP/1.1\r\nHost: [::1]:80", 8443, "https://[::1]:8443/"),
+            ("GET http://h:80/a?b HTTP/1.1\r\nHost: other", 443, "https://h/a?b"),
+            ("GET http://h?b HTTP/1.1\r\nHost: h", 443, "https://h/?b"),
+            ("OPTIONS * HTTP/1.1\r\nHost: h", 443, "https://h/"),
+            ("GET //evil.example/a HTTP/1.1\r\nHost: h", 443, "https://h//evil.example/a"),
+            ("GET /%20\u{e4}|a HTTP/1.1\r\nHost: h", 443, "https://h/%20%C3%A4%7Ca"),
+        ] {
+            assert_eq!(led(head, port).as_deref(), Some(location), "{head}");
+        }
+    }
+
+    #[test]
+    fn whoever_names_no_host_is_led_nowhere() {
+        for head in ["GET /a HTTP/1.0", "GET /a HTTP/1.1\r\nHost: ", "GET /a HTTP/1.1\r\nHost: :80"]
+        {
+            assert_eq!(led(head, 443), None, "{head}");
+        }
+    }
+}
