@@ -388,11 +388,15 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
-    /// Tells apart an end of TLS that nobody has announced.
+    /// Tells apart what only TLS has to say: an end that nobody has announced, bytes that are not the
+    /// peer's, messages that it may not send, a key that is worn.
     fn sorted(&self, error: ReceiveError) -> ReceiveError {
-        match self.session.is_some() && error.errno() == Some(Errno::CONNABORTED) {
-            true => ReceiveError::Cut,
-            false => error,
+        match error.errno().filter(|_| self.session.is_some()) {
+            Some(Errno::CONNABORTED) => ReceiveError::Cut,
+            Some(errno @ (Errno::BADMSG | Errno::PROTO | Errno::KEYEXPIRED)) => {
+                ReceiveError::Io(errno.into())
+            }
+            _ => error,
         }
     }
 

@@ -16,17 +16,13 @@ use super::error::ClientError;
 
 /// How long a connection may take to be made.
 #[derive(Clone, Copy)]
-struct Limits<'a> {
-    deadline: Instant,
-    cancel: Option<&'a AtomicBool>,
+pub(super) struct Limits<'a> {
+    pub(super) deadline: Instant,
+    pub(super) cancel: Option<&'a AtomicBool>,
 }
 
 /// Connects to the server of a URL, trying its addresses in turn until the time is over.
-pub(super) fn connect(
-    url: &Url,
-    patience: Duration,
-    cancel: Option<&AtomicBool>,
-) -> Result<TcpStream, ClientError> {
+pub(super) fn connect(url: &Url, limits: Limits<'_>) -> Result<TcpStream, ClientError> {
     let address = address(url);
     let fail = |action| {
         let address = address.clone();
@@ -35,7 +31,6 @@ pub(super) fn connect(
             _ => ClientError::Network { action, address, source },
         }
     };
-    let limits = Limits { deadline: Instant::now() + patience, cancel };
     let found = look_up(url, limits).map_err(fail("looking up"))?;
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for (index, each) in found.iter().enumerate() {
@@ -109,9 +104,14 @@ fn reach(address: &SocketAddr, limits: Limits<'_>) -> io::Result<TcpStream> {
     }
 }
 
-impl Limits<'_> {
+impl<'a> Limits<'a> {
+    /// From now on.
+    pub(super) fn new(patience: Duration, cancel: Option<&'a AtomicBool>) -> Self {
+        Self { deadline: Instant::now() + patience, cancel }
+    }
+
     /// The time that is left; `Interrupted` if nobody wants it any more.
-    fn check(&self) -> io::Result<Duration> {
+    pub(super) fn check(&self) -> io::Result<Duration> {
         if self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
             return Err(io::ErrorKind::Interrupted.into());
         }

@@ -2,19 +2,25 @@
 
 use std::io;
 use std::net::TcpStream;
-use std::time::Instant;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use underpass_engine::Layer;
 use url::Url;
 
 use super::Agent;
-use super::connect::{address, connect};
+use super::connect::{Limits, connect};
 use super::credentials::in_url;
 use super::error::ClientError;
 use super::response::Response;
+use super::route::Route;
 use crate::incoming::{Incoming, ReceiveError};
+use crate::tls::{Facts, Session};
 
 /// What a request says besides its address.
 #[derive(Clone, Copy, Debug)]
@@ -29,28 +35,53 @@ pub struct Request<'r> {
 #[derive(Debug)]
 pub struct Connection<'a> {
     incoming: Incoming<'a, TcpStream>,
-    /// Whom it leads to, for messages: host and port.
-    address: String,
-    is_proxied: bool,
+    route: Route,
 }
 
 impl<'a> Connection<'a> {
     /// Connects to the server of a URL, or to the proxy on the way to it.
     pub(super) fn open(agent: &Agent<'a>, url: &Url) -> Result<Self, ClientError> {
-        if url.scheme() != "http" {
+        if !matches!(url.scheme(), "http" | "https") {
             return Err(ClientError::Scheme { scheme: url.scheme().to_owned() });
         }
-        let proxy = agent.proxies.of(url);
-        let next = proxy.unwrap_or(url);
-        let stream = connect(next, agent.connect_timeout, agent.cancel)?;
-        let incoming = Incoming::new(stream, Vec::new(), Some(agent.timeout), agent.cancel);
-        Ok(Self { incoming, address: address(next), is_proxied: proxy.is_some() })
+        let (proxy, route) = (agent.proxies.of(url), Route::of(agent, url));
+        let limits = Limits::new(agent.connect_timeout, agent.cancel);
+        let stream = connect(proxy.unwrap_or(url), limits)?;
+        let left = limits.deadline.saturating_duration_since(Instant::now());
+        let incoming = Incoming::new(stream, Vec::new(), Some(left), agent.cancel);
+        let mut connection = Self { incoming, route };
+        if connection.route.is_secured() {
+            if let Some(proxy) = proxy {
+                connection.dig(agent, proxy, url).map_err(|error| match error {
+                    // There is no other limit yet.
+                    ClientError::Stalled => {
+                        connection.failed("connecting to", Errno::TIMEDOUT.into())
+                    }
+                    error => error,
+                })?;
+            }
+            let session = agent.tls.shake_hands(connection.stream(), url, limits)?;
+            connection.incoming.set_session(Arc::new(session));
+        }
+        connection.incoming.set_timeout(Some(agent.timeout));
+        Ok(connection)
     }
 
     /// Whether a request for this URL may go over it.
     pub(super) fn leads_to(&self, agent: &Agent<'_>, url: &Url) -> bool {
-        let proxy = agent.proxies.of(url);
-        proxy.is_some() == self.is_proxied && address(proxy.unwrap_or(url)) == self.address
+        self.route == Route::of(agent, url)
+    }
+
+    /// The TLS over it.
+    #[must_use]
+    pub fn session(&self) -> Option<&Arc<Session>> {
+        self.incoming.session()
+    }
+
+    /// What is known of the TLS over it.
+    #[must_use]
+    pub fn tls(&self) -> Option<&Facts> {
+        self.session().map(|session| session.facts())
     }
 
     /// What comes in.
@@ -67,13 +98,13 @@ impl<'a> Connection<'a> {
     /// Whom it leads to: host and port.
     #[must_use]
     pub fn address(&self) -> &str {
-        &self.address
+        self.route.address()
     }
 
     /// Whether it leads to a server on this machine.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        !self.is_proxied && underpass_engine::socket::has_loopback_peer(self.stream())
+        !self.route.is_proxied && underpass_engine::socket::has_loopback_peer(self.stream())
     }
 
     /// Lets no more than so many bytes wait in the kernel to be taken.
@@ -113,7 +144,34 @@ impl<'a> Connection<'a> {
     /// the connection, or belongs to no question.
     pub(super) fn is_quiet(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        matches!(recv(self.stream(), &mut [0_u8; 1], flags), Err(Errno::AGAIN))
+        !self.incoming.holds_more()
+            && match self.session() {
+                Some(session) => session.is_quiet(self.stream().as_fd()),
+                None => matches!(recv(self.stream(), &mut [0_u8; 1], flags), Err(Errno::AGAIN)),
+            }
+    }
+
+    /// Whether there is something to read, be it the end, or comes within `patience`. What TLS says
+    /// for itself is no such thing.
+    pub(super) fn has_spoken(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        loop {
+            if self.incoming.holds_more()
+                || self.session().is_some_and(|it| it.peek(self.stream().as_fd()).is_some())
+            {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut ends = [PollFd::new(self.stream(), PollFlags::IN)];
+            let moment = Timespec::try_from(left).ok();
+            let is_ready = matches!(poll(&mut ends, moment.as_ref()), Ok(1..));
+            if !is_ready || self.session().is_none() {
+                return is_ready;
+            }
+            if left.is_zero() {
+                return self.session().is_some_and(|it| it.peek(self.stream().as_fd()).is_some());
+            }
+        }
     }
 
     /// The head of a request, with the blank line at its end.
@@ -135,7 +193,7 @@ impl<'a> Connection<'a> {
         // Who asks is for the server to know, not for everybody on the way. An http address has a
         // host, so both can be taken away.
         let _ = (absolute.set_username(""), absolute.set_password(None));
-        let target = match self.is_proxied {
+        let target = match self.route.is_read_on_the_way() {
             true => &absolute[..url::Position::AfterQuery],
             false => path,
         };
@@ -161,7 +219,8 @@ impl<'a> Connection<'a> {
         if let Some(value) = named.filter(|_| own("Authorization")) {
             line(&["Authorization: ", &value]);
         }
-        if let Some(value) = agent.proxies.of(url).and_then(in_url) {
+        let proxy = agent.proxies.of(url).filter(|_| self.route.is_read_on_the_way());
+        if let Some(value) = proxy.and_then(in_url) {
             line(&["Proxy-Authorization: ", &value]);
         }
         for (name, value) in agent.headers.iter().filter(|_| is_trusted) {
@@ -180,29 +239,45 @@ impl<'a> Connection<'a> {
     ///
     /// [`ClientError::Network`], `Stalled` or `Cancelled`.
     pub fn send(&self, mut bytes: &[u8]) -> Result<(), ClientError> {
-        let (timeout, cancel) = self.incoming.limits();
         let mut last = Instant::now();
-        while !bytes.is_empty() {
-            match send(self.stream(), bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+        loop {
+            let outcome = match self.session() {
+                // What was taken of an earlier call is sent with it, or first.
+                Some(session) if bytes.is_empty() => {
+                    session.flush(self.stream().as_fd()).map(|()| 0)
+                }
+                Some(session) => session.send(self.stream().as_fd(), bytes, false),
+                None => send(self.stream(), bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT),
+            };
+            match outcome {
+                Ok(_) if bytes.is_empty() => return Ok(()),
                 Ok(sent) => {
                     bytes = &bytes[sent..];
                     last = Instant::now();
-                }
-                Err(Errno::AGAIN) => {
-                    if cancel.is_some_and(|it| it.load(std::sync::atomic::Ordering::Relaxed)) {
-                        return Err(ClientError::Cancelled);
+                    if bytes.is_empty() && self.session().is_none() {
+                        return Ok(());
                     }
-                    if timeout.is_some_and(|timeout| last.elapsed() >= timeout) {
-                        return Err(ClientError::Stalled);
-                    }
-                    let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-                    // An interruption is as good as an event: the next look tells more.
-                    let _ = poll(&mut [PollFd::new(self.stream(), PollFlags::OUT)], Some(&moment));
                 }
+                Err(Errno::AGAIN) => self.wait_to_send(last)?,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(self.failed("sending to", errno.into())),
             }
         }
+    }
+
+    /// Waits a moment until something can be sent; fails if it has taken too long since `last`, or
+    /// nobody wants it.
+    fn wait_to_send(&self, last: Instant) -> Result<(), ClientError> {
+        let (timeout, cancel) = self.incoming.limits();
+        if cancel.is_some_and(|it| it.load(Ordering::Relaxed)) {
+            return Err(ClientError::Cancelled);
+        }
+        if timeout.is_some_and(|timeout| last.elapsed() >= timeout) {
+            return Err(ClientError::Stalled);
+        }
+        let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        // An interruption is as good as an event: the next look tells more.
+        let _ = poll(&mut [PollFd::new(self.stream(), PollFlags::OUT)], Some(&moment));
         Ok(())
     }
 
@@ -218,7 +293,7 @@ impl<'a> Connection<'a> {
             Err(ReceiveError::TooLong) => {
                 return Err(ClientError::BadResponse("its head is too long".to_owned()));
             }
-            Err(error) => return Err(ClientError::receiving(&self.address, error)),
+            Err(error) => return Err(ClientError::receiving(self.address(), error)),
         };
         Response::parse(&head, method)
     }
@@ -236,6 +311,15 @@ impl<'a> Connection<'a> {
     #[must_use]
     pub fn refusal(mut self, response: &Response) -> ClientError {
         let now = std::time::SystemTime::now();
+        ClientError::Status {
+            status: response.status,
+            detail: self.detail(response),
+            retry_after: response.retry_after(now),
+        }
+    }
+
+    /// What the body of an answer says to people, if it is a short text.
+    pub(super) fn detail(&mut self, response: &Response) -> String {
         let is_text =
             response.fields.text("content-type").is_some_and(|it| it.starts_with("text/plain"));
         let body = self.incoming.memory(response.extent, MOST_DETAIL).unwrap_or_default();
@@ -244,17 +328,20 @@ impl<'a> Connection<'a> {
         // Our own servers repeat the status.
         let line = line.strip_prefix(&response.status.to_string()).unwrap_or(line).trim();
         let line = line.strip_prefix(crate::head::reason(response.status)).unwrap_or(line);
-        let detail: String =
-            line.trim_start_matches([':', ' ']).chars().filter(|c| !c.is_control()).collect();
-        ClientError::Status {
-            status: response.status,
-            detail,
-            retry_after: response.retry_after(now),
-        }
+        line.trim_start_matches([':', ' ']).chars().filter(|c| !c.is_control()).collect()
     }
 
     fn failed(&self, action: &'static str, source: io::Error) -> ClientError {
-        ClientError::Network { action, address: self.address.clone(), source }
+        ClientError::Network { action, address: self.address().to_owned(), source }
+    }
+}
+
+impl Drop for Connection<'_> {
+    /// Says that nothing more comes (RFC 8446 6.1), to those who would otherwise have to wonder.
+    fn drop(&mut self) {
+        if let Some(session) = self.session() {
+            session.close(self.stream().as_fd());
+        }
     }
 }
 

@@ -5,11 +5,14 @@ use std::io;
 use std::time::Duration;
 
 use crate::incoming::ReceiveError;
+use crate::tls::{HandshakeError, TlsError};
 
 /// Why a server could not be asked, or its answer not be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientError {
+    /// It cannot be known whom to believe.
+    Authorities(Box<TlsError>),
     /// What was received is no answer in HTTP/1.1.
     BadResponse(String),
     /// Nobody wants it any more.
@@ -29,6 +32,17 @@ pub enum ClientError {
         address: String,
         /// What the system answered.
         source: io::Error,
+    },
+    /// The proxy does not lead to the server.
+    Proxy {
+        /// Its address.
+        address: String,
+        /// The address of the server.
+        to: String,
+        /// What it answered.
+        status: u16,
+        /// What it says for people, if that is a short text.
+        detail: String,
     },
     /// The address is of a kind that cannot be asked.
     Scheme {
@@ -51,6 +65,13 @@ pub enum ClientError {
         /// How many are followed.
         most: u32,
     },
+    /// The server could not prove who it is, or does not speak TLS as it should.
+    Tls {
+        /// Its address.
+        address: String,
+        /// What went wrong.
+        error: Box<HandshakeError>,
+    },
 }
 
 impl ClientError {
@@ -60,7 +81,10 @@ impl ClientError {
         match self {
             Self::Closed | Self::Stalled => true,
             Self::Network { source, .. } => source.kind() != io::ErrorKind::InvalidInput,
-            Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500 | 502..=504),
+            Self::Tls { error, .. } => matches!(**error, HandshakeError::Closed),
+            Self::Proxy { status, .. } | Self::Status { status, .. } => {
+                matches!(status, 408 | 425 | 429 | 500 | 502..=504)
+            }
             _ => false,
         }
     }
@@ -69,6 +93,7 @@ impl ClientError {
 impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Authorities(error) => error.fmt(f),
             Self::BadResponse(what) => write!(f, "the server's answer is not HTTP: {what}"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Closed => f.write_str("the server closed the connection without an answer"),
@@ -80,8 +105,13 @@ impl fmt::Display for ClientError {
                 let plain = text.split(" (os error").next().unwrap_or(&text);
                 write!(f, "{action} {address}: {plain}")
             }
+            Self::Proxy { address, to, status, detail } => {
+                let reason = crate::head::reason(*status);
+                write!(f, "the proxy {address} does not lead to {to}: {status} {reason}")?;
+                if detail.is_empty() { Ok(()) } else { write!(f, ": {detail}") }
+            }
             Self::Scheme { scheme } => {
-                write!(f, "{scheme} addresses cannot be asked, only http ones")
+                write!(f, "{scheme} addresses cannot be asked, only http and https ones")
             }
             Self::Status { status, detail, .. } => {
                 write!(f, "the server answered {status} {}", crate::head::reason(*status))?;
@@ -89,6 +119,7 @@ impl fmt::Display for ClientError {
             }
             Self::Stalled => f.write_str("nothing moved for too long"),
             Self::TooManyRedirects { most } => write!(f, "more than {most} redirects"),
+            Self::Tls { address, error } => write!(f, "TLS with {address}: {error}"),
         }
     }
 }
@@ -96,7 +127,9 @@ impl fmt::Display for ClientError {
 impl std::error::Error for ClientError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
+            Self::Authorities(error) => Some(error),
             Self::Network { source, .. } => Some(source),
+            Self::Tls { error, .. } => Some(error),
             _ => None,
         }
     }
@@ -108,6 +141,10 @@ impl ClientError {
         match error {
             ReceiveError::Cancelled => Self::Cancelled,
             ReceiveError::Stalled => Self::Stalled,
+            ReceiveError::Cut => {
+                let source = io::Error::new(io::ErrorKind::UnexpectedEof, error.to_string());
+                Self::Network { action: "receiving from", address: address.to_owned(), source }
+            }
             ReceiveError::Ended => Self::Closed,
             ReceiveError::Io(source) => {
                 Self::Network { action: "receiving from", address: address.to_owned(), source }

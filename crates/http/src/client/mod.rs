@@ -11,7 +11,10 @@ mod error;
 mod patience;
 mod proxy;
 mod response;
+mod route;
+mod secure;
 pub mod tree;
+mod tunnel;
 pub mod upload;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +25,7 @@ pub use credentials::Credentials;
 pub use error::ClientError;
 pub use proxy::Proxies;
 pub use response::{Fields, Response};
+pub use secure::TlsSetup;
 pub use url::Url;
 
 /// How servers are asked.
@@ -36,7 +40,9 @@ pub struct Agent<'a> {
     pub credentials: Credentials,
     /// Through which other servers requests go.
     pub proxies: Proxies,
-    /// How long a connection may take to be made.
+    /// Whom servers of `https` addresses have to prove to be.
+    pub tls: TlsSetup,
+    /// How long a connection may take to be made, with all that goes before the first request.
     pub connect_timeout: Duration,
     /// How long nothing may move.
     pub timeout: Duration,

@@ -9,6 +9,9 @@ use url::Url;
 pub struct Proxies {
     /// The proxy for `http` addresses.
     pub http: Option<Url>,
+    /// The proxy for `https` addresses, which is asked to lead there (`CONNECT`) and sees nothing
+    /// of what is said.
+    pub https: Option<Url>,
     /// Names of servers that are asked directly: `example.org` and all below it, `10.0.0.1`, or `*`
     /// for all; each may have a port behind a colon.
     pub except: Vec<String>,
@@ -17,7 +20,7 @@ pub struct Proxies {
 impl Proxies {
     /// The proxy on the way to a URL.
     pub(super) fn of(&self, url: &Url) -> Option<&Url> {
-        let proxy = self.http.as_ref().filter(|_| url.scheme() == "http")?;
+        let proxy = if url.scheme() == "https" { &self.https } else { &self.http }.as_ref()?;
         (!self.except.iter().any(|name| is_meant(name.trim(), url))).then_some(proxy)
     }
 }
@@ -46,6 +49,22 @@ fn is_meant(name: &str, url: &Url) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_scheme_has_its_own() {
+        let url = |text: &str| Url::parse(text).expect("a URL");
+        let proxies = Proxies {
+            http: Some(url("http://a:1/")),
+            https: Some(url("http://b:2/")),
+            except: vec!["d".to_owned()],
+        };
+        for (address, port) in
+            [("http://c/", Some(1)), ("https://c/", Some(2)), ("http://d/", None), ("https://d/", None)]
+        {
+            let found = proxies.of(&url(address)).and_then(Url::port);
+            assert_eq!(found, port, "{address}");
+        }
+    }
 
     #[test]
     fn exceptions_are_names_addresses_ports_and_all() {

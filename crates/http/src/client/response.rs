@@ -115,7 +115,8 @@ impl Response {
 
 /// What follows the head (RFC 9112 6.3).
 fn extent(method: &str, status: u16, fields: &Fields) -> Result<Extent, ClientError> {
-    if method == "HEAD" || matches!(status, 100..200 | 204 | 304) {
+    let is_tunnel = method == "CONNECT" && matches!(status, 200..300);
+    if method == "HEAD" || is_tunnel || matches!(status, 100..200 | 204 | 304) {
         return Ok(Extent::Length(0));
     }
     let mut codings = fields.all("transfer-encoding").flat_map(|value| value.split(|b| *b == b','));
@@ -166,6 +167,8 @@ mod tests {
             ("200\nContent-Length: 5", "GET", Extent::Length(5), true),
             ("200 OK\nContent-Length: 5", "HEAD", Extent::Length(0), true),
             ("304 Not Modified\nContent-Length: 5", "GET", Extent::Length(0), true),
+            ("200 Connected\nContent-Length: 5", "CONNECT", Extent::Length(0), true),
+            ("407 Who?\nContent-Length: 5", "CONNECT", Extent::Length(5), true),
             ("204 No Content", "GET", Extent::Length(0), true),
             ("200 OK", "GET", Extent::UntilEnd, false),
             ("200 OK\nContent-Length: 5, 5", "GET", Extent::Length(5), true),

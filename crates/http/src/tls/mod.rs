@@ -6,6 +6,7 @@
 
 mod acceptor;
 mod certificate; // facts of certificates, for people
+mod complete; // handshakes for those who can wait
 mod connection; // rustls' two sides as one
 mod connector;
 mod error;

@@ -11,6 +11,7 @@ use underpass_engine::{Error, Report};
 use crate::client::ClientError;
 use crate::digest::Fact;
 use crate::incoming::ReceiveError;
+use crate::tls::Facts;
 
 /// Why a download failed.
 #[derive(Debug)]
@@ -61,6 +62,8 @@ pub struct Failed {
     pub report: Box<Report>,
     /// What is kept beside the target, to be gone on with.
     pub kept: Option<Kept>,
+    /// What is known of the TLS that the server was asked over last, if it was.
+    pub tls: Option<Facts>,
 }
 
 /// A part of a file that is kept.
@@ -114,6 +117,8 @@ impl DownloadError {
             Self::Client(ClientError::Network { action, source, .. }) => {
                 *action == "looking up" || source.kind() == io::ErrorKind::ConnectionRefused
             }
+            // Whatever is there has not said a word of HTTP.
+            Self::Client(ClientError::Tls { .. }) => true,
             _ => false,
         }
     }
@@ -156,7 +161,7 @@ impl From<ClientError> for DownloadError {
 
 impl<E: Into<DownloadError>> From<E> for Failed {
     fn from(error: E) -> Self {
-        Self { error: error.into(), report: Box::default(), kept: None }
+        Self { error: error.into(), report: Box::default(), kept: None, tls: None }
     }
 }
 

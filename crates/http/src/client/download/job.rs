@@ -21,6 +21,7 @@ use crate::client::patience::{Patience, sleep};
 use crate::client::{Answer, ClientError};
 use crate::digest::{Digest, Fact};
 use crate::incoming::Manner;
+use crate::tls::Facts;
 use first::First;
 
 /// One download.
@@ -50,6 +51,7 @@ pub(super) struct Job<'j, 'a> {
     /// What the server says of its digests.
     offered: Vec<Digest>,
     facts: Vec<Fact>,
+    tls: Option<Facts>,
 }
 
 impl<'j, 'a> Job<'j, 'a> {
@@ -80,6 +82,7 @@ impl<'j, 'a> Job<'j, 'a> {
             resumed_at: 0,
             offered: Vec::new(),
             facts: Vec::new(),
+            tls: None,
         }
     }
 
@@ -93,6 +96,7 @@ impl<'j, 'a> Job<'j, 'a> {
                 connections: self.connections,
                 was_here,
                 facts: self.facts,
+                tls: self.tls,
             }),
             Err(error) => Err(self.failed(error)),
         }

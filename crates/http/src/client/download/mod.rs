@@ -29,6 +29,7 @@ use url::Url;
 
 use super::Agent;
 use crate::digest::{Algorithm, Digest, Fact};
+use crate::tls::Facts;
 use job::Job;
 
 pub use error::{DownloadError, Failed, Kept};
@@ -188,6 +189,8 @@ pub struct Done {
     pub was_here: bool,
     /// What is known of its digests.
     pub facts: Vec<Fact>,
+    /// What is known of the TLS that it came over, if it did.
+    pub tls: Option<Facts>,
 }
 
 /// Fetches files.

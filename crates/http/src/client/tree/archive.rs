@@ -116,6 +116,8 @@ fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &Offer) -> Result<Flow, TreeE
     let job = &*unpack.job;
     let request = Request { method: "GET", fields };
     let answer = job.agent.ask(None, &request, &offer.url)?;
+    unpack.job.done.tls = answer.connection.tls().cloned();
+    let job = &*unpack.job;
     if !answer.response.is_success() {
         return Err(answer.connection.refusal(&answer.response).into());
     }

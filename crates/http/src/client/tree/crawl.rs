@@ -73,6 +73,7 @@ fn sum(mut all: TreeDone, one: TreeDone) -> TreeDone {
     all.connections += one.connections;
     all.resumed_at += one.resumed_at;
     all.report.add(&one.report);
+    all.tls = one.tls.or(all.tls);
     all
 }
 
@@ -182,6 +183,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
     ) -> Result<Answer<'a>, TreeError> {
         let request = Request { method, fields };
         let answer = self.crawl.job.agent.ask(self.idle.take(), &request, url)?;
+        self.done.tls = answer.connection.tls().cloned();
         if answer.response.is_success() {
             return Ok(answer);
         }

@@ -34,6 +34,7 @@ use url::Url;
 
 use super::Agent;
 use crate::incoming::ReceiveError;
+use crate::tls::Facts;
 pub use error::TreeError;
 pub use paths::{Refusal, check_target, relative};
 
@@ -163,6 +164,8 @@ pub struct TreeDone {
     pub connections: u32,
     /// What was moved, and how.
     pub report: Report,
+    /// What is known of the TLS that it came over last, if it did.
+    pub tls: Option<Facts>,
 }
 
 /// A folder that was not fetched to its end.

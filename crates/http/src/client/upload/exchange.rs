@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use underpass_engine::{
     Chain, Confirm, Error, Heard, Options, Progress, Report, Sink, Source, Transfer, socket,
@@ -119,6 +118,7 @@ impl<'a> Exchange<'_, 'a, '_> {
         before: u64,
     ) -> Result<(), UploadError> {
         let sink = self.connection.stream().try_clone().map_err(|source| self.failed(source))?;
+        let session = self.connection.session().cloned();
         let expected = self.body.source.promised();
         let is_short = chain.len().is_some_and(|len| len - framing < HELD_BACK);
         let tell = &mut *self.tell;
@@ -127,6 +127,9 @@ impl<'a> Exchange<'_, 'a, '_> {
             tell(&Event::Progress(Progress { bytes, expected, ..*progress }));
         };
         let mut options = options(self.agent, &self.sending, is_short).observer(observer);
+        if let Some(session) = &session {
+            options = options.sink_layer(&**session);
+        }
         // After a final answer nothing follows but the end.
         if self.heard.is_none() {
             let (connection, interim) = (&mut *self.connection, &mut *self.interim);
@@ -156,7 +159,7 @@ impl<'a> Exchange<'_, 'a, '_> {
         let deadline = Instant::now() + patience;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if !has_spoken(self.connection, left.min(LOOK_INTERVAL)) {
+            if !self.connection.has_spoken(left.min(LOOK_INTERVAL)) {
                 if self.agent.is_cancelled() {
                     return Err(ClientError::Cancelled.into());
                 }
@@ -192,7 +195,7 @@ impl<'a> Exchange<'_, 'a, '_> {
 
     /// What the server said before the connection broke, if anything.
     fn last_words(&mut self) -> Option<Response> {
-        while has_spoken(self.connection, LAST_WORDS) {
+        while self.connection.has_spoken(LAST_WORDS) {
             match self.connection.response(self.method) {
                 Ok(response) if response.status < 200 => {}
                 answer => return answer.ok(),
@@ -215,13 +218,14 @@ fn hear(
     heard: &mut Option<Result<Response, ClientError>>,
 ) -> Heard {
     let answer = loop {
+        // What has come may be of TLS alone.
+        if !connection.has_spoken(Duration::ZERO) {
+            return Heard::GoOn;
+        }
         let answer = connection.response(method);
         match &answer {
             Ok(response) if response.status < 200 => interim(response),
             _ => break answer,
-        }
-        if !connection.incoming().holds_more() {
-            return Heard::GoOn;
         }
     };
     // Success may be premature, but is no reason to break off what is welcome.
@@ -279,18 +283,10 @@ fn is_of_network(error: &io::Error) -> bool {
                 | Errno::NETDOWN
                 | Errno::NETRESET
                 | Errno::NOTCONN
+                | Errno::KEYEXPIRED // TLS: its key is worn, and the kernel cannot change it
+                | Errno::PROTO // TLS: what the peer may not say
         )
     })
-}
-
-/// Whether there is something to read, or comes within `patience`.
-pub(super) fn has_spoken(connection: &mut Connection<'_>, patience: Duration) -> bool {
-    if connection.incoming().holds_more() {
-        return true;
-    }
-    let mut ends = [PollFd::new(connection.stream(), PollFlags::IN)];
-    let patience = Timespec::try_from(patience).ok();
-    matches!(poll(&mut ends, patience.as_ref()), Ok(1..)) && !ends[0].revents().is_empty()
 }
 
 /// Bodies from this size on do not get their last byte sent before the file is known to be as it

@@ -7,6 +7,7 @@ use underpass_engine::{Error, Report};
 use url::Url;
 
 use crate::client::ClientError;
+use crate::tls::Facts;
 
 /// An upload that the server has accepted.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub struct Uploaded {
     pub resumed_at: u64,
     /// Whether a broken upload could have been gone on with.
     pub is_resumable: bool,
+    /// What is known of the TLS that it went over, if it did.
+    pub tls: Option<Facts>,
 }
 
 /// Why an upload failed, and what is left of it.
@@ -32,6 +35,8 @@ pub struct UploadFailed {
     pub report: Box<Report>,
     /// Whether the same upload can go on from where it was.
     pub is_kept: bool,
+    /// What is known of the TLS that it was sent over last, if it was.
+    pub tls: Option<Facts>,
 }
 
 impl UploadFailed {

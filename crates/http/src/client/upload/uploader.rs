@@ -5,13 +5,14 @@ use std::time::Duration;
 use underpass_engine::{Error, Report, socket};
 use url::{Origin, Url};
 
-use super::exchange::{Body, Exchange, has_spoken};
+use super::exchange::{Body, Exchange};
 use super::resumable::Kept;
 use super::{Event, Tell, Upload, UploadError, UploadFailed, Uploaded};
 use crate::client::connection::{Connection, Request};
 use crate::client::patience::{Patience, sleep};
 use crate::client::{Agent, ClientError, Response};
 use crate::loopback::hold_little_on_loopback;
+use crate::tls::Facts;
 use crate::upload::INTEROP_VERSION;
 
 /// One upload.
@@ -27,6 +28,7 @@ pub(super) struct Uploader<'u, 'a, 't> {
     /// What can be gone on with.
     pub(super) kept: Kept,
     report: Report,
+    tls: Option<Facts>,
     resumed_at: u64,
     redirects: u32,
     /// The most bytes that the server has ever had.
@@ -69,6 +71,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             idle,
             kept,
             report: Report::default(),
+            tls: None,
             resumed_at: 0,
             redirects: 0,
             furthest: 0,
@@ -180,6 +183,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             fields.push(("Expect", "100-continue"));
         }
         let mut connection = self.connect(url)?;
+        self.tls = connection.tls().cloned();
         let request = Request { method, fields: &fields };
         let head = connection.head(self.agent, &request, url, url.origin() == self.origin);
         let (kept, origin) = (&mut self.kept, &self.origin);
@@ -217,9 +221,9 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
 
     /// A connection to the server of a URL, ready for a body.
     fn connect(&mut self, url: &Url) -> Result<Connection<'a>, UploadError> {
-        let mut idle = self.idle.take().filter(|idle| idle.leads_to(self.agent, url));
+        let idle = self.idle.take().filter(|idle| idle.leads_to(self.agent, url));
         // One that has something to say before it is asked says that it ends.
-        let is_over = idle.as_mut().is_some_and(|idle| has_spoken(idle, Duration::ZERO));
+        let is_over = idle.as_ref().is_some_and(|idle| idle.has_spoken(Duration::ZERO));
         let mut connection = match idle.filter(|_| !is_over) {
             Some(connection) => connection,
             None => self.agent.connect(url)?,
@@ -276,8 +280,8 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     fn finish(mut self, status: u16) -> (Uploaded, Option<Connection<'a>>) {
         let is_resumable = self.kept.is_resumable();
         self.kept.forget();
-        let Self { url, report, resumed_at, .. } = self;
-        (Uploaded { status, url, report, resumed_at, is_resumable }, self.idle)
+        let Self { url, report, resumed_at, tls, .. } = self;
+        (Uploaded { status, url, report, resumed_at, is_resumable, tls }, self.idle)
     }
 
     fn fail(mut self, error: UploadError) -> UploadFailed {
@@ -293,7 +297,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             self.cancel();
         }
         let is_kept = self.kept.is_written();
-        UploadFailed { error, report: Box::new(self.report), is_kept }
+        UploadFailed { error, report: Box::new(self.report), is_kept, tls: self.tls }
     }
 }
 

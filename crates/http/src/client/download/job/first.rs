@@ -68,6 +68,7 @@ impl<'j, 'a> Job<'j, 'a> {
             let error = match self.downloader.agent.ask(None, &request, self.url) {
                 Ok(answer) => {
                     self.has_answered = true;
+                    self.tls = answer.connection.tls().cloned();
                     match answer.response.status {
                         408 | 425 | 429 | 500 | 502..=504 => {
                             answer.connection.refusal(&answer.response)
@@ -111,6 +112,7 @@ impl<'j, 'a> Job<'j, 'a> {
             asked.wants_digest = wanted(&self.downloader.wishes);
             let answer = ask(agent, Some(connection), &asked, self.url, true)?;
             self.has_answered = true;
+            self.tls = answer.connection.tls().cloned();
             let found = meaning(&asked, &answer.response)?;
             match found {
                 Meaning::Changed => return Err(DownloadError::Changed),
