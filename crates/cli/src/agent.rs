@@ -6,11 +6,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
-use underpass_http::client::{Agent, Credentials, Proxies, Url};
+use underpass_engine::Policy;
+use underpass_http::client::{Agent, Credentials, Proxies, TlsSetup, Url};
 
 use crate::args::seconds;
 use crate::failure::{Failure, Result, WithPath};
 use crate::netrc;
+use crate::trust::TrustArgs;
 
 /// How other servers are asked.
 #[derive(Clone, Debug, Args)]
@@ -37,7 +39,8 @@ pub(crate) struct AgentArgs {
     #[arg(long)]
     no_netrc: bool,
 
-    /// Ask through this server [default: $http_proxy or $all_proxy, except for $no_proxy]
+    /// Ask through this server [default: $http_proxy, $https_proxy or $all_proxy, except for
+    /// $no_proxy]
     #[arg(long, value_name = "URL", value_parser = proxy, conflicts_with = "no_proxy")]
     proxy: Option<Url>,
 
@@ -45,7 +48,7 @@ pub(crate) struct AgentArgs {
     #[arg(long)]
     no_proxy: bool,
 
-    /// Give a connection so many seconds to be made
+    /// Give a connection so many seconds to be made, with the handshake of TLS
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
     connect_timeout: Duration,
 
@@ -60,6 +63,9 @@ pub(crate) struct AgentArgs {
     /// Follow so many redirects
     #[arg(long, value_name = "N", default_value_t = 10)]
     max_redirects: u32,
+
+    #[command(flatten)]
+    trust: TrustArgs,
 }
 
 impl AgentArgs {
@@ -68,13 +74,24 @@ impl AgentArgs {
         self.retries
     }
 
+    /// Whom the servers of `https` addresses have to prove to be; the same for a whole command.
+    pub(crate) fn tls(&self, policy: Policy) -> Result<TlsSetup> {
+        self.trust.setup(policy)
+    }
+
     /// Who asks for what is at `url`, and how.
-    pub(crate) fn agent<'a>(&self, url: &Url, cancel: &'a AtomicBool) -> Result<Agent<'a>> {
+    pub(crate) fn agent<'a>(
+        &self,
+        url: &Url,
+        tls: &TlsSetup,
+        cancel: &'a AtomicBool,
+    ) -> Result<Agent<'a>> {
         Ok(Agent {
             user_agent: concat!("underpass/", env!("CARGO_PKG_VERSION")).to_owned(),
             headers: self.headers.clone(),
             credentials: self.credentials(url)?,
             proxies: self.proxies()?,
+            tls: tls.clone(),
             connect_timeout: self.connect_timeout,
             timeout: self.timeout,
             max_redirects: self.max_redirects,
@@ -119,21 +136,30 @@ impl AgentArgs {
         if self.no_proxy {
             return Ok(Proxies::default());
         }
-        if let Some(proxy) = &self.proxy {
-            return Ok(Proxies { http: Some(proxy.clone()), except: Vec::new() });
+        if let Some(proxy) = self.proxy.clone() {
+            return Ok(Proxies {
+                http: Some(proxy.clone()),
+                https: Some(proxy),
+                except: Vec::new(),
+            });
         }
         // Not HTTP_PROXY: in a CGI program that is a field of the client's request.
-        let named = ["http_proxy", "all_proxy", "ALL_PROXY"]
-            .into_iter()
-            .find_map(|name| Some((name, variable(name)?)));
-        let Some((name, text)) = named else { return Ok(Proxies::default()) };
-        let http = proxy(&text).map_err(|error| {
-            Failure::Usage(format!("${name} is '{text}': {error}; --no-proxy asks directly"))
-        })?;
+        let http = proxy_of(&["http_proxy", "all_proxy", "ALL_PROXY"])?;
+        let https = proxy_of(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"])?;
         let except = ["no_proxy", "NO_PROXY"].into_iter().find_map(variable).unwrap_or_default();
         let except = except.split([',', ' ']).filter(|name| !name.is_empty());
-        Ok(Proxies { http: Some(http), except: except.map(str::to_owned).collect() })
+        Ok(Proxies { http, https, except: except.map(str::to_owned).collect() })
     }
+}
+
+/// The proxy that the first of these variables names.
+fn proxy_of(names: &[&str]) -> Result<Option<Url>> {
+    let Some((name, text)) = names.iter().find_map(|name| Some((name, variable(name)?))) else {
+        return Ok(None);
+    };
+    proxy(&text).map(Some).map_err(|error| {
+        Failure::Usage(format!("${name} is '{text}': {error}; --no-proxy asks directly"))
+    })
 }
 
 /// What the environment says, unless that is nothing.

@@ -12,7 +12,7 @@ use underpass_http::client::download::{DownloadError, Kept};
 use underpass_http::client::tree::{TreeError, TreeFailed};
 use underpass_http::client::upload::{UploadError, UploadFailed};
 use underpass_http::server::ServeError;
-use underpass_http::tls::TlsError;
+use underpass_http::tls::{HandshakeError, TlsError};
 
 use crate::args::ShowArgs;
 use crate::bench::BenchError;
@@ -83,7 +83,7 @@ pub(crate) enum Failure {
         /// What the system answered.
         source: io::Error,
     },
-    /// A certificate or a key cannot be used.
+    /// Certificates or keys cannot be used.
     Tls(TlsError),
     /// The transfer was begun and failed.
     Transfer {
@@ -311,6 +311,9 @@ fn path_hint(action: &str, errno: Errno) -> Option<&'static str> {
 fn tree_hint(error: &TreeError) -> Option<&'static str> {
     match error {
         TreeError::Io { action, source, .. } => path_hint(action, Errno::from_io_error(source)?),
+        TreeError::Client(error @ (ClientError::Proxy { .. } | ClientError::Tls { .. })) => {
+            client_hint(error)
+        }
         error if error.is_temporary() => Some("the same command goes on where it was"),
         _ => None,
     }
@@ -340,12 +343,24 @@ fn client_hint(error: &ClientError) -> Option<&'static str> {
         ClientError::Status { status: 401, .. } => {
             "say who asks by --user NAME:PASSWORD, --bearer TOKEN or ~/.netrc"
         }
-        ClientError::Status { status: 407, .. } => {
+        ClientError::Proxy { status: 407, .. } | ClientError::Status { status: 407, .. } => {
             "say who asks the proxy by --proxy http://NAME:PASSWORD@HOST"
         }
         ClientError::Stalled => "--timeout gives it longer",
+        ClientError::Tls { error, .. } => return tls_hint(error),
         _ => return None,
     })
+}
+
+/// For what does not say itself what can be done.
+pub(crate) fn tls_hint(error: &HandshakeError) -> Option<&'static str> {
+    match error {
+        HandshakeError::PlainHttp => Some("the port may be that of http"),
+        HandshakeError::NotPinned { .. } => {
+            Some("it has a new key, or somebody else is there: ask whoever runs it")
+        }
+        _ => None,
+    }
 }
 
 fn transfer_hint(error: &Error) -> Option<&'static str> {
@@ -373,8 +388,11 @@ fn upload_hint(failed: &UploadFailed) -> Option<&'static str> {
     if let UploadError::Source(error) | UploadError::Broken(error) = &failed.error {
         return transfer_hint(error);
     }
-    if let UploadError::Client(ClientError::Network { source, .. }) = &failed.error {
-        return network_hint(Errno::from_io_error(source)?);
+    if let UploadError::Client(
+        error @ (ClientError::Network { .. } | ClientError::Proxy { .. } | ClientError::Tls { .. }),
+    ) = &failed.error
+    {
+        return client_hint(error);
     }
     Some(match failed.error.status()? {
         401 => "say who asks: --user NAME:PASSWORD or --bearer TOKEN",

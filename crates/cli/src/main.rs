@@ -24,6 +24,7 @@ mod receipt;
 mod serve;
 mod signals;
 mod size;
+mod trust;
 
 use std::process::ExitCode;
 

@@ -332,6 +332,14 @@ fn explained(receipt: &Receipt) -> String {
     if let Some(congestion) = &receipt.congestion {
         line("congestion", congestion.clone());
     }
+    if let Some(tls) = &receipt.tls {
+        let place = match &tls.why {
+            None => "the kernel encrypted".to_owned(),
+            Some(why) => format!("encrypted in user space ({why})"),
+        };
+        let resumed = if tls.resumed { ", resumed" } else { "" };
+        line("tls", format!("{}, {}{resumed}: {place}", tls.version, tls.suite));
+    }
     if let Some(upload) = &receipt.upload {
         let before = HumanCount(upload.resumed_at);
         line("resumed", format!("{before} bytes were there before"));

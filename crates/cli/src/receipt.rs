@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use underpass_engine::{Decline, Declined, Report, Tally};
+use underpass_http::tls::{Facts, Place};
 
 /// What a transfer did, as one JSON object.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -34,9 +35,29 @@ pub(crate) struct Receipt {
     /// The congestion control of the connection; absent without TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) congestion: Option<String>,
+    /// The TLS that it went over; absent without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tls: Option<TlsReceipt>,
     /// What `put` knows besides.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
     pub(crate) upload: Option<UploadReceipt>,
+}
+
+/// What there is to tell about TLS.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct TlsReceipt {
+    /// `TLSv1.3` or `TLSv1.2`.
+    pub(crate) version: String,
+    /// The cipher suite by its name in RFC 8446 or RFC 5289.
+    pub(crate) suite: String,
+    /// Whether it went on with an earlier session.
+    pub(crate) resumed: bool,
+    /// Who encrypted: `kernel` or `user_space`.
+    #[serde(rename = "where")]
+    pub(crate) place: String,
+    /// Why not the kernel; absent if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) why: Option<String>,
 }
 
 /// What there is to tell about an upload.
@@ -162,7 +183,24 @@ impl From<&Report> for Receipt {
             page_faults: FaultsReceipt { minor: usage.minor_faults, major: usage.major_faults },
             integrity: report.integrity().to_string(),
             congestion: None,
+            tls: None,
             upload: None,
+        }
+    }
+}
+
+impl From<&Facts> for TlsReceipt {
+    fn from(facts: &Facts) -> Self {
+        let (place, why) = match facts.place {
+            Place::Kernel => ("kernel", None),
+            Place::UserSpace(why) => ("user_space", Some(why.name().to_owned())),
+        };
+        Self {
+            version: facts.version.to_owned(),
+            suite: facts.suite.to_string(),
+            resumed: facts.is_resumed,
+            place: place.to_owned(),
+            why,
         }
     }
 }

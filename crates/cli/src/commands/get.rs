@@ -93,11 +93,12 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
         return Err(Failure::Usage(message.to_owned()));
     }
     let cancel = signals::cancel_flag();
+    let tls = args.agent.tls(args.engine.policy())?;
     let mut failed: Option<Failure> = None;
     for url in &args.urls {
         let outcome = match args.recursive {
-            true => get::tree::fetch(args, url, &cancel),
-            false => get::one(args, url, &cancel),
+            true => get::tree::fetch(args, url, &tls, &cancel),
+            false => get::one(args, url, &tls, &cancel),
         };
         if let Err(failure) = outcome {
             // The last one is told, and its exit code returned, where every command ends.

@@ -9,8 +9,8 @@ pub(crate) mod tree;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use underpass_http::client::Url;
 use underpass_http::client::download::{Done, Downloader, Event, Failed, Gauge, Wishes};
+use underpass_http::client::{TlsSetup, Url};
 
 use crate::args::ShowArgs;
 use crate::commands::get::GetArgs;
@@ -22,9 +22,9 @@ use place::Place;
 pub(crate) use receipt::GetReceipt;
 
 /// Fetches what is at one URL.
-pub(crate) fn one(args: &GetArgs, url: &Url, cancel: &AtomicBool) -> Result<()> {
+pub(crate) fn one(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
     let place = Place::of(args, url)?;
-    let downloader = Downloader::new(args.agent.agent(url, cancel)?, wishes(args));
+    let downloader = Downloader::new(args.agent.agent(url, tls, cancel)?, wishes(args));
     let gauge = Gauge::default();
     let started = Instant::now();
     let outcome = progress::shown(args.show, place.path(), &gauge, || {
@@ -43,8 +43,8 @@ pub(crate) fn one(args: &GetArgs, url: &Url, cancel: &AtomicBool) -> Result<()> 
             Ok(())
         }
         Err(failed) => {
-            let Failed { error, report, kept } = failed;
-            let done = Done { report: *report, ..Done::default() };
+            let Failed { error, report, kept, tls } = failed;
+            let done = Done { report: *report, tls, ..Done::default() };
             let mut receipt = Box::new(GetReceipt::new(&shown(url), place.path(), &done, elapsed));
             receipt.receipt.error = Some(error.to_string());
             receipt.kept = kept.as_ref().map(|kept| kept.bytes);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use underpass_http::client::download::Done;
 use underpass_http::digest::Fact;
 
-use crate::receipt::Receipt;
+use crate::receipt::{Receipt, TlsReceipt};
 
 /// What fetching one file did, as one JSON object.
 #[derive(Debug, Serialize)]
@@ -63,7 +63,11 @@ impl GetReceipt {
             kept: None,
             digest: digests.next(),
             more_digests: digests.collect(),
-            receipt: Receipt { elapsed_s: elapsed.as_secs_f64(), ..Receipt::from(&done.report) },
+            receipt: Receipt {
+                elapsed_s: elapsed.as_secs_f64(),
+                tls: done.tls.as_ref().map(TlsReceipt::from),
+                ..Receipt::from(&done.report)
+            },
         }
     }
 

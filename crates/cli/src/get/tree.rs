@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 
 use indicatif::{BinaryBytes, HumanCount, ProgressBar, ProgressStyle};
 use serde::Serialize;
-use underpass_http::client::Url;
 use underpass_http::client::tree::{
     self, TreeDone, TreeEvent, TreeGauge, TreeWay, TreeWishes, name_of,
 };
+use underpass_http::client::{TlsSetup, Url};
 
 use super::shown;
 use crate::args::ShowArgs;
 use crate::commands::get::GetArgs;
 use crate::failure::{Failure, Result};
 use crate::output;
-use crate::receipt::Receipt;
+use crate::receipt::{Receipt, TlsReceipt};
 
 /// What fetching a folder did, as one JSON object.
 #[derive(Debug, Serialize)]
@@ -62,7 +62,11 @@ impl TreeReceipt {
             left_out: done.left_out,
             connections: done.connections,
             resumed_at: done.resumed_at,
-            receipt: Receipt { elapsed_s: elapsed.as_secs_f64(), ..Receipt::from(&done.report) },
+            receipt: Receipt {
+                elapsed_s: elapsed.as_secs_f64(),
+                tls: done.tls.as_ref().map(TlsReceipt::from),
+                ..Receipt::from(&done.report)
+            },
         }
     }
 
@@ -81,9 +85,9 @@ impl TreeReceipt {
 }
 
 /// Fetches the folder at one URL.
-pub(crate) fn fetch(args: &GetArgs, url: &Url, cancel: &AtomicBool) -> Result<()> {
+pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
     let path = place(args, url)?;
-    let agent = args.agent.agent(url, cancel)?;
+    let agent = args.agent.agent(url, tls, cancel)?;
     let wishes = TreeWishes {
         connections: args.connections.unwrap_or(TreeWishes::default().connections),
         retries: args.agent.retries(),

@@ -19,7 +19,7 @@ use crate::ends::Input;
 use crate::failure::{Failure, Result, WithPath};
 use crate::output;
 use crate::progress::Meter;
-use crate::receipt::{Receipt, UploadDigest, UploadReceipt};
+use crate::receipt::{Receipt, TlsReceipt, UploadDigest, UploadReceipt};
 use crate::size::Size;
 
 /// What all uploads of one command have in common.
@@ -42,7 +42,7 @@ impl<'s> Session<'s> {
     pub(super) fn new(args: &'s PutArgs, url: &Url, cancel: &'s AtomicBool) -> Result<Self> {
         Ok(Self {
             args,
-            agent: args.agent.agent(url, cancel)?,
+            agent: args.agent.agent(url, &args.agent.tls(args.engine.policy())?, cancel)?,
             idle: None,
             pipes: PipePool::new(),
             meter: Meter::new(args.show),
@@ -145,7 +145,8 @@ impl<'s> Session<'s> {
         self.idle = idle;
         self.total.add(&done.report);
         self.has_sent = true;
-        let receipt = payload(&done.report);
+        let receipt =
+            Receipt { tls: done.tls.as_ref().map(TlsReceipt::from), ..payload(&done.report) };
         input.finish(receipt.bytes);
         let upload = UploadReceipt {
             file: name,
@@ -198,6 +199,7 @@ impl<'s> Session<'s> {
     fn failure(&self, file: String, url: &Url, failed: UploadFailed) -> Failure {
         let mut receipt = Box::new(payload(&failed.report));
         receipt.error = Some(failed.error.to_string());
+        receipt.tls = failed.tls.as_ref().map(TlsReceipt::from);
         receipt.upload = Some(UploadReceipt {
             file: file.clone(),
             url: shown(url),
@@ -225,7 +227,7 @@ pub(super) fn is_fatal(failure: &Failure) -> bool {
 
 /// A failure before anything was moved.
 fn failed(error: ClientError) -> UploadFailed {
-    UploadFailed { error: error.into(), report: Box::default(), is_kept: false }
+    UploadFailed { error: error.into(), report: Box::default(), is_kept: false, tls: None }
 }
 
 /// A digest as the receipt tells it.

@@ -80,7 +80,7 @@ fn a_proxy_is_asked_with_the_whole_address() {
     let mut through = proxy.url("/");
     through.set_username("pro").unwrap();
     through.set_password(Some("xy")).unwrap();
-    client.proxies = Proxies { http: Some(through), except: vec!["localhost".to_owned()] };
+    client.proxies = Proxies { http: Some(through), https: None, except: vec!["localhost".to_owned()] };
     client.credentials = Credentials::Bearer("for the server".to_owned());
     client.gets(&Url::parse("http://no.such.host.invalid:81/a?b#c").unwrap(), &bytes);
     let asked = &proxy.asked()[0];

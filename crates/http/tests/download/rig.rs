@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use underpass_http::client::download::{
     Done, Downloader, Event, Failed, Gauge, Taken, Target, Wishes,
 };
-use underpass_http::client::{Agent, Credentials, Proxies, Url};
+use underpass_http::client::{Agent, Credentials, Proxies, TlsSetup, Url};
 
 #[path = "../noise/mod.rs"]
 mod noise;
@@ -184,6 +184,7 @@ pub struct Client {
     pub headers: Vec<(String, String)>,
     pub credentials: Credentials,
     pub proxies: Proxies,
+    pub tls: TlsSetup,
     pub timeout: Duration,
     pub max_redirects: u32,
     pub told: Mutex<Vec<String>>,
@@ -198,6 +199,7 @@ impl Client {
             headers: Vec::new(),
             credentials: Credentials::None,
             proxies: Proxies::default(),
+            tls: TlsSetup::default(),
             timeout: Duration::from_secs(20),
             max_redirects: 5,
             told: Mutex::default(),
@@ -217,6 +219,7 @@ impl Client {
             headers: self.headers.clone(),
             credentials: self.credentials.clone(),
             proxies: self.proxies.clone(),
+            tls: self.tls.clone(),
             connect_timeout: Duration::from_secs(5),
             timeout: self.timeout,
             max_redirects: self.max_redirects,

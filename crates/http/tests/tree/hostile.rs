@@ -11,7 +11,7 @@ use std::time::Duration;
 use tar::EntryType;
 use tempfile::TempDir;
 use underpass_http::client::tree::{TreeDone, TreeEvent, TreeFailed, TreeGauge, TreeWishes, fetch};
-use underpass_http::client::{Agent, Credentials, Proxies, Url};
+use underpass_http::client::{Agent, Credentials, Proxies, TlsSetup, Url};
 
 use crate::tar_reader::{blocks, header, pax};
 
@@ -79,6 +79,7 @@ fn attempt(url: &Url) -> Outcome {
         headers: Vec::new(),
         credentials: Credentials::None,
         proxies: Proxies::default(),
+        tls: TlsSetup::default(),
         connect_timeout: Duration::from_secs(10),
         timeout: Duration::from_secs(10),
         max_redirects: 3,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use underpass_http::client::upload::{Made, make_folder};
-use underpass_http::client::{Agent, Credentials, Proxies};
+use underpass_http::client::{Agent, Credentials, Proxies, TlsSetup};
 
 use super::rig::{PATIENCE, Scripted};
 
@@ -29,6 +29,7 @@ fn each_answer_has_its_meaning() {
             headers: Vec::new(),
             credentials: Credentials::None,
             proxies: Proxies::default(),
+            tls: TlsSetup::default(),
             connect_timeout: PATIENCE,
             timeout: Duration::from_secs(5),
             max_redirects: 5,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use underpass_engine::{Integrity, Report, Source};
 use underpass_http::client::upload::{Event, Sending, Upload, UploadFailed, Uploaded, upload};
-use underpass_http::client::{Agent, Credentials, Proxies, Url};
+use underpass_http::client::{Agent, Credentials, Proxies, TlsSetup, Url};
 
 pub use noise::noise;
 
@@ -242,6 +242,7 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut Wishes)) -> Outcome 
         headers: Vec::new(),
         credentials,
         proxies: Proxies::default(),
+        tls: TlsSetup::default(),
         connect_timeout: PATIENCE,
         timeout: wishes.timeout,
         max_redirects: 5,
