@@ -1,6 +1,6 @@
 # The few commands people type. Each is short enough to be read.
 
-.PHONY: run demo test check bench
+.PHONY: run demo test rig check bench
 
 # Builds and serves a folder until Ctrl-C: DIR=..., or one with a few files made for it.
 run:
@@ -16,6 +16,12 @@ demo:
 test:
 	scripts/test-peers
 	cargo test --workspace --locked
+	rig/run
+
+# The checks of TLS in the kernel, in small virtual machines.
+rig:
+	scripts/test-peers
+	rig/run
 
 # Everything that has to hold before a change lands.
 check:
