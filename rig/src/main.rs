@@ -4,12 +4,14 @@
 //! `rig-checks kernel|user-space [NAME]`: where TLS is expected to be done, and one check alone.
 
 #![forbid(unsafe_code)]
-#![allow(dead_code)] // the checks of TLS come to use the rest
 
 mod checks;
+mod origin;
 mod pattern;
+mod peer;
 mod place;
 mod program;
+mod terms;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

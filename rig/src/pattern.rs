@@ -24,12 +24,12 @@ fn fill(bytes: &mut [u8], at: u64) {
     }
 }
 
-/// Writes the first `len` bytes.
-pub(crate) fn write(sink: &mut impl Write, len: u64) -> io::Result<()> {
+/// Writes the bytes from `from`, a multiple of eight, to `to`.
+pub(crate) fn write(sink: &mut impl Write, from: u64, to: u64) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
-    let mut at = 0;
-    while at < len {
-        let part = PIECE.min(usize::try_from(len - at).unwrap_or(PIECE));
+    let mut at = from;
+    while at < to {
+        let part = PIECE.min(usize::try_from(to - at).unwrap_or(PIECE));
         fill(&mut piece[..part], at);
         sink.write_all(&piece[..part])?;
         at += part as u64;
@@ -39,7 +39,7 @@ pub(crate) fn write(sink: &mut impl Write, len: u64) -> io::Result<()> {
 
 /// Makes a file of the first `len` bytes.
 pub(crate) fn file(path: &Path, len: u64) -> io::Result<()> {
-    write(&mut File::create(path)?, len)
+    write(&mut File::create(path)?, 0, len)
 }
 
 /// What has arrived, compared as it arrives, in pieces of any size.
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn what_was_written_is_right_in_pieces_of_any_size() {
         let mut bytes = Vec::new();
-        write(&mut bytes, PIECE as u64 + 13).unwrap();
+        write(&mut bytes, 0, PIECE as u64 + 13).unwrap();
         let mut arrived = Arrived::default();
         for piece in bytes.chunks(7) {
             arrived.take(piece).unwrap();
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn what_is_repeated_left_out_or_changed_is_found() {
         let mut bytes = Vec::new();
-        write(&mut bytes, 2 * PIECE as u64).unwrap();
+        write(&mut bytes, 0, 2 * PIECE as u64).unwrap();
         for wrong in [&bytes[..8], &bytes[PIECE..PIECE + 8], &bytes[16..24], &bytes[7..15]] {
             let mut arrived = Arrived::default();
             arrived.take(&bytes[..8]).unwrap();

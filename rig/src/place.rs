@@ -42,6 +42,8 @@ pub(crate) struct Place {
     pub(crate) folder: PathBuf,
     /// Whether this kernel can change the keys of a connection.
     pub(crate) can_change_keys: bool,
+    /// What the kernel had counted before the first check.
+    pub(crate) from: TlsCounts,
 }
 
 impl Place {
@@ -57,7 +59,7 @@ impl Place {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
         let mut numbers = release.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
         let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        Ok(Self { wanted, folder, can_change_keys: version >= (6, 14) })
+        Ok(Self { wanted, folder, can_change_keys: version >= (6, 14), from: TlsCounts::now() })
     }
 
     /// The folder that servers serve.
@@ -100,5 +102,12 @@ impl TlsCounts {
             return Ok(());
         }
         Err(format!("{name} of /proc/net/tls_stat grew by {growth}, not by {by}").into())
+    }
+
+    /// All counters that have grown since, as text.
+    pub(crate) fn grown_by(&self) -> String {
+        let grown = Self::now().0.into_keys().map(|name| (self.growth(&name), name));
+        let grown = grown.filter(|(growth, _)| *growth > 0);
+        grown.map(|(growth, name)| format!("{name} {growth}")).collect::<Vec<_>>().join(", ")
     }
 }

@@ -47,18 +47,7 @@ impl Server {
         command.arg(&log).args(options).stderr(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn()?;
         let mut errors = BufReader::new(child.stderr.take().ok_or("no standard error")?);
-        let mut said = String::new();
-        let port = loop {
-            let mut line = String::new();
-            if errors.read_line(&mut line)? == 0 {
-                child.wait()?;
-                return Err(format!("the server did not start: {said}").into());
-            }
-            said += &line;
-            if let Some(port) = port(&line) {
-                break port;
-            }
-        };
+        let (port, mut said) = listens_at(&mut errors)?;
         let said = std::thread::spawn(move || {
             // What is not text is of no interest.
             let _ = errors.read_to_string(&mut said);
@@ -70,11 +59,6 @@ impl Server {
     /// The URL of a file.
     pub(crate) fn url(&self, name: &str) -> String {
         format!("https://127.0.0.1:{}/{name}", self.port)
-    }
-
-    /// The number of the process.
-    pub(crate) fn process(&self) -> u32 {
-        self.child.id()
     }
 
     /// Ends it as an administrator does, and returns the lines of its log.
@@ -96,6 +80,64 @@ impl Drop for Server {
         // Ended already, or not wanted any more.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A command that waits for a connection, killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    child: Child,
+    /// Its port on 127.0.0.1.
+    pub(crate) port: u16,
+    stdout: JoinHandle<Vec<u8>>,
+    stderr: JoinHandle<Vec<u8>>,
+}
+
+impl Listening {
+    /// Starts it and waits until it says where it listens.
+    pub(crate) fn start(args: &[&str]) -> Result<Self> {
+        let mut command = Command::new(PROGRAM);
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let stdout = reader(child.stdout.take());
+        let mut errors = BufReader::new(child.stderr.take().ok_or("no standard error")?);
+        let (port, _) = listens_at(&mut errors)?;
+        Ok(Self { child, port, stdout, stderr: reader(Some(errors)) })
+    }
+
+    /// Waits for its end, which has to be good, and returns the receipt.
+    pub(crate) fn receipt(mut self) -> Result<Value> {
+        let status = wait(&mut self.child)?;
+        let [stdout, stderr] = [&mut self.stdout, &mut self.stderr].map(|reader| {
+            std::mem::replace(reader, std::thread::spawn(Vec::new)).join().unwrap_or_default()
+        });
+        if !status.success() {
+            return Err(format!("{status}: {}", String::from_utf8_lossy(&stderr)).into());
+        }
+        Ok(serde_json::from_slice(&stdout)?)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // Ended already, or not wanted any more.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads what a program says until it says on which port of 127.0.0.1, and returns that and all.
+fn listens_at(errors: &mut impl BufRead) -> Result<(u16, String)> {
+    let mut said = String::new();
+    loop {
+        let mut line = String::new();
+        if errors.read_line(&mut line)? == 0 {
+            return Err(format!("it did not come to listen: {said}").into());
+        }
+        said += &line;
+        if let Some(port) = port(&line) {
+            return Ok((port, said));
+        }
     }
 }
 

@@ -1,6 +1,17 @@
 //! The checks: each starts what it needs, and says what it saw.
 
+mod doctor;
+mod downloads;
+mod ends;
+mod handshake;
+mod keys;
 mod plain;
+mod records;
+mod requests;
+mod stream;
+mod uploads;
+
+use serde_json::Value;
 
 use crate::place::Place;
 use crate::{Outcome, Result};
@@ -14,7 +25,58 @@ pub(crate) struct Check {
     pub(crate) run: fn(&Place) -> Result<Outcome>,
 }
 
-/// All of them, in the order in which they are run.
-pub(crate) const CHECKS: &[Check] = &[Check { name: "plain", run: plain::run }];
+/// All of them, in the order in which they are run. Those that count what they do wrong with the
+/// kernel come behind the one that looks at the kernel's counters.
+pub(crate) const CHECKS: &[Check] = &[
+    Check { name: "plain", run: plain::run },
+    Check { name: "doctor", run: doctor::run_it },
+    Check { name: "handshake", run: handshake::every_suite },
+    Check { name: "resumption", run: handshake::resumption },
+    Check { name: "download", run: downloads::by_another_client },
+    Check { name: "get", run: downloads::by_ours },
+    Check { name: "slow_reader", run: downloads::slow_reader },
+    Check { name: "gigabyte", run: downloads::gigabyte },
+    Check { name: "put", run: uploads::by_ours },
+    Check { name: "upload", run: uploads::by_another_client },
+    Check { name: "send_recv", run: stream::send_and_receive },
+    Check { name: "small_requests", run: requests::many_on_one_connection },
+    Check { name: "close_notify", run: ends::close_notify },
+    Check { name: "cut_download", run: ends::cut_download },
+    Check { name: "cut_upload", run: ends::cut_upload },
+    Check { name: "keys_while_downloading", run: keys::while_downloading },
+    Check { name: "keys_while_uploading", run: keys::while_uploading },
+    Check { name: "keys_of_a_server", run: keys::of_a_server },
+    Check { name: "counters", run: records::counters },
+    Check { name: "bad_records", run: records::bad },
+];
 
 const MIB: u64 = 1 << 20;
+
+/// The mechanisms in the last line of a log that is about this request.
+fn mechanisms<'l>(lines: &'l [Value], verb: &str, target: &str) -> Result<&'l Value> {
+    let line = lines.iter().rfind(|line| line["method"] == verb && line["target"] == target);
+    Ok(&line.ok_or_else(|| format!("no {verb} {target} in the log: {lines:?}"))?["mechanisms"])
+}
+
+/// Fails unless at least `len` bytes, but for a last one that waited for a look at the file, were
+/// moved by a mechanism that fits the place.
+fn moved(place: &Place, moved: &Value, in_kernel: &str, len: u64) -> Result<()> {
+    let name = if place.in_kernel() { in_kernel } else { "read_write" };
+    if moved[name].as_u64().unwrap_or(0) + 1 >= len {
+        return Ok(());
+    }
+    Err(format!("{len} bytes were to be moved by {name}: {moved}").into())
+}
+
+/// Fails unless a client's receipt says what fits the place.
+fn fits(place: &Place, receipt: &Value) -> Result<()> {
+    let bytes = receipt["user_space_bytes"].as_u64().ok_or("a receipt without user_space_bytes")?;
+    let tls = &receipt["tls"];
+    if tls["where"] != place.wanted.receipt() {
+        return Err(format!("TLS was to be in the {}: {receipt}", place.wanted.name()).into());
+    }
+    if place.in_kernel() == (bytes == 0) && place.in_kernel() == tls["why"].is_null() {
+        return Ok(());
+    }
+    Err(format!("{bytes} bytes in user space, and {tls}").into())
+}

@@ -1,0 +1,65 @@
+//! What the kernel has counted, and what it makes of records that are none.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use super::MIB;
+use crate::peer::{PATIENCE, Peer};
+use crate::place::Place;
+use crate::program::Server;
+use crate::{Outcome, Result, pattern};
+
+/// The kernel did the work of all checks so far, and decrypted all that it was given.
+pub(super) fn counters(place: &Place) -> Result<Outcome> {
+    if !place.in_kernel() {
+        return Ok(Outcome::Skipped("the kernel has no TLS".to_owned()));
+    }
+    for name in ["TlsTxSw", "TlsRxSw"] {
+        if place.from.growth(name) == 0 {
+            return Err(format!("{name} of /proc/net/tls_stat has not grown").into());
+        }
+    }
+    place.from.grown("TlsDecryptError", 0)?;
+    Ok(Outcome::Ok(place.from.grown_by()))
+}
+
+/// Records that nobody has encrypted, that are too long, or cut short; bytes that are no TLS; and
+/// handshakes in the middle. The connection ends each time, and the server goes on.
+pub(super) fn bad(place: &Place) -> Result<Outcome> {
+    pattern::file(&place.served().join("file"), MIB)?;
+    let server = Server::start(place, &[])?;
+    let garbage: [(&str, Vec<u8>); 5] = [
+        ("not encrypted", [&[23, 3, 3, 0, 64][..], &[7; 64]].concat()),
+        ("too long", [&[23, 3, 3, 0xff, 0xff][..], &[7; 65_535]].concat()),
+        ("empty", vec![23, 3, 3, 0, 0]),
+        ("of no type", [&[99, 3, 3, 0, 32][..], &[7; 32]].concat()),
+        ("a handshake", [&[22, 3, 3, 0, 4][..], &[1, 0, 0, 0]].concat()),
+    ];
+    for (what, bytes) in &garbage {
+        let mut peer = Peer::connect(server.port)?;
+        peer.get("/file", "Range: bytes=0-7\r\n", 206)?;
+        pattern::Arrived::default().read(peer.body(), 8)?;
+        // The server may have gone before it has read it all.
+        let _ = peer.socket().write_all(bytes);
+        let mut rest = Vec::new();
+        let ended = peer.socket().read_to_end(&mut rest);
+        if let Err(error) = ended
+            && error.kind() == std::io::ErrorKind::WouldBlock
+        {
+            return Err(format!("{what}: the connection stays open").into());
+        }
+    }
+    let mut plain = TcpStream::connect(("127.0.0.1", server.port))?;
+    plain.set_read_timeout(Some(PATIENCE))?;
+    plain.write_all(b"GET / HTTP/1.1\r\nHost: rig\r\n\r\n")?;
+    let mut answer = String::new();
+    plain.read_to_string(&mut answer)?;
+    if !answer.starts_with("HTTP/1.1 400") {
+        return Err(format!("plain HTTP is answered by {answer:?}").into());
+    }
+    let mut peer = Peer::connect(server.port)?;
+    peer.get("/file", "", 200)?;
+    pattern::Arrived::default().read(peer.body(), MIB)?;
+    server.end()?;
+    Ok(Outcome::Ok(format!("{} kinds, and the server goes on", garbage.len() + 1)))
+}
