@@ -55,6 +55,8 @@ pub(crate) enum Scenario {
     Serve,
     /// A hot file by HTTP, beside cold ones.
     ServeFairness,
+    /// New connections with TLS, one request on each.
+    ServeHandshakes,
     /// Very many connections to a server at once.
     ServeIdle,
     /// A folder by HTTP from a server into a folder, by a client's process.

@@ -62,6 +62,7 @@ fn cpu(scenario: Scenario, side: &Side) -> f64 {
         | Scenario::Put
         | Scenario::Serve
         | Scenario::ServeFairness
+        | Scenario::ServeHandshakes
         | Scenario::ServeIdle
         | Scenario::Tree => side.process.map_or(0.0, |process| process.cpu_s),
     }

@@ -16,7 +16,10 @@ pub(crate) fn render(record: &Record) -> String {
     match record.scenario {
         Scenario::Chain => parts.push(chain(record)),
         Scenario::Copy | Scenario::Net => parts.extend(transfers(record)),
-        Scenario::Serve | Scenario::ServeFairness | Scenario::ServeIdle => {
+        Scenario::Serve
+        | Scenario::ServeFairness
+        | Scenario::ServeHandshakes
+        | Scenario::ServeIdle => {
             parts.push(serve::render(record));
         }
         Scenario::Get | Scenario::Put | Scenario::Tree => parts.extend(transfer::render(record)),
@@ -67,6 +70,7 @@ fn heading(record: &Record) -> String {
         Scenario::Put => "put",
         Scenario::Serve => "serve",
         Scenario::ServeFairness => "serve fairness",
+        Scenario::ServeHandshakes => "serve handshakes",
         Scenario::ServeIdle => "serve idle",
         Scenario::Tree => "tree",
     };
@@ -131,9 +135,10 @@ fn baseline(record: &Record) -> String {
         Scenario::Chain => "one buffer".to_owned(),
         Scenario::Copy | Scenario::Net => format!("the traditional {}", record.baseline),
         Scenario::Get | Scenario::Put | Scenario::Tree => transfer::label(record.baseline.way),
-        Scenario::Serve | Scenario::ServeFairness | Scenario::ServeIdle => {
-            record.baseline.to_string()
-        }
+        Scenario::Serve
+        | Scenario::ServeFairness
+        | Scenario::ServeHandshakes
+        | Scenario::ServeIdle => record.baseline.to_string(),
     }
 }
 

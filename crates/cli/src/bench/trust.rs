@@ -39,7 +39,10 @@ fn missing(record: &Record) -> Vec<&str> {
     let environment = &record.environment;
     match record.scenario {
         Scenario::Copy => environment.cp.is_none().then_some("cp").into_iter().collect(),
-        Scenario::Serve | Scenario::ServeFairness | Scenario::ServeIdle => {
+        Scenario::Serve
+        | Scenario::ServeFairness
+        | Scenario::ServeHandshakes
+        | Scenario::ServeIdle => {
             environment.nginx.is_none().then_some("nginx").into_iter().collect()
         }
         Scenario::Get | Scenario::Put | Scenario::Tree => {
@@ -91,7 +94,10 @@ fn one_core(record: &Record) -> Option<String> {
     let both = match record.scenario {
         Scenario::Copy => return None,
         Scenario::Chain | Scenario::Net => "sender and receiver",
-        Scenario::Serve | Scenario::ServeFairness | Scenario::ServeIdle => "server and load",
+        Scenario::Serve
+        | Scenario::ServeFairness
+        | Scenario::ServeHandshakes
+        | Scenario::ServeIdle => "server and load",
         Scenario::Get | Scenario::Put | Scenario::Tree => "server and client",
     };
     let is_shared = record.environment.first_core == record.environment.second_core;
@@ -137,7 +143,7 @@ fn page_cache(record: &Record) -> Option<String> {
 fn exhausted_load(record: &Record) -> Option<String> {
     let cells = names(record, |index| {
         let median = |value: fn(&Sample) -> Option<f64>| record.median(index, value).unwrap_or(0.0);
-        record.scenario == Scenario::Serve
+        matches!(record.scenario, Scenario::Serve | Scenario::ServeHandshakes)
             && median(load_busy) > EXHAUSTED
             && median(server_busy) < EXHAUSTED
     });
@@ -151,7 +157,7 @@ fn exhausted_load(record: &Record) -> Option<String> {
 fn little_cpu(record: &Record) -> Option<String> {
     let cells = names(record, |index| {
         let cpu_s = |sample: &Sample| sample.measured.process.map(|process| process.cpu_s);
-        record.scenario == Scenario::Serve
+        matches!(record.scenario, Scenario::Serve | Scenario::ServeHandshakes)
             && record.median(index, cpu_s).is_some_and(|cpu_s| cpu_s < LITTLE_S)
     });
     let limit = LITTLE_S * 1e3;

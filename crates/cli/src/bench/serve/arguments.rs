@@ -26,6 +26,9 @@ enum ServeScenario {
     Requests(RequestsArgs),
     /// The latency of a hot file, alone and while cold files are streamed
     Fairness(FairnessArgs),
+    /// New connections with TLS, each for one request: processor time of each, and how many in a
+    /// second
+    Handshakes(HandshakesArgs),
     /// Memory with very many idle connections and slow downloads, and how soon a new one is served
     Idle(IdleArgs),
 }
@@ -37,6 +40,8 @@ pub(crate) enum Chosen<'a> {
     Requests(&'a RequestsArgs),
     /// Fairness.
     Fairness(&'a FairnessArgs),
+    /// Handshakes.
+    Handshakes(&'a HandshakesArgs),
     /// Idle.
     Idle(&'a IdleArgs),
 }
@@ -56,6 +61,31 @@ pub(crate) struct RequestsArgs {
 
     /// Connections; fewer for files of more than 2M, down to two
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = number(1))]
+    pub(crate) connections: u32,
+
+    /// Encrypt connections with TLS 1.3, by the same suite for all servers
+    #[arg(long)]
+    pub(crate) tls: bool,
+
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// What can be typed after `bench serve handshakes`.
+#[derive(Debug, Args)]
+pub(crate) struct HandshakesArgs {
+    /// Sizes of the files
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "1K",
+        value_delimiter = ',',
+        value_parser = some_bytes
+    )]
+    pub(crate) sizes: Vec<u64>,
+
+    /// Connections at once
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = number(1))]
     pub(crate) connections: u32,
 
     #[command(flatten)]
@@ -150,6 +180,7 @@ impl ServeArgs {
             None => Chosen::Requests(&self.requests),
             Some(ServeScenario::Requests(args)) => Chosen::Requests(args),
             Some(ServeScenario::Fairness(args)) => Chosen::Fairness(args),
+            Some(ServeScenario::Handshakes(args)) => Chosen::Handshakes(args),
             Some(ServeScenario::Idle(args)) => Chosen::Idle(args),
         }
     }
@@ -159,6 +190,7 @@ impl ServeArgs {
         let common = match self.chosen() {
             Chosen::Requests(args) => &args.common,
             Chosen::Fairness(args) => &args.common,
+            Chosen::Handshakes(args) => &args.common,
             Chosen::Idle(args) => &args.common,
         };
         common.run.json.as_deref()

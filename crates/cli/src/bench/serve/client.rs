@@ -1,7 +1,7 @@
 //! One client that waits for each response: for looking whether they are right, and for all that
 //! is not about how many there can be.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use rustix::net::{
 use sha2::{Digest, Sha256};
 
 use super::responses::{Responses, Unexpected};
+use super::wire::{Tls, Wire};
 use crate::bench::data::hex;
 
 /// Whom clients ask, and how they connect.
@@ -20,12 +21,14 @@ pub(crate) struct Host {
     pub(crate) address: SocketAddrV4,
     /// The congestion control of the client's end.
     pub(crate) congestion: String,
+    /// How connections are encrypted, if they are.
+    pub(crate) tls: Option<Tls>,
 }
 
 /// A connection that is kept alive.
 #[derive(Debug)]
 pub(crate) struct Client {
-    stream: TcpStream,
+    wire: Wire,
 }
 
 impl Host {
@@ -48,7 +51,6 @@ impl Host {
         sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
         let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
         Ok(stream)
     }
 
@@ -71,7 +73,7 @@ impl Host {
 impl Client {
     /// Connects from this address.
     pub(crate) fn connect(host: &Host, from: Ipv4Addr) -> io::Result<Self> {
-        Ok(Self { stream: host.connect(from, None)? })
+        Ok(Self { wire: Wire::new(host.connect(from, None)?, host.tls.as_ref())? })
     }
 
     /// Sends a request and takes its response, a body of `size` bytes.
@@ -81,16 +83,17 @@ impl Client {
         size: u64,
         mut body: impl FnMut(&[u8]),
     ) -> io::Result<()> {
-        self.stream.write_all(request)?;
+        self.wire.ask(request)?;
         let mut responses = Responses::new(size);
         let mut buffer = vec![0; size.saturating_add(4 << 10).min(1 << 20) as usize];
         while responses.finished() == 0 {
-            let piece = match self.stream.read(&mut buffer) {
+            let piece = match self.wire.read(&mut buffer) {
                 Ok(0) => return Err(Unexpected::End.into()),
                 Ok(len) => &buffer[..len],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(Unexpected::Silence.into());
+                    self.wire.wait()?;
+                    continue;
                 }
                 Err(error) => return Err(error),
             };

@@ -10,6 +10,7 @@ use super::client::Host;
 use super::meter::Meter;
 use super::record::Setting;
 use super::server::{Server, Site};
+use super::wire::Tls;
 use crate::bench::chain::thread;
 use crate::bench::child::{Cores, stay_on};
 use crate::bench::data::Noise;
@@ -30,6 +31,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) setting: Setting,
     /// The congestion control of the clients' ends.
     pub(crate) congestion: String,
+    /// How connections are encrypted, if they are.
+    pub(crate) tls: Option<Tls>,
     /// The first for the server, the second for the load.
     pub(crate) cores: Cores,
     /// Set by a signal.
@@ -55,7 +58,8 @@ pub(crate) struct Window {
 impl Stage<'_> {
     /// The server as its clients see it.
     pub(crate) fn host(&self, server: &Server) -> Host {
-        Host { address: server.address, congestion: self.congestion.clone() }
+        let congestion = self.congestion.clone();
+        Host { address: server.address, congestion, tls: self.tls.clone() }
     }
 
     /// The time of a sample.

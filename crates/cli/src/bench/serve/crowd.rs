@@ -5,7 +5,7 @@
 //! dropped by the kernel (`MSG_TRUNC`) without being copied.
 
 use std::io;
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::client::Host;
 use super::histogram::Histogram;
 use super::record::Load;
 use super::responses::{Responses, Unexpected};
 use super::trail::Trail;
+use super::wire::Wire;
 
 /// Connections that ask all the time.
 pub(crate) struct Crowd<'a> {
@@ -30,6 +30,8 @@ pub(crate) struct Crowd<'a> {
     buffer: Vec<u8>,
     /// As long as what the kernel may drop at once. Nothing is ever written into it.
     dropped: Vec<u8>,
+    /// Whom members connect to for each of their requests, if they do.
+    anew: Option<Host>,
     cancel: &'a AtomicBool,
 }
 
@@ -54,7 +56,7 @@ pub(crate) enum Class {
 }
 
 struct Member {
-    socket: TcpStream,
+    wire: Wire,
     class: Class,
     request: Arc<[u8]>,
     asked: Instant,
@@ -79,6 +81,7 @@ impl<'a> Crowd<'a> {
             tallies: [Tally::new(), Tally::new()],
             buffer: vec![0; PIECE],
             dropped: vec![0; DROPPED],
+            anew: None,
             cancel,
         })
     }
@@ -90,21 +93,22 @@ impl<'a> Crowd<'a> {
         wish: &Wish,
         trail: Option<Trail>,
     ) -> io::Result<()> {
-        let socket = host.connect(Ipv4Addr::LOCALHOST, None)?;
-        socket.set_nonblocking(true)?;
-        let data = epoll::EventData::new_u64(self.members.len() as u64);
-        epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN)?;
         let mut member = Member {
-            socket,
+            wire: connect(&self.epoll, host, self.members.len())?,
             class: wish.class,
             request: host.request(&wish.path).into(),
             asked: Instant::now(),
             responses: Responses::new(wish.size),
             trail,
         };
-        member.ask(Instant::now())?;
+        member.ask()?;
         self.members.push(member);
         Ok(())
+    }
+
+    /// From now on every member leaves when it has its response, and comes anew.
+    pub(crate) fn come_anew(&mut self, host: &Host) {
+        self.anew = Some(host.clone());
     }
 
     /// Asks for so long; forgets what was counted before, but goes on with the responses that were
@@ -144,7 +148,16 @@ impl<'a> Crowd<'a> {
             let member = &mut self.members[index];
             if member.class == class {
                 let tally = &mut self.tallies[class as usize];
-                member.turn(tally, &mut self.buffer, &mut self.dropped)?;
+                let is_answered = member.turn(tally, &mut self.buffer, &mut self.dropped)?;
+                if !is_answered {
+                    continue;
+                }
+                if let Some(host) = &self.anew {
+                    member.wire.close();
+                    member.asked = Instant::now();
+                    member.wire = connect(&self.epoll, host, index)?;
+                }
+                member.ask()?;
             }
         }
         Ok(())
@@ -171,25 +184,26 @@ impl Tally {
 }
 
 impl Member {
-    /// Sends the request; a connection on which nothing is under way always takes it whole.
-    fn ask(&mut self, now: Instant) -> io::Result<()> {
-        self.asked = now;
-        match send(&self.socket, &self.request, SendFlags::NOSIGNAL)? {
-            sent if sent == self.request.len() => Ok(()),
-            _ => Err(io::ErrorKind::WriteZero.into()),
-        }
+    fn ask(&mut self) -> io::Result<()> {
+        self.wire.ask(&self.request)
     }
 
-    /// Reads until its response is whole and asks again, or until nothing more is there; but only
-    /// a few times, as others wait.
-    fn turn(&mut self, tally: &mut Tally, buffer: &mut [u8], dropped: &mut [u8]) -> io::Result<()> {
-        for _ in 0..READS {
+    /// Reads until its response is whole, which it tells, or until nothing more is there; but only
+    /// a few times, as others wait. What TLS has read of the socket has to be taken, as nothing
+    /// else tells that it is there.
+    fn turn(
+        &mut self,
+        tally: &mut Tally,
+        buffer: &mut [u8],
+        dropped: &mut [u8],
+    ) -> io::Result<bool> {
+        let reads = if self.wire.is_encrypted() { usize::MAX } else { READS };
+        for _ in 0..reads {
             let finished = self.responses.finished();
             let before = self.responses.body_bytes();
             match self.read(buffer, dropped) {
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(errno) => return Err(errno.into()),
-                Ok(outcome) => outcome?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                outcome => outcome?,
             }
             let arrived = self.responses.body_bytes() - before;
             tally.bytes += arrived;
@@ -201,34 +215,40 @@ impl Member {
                 1 if self.responses.is_between() => {
                     let now = Instant::now();
                     tally.latencies.add(now.duration_since(self.asked));
-                    return self.ask(now);
+                    self.asked = now;
+                    return Ok(true);
                 }
                 _ => return Err(Unexpected::Surplus.into()),
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Reads once.
-    fn read(
-        &mut self,
-        buffer: &mut [u8],
-        dropped: &mut [u8],
-    ) -> Result<Result<(), Unexpected>, Errno> {
-        let Some(left) = self.responses.left() else {
-            let (len, _) = recv(&self.socket, &mut *buffer, RecvFlags::empty())?;
-            return Ok(match len {
+    fn read(&mut self, buffer: &mut [u8], dropped: &mut [u8]) -> io::Result<()> {
+        let outcome = match self.responses.left() {
+            None => match self.wire.read(buffer)? {
                 0 => Err(Unexpected::End),
                 len => self.responses.take(&buffer[..len], |_| {}),
-            });
+            },
+            Some(left) => {
+                let len = usize::try_from(left).unwrap_or(usize::MAX).min(dropped.len());
+                match self.wire.skip(&mut dropped[..len])? {
+                    0 => Err(Unexpected::End),
+                    len => self.responses.skip(len as u64),
+                }
+            }
         };
-        let len = usize::try_from(left).unwrap_or(usize::MAX).min(dropped.len());
-        let (_, len) = recv(&self.socket, &mut dropped[..len], RecvFlags::TRUNC)?;
-        Ok(match len {
-            0 => Err(Unexpected::End),
-            len => self.responses.skip(len as u64),
-        })
+        Ok(outcome?)
     }
+}
+
+/// A new connection, of which the epoll tells under this number.
+fn connect(epoll: &rustix::fd::OwnedFd, host: &Host, index: usize) -> io::Result<Wire> {
+    let wire = Wire::new(host.connect(Ipv4Addr::LOCALHOST, None)?, host.tls.as_ref())?;
+    let data = epoll::EventData::new_u64(index as u64);
+    epoll::add(epoll, &wire.socket, data, epoll::EventFlags::IN)?;
+    Ok(wire)
 }
 
 /// Read at once of a head and the begin of its body: a response of 10 KiB as a whole.

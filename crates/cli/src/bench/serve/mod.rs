@@ -1,9 +1,9 @@
 //! `bench serve`: `underpass serve` beside nginx, each on one core and the load on another one.
 //!
 //! `server` starts and ends them, `nginx` has the peer's configuration, `meter` reads what they
-//! cost. `crowd` is the load, of which `responses`, `histogram` and `trail` are the pure parts, and
-//! `client` a single patient client. `requests`, `fairness` and `idle` are the scenarios' samples;
-//! `scenarios` makes records of them and `table` draws those.
+//! cost. `crowd` is the load, of which `responses`, `histogram` and `trail` are the pure parts,
+//! `client` a single patient client, and `wire` the connections of both. `requests`, `fairness` and
+//! `idle` are the scenarios' samples; `scenarios` makes records of them and `table` draws those.
 
 mod arguments;
 mod client;
@@ -24,6 +24,7 @@ mod server;
 mod system;
 mod table;
 mod trail;
+mod wire;
 
 pub(crate) use arguments::ServeArgs;
 #[cfg(test)]

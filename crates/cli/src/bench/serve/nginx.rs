@@ -13,6 +13,8 @@ pub(crate) struct Configuration {
     pub(crate) connections: u32,
     /// Whether it writes an access log.
     pub(crate) log: bool,
+    /// Whether it encrypts connections.
+    pub(crate) tls: bool,
     /// Whether it takes uploads instead of serving files fast.
     pub(crate) uploads: bool,
     /// Whether it is started by root, whose files its worker has to read.
@@ -36,6 +38,8 @@ impl Configuration {
             .replace("{open_files}", &(connections + OPEN_FILES).to_string())
             .replace("{connections}", &connections.to_string())
             .replace("{access_log}", &access_log)
+            .replace("{ssl}", if self.tls { " ssl" } else { "" })
+            .replace("{tls}", if self.tls { TLS } else { "" })
             .replace("{port}", &self.port.to_string())
     }
 }
@@ -61,6 +65,11 @@ pub(crate) const ACCESS_LOG: &str = "access.log";
 /// Files that it has open beside its connections.
 const OPEN_FILES: u32 = 64;
 
+/// TLS as it is set up beside all else: the certificate of the run. What clients offer of suites and
+/// sessions is the same for every server.
+pub(crate) const TLS: &str = "ssl_certificate certificate.pem; ssl_certificate_key key.pem; \
+    ssl_protocols TLSv1.2 TLSv1.3;";
+
 const TEMPLATE: &str = include_str!("../../../../../peers/nginx.conf");
 
 const DAV_TEMPLATE: &str = include_str!("../../../../../peers/nginx-dav.conf");
@@ -75,8 +84,14 @@ mod tests {
         lines.map(str::to_owned).collect()
     }
 
-    const QUIET: Configuration =
-        Configuration { port: 4711, connections: 100, log: false, uploads: false, is_root: false };
+    const QUIET: Configuration = Configuration {
+        port: 4711,
+        connections: 100,
+        log: false,
+        tls: false,
+        uploads: false,
+        is_root: false,
+    };
 
     #[test]
     fn every_word_of_the_configuration_is_filled_in() {

@@ -11,6 +11,9 @@ pub(crate) struct Setting {
     pub(crate) seconds: f64,
     /// Whether every server wrote an access log.
     pub(crate) log: bool,
+    /// Whether connections were encrypted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) tls: bool,
     /// Clients that stream a cold file each; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) streams: Option<u32>,
@@ -29,7 +32,8 @@ pub(crate) struct Setting {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Served {
-    /// Of `serve`: requests, one after the other on each connection.
+    /// Of `serve`: requests, one after the other on each connection. Of `serve_handshakes`:
+    /// connections with one request each.
     Requests(Load),
     /// Of `serve_fairness`: requests for a hot file, without others and beside cold ones.
     Fairness {

@@ -1,4 +1,5 @@
-//! `bench serve requests`: one file, asked for by many connections without a pause.
+//! `bench serve requests`: one file, asked for by many connections without a pause; and `bench serve
+//! handshakes`, in which each connection asks only once.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -15,23 +16,28 @@ use crate::failure::Result;
 
 /// One file, again and again.
 #[derive(Debug)]
-pub(crate) struct Requests<'a>(pub(crate) Stage<'a>);
+pub(crate) struct Requests<'a> {
+    pub(crate) stage: Stage<'a>,
+    /// Whether each request comes over a new connection.
+    pub(crate) come_anew: bool,
+}
 
 impl Course for Requests<'_> {
     fn prepare(&mut self, size: u64) -> Result<()> {
-        self.0.sha256 = self.0.make(FILE, size)?;
+        self.stage.sha256 = self.stage.make(FILE, size)?;
         Ok(())
     }
 
     fn verify(&mut self, size: u64, variant: Variant) -> Result<Verdict> {
-        self.0.verify(variant.way, FILE, size)
+        self.stage.verify(variant.way, FILE, size)
     }
 
     fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
-        let stage = &self.0;
+        let stage = &self.stage;
         let asking = Asking {
             wish: Wish { path: format!("/{FILE}"), size, class: Class::Hot },
             connections: connections(stage.setting.connections, size),
+            come_anew: self.come_anew,
             warm_up: stage.warm_up(),
             time: stage.time(),
             cancel: stage.cancel,
@@ -57,6 +63,7 @@ impl Course for Requests<'_> {
 struct Asking<'a> {
     wish: Wish,
     connections: u32,
+    come_anew: bool,
     warm_up: Duration,
     time: Duration,
     cancel: &'a AtomicBool,
@@ -67,6 +74,9 @@ impl Asking<'_> {
         let mut crowd = Crowd::new(self.cancel)?;
         for _ in 0..self.connections {
             crowd.join(host, &self.wish, None)?;
+        }
+        if self.come_anew {
+            crowd.come_anew(host);
         }
         crowd.run_for(self.warm_up)?;
         let window = Window::open(server);

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::AtomicBool;
 
-use super::arguments::{Chosen, CommonArgs, FairnessArgs, IdleArgs, RequestsArgs, ServeArgs};
+use super::arguments::{
+    Chosen, CommonArgs, FairnessArgs, HandshakesArgs, IdleArgs, RequestsArgs, ServeArgs,
+};
 use super::course::Stage;
 use super::fairness::Fairness;
 use super::idle::Idle;
@@ -11,21 +13,24 @@ use super::record::Setting;
 use super::requests::Requests;
 use super::server::Site;
 use super::system::{SystemCongestion, allow_open_files};
+use super::wire;
 use crate::bench::child::Cores;
 use crate::bench::data::Noise;
 use crate::bench::environment::survey;
+use crate::bench::error::BenchError;
 use crate::bench::plan::Variant;
 use crate::bench::record::{Arguments, Environment, Record, Role, Scenario};
 use crate::bench::rounds::{Course, Schedule};
 use crate::bench::scenarios::{begin, largest, once};
 use crate::bench::way::{Step, Way};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, plain};
 
 /// Measures what was typed.
 pub(crate) fn run(args: &ServeArgs, cancel: &AtomicBool) -> Result<Record> {
     match args.chosen() {
         Chosen::Requests(args) => requests(args, cancel),
         Chosen::Fairness(args) => fairness(args, cancel),
+        Chosen::Handshakes(args) => handshakes(args, cancel),
         Chosen::Idle(args) => idle(args, cancel),
     }
 }
@@ -33,8 +38,15 @@ pub(crate) fn run(args: &ServeArgs, cancel: &AtomicBool) -> Result<Record> {
 fn requests(args: &RequestsArgs, cancel: &AtomicBool) -> Result<Record> {
     let run = Run::begin(Scenario::Serve, &args.common, &args.sizes)?;
     run.stage.site.folder.require_space(largest(&args.sizes))?;
-    let setting = setting(args.connections, &args.common);
-    run.measure(setting, cancel, Requests)
+    let setting = Setting { tls: args.tls, ..setting(args.connections, &args.common) };
+    run.measure(setting, cancel, |stage| Requests { stage, come_anew: false })
+}
+
+fn handshakes(args: &HandshakesArgs, cancel: &AtomicBool) -> Result<Record> {
+    let run = Run::begin(Scenario::ServeHandshakes, &args.common, &args.sizes)?;
+    run.stage.site.folder.require_space(largest(&args.sizes))?;
+    let setting = Setting { tls: true, ..setting(args.connections, &args.common) };
+    run.measure(setting, cancel, |stage| Requests { stage, come_anew: true })
 }
 
 fn fairness(args: &FairnessArgs, cancel: &AtomicBool) -> Result<Record> {
@@ -70,6 +82,7 @@ fn setting(connections: u32, args: &CommonArgs) -> Setting {
         connections,
         seconds: args.seconds,
         log: args.log,
+        tls: false,
         streams: None,
         stream_bytes: None,
         idle: None,
@@ -131,12 +144,16 @@ impl Run {
     ) -> Result<Record> {
         let Self { mut record, stage, servers } = self;
         record.arguments.serve = Some(setting);
-        let Prepared { site, noise, cores, congestion } = stage;
+        let Prepared { mut site, noise, cores, congestion } = stage;
+        if setting.tls {
+            site.encrypt()?;
+        }
         let stage = Stage {
             site,
             noise,
             setting,
             congestion: congestion.name.clone(),
+            tls: if setting.tls { Some(wire::tls().map_err(unusable)?) } else { None },
             cores,
             cancel,
             sha256: String::new(),
@@ -165,6 +182,10 @@ fn servers(args: &CommonArgs, has_nginx: bool) -> Result<Vec<Way>> {
         true => Err(Failure::Usage("nginx is not installed".to_owned())),
         false => Ok(servers),
     }
+}
+
+fn unusable(error: std::io::Error) -> Failure {
+    Failure::Bench(BenchError::Child { what: "TLS of the load".to_owned(), said: plain(&error) })
 }
 
 /// Beside the crowds: those that ask how soon they are answered.

@@ -54,6 +54,8 @@ pub(crate) struct Site {
     pub(crate) log: bool,
     /// Connections that there may be at once, if there are many.
     pub(crate) connections: Option<u32>,
+    /// Whether connections are encrypted, by the certificate and key of the run.
+    is_encrypted: bool,
     /// Where the server runs; wherever the kernel puts it if it is not kept anywhere.
     pub(crate) core: Option<usize>,
 }
@@ -64,12 +66,32 @@ impl Site {
         let folder = Folder::create(dir)?;
         let files = folder.file(FILES);
         fs::create_dir(&files).with_path("creating", files)?;
-        Ok(Self { folder, log, connections: None, core })
+        Ok(Self { folder, log, connections: None, is_encrypted: false, core })
     }
 
     /// The path of a file that is served.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.file(FILES).join(name)
+    }
+
+    /// Makes a certificate, and has every server use it.
+    pub(crate) fn encrypt(&mut self) -> Result<()> {
+        let failed = |error: rcgen::Error| {
+            Failure::Bench(BenchError::Child {
+                what: "making a certificate".to_owned(),
+                said: error.to_string(),
+            })
+        };
+        let names = vec!["localhost".to_owned(), Ipv4Addr::LOCALHOST.to_string()];
+        let made = rcgen::generate_simple_self_signed(names).map_err(failed)?;
+        for (name, text) in
+            [(CERTIFICATE, made.cert.pem()), (KEY, made.signing_key.serialize_pem())]
+        {
+            let path = self.folder.file(name);
+            fs::write(&path, text).with_path("writing", path)?;
+        }
+        self.is_encrypted = true;
+        Ok(())
     }
 
     /// Starts a server and waits until it answers.
@@ -92,6 +114,10 @@ impl Site {
         command.arg("serve").arg(self.folder.file(FILES)).args(OURS).args(options);
         if let Some(connections) = self.connections {
             command.args(["--max-connections", &connections.to_string()]);
+        }
+        if self.is_encrypted {
+            command.arg("--tls-cert").arg(self.folder.file(CERTIFICATE));
+            command.arg("--tls-key").arg(self.folder.file(KEY));
         }
         match self.log {
             true => command.arg("--log-file").arg(self.folder.file(LOG)),
@@ -148,6 +174,7 @@ impl Site {
             port,
             connections: self.connections.unwrap_or(CONNECTIONS),
             log: self.log,
+            tls: self.is_encrypted,
             uploads,
             is_root: rustix::process::geteuid().is_root(),
         };
@@ -259,9 +286,10 @@ fn ended(running: Running, kind: &Kind) -> Failure {
     }
 }
 
-/// The address in `serving DIR at http://127.0.0.1:PORT/`.
+/// The address in `serving DIR at http://127.0.0.1:PORT/`, or with https.
 fn address(line: &str) -> Option<SocketAddrV4> {
-    let (_, rest) = line.rsplit_once(" at http://")?;
+    let (_, rest) = line.rsplit_once(" at http")?;
+    let rest = rest.strip_prefix('s').unwrap_or(rest).strip_prefix("://")?;
     rest.split('/').next()?.trim().parse().ok()
 }
 
@@ -293,6 +321,12 @@ const DUFS: &[&str] = &["--allow-all", "--log-format=", "--bind", "127.0.0.1", "
 
 const CONFIGURATION: &str = "nginx.conf";
 
+/// The certificate of the run, as in [`nginx::TLS`].
+const CERTIFICATE: &str = "certificate.pem";
+
+/// Its key.
+const KEY: &str = "key.pem";
+
 /// The access log of ours.
 const LOG: &str = "underpass.log";
 
@@ -320,8 +354,10 @@ mod tests {
 
     #[test]
     fn the_address_is_found_in_the_line_that_tells_it() {
-        let line = "serving /tmp/at http://x at http://127.0.0.1:4711/";
-        assert_eq!(address(line), Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 4711)));
+        for scheme in ["http", "https"] {
+            let line = format!("serving /tmp/at http://x at {scheme}://127.0.0.1:4711/");
+            assert_eq!(address(&line), Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 4711)));
+        }
         for line in ["", "confined to /srv", "serving /srv at http://unix:/run/x"] {
             assert_eq!(address(line), None, "{line}");
         }

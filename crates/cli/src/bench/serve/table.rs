@@ -14,7 +14,11 @@ pub(crate) fn title(record: &Record) -> String {
         true => "with access logs (nginx's with buffer=64k flush=1s)",
         false => "without access logs",
     };
-    format!("files on {file_system} by HTTP on loopback, {logs}")
+    let scheme = match record.arguments.serve.is_some_and(|setting| setting.tls) {
+        true => "HTTPS (TLS 1.3, AES-128-GCM, P-256)",
+        false => "HTTP",
+    };
+    format!("files on {file_system} by {scheme} on loopback, {logs}")
 }
 
 /// The tables of the record.
@@ -60,8 +64,12 @@ fn requests(record: &Record) -> String {
         line.push(percent(record.summary_by(index, load_busy)));
         columns.line(line);
     }
+    let each = match record.scenario {
+        Scenario::ServeHandshakes => "new connection with one request, and such in a second",
+        _ => "request, and requests in a second",
+    };
     format!(
-        "Processor time of the server for each request, and requests in a second, {}\n{}",
+        "Processor time of the server for each {each}, {}\n{}",
         connections(record),
         columns.draw()
     )
