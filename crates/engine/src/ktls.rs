@@ -75,11 +75,11 @@ pub struct Record {
 /// Receives data of any number of records, or one record that holds something else.
 ///
 /// What does not fit into `buffer` of the latter comes with the next call. With `peek`, nothing is
-/// taken. On a socket without keys everything is data.
+/// taken. On a socket without keys everything is data. Never waits, whether or not the socket does.
 ///
 /// # Errors
 ///
-/// `EBADMSG` for a record that is not the peer's, `EKEYEXPIRED` if the peer has changed its key
+/// `EAGAIN` if nothing has come yet, `EBADMSG` for a record that is not the peer's, `EKEYEXPIRED` if the peer has changed its key
 /// (Linux 6.14), and as recvmsg(2).
 pub fn receive(socket: impl AsFd, buffer: &mut [u8], peek: bool) -> Result<Record, Errno> {
     let (kind, len) = sys::receive_record(socket.as_fd(), buffer, peek)?;
@@ -87,7 +87,7 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], peek: bool) -> Result<Recor
 }
 
 /// Sends a record that holds something other than data; data held back for more (`MSG_MORE`) goes
-/// before it.
+/// before it. Never waits, whether or not the socket does.
 ///
 /// # Errors
 ///

@@ -29,6 +29,9 @@ pub(crate) fn send_record(socket: BorrowedFd<'_>, kind: u8, bytes: &[u8]) -> Res
     exchange(socket, Bytes::Send { bytes, kind }).map(|(_, len)| len)
 }
 
+/// No signal if the peer is gone, and no waiting, as nothing here waits.
+const SEND: i32 = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+
 /// What the kernel reads or writes.
 enum Bytes<'a> {
     Receive { buffer: &'a mut [u8], peek: bool },
@@ -62,7 +65,7 @@ fn exchange(socket: BorrowedFd<'_>, mut bytes: Bytes<'_>) -> Result<(Option<u8>,
         message.msg_controllen = libc::CMSG_SPACE(1) as _;
         match bytes {
             Bytes::Receive { peek, .. } => {
-                let flags = if peek { libc::MSG_PEEK } else { 0 };
+                let flags = libc::MSG_DONTWAIT | if peek { libc::MSG_PEEK } else { 0 };
                 let result = libc::recvmsg(socket, &raw mut message, flags);
                 let first = if result < 0 {
                     std::ptr::null_mut()
@@ -80,7 +83,7 @@ fn exchange(socket: BorrowedFd<'_>, mut bytes: Bytes<'_>) -> Result<(Option<u8>,
                 (*first).cmsg_type = libc::TLS_SET_RECORD_TYPE;
                 (*first).cmsg_len = libc::CMSG_LEN(1) as _;
                 libc::CMSG_DATA(first).write(kind);
-                (None, libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL))
+                (None, libc::sendmsg(socket, &raw const message, SEND))
             }
         }
     };
