@@ -10,7 +10,7 @@ use rustls::{ServerConfig, SignatureAlgorithm};
 
 use super::error::TlsError;
 use super::identity::Identity;
-use super::session::Why;
+use super::place::Wish;
 use super::suites;
 
 /// Accepts handshakes. Cheap to clone.
@@ -18,7 +18,7 @@ use super::suites;
 pub struct Acceptor {
     config: Arc<ServerConfig>,
     is_slow: bool,
-    kernel: bool,
+    wanted: Arc<Wish>,
 }
 
 impl Acceptor {
@@ -29,7 +29,8 @@ impl Acceptor {
     /// [`TlsError::Refused`] if there is no source of randomness.
     pub fn new(identity: Identity, kernel: bool) -> Result<Self, TlsError> {
         let refused = |error: rustls::Error| TlsError::Refused(error.to_string());
-        let mut config = ServerConfig::builder_with_provider(suites::provider())
+        let wanted = Wish::new(kernel);
+        let mut config = ServerConfig::builder_with_provider(suites::provider(Some(&wanted)))
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(refused)?
             .with_no_client_auth()
@@ -39,7 +40,7 @@ impl Acceptor {
         config.enable_secret_extraction = kernel;
         // Whoever comes back brings its session along, encrypted with a key that changes.
         config.ticketer = Ticketer::new().map_err(refused)?;
-        Ok(Self { config: Arc::new(config), is_slow: is_slow(&identity), kernel })
+        Ok(Self { config: Arc::new(config), is_slow: is_slow(&identity), wanted: Arc::new(wanted) })
     }
 
     /// The same with another identity. Sessions of before can still be resumed.
@@ -58,6 +59,15 @@ impl Acceptor {
         Self { config: Arc::new(config), ..self }
     }
 
+    /// Whether a network card that encrypts may read the pages of files themselves
+    /// (`TLS_TX_ZEROCOPY_RO`): what then changes before the peer has it breaks the connection.
+    #[must_use]
+    pub fn zero_copy(self, wanted: bool) -> Self {
+        let mut wish = Arc::unwrap_or_clone(self.wanted);
+        wish.zero_copy = wanted;
+        Self { wanted: Arc::new(wish), ..self }
+    }
+
     /// Whether a signature takes so long (RSA) that others should not wait for it on their thread.
     #[must_use]
     pub fn is_slow(&self) -> bool {
@@ -68,9 +78,9 @@ impl Acceptor {
         Arc::clone(&self.config)
     }
 
-    /// Why records cannot be left to the kernel, as far as it is known before a handshake.
-    pub(super) fn place(&self) -> Option<Why> {
-        (!self.kernel).then_some(Why::Unwanted)
+    /// What is wanted of the kernel.
+    pub(super) fn wanted(&self) -> Arc<Wish> {
+        Arc::clone(&self.wanted)
     }
 }
 

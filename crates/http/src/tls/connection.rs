@@ -74,13 +74,12 @@ impl Connection {
         }
     }
 
-    /// After a failure: what rustls wants to tell the peer about it.
+    /// After a failure: what rustls wants to tell the peer about it. No record is looked at for it,
+    /// as rustls would fail again, and that it does not expect.
     pub(super) fn take_alerts(&mut self, incoming: &mut Queue, outgoing: &mut Queue) {
-        // As many steps as there may be records to send; an alert is one.
-        for _ in 0..8 {
-            let (shown, before) = (incoming.len(), outgoing.len());
-            let _ = self.step(incoming, shown, outgoing, Wish::Listen, &mut |_| ());
-            if outgoing.len() == before {
+        while self.common().wants_write() {
+            let shown = incoming.len();
+            if self.step(incoming, shown, outgoing, Wish::Listen, &mut |_| ()).1.is_err() {
                 return;
             }
         }

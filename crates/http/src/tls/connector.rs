@@ -18,7 +18,7 @@ use super::certificate::Facts;
 use super::error::{Doubt, Fault, HandshakeError, TlsError};
 use super::identity::read_certificates;
 use super::pin::Pin;
-use super::session::Why;
+use super::place::Wish;
 use super::suites;
 
 /// Whom a client believes.
@@ -38,7 +38,7 @@ pub struct Trust {
 #[derive(Clone, Debug)]
 pub struct Connector {
     config: Arc<ClientConfig>,
-    kernel: bool,
+    wanted: Arc<Wish>,
 }
 
 impl Connector {
@@ -50,7 +50,8 @@ impl Connector {
     /// See [`TlsError`].
     pub fn new(trust: &Trust) -> Result<Self, TlsError> {
         let refused = |error: Error| TlsError::Refused(error.to_string());
-        let provider = suites::provider();
+        let wanted = Wish::new(trust.kernel);
+        let provider = suites::provider(Some(&wanted));
         let verifier = Verifier {
             believed: if trust.insecure { None } else { Some(authorities(trust, &provider)?) },
             pins: trust.pins.clone(),
@@ -64,7 +65,7 @@ impl Connector {
             .with_no_client_auth();
         config.alpn_protocols = suites::protocols();
         config.enable_secret_extraction = trust.kernel;
-        Ok(Self { config: Arc::new(config), kernel: trust.kernel })
+        Ok(Self { config: Arc::new(config), wanted: Arc::new(wanted) })
     }
 
     /// For streams that are not HTTP: asks for no protocol.
@@ -79,9 +80,9 @@ impl Connector {
         Arc::clone(&self.config)
     }
 
-    /// Why records cannot be left to the kernel, as far as it is known before a handshake.
-    pub(super) fn place(&self) -> Option<Why> {
-        (!self.kernel).then_some(Why::Unwanted)
+    /// What is wanted of the kernel.
+    pub(super) fn wanted(&self) -> Arc<Wish> {
+        Arc::clone(&self.wanted)
     }
 }
 

@@ -2,19 +2,23 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 use rustls::{Error, HandshakeKind, InvalidMessage};
+use underpass_engine::ktls;
 
 use super::acceptor::Acceptor;
 use super::connection::{Connection, Turn, Wish};
 use super::connector::{Connector, server_name};
 use super::error::HandshakeError;
+use super::kernel::{self, Kernel};
+use super::place::{Place, Why, Wish as Wanted, refused};
 use super::queue::Queue;
-use super::session::{Facts, Place, Session, Why};
+use super::session::{Facts, Records, Session};
 use super::suites;
 use super::user_space::{MOST_INCOMING, UserSpace};
 
@@ -42,7 +46,7 @@ pub struct Handshake {
     has_begun: bool,
     /// Whether bytes may only leave the socket if they are known to be of the handshake.
     is_careful: bool,
-    why: Why,
+    wanted: Arc<Wanted>,
 }
 
 /// How far a handshake came.
@@ -64,7 +68,7 @@ impl Handshake {
     /// [`HandshakeError::Tls`] if rustls cannot begin.
     pub fn accept(acceptor: &Acceptor) -> Result<Self, HandshakeError> {
         let server = UnbufferedServerConnection::new(acceptor.config())?;
-        Ok(Self::new(Connection::Server(Box::new(server)), acceptor.place()))
+        Ok(Self::new(Connection::Server(Box::new(server)), acceptor.wanted()))
     }
 
     /// A client's side; `host` is a name or an address as in an URL, without brackets.
@@ -74,10 +78,10 @@ impl Handshake {
     /// [`HandshakeError::Name`] if that is no name that a certificate can be for.
     pub fn connect(connector: &Connector, host: &str) -> Result<Self, HandshakeError> {
         let client = UnbufferedClientConnection::new(connector.config(), server_name(host)?)?;
-        Ok(Self::new(Connection::Client(Box::new(client)), connector.place()))
+        Ok(Self::new(Connection::Client(Box::new(client)), connector.wanted()))
     }
 
-    fn new(connection: Connection, why: Option<Why>) -> Self {
+    fn new(connection: Connection, wanted: Arc<Wanted>) -> Self {
         Self {
             has_begun: matches!(connection, Connection::Client(_)),
             connection: Some(connection),
@@ -85,8 +89,8 @@ impl Handshake {
             outgoing: Queue::default(),
             shown: 0,
             peeked: 0,
-            is_careful: why.is_none(),
-            why: why.unwrap_or(Why::Unwanted),
+            is_careful: wanted.obstacle().is_none(),
+            wanted,
         }
     }
 
@@ -230,19 +234,44 @@ impl Handshake {
         }
     }
 
-    /// Makes a session. What is left to be sent goes with the first data.
-    fn finish(&mut self, _socket: BorrowedFd<'_>) -> Result<Progress, HandshakeError> {
+    /// Makes a session.
+    fn finish(&mut self, socket: BorrowedFd<'_>) -> Result<Progress, HandshakeError> {
+        let connection = self.connection.as_ref().ok_or(Error::HandshakeNotComplete)?;
+        let suite = connection.common().negotiated_cipher_suite();
+        let kind = suite.and_then(|suite| suites::kind_of(suite.suite()));
+        let mut obstacle = self.wanted.obstacle().or_else(|| self.wanted.obstacle_to(kind));
+        if obstacle.is_none() {
+            // The kernel counts from the record after these.
+            match self.push(socket) {
+                Ok(()) => obstacle = ktls::attach(socket).err().map(refused),
+                Err(Errno::AGAIN) => return Ok(Progress::Writes),
+                Err(error) => return Err(io_error(error)),
+            }
+        }
         let connection = self.connection.take().ok_or(Error::HandshakeNotComplete)?;
         let common = connection.common();
-        let facts = Facts {
+        let mut facts = Facts {
             version: suites::version(common.protocol_version()),
             suite: common.negotiated_cipher_suite().map_or("unknown", |s| suites::name(s.suite())),
             is_resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
-            place: Place::UserSpace(self.why),
+            place: Place::Kernel,
         };
-        let incoming = std::mem::take(&mut self.incoming);
-        let outgoing = std::mem::take(&mut self.outgoing);
-        Ok(Progress::Done(Session::new(facts, UserSpace::new(connection, incoming, outgoing))))
+        let (Some(kind), None) = (kind, obstacle) else {
+            facts.place = Place::UserSpace(obstacle.unwrap_or(Why::Suite));
+            // What is left to be sent goes with the first data.
+            let incoming = std::mem::take(&mut self.incoming);
+            let outgoing = std::mem::take(&mut self.outgoing);
+            let records = Records::Here(UserSpace::new(connection, incoming, outgoing));
+            return Ok(Progress::Done(Session::new(facts, records, false)));
+        };
+        let can_change_keys = self.wanted.can_change_keys();
+        let kernel = Kernel::take_over(socket, connection, kind, can_change_keys);
+        let kernel = kernel.map_err(|refusal| match refusal {
+            kernel::Refusal::Tls(error) => error.into(),
+            kernel::Refusal::Socket(error) => io_error(error),
+        })?;
+        let by_reference = self.wanted.zero_copy && ktls::set_zero_copy(socket).is_ok();
+        Ok(Progress::Done(Session::new(facts, Records::Kernel(kernel), by_reference)))
     }
 }
 

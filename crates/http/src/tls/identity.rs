@@ -56,7 +56,7 @@ impl Identity {
             };
             TlsError::Unusable { path: key.to_owned(), fault }
         })?;
-        Self::new(chain, der, &suites::provider()).map_err(|error| {
+        Self::new(chain, der, &suites::provider(None)).map_err(|error| {
             let (path, fault) = match error {
                 Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
                     (key, Fault::OtherKey { certificate: certificates.to_owned() })
@@ -95,7 +95,7 @@ impl Identity {
         let key = rcgen::KeyPair::generate().map_err(refused)?;
         let certificate = params.self_signed(&key).map_err(refused)?;
         let der = PrivatePkcs8KeyDer::from(key.serialize_der());
-        Self::new(vec![certificate.into()], der.into(), &suites::provider())
+        Self::new(vec![certificate.into()], der.into(), &suites::provider(None))
             .map_err(|error| TlsError::Refused(error.to_string()))
     }
 

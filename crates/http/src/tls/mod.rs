@@ -9,15 +9,19 @@ mod certificate; // facts of certificates, for people
 mod complete; // handshakes for those who can wait
 mod connection; // rustls' two sides as one
 mod connector;
+pub mod control; // what comes after a handshake besides data
 mod error;
 mod handshake;
 mod identity;
+mod kernel; // records there
 mod names; // of this host
 mod pin;
+mod place;
 mod queue; // bytes between a socket and rustls
 mod session;
 mod suites;
 mod user_space; // records here
+mod wear; // of keys
 
 pub use acceptor::Acceptor;
 pub use connector::{Connector, Trust};
@@ -25,4 +29,5 @@ pub use error::{Fault, HandshakeError, TlsError};
 pub use handshake::{Handshake, Progress};
 pub use identity::Identity;
 pub use pin::{Pin, UnknownPin};
-pub use session::{Facts, Place, Session, Why};
+pub use place::{Place, Why};
+pub use session::{Facts, Session};

@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 use underpass_engine::{Front, Layer};
 
+use super::kernel::Kernel;
+use super::place::Place;
 use super::user_space::UserSpace;
 
 /// TLS on one socket after its handshake.
@@ -15,7 +17,9 @@ use super::user_space::UserSpace;
 #[derive(Debug)]
 pub struct Session {
     facts: Facts,
-    records: Mutex<UserSpace>,
+    /// Whether a network card may read the pages of files when they are long taken.
+    by_reference: bool,
+    records: Mutex<Records>,
 }
 
 /// What is known of a session.
@@ -31,47 +35,16 @@ pub struct Facts {
     pub place: Place,
 }
 
-/// Who encrypts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// The kernel.
-    Kernel,
-    /// This process, and why.
-    UserSpace(Why),
-}
-
-/// Why the kernel does not encrypt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// It was told not to.
-    Unwanted,
-    /// It has no TLS: `TCP_ULP` says `ENOENT`.
-    NoModule,
-    /// It does not know the cipher suite.
-    Suite,
-    /// It does not know this version of TLS.
-    Version,
-    /// Anything else, such as a filter of system calls.
-    Refused(Errno),
-}
-
-impl Why {
-    /// A word for labels and JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Unwanted => "unwanted",
-            Self::NoModule => "no_module",
-            Self::Suite => "suite",
-            Self::Version => "version",
-            Self::Refused(_) => "refused",
-        }
-    }
+/// Who makes and reads the records.
+#[derive(Debug)]
+pub(super) enum Records {
+    Here(UserSpace),
+    Kernel(Kernel),
 }
 
 impl Session {
-    pub(super) fn new(facts: Facts, records: UserSpace) -> Self {
-        Self { facts, records: Mutex::new(records) }
+    pub(super) fn new(facts: Facts, records: Records, by_reference: bool) -> Self {
+        Self { facts, by_reference, records: Mutex::new(records) }
     }
 
     /// What is known of it.
@@ -84,7 +57,10 @@ impl Session {
     /// socket.
     #[must_use]
     pub fn has_input(&self) -> bool {
-        self.records().has_input()
+        match &mut *self.records() {
+            Records::Here(records) => records.has_input(),
+            Records::Kernel(records) => records.has_input(),
+        }
     }
 
     /// Whether the peer has neither sent data nor ended the connection, so that it may be used for
@@ -98,17 +74,24 @@ impl Session {
     /// (`Some(false)`), or nothing yet, without taking it.
     #[must_use]
     pub fn peek(&self, socket: BorrowedFd<'_>) -> Option<bool> {
-        self.records().peek(socket)
+        match &mut *self.records() {
+            Records::Here(records) => records.peek(socket),
+            Records::Kernel(records) => records.peek(socket),
+        }
     }
 
     /// Says that nothing follows (close_notify), as far as the socket takes it at once: call it
-    /// before the socket is shut down for writing. Nothing can be sent after it.
+    /// before the socket is shut down for writing. Nothing can be sent after it;
+    /// [`flush`](Layer::flush) tells whether the socket has taken it.
     pub fn close(&self, socket: BorrowedFd<'_>) {
-        self.records().close(socket);
+        match &mut *self.records() {
+            Records::Here(records) => records.close(socket),
+            Records::Kernel(records) => records.close(socket),
+        }
     }
 
     /// No thread leaves it half changed, so one that panicked does no harm.
-    fn records(&self) -> MutexGuard<'_, UserSpace> {
+    fn records(&self) -> MutexGuard<'_, Records> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -118,23 +101,42 @@ impl Layer for Session {
         self.facts.place == Place::Kernel
     }
 
+    fn copies(&self) -> bool {
+        !self.by_reference
+    }
+
     fn send(&self, socket: BorrowedFd<'_>, bytes: &[u8], more: bool) -> Result<usize, Errno> {
-        self.records().send(socket, bytes, more)
+        match &mut *self.records() {
+            Records::Here(records) => records.send(socket, bytes, more),
+            Records::Kernel(records) => records.send(socket, bytes, more),
+        }
     }
 
     fn flush(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
-        self.records().flush(socket)
+        match &mut *self.records() {
+            Records::Here(records) => records.flush(socket),
+            Records::Kernel(records) => records.flush(socket),
+        }
     }
 
     fn receive(&self, socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
-        self.records().receive(socket, buffer)
+        match &mut *self.records() {
+            Records::Here(records) => records.receive(socket, buffer),
+            Records::Kernel(records) => records.receive(socket, buffer),
+        }
     }
 
-    fn take_control(&self, _socket: BorrowedFd<'_>) -> Result<Front, Errno> {
-        Ok(Front::Data)
+    fn take_control(&self, socket: BorrowedFd<'_>) -> Result<Front, Errno> {
+        match &mut *self.records() {
+            Records::Here(_) => Ok(Front::Data),
+            Records::Kernel(records) => records.front(socket),
+        }
     }
 
-    fn sent(&self, _socket: BorrowedFd<'_>, _bytes: usize) -> Result<(), Errno> {
-        Ok(())
+    fn sent(&self, socket: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
+        match &mut *self.records() {
+            Records::Here(_) => Ok(()),
+            Records::Kernel(records) => records.sent(socket, bytes),
+        }
     }
 }

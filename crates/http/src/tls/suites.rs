@@ -5,6 +5,9 @@ use std::sync::Arc;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 use rustls::{CipherSuite, ProtocolVersion, SupportedCipherSuite};
+use underpass_engine::ktls::{Cipher, Version};
+
+use super::place::Wish;
 
 /// Suites in the order of preference: authenticated encryption with forward secrecy, all of it
 /// such as the kernel can do. AES with the shorter key is first, as it is the fastest where
@@ -21,10 +24,15 @@ static SUITES: [SupportedCipherSuite; 9] = [
     cipher_suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 ];
 
-/// What rustls is to use.
-pub(super) fn provider() -> Arc<CryptoProvider> {
+/// What rustls is to use. Of the suites, those that the kernel can do come first.
+pub(super) fn provider(wish: Option<&Wish>) -> Arc<CryptoProvider> {
+    let mut suites = SUITES.to_vec();
+    suites.sort_by_key(|suite| {
+        let kind = kind_of(suite.suite());
+        !kind.zip(wish).is_some_and(|((version, cipher), wish)| wish.prefers(version, cipher))
+    });
     Arc::new(CryptoProvider {
-        cipher_suites: SUITES.to_vec(),
+        cipher_suites: suites,
         kx_groups: vec![
             kx_group::X25519,
             kx_group::SECP256R1,
@@ -32,6 +40,25 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
             kx_group::X25519MLKEM768,
         ],
         ..default_provider()
+    })
+}
+
+/// Which version and cipher of the kernel's are those of a suite; nothing if it has none.
+pub(super) fn kind_of(suite: CipherSuite) -> Option<(Version, Cipher)> {
+    use CipherSuite as Suite;
+    Some(match suite {
+        Suite::TLS13_AES_128_GCM_SHA256 => (Version::Tls13, Cipher::Aes128Gcm),
+        Suite::TLS13_AES_256_GCM_SHA384 => (Version::Tls13, Cipher::Aes256Gcm),
+        Suite::TLS13_CHACHA20_POLY1305_SHA256 => (Version::Tls13, Cipher::ChaCha20Poly1305),
+        Suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+        | Suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 => (Version::Tls12, Cipher::Aes128Gcm),
+        Suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+        | Suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 => (Version::Tls12, Cipher::Aes256Gcm),
+        Suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
+        | Suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 => {
+            (Version::Tls12, Cipher::ChaCha20Poly1305)
+        }
+        _ => return None,
     })
 }
 
@@ -56,4 +83,18 @@ pub(super) fn version(version: Option<ProtocolVersion>) -> &'static str {
 /// What is spoken inside, as the negotiation of RFC 7301 has it.
 pub(super) fn protocols() -> Vec<Vec<u8>> {
     vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_suite_is_one_that_a_kernel_can_do() {
+        for suite in SUITES {
+            let (version, _) = kind_of(suite.suite()).unwrap();
+            assert_eq!(version == Version::Tls13, suite.tls13().is_some());
+            assert!(name(suite.suite()).starts_with("TLS_"), "{suite:?}");
+        }
+    }
 }

@@ -15,6 +15,8 @@ mod range;
 mod request_head;
 mod tar_layout;
 mod tar_reader;
+mod tls_control;
+mod tls_session;
 mod upload;
 
 use std::collections::hash_map::RandomState;
@@ -64,6 +66,16 @@ fn no_archive_leads_out_of_its_folder() {
 #[test]
 fn no_listing_leads_out_of_its_folder() {
     search(folder_page::SEEDS, folder_page::check);
+}
+
+#[test]
+fn what_is_said_after_a_tls_handshake_has_one_meaning() {
+    search(tls_control::SEEDS, tls_control::check);
+}
+
+#[test]
+fn nobody_in_the_middle_of_tls_is_believed() {
+    search(tls_session::SEEDS, tls_session::check);
 }
 
 /// Tries the seeds and what becomes of them, for as long as the environment says.

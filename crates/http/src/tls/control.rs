@@ -1,0 +1,299 @@
+//! What comes after a handshake besides data: alerts, tickets, new keys, wishes to begin again.
+//!
+//! Pure: bytes of records in, what they mean out. When the kernel decrypts, these records are all
+//! that this process sees of what the peer says, in whatever pieces it says it; here it is decided
+//! what it may say.
+
+use rustix::io::Errno;
+
+/// `change_cipher_spec`, a record without meaning after a handshake.
+pub const CHANGE_CIPHER_SPEC: u8 = 20;
+/// The type of records that hold an alert.
+pub const ALERT: u8 = 21;
+/// The type of records that hold messages of a handshake.
+pub const HANDSHAKE: u8 = 22;
+
+/// The longest message of a handshake that is put together: a ticket is the longest that may come.
+pub const MOST_MESSAGE: usize = 65_535 + 512;
+
+/// How often a peer may do what costs us more than it.
+const MOST_KEY_CHANGES: u32 = 1024;
+const MOST_RENEGOTIATIONS: u32 = 1;
+const MOST_WARNINGS: u32 = 4;
+const MOST_TICKETS: u32 = 256;
+
+const CLOSE_NOTIFY: u8 = 0;
+const UNEXPECTED_MESSAGE: u8 = 10;
+const ILLEGAL_PARAMETER: u8 = 47;
+const DECODE_ERROR: u8 = 50;
+const USER_CANCELED: u8 = 90;
+
+const WARNING: u8 = 1;
+const FATAL: u8 = 2;
+
+const HELLO_REQUEST: u8 = 0;
+const CLIENT_HELLO: u8 = 1;
+const NEW_SESSION_TICKET: u8 = 4;
+const KEY_UPDATE: u8 = 24;
+
+/// The length of a message's head: its type, three bytes of length.
+const HEAD: usize = 4;
+
+/// What the peer said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It has nothing more to say (close_notify).
+    End,
+    /// All records after this one are under its next key; if `answer`, ours are to be too.
+    NewKey {
+        /// Whether it wants the same of us.
+        answer: bool,
+    },
+    /// It wants another handshake (TLS 1.2), which it does not get.
+    Renegotiation,
+    /// A ticket to resume this session by: the body of the message.
+    Ticket(Vec<u8>),
+}
+
+/// What a peer may not say: the connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Breach {
+    /// The alert that tells it, if it is to be told.
+    pub alert: Option<u8>,
+    /// What it is called among the failures of a socket.
+    pub errno: Errno,
+}
+
+impl Breach {
+    const fn because(alert: u8) -> Self {
+        Self { alert: Some(alert), errno: Errno::PROTO }
+    }
+}
+
+/// Reads what a peer says after a handshake.
+#[derive(Debug)]
+pub struct Control {
+    is_client: bool,
+    is_tls13: bool,
+    /// The beginning of a message whose end has not come.
+    partial: Vec<u8>,
+    key_changes: u32,
+    renegotiations: u32,
+    warnings: u32,
+    tickets: u32,
+}
+
+impl Control {
+    /// For a client or a server, of TLS 1.3 or 1.2.
+    #[must_use]
+    pub fn new(is_client: bool, is_tls13: bool) -> Self {
+        Self {
+            is_client,
+            is_tls13,
+            partial: Vec::new(),
+            key_changes: 0,
+            renegotiations: 0,
+            warnings: 0,
+            tickets: 0,
+        }
+    }
+
+    /// Reads a record that holds no data, or the part of one that has not been read yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Breach`] if the peer may not say this.
+    pub fn read(&mut self, kind: u8, bytes: &[u8]) -> Result<Vec<Event>, Breach> {
+        // RFC 8446 5.1: nothing comes between the parts of a message.
+        if kind != HANDSHAKE && !self.partial.is_empty() {
+            return Err(Breach::because(UNEXPECTED_MESSAGE));
+        }
+        match kind {
+            ALERT => self.read_alert(bytes).map(|end| end.into_iter().collect()),
+            HANDSHAKE => self.read_messages(bytes),
+            _ => Err(Breach::because(UNEXPECTED_MESSAGE)),
+        }
+    }
+
+    /// RFC 8446 6, RFC 5246 7.2.
+    fn read_alert(&mut self, bytes: &[u8]) -> Result<Option<Event>, Breach> {
+        let &[level, description] = bytes else { return Err(Breach::because(DECODE_ERROR)) };
+        if description == CLOSE_NOTIFY {
+            return Ok(Some(Event::End));
+        }
+        match level {
+            WARNING if !self.is_tls13 || description == USER_CANCELED => {
+                count(&mut self.warnings, MOST_WARNINGS)?;
+                Ok(None)
+            }
+            WARNING => Err(Breach::because(DECODE_ERROR)),
+            FATAL => Err(Breach { alert: None, errno: Errno::CONNRESET }),
+            _ => Err(Breach::because(ILLEGAL_PARAMETER)),
+        }
+    }
+
+    fn read_messages(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Breach> {
+        if bytes.is_empty() {
+            return Err(Breach::because(UNEXPECTED_MESSAGE)); // RFC 8446 5.1
+        }
+        let mut messages = std::mem::take(&mut self.partial);
+        messages.extend_from_slice(bytes);
+        let (mut rest, mut events) = (messages.as_slice(), Vec::new());
+        while let Some((&[kind, a, b, c], behind)) = rest.split_first_chunk::<HEAD>() {
+            let len = u32::from_be_bytes([0, a, b, c]) as usize;
+            self.check_head(kind, len)?;
+            let Some((body, behind)) = behind.split_at_checked(len) else { break };
+            // What follows would be under the key of before.
+            if kind == KEY_UPDATE && !behind.is_empty() {
+                return Err(Breach::because(UNEXPECTED_MESSAGE));
+            }
+            events.push(self.read_message(kind, body)?);
+            rest = behind;
+        }
+        self.partial = rest.to_vec();
+        Ok(events)
+    }
+
+    /// Says no to a message as soon as its head is there.
+    fn check_head(&self, kind: u8, len: usize) -> Result<(), Breach> {
+        let may_come = match kind {
+            NEW_SESSION_TICKET => self.is_client && self.is_tls13,
+            KEY_UPDATE => self.is_tls13,
+            HELLO_REQUEST => self.is_client && !self.is_tls13,
+            CLIENT_HELLO => !self.is_client && !self.is_tls13,
+            _ => false,
+        };
+        let has_len = match kind {
+            KEY_UPDATE => len == 1,
+            HELLO_REQUEST => len == 0,
+            _ => len <= MOST_MESSAGE,
+        };
+        match (may_come, has_len) {
+            (false, _) => Err(Breach::because(UNEXPECTED_MESSAGE)),
+            (true, false) => Err(Breach::because(DECODE_ERROR)),
+            (true, true) => Ok(()),
+        }
+    }
+
+    fn read_message(&mut self, kind: u8, body: &[u8]) -> Result<Event, Breach> {
+        match kind {
+            NEW_SESSION_TICKET => {
+                count(&mut self.tickets, MOST_TICKETS)?;
+                Ok(Event::Ticket(body.to_vec()))
+            }
+            KEY_UPDATE => {
+                count(&mut self.key_changes, MOST_KEY_CHANGES)?;
+                match body {
+                    [0] => Ok(Event::NewKey { answer: false }),
+                    [1] => Ok(Event::NewKey { answer: true }),
+                    _ => Err(Breach::because(ILLEGAL_PARAMETER)), // RFC 8446 4.6.3
+                }
+            }
+            _ => {
+                count(&mut self.renegotiations, MOST_RENEGOTIATIONS)?;
+                Ok(Event::Renegotiation)
+            }
+        }
+    }
+}
+
+/// Counts up to a limit.
+fn count(counter: &mut u32, most: u32) -> Result<(), Breach> {
+    *counter += 1;
+    if *counter > most { Err(Breach::because(UNEXPECTED_MESSAGE)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REFUSED: Breach = Breach::because(UNEXPECTED_MESSAGE);
+
+    #[test]
+    fn alerts_end_a_connection_or_not() {
+        let end = Ok(vec![Event::End]);
+        let reset = Err(Breach { alert: None, errno: Errno::CONNRESET });
+        let malformed = Err(Breach::because(DECODE_ERROR));
+        let cases: [(&[u8], _, _); 8] = [
+            (&[1, 0], end.clone(), end.clone()),
+            (&[2, 0], end.clone(), end),
+            (&[1, 90], Ok(vec![]), Ok(vec![])),
+            (&[1, 100], malformed.clone(), Ok(vec![])),
+            (&[2, 40], reset.clone(), reset),
+            (&[3, 40], Err(Breach::because(47)), Err(Breach::because(47))),
+            (&[1], malformed.clone(), malformed.clone()),
+            (&[1, 0, 0], malformed.clone(), malformed),
+        ];
+        for (bytes, of_13, of_12) in cases {
+            assert_eq!(Control::new(true, true).read(ALERT, bytes), of_13, "{bytes:?}");
+            assert_eq!(Control::new(true, false).read(ALERT, bytes), of_12, "{bytes:?}");
+        }
+        let mut control = Control::new(false, false);
+        for _ in 0..MOST_WARNINGS {
+            assert_eq!(control.read(ALERT, &[1, 100]), Ok(vec![]));
+        }
+        assert_eq!(control.read(ALERT, &[1, 100]), Err(REFUSED));
+    }
+
+    #[test]
+    fn messages_are_put_together_from_pieces() {
+        let bytes = [4, 0, 0, 3, 7, 8, 9, 4, 0, 0, 1, 6, 24, 0, 0, 1, 1];
+        let expected =
+            [Event::Ticket(vec![7, 8, 9]), Event::Ticket(vec![6]), Event::NewKey { answer: true }];
+        for cut in 1..=bytes.len() {
+            let mut control = Control::new(true, true);
+            let pieces = bytes.chunks(cut).map(|piece| control.read(HANDSHAKE, piece).unwrap());
+            assert_eq!(pieces.flatten().collect::<Vec<_>>(), expected);
+            assert_eq!(control.read(ALERT, &[1, 0]), Ok(vec![Event::End]));
+        }
+        let mut control = Control::new(true, true);
+        assert_eq!(control.read(HANDSHAKE, &bytes[..5]), Ok(vec![]));
+        assert_eq!(control.read(ALERT, &[1, 0]), Err(REFUSED), "between the parts of a message");
+    }
+
+    #[test]
+    fn each_side_may_say_only_its_own() {
+        const TICKET: &[u8] = &[4, 0, 0, 0];
+        const HELLO: &[u8] = &[1, 0, 0, 0];
+        let cases: [(&[u8], [bool; 4]); 6] = [
+            // Client of 1.3, server of 1.3, client of 1.2, server of 1.2.
+            (TICKET, [true, false, false, false]),
+            (&[24, 0, 0, 1, 0], [true, true, false, false]),
+            (&[0, 0, 0, 0], [false, false, true, false]),
+            (HELLO, [false, false, false, true]),
+            (&[13, 0, 0, 0], [false; 4]), // CertificateRequest: no certificate was offered
+            (&[20, 0, 0, 0], [false; 4]),
+        ];
+        for (bytes, may_come) in cases {
+            let sides = [(true, true), (false, true), (true, false), (false, false)];
+            for ((is_client, is_tls13), may_come) in sides.into_iter().zip(may_come) {
+                let said = Control::new(is_client, is_tls13).read(HANDSHAKE, bytes);
+                assert_eq!(said.is_ok(), may_come, "{bytes:?} {is_client} {is_tls13}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_or_malformed_is_refused() {
+        let refuses = |mut control: Control, kind, bytes: &[u8]| {
+            control.read(kind, bytes).unwrap_err().alert.unwrap()
+        };
+        let of_13 = || Control::new(true, true);
+        assert_eq!(refuses(of_13(), HANDSHAKE, &[]), UNEXPECTED_MESSAGE);
+        assert_eq!(refuses(of_13(), CHANGE_CIPHER_SPEC, &[1]), UNEXPECTED_MESSAGE);
+        assert_eq!(refuses(of_13(), 99, &[1]), UNEXPECTED_MESSAGE);
+        assert_eq!(refuses(of_13(), HANDSHAKE, &[24, 0, 0, 1, 2]), ILLEGAL_PARAMETER);
+        assert_eq!(refuses(of_13(), HANDSHAKE, &[24, 0, 0, 2]), DECODE_ERROR);
+        assert_eq!(refuses(of_13(), HANDSHAKE, &[24, 0, 0, 1, 0, 4]), UNEXPECTED_MESSAGE);
+        assert_eq!(refuses(of_13(), HANDSHAKE, &[4, 2, 0, 0]), DECODE_ERROR);
+        let mut control = Control::new(false, false);
+        let again = [1, 0, 0, 0];
+        assert_eq!(control.read(HANDSHAKE, &again), Ok(vec![Event::Renegotiation]));
+        assert_eq!(control.read(HANDSHAKE, &again), Err(REFUSED));
+        let mut control = of_13();
+        for _ in 0..MOST_KEY_CHANGES {
+            assert!(control.read(HANDSHAKE, &[24, 0, 0, 1, 1]).is_ok());
+        }
+        assert_eq!(control.read(HANDSHAKE, &[24, 0, 0, 1, 1]), Err(REFUSED));
+    }
+}

@@ -1,0 +1,333 @@
+//! Records made and read by the kernel. What is left to do here is what is not data.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+use rustls::client::ClientConnectionData;
+use rustls::kernel::KernelConnection;
+use rustls::server::ServerConnectionData;
+use rustls::{ConnectionTrafficSecrets, Error};
+use underpass_engine::Front;
+use underpass_engine::ktls::{self, Cipher, Direction, Keys, Version};
+
+use super::connection::Connection;
+use super::control::{ALERT, Breach, Control, Event, HANDSHAKE};
+use super::wear::Wear;
+
+/// Level and description of alerts: warnings that nothing follows, that there is no renegotiation,
+/// and fatal ones.
+const CLOSE_NOTIFY: [u8; 2] = [1, 0];
+const NO_RENEGOTIATION: [u8; 2] = [1, 100];
+const BAD_RECORD_MAC: u8 = 20;
+const FATAL: u8 = 2;
+
+/// The longest record that holds no data.
+const LONGEST: usize = 16 * 1024 + 256;
+
+/// One connection whose keys the kernel has.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    secrets: Secrets,
+    version: Version,
+    control: Control,
+    /// What has to be said before anything else, the first first.
+    pending: VecDeque<Remark>,
+    wear: Wear,
+    is_ended: bool,
+    is_closed: bool,
+    failure: Option<Errno>,
+}
+
+/// Something that is not data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Remark {
+    Alert([u8; 2]),
+    /// All that we say from now on is under our next key.
+    NewKey,
+}
+
+/// From what keys are made, and where tickets go.
+enum Secrets {
+    Client(Box<KernelConnection<ClientConnectionData>>),
+    Server(Box<KernelConnection<ServerConnectionData>>),
+}
+
+/// Why the kernel does not have the keys after all.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    Tls(Error),
+    Socket(Errno),
+}
+
+impl Kernel {
+    /// Gives the keys of a connection to the kernel, of whose records nothing may be held here. The
+    /// socket has been attached to.
+    pub(super) fn take_over(
+        socket: BorrowedFd<'_>,
+        connection: Connection,
+        (version, cipher): (Version, Cipher),
+        can_change_keys: bool,
+    ) -> Result<Self, Refusal> {
+        let is_client = matches!(connection, Connection::Client(_));
+        let (secrets, kept) = match connection {
+            Connection::Client(client) => client
+                .dangerous_into_kernel_connection()
+                .map(|(secrets, kept)| (secrets, Secrets::Client(Box::new(kept)))),
+            Connection::Server(server) => server
+                .dangerous_into_kernel_connection()
+                .map(|(secrets, kept)| (secrets, Secrets::Server(Box::new(kept)))),
+        }
+        .map_err(Refusal::Tls)?;
+        let (sent, to_send) = secrets.tx;
+        for (direction, (sequence, secrets)) in
+            [(Direction::Receive, secrets.rx), (Direction::Send, (sent, to_send))]
+        {
+            install(socket, direction, version, sequence, &secrets).map_err(Refusal::Socket)?;
+        }
+        let is_tls13 = version == Version::Tls13;
+        Ok(Self {
+            secrets: kept,
+            version,
+            control: Control::new(is_client, is_tls13),
+            pending: VecDeque::new(),
+            wear: Wear::new(cipher, is_tls13 && can_change_keys, sent),
+            is_ended: false,
+            is_closed: false,
+            failure: None,
+        })
+    }
+
+    pub(super) fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        bytes: &[u8],
+        more: bool,
+    ) -> Result<usize, Errno> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        self.flush(socket)?;
+        if self.is_closed {
+            return Err(Errno::PIPE);
+        }
+        let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        flags.set(SendFlags::MORE, more);
+        let len = rustix::io::retry_on_intr(|| send(socket, bytes, flags))?;
+        // These are taken; that no others can be is found by the next call.
+        let _ = self.sent(socket, len);
+        Ok(len)
+    }
+
+    /// Says what is to be said besides data.
+    pub(super) fn flush(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        while let Some(remark) = self.pending.front().copied() {
+            let (kind, bytes): (u8, &[u8]) = match &remark {
+                Remark::Alert(alert) => (ALERT, alert),
+                Remark::NewKey => (HANDSHAKE, &[24, 0, 0, 1, 0]), // RFC 8446 4.6.3
+            };
+            rustix::io::retry_on_intr(|| ktls::send_record(socket, kind, bytes))?;
+            self.pending.pop_front();
+            if remark == Remark::NewKey {
+                self.change_key(socket, Direction::Send)?;
+                self.wear.renew();
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        buffer: &mut [u8],
+    ) -> Result<usize, Errno> {
+        while !self.is_ended && !buffer.is_empty() {
+            let record = self.next(socket, buffer, false)?;
+            if record.kind == ktls::DATA {
+                return Ok(record.len);
+            }
+            self.heed(socket, record.kind, &buffer[..record.len])?;
+        }
+        Ok(0)
+    }
+
+    /// Whether the next that can be received is data, or the end or a failure, or nothing yet.
+    pub(super) fn peek(&mut self, socket: BorrowedFd<'_>) -> Option<bool> {
+        match self.take_control(socket) {
+            Ok(true) => Some(true),
+            Ok(false) => Some(false),
+            Err(Errno::AGAIN) => None,
+            Err(_) => Some(false),
+        }
+    }
+
+    /// What is at the front after a mechanism found no data there.
+    pub(super) fn front(&mut self, socket: BorrowedFd<'_>) -> Result<Front, Errno> {
+        if self.is_ended {
+            return Ok(Front::End);
+        }
+        match self.next(socket, &mut [0], true) {
+            Err(Errno::AGAIN) => Ok(Front::Data),
+            Err(error) => Err(error),
+            Ok(record) if record.kind == ktls::DATA => Ok(Front::Data),
+            Ok(_) => {
+                self.take_record(socket)?;
+                Ok(if self.is_ended { Front::End } else { Front::Control })
+            }
+        }
+    }
+
+    /// Deals with all at the front that is not data: whether data follows, or the end.
+    fn take_control(&mut self, socket: BorrowedFd<'_>) -> Result<bool, Errno> {
+        while !self.is_ended {
+            if self.next(socket, &mut [0], true)?.kind == ktls::DATA {
+                return Ok(true);
+            }
+            self.take_record(socket)?;
+        }
+        Ok(false)
+    }
+
+    /// Takes a record that is known not to be data.
+    fn take_record(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        let mut buffer = [0; LONGEST];
+        let record = self.next(socket, &mut buffer, false)?;
+        self.heed(socket, record.kind, &buffer[..record.len])
+    }
+
+    pub(super) fn has_input(&self) -> bool {
+        self.is_ended || self.failure.is_some()
+    }
+
+    pub(super) fn close(&mut self, socket: BorrowedFd<'_>) {
+        if !self.is_closed && self.failure.is_none() {
+            self.is_closed = true;
+            self.pending.push_back(Remark::Alert(CLOSE_NOTIFY));
+        }
+        let _ = self.flush(socket);
+    }
+
+    /// Told that the kernel has encrypted so many bytes by one call.
+    pub(super) fn sent(&mut self, socket: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
+        if self.wear.by(bytes) && !self.pending.contains(&Remark::NewKey) {
+            self.pending.push_back(Remark::NewKey);
+        }
+        if !self.pending.is_empty() {
+            match self.flush(socket) {
+                Ok(()) | Err(Errno::AGAIN) => (),
+                Err(error) => return Err(self.give_up(socket, None, error)),
+            }
+        }
+        if self.wear.is_over() {
+            self.close(socket);
+            return Err(self.give_up(socket, None, Errno::KEYEXPIRED));
+        }
+        Ok(())
+    }
+
+    /// The next that can be received.
+    fn next(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        peek: bool,
+    ) -> Result<ktls::Record, Errno> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        match rustix::io::retry_on_intr(|| ktls::receive(socket, &mut *buffer, peek)) {
+            Ok(ktls::Record { kind: ktls::DATA, len: 0 }) => {
+                Err(self.give_up(socket, None, Errno::CONNABORTED))
+            }
+            Ok(record) => Ok(record),
+            Err(Errno::AGAIN) => Err(Errno::AGAIN),
+            Err(Errno::BADMSG) => Err(self.give_up(socket, Some(BAD_RECORD_MAC), Errno::BADMSG)),
+            Err(error) => Err(self.give_up(socket, None, error)),
+        }
+    }
+
+    /// Does what a record that is not data asks for.
+    fn heed(&mut self, socket: BorrowedFd<'_>, kind: u8, bytes: &[u8]) -> Result<(), Errno> {
+        let events = self.control.read(kind, bytes);
+        let events =
+            events.map_err(|Breach { alert, errno }| self.give_up(socket, alert, errno))?;
+        for event in events {
+            match event {
+                Event::End => self.is_ended = true,
+                Event::Renegotiation => self.pending.push_back(Remark::Alert(NO_RENEGOTIATION)),
+                Event::Ticket(ticket) => self.keep(socket, &ticket)?,
+                Event::NewKey { answer } => {
+                    if let Err(error) = self.change_key(socket, Direction::Receive) {
+                        // Before Linux 6.14 there is no way on. Whoever comes back resumes.
+                        self.close(socket);
+                        let errno = if error == Errno::BUSY { Errno::KEYEXPIRED } else { error };
+                        return Err(self.give_up(socket, None, errno));
+                    }
+                    if answer && !self.pending.contains(&Remark::NewKey) {
+                        self.pending.push_back(Remark::NewKey);
+                    }
+                }
+            }
+        }
+        match self.flush(socket) {
+            Ok(()) | Err(Errno::AGAIN) => Ok(()),
+            Err(error) => Err(self.give_up(socket, None, error)),
+        }
+    }
+
+    /// Keeps a ticket for the next connection.
+    fn keep(&mut self, socket: BorrowedFd<'_>, ticket: &[u8]) -> Result<(), Errno> {
+        const DECODE_ERROR: u8 = 50;
+        let Secrets::Client(client) = &mut self.secrets else { return Ok(()) };
+        let kept = client.handle_new_session_ticket(ticket);
+        kept.map_err(|_| self.give_up(socket, Some(DECODE_ERROR), Errno::PROTO))
+    }
+
+    /// Gives the kernel the next key of one direction.
+    fn change_key(&mut self, socket: BorrowedFd<'_>, direction: Direction) -> Result<(), Errno> {
+        let next = match (&mut self.secrets, direction) {
+            (Secrets::Client(client), Direction::Send) => client.update_tx_secret(),
+            (Secrets::Client(client), Direction::Receive) => client.update_rx_secret(),
+            (Secrets::Server(server), Direction::Send) => server.update_tx_secret(),
+            (Secrets::Server(server), Direction::Receive) => server.update_rx_secret(),
+        };
+        let (sequence, secrets) = next.map_err(|_| Errno::PROTO)?;
+        install(socket, direction, self.version, sequence, &secrets)
+    }
+
+    /// Nothing more can be sent or received; the peer is told, if it is to be.
+    fn give_up(&mut self, socket: BorrowedFd<'_>, alert: Option<u8>, errno: Errno) -> Errno {
+        if let (Some(alert), None) = (alert, self.failure) {
+            self.pending.push_back(Remark::Alert([FATAL, alert]));
+            let _ = self.flush(socket);
+        }
+        *self.failure.get_or_insert(errno)
+    }
+}
+
+/// Gives keys to the kernel.
+fn install(
+    socket: BorrowedFd<'_>,
+    direction: Direction,
+    version: Version,
+    sequence: u64,
+    secrets: &ConnectionTrafficSecrets,
+) -> Result<(), Errno> {
+    use ConnectionTrafficSecrets as Traffic;
+    let (cipher, key, iv) = match secrets {
+        Traffic::Aes128Gcm { key, iv } => (Cipher::Aes128Gcm, key, iv),
+        Traffic::Aes256Gcm { key, iv } => (Cipher::Aes256Gcm, key, iv),
+        Traffic::Chacha20Poly1305 { key, iv } => (Cipher::ChaCha20Poly1305, key, iv),
+        _ => return Err(Errno::PROTONOSUPPORT),
+    };
+    let iv = iv.as_ref().try_into().map_err(|_| Errno::INVAL)?;
+    ktls::install(socket, direction, &Keys { version, cipher, key: key.as_ref(), iv, sequence })
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secrets")
+    }
+}

@@ -1,0 +1,71 @@
+//! How worn a key is: AES-GCM is safe for so many records under one key only.
+
+use underpass_engine::ktls::Cipher;
+
+/// Bytes of a full record.
+const RECORD: u64 = 16 * 1024;
+
+/// How many records AES-GCM is good for (RFC 8446 5.5), with room for a step that has begun.
+const MOST: u64 = (1 << 24) - (1 << 20);
+
+/// After how many a new key is asked for, early enough for it to wait behind a slow peer.
+const EARLY: u64 = 1 << 23;
+
+/// Counts the records under one key. The kernel does not tell, so it counts rather too many: one
+/// for each 16 KiB and one for each call.
+#[derive(Debug)]
+pub(super) struct Wear {
+    records: u64,
+    /// Nothing for a cipher that never wears.
+    most: Option<u64>,
+    can_renew: bool,
+}
+
+impl Wear {
+    pub(super) fn new(cipher: Cipher, can_renew: bool, records: u64) -> Self {
+        Self { records, most: (cipher != Cipher::ChaCha20Poly1305).then_some(MOST), can_renew }
+    }
+
+    /// So many bytes by one call: whether it is time for a new key.
+    pub(super) fn by(&mut self, bytes: usize) -> bool {
+        self.records = self.records.saturating_add(bytes as u64 / RECORD + 1);
+        self.can_renew && self.most.is_some() && self.records >= EARLY
+    }
+
+    /// Whether nothing more may be sent.
+    pub(super) fn is_over(&self) -> bool {
+        self.most.is_some_and(|most| self.records >= most)
+    }
+
+    /// There is a new key.
+    pub(super) fn renew(&mut self) {
+        self.records = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_renewed_early_or_ends() {
+        let gib = 1 << 30; // 65 537 records
+        let mut wear = Wear::new(Cipher::Aes128Gcm, true, 1);
+        let calls = std::iter::repeat_with(|| wear.by(gib)).take_while(|is_time| !is_time).count();
+        assert_eq!(calls, 127);
+        assert!(!wear.is_over());
+        wear.renew();
+        assert!(!wear.by(gib) && !wear.is_over());
+
+        let mut wear = Wear::new(Cipher::Aes256Gcm, false, 0);
+        let mut calls = 0;
+        while !wear.is_over() {
+            assert!(!wear.by(gib), "there is no new key");
+            calls += 1;
+        }
+        assert_eq!(calls, 240);
+
+        let mut wear = Wear::new(Cipher::ChaCha20Poly1305, true, u64::MAX - 1);
+        assert!(!wear.by(gib) && !wear.is_over());
+    }
+}

@@ -1,0 +1,11 @@
+//! libFuzzer drives what the test `fuzz` of the crate drives at random.
+
+#![no_main]
+#![allow(dead_code)] // seeds are for the test
+
+#[path = "../../crates/http/tests/fuzz/input.rs"]
+mod input;
+#[path = "../../crates/http/tests/fuzz/tls_session.rs"]
+mod tls_session;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tls_session::check(data));
