@@ -78,6 +78,12 @@ impl Acceptor {
         Arc::clone(&self.config)
     }
 
+    /// The same with a kernel that answers otherwise.
+    #[cfg(test)]
+    pub(super) fn with(self, wanted: Wish) -> Self {
+        Self { wanted: Arc::new(wanted), ..self }
+    }
+
     /// What is wanted of the kernel.
     pub(super) fn wanted(&self) -> Arc<Wish> {
         Arc::clone(&self.wanted)

@@ -1,10 +1,12 @@
 //! What all handshakes of a client have in common: whom it believes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use rustls::client::WebPkiServerVerifier;
+use jiff::Timestamp;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -52,11 +54,13 @@ impl Connector {
         let refused = |error: Error| TlsError::Refused(error.to_string());
         let wanted = Wish::new(trust.kernel);
         let provider = suites::provider(Some(&wanted));
-        let verifier = Verifier {
-            believed: if trust.insecure { None } else { Some(authorities(trust, &provider)?) },
-            pins: trust.pins.clone(),
-            provider: Arc::clone(&provider),
+        let named = trust.authorities.as_deref().map_or(Ok(Vec::new()), read_certificates)?;
+        let believed = match trust.insecure {
+            true => None,
+            false => Some(authorities(trust.authorities.as_deref(), &named, &provider)?),
         };
+        let verifier =
+            Verifier { believed, named, pins: trust.pins.clone(), provider: Arc::clone(&provider) };
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(refused)?
@@ -80,6 +84,12 @@ impl Connector {
         Arc::clone(&self.config)
     }
 
+    /// The same with a kernel that answers otherwise.
+    #[cfg(test)]
+    pub(super) fn with(self, wanted: Wish) -> Self {
+        Self { wanted: Arc::new(wanted), ..self }
+    }
+
     /// What is wanted of the kernel.
     pub(super) fn wanted(&self) -> Arc<Wish> {
         Arc::clone(&self.wanted)
@@ -92,25 +102,24 @@ pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, HandshakeEr
     ServerName::try_from(without_zone.to_owned()).map_err(|_| HandshakeError::Name(host.to_owned()))
 }
 
-/// Belief in authorities.
+/// Belief in authorities: those of a file, otherwise the system's.
 fn authorities(
-    trust: &Trust,
+    file: Option<&Path>,
+    named: &[CertificateDer<'static>],
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
     let mut roots = RootCertStore::empty();
-    match &trust.authorities {
-        Some(path) => {
-            for certificate in read_certificates(path)? {
-                roots.add(certificate).map_err(|error| {
-                    let fault = Fault::BadCertificate(error.to_string());
-                    TlsError::Unusable { path: path.clone(), fault }
-                })?;
-            }
+    if let Some(path) = file {
+        for certificate in named {
+            roots.add(certificate.clone()).map_err(|error| {
+                let fault = Fault::BadCertificate(error.to_string());
+                TlsError::Unusable { path: path.to_owned(), fault }
+            })?;
         }
+    } else {
         // Some systems have a few that cannot be read, for which the others need not suffer.
-        None => {
-            let _ = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
+        let found = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(found.certs);
     }
     if roots.is_empty() {
         return Err(TlsError::NoAuthorities);
@@ -126,6 +135,8 @@ fn authorities(
 struct Verifier {
     /// Nothing to believe everybody.
     believed: Option<Arc<WebPkiServerVerifier>>,
+    /// Certificates that were named one by one: one of them may be the server's own.
+    named: Vec<CertificateDer<'static>>,
     pins: Vec<Pin>,
     provider: Arc<CryptoProvider>,
 }
@@ -139,7 +150,14 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if let Some(verifier) = &self.believed {
+        let is_named = self.named.iter().any(|named| named == certificate);
+        if self.believed.is_some() && is_named {
+            // Whoever signed it: `openssl req -x509` makes them as if for an authority, which
+            // webpki does not accept of a server.
+            let parsed = ParsedCertificate::try_from(certificate)?;
+            verify_server_name(&parsed, name)?;
+            verify_time(certificate, now)?;
+        } else if let Some(verifier) = &self.believed {
             verifier
                 .verify_server_cert(certificate, intermediates, name, ocsp, now)
                 .map_err(|error| explained(error, certificate))?;
@@ -179,13 +197,37 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// A certificate of an unknown issuer may be its own issuer.
-fn explained(error: Error, certificate: &[u8]) -> Error {
-    let is_unknown = matches!(error, Error::InvalidCertificate(CertificateError::UnknownIssuer));
-    if is_unknown && Facts::of(certificate).is_some_and(|facts| facts.is_self_signed) {
-        because(Doubt::SelfSigned)
+/// A certificate is not believed before or after its time.
+fn verify_time(certificate: &[u8], now: UnixTime) -> Result<(), Error> {
+    let facts = Facts::of(certificate).ok_or(CertificateError::BadEncoding)?;
+    let unix = |moment: Timestamp| {
+        let seconds = moment.as_second().try_into().unwrap_or(0);
+        UnixTime::since_unix_epoch(Duration::from_secs(seconds))
+    };
+    let (not_before, not_after) = (unix(facts.not_before), unix(facts.not_after));
+    if now < not_before {
+        Err(CertificateError::NotValidYetContext { time: now, not_before }.into())
+    } else if now > not_after {
+        Err(CertificateError::ExpiredContext { time: now, not_after }.into())
     } else {
-        error
+        Ok(())
+    }
+}
+
+/// Whoever is its own issuer is told from others whom nobody knows, whatever webpki stumbles over
+/// first: that it looks like an authority's, or that an authority of the same name has another key.
+fn explained(error: Error, certificate: &[u8]) -> Error {
+    use CertificateError as Fault;
+    let Error::InvalidCertificate(fault) = error else { return error };
+    let is_self_signed = || Facts::of(certificate).is_some_and(|facts| facts.is_self_signed);
+    match fault {
+        Fault::ExpiredContext { .. }
+        | Fault::NotValidYetContext { .. }
+        | Fault::NotValidForNameContext { .. }
+        | Fault::BadEncoding => fault.into(),
+        _ if is_self_signed() => because(Doubt::SelfSigned),
+        Fault::BadSignature => Fault::UnknownIssuer.into(),
+        other => other.into(),
     }
 }
 

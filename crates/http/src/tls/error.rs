@@ -245,6 +245,10 @@ fn doubt(f: &mut fmt::Formatter<'_>, error: &CertificateError) -> fmt::Result {
                 names => f.write_str(&names.join(", ")),
             }
         }
+        // That of a chain is told as an issuer that is not trusted.
+        CertificateError::BadSignature => {
+            f.write_str("the server does not have the key of the certificate that it shows")
+        }
         CertificateError::Revoked => f.write_str("the server's certificate has been revoked"),
         CertificateError::BadEncoding => {
             f.write_str("the server's certificate cannot be read: it is not well formed")

@@ -1,5 +1,6 @@
 //! Who a server says it is.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -56,7 +57,7 @@ impl Identity {
             };
             TlsError::Unusable { path: key.to_owned(), fault }
         })?;
-        Self::new(chain, der, &suites::provider(None)).map_err(|error| {
+        let identity = Self::new(chain, der, &suites::provider(None)).map_err(|error| {
             let (path, fault) = match error {
                 Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
                     (key, Fault::OtherKey { certificate: certificates.to_owned() })
@@ -67,7 +68,10 @@ impl Identity {
                 _ => (key, Fault::UnknownKey),
             };
             TlsError::Unusable { path: path.to_owned(), fault }
-        })
+        })?;
+        let warnings = identity.warning.into_iter().chain(open_to_all(key));
+        let warning = warnings.reduce(|one, other| format!("{one}; {other}"));
+        Ok(Self { warning, ..identity })
     }
 
     /// Makes a certificate that its own key has signed, for these host names and addresses.
@@ -130,7 +134,8 @@ impl Identity {
         self.pin
     }
 
-    /// What clients will dislike although it can be used, such as a certificate that has expired.
+    /// What is wrong although it can be used: the certificate is out of its time, or everybody can
+    /// read the key.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
@@ -186,6 +191,15 @@ fn is_encrypted(pem: &[u8]) -> bool {
     let text = String::from_utf8_lossy(pem);
     text.contains("-----BEGIN ENCRYPTED PRIVATE KEY-----")
         || text.contains("Proc-Type: 4,ENCRYPTED")
+}
+
+/// What is wrong with a key that is no secret.
+fn open_to_all(key: &Path) -> Option<String> {
+    const READ_BY_OTHERS: u32 = 0o004;
+    let mode = std::fs::metadata(key).ok()?.permissions().mode();
+    let path = key.display();
+    (mode & READ_BY_OTHERS != 0)
+        .then(|| format!("everybody on this machine can read {path}: chmod 600 {path}"))
 }
 
 /// What is wrong with a certificate's time.

@@ -5,6 +5,8 @@
 //! two is decided when the handshake is done and never changed.
 
 mod acceptor;
+#[cfg(test)]
+mod careful; // tests of leaving what follows a handshake in the socket
 mod certificate; // facts of certificates, for people
 mod complete; // handshakes for those who can wait
 mod connection; // rustls' two sides as one

@@ -60,6 +60,12 @@ impl Wish {
         Self { support: kernel.then(ask), zero_copy: false }
     }
 
+    /// Of a kernel that says this of itself.
+    #[cfg(test)]
+    pub(super) fn of(support: Option<Support>) -> Self {
+        Self { support, zero_copy: false }
+    }
+
     /// Why it cannot be the kernel, as far as it is known before a handshake.
     pub(super) fn obstacle(&self) -> Option<Why> {
         match self.support.as_ref().map(|support| support.module) {
@@ -101,25 +107,21 @@ pub(super) fn refused(error: Errno) -> Why {
 mod tests {
     use super::*;
 
-    fn wish(support: Option<Support>) -> Wish {
-        Wish { support, zero_copy: false }
-    }
-
     #[test]
     fn the_place_is_decided_by_what_the_kernel_can_do() {
         let kind = (Version::Tls13, Cipher::Aes256Gcm);
-        assert_eq!(wish(None).obstacle(), Some(Why::Unwanted));
-        let none = wish(Some(Support::none(Errno::NOENT)));
+        assert_eq!(Wish::of(None).obstacle(), Some(Why::Unwanted));
+        let none = Wish::of(Some(Support::none(Errno::NOENT)));
         assert_eq!(none.obstacle(), Some(Why::NoModule));
-        let filtered = wish(Some(Support::none(Errno::PERM)));
+        let filtered = Wish::of(Some(Support::none(Errno::PERM)));
         assert_eq!(filtered.obstacle(), Some(Why::Refused(Errno::PERM)));
         let mut support = Support { module: Ok(()), ..Support::none(Errno::INVAL) };
-        assert_eq!(wish(Some(support.clone())).obstacle(), None);
-        assert_eq!(wish(Some(support.clone())).obstacle_to(Some(kind)), Some(Why::Version));
+        assert_eq!(Wish::of(Some(support.clone())).obstacle(), None);
+        assert_eq!(Wish::of(Some(support.clone())).obstacle_to(Some(kind)), Some(Why::Version));
         support.suites[0][0] = Ok(());
-        assert_eq!(wish(Some(support.clone())).obstacle_to(Some(kind)), Some(Why::Suite));
+        assert_eq!(Wish::of(Some(support.clone())).obstacle_to(Some(kind)), Some(Why::Suite));
         support.suites[0][1] = Ok(());
-        assert_eq!(wish(Some(support.clone())).obstacle_to(Some(kind)), None);
-        assert_eq!(wish(Some(support)).obstacle_to(None), Some(Why::Suite));
+        assert_eq!(Wish::of(Some(support.clone())).obstacle_to(Some(kind)), None);
+        assert_eq!(Wish::of(Some(support)).obstacle_to(None), Some(Why::Suite));
     }
 }

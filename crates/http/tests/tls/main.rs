@@ -5,3 +5,4 @@
 mod agreement;
 mod bulk;
 mod rig;
+mod trust;

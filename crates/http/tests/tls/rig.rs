@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -44,6 +45,8 @@ impl Certificate {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("cert.pem"), pem).unwrap();
         std::fs::write(folder.path().join("key.pem"), key).unwrap();
+        let secret = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(folder.path().join("key.pem"), secret).unwrap();
         Self { folder, pem: pem.to_owned(), key: key.to_owned() }
     }
 

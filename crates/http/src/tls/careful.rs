@@ -1,0 +1,133 @@
+//! A handshake that may end in the kernel leaves in the socket what comes behind it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use underpass_engine::Layer;
+use underpass_engine::ktls::Support;
+
+use super::place::Wish;
+use super::{Acceptor, Connector, Handshake, Identity, Place, Progress, Session, Trust, Why};
+
+/// A kernel that has TLS but can do nothing with it, so that the place is known at the end only.
+fn hopeful() -> Wish {
+    Wish::of(Some(Support { module: Ok(()), ..Support::none(Errno::INVAL) }))
+}
+
+/// A kernel that promised what it then does not do: a Unix socket cannot have TLS.
+fn treacherous() -> Wish {
+    let mut support = Support { module: Ok(()), ..Support::none(Errno::INVAL) };
+    support.suites.as_flattened_mut().fill(Ok(()));
+    Wish::of(Some(support))
+}
+
+fn both() -> (Acceptor, Connector) {
+    let identity = Identity::self_signed(&["a".to_owned()]).unwrap();
+    let trust = Trust { insecure: true, ..Trust::default() };
+    (Acceptor::new(identity, false).unwrap(), Connector::new(&trust).unwrap())
+}
+
+/// Takes turns until both are done; what the server's socket held when its handshake was. The
+/// client says a word as soon as it may.
+fn shake(
+    (client_end, server_end): (&UnixStream, &UnixStream),
+    connector: &Connector,
+    acceptor: &Acceptor,
+) -> (Session, Session, Vec<u8>) {
+    let mut client = Handshake::connect(connector, "a").unwrap();
+    let mut server = Handshake::accept(acceptor).unwrap();
+    let (mut asked, mut answered) = (None, None);
+    let mut left = vec![0; 100];
+    for _ in 0..10 {
+        if asked.is_none()
+            && let Progress::Done(session) = client.advance(client_end.as_fd()).unwrap()
+        {
+            assert_eq!(session.send(client_end.as_fd(), b"word", false), Ok(4));
+            asked = Some(session);
+        }
+        if answered.is_none()
+            && let Progress::Done(session) = server.advance(server_end.as_fd()).unwrap()
+        {
+            let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+            let len = recv(server_end, &mut left[..], flags).map_or(0, |(len, _)| len);
+            left.truncate(len);
+            answered = Some(session);
+        }
+        if asked.is_some() && answered.is_some() {
+            break;
+        }
+    }
+    (asked.unwrap(), answered.unwrap(), left)
+}
+
+#[test]
+fn what_follows_a_handshake_stays_in_the_socket() {
+    let (acceptor, connector) = both();
+    for (wish, why) in [(hopeful(), Why::Version), (treacherous(), Why::Refused(Errno::OPNOTSUPP))]
+    {
+        let ends = UnixStream::pair().unwrap();
+        let acceptor = acceptor.clone().with(wish);
+        let (_client, server, left) = shake((&ends.0, &ends.1), &connector, &acceptor);
+        assert_eq!(server.facts().place, Place::UserSpace(why));
+        // The word as one record: its head, the word with its type, 16 bytes of authentication.
+        assert_eq!(left.len(), 5 + 4 + 1 + 16);
+        assert_eq!(left[..5], [23, 3, 3, 0, 21]);
+        let mut word = [0; 9];
+        assert_eq!(server.receive(ends.1.as_fd(), &mut word), Ok(4));
+        assert_eq!(&word[..4], b"word");
+    }
+}
+
+#[test]
+fn where_tls_stays_here_it_is_read_at_once() {
+    let (acceptor, connector) = both();
+    let ends = UnixStream::pair().unwrap();
+    let (_client, server, left) = shake((&ends.0, &ends.1), &connector, &acceptor);
+    assert!(left.is_empty());
+    assert!(server.has_input());
+    assert_eq!(server.receive(ends.1.as_fd(), &mut [0; 9]), Ok(4));
+}
+
+#[test]
+fn a_client_leaves_tickets_in_the_socket() {
+    let (acceptor, connector) = both();
+    let ends = UnixStream::pair().unwrap();
+    let connector = connector.with(hopeful());
+    let (client, server, _) = shake((&ends.0, &ends.1), &connector, &acceptor);
+    assert_eq!(server.send(ends.1.as_fd(), b"back", false), Ok(4));
+    assert!(!client.has_input());
+    let mut word = [0; 9];
+    assert_eq!(client.receive(ends.0.as_fd(), &mut word), Ok(4));
+    assert_eq!(&word[..4], b"back");
+}
+
+#[test]
+fn a_byte_at_a_time_is_a_handshake_too() {
+    let (acceptor, connector) = both();
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    let mut client = Handshake::connect(&connector, "a").unwrap();
+    assert!(matches!(client.advance(ours.as_fd()), Ok(Progress::Reads)));
+    let mut hello = Vec::new();
+    let _ = theirs.read_to_end(&mut hello);
+    for wish in [Wish::of(None), hopeful()] {
+        let (near, far) = UnixStream::pair().unwrap();
+        let mut server = Handshake::accept(&acceptor.clone().with(wish)).unwrap();
+        let mut answer = [0; 5];
+        for byte in &hello {
+            assert_eq!(rustix::io::write(&far, &[*byte]), Ok(1));
+            assert_eq!(recv(&far, &mut answer, RecvFlags::DONTWAIT).unwrap_err(), Errno::AGAIN);
+            assert!(matches!(server.advance(near.as_fd()), Ok(Progress::Reads)));
+            // What is known to be of the handshake does not stay: nobody would wait for the rest.
+            let held = recv(&near, &mut answer, RecvFlags::DONTWAIT | RecvFlags::PEEK);
+            assert_eq!(held.unwrap_err(), Errno::AGAIN);
+        }
+        recv(&far, &mut answer, RecvFlags::DONTWAIT).unwrap();
+        assert_eq!(answer[..3], [22, 3, 3], "the server has answered");
+    }
+}
