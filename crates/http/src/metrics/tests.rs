@@ -72,6 +72,7 @@ fn fresh_page_has_every_family_and_zeros() {
         "connections_open",
         "cold_waits_total",
         "cold_wait_seconds_total",
+        "tls_resumed_total",
         "transfers_open",
         "sent_bytes_total{mechanism=\"sendfile\"}",
         "sent_bytes_total{mechanism=\"memory\"}",
@@ -98,6 +99,9 @@ fn what_workers_count_is_summed() {
         metrics.moved(Some(Mechanism::Sendfile), 1000);
         metrics.moved(None, 10);
         metrics.failed("reset");
+        metrics.secured(None, false);
+        metrics.secured(Some("no_module"), true);
+        metrics.handshake_failed("closed");
     }
     let samples = parse(&metrics.render(5));
     for (name, value) in [
@@ -107,6 +111,10 @@ fn what_workers_count_is_summed() {
         ("requests_total{code=\"200\"}", 3.0),
         ("requests_total{code=\"404\"}", 3.0),
         ("responses_failed_total{reason=\"reset\"}", 3.0),
+        ("tls_connections_total{mode=\"kernel\",reason=\"\"}", 3.0),
+        ("tls_connections_total{mode=\"user_space\",reason=\"no_module\"}", 3.0),
+        ("tls_handshakes_failed_total{reason=\"closed\"}", 3.0),
+        ("tls_resumed_total", 3.0),
         ("cold_waits_total", 3.0),
         ("cold_wait_seconds_total", 0.75),
         ("transfers_open", 5.0),

@@ -52,18 +52,17 @@ async fn shake(
     let mut stepping = Stepping::new(&credentials.acceptor(), peer)?;
     loop {
         let turn = line.acquire().await;
-        let progress = stepping.step(peer).await?;
-        yield_now().await;
-        drop(turn);
-        let interest = match progress {
+        let interest = match stepping.step(peer).await? {
             Progress::Done(session) => return Ok(session),
             Progress::Reads => Interest::READABLE,
             Progress::Writes => Interest::WRITABLE,
         };
-        if stepping.has_become(interest) {
-            continue;
+        // Before anything else is waited for: what the runtime is told meanwhile holds.
+        if !stepping.has_become(interest) {
+            peer.socket.is_not_ready(interest);
         }
-        peer.socket.is_not_ready(interest);
+        yield_now().await;
+        drop(turn);
         let ready = match interest {
             Interest::WRITABLE => peer.socket.writable().await,
             _ => peer.socket.readable().await,

@@ -39,6 +39,11 @@ impl Client<UnixStream> {
 }
 
 impl<S: Read + Write> Client<S> {
+    /// Over whatever carries bytes.
+    pub fn over(stream: S) -> Self {
+        Self { stream, bytes: Vec::new() }
+    }
+
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }

@@ -5,6 +5,7 @@
 mod client;
 #[path = "../../../../engine/tests/rig/mounts.rs"]
 mod mounts;
+mod secure;
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -13,6 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustls::ClientConfig;
 use tempfile::TempDir;
 use underpass_engine::{Integrity, Policy};
 use underpass_http::access_log::LogFormat;
@@ -21,12 +23,15 @@ use underpass_http::server::{Address, Changes, Control, ServeError, Server, Sett
 
 pub use client::{Client, Reply, request};
 pub(crate) use mounts::{FileSystem, Mounted, is_root, skip};
+pub use secure::{Certificate, Secure, over};
 
 /// A folder and the settings of its server, before it starts.
 pub struct Site {
     folder: TempDir,
     pub settings: Settings,
     pub address: Address,
+    /// How clients speak TLS, if the server does.
+    client: Option<Arc<ClientConfig>>,
 }
 
 impl Site {
@@ -34,7 +39,8 @@ impl Site {
     pub fn new() -> Self {
         let folder = folder();
         let settings = settings(folder.path());
-        Self { folder, settings, address: Address::Tcp(([127, 0, 0, 1], 0).into()) }
+        let address = Address::Tcp(([127, 0, 0, 1], 0).into());
+        Self { folder, settings, address, client: None }
     }
 
     /// A folder with these files.
@@ -75,9 +81,9 @@ impl Site {
 
     /// The same, for a server that may not be able to.
     pub fn try_start(self) -> Result<Running, ServeError> {
-        let Self { folder, settings, address } = self;
+        let Self { folder, settings, address, client } = self;
         let server = Server::bind(settings, &[address], Vec::new())?;
-        let address = server.addresses().remove(0);
+        let (address, redirects) = (server.addresses().remove(0), server.redirects());
         let control = Control::new();
         let (lines, notes) = (Lines::default(), Lines::default());
         let (log, told) = (Arc::clone(&lines), Arc::clone(&notes));
@@ -87,7 +93,8 @@ impl Site {
             let note = move |note| told.lock().unwrap().push(format!("{note:?}"));
             server.run(remote, log, note).unwrap()
         });
-        Ok(Running { folder, address, control, lines, notes, thread: Some(thread) })
+        let thread = Some(thread);
+        Ok(Running { folder, address, redirects, client, control, lines, notes, thread })
     }
 }
 
@@ -98,6 +105,9 @@ pub struct Running {
     folder: TempDir,
     /// As the server tells it: `127.0.0.1:5000` or `unix:/path`.
     pub address: String,
+    /// Where those without TLS are led on.
+    pub redirects: Vec<String>,
+    client: Option<Arc<ClientConfig>>,
     pub control: Control,
     lines: Lines,
     notes: Lines,
@@ -127,8 +137,12 @@ impl Running {
         self.ask("GET", path, &[])
     }
 
-    /// The reply to a request with these fields, on a connection of its own.
+    /// The reply to a request with these fields, on a connection of its own, with TLS if the server
+    /// speaks it.
     pub fn ask(&self, verb: &str, path: &str, fields: &[&str]) -> Reply {
+        if self.client.is_some() {
+            return self.secure().ask(verb, path, fields);
+        }
         self.connect().ask(verb, path, fields)
     }
 
