@@ -89,6 +89,11 @@ pub(super) struct TlsArgs {
     /// Send whoever comes to this port without TLS to where there is TLS; 0 for any that is free
     #[arg(long, value_name = "PORT")]
     pub(super) redirect_http: Option<u16>,
+
+    /// Let a network card that encrypts do so with pages of files as they lie in memory: fast, but
+    /// whoever writes to a file while it is sent breaks its connections
+    #[arg(long)]
+    pub(super) tls_zero_copy: bool,
 }
 
 /// Where a certificate comes from that is in no file.

@@ -40,7 +40,7 @@ pub(crate) struct Made {
 impl Certificate {
     /// The one that these arguments ask for; `None` if they ask for none.
     pub(crate) fn of(args: &ServeArgs) -> Result<Option<Self>> {
-        let TlsArgs { tls_cert, tls_key, tls, redirect_http } = &args.tls;
+        let TlsArgs { tls_cert, tls_key, tls, redirect_http, tls_zero_copy } = &args.tls;
         let (identity, files) = match (tls, tls_cert, tls_key) {
             (None, Some(certificates), Some(key)) => {
                 let identity = Identity::load(certificates, key)?;
@@ -51,6 +51,9 @@ impl Certificate {
             }
             (None, None, None) if redirect_http.is_some() => {
                 return Err(needs("--redirect-http", "there is no HTTPS to send anybody to"));
+            }
+            (None, None, None) if *tls_zero_copy => {
+                return Err(needs("--tls-zero-copy", "there is no HTTPS"));
             }
             (None, None, None) => return Ok(None),
             (Some(_), ..) => {
@@ -63,7 +66,7 @@ impl Certificate {
         let made = Made { fingerprint: identity.fingerprint(), pin: identity.pin() };
         let warning = identity.warning().map(str::to_owned);
         let in_kernel = args.engine.policy() != Policy::Require(Mechanism::ReadWrite);
-        let acceptor = Acceptor::new(identity, in_kernel)?;
+        let acceptor = Acceptor::new(identity, in_kernel)?.zero_copy(*tls_zero_copy);
         let source = match files {
             Some((certificates, key)) => Source::Files { certificates, key },
             None => Source::Made(made),

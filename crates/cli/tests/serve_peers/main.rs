@@ -14,5 +14,6 @@ mod folders;
 mod page;
 mod relay;
 mod resume;
+mod secure;
 mod site;
 mod webdriver;

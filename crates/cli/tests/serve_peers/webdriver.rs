@@ -18,7 +18,12 @@ pub(crate) struct Browser {
 
 impl Browser {
     /// Starts one that keeps what it has to in `home`.
-    pub(crate) fn new(mut driver: Command) -> Self {
+    pub(crate) fn new(driver: Command) -> Self {
+        Self::with(driver, &[])
+    }
+
+    /// The same with further arguments.
+    pub(crate) fn with(mut driver: Command, further: &[&str]) -> Self {
         let mut driver = driver.arg("--port=0").stderr(Stdio::null()).spawn().unwrap();
         let mut said = BufReader::new(driver.stdout.take().unwrap());
         let mut line = String::new();
@@ -33,6 +38,7 @@ impl Browser {
         thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
         let mut browser = Self { driver, port, session: String::new() };
         let args = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"];
+        let args = [&args[..], further].concat();
         let options = json!({ "goog:chromeOptions": { "args": args } });
         let begun = browser.ask("POST", "", &json!({ "capabilities": { "alwaysMatch": options } }));
         browser.session = format!("/{}", begun["sessionId"].as_str().unwrap());
