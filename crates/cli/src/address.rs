@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use crate::failure::{Failure, Result};
 use crate::output;
+use crate::veil::Veil;
 
 /// A place that a stream can lead to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,10 +108,12 @@ impl Address {
     }
 }
 
-/// Connects to `to`, or waits at `listen` for one peer, which is told on standard error.
+/// Connects to `to`, or waits at `listen` for one peer, which is told on standard error, with what
+/// the peer needs to know of us.
 pub(crate) fn meet(
     to: Option<&Address>,
     listen: Option<&Address>,
+    veil: Option<&Veil>,
     cancel: &AtomicBool,
 ) -> Result<Stream> {
     let address = match (to, listen) {
@@ -120,6 +123,9 @@ pub(crate) fn meet(
     };
     let listener = address.listen()?;
     output::listening(&listener.address());
+    if let Some(pin) = veil.and_then(Veil::pin) {
+        output::pin(pin);
+    }
     let interrupted = || address.failure("listening on", Errno::INTR.into());
     listener.accept(cancel)?.ok_or_else(interrupted)
 }

@@ -158,6 +158,11 @@ impl EngineArgs {
 }
 
 impl MoveArgs {
+    /// Which mechanisms these arguments allow.
+    pub(crate) fn policy(&self) -> Policy {
+        self.engine.policy()
+    }
+
     /// The engine's options that these arguments ask for.
     pub(crate) fn options<'a>(&self) -> Options<'a> {
         let options = Options::default().policy(self.engine.policy()).integrity(self.integrity);

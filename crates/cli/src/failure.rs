@@ -49,6 +49,13 @@ pub(crate) enum Failure {
         /// How many bytes were expected.
         size: u64,
     },
+    /// The peer of a stream could not prove who it is, or does not speak TLS as it should.
+    Handshake {
+        /// Its address.
+        address: String,
+        /// What went wrong.
+        error: Box<HandshakeError>,
+    },
     /// A folder was fetched, but not everything in it could be made.
     LeftOut {
         /// Where to.
@@ -157,6 +164,7 @@ impl Failure {
         match self {
             Self::Arguments(_) | Self::Bench(_) | Self::Excess { .. } | Self::Usage(_) => None,
             Self::LeftOut { .. } | Self::Partly { .. } => None,
+            Self::Handshake { error, .. } => tls_hint(error),
             Self::Download { kept: Some(_), .. } => Some("the same command goes on from there"),
             Self::Download { error, .. } => download_hint(error),
             Self::Serve(_) | Self::System { .. } | Self::Tls(_) => None,
@@ -182,6 +190,7 @@ impl fmt::Display for Failure {
             Self::Excess { what, size } => {
                 write!(f, "{what}: more than the {size} bytes of --size arrived")
             }
+            Self::Handshake { address, error } => write!(f, "TLS with {address}: {error}"),
             Self::LeftOut { path, count: 1 } => {
                 write!(f, "{} lacks one file, folder or link: see above", path.display())
             }
@@ -218,6 +227,7 @@ impl std::error::Error for Failure {
             Self::Bench(error) => error.source(),
             Self::Serve(error) => error.source(),
             Self::Tls(error) => error.source(),
+            Self::Handshake { error, .. } => Some(error),
             Self::Network { source, .. }
             | Self::Path { source, .. }
             | Self::System { source, .. } => Some(source),
@@ -353,7 +363,7 @@ fn client_hint(error: &ClientError) -> Option<&'static str> {
 }
 
 /// For what does not say itself what can be done.
-pub(crate) fn tls_hint(error: &HandshakeError) -> Option<&'static str> {
+fn tls_hint(error: &HandshakeError) -> Option<&'static str> {
     match error {
         HandshakeError::PlainHttp => Some("the port may be that of http"),
         HandshakeError::NotPinned { .. } => {
@@ -374,6 +384,7 @@ fn transfer_hint(error: &Error) -> Option<&'static str> {
         Error::SourceEnded { .. } => "somebody made it shorter meanwhile, or the peer gave up",
         Error::Io { source, .. } => match Errno::from_io_error(source)? {
             Errno::NOSPC => "the disk is full: free some space or choose another folder",
+            Errno::CONNABORTED => "the connection was cut: no close_notify said that this is all",
             Errno::CONNRESET | Errno::PIPE => "the other side gave up; its own message says why",
             _ => return None,
         },

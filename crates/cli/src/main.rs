@@ -25,6 +25,7 @@ mod serve;
 mod signals;
 mod size;
 mod trust;
+mod veil;
 
 use std::process::ExitCode;
 

@@ -9,6 +9,7 @@ use indicatif::{BinaryBytes, HumanCount, HumanDuration};
 use rustix::system::uname;
 use underpass_http::client::upload::Event;
 use underpass_http::server::{Note, Summary};
+use underpass_http::tls::Pin;
 
 use crate::args::ShowArgs;
 use crate::failure::{Failure, complaint, plain};
@@ -174,6 +175,11 @@ pub(crate) fn text(text: &str) {
 /// Prints where a peer can connect: always, for there may be no other way to know the port.
 pub(crate) fn listening(address: &str) {
     error_line(&format!("listening on {address}"));
+}
+
+/// Prints by what the other side can know us: always, for there may be no other way to know it.
+pub(crate) fn pin(pin: Pin) {
+    error_line(&format!("the other side needs --tls --pin {pin}"));
 }
 
 /// Prints what was generated, as it is, on standard output.

@@ -1,5 +1,6 @@
 //! `underpass recv`: one plain stream into a file.
 
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -8,6 +9,7 @@ use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, recv};
 use underpass_engine::{Report, Source, Transfer, socket};
+use underpass_http::tls::Session;
 
 use crate::address::{Address, Stream};
 use crate::args::{MoveArgs, StreamArgs};
@@ -16,9 +18,10 @@ use crate::ends::{Overwrite, Target};
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::progress::Meter;
-use crate::receipt::Receipt;
+use crate::receipt::{Receipt, TlsReceipt};
 use crate::signals;
 use crate::size::Size;
+use crate::veil::VeilArgs;
 
 /// What can be typed after `recv`.
 #[derive(Debug, Args)]
@@ -48,6 +51,9 @@ pub(crate) struct RecvArgs {
     stream: StreamArgs,
 
     #[command(flatten)]
+    veil: VeilArgs,
+
+    #[command(flatten)]
     movement: MoveArgs,
 }
 
@@ -55,6 +61,8 @@ pub(crate) struct RecvArgs {
 pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let (from, path) = places(args)?;
     let show = args.movement.show;
+    let listen = args.listen.as_ref();
+    let veil = args.veil.veil(from.as_ref(), listen, args.movement.policy())?;
     let target = match (args.append, args.force) {
         _ if path == Path::new("-") && show.json => {
             let message = "--json prints on standard output, where the bytes go: name a FILE";
@@ -67,14 +75,16 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let size = args.size.map(|Size(bytes)| bytes);
     target.reserve(size.unwrap_or(0))?;
     let cancel = signals::cancel_flag();
-    let stream = crate::address::meet(from.as_ref(), args.listen.as_ref(), &cancel)?;
+    let stream = crate::address::meet(from.as_ref(), listen, veil.as_ref(), &cancel)?;
     // If this fails the sender is to know, and not to think that all went well.
     let _ = socket::arm_reset(&stream);
     let congestion = congestion::choose(&stream, &args.stream.congestion)?;
+    let timeout = args.stream.timeout;
+    let session = veil.map(|veil| veil.shake_hands(&stream, timeout, &cancel)).transpose()?;
 
     let meter = Meter::new(show);
     let started = Instant::now();
-    let outcome = receive(args, &stream, &target, size, &cancel, &meter);
+    let outcome = receive(args, (&stream, session.as_ref()), &target, size, &cancel, &meter);
     meter.clear();
     let report = match outcome {
         Ok(report) => report,
@@ -83,13 +93,17 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let elapsed_s = started.elapsed().as_secs_f64();
     target.finish(report.bytes())?;
     let _ = socket::disarm_reset(&stream);
-    output::finished(show, &Receipt { elapsed_s, congestion, ..Receipt::from(&report) });
+    if let Some(session) = &session {
+        session.close(stream.as_fd());
+    }
+    let tls = session.as_ref().map(|session| TlsReceipt::from(session.facts()));
+    output::finished(show, &Receipt { elapsed_s, congestion, tls, ..Receipt::from(&report) });
     Ok(())
 }
 
 fn receive(
     args: &RecvArgs,
-    stream: &Stream,
+    (stream, session): (&Stream, Option<&Session>),
     target: &Target,
     size: Option<u64>,
     cancel: &AtomicBool,
@@ -106,22 +120,32 @@ fn receive(
         None => source,
     };
     let options = args.stream.apply(args.movement.options()).cancel(cancel);
+    let options = match session {
+        Some(session) => options.source_layer(session),
+        None => options,
+    };
     let report = Transfer::new(source, target.sink()?)
         .options(meter.watch(options))
         .run()
         .map_err(|error| Failure::transfer(what.clone(), error, args.movement.show))?;
     match size {
-        Some(size) if has_more(stream) => Err(Failure::Excess { what, size }),
+        Some(size) if has_more(stream, session) => Err(Failure::Excess { what, size }),
         _ => Ok(report),
     }
 }
 
 /// Whether the sender has sent more than was expected. One that says nothing for a moment and
 /// keeps the connection open, as some do, is taken to have sent all.
-fn has_more(stream: &Stream) -> bool {
+fn has_more(stream: &Stream, session: Option<&Session>) -> bool {
+    if session.is_some_and(|session| session.peek(stream.as_fd()) == Some(true)) {
+        return true;
+    }
     let mut end = [PollFd::new(stream, PollFlags::IN)];
     let moment = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
     let is_ready = poll(&mut end, Some(&moment)).is_ok_and(|count| count > 0);
+    if let Some(session) = session {
+        return session.peek(stream.as_fd()) == Some(true);
+    }
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     is_ready && recv(stream, &mut [0_u8; 1], flags).is_ok_and(|(_, bytes)| bytes > 0)
 }

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::os::fd::AsFd;
 use underpass_engine::{Error, Report, Sink, Source, Transfer, socket};
+use underpass_http::tls::Session;
 
 use crate::address::{Address, Stream};
 use crate::args::{MoveArgs, StreamArgs};
@@ -21,8 +22,9 @@ use crate::failure::{Failure, Result};
 use crate::output;
 use crate::progress::Meter;
 use crate::range::ByteRange;
-use crate::receipt::Receipt;
+use crate::receipt::{Receipt, TlsReceipt};
 use crate::signals;
+use crate::veil::{self, VeilArgs};
 
 /// What can be typed after `send`.
 #[derive(Debug, Args)]
@@ -46,6 +48,9 @@ pub(crate) struct SendArgs {
     stream: StreamArgs,
 
     #[command(flatten)]
+    veil: VeilArgs,
+
+    #[command(flatten)]
     movement: MoveArgs,
 }
 
@@ -54,27 +59,37 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let show = args.movement.show;
     let input = Input::open(&args.file)?;
     let source = select(&input, args.range)?;
+    let (to, listen) = (args.to.as_ref(), args.listen.as_ref());
+    let veil = args.veil.veil(to, listen, args.movement.policy())?;
     let cancel = signals::cancel_flag();
-    let stream = crate::address::meet(args.to.as_ref(), args.listen.as_ref(), &cancel)?;
+    let stream = crate::address::meet(to, listen, veil.as_ref(), &cancel)?;
     // From here on until all is sent, even a SIGKILL resets the connection.
     let _ = socket::arm_reset(&stream);
     let congestion = congestion::choose(&stream, &args.stream.congestion)?;
+    let timeout = args.stream.timeout;
+    let session = veil.map(|veil| veil.shake_hands(&stream, timeout, &cancel)).transpose()?;
+    let line = Line { stream: &stream, session: session.as_ref(), cancel: &cancel, timeout };
 
     let meter = Meter::new(show);
     let options = args.stream.apply(args.movement.options()).cancel(&cancel);
     let options = meter.watch(options);
+    let options = match &session {
+        Some(session) => options.sink_layer(session),
+        None => options,
+    };
     let started = Instant::now();
     let what = format!("sending {} to {}", input.path().display(), stream.peer());
     let outcome = Transfer::new(source, Sink::socket(&stream))
         .options(options)
         .run()
-        .and_then(|report| until_acknowledged(report, &stream, &cancel, args.stream.timeout));
+        .and_then(|report| line.finish(report));
     meter.clear();
 
     let report = outcome.map_err(|error| Failure::transfer(what, error, show))?;
     let elapsed_s = started.elapsed().as_secs_f64();
     input.finish(report.bytes());
-    output::finished(show, &Receipt { elapsed_s, congestion, ..Receipt::from(&report) });
+    let tls = session.as_ref().map(|session| TlsReceipt::from(session.facts()));
+    output::finished(show, &Receipt { elapsed_s, congestion, tls, ..Receipt::from(&report) });
     Ok(())
 }
 
@@ -94,43 +109,59 @@ fn select(input: &Input, range: Option<ByteRange>) -> Result<Source<&File>> {
     Ok(source.at(from).len(len))
 }
 
-/// Ends the stream and waits until the peer's kernel has every byte: only then is nothing
-/// referenced any more, and nothing can be lost by our going away.
-fn until_acknowledged(
-    report: Report,
-    stream: &Stream,
-    cancel: &AtomicBool,
+/// A stream with all that its end depends on.
+struct Line<'l> {
+    stream: &'l Stream,
+    session: Option<&'l Session>,
+    cancel: &'l AtomicBool,
     timeout: Option<Duration>,
-) -> std::result::Result<Report, Error> {
-    let failed =
-        |source: io::Error| Error::Io { mechanism: None, source, report: Box::new(report.clone()) };
-    stream.finish().map_err(failed)?;
-    let mut left = u64::MAX;
-    let mut last_progress = Instant::now();
-    let mut moment = SHORTEST_MOMENT;
-    loop {
-        let now = socket::unacknowledged(stream).map_err(failed)?;
-        if now == 0 {
-            break;
+}
+
+impl Line<'_> {
+    /// Ends the stream and waits until the peer's kernel has every byte: only then is nothing
+    /// referenced any more, and nothing can be lost by our going away.
+    fn finish(&self, report: Report) -> std::result::Result<Report, Error> {
+        let Self { stream, cancel, timeout, .. } = *self;
+        let failed = |source: io::Error| {
+            let report = Box::new(report.clone());
+            Error::Io { mechanism: None, source, report }
+        };
+        if let Some(session) = self.session {
+            let ended = veil::end(session, stream, cancel, timeout);
+            ended.map_err(|errno| failed(errno.into()))?;
         }
-        if now < left {
-            (left, last_progress) = (now, Instant::now());
+        stream.finish().map_err(failed)?;
+        let mut left = u64::MAX;
+        let mut last_progress = Instant::now();
+        let mut moment = SHORTEST_MOMENT;
+        loop {
+            let now = socket::unacknowledged(stream).map_err(failed)?;
+            if now == 0 {
+                break;
+            }
+            if now < left {
+                (left, last_progress) = (now, Instant::now());
+            }
+            if cancel.load(Ordering::Relaxed) {
+                return Err(Error::Cancelled { report: Box::new(report) });
+            }
+            if let Some(timeout) = timeout.filter(|timeout| last_progress.elapsed() >= *timeout) {
+                return Err(Error::Stalled { timeout, report: Box::new(report) });
+            }
+            wait_a_moment(stream, moment).map_err(|errno| failed(errno.into()))?;
+            moment = (moment * 2).min(LONGEST_MOMENT);
         }
-        if cancel.load(Ordering::Relaxed) {
-            return Err(Error::Cancelled { report: Box::new(report) });
+        // A peer that went away without reading says so now.
+        if let Ok(Err(errno)) = sockopt::socket_error(stream.as_fd()) {
+            return Err(failed(errno.into()));
         }
-        if let Some(timeout) = timeout.filter(|timeout| last_progress.elapsed() >= *timeout) {
-            return Err(Error::Stalled { timeout, report: Box::new(report) });
+        // What is left unread, such as tickets of TLS, would reset the connection when it is closed.
+        if let Some(session) = self.session {
+            let _ = session.peek(stream.as_fd());
         }
-        wait_a_moment(stream, moment).map_err(|errno| failed(errno.into()))?;
-        moment = (moment * 2).min(LONGEST_MOMENT);
+        let _ = socket::disarm_reset(stream);
+        Ok(report)
     }
-    // A peer that went away without reading says so now.
-    if let Ok(Err(errno)) = sockopt::socket_error(stream.as_fd()) {
-        return Err(failed(errno.into()));
-    }
-    let _ = socket::disarm_reset(stream);
-    Ok(report)
 }
 
 /// Waits for so long, or less if the connection fails.
