@@ -58,9 +58,12 @@ mod tests {
             https: Some(url("http://b:2/")),
             except: vec!["d".to_owned()],
         };
-        for (address, port) in
-            [("http://c/", Some(1)), ("https://c/", Some(2)), ("http://d/", None), ("https://d/", None)]
-        {
+        for (address, port) in [
+            ("http://c/", Some(1)),
+            ("https://c/", Some(2)),
+            ("http://d/", None),
+            ("https://d/", None),
+        ] {
             let found = proxies.of(&url(address)).and_then(Url::port);
             assert_eq!(found, port, "{address}");
         }

@@ -18,10 +18,8 @@ impl Connection<'_> {
         url: &Url,
     ) -> Result<(), ClientError> {
         let to = address(url);
-        let mut head = format!(
-            "CONNECT {to} HTTP/1.1\r\nHost: {to}\r\nUser-Agent: {}\r\n",
-            agent.user_agent
-        );
+        let mut head =
+            format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\nUser-Agent: {}\r\n", agent.user_agent);
         if let Some(value) = in_url(proxy) {
             head += &format!("Proxy-Authorization: {value}\r\n");
         }

@@ -80,7 +80,8 @@ fn a_proxy_is_asked_with_the_whole_address() {
     let mut through = proxy.url("/");
     through.set_username("pro").unwrap();
     through.set_password(Some("xy")).unwrap();
-    client.proxies = Proxies { http: Some(through), https: None, except: vec!["localhost".to_owned()] };
+    client.proxies =
+        Proxies { http: Some(through), https: None, except: vec!["localhost".to_owned()] };
     client.credentials = Credentials::Bearer("for the server".to_owned());
     client.gets(&Url::parse("http://no.such.host.invalid:81/a?b#c").unwrap(), &bytes);
     let asked = &proxy.asked()[0];
@@ -99,11 +100,11 @@ fn a_proxy_is_asked_with_the_whole_address() {
 }
 
 #[test]
-fn https_is_refused_in_plain_words() {
+fn addresses_of_other_kinds_are_refused_in_plain_words() {
     let client = Client::new();
-    client.fails(&Url::parse("https://a/b").unwrap(), "https");
-    let server = redirects("https://127.0.0.1:1/".to_owned());
-    let failed = client.fails(&server.url("/"), "https");
+    client.fails(&Url::parse("ftp://a/b").unwrap(), "ftp addresses");
+    let server = redirects("ftp://127.0.0.1:1/".to_owned());
+    let failed = client.fails(&server.url("/"), "ftp");
     let is_it = matches!(failed.error, DownloadError::Client(ClientError::Scheme { .. }));
     assert!(is_it, "{failed:?}");
 }

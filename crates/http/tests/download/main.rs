@@ -7,6 +7,9 @@
 mod answers; // statuses, framing, heads
 mod asking; // redirects, secrets, proxies
 mod changes; // files that change while they are fetched
+#[path = "../tls_front/mod.rs"]
+mod front; // TLS before the servers of the rig
+mod https;
 mod parallel; // several connections
 mod resume; // what outlives a process
 mod retries; // connections that fail

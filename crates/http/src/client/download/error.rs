@@ -115,9 +115,10 @@ impl DownloadError {
     pub(super) fn is_nobody(&self) -> bool {
         match self {
             Self::Client(ClientError::Network { action, source, .. }) => {
-                *action == "looking up" || source.kind() == io::ErrorKind::ConnectionRefused
+                // Whatever shakes no hands has not said a word of HTTP.
+                matches!(*action, "looking up" | "shaking hands with")
+                    || source.kind() == io::ErrorKind::ConnectionRefused
             }
-            // Whatever is there has not said a word of HTTP.
             Self::Client(ClientError::Tls { .. }) => true,
             _ => false,
         }
