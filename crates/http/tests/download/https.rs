@@ -299,12 +299,15 @@ fn a_handshake_that_never_ends_is_given_up_and_can_be_cancelled() {
     client.connect_timeout = Duration::from_secs(600);
     let cancel = AtomicBool::new(false);
     let failed = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let _one = silent.accept().unwrap();
-            let _two = silent.accept().unwrap();
+        // That of before, and the one to be cancelled; both stay open.
+        let held = scope.spawn(|| {
+            let held = (silent.accept().unwrap(), silent.accept().unwrap());
             cancel.store(true, Ordering::Relaxed);
+            held
         });
-        client.get_until(&url, Some(&cancel)).unwrap_err()
+        let failed = client.get_until(&url, Some(&cancel)).unwrap_err();
+        held.join().unwrap();
+        failed
     });
     assert!(matches!(failed.error, DownloadError::Client(ClientError::Cancelled)), "{failed}");
 }

@@ -1,5 +1,7 @@
 //! TLS in front of a server without: what a script says in plain words goes out in rustls' records.
 
+#![allow(dead_code)] // each test program uses its part
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;

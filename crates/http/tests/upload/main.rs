@@ -7,6 +7,9 @@ mod bodies;
 mod early;
 mod expectation;
 mod folders;
+#[path = "../tls_front/mod.rs"]
+mod front; // TLS before a scripted server
+mod https;
 mod resumption;
 mod retries;
 mod rig;

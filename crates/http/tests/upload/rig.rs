@@ -191,6 +191,7 @@ pub struct Wishes {
     pub timeout: Duration,
     pub retries: u32,
     pub user: Option<(&'static str, &'static str)>,
+    pub tls: TlsSetup,
     /// Called with how many bytes are on their way.
     pub watch: Box<dyn FnMut(u64) + Send>,
 }
@@ -228,6 +229,7 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut Wishes)) -> Outcome 
         timeout: PATIENCE,
         retries: 2,
         user: None,
+        tls: TlsSetup::default(),
         watch: Box::new(|_| {}),
     };
     change(&mut wishes);
@@ -242,7 +244,7 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut Wishes)) -> Outcome 
         headers: Vec::new(),
         credentials,
         proxies: Proxies::default(),
-        tls: TlsSetup::default(),
+        tls: wishes.tls.clone(),
         connect_timeout: PATIENCE,
         timeout: wishes.timeout,
         max_redirects: 5,
