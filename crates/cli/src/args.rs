@@ -7,7 +7,9 @@ use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
 use crate::bench::BenchArgs;
-use crate::commands::{cp::CpArgs, get::GetArgs, put::PutArgs, recv::RecvArgs, send::SendArgs};
+use crate::commands::{
+    cp::CpArgs, doctor::DoctorArgs, get::GetArgs, put::PutArgs, recv::RecvArgs, send::SendArgs,
+};
 use crate::failure::Failure;
 use crate::generate::GenerateArgs;
 use crate::serve::{self, ServeArgs};
@@ -42,6 +44,8 @@ pub(crate) enum Command {
     Cp(CpArgs),
     /// Measure the mechanisms against each other on this machine
     Bench(BenchArgs),
+    /// Tell what this machine allows, and what to do about what it does not
+    Doctor(DoctorArgs),
 }
 
 impl Cli {

@@ -27,6 +27,11 @@ pub(crate) enum Failure {
     Arguments(clap::Error),
     /// The bench found no figures that could be told.
     Bench(BenchError),
+    /// The doctor found a best way that is closed.
+    Closed {
+        /// How many ways.
+        ways: usize,
+    },
     /// Something could not be fetched.
     Download {
         /// From where.
@@ -151,10 +156,11 @@ impl Failure {
         Self::Transfer { what, source, receipt, show }
     }
 
-    /// 2 for wrong usage, 1 for everything else.
+    /// 2 for wrong usage, 3 if the doctor found a way closed, 1 for everything else.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Arguments(_) | Self::Usage(_) => 2,
+            Self::Closed { .. } => 3,
             _ => 1,
         }
     }
@@ -163,7 +169,7 @@ impl Failure {
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Arguments(_) | Self::Bench(_) | Self::Excess { .. } | Self::Usage(_) => None,
-            Self::LeftOut { .. } | Self::Partly { .. } => None,
+            Self::Closed { .. } | Self::LeftOut { .. } | Self::Partly { .. } => None,
             Self::Handshake { error, .. } => tls_hint(error),
             Self::Download { kept: Some(_), .. } => Some("the same command goes on from there"),
             Self::Download { error, .. } => download_hint(error),
@@ -182,6 +188,8 @@ impl fmt::Display for Failure {
         match self {
             Self::Arguments(error) => f.write_str(&complaint(error)),
             Self::Bench(error) => error.fmt(f),
+            Self::Closed { ways: 1 } => f.write_str("the best way is closed, another is taken"),
+            Self::Closed { ways } => write!(f, "{ways} best ways are closed, others are taken"),
             Self::Download { url, path, error, kept, .. } => {
                 write!(f, "fetching {url} to {}: {error}", path.display())?;
                 let Some(Kept { name, bytes }) = kept else { return Ok(()) };
@@ -235,9 +243,11 @@ impl std::error::Error for Failure {
             Self::Transfer { source, .. } => Some(source),
             Self::Tree { failed, .. } => Some(failed),
             Self::Upload { failed, .. } => Some(&failed.error),
-            Self::Excess { .. } | Self::LeftOut { .. } | Self::Partly { .. } | Self::Usage(_) => {
-                None
-            }
+            Self::Closed { .. }
+            | Self::Excess { .. }
+            | Self::LeftOut { .. }
+            | Self::Partly { .. }
+            | Self::Usage(_) => None,
         }
     }
 }

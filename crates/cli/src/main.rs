@@ -10,6 +10,7 @@ mod args;
 mod bench;
 mod commands;
 mod congestion;
+mod doctor;
 mod ends;
 mod failure;
 mod generate;
@@ -48,6 +49,7 @@ fn run(cli: Cli) -> Result<()> {
         Some(Command::Recv(args)) => commands::recv::run(&args),
         Some(Command::Cp(args)) => commands::cp::run(&args),
         Some(Command::Bench(args)) => commands::bench::run(&args),
+        Some(Command::Doctor(args)) => commands::doctor::run(&args),
         None => commands::generate::run(&cli.generate),
     }
 }

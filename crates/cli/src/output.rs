@@ -12,6 +12,7 @@ use underpass_http::server::{Note, Summary};
 use underpass_http::tls::Pin;
 
 use crate::args::ShowArgs;
+use crate::doctor::Diagnosis;
 use crate::failure::{Failure, complaint, plain};
 use crate::get::GetReceipt;
 use crate::get::tree::TreeReceipt;
@@ -126,6 +127,14 @@ pub(crate) fn problem(failure: &Failure) {
     match failure.hint() {
         Some(hint) => error_line(&format!("underpass: {failure} ({hint})")),
         None => error_line(&format!("underpass: {failure}")),
+    }
+}
+
+/// Prints what the doctor found, on standard output.
+pub(crate) fn diagnosis(diagnosis: &Diagnosis, as_json: bool) {
+    match serde_json::to_string(diagnosis) {
+        Ok(json) if as_json => text(&format!("{json}\n")),
+        _ => text(&diagnosis.to_string()),
     }
 }
 

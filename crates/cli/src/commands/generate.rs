@@ -11,7 +11,7 @@ use crate::output;
 /// Prints what was asked for; without that there should have been a command.
 pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let Some(text) = args.text() else {
-        let message = "a subcommand is missing: serve, send, recv, cp or bench";
+        let message = "a subcommand is missing: serve, get, put, send, recv, cp, bench or doctor";
         return Err(Cli::command().error(ErrorKind::MissingSubcommand, message).into());
     };
     output::bytes(&text);

@@ -1,0 +1,325 @@
+//! TLS in the kernel (kTLS): whether it is there, for what, and whether it works.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use underpass_engine::ktls::{Cipher, SelfTest, Support, Version, probe, self_test};
+use underpass_engine::{Report, errno};
+
+use super::place::{Module, Place};
+use super::{Finding, State};
+
+/// What was seen, without any judgement.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    /// What the kernel answered; a sentence if it could not be asked.
+    pub(crate) support: Result<Support, String>,
+    /// What came of the self-test, if there was a suite to try it with.
+    pub(crate) proof: Option<Result<Proof, String>>,
+    /// The kernel's counters, /proc/net/tls_stat.
+    pub(crate) counters: Option<String>,
+    /// Where this is.
+    pub(crate) place: Place,
+}
+
+/// A self-test that went well.
+#[derive(Clone, Debug)]
+pub(crate) struct Proof {
+    /// With what, such as `TLS 1.3 AES-128-GCM`.
+    pub(crate) suite: String,
+    /// Bytes that arrived as they were sent.
+    pub(crate) bytes: u64,
+    /// How they went out.
+    pub(crate) sent_by: String,
+    /// How they came in.
+    pub(crate) received_by: String,
+    /// How long it took.
+    pub(crate) elapsed: Duration,
+}
+
+impl Facts {
+    /// Tries everything.
+    pub(crate) fn gather() -> Self {
+        let support = probe().map_err(|error| crate::failure::plain(&error));
+        let suite = support.as_ref().ok().and_then(|support| suites(support, true).next());
+        let proof = suite.map(|(version, cipher)| {
+            let proof = self_test(version, cipher).map_err(|error| error.to_string())?;
+            Ok(Proof::new(suite_name((version, cipher)), &proof))
+        });
+        let counters = fs::read_to_string("/proc/net/tls_stat").ok();
+        Self { support, proof, counters, place: Place::look() }
+    }
+}
+
+impl Proof {
+    fn new(suite: String, proof: &SelfTest) -> Self {
+        Self {
+            suite,
+            bytes: proof.received.bytes(),
+            sent_by: movers(&proof.sent),
+            received_by: movers(&proof.received),
+            elapsed: proof.elapsed,
+        }
+    }
+}
+
+/// What the facts mean.
+pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
+    let support = match &facts.support {
+        Ok(support) => support,
+        Err(error) => return vec![untried(error)],
+    };
+    let mut findings = vec![match support.module {
+        Ok(()) => Finding {
+            name: "ktls",
+            state: State::Best,
+            finding: "the kernel has TLS".to_owned(),
+            consequence: "HTTPS is encrypted there, and no byte of a file enters user space".into(),
+            remedy: None,
+        },
+        Err(errno) => missing(errno, facts.place),
+    }];
+    if support.module.is_ok() {
+        findings.extend([of_suites(support), of_key_changes(support)]);
+    }
+    findings.extend(facts.proof.as_ref().map(of_proof));
+    findings.extend(facts.counters.as_deref().and_then(of_counters));
+    findings
+}
+
+/// There was no connection to try it with.
+fn untried(error: &str) -> Finding {
+    Finding {
+        name: "ktls",
+        state: State::Closed,
+        finding: format!("it could not be tried over loopback: {error}"),
+        consequence: "whether HTTPS can be encrypted in the kernel is not known".to_owned(),
+        remedy: Some("let this program open TCP connections to 127.0.0.1 or ::1".to_owned()),
+    }
+}
+
+/// The kernel does not do it.
+fn missing(errno: Errno, place: Place) -> Finding {
+    let symbol = errno::name(errno);
+    let (finding, remedy) = match (errno, place.module) {
+        (Errno::NOENT, Module::Installed) => (
+            "the kernel's module of TLS is not loaded",
+            "load it as root: modprobe tls; at each \
+              start: echo tls > /etc/modules-load.d/tls.conf",
+        ),
+        (Errno::NOENT, Module::NotBuilt) => {
+            ("this kernel was built without TLS", "run a kernel that has CONFIG_TLS=m or =y")
+        }
+        (Errno::NOENT, Module::Unknown) => (
+            "the kernel has no TLS",
+            "load it as root: modprobe tls; if there is no such module, \
+              run a kernel that has CONFIG_TLS=m or =y",
+        ),
+        _ => (
+            "a filter of system calls keeps TLS from the kernel",
+            "let the filter (seccomp) allow setsockopt(2) with TCP_ULP and SOL_TLS",
+        ),
+    };
+    let host = if place.is_container && errno == Errno::NOENT {
+        "; this is a container: do it on its host"
+    } else {
+        ""
+    };
+    Finding {
+        name: "ktls",
+        state: State::Closed,
+        finding: format!("{finding} (TCP_ULP: {symbol})"),
+        consequence: "HTTPS is encrypted by this program, and each byte of a file crosses into \
+                      user space and back"
+            .to_owned(),
+        remedy: Some(format!("{remedy}{host}")),
+    }
+}
+
+fn of_suites(support: &Support) -> Finding {
+    let names = |are_there| -> Vec<_> { suites(support, are_there).map(suite_name).collect() };
+    let (has, lacks) = (names(true), names(false));
+    let why = Version::ALL
+        .into_iter()
+        .flat_map(|version| Cipher::ALL.map(|cipher| support.supports(version, cipher).err()))
+        .flatten()
+        .next();
+    let why = why.map(errno::name).unwrap_or_default();
+    let (state, finding) = match (has.is_empty(), lacks.is_empty()) {
+        (true, _) => (State::Closed, format!("the kernel takes no suite ({why})")),
+        (_, true) => (State::Best, has.join(", ")),
+        _ => (State::Limited, format!("{}; not {} ({why})", has.join(", "), lacks.join(", "))),
+    };
+    let (consequence, remedy) = if lacks.is_empty() {
+        ("whatever suite is agreed on, the kernel has it", None)
+    } else {
+        let remedy = "load the modules of the ciphers (modprobe gcm, modprobe chacha20poly1305), \
+                      or run a newer kernel";
+        ("connections with another suite are encrypted by this program", Some(remedy.to_owned()))
+    };
+    let consequence = consequence.to_owned();
+    Finding { name: "ktls_suites", state, finding, consequence, remedy }
+}
+
+fn of_key_changes(support: &Support) -> Finding {
+    let name = "ktls_key_change";
+    match support.key_change {
+        Ok(()) => Finding {
+            name,
+            state: State::Best,
+            finding: "a connection of TLS 1.3 can be given other keys".to_owned(),
+            consequence: "it lasts as long as its peers like".to_owned(),
+            remedy: None,
+        },
+        Err(errno) => Finding {
+            name,
+            state: State::Limited,
+            finding: format!("a connection keeps its keys for good ({})", errno::name(errno)),
+            consequence:
+                "it is closed before they are worn, after about 256 GiB, or when its peer \
+                          changes its own; a client then connects again"
+                    .to_owned(),
+            remedy: Some("run Linux 6.14 or newer".to_owned()),
+        },
+    }
+}
+
+fn of_proof(proof: &Result<Proof, String>) -> Finding {
+    let name = "ktls_self_test";
+    match proof {
+        Ok(Proof { suite, bytes, sent_by, received_by, elapsed }) => Finding {
+            name,
+            state: State::Best,
+            finding: format!(
+                "{} KiB went out by {sent_by} and came in by {received_by} with {suite}, every \
+                 byte as it was, in {:.1} ms",
+                bytes / 1024,
+                elapsed.as_secs_f64() * 1e3,
+            ),
+            consequence: "TLS in the kernel can be relied on".to_owned(),
+            remedy: None,
+        },
+        Err(error) => Finding {
+            name,
+            state: State::Closed,
+            finding: format!("TLS in the kernel did not carry bytes as they were: {error}"),
+            consequence: "transfers over HTTPS may fail or hang".to_owned(),
+            remedy: Some("unload it (modprobe -r tls), and run another kernel".to_owned()),
+        },
+    }
+}
+
+/// What the kernel has counted since the module was loaded, in this network namespace.
+fn of_counters(counters: &str) -> Option<Finding> {
+    let count = |name: &str| -> Option<u64> {
+        let mut words = counters.lines().find(|line| line.starts_with(name))?.split_whitespace();
+        words.nth(1)?.parse().ok()
+    };
+    let (here, card) = (count("TlsTxSw")?, count("TlsTxDevice")?);
+    let (now_here, now_card) = (count("TlsCurrTxSw")?, count("TlsCurrTxDevice")?);
+    let bad = count("TlsDecryptError")?;
+    Some(Finding {
+        name: "ktls_counters",
+        state: State::Best,
+        finding: format!(
+            "{here} connections were encrypted by the kernel and {card} by a network card, now \
+             {now_here} and {now_card}; records that were not the peer's: {bad}"
+        ),
+        consequence: "these are of the whole network namespace, not of this program alone".into(),
+        remedy: None,
+    })
+}
+
+/// The suites that the kernel has, or those that it does not, the best first.
+fn suites(support: &Support, are_there: bool) -> impl Iterator<Item = (Version, Cipher)> + '_ {
+    Version::ALL
+        .into_iter()
+        .flat_map(|version| Cipher::ALL.map(|cipher| (version, cipher)))
+        .filter(move |&(version, cipher)| support.supports(version, cipher).is_ok() == are_there)
+}
+
+fn suite_name((version, cipher): (Version, Cipher)) -> String {
+    format!("{} {}", version.name(), cipher.name())
+}
+
+fn movers(report: &Report) -> String {
+    let names: Vec<_> = report.mechanisms().map(|(mechanism, _)| mechanism.name()).collect();
+    names.join(" and ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Diagnosis;
+
+    const HERE: Place = Place { module: Module::Unknown, is_container: false };
+    const COUNTERS: &str = "TlsCurrTxSw                     \t2\nTlsCurrTxDevice  \t0\n\
+                            TlsTxSw  \t27\nTlsTxDevice  \t0\nTlsDecryptError  \t1\n";
+
+    fn whole() -> Facts {
+        let proof = Proof {
+            suite: "TLS 1.3 AES-128-GCM".to_owned(),
+            bytes: 384 << 10,
+            sent_by: "sendfile".to_owned(),
+            received_by: "splice".to_owned(),
+            elapsed: Duration::from_micros(3_210),
+        };
+        let support = Support {
+            module: Ok(()),
+            suites: [[Ok(()); Cipher::ALL.len()]; Version::ALL.len()],
+            key_change: Ok(()),
+        };
+        let counters = Some(COUNTERS.to_owned());
+        Facts { support: Ok(support), proof: Some(Ok(proof)), counters, place: HERE }
+    }
+
+    fn without(errno: Errno, place: Place) -> Facts {
+        Facts { support: Ok(Support::none(errno)), proof: None, counters: None, place }
+    }
+
+    fn told(facts: &Facts) -> String {
+        Diagnosis::new(findings(facts)).to_string()
+    }
+
+    #[test]
+    fn a_kernel_that_has_everything() {
+        assert_eq!(told(&whole()), include_str!("snapshots/ktls.txt"));
+        assert_eq!(Diagnosis::new(findings(&whole())).closed(), 0);
+    }
+
+    #[test]
+    fn an_older_kernel_without_some_of_it() {
+        let mut facts = whole();
+        let mut support = facts.support.clone().unwrap_or(Support::none(Errno::IO));
+        support.key_change = Err(Errno::BUSY);
+        support.suites[1][2] = Err(Errno::INVAL);
+        (facts.support, facts.counters) = (Ok(support), None);
+        assert_eq!(told(&facts), include_str!("snapshots/ktls_older.txt"));
+        assert_eq!(Diagnosis::new(findings(&facts)).closed(), 0);
+    }
+
+    #[test]
+    fn kernels_without_it_and_what_to_do() {
+        let mut told_of = String::new();
+        for module in [Module::Installed, Module::NotBuilt, Module::Unknown] {
+            told_of += &told(&without(Errno::NOENT, Place { module, ..HERE }));
+        }
+        told_of += &told(&without(Errno::NOENT, Place { is_container: true, ..HERE }));
+        told_of += &told(&without(Errno::PERM, Place { is_container: true, ..HERE }));
+        let untried = Err("Operation not permitted".to_owned());
+        told_of += &told(&Facts { support: untried, ..without(Errno::PERM, HERE) });
+        assert_eq!(told_of, include_str!("snapshots/ktls_missing.txt"));
+    }
+
+    #[test]
+    fn a_failed_self_test_closes_the_way() {
+        let proof = Some(Err("byte 16384 is not the one that was sent".to_owned()));
+        let diagnosis = Diagnosis::new(findings(&Facts { proof, ..whole() }));
+        assert_eq!(diagnosis.closed(), 1);
+        assert!(diagnosis.to_string().contains("closed   ktls_self_test: "), "{diagnosis}");
+        let mut none = whole();
+        none.support = Ok(Support { module: Ok(()), ..Support::none(Errno::NOENT) });
+        assert_eq!(Diagnosis::new(findings(&none)).closed(), 1);
+    }
+}

@@ -1,0 +1,77 @@
+//! Where this program runs, as far as a remedy depends on it.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::system::uname;
+
+/// Where the module of TLS could come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Module {
+    /// It lies with the kernel's other modules, and has only to be loaded.
+    Installed,
+    /// The kernel was built without it.
+    NotBuilt,
+    /// Nothing here says whether there is one.
+    Unknown,
+}
+
+/// What is known of the place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Where the module could come from.
+    pub(crate) module: Module,
+    /// Whether this is a container, whose kernel is another's.
+    pub(crate) is_container: bool,
+}
+
+impl Place {
+    /// Looks at the files that tell.
+    pub(crate) fn look() -> Self {
+        let release = uname().release().to_string_lossy().into_owned();
+        let modules = fs::read_to_string(format!("/lib/modules/{release}/modules.dep"));
+        let config = fs::read_to_string(format!("/boot/config-{release}"));
+        let marks = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];
+        Self {
+            module: module(modules.ok().as_deref(), config.ok().as_deref()),
+            is_container: marks.iter().any(|mark| Path::new(mark).exists()),
+        }
+    }
+}
+
+/// What the list of modules (modules.dep(5)) and the kernel's own configuration say.
+fn module(modules: Option<&str>, config: Option<&str>) -> Module {
+    let is_it = |line: &str| line.split(':').next().is_some_and(|path| path.contains(PATH));
+    let is_listed = |list: &str| list.lines().any(is_it);
+    if modules.is_some_and(is_listed) {
+        return Module::Installed;
+    }
+    let says = |what: &str| config.is_some_and(|config| config.lines().any(|line| line == what));
+    match (says("CONFIG_TLS=m"), says("# CONFIG_TLS is not set")) {
+        (true, _) => Module::Installed,
+        (_, true) => Module::NotBuilt,
+        _ => Module::Unknown,
+    }
+}
+
+/// Part of the module's path, in front of how it is compressed.
+const PATH: &str = "/net/tls/tls.ko";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lists_tell_where_the_module_is() {
+        let deps = "kernel/net/ipv4/x.ko:\nkernel/net/tls/tls.ko.xz: kernel/y.ko\n";
+        assert_eq!(module(Some(deps), None), Module::Installed);
+        // Another module may need it.
+        let other = "kernel/drivers/nic.ko: kernel/net/tls/tls.ko\n";
+        assert_eq!(module(Some(other), None), Module::Unknown);
+        let unset = "CONFIG_NET=y\n# CONFIG_TLS is not set\n";
+        assert_eq!(module(None, Some(unset)), Module::NotBuilt);
+        assert_eq!(module(None, Some("CONFIG_TLS_DEVICE=y\nCONFIG_TLS=m")), Module::Installed);
+        assert_eq!(module(None, Some("# CONFIG_TLS_TOE is not set")), Module::Unknown);
+        assert_eq!(module(None, None), Module::Unknown);
+    }
+}
