@@ -204,6 +204,7 @@ fn count(counter: &mut u32, most: u32) -> Result<(), Breach> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
-use rustls::{Error, HandshakeKind, InvalidMessage};
+use rustls::{Error, HandshakeKind, InvalidMessage, ProtocolVersion};
 use underpass_engine::ktls;
 
 use super::acceptor::Acceptor;
@@ -118,7 +118,7 @@ impl Handshake {
             let is_done = match self.think() {
                 Ok(is_done) => is_done,
                 Err(error) => {
-                    self.take_alerts();
+                    self.take_alerts(&error);
                     let _ = self.push(socket);
                     return Err(error.into());
                 }
@@ -228,9 +228,15 @@ impl Handshake {
         Ok(())
     }
 
-    fn take_alerts(&mut self) {
-        if let Some(connection) = &mut self.connection {
-            connection.take_alerts(&mut self.incoming, &mut self.outgoing);
+    /// What the peer is told of a failure. Of a message that is too long rustls tells nothing.
+    fn take_alerts(&mut self, error: &Error) {
+        const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
+        let Some(connection) = &mut self.connection else { return };
+        connection.take_alerts(&mut self.incoming, &mut self.outgoing);
+        let is_unsaid =
+            self.outgoing.is_empty() && connection.common().protocol_version().is_none();
+        if is_unsaid && matches!(error, Error::InvalidMessage(_)) {
+            self.outgoing.add(&DECODE_ERROR);
         }
     }
 
@@ -240,13 +246,19 @@ impl Handshake {
         let suite = connection.common().negotiated_cipher_suite();
         let kind = suite.and_then(|suite| suites::kind_of(suite.suite()));
         let mut obstacle = self.wanted.obstacle().or_else(|| self.wanted.obstacle_to(kind));
-        if obstacle.is_none() {
-            // The kernel counts from the record after these.
+        // The peer waits for what is left to be sent, and the kernel counts from the record behind
+        // it; but tickets of TLS 1.3 nobody waits for, and they can go with the first data.
+        let is_13 = connection.common().protocol_version() == Some(ProtocolVersion::TLSv1_3);
+        let are_tickets = is_13 && matches!(connection, Connection::Server(_));
+        if obstacle.is_none() || !are_tickets {
             match self.push(socket) {
-                Ok(()) => obstacle = ktls::attach(socket).err().map(refused),
+                Ok(()) => (),
                 Err(Errno::AGAIN) => return Ok(Progress::Writes),
                 Err(error) => return Err(io_error(error)),
             }
+        }
+        if obstacle.is_none() {
+            obstacle = ktls::attach(socket).err().map(refused);
         }
         let connection = self.connection.take().ok_or(Error::HandshakeNotComplete)?;
         let common = connection.common();
@@ -258,7 +270,6 @@ impl Handshake {
         };
         let (Some(kind), None) = (kind, obstacle) else {
             facts.place = Place::UserSpace(obstacle.unwrap_or(Why::Suite));
-            // What is left to be sent goes with the first data.
             let incoming = std::mem::take(&mut self.incoming);
             let outgoing = std::mem::take(&mut self.outgoing);
             let records = Records::Here(UserSpace::new(connection, incoming, outgoing));

@@ -63,6 +63,7 @@ impl FromStr for Pin {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -86,6 +86,7 @@ pub(super) fn protocols() -> Vec<Vec<u8>> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -4,5 +4,7 @@
 
 mod agreement;
 mod bulk;
+mod openssl;
 mod rig;
+mod robust;
 mod trust;
