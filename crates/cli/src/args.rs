@@ -30,7 +30,7 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve a folder or a file over HTTP
+    /// Serve a folder or a file over HTTP or HTTPS
     Serve(Box<ServeArgs>),
     /// Fetch files from an HTTP server
     Get(Box<GetArgs>),

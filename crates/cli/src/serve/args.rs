@@ -99,7 +99,7 @@ pub(super) struct TlsArgs {
 /// Where a certificate comes from that is in no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum TlsSource {
-    /// Its own key vouches for it
+    // Its own key vouches for it. No help of its own, which would spread that of all options.
     #[value(name = "self")]
     SelfSigned,
 }

@@ -144,7 +144,9 @@ impl Peer {
     /// How many of the bytes written to the socket the peer's kernel has acknowledged.
     pub(super) fn acknowledged(&self) -> u64 {
         let in_flight = socket::unacknowledged(&self.socket).unwrap_or(0);
-        self.written.get().saturating_sub(in_flight)
+        // Records are a little longer than what is in them: there may be more than this says.
+        let held = self.session().map_or(0, |session| session.held() as u64);
+        self.written.get().saturating_sub(in_flight + held)
     }
 
     /// Whether everything that was written has arrived and was read, as far as that can be known:

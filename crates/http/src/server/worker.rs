@@ -193,12 +193,9 @@ impl Worker {
         let id = self.next_peer.replace(self.next_peer.get() + 1);
         let peer = Rc::new(Peer::new(socket, address, role));
         self.peers.borrow_mut().insert(id, Rc::clone(&peer));
-        let worker = Rc::clone(self);
+        let presence = Presence { worker: Rc::clone(self), id };
         tokio::task::spawn_local(async move {
-            connection::serve(&worker, &peer).await;
-            worker.peers.borrow_mut().remove(&id);
-            worker.shared.connections.fetch_sub(1, Ordering::Relaxed);
-            worker.shared.metrics.worker(worker.index).connection_closed();
+            connection::serve(&presence.worker, &peer).await;
         });
     }
 
@@ -245,6 +242,21 @@ impl Worker {
             *date = (second, httpdate::fmt_http_date(now));
         }
         use_it(&date.1)
+    }
+}
+
+/// A connection counts for as long as this lives, whatever its end.
+struct Presence {
+    worker: Rc<Worker>,
+    id: u64,
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let worker = &self.worker;
+        worker.peers.borrow_mut().remove(&self.id);
+        worker.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        worker.shared.metrics.worker(worker.index).connection_closed();
     }
 }
 

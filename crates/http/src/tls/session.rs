@@ -80,6 +80,15 @@ impl Session {
         }
     }
 
+    /// Bytes of records that were made and that the socket has not taken yet.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        match &*self.records() {
+            Records::Here(records) => records.held(),
+            Records::Kernel(_) => 0,
+        }
+    }
+
     /// Says that nothing follows (close_notify), as far as the socket takes it at once: call it
     /// before the socket is shut down for writing. Nothing can be sent after it;
     /// [`flush`](Layer::flush) tells whether the socket has taken it.

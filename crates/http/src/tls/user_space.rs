@@ -140,6 +140,11 @@ impl UserSpace {
         !self.plaintext.is_empty() || !self.is_idle || is_over
     }
 
+    /// Bytes of records that have to go.
+    pub(super) fn held(&self) -> usize {
+        self.outgoing.len()
+    }
+
     /// Says that nothing follows, as far as the socket takes it.
     pub(super) fn close(&mut self, socket: BorrowedFd<'_>) {
         if !self.is_closed && self.failure.is_none() {
