@@ -1,11 +1,13 @@
 //! What runs inside the virtual machine: starts the program, misbehaves as its peer, and says
 //! for each check `ok NAME: what was seen`, `skipped NAME: why`, or `FAILED NAME: why`.
 //!
-//! `rig-checks kernel|user-space [NAME]`: where TLS is expected to be done, and one check alone.
+//! `rig-checks kernel|user-space [NAME]`: where TLS is expected to be done, and one check alone,
+//! or `count` for numbers of instructions instead of checks.
 
 #![forbid(unsafe_code)]
 
 mod checks;
+mod count;
 mod origin;
 mod pattern;
 mod peer;
@@ -50,7 +52,19 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let selected = |check: &&Check| only.as_ref().is_none_or(|name| name == check.name);
+    if only.as_deref() == Some("count") {
+        return match count::all(&place) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                println!("FAILED {}/count: {error}", wanted.name());
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let selected = |check: &&Check| match &only {
+        Some(name) => name == check.name,
+        None => !check.is_long,
+    };
     let mut failed = false;
     for check in CHECKS.iter().filter(selected) {
         failed |= !run(check, &place);

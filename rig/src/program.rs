@@ -61,6 +61,11 @@ impl Server {
         format!("https://127.0.0.1:{}/{name}", self.port)
     }
 
+    /// The number of the process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it as an administrator does, and returns the lines of its log.
     pub(crate) fn end(mut self) -> Result<Vec<Value>> {
         let pid = self.child.id().to_string();

@@ -23,34 +23,42 @@ pub(crate) struct Check {
     pub(crate) name: &'static str,
     /// What it does.
     pub(crate) run: fn(&Place) -> Result<Outcome>,
+    /// Run if it is named alone: it takes minutes.
+    pub(crate) is_long: bool,
+}
+
+/// A check that is always run.
+const fn check(name: &'static str, run: fn(&Place) -> Result<Outcome>) -> Check {
+    Check { name, run, is_long: false }
 }
 
 /// All of them, in the order in which they are run. Those that count what they do wrong with the
 /// kernel come behind the one that looks at the kernel's counters.
 pub(crate) const CHECKS: &[Check] = &[
-    Check { name: "plain", run: plain::run },
-    Check { name: "doctor", run: doctor::run_it },
-    Check { name: "handshake", run: handshake::every_suite },
-    Check { name: "resumption", run: handshake::resumption },
-    Check { name: "download", run: downloads::by_another_client },
-    Check { name: "get", run: downloads::by_ours },
-    Check { name: "slow_reader", run: downloads::slow_reader },
-    Check { name: "gigabyte", run: downloads::gigabyte },
-    Check { name: "put", run: uploads::by_ours },
-    Check { name: "upload", run: uploads::by_another_client },
-    Check { name: "send_recv", run: stream::send_and_receive },
-    Check { name: "small_requests", run: requests::many_on_one_connection },
-    Check { name: "close_notify", run: ends::close_notify },
-    Check { name: "cut_download", run: ends::cut_download },
-    Check { name: "cut_upload", run: ends::cut_upload },
-    Check { name: "keys_while_downloading", run: keys::while_downloading },
-    Check { name: "keys_while_uploading", run: keys::while_uploading },
-    Check { name: "keys_of_a_server", run: keys::of_a_server },
-    Check { name: "counters", run: records::counters },
-    Check { name: "bad_records", run: records::bad },
+    check("plain", plain::run),
+    check("doctor", doctor::run_it),
+    check("handshake", handshake::every_suite),
+    check("resumption", handshake::resumption),
+    check("download", downloads::by_another_client),
+    check("get", downloads::by_ours),
+    check("slow_reader", downloads::slow_reader),
+    Check { name: "gigabyte", run: downloads::gigabyte, is_long: true },
+    check("put", uploads::by_ours),
+    check("upload", uploads::by_another_client),
+    check("send_recv", stream::send_and_receive),
+    check("small_requests", requests::many_on_one_connection),
+    check("close_notify", ends::close_notify),
+    check("cut_download", ends::cut_download),
+    check("cut_upload", ends::cut_upload),
+    check("keys_while_downloading", keys::while_downloading),
+    check("keys_while_uploading", keys::while_uploading),
+    check("keys_of_a_server", keys::of_a_server),
+    check("counters", records::counters),
+    check("bad_records", records::bad),
 ];
 
-const MIB: u64 = 1 << 20;
+/// 1,048,576.
+pub(crate) const MIB: u64 = 1 << 20;
 
 /// The mechanisms in the last line of a log that is about this request.
 fn mechanisms<'l>(lines: &'l [Value], verb: &str, target: &str) -> Result<&'l Value> {
