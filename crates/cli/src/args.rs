@@ -40,8 +40,8 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Receive one plain TCP or unix stream into a file
     Recv(RecvArgs),
-    /// Copy a file within this machine
-    Cp(CpArgs),
+    /// Copy files and folders within this machine
+    Cp(Box<CpArgs>),
     /// Measure the mechanisms against each other on this machine
     Bench(BenchArgs),
     /// Tell what this machine allows, and what to do about what it does not
@@ -165,6 +165,11 @@ impl MoveArgs {
     /// Which mechanisms these arguments allow.
     pub(crate) fn policy(&self) -> Policy {
         self.engine.policy()
+    }
+
+    /// How sure the transfer has to be.
+    pub(crate) fn integrity(&self) -> Integrity {
+        self.integrity
     }
 
     /// The engine's options that these arguments ask for.

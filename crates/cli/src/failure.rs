@@ -32,6 +32,15 @@ pub(crate) enum Failure {
         /// How many ways.
         ways: usize,
     },
+    /// A copy was read again and is not what its original is.
+    Differs {
+        /// The original.
+        from: PathBuf,
+        /// The copy.
+        to: PathBuf,
+        /// The first byte that is another one.
+        at: u64,
+    },
     /// Something could not be fetched.
     Download {
         /// From where.
@@ -134,6 +143,11 @@ pub(crate) enum Failure {
         /// How that is to be told.
         show: ShowArgs,
     },
+    /// Some of what was to be copied could not be; each was told.
+    NotCopied {
+        /// How many files, folders or links.
+        count: usize,
+    },
     /// Some of several things could not be done; each was told.
     Partly {
         /// How many.
@@ -169,7 +183,11 @@ impl Failure {
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Arguments(_) | Self::Bench(_) | Self::Excess { .. } | Self::Usage(_) => None,
-            Self::Closed { .. } | Self::LeftOut { .. } | Self::Partly { .. } => None,
+            Self::Closed { .. }
+            | Self::LeftOut { .. }
+            | Self::Partly { .. }
+            | Self::NotCopied { .. } => None,
+            Self::Differs { .. } => Some("somebody writes to one of them, or the disk is broken"),
             Self::Handshake { error, .. } => tls_hint(error),
             Self::Download { kept: Some(_), .. } => Some("the same command goes on from there"),
             Self::Download { error, .. } => download_hint(error),
@@ -190,6 +208,10 @@ impl fmt::Display for Failure {
             Self::Bench(error) => error.fmt(f),
             Self::Closed { ways: 1 } => f.write_str("the best way is closed, another is taken"),
             Self::Closed { ways } => write!(f, "{ways} best ways are closed, others are taken"),
+            Self::Differs { from, to, at } => {
+                let (from, to) = (from.display(), to.display());
+                write!(f, "comparing {from} with its copy {to}: byte {at} is another one")
+            }
             Self::Download { url, path, error, kept, .. } => {
                 write!(f, "fetching {url} to {}: {error}", path.display())?;
                 let Some(Kept { name, bytes }) = kept else { return Ok(()) };
@@ -222,6 +244,8 @@ impl fmt::Display for Failure {
                 let error = failed.error.to_string();
                 write!(f, "sending {file} to {url}: {}", without_number(&error))
             }
+            Self::NotCopied { count: 1 } => f.write_str("one thing could not be copied: see above"),
+            Self::NotCopied { count } => write!(f, "{count} things could not be copied: see above"),
             Self::Partly { failed, total } => write!(f, "{failed} of {total} were not sent"),
             Self::Usage(message) => f.write_str(message),
         }
@@ -244,8 +268,10 @@ impl std::error::Error for Failure {
             Self::Tree { failed, .. } => Some(failed),
             Self::Upload { failed, .. } => Some(&failed.error),
             Self::Closed { .. }
+            | Self::Differs { .. }
             | Self::Excess { .. }
             | Self::LeftOut { .. }
+            | Self::NotCopied { .. }
             | Self::Partly { .. }
             | Self::Usage(_) => None,
         }
@@ -317,6 +343,14 @@ fn path_hint(action: &str, errno: Errno) -> Option<&'static str> {
     Some(match errno {
         Errno::NOENT if action == "serving" => "name a folder or a file that exists",
         Errno::ACCESS if action == "serving" => "its owner has to let this user read it",
+        Errno::ISDIR if action == "reading folder" => "-r copies folders, with everything in them",
+        Errno::ISDIR if action == "replacing" => "a folder is in the way",
+        Errno::NOTDIR if action == "replacing by a folder" => "something else is in the way",
+        Errno::LOOP if action == "following" => "the link leads back to a folder that it is in",
+        Errno::PERM if action == "writing" || action == "replacing" || action == "creating" => {
+            "it may be immutable: lsattr tells"
+        }
+        Errno::TXTBSY => "it is running: leave out --in-place, or add --force",
         Errno::EXIST => "it exists already: --force replaces it",
         Errno::ISDIR if action == "reading" => {
             "pack a folder with tar: tar -c FOLDER | underpass send - ..."

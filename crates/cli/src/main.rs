@@ -10,6 +10,7 @@ mod args;
 mod bench;
 mod commands;
 mod congestion;
+mod cp;
 mod doctor;
 mod ends;
 mod failure;

@@ -12,6 +12,7 @@ use underpass_http::server::{Note, Summary};
 use underpass_http::tls::Pin;
 
 use crate::args::ShowArgs;
+use crate::cp::CopyReceipt;
 use crate::doctor::Diagnosis;
 use crate::failure::{Failure, complaint, plain};
 use crate::get::GetReceipt;
@@ -21,6 +22,41 @@ use crate::serve::{Certificate, Served};
 
 /// Prints what a finished transfer is to tell.
 pub(crate) fn finished(show: ShowArgs, receipt: &Receipt) {
+    note_integrity(show, receipt);
+    if !show.quiet && !show.json {
+        error_line(&summary(receipt));
+    }
+    tell(show, receipt);
+}
+
+/// Prints what a copy is to tell.
+pub(crate) fn copied(show: ShowArgs, receipt: &CopyReceipt) {
+    note_integrity(show, &receipt.receipt);
+    if !show.quiet && !show.json {
+        let would = if receipt.dry_run { "would copy " } else { "" };
+        error_line(&format!("{would}{}: {}", receipt.counts(), summary(&receipt.receipt)));
+    }
+    tell(ShowArgs { json: false, ..show }, &receipt.receipt);
+    if show.explain {
+        error_line(&format!("  {:<12} {}", "copied", receipt.counts()));
+        for system in &receipt.file_systems {
+            let (files, bytes) = (HumanCount(system.files), HumanCount(system.bytes));
+            let between = format!("{} to {}", system.from, system.to);
+            error_line(&format!("  {:<12} {between}: {files} files, {bytes} bytes", "systems"));
+        }
+        let lacks = [(receipt.without_owner, "owners"), (receipt.without_attributes, "attributes")];
+        for (count, what) in lacks.iter().filter(|(count, _)| *count > 0) {
+            error_line(&format!("  {:<12} {what} of {}", "not kept", HumanCount(*count)));
+        }
+        if receipt.hole_bytes > 0 {
+            error_line(&format!("  {:<12} {} bytes", "holes", HumanCount(receipt.hole_bytes)));
+        }
+    }
+    tell_json(show, receipt);
+}
+
+/// Says which integrity levels were refused.
+fn note_integrity(show: ShowArgs, receipt: &Receipt) {
     for declined in receipt.declined.iter().filter(|_| !show.quiet) {
         let DeclineReceipt { mechanism: level, errno, reason: Some(reason), .. } = declined else {
             continue;
@@ -28,10 +64,6 @@ pub(crate) fn finished(show: ShowArgs, receipt: &Receipt) {
         let held = &receipt.integrity;
         error_line(&format!("underpass: {level} was refused ({errno}: {reason}); {held} held"));
     }
-    if !show.quiet && !show.json {
-        error_line(&summary(receipt));
-    }
-    tell(show, receipt);
 }
 
 /// Prints what a fetched folder is to tell.

@@ -66,6 +66,13 @@ impl Meter {
         }
     }
 
+    /// Says something beside the bytes, where there is room for it.
+    pub(crate) fn message(&self, text: impl FnOnce() -> String) {
+        if let Self::Bar(bar) = self {
+            bar.set_message(text());
+        }
+    }
+
     /// Lets something else be printed.
     pub(crate) fn aside(&self, print: impl FnOnce()) {
         match self {
@@ -88,7 +95,7 @@ fn draw(bar: &ProgressBar, progress: &Progress) {
             Some(_) => {
                 "{wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}"
             }
-            None => "{spinner} {binary_bytes} {binary_bytes_per_sec} {elapsed}",
+            None => "{spinner} {binary_bytes} {binary_bytes_per_sec} {elapsed} {msg}",
         };
         // The templates are constants that are known to parse; the bar's own would do as well.
         if let Ok(style) = ProgressStyle::with_template(template) {

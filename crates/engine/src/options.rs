@@ -35,6 +35,7 @@ pub struct Options<'a> {
     pub(crate) confirm: Confirm,
     pub(crate) turn: Turn,
     pub(crate) reserve: bool,
+    pub(crate) unshared: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) cancel: Option<&'a AtomicBool>,
     pub(crate) capabilities: Option<&'a Capabilities>,
@@ -97,6 +98,14 @@ impl<'a> Options<'a> {
     #[must_use]
     pub fn reserve(mut self) -> Self {
         self.reserve = true;
+        self
+    }
+
+    /// Use nothing that may make two files share their blocks: neither reflink nor copy_file_range,
+    /// which shares them silently where the file system can.
+    #[must_use]
+    pub fn unshared(mut self) -> Self {
+        self.unshared = true;
         self
     }
 
@@ -190,8 +199,10 @@ impl<'a> Options<'a> {
         sink: &Sink<S>,
     ) -> Option<Mechanism> {
         let is_required = matches!(self.policy, Policy::Require(_));
+        let shares = |mechanism| matches!(mechanism, Mechanism::Reflink | Mechanism::CopyFileRange);
         let lacks = |mechanism: &Mechanism| {
-            !is_required && self.capabilities.is_some_and(|known| known.lacks(*mechanism))
+            (self.unshared && shares(*mechanism))
+                || (!is_required && self.capabilities.is_some_and(|known| known.lacks(*mechanism)))
         };
         candidates
             .get_or_insert_with(|| Candidates::new(self.policy, source, sink.kind, sink.appends))

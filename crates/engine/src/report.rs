@@ -147,6 +147,13 @@ impl Report {
         self.user_space_bytes += 2 * bytes;
     }
 
+    /// Counts bytes that the caller has read into its memory and not written on, such as zeros of
+    /// which it makes a hole: they have crossed once.
+    pub fn add_read(&mut self, bytes: u64, calls: u64) {
+        self.mechanisms[Mechanism::ReadWrite as usize].calls += calls;
+        self.user_space_bytes += bytes;
+    }
+
     /// Adds what another transfer did, for commands that need several.
     ///
     /// The offsets of its declines are moved up by the bytes counted so far.

@@ -1,0 +1,308 @@
+//! The bytes of a file: small ones through a buffer, large ones by the engine, holes not at all.
+
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::{FileType, fstat, ftruncate};
+use rustix::io::Errno;
+use underpass_engine::{Error, Kind, Mechanism, Policy, Report, Sink, Source, Transfer, Version};
+
+use super::file::Original;
+use super::job::At;
+use super::place::Place;
+use super::worker::Worker;
+use crate::commands::cp::When;
+use crate::failure::Failure;
+use crate::holes::extents;
+
+impl Worker<'_> {
+    /// Copies all bytes.
+    pub(super) fn copy_bytes(
+        &mut self,
+        original: &Original<'_>,
+        place: &Place<'_>,
+    ) -> Result<(), Failure> {
+        let settings = &self.job.settings;
+        let len = original.len();
+        let allocated = u64::try_from(original.stat.st_blocks).unwrap_or(0) * 512;
+        let has_holes = allocated < len;
+        let done = self.here_already(original, place)?;
+        if settings.sparse == When::Always && done == 0 {
+            return self.copy_without_zeros(original, place);
+        }
+        let is_regular = FileType::from_raw_mode(original.stat.st_mode) == FileType::RegularFile;
+        if is_regular
+            && len <= SMALL
+            && done == 0
+            && settings.is_free()
+            && !(has_holes && len > BLOCK)
+        {
+            return self.copy_small(original, place);
+        }
+        let keeps_holes = settings.sparse == When::Auto && place.is_new() && has_holes;
+        match keeps_holes || done > 0 {
+            true => self.copy_extents(original, place, done),
+            false => self.copy_whole(original, place),
+        }
+    }
+
+    /// How many bytes an interrupted run has left, less those that it may have been at.
+    fn here_already(&mut self, original: &Original<'_>, place: &Place<'_>) -> Result<u64, Failure> {
+        let Place::Landing { .. } = place else { return Ok(0) };
+        if !self.job.settings.resume || original.len() < super::file::PARTIAL {
+            return Ok(0);
+        }
+        let path = || original.folder.target_path(original.entry.target());
+        let stat = fstat(place.file()).at("looking at", path)?;
+        let here = u64::try_from(stat.st_size).unwrap_or(0).min(original.len());
+        let here = here.saturating_sub(AGAIN) / AGAIN * AGAIN;
+        ftruncate(place.file(), here).at("writing", path)?;
+        self.totals.resumed_bytes += here;
+        Ok(here)
+    }
+
+    /// One read, one write.
+    fn copy_small(&mut self, original: &Original<'_>, place: &Place<'_>) -> Result<(), Failure> {
+        let from = || original.folder.source_path(&original.entry.name);
+        let to = || original.folder.target_path(original.entry.target());
+        let promised = original.len() as usize;
+        // More than is promised: who is longer than its facts say is a file of procfs, or has grown.
+        let room = if promised == 0 { self.buffer.len() } else { promised };
+        let mut calls = 0;
+        let mut have = 0;
+        while have < room {
+            calls += 1;
+            match rustix::io::read(&original.file, &mut self.buffer[have..room]) {
+                Ok(0) => break,
+                Ok(bytes) => have += bytes,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno).at("reading", from),
+            }
+        }
+        let is_short = have < promised;
+        if is_short || have == self.buffer.len() {
+            // Perhaps its size says nothing: the engine knows, and begins at the first byte.
+            return self.copy_whole(original, place);
+        }
+        let mut written = 0;
+        while written < have {
+            calls += 1;
+            match rustix::io::write(place.file(), &self.buffer[written..have]) {
+                Ok(bytes) => written += bytes,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno).at("writing", to),
+            }
+        }
+        let between = self.totals.between(original.system, original.folder.system);
+        between.report.add_copied(have as u64, calls);
+        self.job.progress.bytes.fetch_add(have as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Everything by the engine.
+    fn copy_whole(&mut self, original: &Original<'_>, place: &Place<'_>) -> Result<(), Failure> {
+        let from = || original.folder.source_path(&original.entry.name);
+        let source = Source::of(&original.file).at("reading", from)?;
+        let at = 0;
+        self.transfer(original, place, source, at, None)
+    }
+
+    /// What is between the holes, from `done` on.
+    fn copy_extents(
+        &mut self,
+        original: &Original<'_>,
+        place: &Place<'_>,
+        done: u64,
+    ) -> Result<(), Failure> {
+        let from = || original.folder.source_path(&original.entry.name);
+        let to = || original.folder.target_path(original.entry.target());
+        let source = Source::of(&original.file).at("reading", from)?;
+        if source.kind() != Kind::Regular || original.len() == 0 {
+            return self.transfer(original, place, source, 0, None);
+        }
+        if done == 0 && self.is_cloned(original, place)? {
+            return Ok(());
+        }
+        let version = Version::from_stat(&original.stat);
+        let mut copied = 0;
+        let mut first = None;
+        for extent in extents(original.file.as_fd(), original.len()) {
+            let (at, len) = extent.at("reading", from)?;
+            let end = at + len;
+            let at = at.max(done);
+            if at >= end {
+                continue;
+            }
+            let source = source.clone().at(at).len(end - at).version(version);
+            self.transfer(original, place, source, at, first)?;
+            copied += end - at;
+            // What served the first part serves all others.
+            first = first.or_else(|| self.last_mechanism(original));
+        }
+        ftruncate(place.file(), original.len()).at("writing", to)?;
+        self.totals.hole_bytes += (original.len() - done).saturating_sub(copied);
+        Ok(())
+    }
+
+    /// Tries one call for the whole of a file with holes: a clone has them all.
+    fn is_cloned(&mut self, original: &Original<'_>, place: &Place<'_>) -> Result<bool, Failure> {
+        let settings = &self.job.settings;
+        let policy = settings.movement.policy();
+        if settings.reflink == When::Never || policy != Policy::Auto {
+            return Ok(false);
+        }
+        let from = || original.folder.source_path(&original.entry.name);
+        let to = || original.folder.target_path(original.entry.target());
+        let source = Source::of(&original.file).at("reading", from)?;
+        let sink = Sink::of(place.file()).at("writing", to)?;
+        let options = settings.movement.options();
+        let options = options.policy(Policy::Require(Mechanism::Reflink));
+        match Transfer::new(source, sink).options(options).run() {
+            Ok(report) => {
+                self.count(original, &report);
+                Ok(true)
+            }
+            Err(error) => {
+                let is_declined = matches!(error, Error::Declined { .. });
+                self.count(original, error.report());
+                if is_declined && settings.reflink != When::Always {
+                    return Ok(false);
+                }
+                Err(self.failed(original, error))
+            }
+        }
+    }
+
+    /// One transfer of the engine, to offset `at`.
+    fn transfer(
+        &mut self,
+        original: &Original<'_>,
+        place: &Place<'_>,
+        source: Source<&std::fs::File>,
+        at: u64,
+        first: Option<Mechanism>,
+    ) -> Result<(), Failure> {
+        let job = self.job;
+        let settings = &job.settings;
+        let to = || original.folder.target_path(original.entry.target());
+        let mut told = 0;
+        let progress = &job.progress.bytes;
+        let options =
+            settings.options().cancel(&job.cancel).capabilities(&job.capabilities).observer(
+                move |now| {
+                    progress.fetch_add(now.bytes - told, Ordering::Relaxed);
+                    told = now.bytes;
+                },
+            );
+        let is_free =
+            settings.movement.policy() == Policy::Auto && settings.reflink != When::Always;
+        let options = match first.filter(|_| is_free) {
+            Some(mechanism) => options.policy(Policy::Prefer(mechanism)),
+            None => options,
+        };
+        let options = if place.is_new() { options.reserve() } else { options };
+        let sink = Sink::of(place.file()).at("writing", to)?.at(at);
+        match Transfer::new(source, sink).options(options).run() {
+            Ok(report) => {
+                self.count(original, &report);
+                Ok(())
+            }
+            Err(error) => {
+                self.count(original, error.report());
+                Err(self.failed(original, error))
+            }
+        }
+    }
+
+    /// Counts what the engine has done.
+    fn count(&mut self, original: &Original<'_>, report: &Report) {
+        self.totals.between(original.system, original.folder.system).report.add(report);
+    }
+
+    /// What moved bytes between these two file systems last, or rather: any that did.
+    fn last_mechanism(&mut self, original: &Original<'_>) -> Option<Mechanism> {
+        let between = self.totals.between(original.system, original.folder.system);
+        between
+            .report
+            .mechanisms()
+            .map(|(mechanism, _)| mechanism)
+            .find(|&mechanism| matches!(mechanism, Mechanism::CopyFileRange | Mechanism::Sendfile))
+    }
+
+    fn failed(&self, original: &Original<'_>, error: Error) -> Failure {
+        let (folder, entry) = (original.folder, original.entry);
+        let (from, to) = (folder.source_path(&entry.name), folder.target_path(entry.target()));
+        let what = format!("copying {} to {}", from.display(), to.display());
+        Failure::transfer(what, error, self.job.settings.movement.show)
+    }
+
+    /// Reads everything, and writes what is not zero: for holes that the original does not have.
+    fn copy_without_zeros(
+        &mut self,
+        original: &Original<'_>,
+        place: &Place<'_>,
+    ) -> Result<(), Failure> {
+        let from = || original.folder.source_path(&original.entry.name);
+        let to = || original.folder.target_path(original.entry.target());
+        let (mut at, mut calls, mut copied, mut zeros) = (0_u64, 0, 0, 0);
+        loop {
+            if self.job.is_over() {
+                let report = Box::new(Report::default());
+                return Err(self.failed(original, Error::Cancelled { report }));
+            }
+            calls += 1;
+            let have = match original.file.read_at(&mut self.buffer, at) {
+                Ok(0) => break,
+                Ok(have) => have,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error).at("reading", from),
+            };
+            let mut offset = 0;
+            while offset < have {
+                let (len, is_zero) = run(&self.buffer[offset..have]);
+                let part = &self.buffer[offset..offset + len];
+                if is_zero {
+                    zeros += len as u64;
+                } else {
+                    calls += 1;
+                    place.file().write_all_at(part, at + offset as u64).at("writing", to)?;
+                    copied += len as u64;
+                }
+                offset += len;
+            }
+            at += have as u64;
+            self.job.progress.bytes.fetch_add(have as u64, Ordering::Relaxed);
+        }
+        if at < original.len() && Source::of(&original.file).is_ok_and(|it| it.promised().is_some())
+        {
+            let (expected, report) = (original.len(), Box::new(Report::default()));
+            return Err(self.failed(original, Error::SourceEnded { expected, report }));
+        }
+        ftruncate(place.file(), at).at("writing", to)?;
+        self.totals.hole_bytes += zeros;
+        let between = self.totals.between(original.system, original.folder.system);
+        between.report.add_copied(copied, calls);
+        between.report.add_read(zeros, 0);
+        Ok(())
+    }
+}
+
+/// How many bytes at the beginning are all zero, or belong to blocks that are not.
+fn run(bytes: &[u8]) -> (usize, bool) {
+    let is_zero = |block: &[u8]| block.iter().all(|&byte| byte == 0);
+    let mut blocks = bytes.chunks(BLOCK as usize);
+    let Some(first) = blocks.next() else { return (0, false) };
+    let wanted = is_zero(first);
+    let same = blocks.take_while(|block| is_zero(block) == wanted);
+    (first.len() + same.map(<[u8]>::len).sum::<usize>(), wanted)
+}
+
+/// Files of up to so many bytes are copied through a buffer.
+const SMALL: u64 = 64 << 10;
+
+/// The smallest hole worth having: a block of most file systems.
+const BLOCK: u64 = 4096;
+
+/// So much of what an interrupted run has left is copied again.
+const AGAIN: u64 = 1 << 20;

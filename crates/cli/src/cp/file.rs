@@ -1,0 +1,173 @@
+//! One file with bytes.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::io::Errno;
+use underpass_engine::landing::Existing;
+
+use super::folder::{Entry, Folder};
+use super::job::At;
+use super::metadata::{self, Manner};
+use super::place::Place;
+use super::special::Verdict;
+use super::worker::Worker;
+use super::{names, system};
+use crate::failure::Failure;
+
+/// A file that was opened, and its facts.
+pub(super) struct Original<'a> {
+    pub(super) file: File,
+    pub(super) stat: Stat,
+    pub(super) folder: &'a Arc<Folder>,
+    pub(super) entry: &'a Entry,
+    /// The name of its file system.
+    pub(super) system: &'static str,
+}
+
+impl Original<'_> {
+    /// Its length, as far as its facts tell.
+    pub(super) fn len(&self) -> u64 {
+        u64::try_from(self.stat.st_size).unwrap_or(0)
+    }
+}
+
+impl Worker<'_> {
+    /// Copies a file.
+    pub(super) fn file(&mut self, folder: &Arc<Folder>, entry: &Entry) -> Result<(), Failure> {
+        let original = self.open(folder, entry)?;
+        let stat = original.stat;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            return Err(Errno::ISDIR).at("reading", || folder.source_path(&entry.name));
+        }
+        let verdict = self.verdict(folder, entry, &stat)?;
+        if verdict == Verdict::Leave {
+            return Ok(());
+        }
+        if self.is_dry(folder, entry) {
+            let between = self.totals.between(original.system, folder.system);
+            between.files += u64::from(verdict != Verdict::Resumed);
+            self.totals.files += u64::from(verdict != Verdict::Resumed);
+            return Ok(());
+        }
+        if self.is_linked(folder, entry, &stat)? {
+            return Ok(());
+        }
+        let made = match verdict {
+            Verdict::Resumed => match self.check_resumed(&original) {
+                // It only looked like the copy.
+                Err(Failure::Differs { .. }) => self.make_file(&original, Verdict::Replace),
+                checked => checked,
+            },
+            _ => self.make_file(&original, verdict),
+        };
+        self.tell_links(folder, entry, &stat, made.is_ok());
+        self.count_file();
+        made
+    }
+
+    /// Opens what is to be copied, which may be something else by now than it was in the listing.
+    fn open<'o>(
+        &mut self,
+        folder: &'o Arc<Folder>,
+        entry: &'o Entry,
+    ) -> Result<Original<'o>, Failure> {
+        let path = || folder.source_path(&entry.name);
+        let mut flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+        if !entry.follows {
+            flags |= OFlags::NOFOLLOW;
+        }
+        // A FIFO that has taken a file's place must not hold us up.
+        if self.job.settings.recursive {
+            flags |= OFlags::NONBLOCK;
+        }
+        let file: File =
+            openat(&folder.source, &entry.name, flags, Mode::empty()).at("opening", path)?.into();
+        let stat = fstat(&file).at("looking at", path)?;
+        let system = match self.system {
+            Some((device, name)) if device == stat.st_dev => name,
+            _ => {
+                let name = system::name(&file);
+                self.system = Some((stat.st_dev, name));
+                name
+            }
+        };
+        Ok(Original { file, stat, folder, entry, system })
+    }
+
+    /// Copies bytes and everything else, and gives the copy its name.
+    fn make_file(&mut self, original: &Original<'_>, verdict: Verdict) -> Result<(), Failure> {
+        let (folder, entry, stat) = (original.folder, original.entry, &original.stat);
+        let path = || folder.target_path(entry.target());
+        let manner = Manner::new(&self.job.settings, stat, folder.heritage);
+        let place = self.place(original, manner, verdict)?;
+        let copied = self.copy_bytes(original, &place).and_then(|()| self.verify(original, &place));
+        if let Err(failure) = copied {
+            self.give_up(place, &failure);
+            return Err(failure);
+        }
+        let is_new = place.is_new();
+        let ends = (original.file.as_fd(), place.file().as_fd());
+        let heritage = (is_new, folder.heritage);
+        let settings = &self.job.settings;
+        metadata::keep(settings, ends, stat, manner, heritage, &mut self.totals).map_err(
+            |(action, errno)| Failure::Path { action, path: path(), source: errno.into() },
+        )?;
+        place.commit().at("writing", path)?;
+        self.totals.files += 1;
+        self.totals.between(original.system, folder.system).files += 1;
+        Ok(())
+    }
+
+    /// Where the bytes go.
+    fn place<'o>(
+        &self,
+        original: &Original<'o>,
+        manner: Manner,
+        verdict: Verdict,
+    ) -> Result<Place<'o>, Failure> {
+        let (folder, name) = (original.folder, original.entry.target());
+        let settings = &self.job.settings;
+        let path = || folder.target_path(name);
+        let mode = manner.first;
+        let existing = match verdict {
+            Verdict::Replace => Existing::Replace,
+            _ => Existing::Keep,
+        };
+        if settings.in_place {
+            return Place::in_place(folder, name, mode, settings.force).at("opening", path);
+        }
+        if settings.resume && original.len() >= PARTIAL {
+            let partial = partial_name(original);
+            let partial = OsStr::from_bytes(partial.to_bytes());
+            return Place::partial(folder, name, partial, mode, existing).at("creating", path);
+        }
+        Place::new(folder, name, mode, existing).at("creating", path)
+    }
+
+    /// What becomes of a copy that has failed: with `--resume` a later run may go on with it, unless
+    /// it is known to be wrong.
+    fn give_up(&self, place: Place<'_>, failure: &Failure) {
+        if let Failure::Differs { .. } = failure {
+            place.discard();
+        }
+    }
+}
+
+/// The name of a part of a large file: only that very version of the original goes on with it.
+fn partial_name(original: &Original<'_>) -> std::ffi::CString {
+    let stat = &original.stat;
+    let facts = format!(
+        "{}:{}:{}:{}.{}",
+        stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec
+    );
+    let number = names::fingerprint(facts.as_bytes()) as u32;
+    names::hidden(original.entry.target(), Some(number))
+}
+
+/// From this size on an interrupted file is worth keeping.
+pub(super) const PARTIAL: u64 = 16 << 20;

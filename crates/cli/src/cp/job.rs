@@ -1,0 +1,158 @@
+//! One command: what all of its threads share.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::io::Errno;
+use underpass_engine::{Capabilities, Error};
+
+use super::crew::Stack;
+use super::folder::{Folder, State};
+use super::links::Links;
+use super::metadata;
+use super::settings::Settings;
+use crate::failure::Failure;
+
+/// One command.
+#[derive(Debug)]
+pub(super) struct Job<'a> {
+    pub(super) settings: Settings<'a>,
+    pub(super) stack: Stack,
+    pub(super) links: Links,
+    pub(super) capabilities: Capabilities,
+    pub(super) cancel: Arc<AtomicBool>,
+    /// Set when nothing more can be copied.
+    is_over: AtomicBool,
+    problems: Mutex<Problems>,
+    /// Folders that were made or written to at the top: device and number of each.
+    pub(super) made: Mutex<Vec<(u64, u64)>>,
+    pub(super) progress: Progress,
+}
+
+/// How far it is, for those who watch.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    pub(super) files: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    /// Bytes in all; 0 if that is not known.
+    pub(super) expected: AtomicU64,
+}
+
+/// What went wrong.
+#[derive(Debug, Default)]
+pub(super) struct Problems {
+    pub(super) failures: Vec<Failure>,
+    pub(super) count: usize,
+}
+
+impl<'a> Job<'a> {
+    /// Nothing is done yet.
+    pub(super) fn new(settings: Settings<'a>, cancel: Arc<AtomicBool>) -> Self {
+        Self {
+            settings,
+            stack: Stack::default(),
+            links: Links::default(),
+            capabilities: Capabilities::new(),
+            cancel,
+            is_over: AtomicBool::new(false),
+            problems: Mutex::default(),
+            made: Mutex::default(),
+            progress: Progress::default(),
+        }
+    }
+
+    /// Whether no more is to be begun.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed) || self.cancel.load(Ordering::Relaxed)
+    }
+
+    /// Notes what went wrong. The rest goes on, unless all of it would go the same way.
+    pub(super) fn problem(&self, failure: Failure) {
+        if ends_all(&failure) {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        problems.count += 1;
+        if problems.failures.len() < KEPT_PROBLEMS {
+            problems.failures.push(failure);
+        }
+    }
+
+    /// What went wrong.
+    pub(super) fn problems(&self) -> Problems {
+        std::mem::take(&mut *self.problems.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Something that a folder waited for is done. The last of its own entries gives it its name;
+    /// the last of all its mode and times, and then the folder above may be done, too.
+    pub(super) fn release(&self, folder: &Arc<Folder>, is_own: bool) {
+        if is_own && folder.own.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.give_name(folder);
+        }
+        let mut folder = Arc::clone(folder);
+        while folder.all.fetch_sub(1, Ordering::AcqRel) == 1 {
+            if let Some(stat) = folder.stat.filter(|_| !self.settings.dry_run)
+                && (folder.state.is_new() || self.settings.preserve)
+                && let Err(failure) = metadata::finish_folder(&self.settings, &folder, &stat)
+            {
+                self.problem(failure);
+            }
+            let Some(parent) = folder.parent.clone() else { return };
+            folder = parent;
+        }
+    }
+
+    /// Gives a folder its name, if it has another one until now.
+    fn give_name(&self, folder: &Folder) {
+        let mut hidden = folder.trail.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(name), Some(parent)) = (&*hidden, &folder.parent) else { return };
+        let target = &folder.trail.target;
+        match rename_new(parent, name, target) {
+            Ok(()) => *hidden = None,
+            Err(errno) => {
+                let path = parent.target_path(target);
+                self.problem(Failure::Path { action: "naming", path, source: errno.into() });
+            }
+        }
+    }
+}
+
+/// Renames without replacing anything but an empty folder.
+fn rename_new(parent: &Folder, from: &std::ffi::CStr, to: &std::ffi::CStr) -> Result<(), Errno> {
+    use rustix::fs::{RenameFlags, renameat, renameat_with};
+    let target = &parent.target;
+    if parent.state == State::Fresh {
+        return renameat(target, from, target, to);
+    }
+    match renameat_with(target, from, target, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => renameat(target, from, target, to),
+        renamed => renamed,
+    }
+}
+
+/// Whether everything else would fail in the same way.
+fn ends_all(failure: &Failure) -> bool {
+    let source = match failure {
+        Failure::Transfer { source: Error::Io { source, .. }, .. } => source,
+        Failure::Transfer { source: Error::Cancelled { .. }, .. } => return true,
+        Failure::Path { source, .. } => source,
+        _ => return false,
+    };
+    matches!(Errno::from_io_error(source), Some(Errno::NOSPC | Errno::DQUOT | Errno::ROFS))
+}
+
+/// Turns an error of the system into a failure; the path is put together only if there is one.
+pub(super) trait At<T> {
+    /// `action` is what was being done with the path.
+    fn at(self, action: &'static str, path: impl FnOnce() -> PathBuf) -> Result<T, Failure>;
+}
+
+impl<T, E: Into<std::io::Error>> At<T> for Result<T, E> {
+    fn at(self, action: &'static str, path: impl FnOnce() -> PathBuf) -> Result<T, Failure> {
+        self.map_err(|source| Failure::Path { action, path: path(), source: source.into() })
+    }
+}
+
+/// So many problems are told one by one; of more only the number.
+const KEPT_PROBLEMS: usize = 1000;

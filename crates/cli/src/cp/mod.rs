@@ -1,0 +1,131 @@
+//! Copies files and trees within this machine.
+//!
+//! `paths` tells what goes where. Threads (`crew`, `worker`) walk the tree (`walk`) and copy what
+//! they find: files (`file`, `content`, `place`), links, devices and the like (`special`), with
+//! what belongs to them (`metadata`, `links`). Everything is counted where it is done (`totals`)
+//! and told at the end (`report`).
+
+mod content;
+mod crew;
+mod file;
+mod folder;
+mod glob;
+mod job;
+mod links;
+mod metadata;
+mod names;
+mod paths;
+mod place;
+mod progress;
+mod report;
+mod settings;
+mod special;
+mod stream;
+mod system;
+mod totals;
+mod verify;
+mod walk;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread;
+use std::time::Instant;
+
+use rustix::fs::Mode;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
+
+use crate::commands::cp::CpArgs;
+use crate::failure::{Failure, Result};
+use crate::signals;
+
+pub(crate) use report::CopyReceipt;
+
+use crew::Task;
+use folder::Folder;
+use job::Job;
+use paths::Plan;
+use settings::Settings;
+use totals::Totals;
+use worker::Worker;
+
+/// Copies what the arguments say.
+pub(crate) fn run(args: &CpArgs) -> Result<()> {
+    let settings = Settings::new(args)?;
+    let plan = match paths::understand(args, &settings)? {
+        paths::Way::Stream { from, to } => return stream::run(args, &from, &to),
+        paths::Way::Files(plan) => plan,
+    };
+    // The permissions of a copy are those of its original.
+    umask(Mode::empty());
+    allow_many_files();
+    let cancel = signals::cancel_flag();
+    let job = Job::new(settings, cancel);
+    let started = Instant::now();
+    let totals = copy(&job, plan);
+    let elapsed_s = started.elapsed().as_secs_f64();
+    report::tell(&job, &totals, elapsed_s)
+}
+
+/// Copies with several threads, and shows progress meanwhile.
+fn copy(job: &Job<'_>, plan: Plan) -> Totals {
+    let is_single = plan.entries.len() == 1 && !job.settings.recursive;
+    let jobs = if is_single { 1 } else { job.settings.jobs };
+    let top = begin(job, plan);
+    let mut totals = Totals::default();
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(|| Worker::run(job))).collect();
+        progress::show(job);
+        for worker in workers {
+            // A thread that has panicked has said so.
+            totals.add(&worker.join().unwrap_or_default());
+        }
+    });
+    if job.settings.sync && !job.settings.dry_run {
+        report::sync(job, &top);
+    }
+    totals
+}
+
+/// Puts what was named on the stack.
+fn begin(job: &Job<'_>, plan: Plan) -> Arc<Folder> {
+    let top = Arc::new(Folder {
+        source: plan.source,
+        system: system::name(&plan.target),
+        heritage: metadata::heritage(std::os::fd::AsFd::as_fd(&plan.target)),
+        target: plan.target,
+        trail: Arc::new(plan.trail),
+        parent: None,
+        stat: None,
+        state: folder::State::Existing,
+        device: None,
+        own: AtomicUsize::new(1),
+        all: AtomicUsize::new(1),
+    });
+    if let [entry] = plan.entries.as_slice()
+        && let Some(len) = plan.len
+    {
+        let _ = entry;
+        job.progress.expected.store(len, std::sync::atomic::Ordering::Relaxed);
+    }
+    for entry in plan.entries.into_iter().rev() {
+        top.hold(true);
+        job.stack.push([Task::Entries(Arc::clone(&top), vec![entry])]);
+    }
+    for failure in plan.problems {
+        job.problem(failure);
+    }
+    top
+}
+
+/// A deep tree needs two descriptors for each of its levels.
+fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // What is not allowed is missed only by very deep trees, which then say so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// That nothing was done because of what was typed.
+fn usage<T>(message: String) -> Result<T> {
+    Err(Failure::Usage(message))
+}

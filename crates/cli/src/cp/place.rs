@@ -1,0 +1,131 @@
+//! Where the bytes of a copy go until it is whole.
+
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::io::Errno;
+use underpass_engine::landing::{Existing, Landing};
+
+use super::folder::{Folder, State};
+
+/// A file on its way to its name.
+///
+/// In a folder that we have made, which has no name of its own yet, the file has its name from the
+/// beginning: that is a third cheaper than to give it one later. Elsewhere it has none until it is
+/// whole.
+#[derive(Debug)]
+pub(super) enum Place<'a> {
+    /// In a folder that nobody can take for the copy yet.
+    Fresh { file: File, remains: Remains<'a> },
+    /// Unnamed.
+    Landing { landing: Box<Landing>, existing: Existing },
+    /// A file that was there.
+    Old(File),
+}
+
+/// Removes what was not finished.
+#[derive(Debug)]
+pub(super) struct Remains<'a> {
+    folder: &'a Folder,
+    name: &'a CStr,
+    is_whole: bool,
+}
+
+impl<'a> Place<'a> {
+    /// A new file with these permissions.
+    pub(super) fn new(
+        folder: &'a Folder,
+        name: &'a CStr,
+        mode: u32,
+        existing: Existing,
+    ) -> Result<Self, std::io::Error> {
+        if folder.state == State::Fresh {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+            let file = openat(&folder.target, name, flags, Mode::from_raw_mode(mode))?.into();
+            let remains = Remains { folder, name, is_whole: false };
+            return Ok(Self::Fresh { file, remains });
+        }
+        let target = folder.target.as_fd().try_clone_to_owned()?;
+        let landing = Landing::create_in(target, OsStr::from_bytes(name.to_bytes()), mode)?;
+        Ok(Self::Landing { landing: Box::new(landing), existing })
+    }
+
+    /// A file that outlives this process under the name `partial` until it is whole.
+    pub(super) fn partial(
+        folder: &'a Folder,
+        name: &'a CStr,
+        partial: &OsStr,
+        mode: u32,
+        existing: Existing,
+    ) -> Result<Self, std::io::Error> {
+        let target = folder.target.as_fd().try_clone_to_owned()?;
+        let name = OsStr::from_bytes(name.to_bytes());
+        let landing = Landing::partial(target, name, partial, mode, Existing::Replace)?;
+        Ok(Self::Landing { landing: Box::new(landing), existing })
+    }
+
+    /// The file that has the name, emptied; a new one if there is none.
+    pub(super) fn in_place(
+        folder: &Folder,
+        name: &CStr,
+        mode: u32,
+        force: bool,
+    ) -> Result<Self, Errno> {
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::TRUNC | OFlags::CLOEXEC;
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let open = || openat(&folder.target, name, flags, Mode::from_raw_mode(mode));
+        let file = match open() {
+            // What cannot be written to can perhaps be removed, as coreutils does.
+            Err(Errno::ACCESS | Errno::TXTBSY | Errno::PERM) if force => {
+                unlinkat(&folder.target, name, AtFlags::empty())?;
+                open()
+            }
+            opened => opened,
+        };
+        Ok(Self::Old(file?.into()))
+    }
+
+    /// The file, to be written.
+    pub(super) fn file(&self) -> &File {
+        match self {
+            Self::Fresh { file, .. } | Self::Old(file) => file,
+            Self::Landing { landing, .. } => landing.file(),
+        }
+    }
+
+    /// Whether it has no facts of its own yet.
+    pub(super) fn is_new(&self) -> bool {
+        !matches!(self, Self::Old(_))
+    }
+
+    /// It is whole: it gets its name.
+    pub(super) fn commit(self) -> std::io::Result<()> {
+        match self {
+            Self::Fresh { mut remains, .. } => {
+                remains.is_whole = true;
+                Ok(())
+            }
+            Self::Landing { landing, existing } => landing.commit(existing),
+            Self::Old(_) => Ok(()),
+        }
+    }
+
+    /// Gives it up, with what a partial file would keep.
+    pub(super) fn discard(self) {
+        if let Self::Landing { landing, .. } = self {
+            landing.discard();
+        }
+    }
+}
+
+impl Drop for Remains<'_> {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            // Nothing can be done about a file that cannot be removed.
+            let _ = unlinkat(&self.folder.target, self.name, AtFlags::empty());
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What is told at the end: what was copied and how, and what was not.
+
+use std::os::fd::AsFd;
+
+use indicatif::HumanCount;
+use rustix::fs::{Mode, OFlags, openat, syncfs};
+use serde::Serialize;
+
+use super::folder::Folder;
+use super::job::{At, Job, Problems};
+use super::totals::{Between, Totals};
+use crate::failure::{Failure, Result};
+use crate::output;
+use crate::receipt::{CpuReceipt, FaultsReceipt, MechanismReceipt, Receipt, SwitchesReceipt};
+
+/// The receipt of a copy.
+#[derive(Debug, Serialize)]
+pub(crate) struct CopyReceipt {
+    /// What every transfer tells.
+    #[serde(flatten)]
+    pub(crate) receipt: Receipt,
+    /// Files that were copied.
+    pub(crate) files: u64,
+    /// Folders that were walked.
+    pub(crate) folders: u64,
+    /// Links that were made anew.
+    pub(crate) links: u64,
+    /// Names that were given to copies that had one already.
+    pub(crate) hard_links: u64,
+    /// Devices, FIFOs and sockets.
+    pub(crate) specials: u64,
+    /// Files that were left as they were, for `--no-clobber` or `--update`.
+    pub(crate) kept: u64,
+    /// Files that an earlier run had copied.
+    pub(crate) resumed: u64,
+    /// Bytes that an earlier run had copied.
+    pub(crate) resumed_bytes: u64,
+    /// What `--exclude` left out.
+    pub(crate) excluded: u64,
+    /// Bytes of holes, which were not copied.
+    pub(crate) hole_bytes: u64,
+    /// Copies that were compared with their originals.
+    pub(crate) verified: u64,
+    /// Bytes of these.
+    pub(crate) verified_bytes: u64,
+    /// Copies that belong to somebody else than their originals.
+    pub(crate) without_owner: u64,
+    /// Copies that lack an attribute or an ACL.
+    pub(crate) without_attributes: u64,
+    /// How many threads copied.
+    pub(crate) jobs: usize,
+    /// The same by file systems.
+    pub(crate) file_systems: Vec<SystemReceipt>,
+    /// What could not be copied.
+    pub(crate) failed: usize,
+    /// Why, one line each.
+    pub(crate) errors: Vec<String>,
+    /// Whether nothing was really done.
+    pub(crate) dry_run: bool,
+}
+
+/// What went from one sort of file system to another.
+#[derive(Debug, Serialize)]
+pub(crate) struct SystemReceipt {
+    /// Where from.
+    pub(crate) from: &'static str,
+    /// Where to.
+    pub(crate) to: &'static str,
+    /// Files.
+    pub(crate) files: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// Which mechanisms moved them.
+    pub(crate) mechanisms: Vec<MechanismReceipt>,
+}
+
+impl From<&Between> for SystemReceipt {
+    fn from(between: &Between) -> Self {
+        let receipt = Receipt::from(&between.report);
+        Self {
+            from: between.from,
+            to: between.to,
+            files: between.files,
+            bytes: receipt.bytes,
+            mechanisms: receipt.mechanisms,
+        }
+    }
+}
+
+/// Tells what was done, and fails if something was not.
+pub(super) fn tell(job: &Job<'_>, totals: &Totals, elapsed_s: f64) -> Result<()> {
+    let show = job.settings.movement.show;
+    let mut problems = job.problems();
+    let receipt = receipt(job, totals, elapsed_s, &problems);
+    if problems.count == 1 && !job.settings.recursive && receipt.files == 0 {
+        // Alone, it says by itself what was done before it failed.
+        if let Some(mut failure) = problems.failures.pop() {
+            if let Failure::Transfer { receipt: told, .. } = &mut failure {
+                let error = told.error.take();
+                **told = Receipt { error, ..receipt.receipt };
+            }
+            return Err(failure);
+        }
+    }
+    for failure in &problems.failures {
+        output::problem(failure);
+    }
+    output::copied(show, &receipt);
+    match problems.count {
+        0 => Ok(()),
+        count => Err(Failure::NotCopied { count }),
+    }
+}
+
+fn receipt(job: &Job<'_>, totals: &Totals, elapsed_s: f64, problems: &Problems) -> CopyReceipt {
+    let report = totals.report();
+    let usage = totals.usage;
+    let receipt = Receipt {
+        elapsed_s,
+        cpu_s: CpuReceipt { user: usage.user.as_secs_f64(), system: usage.system.as_secs_f64() },
+        context_switches: SwitchesReceipt {
+            voluntary: usage.voluntary_switches,
+            involuntary: usage.involuntary_switches,
+        },
+        page_faults: FaultsReceipt { minor: usage.minor_faults, major: usage.major_faults },
+        ..Receipt::from(&report)
+    };
+    CopyReceipt {
+        receipt,
+        files: totals.files,
+        folders: totals.folders,
+        links: totals.links,
+        hard_links: totals.hard_links,
+        specials: totals.specials,
+        kept: totals.kept,
+        resumed: totals.resumed,
+        resumed_bytes: totals.resumed_bytes,
+        excluded: totals.excluded,
+        hole_bytes: totals.hole_bytes,
+        verified: totals.verified,
+        verified_bytes: totals.verified_bytes,
+        without_owner: totals.without_owner,
+        without_attributes: totals.without_attributes,
+        jobs: job.settings.jobs,
+        file_systems: totals.systems.iter().map(SystemReceipt::from).collect(),
+        failed: problems.count,
+        errors: problems.failures.iter().map(ToString::to_string).collect(),
+        dry_run: job.settings.dry_run,
+    }
+}
+
+impl CopyReceipt {
+    /// What there is to say beside bytes, time and mechanisms: `50,000 files, 500 folders, 3 kept`.
+    pub(crate) fn counts(&self) -> String {
+        let counts = [
+            (self.files, "files"),
+            (self.folders, "folders"),
+            (self.links, "links"),
+            (self.hard_links, "further names"),
+            (self.specials, "devices, FIFOs and sockets"),
+            (self.kept, "left as they were"),
+            (self.resumed, "there already"),
+            (self.excluded, "excluded"),
+            (self.verified, "compared"),
+        ];
+        let told: Vec<_> = counts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{} {what}", HumanCount(*count)))
+            .collect();
+        told.join(", ")
+    }
+}
+
+/// Has everything be on the disk.
+pub(super) fn sync(job: &Job<'_>, top: &Folder) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let synced = openat(top.as_fd(), ".", flags, Mode::empty()).and_then(syncfs);
+    if let Err(failure) = synced.at("writing to the disk of", || top.target_path(c"")) {
+        job.problem(failure);
+    }
+}

@@ -1,0 +1,219 @@
+//! What has no bytes: links, devices, FIFOs, sockets; and what may stand in the way of anything.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::fs::{
+    Access, AtFlags, FileType, Mode, Stat, accessat, mknodat, readlinkat, renameat, symlinkat,
+    unlinkat,
+};
+use rustix::io::Errno;
+
+use super::folder::{Entry, Folder};
+use super::job::At;
+use super::links::Turn;
+use super::worker::Worker;
+use super::{metadata, names};
+use crate::failure::Failure;
+
+/// What is to be done about something that is to be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Make it.
+    New,
+    /// Put it in the place of what is there.
+    Replace,
+    /// Leave what is there.
+    Leave,
+    /// Leave what is there, for it is the copy.
+    Resumed,
+}
+
+impl Worker<'_> {
+    /// Copies a link as a link.
+    pub(super) fn link(&mut self, folder: &Arc<Folder>, entry: &Entry) -> Result<(), Failure> {
+        let from = || folder.source_path(&entry.name);
+        let leads = readlinkat(&folder.source, &entry.name, Vec::new()).at("reading", from)?;
+        let stat = self.stat(folder, entry)?;
+        let made = self.make_special(folder, entry, &stat, |folder, name| {
+            symlinkat(&leads, &folder.target, name)
+        })?;
+        self.totals.links += u64::from(made);
+        Ok(())
+    }
+
+    /// Makes a device, a FIFO or a socket like another one.
+    pub(super) fn special(&mut self, folder: &Arc<Folder>, entry: &Entry) -> Result<(), Failure> {
+        let stat = self.stat(folder, entry)?;
+        let mode = Mode::from_raw_mode(self.job.settings.mode(stat.st_mode));
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let made = self.make_special(folder, entry, &stat, |folder, name| {
+            mknodat(&folder.target, name, kind, mode, stat.st_rdev)
+        })?;
+        self.totals.specials += u64::from(made);
+        Ok(())
+    }
+
+    /// Makes something in one call; true if it was made.
+    fn make_special(
+        &mut self,
+        folder: &Arc<Folder>,
+        entry: &Entry,
+        stat: &Stat,
+        make: impl Fn(&Folder, &std::ffi::CStr) -> Result<(), Errno>,
+    ) -> Result<bool, Failure> {
+        let verdict = self.verdict(folder, entry, stat)?;
+        if verdict == Verdict::Leave {
+            return Ok(false);
+        }
+        if self.is_dry(folder, entry) {
+            return Ok(true);
+        }
+        if self.is_linked(folder, entry, stat)? {
+            return Ok(false);
+        }
+        if verdict == Verdict::Resumed {
+            self.tell_links(folder, entry, stat, true);
+            return Ok(false);
+        }
+        let made = self.make_as(folder, entry, stat, verdict, make);
+        self.tell_links(folder, entry, stat, made.is_ok());
+        made.map(|()| true)
+    }
+
+    fn make_as(
+        &mut self,
+        folder: &Folder,
+        entry: &Entry,
+        stat: &Stat,
+        verdict: Verdict,
+        make: impl Fn(&Folder, &std::ffi::CStr) -> Result<(), Errno>,
+    ) -> Result<(), Failure> {
+        let target = entry.target();
+        let path = || folder.target_path(target);
+        let hidden =
+            (verdict == Verdict::Replace).then(|| names::hidden(target, Some(std::process::id())));
+        let name = hidden.as_deref().unwrap_or(target);
+        make(folder, name).at("creating", path)?;
+        let (from, to) = (folder.source.as_fd(), folder.target.as_fd());
+        let ends = ((from, entry.name.as_c_str()), (to, name));
+        let settings = &self.job.settings;
+        let kept = metadata::keep_by_name(settings, ends.0, ends.1, stat, &mut self.totals);
+        let named = match (kept, &hidden) {
+            (Ok(()), Some(hidden)) => renameat(to, hidden, to, target).at("naming", path),
+            (kept, _) => kept.map_err(|(action, errno)| Failure::Path {
+                action,
+                path: path(),
+                source: errno.into(),
+            }),
+        };
+        if named.is_err()
+            && let Some(hidden) = &hidden
+        {
+            // It is ours, and nobody will miss it.
+            let _ = unlinkat(to, hidden, AtFlags::empty());
+        }
+        named
+    }
+
+    /// Whether something may be copied, by what has its name now.
+    pub(super) fn verdict(
+        &mut self,
+        folder: &Folder,
+        entry: &Entry,
+        stat: &Stat,
+    ) -> Result<Verdict, Failure> {
+        let Some(there) = self.target_stat(folder, entry)? else { return Ok(Verdict::New) };
+        let path = || folder.target_path(entry.target());
+        let settings = &self.job.settings;
+        let kind = FileType::from_raw_mode(there.st_mode);
+        if kind == FileType::Directory {
+            return Err(Errno::ISDIR).at("replacing", path);
+        }
+        if (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino) {
+            let from = folder.source_path(&entry.name);
+            let message = format!("{} and {} are the same file", from.display(), path().display());
+            return Err(Failure::Usage(message));
+        }
+        if settings.resume && is_copy(stat, &there) {
+            self.totals.resumed += 1;
+            self.totals.resumed_bytes += u64::try_from(stat.st_size).unwrap_or(0);
+            return Ok(Verdict::Resumed);
+        }
+        let time = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
+        if settings.no_clobber || (settings.update && time(stat) <= time(&there)) {
+            self.totals.kept += 1;
+            return Ok(Verdict::Leave);
+        }
+        if kind == FileType::RegularFile && !settings.force {
+            let flags = AtFlags::EACCESS;
+            accessat(&folder.target, entry.target(), Access::WRITE_OK, flags)
+                .at("replacing", path)?;
+        }
+        Ok(Verdict::Replace)
+    }
+
+    /// Whether a file with several names has been seen to: linked to its copy, or left to who makes
+    /// that.
+    pub(super) fn is_linked(
+        &mut self,
+        folder: &Arc<Folder>,
+        entry: &Entry,
+        stat: &Stat,
+    ) -> Result<bool, Failure> {
+        if !self.job.settings.links || stat.st_nlink < 2 {
+            return Ok(false);
+        }
+        match self.job.links.found(stat, folder, entry) {
+            Turn::Copy => Ok(false),
+            Turn::Wait => Ok(true),
+            Turn::Link(spot) => {
+                let path = || folder.target_path(entry.target());
+                spot.link(folder, entry.target()).at("linking", path)?;
+                self.totals.hard_links += 1;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Tells those who wait for the first of several names that it is there, or is not.
+    pub(super) fn tell_links(
+        &mut self,
+        folder: &Arc<Folder>,
+        entry: &Entry,
+        stat: &Stat,
+        is_made: bool,
+    ) {
+        use super::crew::Task;
+        use super::links::Spot;
+        if !self.job.settings.links || stat.st_nlink < 2 {
+            return;
+        }
+        if !is_made {
+            let waiting = self.job.links.failed(stat);
+            let tasks =
+                waiting.into_iter().map(|(folder, entry)| Task::Entries(folder, vec![entry]));
+            // They hold their folders already.
+            return self.job.stack.push(tasks);
+        }
+        let spot = Spot::new(folder, entry.target());
+        for (folder, entry) in self.job.links.copied(stat, spot.clone()) {
+            let path = || folder.target_path(entry.target());
+            match spot.link(&folder, entry.target()).at("linking", path) {
+                Ok(()) => self.totals.hard_links += 1,
+                Err(failure) => self.job.problem(failure),
+            }
+            self.job.release(&folder, true);
+        }
+    }
+}
+
+/// Whether this is the copy that an earlier run has made: of the same kind and size, and with the
+/// time of the original, which a copy gets last of all.
+fn is_copy(original: &Stat, copy: &Stat) -> bool {
+    let kind = |stat: &Stat| FileType::from_raw_mode(stat.st_mode);
+    // Some file systems know whole seconds only.
+    let is_same_time = original.st_mtime == copy.st_mtime
+        && (original.st_mtime_nsec == copy.st_mtime_nsec || copy.st_mtime_nsec == 0);
+    kind(original) == kind(copy) && original.st_size == copy.st_size && is_same_time
+}

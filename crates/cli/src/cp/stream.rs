@@ -1,0 +1,100 @@
+//! One stream of bytes: from standard input, or into standard output, a device, a FIFO.
+
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::fs::{Mode, fchmod, fstat, ftruncate, futimens};
+use underpass_engine::{Error, Report, Source, Transfer, Version};
+
+use super::metadata::times;
+use crate::commands::cp::CpArgs;
+use crate::ends::{Input, Overwrite, Target, is_sparse};
+use crate::failure::{Failure, Result, WithPath};
+use crate::holes::extents;
+use crate::output;
+use crate::progress::Meter;
+use crate::receipt::Receipt;
+use crate::signals;
+
+/// Copies.
+pub(super) fn run(args: &CpArgs, from: &Path, path: &Path) -> Result<()> {
+    let show = args.movement.show;
+    let input = Input::open(from)?;
+    let source = input.source()?;
+    refuse_itself(&input, path)?;
+    let overwrite = match (args.force, args.no_clobber) {
+        (true, _) => Overwrite::Always,
+        (_, true) => Overwrite::Never,
+        _ => Overwrite::IfWritable,
+    };
+    let target = Target::create(path, overwrite)?;
+    if path == Path::new("-") && show.json {
+        let message = "--json prints on standard output, where the bytes go: name a file";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    let meter = Meter::new(show);
+    let started = Instant::now();
+    let outcome = copy(args, &input, &source, &target, &meter);
+    meter.clear();
+    let report = outcome?;
+    let elapsed_s = started.elapsed().as_secs_f64();
+    if target.is_new() {
+        keep_mode_and_times(input.file(), target.file()).with_path("keeping mode of", path)?;
+    }
+    target.finish(report.bytes())?;
+    input.finish(report.bytes());
+    output::finished(show, &Receipt { elapsed_s, ..Receipt::from(&report) });
+    Ok(())
+}
+
+/// Moves all bytes; of a file with holes only what is between them.
+fn copy(
+    args: &CpArgs,
+    input: &Input,
+    source: &Source<&File>,
+    target: &Target,
+    meter: &Meter,
+) -> Result<Report> {
+    let cancel = signals::cancel_flag();
+    let what = format!("copying {} to {}", input.path().display(), target.path().display());
+    let transfer = |source: Source<_>, sink| {
+        let options = meter.watch(args.movement.options()).cancel(&cancel);
+        let options = if target.is_new() { options.reserve() } else { options };
+        Transfer::new(source, sink).options(options).run()
+    };
+    let failed = |error: Error| Failure::transfer(what.clone(), error, args.movement.show);
+    if !target.is_new() || !is_sparse(input, source) {
+        return transfer(source.clone(), target.sink()?).map_err(failed);
+    }
+    let version = Version::of(input.file()).with_path("reading", input.path())?;
+    let len = source.promised().unwrap_or(0);
+    let mut report = Report::default();
+    for extent in extents(input.file().as_fd(), len) {
+        let (from, len) = extent.with_path("reading", input.path())?;
+        let source = source.clone().at(from).len(len).version(version);
+        report.add(&transfer(source, target.sink()?.at(from)).map_err(failed)?);
+    }
+    ftruncate(target.file(), len).with_path("writing", target.path())?;
+    Ok(report)
+}
+
+fn refuse_itself(input: &Input, path: &Path) -> Result<()> {
+    let (Ok(from), Ok(to)) = (input.file().metadata(), fs::metadata(path)) else { return Ok(()) };
+    if from.is_file() && (from.dev(), from.ino()) == (to.dev(), to.ino()) {
+        let from = input.path().display();
+        let message = format!("{from} and {} are the same file", path.display());
+        return Err(Failure::Usage(message));
+    }
+    Ok(())
+}
+
+/// Gives the copy the permissions and times of the original. Its owner is the one who copies, so
+/// set-user-id and set-group-id are not kept.
+fn keep_mode_and_times(from: &File, to: &File) -> rustix::io::Result<()> {
+    let stat = fstat(from)?;
+    fchmod(to, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
+    futimens(to, &times(&stat))
+}

@@ -1,0 +1,111 @@
+//! Reads a copy again and compares it with its original, before it gets its name.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+
+use rustix::fs::{Advice, OFlags, fadvise, fdatasync};
+
+use super::file::Original;
+use super::job::At;
+use super::place::Place;
+use super::worker::Worker;
+use crate::commands::cp::Verify;
+use crate::failure::Failure;
+
+impl Worker<'_> {
+    /// Compares a copy with its original, if that is wanted.
+    pub(super) fn verify(
+        &mut self,
+        original: &Original<'_>,
+        place: &Place<'_>,
+    ) -> Result<(), Failure> {
+        match self.job.settings.verify {
+            Some(how) => self.compare(original, place.file(), how),
+            None => Ok(()),
+        }
+    }
+
+    /// Compares what an earlier run has left with its original, if that is wanted.
+    pub(super) fn check_resumed(&mut self, original: &Original<'_>) -> Result<(), Failure> {
+        let Some(how) = self.job.settings.verify else { return Ok(()) };
+        let (folder, name) = (original.folder, original.entry.target());
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = rustix::fs::Mode::empty();
+        let copy = rustix::fs::openat(&folder.target, name, flags, mode);
+        let copy: File = copy.at("opening", || folder.target_path(name))?.into();
+        self.compare(original, &copy, how)
+    }
+
+    fn compare(
+        &mut self,
+        original: &Original<'_>,
+        copy: &File,
+        how: Verify,
+    ) -> Result<(), Failure> {
+        let from = || original.folder.source_path(&original.entry.name);
+        let to = || original.folder.target_path(original.entry.target());
+        let direct = match how {
+            Verify::Cache => None,
+            Verify::Direct => past_the_cache(copy).at("reading", to)?,
+        };
+        let copy = direct.as_ref().unwrap_or(copy);
+        let half = self.buffer.len() / 2;
+        // O_DIRECT wants memory at a multiple of a block.
+        let skip = self.buffer.as_ptr().align_offset(ALIGNMENT).min(half);
+        let (mine, theirs) = self.buffer[skip..].split_at_mut(half);
+        let len = (theirs.len() / ALIGNMENT * ALIGNMENT).min(mine.len() / ALIGNMENT * ALIGNMENT);
+        let (mut at, mut calls) = (0, 0);
+        loop {
+            let copied = fill(copy, &mut mine[..len], at, &mut calls).at("reading", to)?;
+            let wanted =
+                fill(&original.file, &mut theirs[..len], at, &mut calls).at("reading", from)?;
+            let same = mine[..copied].iter().zip(&theirs[..wanted]).take_while(|(a, b)| a == b);
+            let same = same.count();
+            if same < copied.max(wanted) {
+                return Err(Failure::Differs { from: from(), to: to(), at: at + same as u64 });
+            }
+            at += copied as u64;
+            if copied < len {
+                break;
+            }
+        }
+        self.totals.verified += 1;
+        self.totals.verified_bytes += at;
+        let between = self.totals.between(original.system, original.folder.system);
+        between.report.add_read(2 * at, calls);
+        Ok(())
+    }
+}
+
+/// Reads until the buffer is full or nothing is left.
+fn fill(file: &File, buffer: &mut [u8], at: u64, calls: &mut u64) -> std::io::Result<usize> {
+    let mut have = 0;
+    while have < buffer.len() {
+        *calls += 1;
+        match file.read_at(&mut buffer[have..], at + have as u64) {
+            Ok(0) => break,
+            Ok(bytes) => have += bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        // The end of a file is no multiple of a block, and nothing can be read behind it.
+        if have % ALIGNMENT != 0 {
+            break;
+        }
+    }
+    Ok(have)
+}
+
+/// The same file, read from the disk. Where a file system cannot, what the page cache holds of it
+/// is thrown away, so that it has to be read again; `None` then.
+fn past_the_cache(copy: &File) -> std::io::Result<Option<File>> {
+    fdatasync(copy)?;
+    fadvise(copy, 0, None, Advice::DontNeed)?;
+    let path = format!("/proc/self/fd/{}", copy.as_raw_fd());
+    let flags = OFlags::DIRECT.bits() as i32;
+    Ok(File::options().read(true).custom_flags(flags).open(path).ok())
+}
+
+/// What O_DIRECT wants of addresses, offsets and lengths.
+const ALIGNMENT: usize = 4096;

@@ -1,0 +1,329 @@
+//! From a folder to what is in it.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{
+    FileType, FlockOperation, Mode, OFlags, RawDir, Stat, flock, fremovexattr, fstat, mkdirat,
+    openat,
+};
+use rustix::io::Errno;
+
+use super::crew::Task;
+use super::folder::{Entry, Folder, Heritage, State, Trail};
+use super::job::At;
+use super::names;
+use super::settings::Follow;
+use super::worker::Worker;
+use super::{metadata, system};
+use crate::failure::Failure;
+
+/// A part of what is in a folder.
+#[derive(Debug, Default)]
+struct Listing {
+    /// What is no folder, or may be none.
+    files: Vec<Entry>,
+    folders: Vec<Entry>,
+    is_last: bool,
+}
+
+/// A target that was made or found.
+struct Made {
+    folder: OwnedFd,
+    state: State,
+    hidden: Option<CString>,
+}
+
+impl Worker<'_> {
+    /// Copies a folder: makes the new one, and leaves to all what is in it.
+    pub(super) fn enter(&mut self, parent: &Arc<Folder>, entry: &Entry) -> Result<(), Failure> {
+        let from = || parent.source_path(&entry.name);
+        let nofollow = if entry.follows { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | nofollow;
+        let source =
+            openat(&parent.source, &entry.name, flags, Mode::empty()).at("opening", from)?;
+        let stat = fstat(&source).at("looking at", from)?;
+        self.refuse_circles(parent, entry, &stat)?;
+        let device = parent.device.unwrap_or(stat.st_dev);
+        let is_elsewhere = self.job.settings.one_file_system && device != stat.st_dev;
+        let listing = match is_elsewhere {
+            true => Listing { is_last: true, ..Listing::default() },
+            false => {
+                self.list(&source, parent.trail_is_top(), parent, entry).at("reading", from)?
+            }
+        };
+        let is_plain = listing.is_last && listing.files.is_empty();
+        let made = self.make(parent, entry, is_plain)?;
+        self.refuse_itself(parent, entry, &stat, &made)?;
+        let heritage = self.heritage(parent, &made);
+        let system = match made.state {
+            State::Existing => system::name(&made.folder),
+            _ => parent.system,
+        };
+        let trail = Trail {
+            parent: Some(Arc::clone(&parent.trail)),
+            source: entry.name.clone(),
+            target: entry.target().to_owned(),
+            hidden: Mutex::new(made.hidden),
+        };
+        parent.hold(false);
+        let folder = Arc::new(Folder {
+            source,
+            target: made.folder,
+            trail: Arc::new(trail),
+            parent: Some(Arc::clone(parent)),
+            stat: Some(stat),
+            state: made.state,
+            system,
+            device: Some(device),
+            heritage,
+            own: AtomicUsize::new(1),
+            all: AtomicUsize::new(1),
+        });
+        self.totals.folders += 1;
+        self.push(&folder, listing);
+        self.job.release(&folder, true);
+        Ok(())
+    }
+
+    /// Goes on with a listing.
+    pub(super) fn read(&mut self, folder: &Arc<Folder>) -> Result<(), Failure> {
+        let Some(parent) = &folder.parent else { return Ok(()) };
+        let entry = Entry {
+            name: folder.trail.source.clone(),
+            new_name: None,
+            kind: FileType::Directory,
+            follows: false,
+            number: 0,
+        };
+        let listing = self
+            .list(&folder.source, parent.trail_is_top(), parent, &entry)
+            .at("reading", || folder.source_path(c""))?;
+        self.push(folder, listing);
+        Ok(())
+    }
+
+    /// Puts a part of a listing on the stack, so that files come first, and the rest of the listing
+    /// last.
+    fn push(&self, folder: &Arc<Folder>, mut listing: Listing) {
+        // On a disk that has to seek, files lie in the order of their numbers, more or less.
+        listing.files.sort_unstable_by_key(|entry| entry.number);
+        let mut tasks = Vec::new();
+        if !listing.is_last {
+            tasks.push(Task::Read(Arc::clone(folder)));
+        }
+        let folders = listing.folders.into_iter().rev();
+        tasks.extend(folders.map(|entry| Task::Enter(Arc::clone(folder), entry)));
+        let mut files = listing.files;
+        let mut batches = Vec::new();
+        while !files.is_empty() {
+            let rest = files.split_off(files.len().min(BATCH));
+            batches.push(Task::Entries(Arc::clone(folder), std::mem::replace(&mut files, rest)));
+        }
+        tasks.extend(batches.into_iter().rev());
+        for task in &tasks {
+            let (folder, is_own) = task.folder();
+            folder.hold(is_own);
+        }
+        self.job.stack.push(tasks);
+    }
+
+    /// Reads the next part of a folder.
+    fn list(
+        &mut self,
+        source: &OwnedFd,
+        is_top: bool,
+        parent: &Folder,
+        of: &Entry,
+    ) -> Result<Listing, Errno> {
+        let mut listing = Listing::default();
+        let job = self.job;
+        let settings = &job.settings;
+        let follows = settings.follow == Follow::Always;
+        let mut folder = RawDir::new(source, self.listing.spare_capacity_mut());
+        let mut found = 0;
+        loop {
+            // What the kernel has handed over has to be taken; what it has not can wait.
+            if found >= PART && folder.is_buffer_empty() {
+                return Ok(listing);
+            }
+            let Some(next) = folder.next() else { break };
+            let next = next?;
+            let name = next.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            found += 1;
+            let kind = next.file_type();
+            if !settings.exclude.is_empty() {
+                let path = || path_below(parent, is_top, of, name);
+                let is_folder = kind == FileType::Directory;
+                let is_out = settings.exclude.iter().any(|pattern| match pattern.is_path() {
+                    true => pattern.matches(&path(), is_folder),
+                    false => pattern.matches(name.to_bytes(), is_folder),
+                });
+                if is_out {
+                    self.totals.excluded += 1;
+                    continue;
+                }
+            }
+            let (name, number) = (name.to_owned(), next.ino());
+            let entry = Entry { name, new_name: None, kind, follows, number };
+            match kind {
+                FileType::Directory => listing.folders.push(entry),
+                _ => listing.files.push(entry),
+            }
+        }
+        listing.is_last = true;
+        Ok(listing)
+    }
+
+    /// Makes the target of a folder, or finds it.
+    fn make(&self, parent: &Folder, entry: &Entry, is_plain: bool) -> Result<Made, Failure> {
+        let target = entry.target();
+        let path = || parent.target_path(target);
+        let open = |name: &CStr| {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            openat(&parent.target, name, flags, Mode::empty())
+        };
+        if self.job.settings.dry_run {
+            let (folder, state) =
+                match open(target).ok().filter(|_| parent.state == State::Existing) {
+                    Some(found) => (found, State::Existing),
+                    None => (
+                        parent.target.as_fd().try_clone_to_owned().at("opening", path)?,
+                        State::Fresh,
+                    ),
+                };
+            return Ok(Made { folder, state, hidden: None });
+        }
+        if parent.state != State::Fresh {
+            match open(target) {
+                Ok(folder) => return Ok(Made { folder, state: State::Existing, hidden: None }),
+                Err(Errno::NOENT) => {}
+                Err(Errno::NOTDIR | Errno::LOOP) => {
+                    return Err(Errno::NOTDIR).at("replacing by a folder", path);
+                }
+                Err(errno) => return Err(errno).at("opening", path),
+            }
+        }
+        // Nobody else is to look in before it has its owner and mode.
+        let mode = Mode::RWXU;
+        if is_plain || self.job.settings.in_place {
+            mkdirat(&parent.target, target, mode).at("creating", path)?;
+            let folder = open(target).at("opening", path)?;
+            return Ok(Made { folder, state: State::Fresh, hidden: None });
+        }
+        let mut hidden = names::hidden(target, None);
+        let mut state = State::Fresh;
+        match mkdirat(&parent.target, &hidden, mode) {
+            Err(Errno::EXIST) => state = State::Adopted,
+            made => made.at("creating", path)?,
+        }
+        let mut folder = open(&hidden).at("opening", path)?;
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            // Somebody else is at it, who is alive.
+            Err(Errno::WOULDBLOCK) => {
+                hidden = names::hidden(target, Some(std::process::id()));
+                mkdirat(&parent.target, &hidden, mode).at("creating", path)?;
+                folder = open(&hidden).at("opening", path)?;
+                state = State::Fresh;
+            }
+            // File systems without locks are rare; two copies to one place at a time, too.
+            _locked => {}
+        }
+        Ok(Made { folder, state, hidden: Some(hidden) })
+    }
+
+    /// What entries of a folder get from it.
+    fn heritage(&self, parent: &Folder, made: &Made) -> Heritage {
+        match made.state {
+            State::Existing => metadata::heritage(made.folder.as_fd()),
+            // As the one above, unless exactly what the original has is to be kept.
+            _ if parent.heritage.acl && self.job.settings.preserve => {
+                for name in [c"system.posix_acl_default", c"system.posix_acl_access"] {
+                    let _ = fremovexattr(&made.folder, name);
+                }
+                Heritage { acl: false, ..parent.heritage }
+            }
+            _ => parent.heritage,
+        }
+    }
+
+    /// Refuses to copy a folder onto itself, and remembers where copies are.
+    fn refuse_itself(
+        &self,
+        parent: &Folder,
+        entry: &Entry,
+        stat: &Stat,
+        made: &Made,
+    ) -> Result<(), Failure> {
+        let is_top = parent.trail_is_top() && !self.job.settings.dry_run;
+        if made.state == State::Fresh && !is_top {
+            return Ok(());
+        }
+        let path = || parent.target_path(entry.target());
+        let target = fstat(&made.folder).at("looking at", path)?;
+        if made.state == State::Existing
+            && (target.st_dev, target.st_ino) == (stat.st_dev, stat.st_ino)
+        {
+            let from = parent.source_path(&entry.name);
+            let message =
+                format!("{} and {} are the same folder", from.display(), path().display());
+            return Err(Failure::Usage(message));
+        }
+        if is_top {
+            let mut made = self.job.made.lock().unwrap_or_else(PoisonError::into_inner);
+            made.push((target.st_dev, target.st_ino));
+        }
+        Ok(())
+    }
+
+    /// Refuses to copy a folder into itself, and to follow links in circles.
+    fn refuse_circles(
+        &self,
+        parent: &Arc<Folder>,
+        entry: &Entry,
+        stat: &Stat,
+    ) -> Result<(), Failure> {
+        let own = (stat.st_dev, stat.st_ino);
+        let made = self.job.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.contains(&own) {
+            let from = parent.source_path(&entry.name);
+            let message = format!("{} is where it is copied to: left out", from.display());
+            return Err(Failure::Usage(message));
+        }
+        drop(made);
+        let mut above = Some(parent).filter(|_| entry.follows);
+        while let Some(folder) = above {
+            if folder.stat.is_some_and(|stat| (stat.st_dev, stat.st_ino) == own) {
+                return Err(Errno::LOOP).at("following", || parent.source_path(&entry.name));
+            }
+            above = folder.parent.as_ref();
+        }
+        Ok(())
+    }
+}
+
+impl Folder {
+    /// Whether it is the one in which what was named is put.
+    fn trail_is_top(&self) -> bool {
+        self.trail.parent.is_none()
+    }
+}
+
+/// The path of something in the folder `of`, below what was named.
+fn path_below(parent: &Folder, is_top: bool, of: &Entry, name: &CStr) -> Vec<u8> {
+    if is_top {
+        return name.to_bytes().to_vec();
+    }
+    [&parent.path_below(&of.name), b"/".as_slice(), name.to_bytes()].concat()
+}
+
+/// Entries that are handed to a thread at a time.
+const BATCH: usize = 32;
+
+/// Entries of a folder that are in memory at a time, give or take a buffer.
+const PART: usize = 4096;
