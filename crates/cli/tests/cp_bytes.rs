@@ -1,0 +1,283 @@
+//! The bytes of copies: holes, comparing, going on, and what happens to originals meanwhile.
+
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::process::Command;
+
+use rig::{Finished, Running, bytes_by, folder, has, names, noise, noise_file, traced, underpass};
+
+const MIB: usize = 1 << 20;
+
+fn cp_in(here: &Path, words: &[&str]) -> Finished {
+    let mut command = underpass();
+    command.arg("cp").args(words).current_dir(here);
+    Running::start(command).finish()
+}
+
+/// `cp` under strace with these options; what strace saw is in the file `trace` beside the folder.
+fn traced_in(here: &Path, strace: &[&str], words: &[&str]) -> (Finished, String) {
+    let elsewhere = folder();
+    let log = elsewhere.path().join("trace");
+    let mut command = traced(&log, strace);
+    command.arg("cp").args(words).current_dir(here);
+    let finished = Running::start(command).finish();
+    (finished, fs::read_to_string(log).unwrap_or_default())
+}
+
+/// A file `a` of so many MiB with data in its first and last block alone, and some zeros.
+fn sparse(here: &Path, mebibytes: u64) -> u64 {
+    let file = File::create(here.join("a")).unwrap();
+    file.set_len(mebibytes << 20).unwrap();
+    file.write_all_at(&[1; 4096], 0).unwrap();
+    file.write_all_at(&[0; 65_536], 1 << 20).unwrap();
+    file.write_all_at(b"end", (mebibytes << 20) - 3).unwrap();
+    file.sync_all().unwrap();
+    file.metadata().unwrap().blocks()
+}
+
+#[test]
+fn holes_are_made_as_told() {
+    let here = folder();
+    let before = sparse(here.path(), 64);
+    let blocks = |name: &str| {
+        let file = File::open(here.path().join(name)).unwrap();
+        file.sync_all().unwrap();
+        assert!(
+            fs::read(here.path().join(name)).unwrap() == fs::read(here.path().join("a")).unwrap()
+        );
+        file.metadata().unwrap().blocks()
+    };
+    for name in ["auto", "never", "always"] {
+        let receipt =
+            cp_in(here.path(), &["--sparse", name, "--json", "a", name]).succeeded().receipt();
+        let surfaced = receipt["user_space_bytes"].as_u64().unwrap();
+        match name {
+            "auto" => {
+                assert!(blocks(name) <= before && blocks(name) > 100, "{}", blocks(name));
+                assert_eq!(surfaced, 0);
+                assert!(receipt["hole_bytes"].as_u64().unwrap() > 60 << 20, "{receipt}");
+            }
+            "never" => assert!(blocks(name) >= (64 << 20) / 512),
+            // Zeros are found by looking at them, and the receipt says so.
+            _ => {
+                assert!(blocks(name) < 100, "{}", blocks(name));
+                assert!(surfaced >= 64 << 20, "{receipt}");
+            }
+        }
+    }
+    let finished = cp_in(here.path(), &["--sparse", "always", "--reflink=always", "a", "z"]);
+    finished.failed(2, &["holes"]);
+}
+
+#[test]
+fn never_sharing_means_no_call_that_could() {
+    if !has("strace") {
+        return;
+    }
+    let here = folder();
+    noise_file(here.path(), "a", MIB);
+    let trace = ["-e", "trace=ioctl,copy_file_range,sendfile"];
+    let (finished, calls) =
+        traced_in(here.path(), &trace, &["--reflink=never", "--json", "a", "z"]);
+    assert_eq!(bytes_by(&finished.succeeded().receipt(), "sendfile"), MIB as u64);
+    assert!(!calls.contains("copy_file_range") && !calls.contains("CLONE"), "{calls}");
+    let finished = cp_in(here.path(), &["--reflink", "a", "y"]);
+    if finished.code() != Some(0) {
+        finished.failed(1, &["copying a to y", "reflink"]);
+        assert_eq!(names(here.path()), ["a", "z"]);
+    }
+}
+
+#[test]
+fn copies_are_compared() {
+    let here = folder();
+    fs::create_dir(here.path().join("a")).unwrap();
+    for (name, len) in [("none", 0), ("small", 5000), ("large", MIB + 4097)] {
+        noise_file(&here.path().join("a"), name, len);
+    }
+    for how in ["--verify", "--verify=cache", "--verify=direct"] {
+        let receipt = cp_in(here.path(), &["-r", how, "--json", "a", "z"]).succeeded().receipt();
+        assert_eq!((&receipt["verified"], &receipt["failed"]), (&3.into(), &0.into()), "{how}");
+        assert_eq!(receipt["verified_bytes"], 5000 + MIB + 4097);
+        fs::remove_dir_all(here.path().join("z")).unwrap();
+    }
+}
+
+#[test]
+fn a_wrong_copy_is_found_and_gets_no_name() {
+    if !has("strace") {
+        return;
+    }
+    let here = folder();
+    noise_file(here.path(), "a", 5000);
+    // A disk that loses a write: the kernel says that it was done.
+    let lost = ["-e", "trace=sendfile", "-e", "inject=sendfile:retval=5000"];
+    let words = ["--verify", "--mechanism", "sendfile", "a", "z"];
+    let (finished, _) = traced_in(here.path(), &lost, &words);
+    finished.failed(1, &["comparing a with its copy z", "byte 0"]);
+    assert_eq!(names(here.path()), ["a"]);
+}
+
+#[test]
+fn a_run_goes_on_where_another_was_interrupted() {
+    let here = folder();
+    let a = here.path().join("a");
+    fs::create_dir(&a).unwrap();
+    noise_file(&a, "small", 5000);
+    noise_file(&a, "large", 40 * MIB);
+    // Killed by a limit in the middle of the large one, by a signal that cannot be caught.
+    let script = r#"ulimit -f 20480; exec "$0" cp -a --resume -j1 a z"#;
+    let program = env!("CARGO_BIN_EXE_underpass");
+    let mut shell = Command::new("sh");
+    let ended = shell.args(["-c", script, program]).current_dir(here.path()).output().unwrap();
+    assert!(!ended.status.success());
+    assert!(!here.path().join("z/large").exists());
+    let receipt =
+        cp_in(here.path(), &["-aT", "--resume", "--json", "a", "z"]).succeeded().receipt();
+    let resumed = receipt["resumed_bytes"].as_u64().unwrap();
+    assert!(resumed >= 8 << 20, "{receipt}");
+    assert_eq!(receipt["bytes"].as_u64().unwrap() + resumed, 40 * MIB as u64 + 5000);
+    assert!(fs::read(here.path().join("z/large")).unwrap() == noise(40 * MIB));
+    assert_eq!(names(&here.path().join("z")), ["large", "small"]);
+    assert_eq!(names(here.path()), ["a", "z"]);
+    // Another version of the original starts over, and what is whole is left alone.
+    let receipt =
+        cp_in(here.path(), &["-aT", "--resume", "--json", "a", "z"]).succeeded().receipt();
+    assert_eq!((&receipt["resumed"], &receipt["bytes"]), (&2.into(), &0.into()));
+    fs::write(a.join("small"), "other").unwrap();
+    let receipt =
+        cp_in(here.path(), &["-aT", "--resume", "--json", "a", "z"]).succeeded().receipt();
+    assert_eq!((&receipt["resumed"], &receipt["bytes"]), (&1.into(), &5.into()));
+}
+
+#[test]
+fn what_looks_like_the_copy_is_compared_if_told() {
+    let here = folder();
+    noise_file(here.path(), "a", 5000);
+    fs::write(here.path().join("z"), vec![0; 5000]).unwrap();
+    let time = fs::metadata(here.path().join("a")).unwrap().modified().unwrap();
+    let z = File::options().write(true).open(here.path().join("z")).unwrap();
+    z.set_modified(time).unwrap();
+    cp_in(here.path(), &["--resume", "--verify", "a", "z"]).succeeded();
+    assert_eq!(fs::read(here.path().join("z")).unwrap(), noise(5000));
+}
+
+#[test]
+fn in_place_means_the_same_file() {
+    let here = folder();
+    noise_file(here.path(), "a", 5000);
+    fs::write(here.path().join("z"), vec![0; 9000]).unwrap();
+    fs::hard_link(here.path().join("z"), here.path().join("also")).unwrap();
+    cp_in(here.path(), &["--in-place", "a", "z"]).succeeded();
+    assert_eq!(fs::read(here.path().join("also")).unwrap(), noise(5000));
+}
+
+#[test]
+fn a_program_that_runs_is_replaced_but_not_written_into() {
+    let here = folder();
+    fs::copy("/bin/sleep", here.path().join("z")).unwrap();
+    noise_file(here.path(), "a", 5000);
+    let mut running = Command::new(here.path().join("z")).arg("60").spawn().unwrap();
+    let refused = cp_in(here.path(), &["--in-place", "a", "z"]);
+    let replaced = cp_in(here.path(), &["a", "z"]);
+    running.kill().unwrap();
+    running.wait().unwrap();
+    refused.failed(1, &["z", "Text file busy", "--force"]);
+    replaced.succeeded();
+    assert_eq!(fs::read(here.path().join("z")).unwrap(), noise(5000));
+}
+
+#[test]
+fn what_is_written_at_the_end_of_alone_is_written_there() {
+    let here = folder();
+    noise_file(here.path(), "a", 5000);
+    let mut command = underpass();
+    command.args(["cp", "a", "-"]).current_dir(here.path());
+    fs::write(here.path().join("z"), "first").unwrap();
+    command.stdout(File::options().append(true).open(here.path().join("z")).unwrap());
+    Running::start(command).finish().succeeded();
+    assert_eq!(fs::read(here.path().join("z")).unwrap(), [b"first".to_vec(), noise(5000)].concat());
+}
+
+#[test]
+fn a_file_that_shrinks_meanwhile_fails_and_the_rest_goes_on() {
+    if !has("strace") {
+        return;
+    }
+    // The end comes before the length that was told, as if somebody had cut it off.
+    for (len, mechanism) in [(5000, "auto"), (5000, "sendfile"), (5 * MIB, "auto")] {
+        let here = folder();
+        fs::create_dir(here.path().join("a")).unwrap();
+        let file = noise_file(&here.path().join("a"), "file", len);
+        noise_file(&here.path().join("a"), "other", 10);
+        let inject = "inject=read,pread64,copy_file_range,sendfile:retval=0";
+        let strace = ["-P", file.to_str().unwrap(), "-e", inject];
+        let mut words = vec!["-r", "a", "z"];
+        if mechanism != "auto" {
+            words.extend(["--mechanism", mechanism]);
+        }
+        let (finished, log) = traced_in(here.path(), &strace, &words);
+        assert_eq!(finished.code(), Some(1), "{} {log}", finished.stderr);
+        assert!(finished.stderr.contains("shorter"), "{}", finished.stderr);
+        assert_eq!(names(&here.path().join("z")), ["other"]);
+    }
+}
+
+#[test]
+fn a_file_that_is_longer_than_it_was_is_cut_where_it_ended() {
+    // A file of procfs says 0 and has more; one that grows has what it had when it was opened.
+    let here = folder();
+    cp_in(here.path(), &["/proc/self/limits", "/proc/version", "."]).succeeded();
+    assert_eq!(fs::read(here.path().join("version")).unwrap(), fs::read("/proc/version").unwrap());
+    assert!(fs::read_to_string(here.path().join("limits")).unwrap().contains("Max open files"));
+    let mut command = underpass();
+    command.args(["cp", "-r", "--json", "/proc/sys/kernel/random", "z"]).current_dir(here.path());
+    let finished = Running::start(command).finish();
+    assert_eq!(fs::read(here.path().join("z/boot_id")).unwrap().len(), 37, "{}", finished.stderr);
+}
+
+#[test]
+fn refusals_of_odd_file_systems_are_no_failures() {
+    if !has("strace") {
+        return;
+    }
+    // What CIFS, NFS, overlays and containers answer in the field.
+    for errno in ["EIO", "ENOENT", "EXDEV", "EOPNOTSUPP", "EPERM", "EINVAL", "ENOSYS"] {
+        let here = folder();
+        noise_file(here.path(), "a", MIB);
+        let inject = format!("inject=copy_file_range:error={errno}");
+        let strace = ["-e", "trace=copy_file_range", "-e", &inject];
+        let (finished, _) =
+            traced_in(here.path(), &strace, &["--json", "--prefer", "copy_file_range", "a", "z"]);
+        let receipt = finished.succeeded().receipt();
+        assert_eq!(receipt["declined"][0]["errno"], errno);
+        assert_eq!(bytes_by(&receipt, "sendfile") + bytes_by(&receipt, "reflink"), MIB as u64);
+        assert_eq!(fs::read(here.path().join("z")).unwrap(), noise(MIB));
+    }
+}
+
+#[test]
+fn lost_permissions_are_told_and_the_rest_is_copied() {
+    if !has("strace") {
+        return;
+    }
+    let here = folder();
+    fs::create_dir_all(here.path().join("a")).unwrap();
+    for number in 0..20 {
+        noise_file(&here.path().join("a"), &format!("file-{number}"), 100);
+    }
+    let inject = "inject=openat:error=EACCES:when=40..42";
+    let strace = ["-e", "trace=openat", "-e", inject];
+    let (finished, log) = traced_in(here.path(), &strace, &["-r", "-j1", "--json", "a", "z"]);
+    assert_eq!(finished.code(), Some(1), "{log}");
+    let receipt = finished.receipt();
+    let (files, failed) = (receipt["files"].as_u64().unwrap(), receipt["failed"].as_u64().unwrap());
+    assert_eq!((files + failed, failed > 0), (20, true), "{receipt}");
+    assert_eq!(names(&here.path().join("z")).len() as u64, files);
+    assert!(receipt["errors"][0].as_str().unwrap().contains("Permission denied"), "{receipt}");
+}
