@@ -158,6 +158,9 @@ const HANDSHAKE: u8 = 22;
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 const OTHER_KEY: [u8; 16] = [9; 16];
+/// What a record of TLS 1.3 has besides what it holds (RFC 8446 5.2): its type, and what proves that
+/// it is the peer's.
+const OVERHEAD: usize = 1 + 16;
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -322,10 +325,8 @@ fn a_header_and_its_file_are_one_record() {
     assert_eq!(movers(&report), [Sendfile]);
     let mut header = [0; 5];
     far.read_exact(&mut header).unwrap();
-    // RFC 8446 5.2: what it holds, its type and what proves that it is the peer's.
-    let len = 5_100 + 1 + 16;
     assert_eq!(header[..3], [ktls::DATA, 3, 3]);
-    assert_eq!(u16::from_be_bytes([header[3], header[4]]), len);
+    assert_eq!(usize::from(u16::from_be_bytes([header[3], header[4]])), 5_100 + OVERHEAD);
 }
 
 #[test]
@@ -347,4 +348,29 @@ fn what_was_sent_is_a_copy() {
     let (outcome, got) = receive(&far, &Glue::default(), Policy::Auto);
     assert_eq!(outcome.unwrap().bytes(), 20_000);
     assert!(got == pattern(20_000), "the file was sent by reference");
+}
+
+#[test]
+fn a_peer_that_reads_slowly_gets_whole_records() {
+    let Some((near, mut far)) = sending_pair() else { return };
+    sockopt::set_socket_recv_buffer_size(&far, 16 << 10).unwrap();
+    let len = (512 << 10) + 1;
+    let sender = thread::spawn(move || {
+        let (file, glue) = (file_with(&pattern(len)), Glue::default());
+        let options = Options::default().sink_layer(&glue).timeout(PATIENCE);
+        let source = Source::of(&file).unwrap();
+        let report = Transfer::new(source, Sink::of(&near).unwrap()).options(options).run();
+        near.set_nonblocking(false).unwrap();
+        ktls::send_record(&near, ALERT, &CLOSE_NOTIFY).unwrap();
+        report.unwrap()
+    });
+    let (mut header, mut held) = ([0; 5], 0);
+    while far.read_exact(&mut header).is_ok() {
+        let len = usize::from(u16::from_be_bytes([header[3], header[4]]));
+        far.read_exact(&mut vec![0; len]).unwrap();
+        held += len - OVERHEAD;
+        thread::sleep(Duration::from_micros(500));
+    }
+    assert_eq!(held, len + CLOSE_NOTIFY.len());
+    assert_eq!(movers(&sender.join().unwrap()), [Sendfile]);
 }
