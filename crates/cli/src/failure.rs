@@ -409,7 +409,7 @@ fn client_hint(error: &ClientError) -> Option<&'static str> {
 /// For what does not say itself what can be done.
 fn tls_hint(error: &HandshakeError) -> Option<&'static str> {
     match error {
-        HandshakeError::PlainHttp => Some("the port may be that of http"),
+        error if error.is_no_tls() => Some("is that the port for it?"),
         HandshakeError::NotPinned { .. } => {
             Some("it has a new key, or somebody else is there: ask whoever runs it")
         }

@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -140,6 +140,20 @@ impl Running {
                 line.strip_prefix("listening on ").or_else(|| Some(line.split_once(" at ")?.1));
             address = at.unwrap_or_default().to_owned();
         }
+        Self::read(child, address, errors, said)
+    }
+
+    /// A process that has said where it listens, and more.
+    pub fn watched(child: Child, address: String, errors: BufReader<ChildStderr>) -> Self {
+        Self::read(child, address, errors, String::new())
+    }
+
+    fn read(
+        mut child: Child,
+        address: String,
+        mut errors: BufReader<ChildStderr>,
+        said: String,
+    ) -> Self {
         let stderr = std::thread::spawn(move || {
             let mut rest = Vec::new();
             errors.read_to_end(&mut rest).unwrap();

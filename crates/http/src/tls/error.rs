@@ -184,6 +184,14 @@ impl From<Error> for HandshakeError {
     }
 }
 
+impl HandshakeError {
+    /// Whether the peer does not speak TLS at all, as far as can be seen.
+    #[must_use]
+    pub fn is_no_tls(&self) -> bool {
+        matches!(self, Self::PlainHttp | Self::Tls(Error::InvalidMessage(_)))
+    }
+}
+
 impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -193,7 +201,7 @@ impl fmt::Display for HandshakeError {
             }
             Self::Certificate { is_self_signed: true, .. } => f.write_str(
                 "the server's certificate is self-signed, so nobody vouches for it: name it with \
-                 --cacert, or its key with --pin and --insecure",
+                 --cacert, or its key with --pin",
             ),
             Self::Certificate { error, .. } => doubt(f, error),
             Self::NotPinned { key } => {

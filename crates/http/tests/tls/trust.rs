@@ -83,7 +83,7 @@ fn times_are_checked() {
 fn strangers_are_not_believed_unless_everybody_is() {
     let (certificate, other) = (Certificate::new(), Certificate::new());
     let told = "the server's certificate is self-signed, so nobody vouches for it: name it with \
-                --cacert, or its key with --pin and --insecure";
+                --cacert, or its key with --pin";
     assert_eq!(says(try_with(&certificate, &other.trust(), "localhost")), told);
     let signed = signed_by_stranger();
     let told = "the server's certificate was issued by an authority that is not trusted here: \

@@ -1,0 +1,158 @@
+//! An authority of the test's own, and servers with its certificates.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use tempfile::TempDir;
+
+use crate::rig::{Finished, Running, folder, has, underpass, until};
+
+/// An authority and what it has signed.
+pub struct Authority {
+    pub folder: TempDir,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    pub fn new() -> Self {
+        let folder = folder();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "an authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let made = params.self_signed(&key).unwrap();
+        fs::write(folder.path().join("ca.pem"), made.pem()).unwrap();
+        Self { folder, issuer: Issuer::new(params, key) }
+    }
+
+    /// Its own certificate, for `--cacert`.
+    pub fn path(&self) -> String {
+        self.folder.path().join("ca.pem").to_str().unwrap().to_owned()
+    }
+
+    /// A certificate for this name, and its key.
+    pub fn issue(&self, name: &str) -> (PathBuf, PathBuf) {
+        self.issue_as(name, |_| {})
+    }
+
+    pub fn issue_as(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> (PathBuf, PathBuf) {
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let made = params.signed_by(&key, &self.issuer).unwrap();
+        self.keep(&made.pem(), &key)
+    }
+
+    /// A certificate that nobody has signed but itself.
+    pub fn self_signed(&self) -> (PathBuf, PathBuf) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        self.keep(&params.self_signed(&key).unwrap().pem(), &key)
+    }
+
+    fn keep(&self, pem: &str, key: &KeyPair) -> (PathBuf, PathBuf) {
+        let number = fs::read_dir(self.folder.path()).unwrap().count();
+        let at = |kind| self.folder.path().join(format!("{number}.{kind}"));
+        fs::write(at("pem"), pem).unwrap();
+        fs::write(at("key"), key.serialize_pem()).unwrap();
+        (at("pem"), at("key"))
+    }
+}
+
+/// A port that nobody listens on.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Waits until somebody listens there.
+pub fn until_listening(port: u16) {
+    until("somebody listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+}
+
+/// nginx, which has its files in `root` and takes others.
+pub struct Nginx {
+    pub stage: TempDir,
+    running: Option<Running>,
+}
+
+impl Nginx {
+    /// With a server for each port, certificate and words besides; nothing, which is told, if there
+    /// is none.
+    pub fn new(servers: &[(u16, &(PathBuf, PathBuf), &str)]) -> Option<Self> {
+        if !has("nginx") {
+            return None;
+        }
+        let stage = folder();
+        let at = stage.path().display().to_string();
+        fs::create_dir(stage.path().join("root")).unwrap();
+        // Its workers may run as somebody else.
+        for path in [stage.path().to_owned(), stage.path().join("root")] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .iter()
+            .map(|kind| format!("{kind}_temp_path {at}/{kind};"))
+            .collect();
+        let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
+        let servers: String = servers
+            .iter()
+            .map(|(port, (certificate, key), words)| {
+                let (certificate, key) = (certificate.display(), key.display());
+                format!(
+                    "server {{ listen 127.0.0.1:{port} ssl; ssl_certificate {certificate};
+                     ssl_certificate_key {key}; root {at}/root; autoindex on; {words} }}"
+                )
+            })
+            .collect();
+        let configuration = format!(
+            "daemon off; pid {at}/pid; error_log {at}/errors; {user} events {{}}
+             http {{ access_log off; {temporary} client_max_body_size 20m;
+             dav_methods PUT MKCOL; create_full_put_path on; {servers} }}"
+        );
+        fs::write(stage.path().join("nginx.conf"), configuration).unwrap();
+        let mut command = Command::new("nginx");
+        command.arg("-c").arg(stage.path().join("nginx.conf"));
+        command.arg("-e").arg(stage.path().join("errors"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Some(Self { stage, running: Some(Running::start(command)) })
+    }
+
+    pub fn root(&self) -> PathBuf {
+        self.stage.path().join("root")
+    }
+}
+
+impl Drop for Nginx {
+    /// Ends its workers, too.
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.signal("TERM");
+            running.finish();
+        }
+    }
+}
+
+/// The program at home in a folder, with nothing in its environment that leads elsewhere.
+pub fn at_home(home: &Path, args: &[&str]) -> Command {
+    let mut command = underpass();
+    command.args(args).current_dir(home).env("HOME", home);
+    command.env("XDG_STATE_HOME", home.join("state"));
+    for name in ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// The same, run to its end.
+pub fn run(home: &Path, args: &[&str]) -> Finished {
+    Running::start(at_home(home, args)).finish()
+}
