@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::rig::{Finished, Running, folder, has, names, noise, noise_file, run, underpass};
-use crate::site::{Authority, free_port};
+use crate::site::{Authority, free_port, until_listening};
 
 const LEN: usize = (8 << 20) + 77;
 
@@ -138,12 +138,12 @@ fn openssl_speaks_with_either_side() {
 
     let port = free_port();
     let mut server = Command::new("openssl");
-    server.args(["s_server", "-quiet", "-naccept", "1", "-cert", certificate, "-key", key]);
+    server.args(["s_server", "-quiet", "-naccept", "2", "-cert", certificate, "-key", key]);
     server.args(["-accept", &format!("127.0.0.1:{port}")]);
     server.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let server = Running::start(server);
-    // It takes one connection only.
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    // The first of the two that it takes.
+    until_listening(port);
     let address = format!("localhost:{port}");
     let args = ["send", "--cacert", &authority.path()];
     connects(&args, [&source, Path::new(&address)]).succeeded();
