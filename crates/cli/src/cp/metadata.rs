@@ -36,10 +36,8 @@ impl Manner {
     /// How to make a copy of what has these facts, in such a folder.
     pub(super) fn new(settings: &Settings<'_>, stat: &Stat, heritage: Heritage) -> Self {
         let mode = settings.mode(stat.st_mode);
-        let is_foreign = settings.preserve
-            && (heritage.group
-                || stat.st_uid != rustix::process::geteuid().as_raw()
-                || stat.st_gid != rustix::process::getegid().as_raw());
+        let is_foreign =
+            settings.preserve && (heritage.group || (stat.st_uid, stat.st_gid) != settings.owner);
         let is_other = is_foreign || mode & 0o6000 != 0 || (settings.preserve && heritage.acl);
         // Until it has its owner, nobody else is to open it.
         let first = mode & if is_foreign { 0o700 } else { 0o1777 };

@@ -2,6 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
+use rustix::process::{getegid, geteuid};
 use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
 use crate::args::MoveArgs;
@@ -44,6 +45,8 @@ pub(super) struct Settings<'a> {
     pub(super) jobs: usize,
     pub(super) dry_run: bool,
     pub(super) movement: &'a MoveArgs,
+    /// To whom new files belong.
+    pub(super) owner: (u32, u32),
 }
 
 impl<'a> Settings<'a> {
@@ -85,6 +88,7 @@ impl<'a> Settings<'a> {
             jobs: args.jobs.map_or_else(default_jobs, usize::from),
             dry_run: args.dry_run,
             movement: &args.movement,
+            owner: (geteuid().as_raw(), getegid().as_raw()),
         })
     }
 

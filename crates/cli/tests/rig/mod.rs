@@ -14,7 +14,9 @@ use tempfile::TempDir;
 
 /// A folder of the test's own, on a real file system, gone afterwards.
 pub fn folder() -> TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+    let elsewhere = std::env::var_os("UNDERPASS_TEST_FOLDER").map(PathBuf::from);
+    let place = elsewhere.unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
+    tempfile::tempdir_in(place).unwrap()
 }
 
 /// The program.

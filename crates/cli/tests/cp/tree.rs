@@ -1,16 +1,13 @@
 //! `cp` of trees: what goes where, and what belongs to it.
 
-#![allow(clippy::unwrap_used)]
-
-mod rig;
-
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rig::{Finished, Running, folder, names, noise, noise_file, underpass};
+use crate::cp_in;
+use crate::rig::{folder, names, noise, noise_file};
 use tempfile::TempDir;
 
 /// A tree `a`, with everything that needs no privilege, in a folder of the test's own.
@@ -28,12 +25,6 @@ fn tree() -> TempDir {
     fs::set_permissions(a.join("b"), fs::Permissions::from_mode(0o2750)).unwrap();
     fs::set_permissions(a.join("small"), fs::Permissions::from_mode(0o4755)).unwrap();
     here
-}
-
-fn cp_in(here: &Path, words: &[&str]) -> Finished {
-    let mut command = underpass();
-    command.arg("cp").args(words).current_dir(here);
-    Running::start(command).finish()
 }
 
 /// Everything below a folder, by its path: kind, mode, time, and bytes or what a link leads to.

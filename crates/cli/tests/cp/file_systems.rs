@@ -1,0 +1,264 @@
+//! All tests of `cp` on one file system after the other, and what takes a file system of one's own:
+//! full disks, other devices, immutable files, what only root may make.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::fs::{CWD, FileType, Mode, XattrFlags, getxattr, makedev, mknodat, setxattr};
+
+use crate::cp_in;
+use crate::mounts::{FileSystem, Mounted, is_root, skip};
+use crate::rig::{has, names, noise, noise_file};
+
+const ALL: [FileSystem; 5] =
+    [FileSystem::Btrfs, FileSystem::Ext4, FileSystem::Overlay, FileSystem::Tmpfs, FileSystem::Xfs];
+
+/// This very program, without the tests that mount.
+fn run_all_on(kind: FileSystem) {
+    let Some(mounted) = Mounted::new(kind, 400) else { return };
+    let mut tests = Command::new(std::env::current_exe().unwrap());
+    tests.args(["--skip", "file_systems::", "--test-threads", "2"]);
+    tests.env("UNDERPASS_TEST_FOLDER", mounted.root()).env("UNDERPASS_KILLS", "2");
+    let output = tests.stdin(Stdio::null()).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "on {kind:?}: {told}");
+    assert!(!told.contains(" 0 passed"), "{told}");
+}
+
+#[test]
+fn everything_on_btrfs() {
+    run_all_on(FileSystem::Btrfs);
+}
+
+#[test]
+fn everything_on_ext4() {
+    run_all_on(FileSystem::Ext4);
+}
+
+#[test]
+fn everything_on_overlay() {
+    run_all_on(FileSystem::Overlay);
+}
+
+#[test]
+fn everything_on_tmpfs() {
+    run_all_on(FileSystem::Tmpfs);
+}
+
+#[test]
+fn everything_on_xfs() {
+    run_all_on(FileSystem::Xfs);
+}
+
+#[test]
+fn a_full_disk_leaves_whole_files_and_is_gone_on_with() {
+    let (Some(source), Some(small)) =
+        (Mounted::new(FileSystem::Tmpfs, 64), Mounted::new(FileSystem::Tmpfs, 8))
+    else {
+        return;
+    };
+    let (a, z) = (source.root().join("a"), small.root().join("z"));
+    for folder in 0..4 {
+        fs::create_dir_all(a.join(folder.to_string())).unwrap();
+        for file in 0..100 {
+            noise_file(&a.join(folder.to_string()), &file.to_string(), 40_000);
+        }
+    }
+    let words = ["-aT", "--resume", a.to_str().unwrap(), z.to_str().unwrap()];
+    let finished = cp_in(&source.root(), &words);
+    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
+    assert!(finished.stderr.contains("the disk is full"), "{}", finished.stderr);
+    let mut whole = 0;
+    for folder in names(&z) {
+        for file in names(&z.join(&folder)) {
+            let bytes = fs::read(z.join(&folder).join(&file)).unwrap();
+            assert!(bytes == noise(40_000), "{folder}/{file}: {} bytes", bytes.len());
+            whole += 1;
+        }
+    }
+    assert!(whole > 100, "{whole}");
+    let grown = ["-o", "remount,size=64m"];
+    assert!(Command::new("mount").args(grown).arg(small.root()).status().unwrap().success());
+    cp_in(&source.root(), &words).succeeded();
+    assert_eq!((names(&z), names(&z.join("3")).len()), (names(&a), 100));
+}
+
+#[test]
+fn from_one_file_system_to_another() {
+    let mounted: Vec<_> = ALL.iter().filter_map(|kind| Mounted::new(*kind, 64)).collect();
+    for from in &mounted {
+        noise_file(&from.root(), "file", 3 << 20);
+        for to in mounted.iter().filter(|to| to.root() != from.root()) {
+            let place = to.root().join("copy");
+            let words = ["--json", "file", place.to_str().unwrap()];
+            let receipt = cp_in(&from.root(), &words).succeeded().receipt();
+            assert_eq!(receipt["user_space_bytes"], 0, "{receipt}");
+            let system = &receipt["file_systems"][0];
+            assert_ne!(system["from"], system["to"], "{receipt}");
+            assert!(fs::read(&place).unwrap() == noise(3 << 20));
+        }
+    }
+}
+
+#[test]
+fn other_file_systems_are_not_entered_if_told() {
+    let Some(outer) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
+    let inner = outer.root().join("a/inner");
+    fs::create_dir_all(&inner).unwrap();
+    fs::write(outer.root().join("a/file"), "outer").unwrap();
+    let mount = |program: &str, words: &[&str]| {
+        assert!(Command::new(program).args(words).arg(&inner).status().unwrap().success());
+    };
+    mount("mount", &["-t", "tmpfs", "tmpfs"]);
+    fs::write(inner.join("file"), "inner").unwrap();
+    let finished =
+        [cp_in(&outer.root(), &["-ax", "a", "x"]), cp_in(&outer.root(), &["-a", "a", "z"])];
+    mount("umount", &[]);
+    for each in finished {
+        each.succeeded();
+    }
+    assert_eq!(names(&outer.root().join("x")), ["file", "inner"]);
+    assert_eq!(names(&outer.root().join("x/inner")), [] as [&str; 0]);
+    assert_eq!(fs::read(outer.root().join("z/inner/file")).unwrap(), b"inner");
+}
+
+#[test]
+fn immutable_files_are_told_and_the_rest_is_copied() {
+    if !has("chattr") {
+        return;
+    }
+    let Some(mounted) = Mounted::new(FileSystem::Ext4, 16) else { return };
+    let root = mounted.root();
+    for folder in ["a", "z"] {
+        fs::create_dir(root.join(folder)).unwrap();
+        for name in ["fixed", "other"] {
+            fs::write(root.join(folder).join(name), folder).unwrap();
+        }
+    }
+    let fixed = root.join("z/fixed");
+    let chattr = |flag: &str| {
+        assert!(Command::new("chattr").arg(flag).arg(&fixed).status().unwrap().success());
+    };
+    chattr("+i");
+    let finished = cp_in(&root, &["-rT", "a", "z"]);
+    chattr("-i");
+    assert_eq!(finished.code(), Some(1));
+    assert!(finished.stderr.contains("z/fixed: Operation not permitted"), "{}", finished.stderr);
+    assert_eq!(fs::read(root.join("z/other")).unwrap(), b"a");
+    assert_eq!(names(&root.join("z")), ["fixed", "other"]);
+}
+
+/// An ACL as the kernel has it: read and write for the owner, read for user 1000, the mask, others.
+const ACL: [u8; 44] = {
+    let entries: [(u16, u16, u32); 5] =
+        [(1, 6, !0), (2, 4, 1000), (4, 4, !0), (16, 4, !0), (32, 0, !0)];
+    let mut bytes = [0; 44];
+    bytes[0] = 2;
+    let mut at = 0;
+    while at < entries.len() {
+        let (tag, permissions, id) = entries[at];
+        let place = 4 + 8 * at;
+        (bytes[place], bytes[place + 2]) = (tag as u8, permissions as u8);
+        let id = id.to_le_bytes();
+        (bytes[place + 4], bytes[place + 5]) = (id[0], id[1]);
+        (bytes[place + 6], bytes[place + 7]) = (id[2], id[3]);
+        at += 1;
+    }
+    bytes
+};
+
+#[test]
+fn what_only_root_may_give_is_kept() {
+    for kind in ALL {
+        let Some(mounted) = Mounted::new(kind, 32) else { continue };
+        let root = mounted.root();
+        let a = root.join("a");
+        fs::create_dir(&a).unwrap();
+        noise_file(&a, "file", 100);
+        std::os::unix::fs::chown(a.join("file"), Some(1234), Some(77)).unwrap();
+        let mode = Mode::from_raw_mode(0o640);
+        mknodat(CWD, a.join("device"), FileType::CharacterDevice, mode, makedev(1, 3)).unwrap();
+        mknodat(CWD, a.join("fifo"), FileType::Fifo, mode, 0).unwrap();
+        let attributes = [
+            ("file", "user.colour", b"blue".as_slice()),
+            ("file", "trusted.mark", b"\0\xff"),
+            ("file", "system.posix_acl_access", &ACL),
+            ("", "system.posix_acl_default", &ACL),
+            ("", "user.colour", &[7; 1000]),
+        ];
+        let attributes = attributes.map(|(name, attribute, value)| {
+            let set = setxattr(a.join(name), attribute, value, XattrFlags::empty());
+            (name, attribute, value, set.is_ok())
+        });
+        cp_in(&root, &["-a", "a", "z"]).succeeded();
+        let z = root.join("z");
+        for (name, attribute, value, _) in attributes.iter().filter(|each| each.3) {
+            let mut found = [0; 2000];
+            let len = getxattr(z.join(name), *attribute, &mut found[..]);
+            assert_eq!(&found[..len.unwrap()], *value, "{attribute} on {kind:?}");
+        }
+        assert!(attributes.iter().filter(|each| each.3).count() >= 2, "{kind:?}");
+        let facts = |name: &str| fs::symlink_metadata(z.join(name)).unwrap();
+        assert_eq!((facts("file").uid(), facts("file").gid()), (1234, 77));
+        assert!(
+            facts("device").file_type().is_char_device() && facts("fifo").file_type().is_fifo()
+        );
+        assert_eq!((facts("device").rdev(), facts("fifo").mode() & 0o7777), (makedev(1, 3), 0o640));
+        // An archive has nothing that its original has not, whatever the folder hands on.
+        setxattr(&root, "system.posix_acl_default", &ACL, XattrFlags::empty()).ok();
+        fs::create_dir(root.join("plain")).unwrap();
+        rustix::fs::removexattr(root.join("plain"), "system.posix_acl_default").ok();
+        rustix::fs::removexattr(root.join("plain"), "system.posix_acl_access").ok();
+        fs::write(root.join("plain/file"), "").unwrap();
+        cp_in(&root, &["-a", "plain", "copy"]).succeeded();
+        for name in ["copy", "copy/file"] {
+            let has_one =
+                |attribute: &str| getxattr(root.join(name), attribute, &mut [0; 100][..]).is_ok();
+            assert!(!has_one("system.posix_acl_access"), "{name} on {kind:?}");
+            assert!(!has_one("system.posix_acl_default"), "{name} on {kind:?}");
+        }
+    }
+}
+
+#[test]
+fn who_may_not_give_files_away_keeps_them() {
+    if !is_root() {
+        return skip("only root has files of others to copy");
+    }
+    if !has("setpriv") {
+        return;
+    }
+    let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
+    let root = mounted.root();
+    let a = root.join("a");
+    fs::create_dir(&a).unwrap();
+    File::create(a.join("file")).unwrap();
+    let mode = |bits| std::os::unix::fs::PermissionsExt::from_mode(bits);
+    fs::set_permissions(a.join("file"), mode(0o4755)).unwrap();
+    noise_file(&a, "secret", 10);
+    fs::set_permissions(a.join("secret"), mode(0o600)).unwrap();
+    fs::set_permissions(&root, mode(0o777)).unwrap();
+    let program = root.join("underpass");
+    fs::copy(env!("CARGO_BIN_EXE_underpass"), &program).ok();
+    if !runs(&program) {
+        return skip("the program does not fit there");
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);
+    let output =
+        command.args(["cp", "-a", "--json", "a", "z"]).current_dir(&root).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("a/secret: Permission denied"), "{told}");
+    let receipt: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(receipt["without_owner"], 1, "{receipt}");
+    let copy = fs::metadata(root.join("z/file")).unwrap();
+    assert_eq!((copy.uid(), copy.mode() & 0o7777), (65_534, 0o755));
+    assert_eq!(names(&root.join("z")), ["file"]);
+}
+
+fn runs(program: &Path) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}

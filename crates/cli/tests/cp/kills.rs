@@ -1,0 +1,101 @@
+//! Copies that are killed at random moments: nobody finds a part of a file under its name, and
+//! `--resume` completes them.
+//!
+//! `UNDERPASS_KILLS` says how often, instead of a few times; `UNDERPASS_SEED` repeats a run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::cp_in;
+use crate::rig::{Running, folder, names, noise, underpass};
+
+/// A tree of files of all sizes, one of which a later run can go on with.
+fn plant(root: &Path) {
+    let bytes = noise(1 << 20);
+    for number in 0..1500_usize {
+        let at = root.join(format!("{}/{}", number % 7, number % 30));
+        fs::create_dir_all(&at).unwrap();
+        let (from, len) = (number * 37, number * 7919 % 30_000);
+        fs::write(at.join(format!("file-{number}")), &bytes[from..from + len]).unwrap();
+    }
+    fs::write(root.join("3/large"), noise(24 << 20)).unwrap();
+    fs::hard_link(root.join("3/large"), root.join("5/name")).unwrap();
+}
+
+/// Every file below a folder, as a path.
+fn files(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(at) = open.pop() {
+        let Ok(entries) = fs::read_dir(&at) else { continue };
+        for entry in entries.map(Result::unwrap) {
+            match entry.file_type().unwrap().is_dir() {
+                true => open.push(entry.path()),
+                false => found.push(entry.path().strip_prefix(root).unwrap().to_owned()),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.components().any(|name| {
+        let name = name.as_os_str().to_string_lossy();
+        name.starts_with('.') && name.ends_with(".part")
+    })
+}
+
+#[test]
+fn killed_copies_leave_no_part_under_a_name_and_are_gone_on_with() {
+    let here = folder();
+    let (from, to) = (here.path().join("from"), here.path().join("to"));
+    plant(&from);
+    let started = Instant::now();
+    cp_in(here.path(), &["-a", "from", "to"]).succeeded();
+    let usual = started.elapsed();
+    let seed = std::env::var("UNDERPASS_SEED").ok().and_then(|text| text.parse().ok());
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let mut state = seed.unwrap_or_else(now) | 1;
+    println!("UNDERPASS_SEED={state}");
+    let rounds = std::env::var("UNDERPASS_KILLS").map_or(4, |text| text.parse().unwrap());
+    let (mut cut, mut hidden) = (0, 0);
+    for round in 0..rounds {
+        fs::remove_dir_all(&to).unwrap();
+        // Every other copy is one into a folder that is there, where files have no name at first.
+        let way: &[&str] = if round % 2 == 0 { &["-a", "--resume"] } else { &["-aT"] };
+        if round % 2 == 1 {
+            fs::create_dir(&to).unwrap();
+        }
+        let mut command = underpass();
+        command.arg("cp").args(way).args(["from", "to"]).current_dir(here.path());
+        let mut copy = Running::start(command);
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        std::thread::sleep(usual.mul_f64((state >> 11) as f64 / (1_u64 << 53) as f64));
+        copy.signal("KILL");
+        copy.child.wait().unwrap();
+        let there = files(&to);
+        for path in there.iter().filter(|path| !is_hidden(path)) {
+            let (copy, original) = (fs::read(to.join(path)), fs::read(from.join(path)));
+            assert!(copy.unwrap() == original.unwrap(), "round {round}: part of {path:?}");
+        }
+        cut += u32::from(there.len() < 1502);
+        hidden += u32::from(there.iter().any(|path| is_hidden(path)));
+        let resumed = cp_in(here.path(), &["-aT", "--resume", "--json", "from", "to"]);
+        let receipt = resumed.succeeded().receipt();
+        let done = ["files", "hard_links", "resumed"].map(|name| receipt[name].as_u64().unwrap());
+        assert!(done.iter().sum::<u64>() >= 1502, "{receipt}");
+        assert_eq!(files(&to), files(&from), "round {round}: {receipt}");
+        for path in files(&to) {
+            let facts = |root: &Path| fs::metadata(root.join(&path)).unwrap().modified().unwrap();
+            assert!(fs::read(to.join(&path)).unwrap() == fs::read(from.join(&path)).unwrap());
+            assert_eq!(facts(&to), facts(&from), "round {round}: time of {path:?}");
+        }
+        assert_eq!(names(here.path()), ["from", "to"], "round {round}");
+    }
+    println!("{cut} of {rounds} were cut short, {hidden} of them left hidden parts");
+    assert!(usual > Duration::ZERO);
+}
