@@ -284,7 +284,10 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
 
     /// One step of the memory at the front, with the small files that follow it.
     fn memory_step(&mut self) -> Result<Step, Errno> {
-        let is_free = self.options.policy == Policy::Auto
+        // Where every byte is read to be encrypted here, taking files along changes nothing else.
+        let is_read = self.options.policy == Policy::Require(Mechanism::ReadWrite)
+            && self.sink_layer().is_some_and(|layer| !layer.is_in_kernel());
+        let is_free = (self.options.policy == Policy::Auto || is_read)
             && self.sink.kind == Kind::Socket
             && self.options.integrity != Integrity::Snapshot;
         let small = if is_free { self.options.small.unwrap_or(SMALL_TRANSFER) } else { 0 };

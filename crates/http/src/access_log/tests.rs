@@ -164,7 +164,7 @@ fn what_is_no_format_is_refused_with_a_remedy() {
     assert!(
         unknown.starts_with("there is no $upstream_addr in log formats; there are $body_bytes")
     );
-    assert!(unknown.ends_with("$time_local, and $http_NAME for every request header"), "{unknown}");
+    assert!(unknown.ends_with("$tls, and $http_NAME for every request header"), "{unknown}");
     assert!(text("$http_").starts_with("there is no $http_ "));
     for format in ["cost: 5 $", "$ status", "${status", "${}"] {
         assert!(text(format).contains("not followed by a name"), "{format}");
@@ -264,7 +264,7 @@ proptest! {
         let json = line("json", &exchange);
         prop_assert!(!json.chars().any(char::is_control));
         let json: Value = serde_json::from_str(&json).unwrap();
-        prop_assert_eq!(json.as_object().unwrap().len(), 18);
+        prop_assert_eq!(json.as_object().unwrap().len(), 19);
         if let Ok(target) = str::from_utf8(&exchange.target) {
             prop_assert_eq!(&json["target"], target);
         }

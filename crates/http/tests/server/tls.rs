@@ -117,6 +117,11 @@ fn the_end_is_told_before_the_connection_is_closed() {
             assert_eq!(reply.field("Connection"), Some("close"), "{path}");
             assert!(client.is_bid_farewell(), "{path}");
         }
+        // Where nothing else tells the end.
+        let mut client = site.secure_as(&config);
+        client.send("GET /?json HTTP/1.0\r\n\r\n");
+        assert!(client.reply().text().contains("middle"));
+        assert!(client.is_bid_farewell());
         // Whoever takes leave is answered in kind.
         let mut client = site.secure_as(&config);
         assert_eq!(client.get("/a").text(), "first");

@@ -74,7 +74,7 @@ fn what_is_no_handshake_ends_with_an_alert_or_nothing() {
     huge.extend(vec![7; 70_000]);
     let mut data = vec![23, 3, 3, 0, 16];
     data.extend([9; 16]);
-    let mut zeros = vec![22, 3, 1, 0, 0].repeat(100);
+    let mut zeros = [22, 3, 1, 0, 0].repeat(100);
     zeros.extend([22, 3, 1, 0, 4, 1, 0, 0xff, 0xff]);
     let garbled: Vec<Vec<u8>> = (0..hello.len())
         .step_by(7)

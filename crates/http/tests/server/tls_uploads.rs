@@ -110,7 +110,7 @@ fn an_upload_is_whole_or_is_not_there() {
     let site = site(&certificate);
     let mut client = site.secure();
     client.send(request("PUT", "/short", &["Content-Length: 500000"]));
-    client.send(&pattern(499_999));
+    client.send(pattern(499_999));
     client.stream.conn.send_close_notify();
     std::io::Write::flush(&mut client.stream).unwrap();
     site.line("/short");
