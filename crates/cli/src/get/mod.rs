@@ -44,7 +44,7 @@ pub(crate) fn one(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool
         }
         Err(failed) => {
             let Failed { error, report, kept, tls } = failed;
-            let done = Done { report: *report, tls, ..Done::default() };
+            let done = Done { report: *report, tls: tls.map(|facts| *facts), ..Done::default() };
             let mut receipt = Box::new(GetReceipt::new(&shown(url), place.path(), &done, elapsed));
             receipt.receipt.error = Some(error.to_string());
             receipt.kept = kept.as_ref().map(|kept| kept.bytes);

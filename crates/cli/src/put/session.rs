@@ -199,7 +199,7 @@ impl<'s> Session<'s> {
     fn failure(&self, file: String, url: &Url, failed: UploadFailed) -> Failure {
         let mut receipt = Box::new(payload(&failed.report));
         receipt.error = Some(failed.error.to_string());
-        receipt.tls = failed.tls.as_ref().map(TlsReceipt::from);
+        receipt.tls = failed.tls.as_deref().map(TlsReceipt::from);
         receipt.upload = Some(UploadReceipt {
             file: file.clone(),
             url: shown(url),

@@ -36,9 +36,9 @@ pub enum ClientError {
     /// The proxy does not lead to the server.
     Proxy {
         /// Its address.
-        address: String,
+        address: Box<str>,
         /// The address of the server.
-        to: String,
+        to: Box<str>,
         /// What it answered.
         status: u16,
         /// What it says for people, if that is a short text.

@@ -35,6 +35,7 @@ impl Connection<'_> {
         }
         let status = response.status;
         let detail = self.detail(&response);
-        Err(ClientError::Proxy { address: address(proxy), to, status, detail })
+        let (address, to) = (address(proxy).into(), to.into());
+        Err(ClientError::Proxy { address, to, status, detail })
     }
 }

@@ -63,7 +63,7 @@ pub struct Failed {
     /// What is kept beside the target, to be gone on with.
     pub kept: Option<Kept>,
     /// What is known of the TLS that the server was asked over last, if it was.
-    pub tls: Option<Facts>,
+    pub tls: Option<Box<Facts>>,
 }
 
 /// A part of a file that is kept.

@@ -36,7 +36,7 @@ pub struct UploadFailed {
     /// Whether the same upload can go on from where it was.
     pub is_kept: bool,
     /// What is known of the TLS that it was sent over last, if it was.
-    pub tls: Option<Facts>,
+    pub tls: Option<Box<Facts>>,
 }
 
 impl UploadFailed {

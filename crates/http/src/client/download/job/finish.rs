@@ -80,6 +80,6 @@ impl Job<'_, '_> {
         self.spot = None;
         let name = self.name().filter(|_| is_kept);
         let kept = name.map(|name| Kept { name: name.part_name(), bytes: kept });
-        Failed { error, report: Box::new(self.report), kept, tls: self.tls }
+        Failed { error, report: Box::new(self.report), kept, tls: self.tls.map(Box::new) }
     }
 }
