@@ -1,10 +1,17 @@
-//! Patterns of `--exclude`: names are bytes, so that no name escapes them.
+//! Patterns of `--exclude`.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use crate::failure::{Failure, Result};
 
 /// What is left out.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
-    /// Without the slashes at its ends.
-    text: Vec<u8>,
+    glob: GlobMatcher,
     /// Whether it is compared with the path below what was named, and not with the name alone.
     is_path: bool,
     /// Whether it is about folders alone.
@@ -14,13 +21,27 @@ pub(super) struct Pattern {
 impl Pattern {
     /// `*.o` is about names, `build/*.o` and `/build` about paths below what is copied, and `build/`
     /// about folders alone. `*` and `?` stand for anything but a slash, `**` for anything, `[a-c]`
-    /// and `[!a-c]` for one byte, and a backslash makes what follows ordinary.
-    pub(super) fn new(text: &[u8]) -> Self {
-        let is_folder = text.len() > 1 && text.ends_with(b"/");
-        let text = if is_folder { &text[..text.len() - 1] } else { text };
-        let is_path = text.contains(&b'/');
-        let text = text.strip_prefix(b"/").unwrap_or(text).to_vec();
-        Self { text, is_path, is_folder }
+    /// and `[!a-c]` for one byte, `{a,b}` for either, and a backslash makes what follows ordinary.
+    ///
+    /// # Errors
+    ///
+    /// What is no pattern, such as a bracket without its end.
+    pub(super) fn new(text: &OsStr) -> Result<Self> {
+        let wrong = |why: &dyn std::fmt::Display| {
+            Failure::Usage(format!("--exclude '{}': {why}", text.display()))
+        };
+        let whole = text
+            .to_str()
+            .ok_or_else(|| wrong(&"a pattern has to be UTF-8; ? stands for any byte"))?;
+        let is_folder = whole.len() > 1 && whole.ends_with('/');
+        let text = if is_folder { &whole[..whole.len() - 1] } else { whole };
+        let is_path = text.contains('/');
+        let glob = GlobBuilder::new(text.strip_prefix('/').unwrap_or(text))
+            .literal_separator(true)
+            .backslash_escape(true)
+            .build()
+            .map_err(|error| wrong(error.kind()))?;
+        Ok(Self { glob: glob.compile_matcher(), is_path, is_folder })
     }
 
     /// Whether it has to be shown the path.
@@ -28,108 +49,25 @@ impl Pattern {
         self.is_path
     }
 
-    /// Whether it means this name, or path below what is copied.
+    /// Whether it means this name, or path below what is copied. Both are bytes, so that no name
+    /// escapes.
     pub(super) fn matches(&self, name: &[u8], is_folder: bool) -> bool {
-        (is_folder || !self.is_folder) && matches(&self.text, name)
+        let name = Path::new(OsStr::from_bytes(name));
+        (is_folder || !self.is_folder) && self.glob.is_match(name)
     }
-}
-
-/// Compares from the left; remembers only the last star of each sort, so that no pattern takes
-/// longer than the product of the two lengths, squared.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut rest) = (0, 0);
-    // Where the pattern goes on behind the last star, and where in the name.
-    let mut star: Option<(usize, usize)> = None;
-    let mut stars: Option<(usize, usize)> = None;
-    loop {
-        match (pattern.get(at), name.get(rest)) {
-            (Some(b'*'), _) if pattern.get(at + 1) == Some(&b'*') => {
-                at += 2;
-                // `a/**/b` is also `a/b`.
-                if pattern.get(at) == Some(&b'/') && (at == 2 || pattern[at - 3] == b'/') {
-                    at += 1;
-                    stars = Some((at, rest));
-                    star = None;
-                    continue;
-                }
-                (stars, star) = (Some((at, rest)), None);
-                continue;
-            }
-            (Some(b'*'), _) => {
-                at += 1;
-                star = Some((at, rest));
-                continue;
-            }
-            (Some(_), Some(&byte)) => {
-                if let Some(taken) = one(&pattern[at..], byte) {
-                    at += taken;
-                    rest += 1;
-                    continue;
-                }
-            }
-            (None, None) => return true,
-            _ => {}
-        }
-        // Not so: the last star takes one byte more.
-        match (star, stars) {
-            (Some((after, from)), _) if name.get(from).is_some_and(|&byte| byte != b'/') => {
-                star = Some((after, from + 1));
-                (at, rest) = (after, from + 1);
-            }
-            (_, Some((after, from))) if from < name.len() => {
-                (star, stars) = (None, Some((after, from + 1)));
-                (at, rest) = (after, from + 1);
-            }
-            _ => return false,
-        }
-    }
-}
-
-/// How many bytes of the pattern stand for this one byte; `None` if they do not.
-fn one(pattern: &[u8], byte: u8) -> Option<usize> {
-    match pattern {
-        [b'?', ..] => (byte != b'/').then_some(1),
-        [b'\\', next, ..] => (*next == byte).then_some(2),
-        [b'[', class @ ..] => match end_of_class(class) {
-            Some(end) => (byte != b'/' && is_in(&class[..end], byte)).then_some(end + 2),
-            None => (byte == b'[').then_some(1),
-        },
-        [first, ..] => (*first == byte).then_some(1),
-        [] => None,
-    }
-}
-
-/// Where a class ends; a bracket that comes first belongs to it.
-fn end_of_class(class: &[u8]) -> Option<usize> {
-    let first = usize::from(matches!(class.first(), Some(b'!' | b'^')));
-    class.iter().skip(first + 1).position(|&byte| byte == b']').map(|end| end + first + 1)
-}
-
-fn is_in(class: &[u8], byte: u8) -> bool {
-    let (is_wanted, mut class) = match class {
-        [b'!' | b'^', rest @ ..] => (false, rest),
-        _ => (true, class),
-    };
-    let mut found = false;
-    while let [from, rest @ ..] = class {
-        if let [b'-', to, rest @ ..] = rest {
-            found |= (*from..=*to).contains(&byte);
-            class = rest;
-        } else {
-            found |= *from == byte;
-            class = rest;
-        }
-    }
-    found == is_wanted
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn pattern(text: &str) -> Pattern {
+        Pattern::new(OsStr::new(text)).expect("a pattern")
+    }
+
     #[test]
     fn patterns_mean_what_a_shell_means() {
-        for (pattern, name, expected) in [
+        for (text, name, expected) in [
             ("*.o", "main.o", true),
             ("*.o", "main.os", false),
             ("a*b*c", "aXbYbZc", true),
@@ -137,7 +75,7 @@ mod tests {
             ("[a-c]x", "bx", true),
             ("[!a-c]x", "bx", false),
             ("[]]", "]", true),
-            ("[", "[", true),
+            ("*.{o,a}", "main.a", true),
             ("\\*", "*", true),
             ("\\*", "x", false),
             ("build/*.o", "build/main.o", true),
@@ -150,18 +88,25 @@ mod tests {
             ("a/**/b", "a/xb", false),
             ("/top", "top", true),
         ] {
-            let found = Pattern::new(pattern.as_bytes()).matches(name.as_bytes(), false);
-            assert_eq!(found, expected, "{pattern} and {name}");
+            let found = pattern(text).matches(name.as_bytes(), false);
+            assert_eq!(found, expected, "{text} and {name}");
         }
-        assert!(Pattern::new(b"*").matches(b"\xff\xfe", false));
-        assert!(!Pattern::new(b"build/").matches(b"build", false));
-        assert!(Pattern::new(b"build/").matches(b"build", true));
-        assert!(!Pattern::new(b"build/").is_path() && Pattern::new(b"/build").is_path());
+        assert!(pattern("*").matches(b"\xff\xfe", false));
+        assert!(pattern("?").matches(b"\xff", false));
+        assert!(!pattern("build/").matches(b"build", false));
+        assert!(pattern("build/").matches(b"build", true));
+        assert!(!pattern("build/").is_path() && pattern("/build").is_path());
     }
 
     #[test]
-    fn many_stars_end_soon() {
-        let pattern = Pattern::new("a*".repeat(50).as_bytes());
-        assert!(!pattern.matches("a".repeat(49).as_bytes(), false));
+    fn what_is_no_pattern_is_told() {
+        for (text, told) in [("[", "unclosed character class"), ("{a", "unclosed alternate group")]
+        {
+            let Err(Failure::Usage(line)) = Pattern::new(OsStr::new(text)) else {
+                panic!("{text}")
+            };
+            assert!(line.starts_with(&format!("--exclude '{text}': {told}")), "{line}");
+        }
+        assert!(matches!(Pattern::new(OsStr::from_bytes(b"\xff")), Err(Failure::Usage(_))));
     }
 }

@@ -1,7 +1,5 @@
 //! What the arguments mean, made into values that are ready to be used.
 
-use std::os::unix::ffi::OsStrExt;
-
 use rustix::process::{getegid, geteuid};
 use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
@@ -78,7 +76,7 @@ impl<'a> Settings<'a> {
             no_clobber: args.no_clobber,
             force: args.force,
             one_file_system: args.one_file_system,
-            exclude: args.exclude.iter().map(|glob| Pattern::new(glob.as_bytes())).collect(),
+            exclude: args.exclude.iter().map(|glob| Pattern::new(glob)).collect::<Result<_>>()?,
             reflink: args.reflink,
             sparse: args.sparse,
             verify: args.verify,
