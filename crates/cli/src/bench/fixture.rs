@@ -4,8 +4,8 @@ use underpass_engine::Mechanism::{ReadWrite, Sendfile, Splice};
 
 use super::plan::Variant;
 use super::record::{
-    Arguments, Cell, Environment, Process, Record, Role, SCHEMA, Sample, Scenario, Side, SinkKind,
-    Thread,
+    Arguments, Cell, Environment, Over, Process, Receivers, Record, Role, SCHEMA, Sample, Scenario,
+    Side, SinkKind, Thread,
 };
 use super::way::{Step, Way};
 
@@ -65,6 +65,8 @@ pub(crate) fn empty(scenario: Scenario) -> Record {
             responses: None,
             serve: None,
             transfers: None,
+            over: Over::Loopback,
+            receivers: Receivers::Ours,
         },
         environment: Environment {
             kernel: "6.1.0".to_owned(),
@@ -87,11 +89,14 @@ pub(crate) fn empty(scenario: Scenario) -> Record {
         baseline: Variant::baseline(ReadWrite, 4 << 10),
         cells: Vec::new(),
         samples: Vec::new(),
+        counted: Vec::new(),
+        missing: Vec::new(),
     }
 }
 
 fn cell(size: u64, variant: Variant) -> Cell {
-    Cell { size, variant, sha256: Some("0123456789abcdef".to_owned()), declined: None }
+    let sha256 = Some("0123456789abcdef".to_owned());
+    Cell { size, variant, sha256, declined: None, connections: None }
 }
 
 /// A sample of an idle machine.

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::counted::{Counted, Missing};
 use super::plan::Variant;
 use super::serve::{Served, Setting};
 use super::transfer::Transfers;
@@ -35,22 +36,38 @@ pub(crate) struct Record {
     pub(crate) cells: Vec<Cell>,
     /// Every sample that counts, in the order in which they were taken.
     pub(crate) samples: Vec<Sample>,
+    /// System calls, counted in a pass of its own; absent if nobody counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) counted: Vec<Counted>,
+    /// Programs that should have taken part and did not; absent if there were none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) missing: Vec<Missing>,
 }
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Scenario {
+    /// File to TCP by chunks of several sizes, ours beside Python and C.
+    ArticleChunks,
+    /// File to file through a small buffer and without one, ours beside C.
+    ArticleCopy,
+    /// File to TCP at several sizes, ours beside Java and C.
+    ArticleTable,
     /// A header and a small file over TCP.
     Chain,
     /// File to file.
     Copy,
     /// A file by HTTP from a server into a file, by a client's process.
     Get,
+    /// File to TCP beside a bare loop of sendfile and beside the machine's memory.
+    Limit,
     /// File to TCP to file or nothing.
     Net,
     /// A file by HTTP to a server, by a client's process.
     Put,
+    /// Files by HTTP from a server: few connections to many, small files to very large ones.
+    Scale,
     /// Files by HTTP, as fast as they are asked for.
     Serve,
     /// A hot file by HTTP, beside cold ones.
@@ -90,6 +107,47 @@ pub(crate) struct Arguments {
     /// What was asked for of clients; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) transfers: Option<Transfers>,
+    /// What lay between sender and receiver.
+    #[serde(default, skip_serializing_if = "Over::is_loopback")]
+    pub(crate) over: Over,
+    /// Whose receivers took what peers sent.
+    #[serde(default, skip_serializing_if = "Receivers::are_ours")]
+    pub(crate) receivers: Receivers,
+}
+
+/// What lies between a sender and its receiver.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Over {
+    /// Loopback
+    #[default]
+    Loopback,
+    /// A pair of virtual network cards with an MTU of 1500 between two network namespaces, which
+    /// takes root
+    Veth,
+}
+
+/// Whose receivers take what peers send.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Receivers {
+    /// `underpass recv` for all alike
+    #[default]
+    Ours,
+    /// Each peer's own, as in the articles
+    Own,
+}
+
+impl Over {
+    fn is_loopback(&self) -> bool {
+        *self == Self::Loopback
+    }
+}
+
+impl Receivers {
+    fn are_ours(&self) -> bool {
+        *self == Self::Ours
+    }
 }
 
 /// Who did a part of the work.
@@ -171,6 +229,9 @@ pub(crate) struct Cell {
     pub(crate) sha256: Option<String>,
     /// How the kernel declined the mechanism, which is not measured then.
     pub(crate) declined: Option<String>,
+    /// Connections at once; absent where their number was not varied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) connections: Option<u32>,
 }
 
 /// One measurement.
@@ -180,9 +241,10 @@ pub(crate) struct Sample {
     pub(crate) cell: usize,
     /// The round, from 1; all samples of a round were taken one after the other.
     pub(crate) round: u32,
-    /// Seconds that the work took: of `net` the longer of both sides' `elapsed_s`, of `copy`,
-    /// `get`, `put` and `tree` the life of the process, of `chain` from the first request to the end of the last response, of
-    /// servers as long as they were being asked.
+    /// Seconds that the work took: of `net` the longer of both sides' `elapsed_s`, of
+    /// `article_table`, `article_chunks` and `limit` the receiver's, whose clock is the same for all,
+    /// of `copy`, `article_copy`, `get`, `put` and `tree` the life of the process, of `chain` from the
+    /// first request to the end of the last response, of servers as long as they were being asked.
     pub(crate) wall_s: f64,
     /// The side whose mechanism was varied.
     pub(crate) measured: Side,

@@ -138,7 +138,7 @@ fn interrupted(cancel: &AtomicBool) -> Result<()> {
 }
 
 fn verified(course: &mut impl Course, size: u64, variant: Variant) -> Result<Cell> {
-    let cell = Cell { size, variant, sha256: None, declined: None };
+    let cell = Cell { size, variant, sha256: None, declined: None, connections: None };
     Ok(match course.verify(size, variant)? {
         Verdict::Arrived(sha256) => Cell { sha256: Some(sha256), ..cell },
         Verdict::Declined(errno) => Cell { declined: Some(errno), ..cell },

@@ -13,7 +13,9 @@ use super::data::{Folder, Noise};
 use super::environment::{cp_version, now, survey};
 use super::net::Net;
 use super::plan::{Variant, variants, ways};
-use super::record::{Arguments, Environment, Record, Role, SCHEMA, Scenario, SinkKind};
+use super::record::{
+    Arguments, Environment, Over, Receivers, Record, Role, SCHEMA, Scenario, SinkKind,
+};
 use super::rounds::{Course, Schedule};
 use super::way::{Step, Way};
 use crate::failure::Result;
@@ -91,6 +93,8 @@ pub(crate) fn chain(args: &ChainArgs, cancel: &AtomicBool) -> Result<Record> {
         responses: Some(args.responses),
         serve: None,
         transfers: None,
+        over: Over::Loopback,
+        receivers: Receivers::Ours,
     };
     let mut course = SmallFiles {
         source,
@@ -134,6 +138,8 @@ fn asked(run: &RunArgs, args: &WayArgs, sizes: &[u64], all: &[Way]) -> Arguments
         responses: None,
         serve: None,
         transfers: None,
+        over: Over::Loopback,
+        receivers: Receivers::Ours,
     }
 }
 
@@ -154,6 +160,8 @@ pub(crate) fn begin(
         baseline,
         cells: Vec::new(),
         samples: Vec::new(),
+        counted: Vec::new(),
+        missing: Vec::new(),
     }
 }
 

@@ -57,9 +57,16 @@ impl Metric {
 fn cpu(scenario: Scenario, side: &Side) -> f64 {
     match scenario {
         Scenario::Chain | Scenario::Net => side.thread.as_ref().map_or(0.0, Thread::cpu_s),
-        Scenario::Copy
+        // The bench's own threads are no processes.
+        Scenario::ArticleChunks | Scenario::ArticleTable | Scenario::Limit => {
+            let thread = side.thread.as_ref().map_or(0.0, Thread::cpu_s);
+            side.process.map_or(thread, |process| process.cpu_s)
+        }
+        Scenario::ArticleCopy
+        | Scenario::Copy
         | Scenario::Get
         | Scenario::Put
+        | Scenario::Scale
         | Scenario::Serve
         | Scenario::ServeFairness
         | Scenario::ServeHandshakes

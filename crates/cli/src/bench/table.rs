@@ -3,7 +3,7 @@
 use indicatif::BinaryBytes;
 
 use super::layout::{Columns, three_digits};
-use super::record::{Record, Role, Sample, Scenario, SinkKind, Thread};
+use super::record::{Over, Record, Role, Sample, Scenario, SinkKind, Thread};
 use super::serve;
 use super::statistics::{Metric, Summary};
 use super::transfer;
@@ -15,8 +15,14 @@ pub(crate) fn render(record: &Record) -> String {
     let mut parts = vec![heading(record)];
     match record.scenario {
         Scenario::Chain => parts.push(chain(record)),
-        Scenario::Copy | Scenario::Net => parts.extend(transfers(record)),
-        Scenario::Serve
+        Scenario::ArticleChunks
+        | Scenario::ArticleCopy
+        | Scenario::ArticleTable
+        | Scenario::Copy
+        | Scenario::Limit
+        | Scenario::Net => parts.extend(transfers(record)),
+        Scenario::Scale
+        | Scenario::Serve
         | Scenario::ServeFairness
         | Scenario::ServeHandshakes
         | Scenario::ServeIdle => {
@@ -63,11 +69,16 @@ fn heading(record: &Record) -> String {
         (false, _) => "warm",
     };
     let command = match scenario {
+        Scenario::ArticleChunks => "article-chunks",
+        Scenario::ArticleCopy => "article-copy",
+        Scenario::ArticleTable => "article-table",
         Scenario::Chain => "chain",
         Scenario::Copy => "copy",
         Scenario::Get => "get",
+        Scenario::Limit => "limit",
         Scenario::Net => "net",
         Scenario::Put => "put",
+        Scenario::Scale => "scale",
         Scenario::Serve => "serve",
         Scenario::ServeFairness => "serve fairness",
         Scenario::ServeHandshakes => "serve handshakes",
@@ -99,11 +110,19 @@ fn subject(record: &Record) -> String {
     let source = &record.environment.source_file_system;
     match (record.scenario, record.arguments.sink) {
         (Scenario::Chain, _) => format!("header and file on {source} to TCP on loopback"),
-        (Scenario::Copy, _) => format!("file on {source} to file on {target}"),
+        (Scenario::Copy | Scenario::ArticleCopy, _) => {
+            format!("file on {source} to file on {target}")
+        }
         (Scenario::Net, Some(SinkKind::File)) => {
             format!("file on {source} to TCP on loopback to file on {target}")
         }
-        (Scenario::Net, _) => format!("file on {source} to TCP on loopback, dropped there"),
+        (Scenario::ArticleChunks | Scenario::ArticleTable | Scenario::Limit | Scenario::Net, _) => {
+            let link = match record.arguments.over {
+                Over::Loopback => "loopback",
+                Over::Veth => "a veth pair, MTU 1500",
+            };
+            format!("file on {source} to TCP on {link}, dropped there")
+        }
         (Scenario::Get | Scenario::Put | Scenario::Tree, _) => transfer::title(record),
         _ => serve::title(record),
     }
@@ -135,7 +154,12 @@ fn baseline(record: &Record) -> String {
         Scenario::Chain => "one buffer".to_owned(),
         Scenario::Copy | Scenario::Net => format!("the traditional {}", record.baseline),
         Scenario::Get | Scenario::Put | Scenario::Tree => transfer::label(record.baseline.way),
-        Scenario::Serve
+        Scenario::ArticleChunks
+        | Scenario::ArticleCopy
+        | Scenario::ArticleTable
+        | Scenario::Limit
+        | Scenario::Scale
+        | Scenario::Serve
         | Scenario::ServeFairness
         | Scenario::ServeHandshakes
         | Scenario::ServeIdle => record.baseline.to_string(),

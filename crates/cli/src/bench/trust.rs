@@ -1,5 +1,6 @@
 //! Reasons to doubt a record: whoever reads a table should know them before they believe it.
 
+use super::counted::Missing;
 use super::record::{Process, Record, Sample, Scenario};
 use super::serve::{load_busy, server_busy};
 use super::statistics::{Metric, summarize};
@@ -31,6 +32,8 @@ pub(crate) fn warnings(record: &Record) -> Vec<String> {
             .into_iter()
             .map(|peer| format!("{peer} is not installed: it is missing from the comparison")),
     );
+    let missing = record.missing.iter();
+    found.extend(missing.map(|Missing { name, why }| format!("without {name}: {why}")));
     found
 }
 
@@ -49,7 +52,13 @@ fn missing(record: &Record) -> Vec<&str> {
             let transfers = record.arguments.transfers.iter();
             transfers.flat_map(|transfers| &transfers.missing).map(String::as_str).collect()
         }
-        Scenario::Chain | Scenario::Net => Vec::new(),
+        Scenario::ArticleChunks
+        | Scenario::ArticleCopy
+        | Scenario::ArticleTable
+        | Scenario::Chain
+        | Scenario::Limit
+        | Scenario::Net
+        | Scenario::Scale => Vec::new(),
     }
 }
 
@@ -92,9 +101,14 @@ fn busy(record: &Record) -> Option<String> {
 
 fn one_core(record: &Record) -> Option<String> {
     let both = match record.scenario {
-        Scenario::Copy => return None,
-        Scenario::Chain | Scenario::Net => "sender and receiver",
-        Scenario::Serve
+        Scenario::ArticleCopy | Scenario::Copy => return None,
+        Scenario::ArticleChunks
+        | Scenario::ArticleTable
+        | Scenario::Chain
+        | Scenario::Limit
+        | Scenario::Net => "sender and receiver",
+        Scenario::Scale
+        | Scenario::Serve
         | Scenario::ServeFairness
         | Scenario::ServeHandshakes
         | Scenario::ServeIdle => "server and load",

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use underpass_engine::Mechanism;
 
+use super::peers::Peer;
 use crate::size::Size;
 
 /// A way of moving bytes.
@@ -32,6 +33,8 @@ pub(crate) enum Way {
     Nginx,
     /// Header and file from one buffer.
     OneBuffer,
+    /// A program of `peers/`, or another one that moves bytes without HTTP.
+    Peer(Peer),
     /// `underpass serve`; of transfers the client, of uploads to `serve --sync off`.
     Underpass,
     /// `underpass put` to a server that answers once the file is on the disk, which is its default.
@@ -64,7 +67,11 @@ pub(crate) enum Choice {
 impl Way {
     /// Whether a step can be chosen: a clone is one call, and the others choose themselves.
     pub(crate) const fn has_steps(self) -> bool {
-        matches!(self, Self::Only(mechanism) if !matches!(mechanism, Mechanism::Reflink))
+        match self {
+            Self::Only(mechanism) => !matches!(mechanism, Mechanism::Reflink),
+            Self::Peer(peer) => !matches!(peer, Peer::Iperf3 | Peer::MemoryCopy | Peer::Nc),
+            _ => false,
+        }
     }
 }
 
@@ -81,6 +88,7 @@ impl fmt::Display for Way {
             Self::CurlToUnderpass => "curl_to_underpass",
             Self::Nginx => "nginx",
             Self::OneBuffer => "one_buffer",
+            Self::Peer(peer) => peer.name(),
             Self::Underpass => "underpass",
             Self::UnderpassSynced => "underpass_synced",
             Self::Wget => "wget",
@@ -139,8 +147,9 @@ impl FromStr for Way {
     type Err = Unknown;
 
     fn from_str(text: &str) -> Result<Self, Unknown> {
-        match NAMED.iter().find(|way| way.to_string() == text) {
-            Some(way) => Ok(*way),
+        let peers = Peer::ALL.into_iter().map(Self::Peer);
+        match NAMED.into_iter().chain(peers).find(|way| way.to_string() == text) {
+            Some(way) => Ok(way),
             None => text.parse().map(Self::Only).map_err(|_| Unknown("no such way")),
         }
     }
@@ -218,7 +227,8 @@ mod tests {
         for step in [Step::Default, Step::Whole, Step::Bytes(65_536), Step::Bytes(1000)] {
             assert_eq!(step.to_string().parse(), Ok(step));
         }
-        for way in NAMED.into_iter().chain([Way::Only(Mechanism::Sendfile)]) {
+        let peers = Peer::ALL.into_iter().map(Way::Peer);
+        for way in NAMED.into_iter().chain(peers).chain([Way::Only(Mechanism::Sendfile)]) {
             assert_eq!(way.to_string().parse(), Ok(way));
         }
     }

@@ -56,7 +56,13 @@ fn record(scenario: Scenario, sizes: &[u64], served: impl Fn(u64, f64, f64) -> S
         for (variant, share) in [(baseline, 1.0), (ours, 0.5)] {
             let cell = record.cells.len();
             let sha256 = Some("0123456789abcdef".to_owned());
-            record.cells.push(Cell { size: *size, variant, sha256, declined: None });
+            record.cells.push(Cell {
+                size: *size,
+                variant,
+                sha256,
+                declined: None,
+                connections: None,
+            });
             for round in 1..=2 {
                 let factor = f64::from(round) * share;
                 record.samples.push(one(cell, round, served(*size, share, factor)));

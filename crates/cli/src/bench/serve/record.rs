@@ -35,6 +35,15 @@ pub(crate) enum Served {
     /// Of `serve`: requests, one after the other on each connection. Of `serve_handshakes`:
     /// connections with one request each.
     Requests(Load),
+    /// Of `scale`: requests, and what they did to the server's memory.
+    Scale {
+        /// The requests.
+        load: Load,
+        /// The server's memory before the first of them.
+        start: Memory,
+        /// The same while they were being answered.
+        busy: Memory,
+    },
     /// Of `serve_fairness`: requests for a hot file, without others and beside cold ones.
     Fairness {
         /// Without others.
@@ -97,7 +106,7 @@ impl Served {
     /// Bytes of files that arrived, if that is what was measured.
     pub(crate) const fn bytes(&self) -> Option<u64> {
         match self {
-            Self::Requests(load) => Some(load.bytes),
+            Self::Requests(load) | Self::Scale { load, .. } => Some(load.bytes),
             Self::Fairness { streamed_bytes, .. } => Some(*streamed_bytes),
             Self::Idle { .. } => None,
         }

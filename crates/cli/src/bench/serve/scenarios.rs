@@ -19,7 +19,7 @@ use crate::bench::data::Noise;
 use crate::bench::environment::survey;
 use crate::bench::error::BenchError;
 use crate::bench::plan::Variant;
-use crate::bench::record::{Arguments, Environment, Record, Role, Scenario};
+use crate::bench::record::{Arguments, Environment, Over, Receivers, Record, Role, Scenario};
 use crate::bench::rounds::{Course, Schedule};
 use crate::bench::scenarios::{begin, largest, once};
 use crate::bench::way::{Step, Way};
@@ -128,6 +128,8 @@ impl Run {
             responses: None,
             serve: None,
             transfers: None,
+            over: Over::Loopback,
+            receivers: Receivers::Ours,
         };
         let noise = Noise::new(largest(sizes))?;
         let baseline = Variant::new(Way::Nginx, Step::Default);

@@ -58,7 +58,13 @@ fn record(scenario: Scenario, ways: &[(Way, f64)]) -> Record {
     for (cell, (way, seconds)) in ways.iter().enumerate() {
         let variant = Variant::new(*way, Step::Default);
         let sha256 = Some("0123456789abcdef".to_owned());
-        record.cells.push(Cell { size: 1 << 20, variant, sha256, declined: None });
+        record.cells.push(Cell {
+            size: 1 << 20,
+            variant,
+            sha256,
+            declined: None,
+            connections: None,
+        });
         record.samples.extend((1..=2).map(|round| one(cell, round, seconds * f64::from(round))));
         let client = format!("{way} URL");
         commands.push(Commands { way: *way, client, server: "underpass serve".to_owned() });

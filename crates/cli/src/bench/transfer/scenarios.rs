@@ -15,7 +15,7 @@ use crate::bench::child::Cores;
 use crate::bench::data::Noise;
 use crate::bench::environment::survey;
 use crate::bench::plan::Variant;
-use crate::bench::record::{Arguments, Environment, Record, Role, Scenario};
+use crate::bench::record::{Arguments, Environment, Over, Receivers, Record, Role, Scenario};
 use crate::bench::rounds::{Course, Schedule};
 use crate::bench::scenarios::{begin, largest, once};
 use crate::bench::serve::{Kind, Site, SystemCongestion, nginx_version};
@@ -186,6 +186,8 @@ impl Asked {
             responses: None,
             serve: None,
             transfers: Some(transfers),
+            over: Over::Loopback,
+            receivers: Receivers::Ours,
         };
         let baseline = Variant::new(baseline, Step::Default);
         let record = begin(scenario, arguments, environment, baseline);
