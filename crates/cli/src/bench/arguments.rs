@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::record::{Role, SinkKind};
+use super::article::{ChunksArgs, LimitArgs, SmallCopyArgs, TableArgs};
+use super::record::{Over, Role, SinkKind};
 use super::serve::ServeArgs;
 use super::transfer::{GetArgs, PutArgs, TreeArgs};
 use super::way::{Choice, Step};
@@ -26,6 +27,17 @@ pub(crate) enum ScenarioArgs {
     Net(NetArgs),
     /// Files to files, beside the cp of this system
     Copy(CopyArgs),
+    /// An article's table: files of several sizes over TCP, beside Java's streams and transferTo
+    #[command(name = "article-table")]
+    ArticleTable(TableArgs),
+    /// An article's copy through a small buffer, with time and number of each system call
+    #[command(name = "article-copy")]
+    ArticleCopy(SmallCopyArgs),
+    /// An article's file by chunks of several sizes, beside Python and C, with system calls
+    #[command(name = "article-chunks")]
+    ArticleChunks(ChunksArgs),
+    /// How far from a bare loop around sendfile, and from the machine's memory
+    Limit(LimitArgs),
     /// Headers with small files over TCP: up to which size one buffer is cheaper than sendfile
     Chain(ChainArgs),
     /// The file server under load, beside nginx
@@ -102,6 +114,10 @@ pub(crate) struct NetArgs {
     /// Whose mechanism is varied; the other side chooses by itself
     #[arg(long, value_enum, default_value = "sender")]
     pub(crate) side: SideArg,
+
+    /// What lies between sender and receiver
+    #[arg(long, value_enum, default_value = "loopback")]
+    pub(crate) over: Over,
 
     /// Congestion control of the connections; auto is the system's own, unless it paces
     #[arg(long, value_name = "NAME", default_value = "auto")]

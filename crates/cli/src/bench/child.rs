@@ -1,8 +1,9 @@
 //! The processes that are measured: started on one core each, waited for without being in their
 //! way, and asked what they cost before they are gone.
 
-use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{
+    CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity,
+};
 use underpass_engine::processor_time;
 
 use super::error::BenchError;
@@ -47,9 +50,42 @@ pub(crate) fn stay_on(core: usize) {
     let _ = sched_setaffinity(None, &only);
 }
 
-/// This program, even if its file has been replaced by a newer one since it was started.
+/// Where a process runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place<'a> {
+    /// The only core; wherever the kernel puts it if there is none.
+    pub(crate) core: Option<usize>,
+    /// The network namespace; that of this process if there is none.
+    pub(crate) network: Option<&'a File>,
+}
+
+impl From<usize> for Place<'_> {
+    fn from(core: usize) -> Self {
+        Self { core: Some(core), network: None }
+    }
+}
+
+impl From<Option<usize>> for Place<'_> {
+    fn from(core: Option<usize>) -> Self {
+        Self { core, network: None }
+    }
+}
+
+impl Place<'_> {
+    /// Takes the calling thread there, for good.
+    pub(crate) fn enter(self) -> io::Result<()> {
+        if let Some(core) = self.core {
+            stay_on(core);
+        }
+        let Some(network) = self.network else { return Ok(()) };
+        Ok(move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?)
+    }
+}
+
+/// This program, even if its file has been replaced by a newer one since it was started, and even
+/// if another program starts it for us.
 pub(crate) fn this_program() -> Command {
-    Command::new("/proc/self/exe")
+    Command::new(format!("/proc/{}/exe", std::process::id()))
 }
 
 /// A process that is being measured. Killed when dropped.
@@ -76,20 +112,20 @@ pub(crate) struct Finished {
 }
 
 impl Running {
-    /// Starts a command on a core, or wherever the kernel puts it.
-    pub(crate) fn start(mut command: Command, core: impl Into<Option<usize>>) -> Result<Self> {
+    /// Starts a command somewhere, with nothing to read.
+    pub(crate) fn start<'a>(command: Command, place: impl Into<Place<'a>>) -> Result<Self> {
+        Self::start_with(command, place, Stdio::null())
+    }
+
+    /// Starts a command somewhere that reads this.
+    pub(crate) fn start_with<'a>(
+        mut command: Command,
+        place: impl Into<Place<'a>>,
+        input: Stdio,
+    ) -> Result<Self> {
         let program = command.get_program().to_owned();
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let before = sched_getaffinity(None);
-        // A process inherits the cores of the thread that starts it.
-        if let Some(core) = core.into() {
-            stay_on(core);
-        }
-        let started = Instant::now();
-        let child = command.spawn();
-        if let Ok(before) = before {
-            let _ = sched_setaffinity(None, &before);
-        }
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (started, child) = spawn(command, place.into());
         let failed = |source| Failure::Path { action: "starting", path: program.into(), source };
         let mut child = child.map_err(failed)?;
         let errors = child.stderr.take().map(BufReader::new);
@@ -173,7 +209,29 @@ impl Finished {
     }
 }
 
-fn is_ended(process: impl std::os::fd::AsFd) -> bool {
+/// Starts a process, which inherits cores and network of the thread that does it, and says when.
+fn spawn(mut command: Command, place: Place<'_>) -> (Instant, io::Result<Child>) {
+    if place.network.is_some() {
+        // A thread of its own, as the way back may be closed.
+        return std::thread::scope(|scope| {
+            let starting = scope.spawn(|| {
+                let entered = place.enter();
+                (Instant::now(), entered.and_then(|()| command.spawn()))
+            });
+            starting.join().expect("starting a process does not panic")
+        });
+    }
+    let before = sched_getaffinity(None);
+    let entered = place.enter();
+    let started = Instant::now();
+    let child = entered.and_then(|()| command.spawn());
+    if let Ok(before) = before {
+        let _ = sched_setaffinity(None, &before);
+    }
+    (started, child)
+}
+
+fn is_ended(process: impl AsFd) -> bool {
     let mut end = [PollFd::new(&process, PollFlags::IN)];
     let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     poll(&mut end, Some(&moment)).is_ok_and(|count| count > 0)

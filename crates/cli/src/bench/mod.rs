@@ -2,9 +2,12 @@
 //! the figures can be believed, or say themselves why not.
 //!
 //! `way` has the words, `plan` says what is measured, `rounds` in which order, `net`, `copy` and
-//! `chain` how; `serve` measures servers, `transfer` downloads and uploads. `record` keeps all of it; `statistics`, `trust` and `table` see nothing else.
+//! `chain` how; `serve` measures servers, `transfer` downloads and uploads, `article` what the articles
+//! did, with the programs of `peers`. `link` is what lies between two processes, `strace` counts their
+//! system calls. `record` keeps all of it; `statistics`, `trust` and `table` see nothing else.
 
 mod arguments;
+mod article;
 mod chain;
 mod child;
 mod copy;
@@ -14,7 +17,9 @@ mod environment;
 mod error;
 #[cfg(test)]
 mod fixture;
+mod iperf;
 mod layout;
+mod link;
 mod net;
 mod peers;
 mod plan;
@@ -24,12 +29,16 @@ mod scenarios;
 mod serve;
 mod statistics;
 mod store;
+mod strace;
 mod table;
 mod transfer;
 mod trust;
 mod way;
 
 pub(crate) use arguments::{BenchArgs, ScenarioArgs};
+pub(crate) use article::{
+    chunks as article_chunks, copy as article_copy, limit, table as article_table,
+};
 pub(crate) use error::BenchError;
 pub(crate) use record::Record;
 pub(crate) use scenarios::{chain, copy, net};

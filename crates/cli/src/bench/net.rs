@@ -2,6 +2,7 @@
 //! to a new file. The two are ordinary `underpass send` and `underpass recv`, and the figures are
 //! those of their receipts.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use super::child::{Cores, Finished, Running, this_program};
 use super::data::{Folder, Noise, chill, digest};
 use super::error::BenchError;
+use super::link::Link;
 use super::plan::Variant;
 use super::record::{Role, Side, SinkKind, Thread};
 use super::rounds::{Course, Measured, Verdict};
@@ -34,6 +36,8 @@ pub(crate) struct Net<'a> {
     pub(crate) cold: bool,
     /// The congestion control asked for.
     pub(crate) congestion: String,
+    /// What lies in between, if that is not simply loopback.
+    pub(crate) link: Option<Link>,
     /// Where the two processes run.
     pub(crate) cores: Cores,
     /// Set by a signal.
@@ -122,9 +126,15 @@ impl Net<'_> {
     fn transfer(&self, size: u64, variant: Variant, target: &Path) -> Result<Outcome> {
         let what = variant.to_string();
         let varied = variant.arguments(size);
-        let mut command = self.command(&["recv", "--listen", "127.0.0.1:0", "--force"]);
+        let host = self.link.as_ref().map_or(Ipv4Addr::LOCALHOST, |link| link.host);
+        let (first, second) = (self.cores.first, self.cores.second);
+        let (from, to) = match &self.link {
+            Some(link) => (link.sender(first), link.receiver(second)),
+            None => (first.into(), second.into()),
+        };
+        let mut command = self.command(&["recv", "--listen", &format!("{host}:0"), "--force"]);
         command.args(if self.side == Role::Receiver { &varied } else { [].as_slice() }).arg(target);
-        let mut receiver = Running::start(command, self.cores.second)?;
+        let mut receiver = Running::start(command, to)?;
         let line = receiver.next_error_line();
         let Some(address) = line.strip_prefix("listening on ") else {
             return Err(receiver.finish(None, self.cancel)?.failure(what));
@@ -132,7 +142,7 @@ impl Net<'_> {
         let mut command = self.command(&["send"]);
         command.args(if self.side == Role::Sender { &varied } else { [].as_slice() });
         command.arg(self.source.file(SOURCE)).arg(address);
-        let sender = Running::start(command, self.cores.first)?.finish(None, self.cancel)?;
+        let sender = Running::start(command, from)?.finish(None, self.cancel)?;
         // One whose sender has failed may wait for ever.
         let patience = (!sender.status.success()).then_some(PATIENCE);
         let receiver = receiver.finish(patience, self.cancel)?;

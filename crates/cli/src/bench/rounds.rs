@@ -7,10 +7,11 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::child::own_seconds;
+use super::counted::{Call, Counted};
 use super::environment::busy_seconds;
 use super::error::BenchError;
 use super::plan::Variant;
-use super::record::{Cell, Sample, Side, Thread};
+use super::record::{Cell, Role, Sample, Side, Thread};
 use super::serve::Served;
 use super::way::short_size;
 use crate::failure::{Failure, Result};
@@ -26,6 +27,12 @@ pub(crate) trait Course {
     /// Moves the bytes once and says what that cost.
     fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured>;
 
+    /// Moves the bytes once while the system calls of all processes are counted, and returns those
+    /// of each; none if nobody counts.
+    fn count(&mut self, _size: u64, _variant: Variant) -> Result<Vec<(Role, Vec<Call>)>> {
+        Ok(Vec::new())
+    }
+
     /// How much of the progress a sample is: starting two processes takes as long as some MiB.
     fn weight(&self, size: u64) -> u64 {
         size.saturating_add(16 << 20)
@@ -39,6 +46,8 @@ pub(crate) enum Verdict {
     Arrived(String),
     /// The kernel does not do it here; this is its answer.
     Declined(String),
+    /// A peer moved bytes of its own, of which nobody knows what they should be.
+    Unknown,
 }
 
 /// What one measurement found; see [`Sample`].
@@ -63,6 +72,17 @@ impl Measured {
     }
 }
 
+/// All that was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Results {
+    /// What was measured.
+    pub(crate) cells: Vec<Cell>,
+    /// Every sample that counts.
+    pub(crate) samples: Vec<Sample>,
+    /// System calls, if they were counted.
+    pub(crate) counted: Vec<Counted>,
+}
+
 /// What is to be measured, and how often.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
@@ -78,14 +98,11 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     /// Verifies and measures everything.
-    pub(crate) fn run(
-        &self,
-        course: &mut impl Course,
-        cancel: &AtomicBool,
-    ) -> Result<(Vec<Cell>, Vec<Sample>)> {
+    pub(crate) fn run(&self, course: &mut impl Course, cancel: &AtomicBool) -> Result<Results> {
         let bar = self.bar(course);
-        let (mut cells, mut samples) = (Vec::new(), Vec::new());
+        let mut results = Results::default();
         let outcome = self.sizes.iter().try_for_each(|size| {
+            let Results { cells, samples, counted } = &mut results;
             bar.set_message(short_size(*size));
             course.prepare(*size)?;
             let first = cells.len();
@@ -112,10 +129,20 @@ impl Schedule {
                     }
                 }
             }
+            // Only now, as what counts takes time from what is counted.
+            for cell in (first..cells.len()).filter(|cell| cells[*cell].declined.is_none()) {
+                interrupted(cancel)?;
+                let found = course.count(*size, cells[cell].variant)?;
+                counted.extend(found.into_iter().map(|(role, calls)| Counted {
+                    cell,
+                    role,
+                    calls,
+                }));
+            }
             Ok(())
         });
         bar.finish_and_clear();
-        outcome.map(|()| (cells, samples))
+        outcome.map(|()| results)
     }
 
     /// A bar on standard error if that is a terminal. Nothing ticks: it is drawn between samples.
@@ -142,6 +169,7 @@ fn verified(course: &mut impl Course, size: u64, variant: Variant) -> Result<Cel
     Ok(match course.verify(size, variant)? {
         Verdict::Arrived(sha256) => Cell { sha256: Some(sha256), ..cell },
         Verdict::Declined(errno) => Cell { declined: Some(errno), ..cell },
+        Verdict::Unknown => cell,
     })
 }
 
@@ -212,7 +240,8 @@ mod tests {
     #[test]
     fn cells_are_verified_first_and_then_take_turns_and_the_declined_ones_sit_out() {
         let mut diary = Diary::default();
-        let (cells, samples) = schedule().run(&mut diary, &AtomicBool::new(false)).unwrap();
+        let results = schedule().run(&mut diary, &AtomicBool::new(false)).unwrap();
+        let Results { cells, samples, .. } = results;
         let of = |size| {
             let mut lines = vec![
                 format!("prepare {size}"),

@@ -11,12 +11,13 @@ use super::child::Cores;
 use super::copy::Copy;
 use super::data::{Folder, Noise};
 use super::environment::{cp_version, now, survey};
+use super::link::Link;
 use super::net::Net;
 use super::plan::{Variant, variants, ways};
 use super::record::{
     Arguments, Environment, Over, Receivers, Record, Role, SCHEMA, Scenario, SinkKind,
 };
-use super::rounds::{Course, Schedule};
+use super::rounds::{Course, Results, Schedule};
 use super::way::{Step, Way};
 use crate::failure::Result;
 
@@ -31,8 +32,14 @@ pub(crate) fn net(args: &NetArgs, cancel: &AtomicBool) -> Result<Record> {
     let cores = Cores::available();
     let written = (args.sink == SinkKind::File).then_some(target.path());
     let environment = survey(cores, source.path(), written);
+    // Namespaces begin with a congestion control of their own; on loopback each connection sets its.
+    let link = match args.over {
+        Over::Loopback => None,
+        Over::Veth => Some(Link::open(args.over, &args.congestion)?),
+    };
+    let congestion = link.as_ref().map_or(&args.congestion, |link| &link.congestion).clone();
     let asked = asked(&args.run, &args.ways, &args.sizes, all);
-    let arguments = Arguments { side, sink: Some(args.sink), ..asked };
+    let arguments = Arguments { side, sink: Some(args.sink), over: args.over, ..asked };
     let mut course = Net {
         source,
         target,
@@ -40,7 +47,8 @@ pub(crate) fn net(args: &NetArgs, cancel: &AtomicBool) -> Result<Record> {
         side,
         sink: args.sink,
         cold: args.ways.cold,
-        congestion: args.congestion.clone(),
+        congestion,
+        link,
         cores,
         cancel,
         sha256: String::new(),
@@ -170,8 +178,8 @@ fn measure(record: Record, course: &mut impl Course, cancel: &AtomicBool) -> Res
     let Arguments { sizes, mechanisms, steps, runs, warmup, .. } = &record.arguments;
     let variants = variants(mechanisms, steps, record.baseline);
     let schedule = Schedule { sizes: sizes.clone(), variants, warmup: *warmup, runs: *runs };
-    let (cells, samples) = schedule.run(course, cancel)?;
-    Ok(Record { cells, samples, ..record })
+    let Results { cells, samples, counted } = schedule.run(course, cancel)?;
+    Ok(Record { cells, samples, counted, ..record })
 }
 
 /// The largest size, as files are made one after the other.

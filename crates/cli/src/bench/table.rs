@@ -108,19 +108,19 @@ fn heading(record: &Record) -> String {
 fn subject(record: &Record) -> String {
     let target = record.environment.target_file_system.as_deref().unwrap_or_default();
     let source = &record.environment.source_file_system;
+    let link = match record.arguments.over {
+        Over::Loopback => "loopback",
+        Over::Veth => "a veth pair",
+    };
     match (record.scenario, record.arguments.sink) {
         (Scenario::Chain, _) => format!("header and file on {source} to TCP on loopback"),
         (Scenario::Copy | Scenario::ArticleCopy, _) => {
             format!("file on {source} to file on {target}")
         }
         (Scenario::Net, Some(SinkKind::File)) => {
-            format!("file on {source} to TCP on loopback to file on {target}")
+            format!("file on {source} to TCP on {link} to file on {target}")
         }
         (Scenario::ArticleChunks | Scenario::ArticleTable | Scenario::Limit | Scenario::Net, _) => {
-            let link = match record.arguments.over {
-                Over::Loopback => "loopback",
-                Over::Veth => "a veth pair, MTU 1500",
-            };
             format!("file on {source} to TCP on {link}, dropped there")
         }
         (Scenario::Get | Scenario::Put | Scenario::Tree, _) => transfer::title(record),

@@ -65,6 +65,14 @@ pub(crate) enum Choice {
 }
 
 impl Way {
+    /// The peer, if it is one that moves bytes without HTTP.
+    pub(crate) const fn peer(self) -> Option<Peer> {
+        match self {
+            Self::Peer(peer) => Some(peer),
+            _ => None,
+        }
+    }
+
     /// Whether a step can be chosen: a clone is one call, and the others choose themselves.
     pub(crate) const fn has_steps(self) -> bool {
         match self {

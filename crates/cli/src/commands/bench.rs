@@ -14,6 +14,16 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         ScenarioArgs::Net(args) => keep(args.run.json.as_deref(), || bench::net(args, &cancel)),
         ScenarioArgs::Copy(args) => keep(args.run.json.as_deref(), || bench::copy(args, &cancel)),
         ScenarioArgs::Chain(args) => keep(args.run.json.as_deref(), || bench::chain(args, &cancel)),
+        ScenarioArgs::ArticleTable(args) => {
+            keep(args.run.json.as_deref(), || bench::article_table(args, &cancel))
+        }
+        ScenarioArgs::ArticleCopy(args) => {
+            keep(args.run.json.as_deref(), || bench::article_copy(args, &cancel))
+        }
+        ScenarioArgs::ArticleChunks(args) => {
+            keep(args.run.json.as_deref(), || bench::article_chunks(args, &cancel))
+        }
+        ScenarioArgs::Limit(args) => keep(args.run.json.as_deref(), || bench::limit(args, &cancel)),
         ScenarioArgs::Serve(args) => keep(args.json(), || bench::serve(args, &cancel)),
         ScenarioArgs::Get(args) => keep(args.json(), || bench::get(args, &cancel)),
         ScenarioArgs::Put(args) => keep(args.json(), || bench::put(args, &cancel)),

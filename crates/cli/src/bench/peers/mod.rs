@@ -2,8 +2,14 @@
 //! written from what the articles describe and built on the spot, and those that people have
 //! installed.
 
+mod tools;
+mod workshop;
+
 use std::fmt;
 use std::str::FromStr;
+
+pub(crate) use tools::Tool;
+pub(crate) use workshop::{Told, Workshop};
 
 /// A program, or a way of one, that moves bytes as the articles do or as people do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +83,21 @@ impl fmt::Display for Peer {
 }
 
 impl FromStr for Peer {
-    type Err = ();
+    type Err = UnknownPeer;
 
-    fn from_str(text: &str) -> Result<Self, ()> {
-        Self::ALL.into_iter().find(|peer| peer.name() == text).ok_or(())
+    fn from_str(text: &str) -> Result<Self, UnknownPeer> {
+        Self::ALL.into_iter().find(|peer| peer.name() == text).ok_or(UnknownPeer)
     }
 }
+
+/// A word that is the name of no peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UnknownPeer;
+
+impl fmt::Display for UnknownPeer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "peers are {}", Peer::ALL.map(Peer::name).join(", "))
+    }
+}
+
+impl std::error::Error for UnknownPeer {}

@@ -33,6 +33,6 @@ pub(crate) use meter::Meter;
 pub(crate) use nginx::version as nginx_version;
 pub(crate) use record::{Served, Setting};
 pub(crate) use scenarios::run;
-pub(crate) use server::{Kind, Site};
+pub(crate) use server::{Kind, Site, free_port};
 pub(crate) use system::SystemCongestion;
 pub(crate) use table::{load_busy, render, server_busy, title};

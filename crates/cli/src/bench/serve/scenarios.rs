@@ -20,7 +20,7 @@ use crate::bench::environment::survey;
 use crate::bench::error::BenchError;
 use crate::bench::plan::Variant;
 use crate::bench::record::{Arguments, Environment, Over, Receivers, Record, Role, Scenario};
-use crate::bench::rounds::{Course, Schedule};
+use crate::bench::rounds::{Course, Results, Schedule};
 use crate::bench::scenarios::{begin, largest, once};
 use crate::bench::way::{Step, Way};
 use crate::failure::{Failure, Result, plain};
@@ -166,8 +166,8 @@ impl Run {
             warmup: record.arguments.warmup,
             runs: record.arguments.runs,
         };
-        let (cells, samples) = schedule.run(&mut course(stage), cancel)?;
-        Ok(Record { cells, samples, ..record })
+        let Results { cells, samples, counted } = schedule.run(&mut course(stage), cancel)?;
+        Ok(Record { cells, samples, counted, ..record })
     }
 }
 

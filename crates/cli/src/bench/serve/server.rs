@@ -293,6 +293,11 @@ fn address(line: &str) -> Option<SocketAddrV4> {
     rest.split('/').next()?.trim().parse().ok()
 }
 
+/// A port of loopback on which nobody listens.
+pub(crate) fn free_port() -> Result<u16> {
+    Ok(free_address()?.port())
+}
+
 /// An address on which nobody listens.
 fn free_address() -> Result<SocketAddrV4> {
     let local = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);

@@ -19,6 +19,7 @@ mod table;
 mod tree;
 
 pub(crate) use arguments::{GetArgs, PutArgs, TreeArgs};
+pub(crate) use clients::find;
 #[cfg(test)]
 pub(crate) use fixture::{get_record, put_record};
 pub(crate) use record::Transfers;

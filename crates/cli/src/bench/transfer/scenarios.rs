@@ -16,7 +16,7 @@ use crate::bench::data::Noise;
 use crate::bench::environment::survey;
 use crate::bench::plan::Variant;
 use crate::bench::record::{Arguments, Environment, Over, Receivers, Record, Role, Scenario};
-use crate::bench::rounds::{Course, Schedule};
+use crate::bench::rounds::{Course, Results, Schedule};
 use crate::bench::scenarios::{begin, largest, once};
 use crate::bench::serve::{Kind, Site, SystemCongestion, nginx_version};
 use crate::bench::way::{Step, Way};
@@ -206,7 +206,7 @@ impl Asked {
             warmup: args.run.warmup,
             runs: args.run.runs,
         };
-        let (cells, samples) = schedule.run(&mut course(stage), cancel)?;
-        Ok(Record { cells, samples, ..record })
+        let Results { cells, samples, counted } = schedule.run(&mut course(stage), cancel)?;
+        Ok(Record { cells, samples, counted, ..record })
     }
 }

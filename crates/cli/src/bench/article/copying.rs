@@ -1,0 +1,139 @@
+//! A file to another one through a small buffer, as the article copies, and as we do. What counts is
+//! the life of the process.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+use crate::bench::child::{Cores, Finished, Running, this_program};
+use crate::bench::counted::Call;
+use crate::bench::data::{Folder, Noise, chill, digest};
+use crate::bench::error::BenchError;
+use crate::bench::net::{SOURCE, TARGET, checked_receipt, declined};
+use crate::bench::peers::{Told, Workshop};
+use crate::bench::plan::Variant;
+use crate::bench::record::{Role, Side, Thread};
+use crate::bench::rounds::{Course, Measured, Verdict};
+use crate::bench::strace::Strace;
+use crate::bench::way::{Step, Way};
+use crate::failure::{Failure, Result};
+
+/// A file to another file.
+#[derive(Debug)]
+pub(crate) struct Copying<'a> {
+    /// Where the source is.
+    pub(crate) source: Folder,
+    /// Where the target is.
+    pub(crate) target: Folder,
+    /// What the source is made of.
+    pub(crate) noise: Noise,
+    /// The peers.
+    pub(crate) workshop: Workshop,
+    /// Whether the source is to be out of the page cache.
+    pub(crate) cold: bool,
+    /// Who counts, if somebody does.
+    pub(crate) strace: Option<Strace>,
+    /// Where the process runs.
+    pub(crate) cores: Cores,
+    /// Set by a signal.
+    pub(crate) cancel: &'a AtomicBool,
+    /// The source's digest.
+    pub(crate) sha256: String,
+}
+
+impl Course for Copying<'_> {
+    fn prepare(&mut self, size: u64) -> Result<()> {
+        self.sha256 = self.noise.write(&self.source.file(SOURCE), size)?;
+        Ok(())
+    }
+
+    fn verify(&mut self, size: u64, variant: Variant) -> Result<Verdict> {
+        let finished = self.copy(size, variant, false)?;
+        if !finished.status.success() {
+            return match declined(&finished.stdout, variant.way) {
+                Some(errno) => Ok(Verdict::Declined(errno)),
+                None => Err(finished.failure(variant.to_string())),
+            };
+        }
+        let target = self.target.file(TARGET);
+        let arrived = digest(&target)?;
+        self.target.clear(&target)?;
+        match arrived == self.sha256 {
+            true => Ok(Verdict::Arrived(arrived)),
+            false => Err(Failure::Bench(BenchError::Differs { what: variant.to_string() })),
+        }
+    }
+
+    fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
+        let finished = self.succeeded(size, variant, false)?;
+        let wall_s = finished.cost.wall_s;
+        let (elapsed_s, thread) = match variant.way {
+            Way::Cp => (wall_s, None),
+            Way::Peer(_) => (Told::read(&finished, &variant.to_string(), size)?.elapsed_s, None),
+            way => {
+                let receipt = checked_receipt(&finished, size, Some(way))?;
+                (receipt.elapsed_s, Some(Thread::from(&receipt)))
+            }
+        };
+        let process = Some(finished.cost);
+        let measured = Side { role: Role::Copier, elapsed_s, thread, process };
+        Ok(Measured::new(wall_s, measured, None))
+    }
+
+    fn count(&mut self, size: u64, variant: Variant) -> Result<Vec<(Role, Vec<Call>)>> {
+        if self.strace.is_none() {
+            return Ok(Vec::new());
+        }
+        self.succeeded(size, variant, true)?;
+        Ok(vec![(Role::Copier, Strace::read(&self.summary())?)])
+    }
+}
+
+impl Copying<'_> {
+    fn succeeded(&self, size: u64, variant: Variant, is_counted: bool) -> Result<Finished> {
+        let finished = self.copy(size, variant, is_counted)?;
+        match finished.status.success() {
+            true => Ok(finished),
+            false => Err(finished.failure(variant.to_string())),
+        }
+    }
+
+    /// One file to another, which was not there before.
+    fn copy(&self, size: u64, variant: Variant, is_counted: bool) -> Result<Finished> {
+        let (source, target) = (self.source.file(SOURCE), self.target.file(TARGET));
+        self.target.clear(&target)?;
+        if self.cold {
+            chill(&source)?;
+        }
+        let buffer = match variant.step {
+            Step::Bytes(bytes) => bytes,
+            Step::Default | Step::Whole => 0,
+        };
+        let peer = variant
+            .way
+            .peer()
+            .and_then(|peer| self.workshop.copier(peer, buffer, &source, &target));
+        let command = peer.unwrap_or_else(|| {
+            let mut command = match variant.way {
+                Way::Cp => Command::new("cp"),
+                _ => {
+                    let mut command = this_program();
+                    command.args(["cp", "--json"]).args(variant.arguments(size));
+                    command
+                }
+            };
+            command.arg(&source).arg(&target);
+            command
+        });
+        let command = match &self.strace {
+            Some(strace) if is_counted => strace.watch(&command, &self.summary()),
+            _ => command,
+        };
+        Running::start(command, self.cores.first)?.finish(None, self.cancel)
+    }
+
+    /// Where the calls are told.
+    fn summary(&self) -> PathBuf {
+        self.source.file("calls")
+    }
+}

@@ -1,0 +1,15 @@
+//! What the articles about zero copy measured, measured again: `bench article-table`, `article-copy`
+//! and `article-chunks`, each beside the programs that the article describes; and `bench limit`, how
+//! far from a bare loop around the system call that is.
+//!
+//! `sending` is a sample over a connection, `copying` one from file to file, `threads` what the bench
+//! does itself; `scenarios` makes records of them.
+
+mod arguments;
+mod copying;
+mod scenarios;
+mod sending;
+mod threads;
+
+pub(crate) use arguments::{ChunksArgs, LimitArgs, SmallCopyArgs, TableArgs};
+pub(crate) use scenarios::{chunks, copy, limit, table};

@@ -1,0 +1,87 @@
+//! `iperf3 -Z`: what the tool that people measure networks with moves by sendfile(2). It sends a file
+//! of its own, again and again, to a receiver of its own.
+
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::child::{Cores, Finished, Running};
+use super::error::BenchError;
+use super::link::Link;
+use super::peers::{Peer, Workshop};
+use super::record::{Role, Side};
+use super::rounds::Measured;
+use super::serve::free_port;
+use crate::failure::{Failure, Result};
+
+/// What it tells at the end.
+#[derive(Debug, Deserialize)]
+struct Told {
+    end: End,
+}
+
+#[derive(Debug, Deserialize)]
+struct End {
+    sum_received: Sum,
+}
+
+#[derive(Debug, Deserialize)]
+struct Sum {
+    seconds: f64,
+    bytes: u64,
+}
+
+/// Moves `size` bytes, or a few more, as it moves whole blocks; time is told as for `size`.
+pub(crate) fn measure(
+    workshop: &Workshop,
+    link: &Link,
+    cores: Cores,
+    size: u64,
+    cancel: &AtomicBool,
+) -> Result<Measured> {
+    let (host, port) = (link.host.to_string(), free_port()?.to_string());
+    let program = || workshop.program(Peer::Iperf3);
+    let mut command = Command::new(program());
+    command.args(["--server", "--one-off", "--bind", &host, "--port", &port]);
+    let receiver = Running::start(command, link.receiver(cores.second))?;
+    let deadline = Instant::now() + PATIENCE;
+    let sender = loop {
+        let mut command = Command::new(program());
+        command.args(["--client", &host, "--port", &port, "--zerocopy", "--json"]);
+        command.args(["--bytes", &size.to_string()]);
+        let sender = Running::start(command, link.sender(cores.first))?.finish(None, cancel)?;
+        // The receiver does not tell when it listens.
+        let is_early = !sender.status.success() && sender.stdout.contains("unable to connect");
+        if !is_early || Instant::now() >= deadline {
+            break sender;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let told = told(&sender)?;
+    let receiver = receiver.finish(Some(PATIENCE), cancel)?;
+    let elapsed_s = told.seconds * size as f64 / told.bytes as f64;
+    let side = |role, finished: &Finished| Side {
+        role,
+        elapsed_s,
+        thread: None,
+        process: Some(finished.cost),
+    };
+    let (sender, receiver) = (side(Role::Sender, &sender), side(Role::Receiver, &receiver));
+    Ok(Measured::new(elapsed_s, sender, Some(receiver)))
+}
+
+/// What the receiver got, as the sender was told of it.
+fn told(sender: &Finished) -> Result<Sum> {
+    let told: Option<Told> = serde_json::from_str(&sender.stdout).ok();
+    let sum = told.map(|told| told.end.sum_received);
+    sum.filter(|sum| sender.status.success() && sum.bytes > 0).ok_or_else(|| {
+        let line = sender.stdout.lines().find(|line| line.contains("\"error\""));
+        let said = line.unwrap_or("it has told nothing of its work").trim().to_owned();
+        Failure::Bench(BenchError::Child { what: Peer::Iperf3.to_string(), said })
+    })
+}
+
+/// How long its receiver may take to begin, and to end.
+const PATIENCE: Duration = Duration::from_secs(10);
