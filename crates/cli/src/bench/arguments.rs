@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::article::{ChunksArgs, LimitArgs, SmallCopyArgs, TableArgs};
 use super::record::{Over, Role, SinkKind};
-use super::serve::ServeArgs;
+use super::serve::{ScaleArgs, ServeArgs};
 use super::transfer::{GetArgs, PutArgs, TreeArgs};
 use super::way::{Choice, Step};
 use crate::size::Size;
@@ -42,6 +42,9 @@ pub(crate) enum ScenarioArgs {
     Chain(ChainArgs),
     /// The file server under load, beside nginx
     Serve(Box<ServeArgs>),
+    /// The file server as connections become more and files larger: throughput, processor time,
+    /// memory
+    Scale(ScaleArgs),
     /// Downloads into files, beside curl, wget and aria2c
     Get(GetArgs),
     /// Uploads, beside curl to nginx and to dufs

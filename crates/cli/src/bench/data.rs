@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, fadvise, statvfs, syncfs};
@@ -151,6 +152,22 @@ impl Noise {
     }
 }
 
+/// Makes a sparse file with a page of bytes at the begin of each MiB, by which its parts differ.
+pub(crate) fn sparse(path: &Path, size: u64) -> Result<()> {
+    let write = || -> io::Result<()> {
+        let file = File::create(path)?;
+        file.set_len(size)?;
+        for part in 0..size.div_ceil(MEBI as u64) {
+            let offset = part * MEBI as u64;
+            let mark = (part + 1).to_le_bytes().repeat(PAGE / 8);
+            let len = usize::try_from(size - offset).unwrap_or(PAGE).min(PAGE);
+            file.write_all_at(&mark[..len], offset)?;
+        }
+        file.sync_all()
+    };
+    write().with_path("writing", path)
+}
+
 /// The digest of a file.
 pub(crate) fn digest(path: &Path) -> Result<String> {
     let read = || -> io::Result<String> {
@@ -212,6 +229,19 @@ mod tests {
         let path = folder.path().to_owned();
         drop(folder);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_sparse_file_has_its_size_and_no_part_like_another() {
+        let folder = Folder::create(&std::env::temp_dir()).unwrap();
+        let file = folder.file("sparse");
+        for size in [3, MEBI as u64, 3 * MEBI as u64 + 5] {
+            sparse(&file, size).unwrap();
+            let bytes = fs::read(&file).unwrap();
+            assert_eq!(bytes.len() as u64, size);
+            let parts: std::collections::HashSet<_> = bytes.chunks(MEBI).collect();
+            assert_eq!(parts.len(), bytes.len().div_ceil(MEBI));
+        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub(crate) use article::{
 pub(crate) use error::BenchError;
 pub(crate) use record::Record;
 pub(crate) use scenarios::{chain, copy, net};
-pub(crate) use serve::run as serve;
+pub(crate) use serve::{run as serve, scale};
 pub(crate) use store::RecordFile;
 pub(crate) use table::render;
 pub(crate) use transfer::{get, put, tree};

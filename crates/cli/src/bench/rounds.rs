@@ -122,7 +122,7 @@ impl Schedule {
                         continue;
                     }
                     interrupted(cancel)?;
-                    let sample = sampled(course, cell, index)?;
+                    let sample = sampled(index, || course.measure(cell.size, cell.variant))?;
                     // The first rounds only warm up the machine.
                     if let Some(round) = (round + 1).checked_sub(self.warmup).filter(|&n| n > 0) {
                         samples.push(Sample { round, ..sample });
@@ -149,15 +149,21 @@ impl Schedule {
     fn bar(&self, course: &impl Course) -> ProgressBar {
         let rounds = u64::from(1 + self.warmup + self.runs);
         let weights: u64 = self.sizes.iter().map(|size| course.weight(*size)).sum();
-        let bar = ProgressBar::new(weights * rounds * self.variants.len() as u64);
-        match ProgressStyle::with_template("{msg:>5} {wide_bar} {percent}% {eta} left") {
-            Ok(style) => bar.with_style(style),
-            Err(_) => bar,
-        }
+        progress(weights * rounds * self.variants.len() as u64)
     }
 }
 
-fn interrupted(cancel: &AtomicBool) -> Result<()> {
+/// A bar on standard error if that is a terminal.
+pub(crate) fn progress(len: u64) -> ProgressBar {
+    let bar = ProgressBar::new(len);
+    match ProgressStyle::with_template("{msg:>5} {wide_bar} {percent}% {eta} left") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// Fails if a signal has come.
+pub(crate) fn interrupted(cancel: &AtomicBool) -> Result<()> {
     match cancel.load(Ordering::Relaxed) {
         true => Err(Failure::Bench(BenchError::Interrupted)),
         false => Ok(()),
@@ -173,11 +179,10 @@ fn verified(course: &mut impl Course, size: u64, variant: Variant) -> Result<Cel
     })
 }
 
-/// One sample, with what others did to the machine meanwhile.
-fn sampled(course: &mut impl Course, cell: &Cell, index: usize) -> Result<Sample> {
+/// One sample of a cell, with what others did to the machine meanwhile. Its round is not known yet.
+pub(crate) fn sampled(index: usize, measure: impl FnOnce() -> Result<Measured>) -> Result<Sample> {
     let (started, busy, own) = (Instant::now(), busy_seconds(), own_seconds());
-    let Measured { wall_s, measured, peer, served, besides_cpu_s } =
-        course.measure(cell.size, cell.variant)?;
+    let Measured { wall_s, measured, peer, served, besides_cpu_s } = measure()?;
     let watched_s = started.elapsed().as_secs_f64();
     let own = own_seconds() - own;
     let ours = own

@@ -187,12 +187,12 @@ pub(crate) fn largest(sizes: &[u64]) -> u64 {
     sizes.iter().copied().max().unwrap_or(0)
 }
 
-/// Each size once.
-pub(crate) fn once(sizes: &[u64]) -> Vec<u64> {
+/// Each size or number once.
+pub(crate) fn once<T: Clone + PartialEq>(numbers: &[T]) -> Vec<T> {
     let mut found = Vec::new();
-    for size in sizes {
-        if !found.contains(size) {
-            found.push(*size);
+    for number in numbers {
+        if !found.contains(number) {
+            found.push(number.clone());
         }
     }
     found

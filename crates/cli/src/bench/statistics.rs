@@ -89,7 +89,9 @@ impl Record {
     /// A metric of a sample, for one response if it is of responses.
     pub(crate) fn value(&self, metric: Metric, sample: &Sample) -> f64 {
         let parts = match &sample.served {
-            Some(Served::Requests(load)) => load.bytes as f64 / self.cells[sample.cell].size as f64,
+            Some(Served::Requests(load) | Served::Scale { load, .. }) => {
+                load.bytes as f64 / self.cells[sample.cell].size as f64
+            }
             _ => f64::from(self.arguments.responses.unwrap_or(1)),
         };
         metric.of(self.scenario, sample) / parts

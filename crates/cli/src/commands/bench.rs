@@ -25,6 +25,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         }
         ScenarioArgs::Limit(args) => keep(args.run.json.as_deref(), || bench::limit(args, &cancel)),
         ScenarioArgs::Serve(args) => keep(args.json(), || bench::serve(args, &cancel)),
+        ScenarioArgs::Scale(args) => {
+            keep(args.common.run.json.as_deref(), || bench::scale(args, &cancel))
+        }
         ScenarioArgs::Get(args) => keep(args.json(), || bench::get(args, &cancel)),
         ScenarioArgs::Put(args) => keep(args.json(), || bench::put(args, &cancel)),
         ScenarioArgs::Tree(args) => keep(args.json(), || bench::tree(args, &cancel)),

@@ -134,6 +134,41 @@ pub(crate) struct IdleArgs {
     pub(crate) common: CommonArgs,
 }
 
+/// What can be typed after `bench scale`.
+#[derive(Debug, Args)]
+pub(crate) struct ScaleArgs {
+    /// Connections at once, all of which ask for the same file again and again
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "1,4,16,64,256,1024",
+        value_delimiter = ',',
+        value_parser = number(1)
+    )]
+    pub(crate) connections: Vec<u32>,
+
+    /// Size of the file that they ask for
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = some_bytes)]
+    pub(crate) size: u64,
+
+    /// Sizes of the files that few connections ask for; from 2G on they are sparse
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "1K,10K,100K,1M,10M,100M,1G,10G",
+        value_delimiter = ',',
+        value_parser = some_bytes
+    )]
+    pub(crate) sizes: Vec<u64>,
+
+    /// How many those connections are
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = number(1))]
+    pub(crate) at: u32,
+
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
 /// What they have in common.
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {

@@ -101,5 +101,15 @@ fn setting(scenario: Scenario) -> Setting {
         _ => (None, None),
     };
     let connections = if scenario == Scenario::Serve { 64 } else { 16 };
-    Setting { connections, seconds: 2.0, log: false, tls: false, streams, stream_bytes, idle, slow }
+    Setting {
+        connections,
+        seconds: 2.0,
+        log: false,
+        tls: false,
+        streams,
+        stream_bytes,
+        idle,
+        sparse_from: None,
+        slow,
+    }
 }

@@ -2,8 +2,8 @@
 //!
 //! `server` starts and ends them, `nginx` has the peer's configuration, `meter` reads what they
 //! cost. `crowd` is the load, of which `responses`, `histogram` and `trail` are the pure parts,
-//! `client` a single patient client, and `wire` the connections of both. `requests`, `fairness` and
-//! `idle` are the scenarios' samples; `scenarios` makes records of them and `table` draws those.
+//! `client` a single patient client, and `wire` the connections of both. `requests`, `fairness`,
+//! `idle` and `scale` are the scenarios' samples; `scenarios` makes records of them and `table` draws those.
 
 mod arguments;
 mod client;
@@ -19,6 +19,8 @@ mod nginx;
 mod record;
 mod requests;
 mod responses;
+mod scale;
+mod scale_table;
 mod scenarios;
 mod server;
 mod system;
@@ -26,13 +28,13 @@ mod table;
 mod trail;
 mod wire;
 
-pub(crate) use arguments::ServeArgs;
+pub(crate) use arguments::{ScaleArgs, ServeArgs};
 #[cfg(test)]
 pub(crate) use fixture::{fairness_record, requests_record};
 pub(crate) use meter::Meter;
 pub(crate) use nginx::version as nginx_version;
 pub(crate) use record::{Served, Setting};
-pub(crate) use scenarios::run;
+pub(crate) use scenarios::{run, scale};
 pub(crate) use server::{Kind, Site, free_port};
 pub(crate) use system::SystemCongestion;
 pub(crate) use table::{load_busy, render, server_busy, title};

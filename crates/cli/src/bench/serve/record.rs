@@ -23,6 +23,10 @@ pub(crate) struct Setting {
     /// Connections that are kept alive and ask for nothing; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) idle: Option<u32>,
+    /// From which size on files were sparse: the memory holds them, no disk has to; absent if all
+    /// were written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sparse_from: Option<u64>,
     /// Downloads that have stopped half-way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) slow: Option<u32>,

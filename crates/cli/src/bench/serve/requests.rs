@@ -60,17 +60,28 @@ impl Course for Requests<'_> {
 }
 
 /// What the load does in a sample.
-struct Asking<'a> {
-    wish: Wish,
-    connections: u32,
-    come_anew: bool,
-    warm_up: Duration,
-    time: Duration,
-    cancel: &'a AtomicBool,
+pub(super) struct Asking<'a> {
+    pub(super) wish: Wish,
+    pub(super) connections: u32,
+    pub(super) come_anew: bool,
+    pub(super) warm_up: Duration,
+    pub(super) time: Duration,
+    pub(super) cancel: &'a AtomicBool,
 }
 
 impl Asking<'_> {
+    /// Asks, and returns what was spent meanwhile, and what the clients saw.
     fn run(&self, server: &Server, host: &Host) -> io::Result<(Spent, Load)> {
+        self.run_and_look(server, host, |_| ()).map(|(spent, load, ())| (spent, load))
+    }
+
+    /// The same, with a look at the server at the end, while connections are still open.
+    pub(super) fn run_and_look<T>(
+        &self,
+        server: &Server,
+        host: &Host,
+        look: impl FnOnce(&Server) -> T,
+    ) -> io::Result<(Spent, Load, T)> {
         let mut crowd = Crowd::new(self.cancel)?;
         for _ in 0..self.connections {
             crowd.join(host, &self.wish, None)?;
@@ -83,7 +94,7 @@ impl Asking<'_> {
         crowd.run_for(self.time)?;
         let spent = window.close(server);
         let load = crowd.load(Class::Hot, spent.elapsed_s());
-        Ok((spent, load))
+        Ok((spent, load, look(server)))
     }
 }
 

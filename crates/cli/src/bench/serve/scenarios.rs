@@ -3,7 +3,8 @@
 use std::sync::atomic::AtomicBool;
 
 use super::arguments::{
-    Chosen, CommonArgs, FairnessArgs, HandshakesArgs, IdleArgs, RequestsArgs, ServeArgs,
+    Chosen, CommonArgs, FairnessArgs, HandshakesArgs, IdleArgs, RequestsArgs, ScaleArgs, ServeArgs,
+    ServerArg,
 };
 use super::course::Stage;
 use super::fairness::Fairness;
@@ -11,10 +12,12 @@ use super::idle::Idle;
 use super::nginx;
 use super::record::Setting;
 use super::requests::Requests;
+use super::scale::{SPARSE_FROM, Scale};
 use super::server::Site;
 use super::system::{SystemCongestion, allow_open_files};
 use super::wire;
 use crate::bench::child::Cores;
+use crate::bench::counted::Missing;
 use crate::bench::data::Noise;
 use crate::bench::environment::survey;
 use crate::bench::error::BenchError;
@@ -86,8 +89,35 @@ fn setting(connections: u32, args: &CommonArgs) -> Setting {
         streams: None,
         stream_bytes: None,
         idle: None,
+        sparse_from: None,
         slow: None,
     }
+}
+
+/// Measures how cost grows.
+pub(crate) fn scale(args: &ScaleArgs, cancel: &AtomicBool) -> Result<Record> {
+    let mut sizes = once(&args.sizes);
+    if !sizes.contains(&args.size) {
+        sizes.push(args.size);
+    }
+    let mut run = Run::begin(Scenario::Scale, &args.common, &sizes)?;
+    let is_written = |size: &&u64| **size < SPARSE_FROM;
+    run.stage.site.folder.require_space(sizes.iter().filter(is_written).sum())?;
+    let crowds = once(&args.connections);
+    let most = crowds.iter().chain([&args.at]).copied().max().unwrap_or(1);
+    run.stage.site.connections = Some(most.saturating_add(SPARE_CONNECTIONS));
+    // A server may have the file open for each connection.
+    allow_open_files(u64::from(most) * 2 + SPARE_FILES)?;
+    let mut setting = setting(args.at, &args.common);
+    setting.sparse_from = sizes.iter().any(|size| *size >= SPARSE_FROM).then_some(SPARSE_FROM);
+    let points = crowds.into_iter().map(|connections| (args.size, connections));
+    let mut points: Vec<_> = points.collect();
+    for point in once(&args.sizes).into_iter().map(|size| (size, args.at)) {
+        if !points.contains(&point) {
+            points.push(point);
+        }
+    }
+    run.measure_by(setting, cancel, |stage, turns| Scale { stage, points }.run(turns))
 }
 
 /// A run that has found its place but not yet measured anything.
@@ -109,6 +139,9 @@ impl Run {
     fn begin(scenario: Scenario, args: &CommonArgs, sizes: &[u64]) -> Result<Self> {
         let nginx = nginx::version();
         let servers = servers(args, nginx.is_some())?;
+        let is_missing = nginx.is_none() && args.server.contains(&ServerArg::Nginx);
+        let missing = is_missing
+            .then(|| Missing { name: Way::Nginx.to_string(), why: "not installed".to_owned() });
         let cores = Cores::available();
         // What a machine does by itself, interrupts above all, it does on its first core.
         let cores = Cores { first: cores.second, second: cores.first, ..cores };
@@ -134,6 +167,9 @@ impl Run {
         let noise = Noise::new(largest(sizes))?;
         let baseline = Variant::new(Way::Nginx, Step::Default);
         let record = begin(scenario, arguments, environment, baseline);
+        // The others tell it by a version that is not there.
+        let missing = missing.into_iter().filter(|_| scenario == Scenario::Scale).collect();
+        let record = Record { missing, ..record };
         Ok(Self { record, stage: Prepared { site, noise, cores, congestion }, servers })
     }
 
@@ -143,6 +179,16 @@ impl Run {
         setting: Setting,
         cancel: &'a AtomicBool,
         course: impl FnOnce(Stage<'a>) -> C,
+    ) -> Result<Record> {
+        self.measure_by(setting, cancel, |stage, schedule| schedule.run(&mut course(stage), cancel))
+    }
+
+    /// Lets `work` measure what is to be measured.
+    fn measure_by<'a>(
+        self,
+        setting: Setting,
+        cancel: &'a AtomicBool,
+        work: impl FnOnce(Stage<'a>, &Schedule) -> Result<Results>,
     ) -> Result<Record> {
         let Self { mut record, stage, servers } = self;
         record.arguments.serve = Some(setting);
@@ -166,7 +212,7 @@ impl Run {
             warmup: record.arguments.warmup,
             runs: record.arguments.runs,
         };
-        let Results { cells, samples, counted } = schedule.run(&mut course(stage), cancel)?;
+        let Results { cells, samples, counted } = work(stage, &schedule)?;
         Ok(Record { cells, samples, counted, ..record })
     }
 }

@@ -25,6 +25,7 @@ pub(crate) fn title(record: &Record) -> String {
 pub(crate) fn render(record: &Record) -> String {
     match record.scenario {
         Scenario::ServeFairness => fairness(record),
+        Scenario::Scale => super::scale_table::render(record),
         Scenario::ServeIdle => idle(record),
         _ => requests(record),
     }
@@ -248,9 +249,9 @@ impl Crowded {
     }
 }
 
-fn requested(sample: &Sample) -> Option<Load> {
+pub(super) fn requested(sample: &Sample) -> Option<Load> {
     match sample.served? {
-        Served::Requests(load) => Some(load),
+        Served::Requests(load) | Served::Scale { load, .. } => Some(load),
         _ => None,
     }
 }
