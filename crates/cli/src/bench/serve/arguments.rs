@@ -151,7 +151,7 @@ pub(crate) struct ScaleArgs {
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = some_bytes)]
     pub(crate) size: u64,
 
-    /// Sizes of the files that few connections ask for; from 2G on they are sparse
+    /// Sizes of the files that few connections ask for
     #[arg(
         long,
         value_name = "LIST",
@@ -160,6 +160,10 @@ pub(crate) struct ScaleArgs {
         value_parser = some_bytes
     )]
     pub(crate) sizes: Vec<u64>,
+
+    /// From this size on files are sparse: in memory when they are measured, but on no disk
+    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = some_bytes)]
+    pub(crate) sparse_from: u64,
 
     /// How many those connections are
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = number(1))]

@@ -53,7 +53,7 @@ impl Scale<'_> {
         let file = name(size);
         let path = self.stage.site.file(&file);
         self.stage.sha256 = match size {
-            SPARSE_FROM.. => {
+            _ if self.stage.setting.sparse_from.is_some_and(|from| size >= from) => {
                 sparse(&path, size)?;
                 digest(&path)?
             }
@@ -121,6 +121,3 @@ impl Scale<'_> {
 fn name(size: u64) -> String {
     format!("file{size}")
 }
-
-/// From here on files are sparse: what is measured is in memory anyway, and writing it takes minutes.
-pub(crate) const SPARSE_FROM: u64 = 2 << 30;

@@ -12,7 +12,7 @@ use super::idle::Idle;
 use super::nginx;
 use super::record::Setting;
 use super::requests::Requests;
-use super::scale::{SPARSE_FROM, Scale};
+use super::scale::Scale;
 use super::server::Site;
 use super::system::{SystemCongestion, allow_open_files};
 use super::wire;
@@ -101,7 +101,7 @@ pub(crate) fn scale(args: &ScaleArgs, cancel: &AtomicBool) -> Result<Record> {
         sizes.push(args.size);
     }
     let mut run = Run::begin(Scenario::Scale, &args.common, &sizes)?;
-    let is_written = |size: &&u64| **size < SPARSE_FROM;
+    let is_written = |size: &&u64| **size < args.sparse_from;
     run.stage.site.folder.require_space(sizes.iter().filter(is_written).sum())?;
     let crowds = once(&args.connections);
     let most = crowds.iter().chain([&args.at]).copied().max().unwrap_or(1);
@@ -109,7 +109,8 @@ pub(crate) fn scale(args: &ScaleArgs, cancel: &AtomicBool) -> Result<Record> {
     // A server may have the file open for each connection.
     allow_open_files(u64::from(most) * 2 + SPARE_FILES)?;
     let mut setting = setting(args.at, &args.common);
-    setting.sparse_from = sizes.iter().any(|size| *size >= SPARSE_FROM).then_some(SPARSE_FROM);
+    let has_sparse = sizes.iter().any(|size| *size >= args.sparse_from);
+    setting.sparse_from = has_sparse.then_some(args.sparse_from);
     let points = crowds.into_iter().map(|connections| (args.size, connections));
     let mut points: Vec<_> = points.collect();
     for point in once(&args.sizes).into_iter().map(|size| (size, args.at)) {
