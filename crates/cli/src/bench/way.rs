@@ -29,6 +29,10 @@ pub(crate) enum Way {
     CurlToNginx,
     /// curl, which uploads to `underpass serve --sync off`.
     CurlToUnderpass,
+    /// The peer: dufs.
+    Dufs,
+    /// The peer: miniserve.
+    Miniserve,
     /// The peer: nginx.
     Nginx,
     /// Header and file from one buffer.
@@ -94,6 +98,8 @@ impl fmt::Display for Way {
             Self::CurlToDufs => "curl_to_dufs",
             Self::CurlToNginx => "curl_to_nginx",
             Self::CurlToUnderpass => "curl_to_underpass",
+            Self::Dufs => "dufs",
+            Self::Miniserve => "miniserve",
             Self::Nginx => "nginx",
             Self::OneBuffer => "one_buffer",
             Self::Peer(peer) => peer.name(),
@@ -207,7 +213,7 @@ impl TryFrom<String> for Step {
 }
 
 /// The ways that are no mechanisms.
-const NAMED: [Way; 12] = [
+const NAMED: [Way; 14] = [
     Way::Aria2,
     Way::Auto,
     Way::Cp,
@@ -215,6 +221,8 @@ const NAMED: [Way; 12] = [
     Way::CurlToDufs,
     Way::CurlToNginx,
     Way::CurlToUnderpass,
+    Way::Dufs,
+    Way::Miniserve,
     Way::Nginx,
     Way::OneBuffer,
     Way::Underpass,

@@ -176,7 +176,7 @@ pub(crate) struct ScaleArgs {
 /// What they have in common.
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
-    /// Servers to measure; nginx only if it is installed
+    /// Servers to measure; only those that are installed
     #[arg(
         long,
         value_enum,
@@ -206,6 +206,10 @@ pub(crate) struct CommonArgs {
 /// The servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ServerArg {
+    /// A server in Rust that answers with hyper
+    Dufs,
+    /// A server in Rust that answers with actix
+    Miniserve,
     /// The peer
     Nginx,
     /// `underpass serve`
@@ -239,6 +243,8 @@ impl ServeArgs {
 impl From<ServerArg> for Way {
     fn from(server: ServerArg) -> Self {
         match server {
+            ServerArg::Dufs => Self::Dufs,
+            ServerArg::Miniserve => Self::Miniserve,
             ServerArg::Nginx => Self::Nginx,
             ServerArg::Underpass => Self::Underpass,
         }

@@ -4,7 +4,6 @@ use std::sync::atomic::AtomicBool;
 
 use super::arguments::{
     Chosen, CommonArgs, FairnessArgs, HandshakesArgs, IdleArgs, RequestsArgs, ScaleArgs, ServeArgs,
-    ServerArg,
 };
 use super::course::Stage;
 use super::fairness::Fairness;
@@ -25,6 +24,7 @@ use crate::bench::plan::Variant;
 use crate::bench::record::{Arguments, Environment, Over, Receivers, Record, Role, Scenario};
 use crate::bench::rounds::{Course, Results, Schedule};
 use crate::bench::scenarios::{begin, largest, once};
+use crate::bench::transfer::{find, version};
 use crate::bench::way::{Step, Way};
 use crate::failure::{Failure, Result, plain};
 
@@ -139,15 +139,15 @@ struct Prepared {
 impl Run {
     fn begin(scenario: Scenario, args: &CommonArgs, sizes: &[u64]) -> Result<Self> {
         let nginx = nginx::version();
-        let servers = servers(args, nginx.is_some())?;
-        let is_missing = nginx.is_none() && args.server.contains(&ServerArg::Nginx);
-        let missing = is_missing
-            .then(|| Missing { name: Way::Nginx.to_string(), why: "not installed".to_owned() });
+        let (servers, missing) = servers(args, nginx.is_some())?;
+        let programs = servers.iter().filter(|way| matches!(way, Way::Dufs | Way::Miniserve));
+        let programs = programs.filter_map(|way| version(&find(&way.to_string())?)).collect();
         let cores = Cores::available();
         // What a machine does by itself, interrupts above all, it does on its first core.
         let cores = Cores { first: cores.second, second: cores.first, ..cores };
         let site = Site::create(&args.run.dir, args.log, Some(cores.first))?;
-        let environment = Environment { nginx, ..survey(cores, site.folder.path(), None) };
+        let environment =
+            Environment { nginx, programs, ..survey(cores, site.folder.path(), None) };
         let congestion = SystemCongestion::choose(&args.congestion)?;
         let environment = Environment { congestion: Some(congestion.name.clone()), ..environment };
         let arguments = Arguments {
@@ -168,8 +168,9 @@ impl Run {
         let noise = Noise::new(largest(sizes))?;
         let baseline = Variant::new(Way::Nginx, Step::Default);
         let record = begin(scenario, arguments, environment, baseline);
-        // The others tell it by a version that is not there.
-        let missing = missing.into_iter().filter(|_| scenario == Scenario::Scale).collect();
+        // Of nginx the other scenarios tell it by a version that is not there.
+        let is_told = |one: &Missing| scenario == Scenario::Scale || one.name != "nginx";
+        let missing = missing.into_iter().filter(is_told).collect();
         let record = Record { missing, ..record };
         Ok(Self { record, stage: Prepared { site, noise, cores, congestion }, servers })
     }
@@ -218,18 +219,26 @@ impl Run {
     }
 }
 
-/// The servers asked for, each once, without a peer that is not there unless nothing else was
-/// asked for.
-fn servers(args: &CommonArgs, has_nginx: bool) -> Result<Vec<Way>> {
-    let mut servers = Vec::new();
-    for way in args.server.iter().copied().map(Way::from) {
-        if !servers.contains(&way) && (has_nginx || way != Way::Nginx) {
-            servers.push(way);
+/// The servers asked for, each once, and those that are not there.
+fn servers(args: &CommonArgs, has_nginx: bool) -> Result<(Vec<Way>, Vec<Missing>)> {
+    let (mut servers, mut missing) = (Vec::new(), Vec::new());
+    for way in once(&args.server).into_iter().map(Way::from) {
+        let name = way.to_string();
+        let is_there = match way {
+            Way::Nginx => has_nginx,
+            Way::Underpass => true,
+            _ => find(&name).is_some(),
+        };
+        match is_there {
+            true => servers.push(way),
+            false => missing.push(Missing { name, why: "not installed".to_owned() }),
         }
     }
-    match servers.is_empty() {
-        true => Err(Failure::Usage("nginx is not installed".to_owned())),
-        false => Ok(servers),
+    match missing.first() {
+        Some(Missing { name, .. }) if servers.is_empty() => {
+            Err(Failure::Usage(format!("{name} is not installed")))
+        }
+        _ => Ok((servers, missing)),
     }
 }
 

@@ -20,6 +20,7 @@ use super::record::Memory;
 use crate::bench::child::{Running, this_program};
 use crate::bench::data::Folder;
 use crate::bench::error::BenchError;
+use crate::bench::transfer::find;
 use crate::bench::way::Way;
 use crate::failure::{Failure, Result, WithPath, plain};
 
@@ -28,6 +29,8 @@ use crate::failure::{Failure, Result, WithPath, plain};
 pub(crate) enum Kind {
     /// dufs, this program, with all rights.
     Dufs(PathBuf),
+    /// miniserve, this program.
+    Miniserve(PathBuf),
     /// nginx as it serves files.
     Nginx,
     /// nginx as it takes them.
@@ -155,6 +158,14 @@ impl Site {
                 command.args(DUFS).arg(address.port().to_string()).arg(self.folder.file(FILES));
                 command
             }
+            Kind::Miniserve(program) => {
+                let mut command = Command::new(program);
+                command
+                    .args(MINISERVE)
+                    .arg(address.port().to_string())
+                    .arg(self.folder.file(FILES));
+                command
+            }
             _ => self.nginx(address.port(), kind == &Kind::NginxDav)?,
         };
         let mut running = Running::start(command, self.core)?;
@@ -191,6 +202,7 @@ impl Kind {
     pub(crate) fn command_line(&self) -> String {
         match self {
             Self::Dufs(_) => format!("dufs {} PORT {FILES}", DUFS.join(" ")),
+            Self::Miniserve(_) => format!("miniserve {} PORT {FILES}", MINISERVE.join(" ")),
             Self::Nginx => "nginx with peers/nginx.conf".to_owned(),
             Self::NginxDav => "nginx with peers/nginx-dav.conf".to_owned(),
             Self::Underpass(options) => {
@@ -203,7 +215,10 @@ impl Kind {
 
 impl From<Way> for Kind {
     fn from(way: Way) -> Self {
+        let program = |name: &str| find(name).unwrap_or_else(|| name.into());
         match way {
+            Way::Dufs => Self::Dufs(program("dufs")),
+            Way::Miniserve => Self::Miniserve(program("miniserve")),
             Way::Nginx => Self::Nginx,
             _ => Self::Underpass(&[]),
         }
@@ -214,6 +229,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Dufs(_) => "dufs",
+            Self::Miniserve(_) => "miniserve",
             Self::Nginx | Self::NginxDav => "nginx",
             Self::Underpass(_) => "underpass",
         })
@@ -323,6 +339,9 @@ const OURS: &[&str] = &["--bind", "127.0.0.1", "--port", "0", "--workers", "1"];
 
 /// How dufs listens, without an access log; its port comes behind it.
 const DUFS: &[&str] = &["--allow-all", "--log-format=", "--bind", "127.0.0.1", "--port"];
+
+/// How miniserve listens, without an access log, which it does not write unless told to.
+const MINISERVE: &[&str] = &["--interfaces", "127.0.0.1", "--port"];
 
 const CONFIGURATION: &str = "nginx.conf";
 

@@ -19,7 +19,7 @@ mod table;
 mod tree;
 
 pub(crate) use arguments::{GetArgs, PutArgs, TreeArgs};
-pub(crate) use clients::find;
+pub(crate) use clients::{find, version};
 #[cfg(test)]
 pub(crate) use fixture::{get_record, put_record};
 pub(crate) use record::Transfers;
