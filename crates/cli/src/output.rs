@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -34,7 +35,9 @@ pub(crate) fn copied(show: ShowArgs, receipt: &CopyReceipt) {
     note_integrity(show, &receipt.receipt);
     if !show.quiet && !show.json {
         let would = if receipt.dry_run { "would copy " } else { "" };
-        error_line(&format!("{would}{}: {}", receipt.counts(), summary(&receipt.receipt)));
+        let counts = receipt.counts();
+        let colon = if counts.is_empty() { "" } else { ": " };
+        error_line(&format!("{would}{counts}{colon}{}", summary(&receipt.receipt)));
     }
     tell(ShowArgs { json: false, ..show }, &receipt.receipt);
     if show.explain {
@@ -156,10 +159,28 @@ pub(crate) fn failure(failure: &Failure) -> ExitCode {
 
 /// Prints why one of several things failed, in one line.
 pub(crate) fn problem(failure: &Failure) {
+    let text = one_line(&failure.to_string());
     match failure.hint() {
-        Some(hint) => error_line(&format!("underpass: {failure} ({hint})")),
-        None => error_line(&format!("underpass: {failure}")),
+        Some(hint) => error_line(&format!("underpass: {text} ({hint})")),
+        None => error_line(&format!("underpass: {text}")),
     }
+}
+
+/// A path as it can be shown: whatever its name has in it, it stays one line, and tells a terminal
+/// nothing.
+pub(crate) fn plain_path(path: &Path) -> String {
+    one_line(&path.to_string_lossy())
+}
+
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter.is_control() {
+            true => line.extend(letter.escape_default()),
+            false => line.push(letter),
+        }
+    }
+    line
 }
 
 /// Prints what the doctor found, on standard output.

@@ -13,6 +13,10 @@ mod kills;
 #[path = "../../engine/tests/rig/mounts.rs"]
 mod mounts;
 mod rig;
+#[path = "cp/sources.rs"]
+mod sources;
+#[path = "cp/takeover.rs"]
+mod takeover;
 #[path = "cp/tree.rs"]
 mod tree;
 

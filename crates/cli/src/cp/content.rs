@@ -40,7 +40,7 @@ impl Worker<'_> {
         {
             return self.copy_small(original, place);
         }
-        let keeps_holes = settings.sparse == When::Auto && place.is_new() && has_holes;
+        let keeps_holes = settings.sparse == When::Auto && place.is_empty() && has_holes;
         match keeps_holes || done > 0 {
             true => self.copy_extents(original, place, done),
             false => self.copy_whole(original, place),

@@ -117,6 +117,7 @@ impl Worker<'_> {
         metadata::keep(settings, ends, stat, manner, heritage, &mut self.totals).map_err(
             |(action, errno)| Failure::Path { action, path: path(), source: errno.into() },
         )?;
+        self.job.remember(|| fstat(place.file()));
         place.commit().at("writing", path)?;
         self.totals.files += 1;
         self.totals.between(original.system, folder.system).files += 1;

@@ -97,6 +97,25 @@ impl Folder {
     }
 }
 
+/// One after the other: a deep tree would need a deep stack otherwise.
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let mut above = self.parent.take();
+        while let Some(mut folder) = above.and_then(Arc::into_inner) {
+            above = folder.parent.take();
+        }
+    }
+}
+
+impl Drop for Trail {
+    fn drop(&mut self) {
+        let mut above = self.parent.take();
+        while let Some(mut trail) = above.and_then(Arc::into_inner) {
+            above = trail.parent.take();
+        }
+    }
+}
+
 fn join(folder: PathBuf, name: &CStr) -> PathBuf {
     let name = Path::new(OsStr::from_bytes(name.to_bytes()));
     if folder == Path::new(".") || name.is_absolute() { name.to_owned() } else { folder.join(name) }
@@ -169,5 +188,20 @@ impl Entry {
 impl AsFd for Folder {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.target.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_trail_needs_no_deep_stack() {
+        let mut trail: Option<Arc<Trail>> = None;
+        for _ in 0..200_000 {
+            let (source, target, hidden) = (c"d".to_owned(), c"d".to_owned(), Mutex::default());
+            trail = Some(Arc::new(Trail { parent: trail, source, target, hidden }));
+        }
+        assert!(trail.is_some_and(|trail| trail.names().len() == 199_999));
     }
 }

@@ -1,9 +1,11 @@
 //! One command: what all of its threads share.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::fs::Stat;
 use rustix::io::Errno;
 use underpass_engine::{Capabilities, Error};
 
@@ -27,7 +29,13 @@ pub(super) struct Job<'a> {
     problems: Mutex<Problems>,
     /// Folders that were made or written to at the top: device and number of each.
     pub(super) made: Mutex<Vec<(u64, u64)>>,
+    /// Whether what is made has to be remembered, for it might be replaced by what comes later.
+    pub(super) remembers: bool,
+    /// What was made then: device and number of each.
+    remembered: Mutex<HashSet<(u64, u64)>>,
     pub(super) progress: Progress,
+    /// Folders whose owner, and whose attributes could not be kept.
+    pub(super) unkept: [AtomicU64; 2],
 }
 
 /// How far it is, for those who watch.
@@ -58,13 +66,34 @@ impl<'a> Job<'a> {
             is_over: AtomicBool::new(false),
             problems: Mutex::default(),
             made: Mutex::default(),
+            remembers: false,
+            remembered: Mutex::default(),
             progress: Progress::default(),
+            unkept: Default::default(),
         }
     }
 
     /// Whether no more is to be begun.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed) || self.cancel.load(Ordering::Relaxed)
+    }
+
+    /// Remembers what was made, if that has to be.
+    pub(super) fn remember(&self, stat: impl FnOnce() -> Result<Stat, Errno>) {
+        if self.remembers
+            && let Ok(stat) = stat()
+        {
+            self.lock_remembered().insert((stat.st_dev, stat.st_ino));
+        }
+    }
+
+    /// Whether this command has made it.
+    pub(super) fn has_made(&self, stat: &Stat) -> bool {
+        self.remembers && self.lock_remembered().contains(&(stat.st_dev, stat.st_ino))
+    }
+
+    fn lock_remembered(&self) -> MutexGuard<'_, HashSet<(u64, u64)>> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes what went wrong. The rest goes on, unless all of it would go the same way.
@@ -93,10 +122,16 @@ impl<'a> Job<'a> {
         let mut folder = Arc::clone(folder);
         while folder.all.fetch_sub(1, Ordering::AcqRel) == 1 {
             if let Some(stat) = folder.stat.filter(|_| !self.settings.dry_run)
-                && (folder.state.is_new() || self.settings.preserve)
-                && let Err(failure) = metadata::finish_folder(&self.settings, &folder, &stat)
+                && (folder.state.is_new() || self.settings.preserve || self.settings.resume)
             {
-                self.problem(failure);
+                match metadata::finish_folder(&self.settings, &folder, &stat) {
+                    Ok((has_owner, has_attributes)) => {
+                        let [owners, attributes] = &self.unkept;
+                        owners.fetch_add(u64::from(!has_owner), Ordering::Relaxed);
+                        attributes.fetch_add(u64::from(!has_attributes), Ordering::Relaxed);
+                    }
+                    Err(failure) => self.problem(failure),
+                }
             }
             let Some(parent) = folder.parent.clone() else { return };
             folder = parent;

@@ -104,21 +104,24 @@ pub(super) fn keep_by_name(
     utimensat(to, new, &times(stat), flags).map_err(|errno| ("keeping times of", errno))
 }
 
-/// Everything in a folder is done: gives it what its original has.
+/// Everything in a folder is done: gives it what its original has. Returns whether owner and
+/// attributes could be kept.
 pub(super) fn finish_folder(
     settings: &Settings<'_>,
     folder: &Folder,
     stat: &Stat,
-) -> Result<(), Failure> {
+) -> Result<(bool, bool), Failure> {
     let (from, to) = (folder.source.as_fd(), folder.target.as_fd());
     let path = || folder.target_path(c"");
     let mut mode = settings.mode(stat.st_mode);
+    let mut kept = (true, true);
     if settings.preserve {
         let is_given = give(stat, |uid, gid| fchown(to, uid, gid));
-        if !is_given.map_err(|(_, errno)| errno).at("keeping owner of", path)? {
+        kept.0 = is_given.map_err(|(_, errno)| errno).at("keeping owner of", path)?;
+        if !kept.0 {
             mode &= 0o1777;
         }
-        copy_attributes(
+        kept.1 = copy_attributes(
             |list| flistxattr(from, list),
             |name, value| fgetxattr(from, name, value),
             |name, value| fsetxattr(to, name, value, XattrFlags::empty()),
@@ -128,7 +131,8 @@ pub(super) fn finish_folder(
         mode |= 0o2000;
     }
     fchmod(to, Mode::from_raw_mode(mode)).at("keeping mode of", path)?;
-    futimens(to, &times(stat)).at("keeping times of", path)
+    futimens(to, &times(stat)).at("keeping times of", path)?;
+    Ok(kept)
 }
 
 /// Gives a copy the owner of its original. Who may not give files away keeps them; false then.
@@ -174,7 +178,10 @@ fn copy_attributes(
         match set(name, value) {
             Ok(()) => {}
             // Not on that file system, or not for us: security.* and trusted.* are for root.
-            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::INVAL) => {
+            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::INVAL)
+            // Too long for that file system. ext4 says that of its block for attributes as if the
+            // disk were full; if it is, the bytes of the next file say so, too.
+            | Err(Errno::NOSPC | Errno::RANGE | Errno::TOOBIG | Errno::NAMETOOLONG) => {
                 is_complete = false;
             }
             Err(errno) => return Err(errno),

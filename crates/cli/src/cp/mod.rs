@@ -53,26 +53,43 @@ use worker::Worker;
 pub(crate) fn run(args: &CpArgs) -> Result<()> {
     let settings = Settings::new(args)?;
     let plan = match paths::understand(args, &settings)? {
-        paths::Way::Stream { from, to } => return stream::run(args, &from, &to),
+        paths::Way::Stream { from, to } => return stream::run(args, &settings, &from, &to),
         paths::Way::Files(plan) => plan,
     };
     // The permissions of a copy are those of its original.
     umask(Mode::empty());
     allow_many_files();
     let cancel = signals::cancel_flag();
-    let job = Job::new(settings, cancel);
+    let mut job = Job::new(settings, cancel);
+    job.remembers = plan.turns.len() > 1;
     let started = Instant::now();
     let totals = copy(&job, plan);
     let elapsed_s = started.elapsed().as_secs_f64();
     report::tell(&job, &totals, elapsed_s)
 }
 
-/// Copies with several threads, and shows progress meanwhile.
-fn copy(job: &Job<'_>, plan: Plan) -> Totals {
-    let is_single = plan.entries.len() == 1 && !job.settings.recursive;
-    let jobs = if is_single { 1 } else { job.settings.jobs };
+/// Copies everything, one turn after the other.
+fn copy(job: &Job<'_>, mut plan: Plan) -> Totals {
+    let turns = std::mem::take(&mut plan.turns);
     let top = begin(job, plan);
     let mut totals = Totals::default();
+    for turn in turns {
+        let is_single = turn.len() == 1 && !job.settings.recursive;
+        let jobs = if is_single { 1 } else { job.settings.jobs };
+        for entry in turn.into_iter().rev() {
+            top.hold(true);
+            job.stack.push([Task::Entries(Arc::clone(&top), vec![entry])]);
+        }
+        work(job, jobs, &mut totals);
+    }
+    if job.settings.sync && !job.settings.dry_run {
+        report::sync(job, &top);
+    }
+    totals
+}
+
+/// Does what is on the stack with several threads, and shows progress meanwhile.
+fn work(job: &Job<'_>, jobs: usize, totals: &mut Totals) {
     thread::scope(|scope| {
         let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(|| Worker::run(job))).collect();
         progress::show(job);
@@ -81,13 +98,9 @@ fn copy(job: &Job<'_>, plan: Plan) -> Totals {
             totals.add(&worker.join().unwrap_or_default());
         }
     });
-    if job.settings.sync && !job.settings.dry_run {
-        report::sync(job, &top);
-    }
-    totals
 }
 
-/// Puts what was named on the stack.
+/// The folder that everything is put in, and what is known from the outset.
 fn begin(job: &Job<'_>, plan: Plan) -> Arc<Folder> {
     let top = Arc::new(Folder {
         source: plan.source,
@@ -102,15 +115,8 @@ fn begin(job: &Job<'_>, plan: Plan) -> Arc<Folder> {
         own: AtomicUsize::new(1),
         all: AtomicUsize::new(1),
     });
-    if let [entry] = plan.entries.as_slice()
-        && let Some(len) = plan.len
-    {
-        let _ = entry;
+    if let Some(len) = plan.len {
         job.progress.expected.store(len, std::sync::atomic::Ordering::Relaxed);
-    }
-    for entry in plan.entries.into_iter().rev() {
-        top.hold(true);
-        job.stack.push([Task::Entries(Arc::clone(&top), vec![entry])]);
     }
     for failure in plan.problems {
         job.problem(failure);

@@ -1,5 +1,6 @@
 //! What the paths on the command line mean: that of coreutils.
 
+use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io;
@@ -14,10 +15,12 @@ use rustix::io::Errno;
 
 use super::folder::{Entry, Trail};
 use super::settings::{Follow, Settings};
+use super::special::twin;
 use super::usage;
 use super::worker::Worker;
 use crate::commands::cp::CpArgs;
 use crate::failure::{Failure, Result, WithPath};
+use crate::output;
 
 /// What is to be done.
 pub(super) enum Way {
@@ -40,7 +43,8 @@ pub(super) struct Plan {
     pub(super) target: OwnedFd,
     /// Their paths.
     pub(super) trail: Trail,
-    pub(super) entries: Vec<Entry>,
+    /// What was named, in turns: of several folders of one name each has to wait for the one before.
+    pub(super) turns: Vec<Vec<Entry>>,
     /// What cannot be copied from the outset.
     pub(super) problems: Vec<Failure>,
     /// The size of the one file that is copied.
@@ -79,13 +83,18 @@ pub(super) fn understand(args: &CpArgs, settings: &Settings<'_>) -> Result<Way> 
             target: c_string(goal.folder.as_os_str().as_bytes())?,
             hidden: Mutex::new(None),
         },
-        entries: Vec::new(),
+        turns: Vec::new(),
         problems: Vec::new(),
         len: None,
     };
+    let mut named = Named::new();
     for from in sources {
-        match entry(settings, from, &goal, &plan) {
-            Ok(entry) => plan.entries.push(entry),
+        match entry(settings, from, &goal, &plan, &mut named) {
+            Ok(Some((turn, entry))) => {
+                plan.turns.resize_with(plan.turns.len().max(turn + 1), Vec::new);
+                plan.turns[turn].push(entry);
+            }
+            Ok(None) => output::note(&format!("{} was named twice", from.display())),
             Err(failure) => plan.problems.push(failure),
         }
     }
@@ -127,15 +136,19 @@ fn stream(
         Some(_) => target.join(from.file_name().unwrap_or_default()),
         None => target.to_owned(),
     };
-    let found = fs::metadata(&target).ok().map(|found| FileType::from_raw_mode(found.mode()));
+    let kind = |found: fs::Metadata| FileType::from_raw_mode(found.mode());
+    let found = fs::metadata(&target).ok().map(kind);
     let takes_bytes =
         found.is_some_and(|kind| !matches!(kind, FileType::RegularFile | FileType::Directory));
     // A tree is not poured into a device, and with -r what is special stays special.
-    let is_stream = is_dash(from) || is_dash(&target) || (takes_bytes && !settings.recursive);
+    let has_bytes = !settings.recursive
+        || fs::symlink_metadata(from).is_ok_and(|found| kind(found) == FileType::RegularFile);
+    let has_dash = is_dash(from) || is_dash(&target);
+    let is_stream = has_dash || (takes_bytes && has_bytes);
     if !is_stream {
         return Ok(None);
     }
-    if settings.recursive {
+    if settings.recursive && has_dash {
         return usage("-r and - do not go together: pack a folder with tar".to_owned());
     }
     if is_dash(from) && found == Some(FileType::Directory) {
@@ -192,8 +205,17 @@ fn followed(settings: &Settings<'_>, from: &Path, target: &Path) -> Result<PathB
     Ok(target.to_owned())
 }
 
-/// One source, and its new name.
-fn entry(settings: &Settings<'_>, from: &Path, goal: &Goal, plan: &Plan) -> Result<Entry> {
+/// Sources by their new names: device and number of each.
+type Named = HashMap<CString, Vec<(u64, u64)>>;
+
+/// One source with its new name, and when it is its turn; `None` if it was named before.
+fn entry(
+    settings: &Settings<'_>,
+    from: &Path,
+    goal: &Goal,
+    plan: &Plan,
+    named: &mut Named,
+) -> Result<Option<(usize, Entry)>> {
     let follows = Worker::follows_named(settings.follow);
     let found = match follows {
         true => stat(from),
@@ -209,15 +231,19 @@ fn entry(settings: &Settings<'_>, from: &Path, goal: &Goal, plan: &Plan) -> Resu
         None => last_name(from),
     };
     let new_name = c_string(&new_name)?;
-    let twin = |other: &Entry| other.target() == new_name.as_c_str();
-    if kind != FileType::Directory && plan.entries.iter().any(twin) {
-        let path = goal.folder.join(OsStr::from_bytes(new_name.as_bytes()));
-        let message =
-            format!("{} would replace {}, which was just made", from.display(), path.display());
-        return usage(message);
+    let twins = named.entry(new_name.clone()).or_default();
+    let own = (found.st_dev, found.st_ino);
+    if twins.contains(&own) {
+        return Ok(None);
     }
+    if kind != FileType::Directory && !twins.is_empty() {
+        let path = goal.folder.join(OsStr::from_bytes(new_name.as_bytes()));
+        return usage(twin(from, &path));
+    }
+    let turn = twins.len();
+    twins.push(own);
     let name = c_string(from.as_os_str().as_bytes())?;
-    Ok(Entry { name, new_name: Some(new_name), kind, follows, number: 0 })
+    Ok(Some((turn, Entry { name, new_name: Some(new_name), kind, follows, number: 0 })))
 }
 
 /// The name that a source keeps in a folder. `a/.` and `..` have none: what is in them is put there.

@@ -101,6 +101,14 @@ impl<'a> Place<'a> {
         !matches!(self, Self::Old(_))
     }
 
+    /// Whether it has no bytes, so that holes can be left in it.
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Self::Old(file) => file.metadata().is_ok_and(|found| found.is_file()),
+            _ => true,
+        }
+    }
+
     /// It is whole: it gets its name.
     pub(super) fn commit(self) -> std::io::Result<()> {
         match self {

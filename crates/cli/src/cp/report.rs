@@ -1,6 +1,7 @@
 //! What is told at the end: what was copied and how, and what was not.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
 
 use indicatif::HumanCount;
 use rustix::fs::{Mode, OFlags, openat, syncfs};
@@ -125,6 +126,7 @@ fn receipt(job: &Job<'_>, totals: &Totals, elapsed_s: f64, problems: &Problems) 
         page_faults: FaultsReceipt { minor: usage.minor_faults, major: usage.major_faults },
         ..Receipt::from(&report)
     };
+    let [owners, attributes] = job.unkept.each_ref().map(|count| count.load(Ordering::Relaxed));
     CopyReceipt {
         receipt,
         files: totals.files,
@@ -139,8 +141,8 @@ fn receipt(job: &Job<'_>, totals: &Totals, elapsed_s: f64, problems: &Problems) 
         hole_bytes: totals.hole_bytes,
         verified: totals.verified,
         verified_bytes: totals.verified_bytes,
-        without_owner: totals.without_owner,
-        without_attributes: totals.without_attributes,
+        without_owner: totals.without_owner + owners,
+        without_attributes: totals.without_attributes + attributes,
         jobs: job.settings.jobs,
         file_systems: totals.systems.iter().map(SystemReceipt::from).collect(),
         failed: problems.count,

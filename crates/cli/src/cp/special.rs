@@ -1,15 +1,16 @@
 //! What has no bytes: links, devices, FIFOs, sockets; and what may stand in the way of anything.
 
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{
-    Access, AtFlags, FileType, Mode, Stat, accessat, mknodat, readlinkat, renameat, symlinkat,
-    unlinkat,
+    Access, AtFlags, FileType, Mode, Stat, accessat, mknodat, readlinkat, renameat, statat,
+    symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 
-use super::folder::{Entry, Folder};
+use super::folder::{Entry, Folder, State};
 use super::job::At;
 use super::links::Turn;
 use super::worker::Worker;
@@ -99,6 +100,8 @@ impl Worker<'_> {
         let ends = ((from, entry.name.as_c_str()), (to, name));
         let settings = &self.job.settings;
         let kept = metadata::keep_by_name(settings, ends.0, ends.1, stat, &mut self.totals);
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        self.job.remember(|| statat(to, name, flags));
         let named = match (kept, &hidden) {
             (Ok(()), Some(hidden)) => renameat(to, hidden, to, target).at("naming", path),
             (kept, _) => kept.map_err(|(action, errno)| Failure::Path {
@@ -141,9 +144,20 @@ impl Worker<'_> {
             return Ok(Verdict::Resumed);
         }
         let time = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
-        if settings.no_clobber || (settings.update && time(stat) <= time(&there)) {
+        // What an earlier run has left in its hidden folder may be a part, and is nobody's.
+        let is_kept = settings.no_clobber || (settings.update && time(stat) <= time(&there));
+        if is_kept && folder.state != State::Adopted {
             self.totals.kept += 1;
             return Ok(Verdict::Leave);
+        }
+        if self.job.has_made(&there) {
+            let from = folder.source_path(&entry.name);
+            let message = twin(&from, &path());
+            return Err(Failure::Usage(message));
+        }
+        let is_special = !matches!(kind, FileType::RegularFile | FileType::Symlink);
+        if is_special && !settings.force && FileType::from_raw_mode(stat.st_mode) != kind {
+            return Err(Errno::EXIST).at("replacing a device, FIFO or socket", path);
         }
         if kind == FileType::RegularFile && !settings.force {
             let flags = AtFlags::EACCESS;
@@ -206,6 +220,11 @@ impl Worker<'_> {
             self.job.release(&folder, true);
         }
     }
+}
+
+/// That one of two sources would take the other one's place.
+pub(super) fn twin(from: &Path, to: &Path) -> String {
+    format!("{} would replace {}, which was just made", from.display(), to.display())
 }
 
 /// Whether this is the copy that an earlier run has made: of the same kind and size, and with the

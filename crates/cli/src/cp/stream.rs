@@ -6,22 +6,31 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
 
-use rustix::fs::{Mode, fchmod, fstat, ftruncate, futimens};
+use rustix::fs::{Mode, fchmod, fstat, fsync, ftruncate, futimens};
+use rustix::io::Errno;
 use underpass_engine::{Error, Report, Source, Transfer, Version};
 
 use super::metadata::times;
-use crate::commands::cp::CpArgs;
+use super::settings::Settings;
+use crate::commands::cp::{CpArgs, When};
 use crate::ends::{Input, Overwrite, Target, is_sparse};
 use crate::failure::{Failure, Result, WithPath};
 use crate::holes::extents;
-use crate::output;
+use crate::output::{self, plain_path};
 use crate::progress::Meter;
 use crate::receipt::Receipt;
 use crate::signals;
 
 /// Copies.
-pub(super) fn run(args: &CpArgs, from: &Path, path: &Path) -> Result<()> {
+pub(super) fn run(args: &CpArgs, settings: &Settings<'_>, from: &Path, path: &Path) -> Result<()> {
     let show = args.movement.show;
+    refuse_words(args, path)?;
+    if args.dry_run {
+        if !show.quiet && !show.json {
+            output::text(&format!("{} -> {}\n", plain_path(from), plain_path(path)));
+        }
+        return Ok(());
+    }
     let input = Input::open(from)?;
     let source = input.source()?;
     refuse_itself(&input, path)?;
@@ -37,12 +46,15 @@ pub(super) fn run(args: &CpArgs, from: &Path, path: &Path) -> Result<()> {
     }
     let meter = Meter::new(show);
     let started = Instant::now();
-    let outcome = copy(args, &input, &source, &target, &meter);
+    let outcome = copy(args, settings, &input, &source, &target, &meter);
     meter.clear();
     let report = outcome?;
     let elapsed_s = started.elapsed().as_secs_f64();
     if target.is_new() {
         keep_mode_and_times(input.file(), target.file()).with_path("keeping mode of", path)?;
+    }
+    if args.sync {
+        sync(target.file()).with_path("writing to the disk of", path)?;
     }
     target.finish(report.bytes())?;
     input.finish(report.bytes());
@@ -53,6 +65,7 @@ pub(super) fn run(args: &CpArgs, from: &Path, path: &Path) -> Result<()> {
 /// Moves all bytes; of a file with holes only what is between them.
 fn copy(
     args: &CpArgs,
+    settings: &Settings<'_>,
     input: &Input,
     source: &Source<&File>,
     target: &Target,
@@ -61,12 +74,12 @@ fn copy(
     let cancel = signals::cancel_flag();
     let what = format!("copying {} to {}", input.path().display(), target.path().display());
     let transfer = |source: Source<_>, sink| {
-        let options = meter.watch(args.movement.options()).cancel(&cancel);
+        let options = meter.watch(settings.options()).cancel(&cancel);
         let options = if target.is_new() { options.reserve() } else { options };
         Transfer::new(source, sink).options(options).run()
     };
     let failed = |error: Error| Failure::transfer(what.clone(), error, args.movement.show);
-    if !target.is_new() || !is_sparse(input, source) {
+    if !target.is_new() || args.sparse == When::Never || !is_sparse(input, source) {
         return transfer(source.clone(), target.sink()?).map_err(failed);
     }
     let version = Version::of(input.file()).with_path("reading", input.path())?;
@@ -79,6 +92,34 @@ fn copy(
     }
     ftruncate(target.file(), len).with_path("writing", target.path())?;
     Ok(report)
+}
+
+/// Refuses what cannot be promised of bytes that come only once, or go where they cannot be seen
+/// again. What is about trees and their facts has nothing to do here, and may be an alias's.
+fn refuse_words(args: &CpArgs, path: &Path) -> Result<()> {
+    let is_file = path != Path::new("-") && !fs::metadata(path).is_ok_and(|found| !found.is_file());
+    let refused = [
+        (args.verify.is_some(), "--verify"),
+        (args.resume, "--resume"),
+        (args.update, "--update"),
+        (args.sparse == When::Always, "--sparse"),
+        (args.reflink == When::Always, "--reflink=always"),
+        (args.in_place && is_file, "--in-place"),
+    ];
+    match refused.into_iter().find(|(is_asked, _)| *is_asked) {
+        Some((_, word)) => {
+            Err(Failure::Usage(format!("{word} is for files: here bytes come or go only once")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Waits for the disk; what has none has nothing to wait for.
+fn sync(file: &File) -> std::io::Result<()> {
+    match fsync(file) {
+        Err(Errno::INVAL | Errno::ROFS) => Ok(()),
+        synced => Ok(synced?),
+    }
 }
 
 fn refuse_itself(input: &Input, path: &Path) -> Result<()> {

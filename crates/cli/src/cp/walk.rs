@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{
-    FileType, FlockOperation, Mode, OFlags, RawDir, Stat, flock, fremovexattr, fstat, mkdirat,
-    openat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, RawDir, Stat, StatxFlags, flock, fremovexattr,
+    fstat, mkdirat, openat, statx,
 };
 use rustix::io::Errno;
 
@@ -55,7 +55,7 @@ impl Worker<'_> {
             }
         };
         let is_plain = listing.is_last && listing.files.is_empty();
-        let made = self.make(parent, entry, is_plain)?;
+        let made = self.make(parent, entry, &source, is_plain)?;
         self.refuse_itself(parent, entry, &stat, &made)?;
         let heritage = self.heritage(parent, &made);
         let system = match made.state {
@@ -181,7 +181,13 @@ impl Worker<'_> {
     }
 
     /// Makes the target of a folder, or finds it.
-    fn make(&self, parent: &Folder, entry: &Entry, is_plain: bool) -> Result<Made, Failure> {
+    fn make(
+        &self,
+        parent: &Folder,
+        entry: &Entry,
+        source: &OwnedFd,
+        is_plain: bool,
+    ) -> Result<Made, Failure> {
         let target = entry.target();
         let path = || parent.target_path(target);
         let open = |name: &CStr| {
@@ -201,7 +207,8 @@ impl Worker<'_> {
         }
         if parent.state != State::Fresh {
             match open(target) {
-                Ok(folder) => return Ok(Made { folder, state: State::Existing, hidden: None }),
+                // In what a killed run has left, everything is ours.
+                Ok(folder) => return Ok(Made { folder, state: parent.state, hidden: None }),
                 Err(Errno::NOENT) => {}
                 Err(Errno::NOTDIR | Errno::LOOP) => {
                     return Err(Errno::NOTDIR).at("replacing by a folder", path);
@@ -216,25 +223,31 @@ impl Worker<'_> {
             let folder = open(target).at("opening", path)?;
             return Ok(Made { folder, state: State::Fresh, hidden: None });
         }
-        let mut hidden = names::hidden(target, None);
-        let mut state = State::Fresh;
-        match mkdirat(&parent.target, &hidden, mode) {
-            Err(Errno::EXIST) => state = State::Adopted,
-            made => made.at("creating", path)?,
+        let hidden = names::hidden(target, Some(identity(source)));
+        let state = match mkdirat(&parent.target, &hidden, mode) {
+            Err(Errno::EXIST) => State::Adopted,
+            made => made.map(|()| State::Fresh).at("creating", path)?,
+        };
+        let opened = open(&hidden);
+        if let Ok(folder) = &opened
+            && self.is_ours(folder)
+        {
+            let folder = opened.at("opening", path)?;
+            return Ok(Made { folder, state, hidden: Some(hidden) });
         }
-        let mut folder = open(&hidden).at("opening", path)?;
-        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            // Somebody else is at it, who is alive.
-            Err(Errno::WOULDBLOCK) => {
-                hidden = names::hidden(target, Some(std::process::id()));
-                mkdirat(&parent.target, &hidden, mode).at("creating", path)?;
-                folder = open(&hidden).at("opening", path)?;
-                state = State::Fresh;
-            }
-            // File systems without locks are rare; two copies to one place at a time, too.
-            _locked => {}
-        }
-        Ok(Made { folder, state, hidden: Some(hidden) })
+        // Somebody else is at it, who is alive.
+        let hidden = names::hidden(target, Some(std::process::id()));
+        mkdirat(&parent.target, &hidden, mode).at("creating", path)?;
+        let folder = open(&hidden).at("opening", path)?;
+        Ok(Made { folder, state: State::Fresh, hidden: Some(hidden) })
+    }
+
+    /// Whether a hidden folder is one of this user's, at which nobody else is.
+    fn is_ours(&self, folder: &OwnedFd) -> bool {
+        let (owner, _) = self.job.settings.owner;
+        // File systems without locks are rare; two copies to one place at a time, too.
+        fstat(folder).is_ok_and(|stat| stat.st_uid == owner)
+            && flock(folder, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
     }
 
     /// What entries of a folder get from it.
@@ -312,6 +325,26 @@ impl Folder {
     fn trail_is_top(&self) -> bool {
         self.trail.parent.is_none()
     }
+}
+
+/// What a folder is known by, so that nobody goes on with the copy of another one. A number may be
+/// given away again, but not together with the time at which it was made.
+fn identity(source: &OwnedFd) -> u32 {
+    let wanted = StatxFlags::INO | StatxFlags::BTIME;
+    let facts = match statx(source, c"", AtFlags::EMPTY_PATH, wanted) {
+        Ok(known) => format!(
+            "{}:{}:{}:{}.{}",
+            known.stx_dev_major,
+            known.stx_dev_minor,
+            known.stx_ino,
+            known.stx_btime.tv_sec,
+            known.stx_btime.tv_nsec
+        ),
+        // A kernel or a filter without the call.
+        Err(_) => fstat(source)
+            .map_or_else(|_| String::new(), |stat| format!("{}:{}", stat.st_dev, stat.st_ino)),
+    };
+    names::fingerprint(facts.as_bytes()) as u32
 }
 
 /// The path of something in the folder `of`, below what was named.

@@ -12,7 +12,7 @@ use super::job::{At, Job};
 use super::settings::Follow;
 use super::totals::Totals;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, plain_path};
 
 /// One thread.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl<'a> Worker<'a> {
         if !show.quiet && !show.json {
             let from = folder.source_path(&entry.name);
             let to = folder.target_path(entry.target());
-            output::text(&format!("{} -> {}\n", from.display(), to.display()));
+            output::text(&format!("{} -> {}\n", plain_path(&from), plain_path(&to)));
         }
         true
     }

@@ -13,7 +13,7 @@ use crate::rig::{
 const MIB: usize = 1 << 20;
 
 /// `cp` under strace with these options; what strace saw is in the file `trace` beside the folder.
-fn traced_in(here: &Path, strace: &[&str], words: &[&str]) -> (Finished, String) {
+pub(crate) fn traced_in(here: &Path, strace: &[&str], words: &[&str]) -> (Finished, String) {
     let elsewhere = folder();
     let log = elsewhere.path().join("trace");
     let mut command = traced(&log, strace);
@@ -172,6 +172,27 @@ fn in_place_means_the_same_file() {
     fs::hard_link(here.path().join("z"), here.path().join("also")).unwrap();
     cp_in(here.path(), &["--in-place", "a", "z"]).succeeded();
     assert_eq!(fs::read(here.path().join("also")).unwrap(), noise(5000));
+}
+
+#[test]
+fn holes_are_left_in_place_too() {
+    let here = folder();
+    let before = sparse(here.path(), 64);
+    for mechanism in ["auto", "never"] {
+        fs::write(here.path().join("z"), vec![1; 9000]).unwrap();
+        let words = ["--in-place", "--reflink", "--json", "a", "z"];
+        let words = words.map(|word| match word {
+            "--reflink" if mechanism == "never" => "--reflink=never",
+            "--reflink" => "--reflink=auto",
+            word => word,
+        });
+        cp_in(here.path(), &words).succeeded();
+        let z = File::open(here.path().join("z")).unwrap();
+        z.sync_all().unwrap();
+        assert!(z.metadata().unwrap().blocks() <= before, "{mechanism}");
+        let (a, z) = (fs::read(here.path().join("a")), fs::read(here.path().join("z")));
+        assert!(a.unwrap() == z.unwrap(), "{mechanism}");
+    }
 }
 
 #[test]

@@ -150,6 +150,28 @@ fn immutable_files_are_told_and_the_rest_is_copied() {
     assert_eq!(names(&root.join("z")), ["fixed", "other"]);
 }
 
+#[test]
+fn attributes_that_do_not_fit_end_nothing() {
+    let (Some(from), Some(to)) =
+        (Mounted::new(FileSystem::Xfs, 300), Mounted::new(FileSystem::Ext4, 32))
+    else {
+        return;
+    };
+    let a = from.root().join("a");
+    fs::create_dir(&a).unwrap();
+    for name in ["one", "two", "three"] {
+        fs::write(a.join(name), "bytes").unwrap();
+        // ext4 has a block for them, and says that the disk is full.
+        setxattr(a.join(name), "user.long", &[b'x'; 20_000], XattrFlags::empty()).unwrap();
+    }
+    setxattr(&a, "user.long", &[b'x'; 20_000], XattrFlags::empty()).unwrap();
+    let z = to.root().join("z");
+    let words = ["-a", "--json", a.to_str().unwrap(), z.to_str().unwrap()];
+    let receipt = cp_in(&to.root(), &words).succeeded().receipt();
+    assert_eq!((&receipt["files"], &receipt["without_attributes"]), (&3.into(), &4.into()));
+    assert_eq!(names(&z), ["one", "three", "two"]);
+}
+
 /// An ACL as the kernel has it: read and write for the owner, read for user 1000, the mask, others.
 const ACL: [u8; 44] = {
     let entries: [(u16, u16, u32); 5] =

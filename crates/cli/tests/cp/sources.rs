@@ -1,0 +1,119 @@
+//! Several sources of one name, and what is in the way that is no file.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::process::Command;
+
+use crate::cp_in;
+use crate::rig::{Running, folder, names, underpass};
+
+#[test]
+fn folders_of_one_name_become_one_and_none_of_their_files_is_replaced() {
+    let here = folder();
+    for (name, text) in [("a/x/f", "a"), ("a/x/deep/f", "a"), ("b/x/g", "b"), ("b/x/deep/f", "b")] {
+        fs::create_dir_all(here.path().join(name).parent().unwrap()).unwrap();
+        fs::write(here.path().join(name), text).unwrap();
+    }
+    std::os::unix::fs::symlink("there", here.path().join("a/x/link")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", here.path().join("b/x/link")).unwrap();
+    fs::create_dir(here.path().join("d")).unwrap();
+    let finished = cp_in(here.path(), &["-r", "a/x", "b/x", "d"]);
+    assert_eq!(finished.code(), Some(1));
+    for says in [
+        "b/x/deep/f would replace d/x/deep/f, which was just made",
+        "b/x/link would replace d/x/link, which was just made",
+        "2 things",
+    ] {
+        assert!(finished.stderr.contains(says), "{}", finished.stderr);
+    }
+    assert_eq!(names(&here.path().join("d")), ["x"]);
+    assert_eq!(names(&here.path().join("d/x")), ["deep", "f", "g", "link"]);
+    assert_eq!(fs::read(here.path().join("d/x/deep/f")).unwrap(), b"a");
+    // What was there before is replaced, by whoever comes first.
+    let finished = cp_in(here.path(), &["-r", "b/x", "a/x", "d"]);
+    assert_eq!(finished.code(), Some(1));
+    assert_eq!(fs::read(here.path().join("d/x/deep/f")).unwrap(), b"b");
+}
+
+#[test]
+fn what_is_named_twice_is_copied_once() {
+    let here = folder();
+    for name in ["a/x", "d"] {
+        fs::create_dir_all(here.path().join(name)).unwrap();
+    }
+    for name in ["a/x/f", "f"] {
+        fs::write(here.path().join(name), "bytes").unwrap();
+    }
+    let words = ["-r", "--json", "a/x", "f", "a/x/", "./f", "d"];
+    let finished = cp_in(here.path(), &words).succeeded();
+    assert!(finished.stderr.contains("a/x/ was named twice"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("./f was named twice"), "{}", finished.stderr);
+    assert_eq!(finished.receipt()["files"], 2);
+    assert_eq!(names(&here.path().join("d")), ["f", "x"]);
+}
+
+#[test]
+fn a_fifo_in_the_way_is_not_replaced_by_a_file() {
+    let here = folder();
+    fs::create_dir(here.path().join("a")).unwrap();
+    fs::create_dir(here.path().join("z")).unwrap();
+    fs::write(here.path().join("a/f"), "bytes").unwrap();
+    let fifo = here.path().join("z/f");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let finished = cp_in(here.path(), &["-aT", "a", "z"]);
+    assert_eq!(finished.code(), Some(1));
+    assert!(finished.stderr.contains("z/f"), "{}", finished.stderr);
+    assert!(fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
+    // Named itself, it takes the bytes, also for those who always say -a.
+    let reader = std::thread::spawn({
+        let fifo = fifo.clone();
+        move || fs::read(fifo).unwrap()
+    });
+    cp_in(here.path(), &["-a", "a/f", "z/f"]).succeeded();
+    assert_eq!(reader.join().unwrap(), b"bytes");
+    assert!(fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
+    cp_in(here.path(), &["-aT", "--force", "a", "z"]).succeeded();
+    assert_eq!(fs::read(&fifo).unwrap(), b"bytes");
+}
+
+#[test]
+fn nothing_is_poured_anywhere_in_a_dry_run() {
+    let here = folder();
+    fs::write(here.path().join("a"), "bytes").unwrap();
+    for words in [["--dry-run", "a", "-"], ["--dry-run", "-", "z"]] {
+        let told = cp_in(here.path(), &words).succeeded().text();
+        assert_eq!(told, format!("{} -> {}\n", words[1], words[2]));
+    }
+    assert_eq!(names(here.path()), ["a"]);
+}
+
+#[test]
+fn what_cannot_be_promised_of_a_stream_is_refused() {
+    let here = folder();
+    for word in
+        ["--verify", "--resume", "--update", "--sparse=always", "--reflink=always", "--in-place"]
+    {
+        let finished = cp_in(here.path(), &[word, "-", "z"]);
+        let name = word.split('=').next().unwrap();
+        finished.failed(2, &[name, "bytes come or go only once"]);
+        assert_eq!(names(here.path()), [] as [&str; 0]);
+    }
+    // What can be is kept.
+    fs::write(here.path().join("a"), vec![1; 1 << 20]).unwrap();
+    let mut command = underpass();
+    command.args(["cp", "--json", "--reflink=never", "--sync", "-", "z"]);
+    command.current_dir(here.path()).stdin(fs::File::open(here.path().join("a")).unwrap());
+    let receipt = Running::start(command).finish().succeeded().receipt();
+    assert_eq!(receipt["mechanisms"][0]["name"], "sendfile", "{receipt}");
+    assert_eq!(fs::metadata(here.path().join("z")).unwrap().size(), 1 << 20);
+}
+
+#[test]
+fn names_tell_the_terminal_nothing() {
+    let here = folder();
+    let finished = cp_in(here.path(), &["missing\u{1b}[31m\nline", "z"]);
+    finished.failed(1, &["missing\\u{1b}[31m\\nline"]);
+    fs::write(here.path().join("a\nb"), "").unwrap();
+    let told = cp_in(here.path(), &["--dry-run", "a\nb", "z"]).succeeded().text();
+    assert_eq!(told, "a\\nb -> z\n");
+}

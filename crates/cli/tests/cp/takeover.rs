@@ -1,0 +1,99 @@
+//! What a killed run has left in its hidden folders, and what a later one makes of it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tempfile::TempDir;
+
+use crate::bytes::traced_in;
+use crate::cp_in;
+use crate::rig::{folder, has, names, noise};
+
+/// A folder `a` of which a run to `z` was killed when it had two files: the second is a part.
+fn killed() -> Option<(TempDir, PathBuf)> {
+    if !has("strace") {
+        return None;
+    }
+    let here = folder();
+    let a = here.path().join("a");
+    fs::create_dir(&a).unwrap();
+    for name in ["one", "two", "three"] {
+        fs::write(a.join(name), noise(5000)).unwrap();
+        let file = fs::File::options().write(true).open(a.join(name)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
+    }
+    let strace = ["-e", "trace=utimensat", "-e", "inject=utimensat:signal=KILL:when=2"];
+    let (ended, log) = traced_in(here.path(), &strace, &["-r", "-j1", "a", "z"]);
+    assert_eq!(ended.code(), None, "{} {log}", ended.stderr);
+    let left = names(here.path());
+    assert_eq!((left.len(), left.last().map(String::as_str)), (2, Some("a")), "{left:?}");
+    let hidden = here.path().join(&left[0]);
+    // As if it had been killed before the last of its bytes.
+    let part = names(&hidden).into_iter().map(|name| hidden.join(name)).find(|path| {
+        let time = fs::metadata(path).unwrap().modified().unwrap();
+        time > SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_001)
+    });
+    fs::File::options().write(true).open(part.unwrap()).unwrap().set_len(100).unwrap();
+    Some((here, hidden))
+}
+
+fn is_whole(here: &Path) {
+    assert_eq!(names(here), ["a", "z"]);
+    assert_eq!(names(&here.join("z")), ["one", "three", "two"]);
+    for name in names(&here.join("z")) {
+        assert!(fs::read(here.join("z").join(&name)).unwrap() == noise(5000), "{name}");
+    }
+}
+
+#[test]
+fn a_part_is_never_taken_for_what_is_to_be_kept() {
+    // It is newer than its original, and it is there.
+    for word in ["-u", "-n", "--resume"] {
+        let Some((here, _)) = killed() else { return };
+        cp_in(here.path(), &["-r", word, "a", "z"]).succeeded();
+        is_whole(here.path());
+    }
+    let Some((here, _)) = killed() else { return };
+    cp_in(here.path(), &["-r", "-n", "--resume", "a", "z"]).succeeded();
+    is_whole(here.path());
+}
+
+#[test]
+fn nobody_goes_on_with_the_copy_of_another_folder() {
+    let Some((here, hidden)) = killed() else { return };
+    fs::rename(here.path().join("a"), here.path().join("other")).unwrap();
+    fs::create_dir(here.path().join("a")).unwrap();
+    fs::write(here.path().join("a/new"), "new").unwrap();
+    cp_in(here.path(), &["-r", "--resume", "a", "z"]).succeeded();
+    assert_eq!(names(&here.path().join("z")), ["new"]);
+    assert!(hidden.exists());
+    // Nor with what somebody else has put there.
+    fs::remove_dir_all(here.path().join("z")).unwrap();
+    fs::remove_dir_all(&hidden).unwrap();
+    fs::create_dir(here.path().join("outside")).unwrap();
+    std::os::unix::fs::symlink("outside", &hidden).unwrap();
+    cp_in(here.path(), &["-r", "other", "z"]).succeeded();
+    assert_eq!(names(&here.path().join("outside")), [] as [&str; 0]);
+    assert_eq!(names(&here.path().join("z")), ["one", "three", "two"]);
+}
+
+#[test]
+fn folders_that_are_gone_on_with_get_their_mode_and_time() {
+    let here = folder();
+    let (a, z) = (here.path().join("a"), here.path().join("z"));
+    fs::create_dir_all(a.join("b")).unwrap();
+    fs::create_dir_all(z.join("b")).unwrap();
+    for (path, mode) in [(&a, 0o750), (&a.join("b"), 0o711), (&z, 0o700), (&z.join("b"), 0o700)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    cp_in(here.path(), &["-rT", "--resume", "a", "z"]).succeeded();
+    for name in ["", "b"] {
+        let facts = |root: &Path| {
+            let found = fs::metadata(root.join(name)).unwrap();
+            (found.permissions().mode(), found.modified().unwrap())
+        };
+        assert_eq!(facts(&a), facts(&z), "{name}");
+    }
+}
