@@ -8,7 +8,8 @@ use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
 use crate::bench::BenchArgs;
 use crate::commands::{
-    cp::CpArgs, doctor::DoctorArgs, get::GetArgs, put::PutArgs, recv::RecvArgs, send::SendArgs,
+    cp::CpArgs, doctor::DoctorArgs, explain::ExplainArgs, get::GetArgs, put::PutArgs,
+    recv::RecvArgs, send::SendArgs,
 };
 use crate::failure::Failure;
 use crate::generate::GenerateArgs;
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Tell what this machine allows, and what to do about what it does not
     Doctor(DoctorArgs),
+    /// Run any program and tell which way its bytes take
+    Explain(ExplainArgs),
 }
 
 impl Cli {

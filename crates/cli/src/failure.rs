@@ -16,6 +16,7 @@ use underpass_http::tls::{HandshakeError, TlsError};
 
 use crate::args::ShowArgs;
 use crate::bench::BenchError;
+use crate::explain::ExplainError;
 use crate::get::GetReceipt;
 use crate::get::tree::TreeReceipt;
 use crate::receipt::Receipt;
@@ -56,6 +57,8 @@ pub(crate) enum Failure {
         /// How that is to be told.
         show: ShowArgs,
     },
+    /// A program could not be explained.
+    Explain(ExplainError),
     /// The sender sent more than was expected.
     Excess {
         /// What was being moved.
@@ -170,11 +173,13 @@ impl Failure {
         Self::Transfer { what, source, receipt, show }
     }
 
-    /// 2 for wrong usage, 3 if the doctor found a way closed, 1 for everything else.
+    /// 2 for wrong usage, 3 if the doctor found a way closed, that of a shell if a program that is to
+    /// be explained cannot be run, 1 for everything else.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Arguments(_) | Self::Usage(_) => 2,
             Self::Closed { .. } => 3,
+            Self::Explain(error) => error.exit_code(),
             _ => 1,
         }
     }
@@ -187,6 +192,7 @@ impl Failure {
             | Self::LeftOut { .. }
             | Self::Partly { .. }
             | Self::NotCopied { .. } => None,
+            Self::Explain(error) => error.hint(),
             Self::Differs { .. } => Some("somebody writes to one of them, or the disk is broken"),
             Self::Handshake { error, .. } => tls_hint(error),
             Self::Download { kept: Some(_), .. } => Some("the same command goes on from there"),
@@ -217,6 +223,7 @@ impl fmt::Display for Failure {
                 let Some(Kept { name, bytes }) = kept else { return Ok(()) };
                 write!(f, "; {} keeps {}", name.display(), BinaryBytes(*bytes))
             }
+            Self::Explain(error) => error.fmt(f),
             Self::Excess { what, size } => {
                 write!(f, "{what}: more than the {size} bytes of --size arrived")
             }
@@ -257,6 +264,7 @@ impl std::error::Error for Failure {
         match self {
             Self::Arguments(error) => error.source(),
             Self::Bench(error) => error.source(),
+            Self::Explain(error) => error.source(),
             Self::Serve(error) => error.source(),
             Self::Tls(error) => error.source(),
             Self::Handshake { error, .. } => Some(error),

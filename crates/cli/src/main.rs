@@ -13,7 +13,9 @@ mod congestion;
 mod cp;
 mod doctor;
 mod ends;
+mod explain;
 mod failure;
+mod figure;
 mod generate;
 mod get;
 mod holes;
@@ -23,6 +25,7 @@ mod progress;
 mod put;
 mod range;
 mod receipt;
+mod refusals;
 mod serve;
 mod signals;
 mod size;
@@ -36,13 +39,13 @@ use failure::Result;
 
 fn main() -> ExitCode {
     match Cli::understand(std::env::args_os().collect()).and_then(run) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => output::failure(&failure),
     }
 }
 
-fn run(cli: Cli) -> Result<()> {
-    match cli.command {
+fn run(cli: Cli) -> Result<ExitCode> {
+    let done = match cli.command {
         Some(Command::Serve(args)) => commands::serve::run(&args),
         Some(Command::Get(args)) => commands::get::run(&args),
         Some(Command::Put(args)) => commands::put::run(&args),
@@ -51,6 +54,9 @@ fn run(cli: Cli) -> Result<()> {
         Some(Command::Cp(args)) => commands::cp::run(&args),
         Some(Command::Bench(args)) => commands::bench::run(&args),
         Some(Command::Doctor(args)) => commands::doctor::run(&args),
+        // It ends as the program that it runs.
+        Some(Command::Explain(args)) => return commands::explain::run(&args),
         None => commands::generate::run(&cli.generate),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }

@@ -315,6 +315,16 @@ pub(crate) fn served(summary: &Summary, time: Duration) {
     error_line(&format!("served {requests} requests, {bytes} in {time}{cut_off}"));
 }
 
+/// A value as one line of JSON.
+pub(crate) fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// Prints what was asked for, on standard error.
+pub(crate) fn told(text: &str) {
+    error_line(text);
+}
+
 /// Prints one line about something that goes on beside the work.
 pub(crate) fn note(text: &str) {
     error_line(&format!("underpass: {text}"));

@@ -117,6 +117,39 @@ pub(crate) struct DeclineReceipt {
     pub(crate) reason: Option<String>,
 }
 
+/// What sort of thing bytes come from or go to.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum EndKind {
+    /// A regular file, or memory that looks like one.
+    File,
+    /// A socket of any protocol.
+    Socket,
+    /// A pipe or FIFO.
+    Pipe,
+    /// A terminal.
+    Terminal,
+    /// Another device: a disk, `/dev/null`.
+    Device,
+    /// What is none of these: files that the kernel makes up, such as those in `/proc`, events,
+    /// timers.
+    Other,
+}
+
+impl EndKind {
+    /// The name in receipts.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Socket => "socket",
+            Self::Pipe => "pipe",
+            Self::Terminal => "terminal",
+            Self::Device => "device",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// Processor seconds.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct CpuReceipt {

@@ -56,6 +56,7 @@ pub mod socket;
 mod step;
 #[allow(unsafe_code)]
 mod sys;
+pub mod trace;
 mod transfer;
 mod usage;
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Processor time, context switches and page faults of the calling thread.
+use crate::sys::Spender;
+
+/// Processor time, context switches and page faults of the calling thread, or of children.
 ///
 /// Work that the kernel does elsewhere on the thread's behalf, in soft interrupts and at the
 /// peer, is not in it.
@@ -33,7 +35,14 @@ impl Usage {
         // getrusage(2) knows nothing of the time since the last tick of the scheduler, some 4 ms.
         // Asking for the thread's clock brings the same account up to date.
         let _ = clock_gettime(ClockId::ThreadCPUTime);
-        crate::sys::thread_usage()
+        crate::sys::usage(Spender::Thread)
+    }
+
+    /// What the children of this process that were waited for have spent, and all that they have
+    /// waited for themselves.
+    #[must_use]
+    pub fn of_ended_children() -> Self {
+        crate::sys::usage(Spender::Children)
     }
 }
 

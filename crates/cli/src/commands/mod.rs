@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod cp;
 pub(crate) mod doctor;
+pub(crate) mod explain;
 pub(crate) mod generate;
 pub(crate) mod get;
 pub(crate) mod put;

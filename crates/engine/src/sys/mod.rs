@@ -2,6 +2,7 @@
 
 mod mapping;
 mod record;
+mod trace;
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -13,6 +14,10 @@ use crate::usage::Usage;
 
 pub(crate) use mapping::{Destination, Mapping};
 pub(crate) use record::{receive_record, send_record};
+pub(crate) use trace::{
+    CallInfo, Seed, SignalSet, TOLD_NO_FILTER, TOLD_NO_PROGRAM, TraceRequest, sow, trace,
+    wait_for_any,
+};
 
 /// Makes `len` bytes of `sink` at `sink_at` share the blocks of `source` at `source_at`.
 ///
@@ -182,14 +187,27 @@ fn request(fd: BorrowedFd<'_>, request: Request<'_>) -> Result<c_int, Errno> {
 /// The number of cachestat(2), the same on every architecture but alpha; libc has it only for some.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// What the calling thread has spent, from getrusage(2).
-pub(crate) fn thread_usage() -> Usage {
+/// Whose usage is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Spender {
+    /// The calling thread.
+    Thread,
+    /// The children that were waited for, theirs included.
+    Children,
+}
+
+/// What somebody has spent, from getrusage(2).
+pub(crate) fn usage(spender: Spender) -> Usage {
+    let spender = match spender {
+        Spender::Thread => libc::RUSAGE_THREAD,
+        Spender::Children => libc::RUSAGE_CHILDREN,
+    };
     let mut raw = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills the structure; a zeroed one is valid too, so that a failure, which
     // getrusage(2) has none of for these arguments, would read as no usage. Proved by
     // `tests/library.rs::usage_grows_with_work`.
     let raw = unsafe {
-        libc::getrusage(libc::RUSAGE_THREAD, raw.as_mut_ptr());
+        libc::getrusage(spender, raw.as_mut_ptr());
         raw.assume_init()
     };
     let count = |value: i64| u64::try_from(value).unwrap_or(0);

@@ -1,0 +1,174 @@
+//! The system calls that move bytes, and what their arguments mean.
+
+use underpass_engine::trace::Watch;
+
+/// A system call that is watched.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    /// Its name in the manual.
+    pub(super) name: &'static str,
+    number: i64,
+    watch: Watch,
+    /// What it does.
+    pub(super) deed: Deed,
+}
+
+/// What a system call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deed {
+    /// Copies from a descriptor, the first argument, to memory, or the other way round.
+    Cross {
+        /// Which of the two.
+        direction: Direction,
+        /// How the second and third argument say where in memory.
+        memory: Memory,
+        /// Which argument has the flags of recv(2) and send(2), if one has.
+        flags: Option<usize>,
+    },
+    /// Moves bytes inside the kernel.
+    Move {
+        /// Which argument is the source,
+        from: usize,
+        /// and which the sink.
+        to: usize,
+    },
+    /// Gives pages of the program to a pipe, or copies from one: vmsplice(2).
+    Vmsplice,
+    /// Has two files share blocks: FICLONE.
+    Clone,
+    /// The same for a part of a file: FICLONERANGE.
+    CloneRange,
+    /// Begins or drives a ring, in which calls are made that nobody sees: io_uring(7).
+    Ring,
+    /// Hands calls over to be made later, unseen: io_submit(2).
+    Later,
+    /// mmap(2).
+    Map,
+    /// munmap(2).
+    Unmap,
+    /// mremap(2).
+    Remap,
+}
+
+/// Which way bytes cross between the kernel and a program's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Direction {
+    /// Into memory: read(2).
+    In,
+    /// Out of memory: write(2).
+    Out,
+}
+
+impl Direction {
+    /// The name in receipts.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::In => "in",
+            Self::Out => "out",
+        }
+    }
+}
+
+/// How arguments say where in memory bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// An address and a length.
+    Buffer,
+    /// Several of them: `iovec`.
+    Vector,
+    /// Several of them in a `msghdr`.
+    Message,
+    /// Several of these in `mmsghdr`s; the call returns how many messages, not bytes.
+    Messages,
+}
+
+/// The call with this number.
+pub(super) fn known(number: i64) -> Option<&'static Known> {
+    TABLE.iter().find(|known| known.number == number)
+}
+
+/// What the kernel is to stop the program for.
+pub(super) fn watched() -> Vec<(i64, Watch)> {
+    TABLE.iter().map(|known| (known.number, known.watch)).collect()
+}
+
+/// Whether the call, which may have come without a filter, is one to look at.
+pub(super) fn is_watched(known: &Known, arguments: &[u64; 6]) -> bool {
+    let word = |index: u8| arguments[usize::from(index)] as u32;
+    match known.watch {
+        Watch::Always => true,
+        Watch::If { argument, is } => word(argument) == is,
+        Watch::Unless { argument, mask, are } => word(argument) & mask != are,
+    }
+}
+
+const fn known_as(name: &'static str, number: libc::c_long, deed: Deed) -> Known {
+    Known { name, number, watch: Watch::Always, deed }
+}
+
+const fn crossing(
+    name: &'static str,
+    number: libc::c_long,
+    direction: Direction,
+    memory: Memory,
+) -> Known {
+    let flags = match (memory, name.as_bytes()) {
+        (Buffer, b"recvfrom" | b"sendto") => Some(3),
+        (Message, _) => Some(2),
+        (Messages, _) => Some(3),
+        _ => None,
+    };
+    known_as(name, number, Deed::Cross { direction, memory, flags })
+}
+
+const fn request(number: u32, deed: Deed) -> Known {
+    let watch = Watch::If { argument: 1, is: number };
+    Known { name: "ioctl", number: libc::SYS_ioctl, watch, deed }
+}
+
+/// Mappings of memory alone say nothing about files, unless they replace one.
+const MAP: Known = Known {
+    name: "mmap",
+    number: libc::SYS_mmap,
+    watch: Watch::Unless {
+        argument: 3,
+        mask: (libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u32,
+        are: libc::MAP_ANONYMOUS as u32,
+    },
+    deed: Deed::Map,
+};
+
+use Direction::{In, Out};
+use Memory::{Buffer, Message, Messages, Vector};
+
+const TABLE: [Known; 29] = [
+    crossing("read", libc::SYS_read, In, Buffer),
+    crossing("write", libc::SYS_write, Out, Buffer),
+    crossing("pread64", libc::SYS_pread64, In, Buffer),
+    crossing("pwrite64", libc::SYS_pwrite64, Out, Buffer),
+    crossing("recvfrom", libc::SYS_recvfrom, In, Buffer),
+    crossing("sendto", libc::SYS_sendto, Out, Buffer),
+    crossing("readv", libc::SYS_readv, In, Vector),
+    crossing("writev", libc::SYS_writev, Out, Vector),
+    crossing("preadv", libc::SYS_preadv, In, Vector),
+    crossing("pwritev", libc::SYS_pwritev, Out, Vector),
+    crossing("preadv2", libc::SYS_preadv2, In, Vector),
+    crossing("pwritev2", libc::SYS_pwritev2, Out, Vector),
+    crossing("recvmsg", libc::SYS_recvmsg, In, Message),
+    crossing("sendmsg", libc::SYS_sendmsg, Out, Message),
+    crossing("recvmmsg", libc::SYS_recvmmsg, In, Messages),
+    crossing("sendmmsg", libc::SYS_sendmmsg, Out, Messages),
+    known_as("sendfile", libc::SYS_sendfile, Deed::Move { from: 1, to: 0 }),
+    known_as("splice", libc::SYS_splice, Deed::Move { from: 0, to: 2 }),
+    known_as("tee", libc::SYS_tee, Deed::Move { from: 0, to: 1 }),
+    known_as("copy_file_range", libc::SYS_copy_file_range, Deed::Move { from: 0, to: 2 }),
+    known_as("vmsplice", libc::SYS_vmsplice, Deed::Vmsplice),
+    request(libc::FICLONE as u32, Deed::Clone),
+    request(libc::FICLONERANGE as u32, Deed::CloneRange),
+    known_as("io_uring_setup", libc::SYS_io_uring_setup, Deed::Ring),
+    known_as("io_uring_enter", libc::SYS_io_uring_enter, Deed::Ring),
+    known_as("io_submit", libc::SYS_io_submit, Deed::Later),
+    MAP,
+    known_as("munmap", libc::SYS_munmap, Deed::Unmap),
+    known_as("mremap", libc::SYS_mremap, Deed::Remap),
+];

@@ -1,0 +1,126 @@
+//! Why a program could not be explained.
+
+use std::fmt;
+use std::{fs, io};
+
+use rustix::io::Errno;
+
+use crate::failure::plain;
+
+/// Why a program could not be explained.
+#[derive(Debug)]
+pub(crate) enum ExplainError {
+    /// It could not be started.
+    NotStarted {
+        /// Which.
+        program: String,
+        /// The answer of execve(2).
+        errno: Errno,
+    },
+    /// It may not be traced.
+    Refused {
+        /// What can be done about it.
+        remedy: &'static str,
+        /// The answer of ptrace(2).
+        source: io::Error,
+    },
+    /// Something else went wrong while it was traced.
+    Io(io::Error),
+}
+
+impl ExplainError {
+    /// The error of starting to trace.
+    pub(super) fn starting(source: io::Error) -> Self {
+        match Errno::from_io_error(&source) {
+            Some(Errno::PERM | Errno::ACCESS | Errno::NOSYS) => {
+                Self::Refused { remedy: remedy(), source }
+            }
+            _ => Self::Io(source),
+        }
+    }
+
+    /// As a shell has it: 127 if there is no such program, 126 if it cannot be run.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotStarted { errno: Errno::NOENT, .. } => 127,
+            Self::NotStarted { .. } => 126,
+            Self::Refused { .. } | Self::Io(_) => 1,
+        }
+    }
+
+    /// What to do about it.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NotStarted { errno: Errno::NOENT, .. } => Some("is it installed, and in PATH?"),
+            Self::NotStarted { errno: Errno::ACCESS, .. } => Some("chmod +x makes it a program"),
+            Self::NotStarted { errno: Errno::NOEXEC, .. } => {
+                Some("it is no program for this machine; a script begins with #!")
+            }
+            Self::Refused { remedy, .. } => Some(remedy),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ExplainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotStarted { program, errno } => {
+                write!(f, "running {program}: {}", plain(&(*errno).into()))
+            }
+            Self::Refused { source, .. } => {
+                write!(f, "tracing is not allowed here: {}", plain(source))
+            }
+            Self::Io(source) => write!(f, "tracing: {}", plain(source)),
+        }
+    }
+}
+
+impl std::error::Error for ExplainError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NotStarted { .. } => None,
+            Self::Refused { source, .. } | Self::Io(source) => Some(source),
+        }
+    }
+}
+
+/// What helps against a refusal, by what can be seen of its cause.
+fn remedy() -> &'static str {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    remedy_for(&status, scope.trim())
+}
+
+fn remedy_for(status: &str, scope: &str) -> &'static str {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    if field("TracerPid:").is_some_and(|tracer| tracer != "0") {
+        return "another tracer such as strace or gdb watches this process: leave it out";
+    }
+    match scope {
+        "3" => "sysctl kernel.yama.ptrace_scope is 3, which only a reboot changes",
+        "2" => "run it as root, or set sysctl kernel.yama.ptrace_scope to 1",
+        _ => "in a container, start that with --cap-add SYS_PTRACE or another seccomp profile",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_is_for_the_cause() {
+        let told = |status, scope| remedy_for(status, scope);
+        assert!(told("Name:\tx\nTracerPid:\t12\n", "3").contains("strace"));
+        assert!(told("TracerPid:\t0\n", "3").contains("reboot"));
+        assert!(told("TracerPid:\t0\n", "2").contains("root"));
+        assert!(told("TracerPid:\t0\n", "1").contains("container"));
+        assert!(told("", "").contains("container"));
+    }
+
+    #[test]
+    fn exit_codes_are_those_of_a_shell() {
+        let code = |errno| ExplainError::NotStarted { program: "x".to_owned(), errno }.exit_code();
+        assert_eq!((code(Errno::NOENT), code(Errno::ACCESS), code(Errno::NOEXEC)), (127, 126, 126));
+    }
+}

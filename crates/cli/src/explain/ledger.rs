@@ -1,0 +1,312 @@
+//! What is counted while a program runs.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
+
+use rustix::io::Errno;
+use underpass_engine::errno;
+
+use super::calls::Direction;
+use super::descriptors::{End, FileId};
+use crate::receipt::EndKind;
+
+/// Everything that was seen.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// Between the kernel and memory: which way, from or to what, and from what sort of memory.
+    pub(super) crossings: BTreeMap<(Direction, EndKind, Origin), Count>,
+    /// Inside the kernel: how, from what and to what.
+    pub(super) moves: BTreeMap<(&'static str, EndKind, EndKind), Count>,
+    /// By system call.
+    pub(super) by_call: BTreeMap<&'static str, Count>,
+    /// Errors by system call or mechanism, ends and errno, in the order in which they came.
+    pub(super) refusals: Vec<RefusalCount>,
+    /// By file, protocol of a socket, or other name of an end.
+    pub(super) ends: HashMap<(EndKind, Rc<str>), EndCount>,
+    /// Calls that would have had to wait.
+    pub(super) waits: u64,
+    /// Bytes of files that were mapped, by file, without those that are programs.
+    pub(super) mapped: HashMap<FileId, u64>,
+    /// Which files are programs or libraries.
+    pub(super) code: HashSet<FileId>,
+    /// Calls that begin or drive an io_uring(7).
+    pub(super) ring_calls: u64,
+    /// Calls of io_submit(2).
+    pub(super) later_calls: u64,
+    /// Calls in the numbering of another architecture, of which nothing is known.
+    pub(super) foreign_calls: u64,
+    /// Sockets that are counted in `ends`.
+    sockets: HashSet<FileId>,
+    /// Bytes that splice(2) has put into pipes and not yet taken out.
+    held: HashMap<FileId, Held>,
+}
+
+/// Bytes and calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Count {
+    /// Bytes that were moved.
+    pub(super) bytes: u64,
+    /// Calls, also those that moved none.
+    pub(super) calls: u64,
+    /// Calls that moved some.
+    pub(super) moving_calls: u64,
+}
+
+impl Count {
+    fn add(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        self.calls += 1;
+        self.moving_calls += u64::from(bytes > 0);
+    }
+
+    /// Adds up.
+    pub(super) fn plus(mut self, other: Self) -> Self {
+        self.bytes += other.bytes;
+        self.calls += other.calls;
+        self.moving_calls += other.moving_calls;
+        self
+    }
+
+    /// Bytes of a call that moved some.
+    pub(super) fn mean_bytes(self) -> u64 {
+        self.bytes.checked_div(self.moving_calls).unwrap_or(0)
+    }
+}
+
+/// What sort of memory bytes cross from or to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Origin {
+    /// The program's own.
+    Buffer,
+    /// A part of a file that is mapped: one copy less.
+    Mapping,
+    /// Pages that the kernel takes as they are, without copying: `MSG_ZEROCOPY`.
+    Referenced,
+}
+
+/// What went from or to one end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct EndCount {
+    /// How many sockets have this name; 1 for what is no socket.
+    pub(super) number: u64,
+    /// Read from it into memory.
+    pub(super) read: Count,
+    /// Written to it from memory.
+    pub(super) written: Count,
+    /// Moved from it inside the kernel.
+    pub(super) moved_from: Count,
+    /// Moved to it inside the kernel.
+    pub(super) moved_to: Count,
+}
+
+/// One sort of error, and how often.
+#[derive(Clone, Debug)]
+pub(super) struct RefusalCount {
+    /// The mechanism, or system call.
+    pub(super) what: &'static str,
+    pub(super) errno: Errno,
+    pub(super) from: EndKind,
+    pub(super) to: EndKind,
+    /// Bytes delivered by all calls together when it came first.
+    pub(super) at: u64,
+    pub(super) times: u64,
+}
+
+impl RefusalCount {
+    /// Whether the kernel does not offer this for these ends, rather than failed at it.
+    pub(super) fn is_decline(&self) -> bool {
+        let is_mechanism = KERNEL_MECHANISMS.contains(&self.what);
+        is_mechanism
+            && matches!(
+                self.errno,
+                Errno::INVAL
+                | Errno::XDEV
+                | Errno::NOSYS
+                | Errno::OPNOTSUPP
+                | Errno::NOTTY // an ioctl that the file system does not know
+                | Errno::PERM // what filters of containers answer
+                | Errno::BADF // a sink opened with O_APPEND
+                | Errno::TXTBSY
+                | Errno::OVERFLOW
+                | Errno::FBIG
+            )
+    }
+
+    /// The error by its symbol.
+    pub(super) fn symbol(&self) -> String {
+        errno::name(self.errno).into_owned()
+    }
+}
+
+/// What is in a pipe, and where it came from.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    from: EndKind,
+    bytes: u64,
+    calls: u64,
+}
+
+/// Between which ends something went.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Between<'a> {
+    /// The source.
+    pub(super) from: &'a End,
+    /// The sink.
+    pub(super) to: &'a End,
+}
+
+impl Ledger {
+    /// Counts a call that copies between the kernel and memory.
+    pub(super) fn cross(
+        &mut self,
+        name: &'static str,
+        direction: Direction,
+        end: &End,
+        split: Split,
+    ) {
+        let bytes = split.plain + split.mapped + split.referenced;
+        self.by_call.entry(name).or_default().add(bytes);
+        let parts = [
+            (Origin::Buffer, split.plain),
+            (Origin::Mapping, split.mapped),
+            (Origin::Referenced, split.referenced),
+        ];
+        // A call counts once, for the sort of memory that most of its bytes were in.
+        let most = parts.iter().rev().max_by_key(|(_, bytes)| *bytes).map(|(origin, _)| *origin);
+        for (origin, bytes) in parts {
+            let count = || Count { bytes, calls: 0, moving_calls: 0 };
+            if Some(origin) == most {
+                self.crossings.entry((direction, end.kind, origin)).or_default().add(bytes);
+            } else if bytes > 0 {
+                let sum = self.crossings.entry((direction, end.kind, origin)).or_default();
+                *sum = sum.plus(count());
+            }
+        }
+        let end = self.end(end);
+        match direction {
+            Direction::In => end.read.add(bytes),
+            Direction::Out => end.written.add(bytes),
+        }
+    }
+
+    /// Counts a call that moves bytes inside the kernel.
+    pub(super) fn moved(
+        &mut self,
+        name: &'static str,
+        mechanism: &'static str,
+        ends: Between<'_>,
+        bytes: u64,
+    ) {
+        self.by_call.entry(name).or_default().add(bytes);
+        self.end(ends.from).moved_from.add(bytes);
+        self.end(ends.to).moved_to.add(bytes);
+        if mechanism != "splice" {
+            let key = (mechanism, ends.from.kind, ends.to.kind);
+            return self.moves.entry(key).or_default().add(bytes);
+        }
+        if ends.to.kind == EndKind::Pipe {
+            let fresh = Held { from: ends.from.kind, bytes: 0, calls: 0 };
+            let mut held = self.held.get(&ends.to.id).copied().unwrap_or(fresh);
+            if held.from != ends.from.kind {
+                self.rest(held);
+                held = fresh;
+            }
+            held.bytes += bytes;
+            held.calls += 1;
+            self.held.insert(ends.to.id, held);
+            return;
+        }
+        self.drain(ends, bytes);
+    }
+
+    /// Counts what splice(2) takes out of a pipe: what it had put in itself has then gone the
+    /// whole way, from where it came.
+    fn drain(&mut self, ends: Between<'_>, bytes: u64) {
+        let (mut passed, mut before) = (0, 0);
+        let mut from = ends.from.kind;
+        if let Some(held) = self.held.get_mut(&ends.from.id) {
+            passed = bytes.min(held.bytes);
+            before = std::mem::take(&mut held.calls);
+            from = held.from;
+            held.bytes -= passed;
+        }
+        let whole = Count { bytes: passed, calls: before + 1, moving_calls: u64::from(bytes > 0) };
+        let sum = self.moves.entry(("splice", from, ends.to.kind)).or_default();
+        *sum = sum.plus(whole);
+        if bytes > passed {
+            // Somebody else has put it there.
+            let other = Count { bytes: bytes - passed, calls: 0, moving_calls: 0 };
+            let sum = self.moves.entry(("splice", EndKind::Pipe, ends.to.kind)).or_default();
+            *sum = sum.plus(other);
+        }
+    }
+
+    /// Counts what has gone no further than into a pipe.
+    fn rest(&mut self, held: Held) {
+        let count = Count { bytes: held.bytes, calls: held.calls, moving_calls: held.calls };
+        if count.bytes > 0 || count.calls > 0 {
+            let sum = self.moves.entry(("splice", held.from, EndKind::Pipe)).or_default();
+            *sum = sum.plus(count);
+        }
+    }
+
+    /// Counts what is still in pipes, at the end.
+    pub(super) fn settle(&mut self) {
+        for held in std::mem::take(&mut self.held).into_values() {
+            self.rest(held);
+        }
+    }
+
+    /// Counts an error; of calls that move bytes in the kernel, by mechanism.
+    pub(super) fn refused(&mut self, what: &'static str, ends: (EndKind, EndKind), errno: Errno) {
+        let (from, to) = ends;
+        let at = self.delivered();
+        let same = |known: &&mut RefusalCount| {
+            (known.what, known.errno, known.from, known.to) == (what, errno, from, to)
+        };
+        match self.refusals.iter_mut().find(same) {
+            Some(known) => known.times += 1,
+            None => {
+                self.refusals.push(RefusalCount { what, errno, from, to, at, times: 1 });
+            }
+        }
+    }
+
+    /// Bytes that were delivered somewhere: written from memory, or moved inside the kernel.
+    pub(super) fn delivered(&self) -> u64 {
+        let written = self.crossings.iter().filter(|((way, ..), _)| *way == Direction::Out);
+        let written: u64 = written.map(|(_, count)| count.bytes).sum();
+        written + self.moves.values().map(|count| count.bytes).sum::<u64>()
+    }
+
+    /// Where to count what goes from or to an end.
+    fn end(&mut self, end: &End) -> &mut EndCount {
+        let mut name = Rc::clone(&end.name);
+        if self.ends.len() >= MOST_ENDS && !self.ends.contains_key(&(end.kind, Rc::clone(&name))) {
+            name = "all others".into();
+        }
+        let is_new = end.kind != EndKind::Socket || self.sockets.insert(end.id);
+        let count = self.ends.entry((end.kind, name)).or_default();
+        if end.kind == EndKind::Socket {
+            count.number += u64::from(is_new);
+        } else {
+            count.number = 1;
+        }
+        count
+    }
+}
+
+/// The bytes of one call, by the sort of memory that they were in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Split {
+    pub(super) plain: u64,
+    pub(super) mapped: u64,
+    pub(super) referenced: u64,
+}
+
+/// What moves bytes inside the kernel.
+const KERNEL_MECHANISMS: [&str; 6] =
+    ["copy_file_range", "reflink", "sendfile", "splice", "tee", "vmsplice"];
+
+/// Names that are counted apart.
+const MOST_ENDS: usize = 10_000;

@@ -1,0 +1,125 @@
+//! Which parts of a process' memory are files, so that a write from one of them is told apart from
+//! a write of what was read before.
+//!
+//! Every mapping of a file comes by mmap(2), which is watched, and so is all that ends one. What
+//! the kernel maps itself when it starts a program is left out: programs and libraries do not
+//! count as data, so that a message that is a constant of a program is not taken for a file sent.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::descriptors::FileId;
+
+/// The parts of one process' memory that are files.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mappings {
+    /// End and file by start.
+    parts: BTreeMap<u64, (u64, FileId)>,
+    /// Files that are programs or libraries.
+    code: HashSet<FileId>,
+}
+
+impl Mappings {
+    /// Notes that `len` bytes from `start` are a part of a file from now on.
+    pub(super) fn insert(&mut self, start: u64, len: u64, file: FileId) {
+        self.remove(start, len);
+        self.parts.insert(start, (start.saturating_add(whole_pages(len)), file));
+    }
+
+    /// Notes that a file is a program or library.
+    pub(super) fn is_code(&mut self, file: FileId) {
+        self.code.insert(file);
+    }
+
+    /// Notes that `len` bytes from `start` are no part of a file any more.
+    pub(super) fn remove(&mut self, start: u64, len: u64) {
+        let end = start.saturating_add(whole_pages(len));
+        let touched: Vec<_> = self
+            .parts
+            .range(..end)
+            .rev()
+            .take_while(|(_, (its_end, _))| *its_end > start)
+            .map(|(its_start, (its_end, file))| (*its_start, *its_end, *file))
+            .collect();
+        for (its_start, its_end, file) in touched {
+            self.parts.remove(&its_start);
+            if its_start < start {
+                self.parts.insert(its_start, (start, file));
+            }
+            if its_end > end {
+                self.parts.insert(end, (its_end, file));
+            }
+        }
+    }
+
+    /// The file that is mapped at an address, programs and libraries too.
+    pub(super) fn at(&self, address: u64) -> Option<FileId> {
+        let (_, (end, file)) = self.parts.range(..=address).next_back()?;
+        (*end > address).then_some(*file)
+    }
+
+    /// Whether data of a file, but no program, is mapped at an address.
+    pub(super) fn is_data(&self, address: u64) -> bool {
+        self.at(address).is_some_and(|file| !self.code.contains(&file))
+    }
+
+    /// Whether any data of a file is mapped.
+    pub(super) fn has_data(&self) -> bool {
+        self.parts.values().any(|(_, file)| !self.code.contains(file))
+    }
+}
+
+fn whole_pages(len: u64) -> u64 {
+    len.checked_next_multiple_of(rustix::param::page_size() as u64).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = 65_536;
+
+    fn file(number: u64) -> FileId {
+        FileId::numbered(number)
+    }
+
+    #[test]
+    fn a_part_can_be_cut_out_of_the_middle() {
+        let mut mappings = Mappings::default();
+        let page = rustix::param::page_size() as u64;
+        mappings.insert(10 * page, 10 * page, file(1));
+        mappings.remove(12 * page, 1);
+        assert_eq!(mappings.at(10 * page), Some(file(1)));
+        assert_eq!(mappings.at(12 * page - 1), Some(file(1)));
+        assert_eq!(mappings.at(12 * page), None);
+        assert_eq!(mappings.at(13 * page - 1), None);
+        assert_eq!(mappings.at(13 * page), Some(file(1)));
+        assert_eq!(mappings.at(20 * page - 1), Some(file(1)));
+        assert_eq!(mappings.at(20 * page), None);
+        assert_eq!(mappings.at(9 * page), None);
+    }
+
+    #[test]
+    fn a_new_mapping_replaces_several_old_ones() {
+        let mut mappings = Mappings::default();
+        let page = rustix::param::page_size() as u64;
+        for index in 0..5 {
+            mappings.insert(index * 2 * page, page, file(index));
+        }
+        mappings.insert(page, 6 * page, file(9));
+        assert_eq!(mappings.at(0), Some(file(0)));
+        for index in 1..7 {
+            assert_eq!(mappings.at(index * page), Some(file(9)), "{index}");
+        }
+        assert_eq!(mappings.at(8 * page), Some(file(4)));
+    }
+
+    #[test]
+    fn programs_and_libraries_are_no_data() {
+        let mut mappings = Mappings::default();
+        mappings.insert(PAGE * 16, PAGE, file(1));
+        assert!(mappings.is_data(PAGE * 16) && mappings.has_data());
+        mappings.is_code(file(1));
+        assert!(!mappings.is_data(PAGE * 16) && !mappings.has_data());
+        assert_eq!(mappings.at(PAGE * 16), Some(file(1)));
+    }
+}

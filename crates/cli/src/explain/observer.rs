@@ -1,0 +1,214 @@
+//! From system calls to the ledger: what each one that begins is about, and what it came to.
+
+use rustix::io::Errno;
+use underpass_engine::Mechanism;
+
+use super::calls::{Deed, Direction, Known, Memory};
+use super::descriptors::{Descriptors, End, FileId};
+use super::ledger::{Between, Ledger, Split};
+use super::mappings::Mappings;
+use super::process::{Part, Pending, Subject, message_bytes, parts, split, words};
+use crate::receipt::EndKind;
+
+/// Watches system calls begin and end.
+#[derive(Debug, Default)]
+pub(super) struct Observer {
+    descriptors: Descriptors,
+    /// What they came to.
+    pub(super) ledger: Ledger,
+}
+
+impl Observer {
+    /// A call has begun; `None` if its end tells nothing more.
+    pub(super) fn begins(
+        &mut self,
+        tid: u32,
+        mappings: &mut Mappings,
+        known: &'static Known,
+        arguments: [u64; 6],
+    ) -> Option<Pending> {
+        let subject = match known.deed {
+            Deed::Cross { memory, .. } => {
+                let end = self.descriptors.look(tid, arguments[0]);
+                Subject::Cross(end, parts(tid, mappings, memory, &arguments))
+            }
+            Deed::Vmsplice => Subject::Cross(self.descriptors.look(tid, arguments[0]), Vec::new()),
+            Deed::Move { from, to } => Subject::Move {
+                from: self.descriptors.look(tid, arguments[from]),
+                to: self.descriptors.look(tid, arguments[to]),
+                whole: 0,
+            },
+            Deed::Clone => {
+                let from = self.descriptors.look(tid, arguments[2]);
+                let whole = from.size;
+                Subject::Move { from, to: self.descriptors.look(tid, arguments[0]), whole }
+            }
+            Deed::CloneRange => self.clone_range(tid, &arguments)?,
+            Deed::Map => self.map(tid, &arguments),
+            Deed::Unmap => {
+                mappings.remove(arguments[0], arguments[1]);
+                return None;
+            }
+            Deed::Remap => {
+                mappings.at(arguments[0])?;
+                Subject::Plain
+            }
+            Deed::Ring | Deed::Later => Subject::Plain,
+        };
+        Some(Pending { known, arguments, subject })
+    }
+
+    /// A call has ended.
+    pub(super) fn ends(
+        &mut self,
+        tid: u32,
+        mappings: &mut Mappings,
+        pending: Pending,
+        result: Result<u64, Errno>,
+    ) {
+        if result.is_err_and(is_to_be_made_again) {
+            return;
+        }
+        let Pending { known, arguments, subject } = pending;
+        match (known.deed, subject) {
+            (Deed::Cross { direction, memory, flags }, Subject::Cross(end, parts)) => {
+                let flags = flags.map_or(0, |index| arguments[index]);
+                let bytes = result.map(|result| match memory {
+                    Memory::Messages => message_bytes(tid, arguments[1], result),
+                    _ => result,
+                });
+                self.crossed(known.name, direction, (&end, &parts), flags, bytes);
+            }
+            (Deed::Vmsplice, Subject::Cross(end, _)) => {
+                // By reference into a pipe. Out of one it would be a copy, which nobody makes so.
+                let referenced = result.unwrap_or(0);
+                let split = Split { referenced, ..Split::default() };
+                self.ledger.cross(known.name, Direction::Out, &end, split);
+                let ends = (EndKind::Other, EndKind::Pipe);
+                self.failed(known.name, ends, result);
+            }
+            (deed, Subject::Move { from, to, whole }) => {
+                let is_clone = matches!(deed, Deed::Clone | Deed::CloneRange);
+                let result = result.map(|moved| if is_clone { whole } else { moved });
+                let mechanism = if is_clone { Mechanism::Reflink.name() } else { known.name };
+                let ends = (from.kind, to.kind);
+                self.failed(mechanism, ends, result);
+                let between = Between { from: &from, to: &to };
+                self.ledger.moved(known.name, mechanism, between, result.unwrap_or(0));
+            }
+            (Deed::Map, Subject::Map(file)) => {
+                if let Ok(address) = result {
+                    self.mapped(mappings, (address, &arguments), file);
+                }
+            }
+            (Deed::Remap, _) => {
+                if let Ok(address) = result {
+                    moved_mapping(mappings, address, &arguments);
+                }
+            }
+            (Deed::Ring, _) => self.ledger.ring_calls += 1,
+            (Deed::Later, _) => self.ledger.later_calls += 1,
+            _ => {}
+        }
+    }
+
+    /// Counts a call that has copied between the kernel and memory.
+    fn crossed(
+        &mut self,
+        name: &'static str,
+        direction: Direction,
+        (end, parts): (&End, &[Part]),
+        flags: u64,
+        result: Result<u64, Errno>,
+    ) {
+        let has = |flag: libc::c_int| flags & flag as u64 != 0;
+        let bytes = match direction {
+            // Counted, and thrown away in the kernel.
+            Direction::In if has(libc::MSG_TRUNC) && is_stream(end) => 0,
+            _ => result.unwrap_or(0),
+        };
+        let split = match direction {
+            Direction::Out if has(libc::MSG_ZEROCOPY) => {
+                Split { referenced: bytes, ..Split::default() }
+            }
+            _ => split(parts, bytes),
+        };
+        let ends = match direction {
+            Direction::In => (end.kind, EndKind::Other),
+            Direction::Out => (EndKind::Other, end.kind),
+        };
+        self.failed(name, ends, result);
+        self.ledger.cross(name, direction, end, split);
+    }
+
+    /// Notes an error, if it is one.
+    fn failed(&mut self, what: &'static str, ends: (EndKind, EndKind), result: Result<u64, Errno>) {
+        match result {
+            Err(Errno::AGAIN) => self.ledger.waits += 1,
+            Err(errno) => self.ledger.refused(what, ends, errno),
+            Ok(_) => {}
+        }
+    }
+
+    /// Two files and how much of the first is cloned.
+    fn clone_range(&mut self, tid: u32, arguments: &[u64; 6]) -> Option<Subject> {
+        let range = words(tid, arguments[2], 3)?;
+        let [source, at, len] = *range else { return None };
+        let from = self.descriptors.look(tid, source);
+        // No length means up to the end.
+        let whole = if len == 0 { from.size.saturating_sub(at) } else { len };
+        Some(Subject::Move { from, to: self.descriptors.look(tid, arguments[0]), whole })
+    }
+
+    /// The file that is about to be mapped.
+    fn map(&mut self, tid: u32, arguments: &[u64; 6]) -> Subject {
+        let [_, _, _, flags, fd, _] = *arguments;
+        if flags & libc::MAP_ANONYMOUS as u64 != 0 {
+            return Subject::Map(None);
+        }
+        let end = self.descriptors.look(tid, fd);
+        Subject::Map((end.kind == EndKind::File).then_some(end.id))
+    }
+
+    /// Notes a mapping that was made.
+    fn mapped(
+        &mut self,
+        mappings: &mut Mappings,
+        (address, arguments): (u64, &[u64; 6]),
+        file: Option<FileId>,
+    ) {
+        let [_, len, protection, ..] = *arguments;
+        let Some(file) = file else { return mappings.remove(address, len) };
+        mappings.insert(address, len, file);
+        *self.ledger.mapped.entry(file).or_default() += len;
+        if protection & libc::PROT_EXEC as u64 != 0 {
+            mappings.is_code(file);
+            self.ledger.code.insert(file);
+        }
+    }
+
+    /// Bytes of files that were mapped, without programs and libraries, and how many files.
+    pub(super) fn mapped_data(&self) -> (u64, u64) {
+        let data = self.ledger.mapped.iter().filter(|(file, _)| !self.ledger.code.contains(file));
+        data.fold((0, 0), |(bytes, files), (_, its)| (bytes + its, files + 1))
+    }
+}
+
+/// Notes that a part of a file has moved in memory.
+fn moved_mapping(mappings: &mut Mappings, address: u64, arguments: &[u64; 6]) {
+    let [old, old_len, new_len, ..] = *arguments;
+    let Some(file) = mappings.at(old) else { return };
+    mappings.remove(old, old_len);
+    mappings.insert(address, new_len, file);
+}
+
+/// Whether the end is a socket without borders between messages.
+fn is_stream(end: &End) -> bool {
+    end.kind == EndKind::Socket && end.name.starts_with("TCP")
+}
+
+/// Whether a call was interrupted, and the kernel makes it again by itself or tells the program
+/// `EINTR`: the errors that no program ever sees, `ERESTARTSYS` to `ERESTART_RESTARTBLOCK`.
+fn is_to_be_made_again(errno: Errno) -> bool {
+    matches!(errno.raw_os_error(), 512..=516)
+}

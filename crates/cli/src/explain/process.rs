@@ -1,0 +1,191 @@
+//! What has to be known of a process and its threads while they run.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use super::calls::{Known, Memory};
+use super::descriptors::{End, FileId};
+use super::ledger::Split;
+use super::mappings::Mappings;
+
+/// A process.
+#[derive(Debug, Default)]
+pub(super) struct Process {
+    /// The parts of its memory that are files.
+    pub(super) mappings: Mappings,
+}
+
+/// A thread.
+#[derive(Debug)]
+pub(super) struct Thread {
+    /// Its process.
+    pub(super) process: u32,
+    /// The system call that it is in, if that is one to look at.
+    pub(super) pending: Option<Pending>,
+}
+
+/// A system call that has begun.
+#[derive(Debug)]
+pub(super) struct Pending {
+    /// Which.
+    pub(super) known: &'static Known,
+    pub(super) arguments: [u64; 6],
+    /// What it is about.
+    pub(super) subject: Subject,
+}
+
+/// What was found out when a system call began.
+#[derive(Debug)]
+pub(super) enum Subject {
+    /// Copies between an end and these parts of memory.
+    Cross(End, Vec<Part>),
+    /// Moves between two ends; for reflinks, so many bytes.
+    Move { from: End, to: End, whole: u64 },
+    /// Maps this file, or memory alone.
+    Map(Option<FileId>),
+    /// Nothing but its arguments.
+    Plain,
+}
+
+/// A part of memory that is read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// How many bytes fit.
+    len: u64,
+    /// Whether it is a part of a file.
+    is_mapped: bool,
+}
+
+/// What the kernel knows of a thread: its process and that one's parent.
+pub(super) fn family(tid: u32) -> Option<(u32, u32)> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let number = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse().ok()
+    };
+    Some((number("Tgid:")?, number("PPid:")?))
+}
+
+/// The parts of memory that the second and third argument of a call name.
+///
+/// Memory is looked into only if some of it may be a part of a file, or there is no other way to
+/// know.
+pub(super) fn parts(
+    tid: u32,
+    mappings: &Mappings,
+    memory: Memory,
+    arguments: &[u64; 6],
+) -> Vec<Part> {
+    let [_, address, count, ..] = *arguments;
+    let part = |address: u64, len: u64| Part { len, is_mapped: mappings.is_data(address) };
+    match memory {
+        Memory::Buffer => vec![part(address, count)],
+        _ if !mappings.has_data() => vec![Part { len: u64::MAX, is_mapped: false }],
+        Memory::Vector => vector(tid, address, count, part),
+        Memory::Message => message(tid, address, part),
+        Memory::Messages => {
+            let messages = 0..count.min(MOST_PARTS);
+            messages.flat_map(|index| message(tid, address + index * MMSGHDR, part)).collect()
+        }
+    }
+}
+
+/// The parts of an array of `iovec`.
+fn vector(tid: u32, address: u64, count: u64, part: impl Fn(u64, u64) -> Part) -> Vec<Part> {
+    let count = count.min(MOST_PARTS) as usize;
+    let words = words(tid, address, 2 * count).unwrap_or_default();
+    words.chunks_exact(2).map(|pair| part(pair[0], pair[1])).collect()
+}
+
+/// The parts of a `msghdr`, of whose words the third and fourth are an array of `iovec`.
+fn message(tid: u32, address: u64, part: impl Fn(u64, u64) -> Part) -> Vec<Part> {
+    match words(tid, address, 4).as_deref() {
+        Some([_, _, vectors, count]) => vector(tid, *vectors, *count, part),
+        _ => Vec::new(),
+    }
+}
+
+/// The sum of the lengths of messages that recvmmsg(2) or sendmmsg(2) has moved.
+pub(super) fn message_bytes(tid: u32, address: u64, count: u64) -> u64 {
+    let lengths = (0..count.min(MOST_PARTS)).filter_map(|index| {
+        let length = words(tid, address + index * MMSGHDR + MSGHDR, 1)?;
+        // An unsigned int, with padding behind.
+        Some(length.first()? & 0xffff_ffff)
+    });
+    lengths.sum()
+}
+
+/// Words of a thread's memory.
+pub(super) fn words(tid: u32, address: u64, count: usize) -> Option<Vec<u64>> {
+    let memory = File::open(format!("/proc/{tid}/mem")).ok()?;
+    let mut bytes = vec![0; 8 * count];
+    memory.read_exact_at(&mut bytes, address).ok()?;
+    let words = bytes.chunks_exact(8).map(|word| {
+        u64::from_ne_bytes([word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]])
+    });
+    Some(words.collect())
+}
+
+/// Which of these parts so many bytes were in, from the first on.
+pub(super) fn split(parts: &[Part], bytes: u64) -> Split {
+    let mut split = Split::default();
+    let mut left = bytes;
+    for part in parts {
+        let its = left.min(part.len);
+        left -= its;
+        if part.is_mapped {
+            split.mapped += its;
+        } else {
+            split.plain += its;
+        }
+    }
+    split.plain += left;
+    split
+}
+
+/// `IOV_MAX`: the kernel takes no more.
+const MOST_PARTS: u64 = 1024;
+
+/// Bytes of `msghdr` where pointers have 64 bits.
+const MSGHDR: u64 = 56;
+
+/// Bytes of `mmsghdr`: a `msghdr` and a length, padded.
+const MMSGHDR: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_fill_the_parts_from_the_first_on() {
+        let parts = [
+            Part { len: 10, is_mapped: false },
+            Part { len: 100, is_mapped: true },
+            Part { len: 5, is_mapped: false },
+        ];
+        let of = |bytes| {
+            let Split { plain, mapped, .. } = split(&parts, bytes);
+            (plain, mapped)
+        };
+        assert_eq!(of(0), (0, 0));
+        assert_eq!(of(10), (10, 0));
+        assert_eq!(of(60), (10, 50));
+        assert_eq!(of(112), (12, 100));
+        // What nobody knows the place of was in memory of the program.
+        assert_eq!(of(200), (100, 100));
+    }
+
+    #[test]
+    fn memory_of_a_process_can_be_read() {
+        let numbers = [7_u64, 8, 9];
+        let address = numbers.as_ptr() as u64;
+        assert_eq!(words(std::process::id(), address, 3).as_deref(), Some(&numbers[..]));
+        assert_eq!(words(std::process::id(), 0, 1), None);
+    }
+
+    #[test]
+    fn the_family_of_this_process_is_known() {
+        let parent = std::os::unix::process::parent_id();
+        assert_eq!(family(std::process::id()), Some((std::process::id(), parent)));
+    }
+}

@@ -1,0 +1,340 @@
+//! The receipt of another program. Its field names are a promise, and those that it shares with the
+//! receipt of a transfer mean the same.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use underpass_engine::{Mechanism, Usage};
+
+use super::calls::Direction;
+use super::ledger::{Count, EndCount, Ledger, Origin, RefusalCount};
+use super::tracer::{Ending, Tracer};
+use crate::receipt::{
+    CpuReceipt, DeclineReceipt, EndKind, FaultsReceipt, MechanismReceipt, SwitchesReceipt,
+};
+use crate::refusals;
+
+/// What a program did, as one JSON object.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ProgramReceipt {
+    /// The program and its arguments.
+    pub(crate) command: Vec<String>,
+    /// What it ended with; absent if a signal has ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) exit_code: Option<u8>,
+    /// The number of the signal that ended it; absent if none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) signal: Option<i32>,
+    /// Bytes delivered: written from memory, or moved inside the kernel.
+    pub(crate) bytes: u64,
+    /// Seconds from its first instruction to the end of the last process.
+    pub(crate) elapsed_s: f64,
+    /// What each mechanism delivered.
+    pub(crate) mechanisms: Vec<MechanismReceipt>,
+    /// What the kernel declined, so that the program had to do it in another way.
+    pub(crate) declined: Vec<RefusalReceipt>,
+    /// Calls that failed for another reason.
+    pub(crate) failed: Vec<RefusalReceipt>,
+    /// Bytes copied between user and kernel space, in either direction.
+    pub(crate) user_space_bytes: u64,
+    /// System calls that moved bytes or tried to.
+    pub(crate) calls: u64,
+    /// How many of them would have had to wait, and did not (`EAGAIN`).
+    pub(crate) waits: u64,
+    /// Processor time of all processes.
+    pub(crate) cpu_s: CpuReceipt,
+    /// Context switches of all processes, without those that watching them has caused.
+    pub(crate) context_switches: SwitchesReceipt,
+    /// Page faults of all processes.
+    pub(crate) page_faults: FaultsReceipt,
+    /// How many processes there were.
+    pub(crate) processes: u64,
+    /// How many threads they had together.
+    pub(crate) threads: u64,
+    /// What was copied between the kernel and memory, by kind of descriptor.
+    pub(crate) crossings: Vec<CrossingReceipt>,
+    /// What was moved inside the kernel, by kind of descriptor.
+    pub(crate) moves: Vec<MoveReceipt>,
+    /// The ends that most bytes went from or to, these first.
+    pub(crate) ends: Vec<EndReceipt>,
+    /// How many more there were.
+    pub(crate) ends_left_out: usize,
+    /// The same calls by name.
+    pub(crate) system_calls: Vec<CallReceipt>,
+    /// Bytes of files, programs and libraries apart, that were mapped into memory.
+    pub(crate) mapped_bytes: u64,
+    /// How many files these were.
+    pub(crate) mapped_files: u64,
+    /// What was done where nobody can see it.
+    pub(crate) hidden: HiddenReceipt,
+    /// How often a thread was stopped to be watched.
+    pub(crate) stops: u64,
+    /// How many system calls there were in all; absent if not all were looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) all_calls: Option<u64>,
+}
+
+/// One sort of error.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RefusalReceipt {
+    #[serde(flatten)]
+    pub(crate) refusal: DeclineReceipt,
+    /// Where bytes were to come from; `other` stands for memory, too.
+    pub(crate) from: EndKind,
+    /// Where they were to go.
+    pub(crate) to: EndKind,
+}
+
+/// What crossed between the kernel and memory, of one sort.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct CrossingReceipt {
+    /// `in` or `out` of memory.
+    pub(crate) direction: &'static str,
+    /// What it came from or went to.
+    pub(crate) kind: EndKind,
+    /// `read_write`; `mmap` if the memory was a part of a file; `msg_zerocopy` or `vmsplice` if
+    /// the kernel took the pages without copying.
+    pub(crate) mechanism: &'static str,
+    #[serde(flatten)]
+    pub(crate) count: CountReceipt,
+}
+
+/// What was moved inside the kernel, of one sort.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MoveReceipt {
+    /// How.
+    pub(crate) mechanism: &'static str,
+    /// From what; for splice(2), what was there before the pipe.
+    pub(crate) from: EndKind,
+    /// To what.
+    pub(crate) to: EndKind,
+    #[serde(flatten)]
+    pub(crate) count: CountReceipt,
+}
+
+/// Bytes and calls.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct CountReceipt {
+    /// Bytes.
+    pub(crate) bytes: u64,
+    /// Calls, also those that moved nothing.
+    pub(crate) calls: u64,
+    /// Bytes of a call that moved something, in the mean.
+    pub(crate) mean_bytes: u64,
+}
+
+/// What went from or to one end.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct EndReceipt {
+    /// Path, protocol, or what else it is known by.
+    pub(crate) name: String,
+    /// What it is.
+    pub(crate) kind: EndKind,
+    /// How many sockets, if it is one.
+    pub(crate) number: u64,
+    /// Read from it into memory.
+    pub(crate) read: CountReceipt,
+    /// Written to it from memory.
+    pub(crate) written: CountReceipt,
+    /// Moved from it inside the kernel.
+    pub(crate) moved_from: CountReceipt,
+    /// Moved to it inside the kernel.
+    pub(crate) moved_to: CountReceipt,
+}
+
+/// What one system call did.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct CallReceipt {
+    /// Its name.
+    pub(crate) name: &'static str,
+    #[serde(flatten)]
+    pub(crate) count: CountReceipt,
+}
+
+/// Calls whose work cannot be seen from outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct HiddenReceipt {
+    /// Calls that began or drove an io_uring(7).
+    pub(crate) io_uring_calls: u64,
+    /// Calls of io_submit(2).
+    pub(crate) io_submit_calls: u64,
+    /// Calls of programs for another architecture, such as 32-bit ones.
+    pub(crate) foreign_calls: u64,
+}
+
+impl ProgramReceipt {
+    /// The receipt of a program that is over.
+    pub(super) fn new(
+        command: Vec<String>,
+        tracer: &Tracer<'_>,
+        (ending, elapsed_s): (Ending, f64),
+        usage: Usage,
+    ) -> Self {
+        let ledger = &tracer.observer.ledger;
+        let (mapped_bytes, mapped_files) = tracer.observer.mapped_data();
+        let (exit_code, signal) = match ending {
+            Ending::Code(code) => (Some(code), None),
+            Ending::Signal(signal) => (None, Some(signal)),
+            Ending::NotStarted(_) => (None, None),
+        };
+        let (ends, ends_left_out) = ends(ledger);
+        Self {
+            command,
+            exit_code,
+            signal,
+            bytes: ledger.delivered(),
+            elapsed_s,
+            mechanisms: mechanisms(ledger),
+            declined: refusals(ledger, RefusalCount::is_decline),
+            failed: refusals(ledger, |refusal| !refusal.is_decline()),
+            user_space_bytes: user_space_bytes(ledger),
+            calls: ledger.by_call.values().map(|count| count.calls).sum(),
+            waits: ledger.waits,
+            cpu_s: CpuReceipt {
+                user: usage.user.as_secs_f64(),
+                system: usage.system.as_secs_f64(),
+            },
+            context_switches: SwitchesReceipt {
+                // Each stop is one.
+                voluntary: usage.voluntary_switches.saturating_sub(tracer.stops),
+                involuntary: usage.involuntary_switches,
+            },
+            page_faults: FaultsReceipt { minor: usage.minor_faults, major: usage.major_faults },
+            processes: tracer.process_count,
+            threads: tracer.thread_count,
+            crossings: crossings(ledger),
+            moves: moves(ledger),
+            ends,
+            ends_left_out,
+            system_calls: ledger
+                .by_call
+                .iter()
+                .map(|(name, count)| CallReceipt { name, count: CountReceipt::from(*count) })
+                .collect(),
+            mapped_bytes,
+            mapped_files,
+            hidden: HiddenReceipt {
+                io_uring_calls: ledger.ring_calls,
+                io_submit_calls: ledger.later_calls,
+                foreign_calls: ledger.foreign_calls,
+            },
+            stops: tracer.stops,
+            all_calls: tracer.every.then_some(tracer.all_calls),
+        }
+    }
+}
+
+impl From<Count> for CountReceipt {
+    fn from(count: Count) -> Self {
+        Self { bytes: count.bytes, calls: count.calls, mean_bytes: count.mean_bytes() }
+    }
+}
+
+/// What is copied, and not taken as it is.
+fn user_space_bytes(ledger: &Ledger) -> u64 {
+    let copied = ledger.crossings.iter().filter(|((.., origin), _)| *origin != Origin::Referenced);
+    copied.map(|(_, count)| count.bytes).sum()
+}
+
+/// The name of the mechanism by which bytes crossed.
+fn mechanism(origin: Origin, kind: EndKind) -> &'static str {
+    match (origin, kind) {
+        (Origin::Buffer, _) => Mechanism::ReadWrite.name(),
+        (Origin::Mapping, _) => Mechanism::Mmap.name(),
+        (Origin::Referenced, EndKind::Pipe) => "vmsplice",
+        (Origin::Referenced, _) => "msg_zerocopy",
+    }
+}
+
+/// What each mechanism delivered: by read_write what was written, in so many reads and writes.
+fn mechanisms(ledger: &Ledger) -> Vec<MechanismReceipt> {
+    let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for ((name, ..), count) in &ledger.moves {
+        let sum = sums.entry(name).or_default();
+        *sum = (sum.0 + count.bytes, sum.1 + count.calls);
+    }
+    for ((direction, kind, origin), count) in &ledger.crossings {
+        let sum = sums.entry(mechanism(*origin, *kind)).or_default();
+        let is_delivered = *direction == Direction::Out || *origin == Origin::Mapping;
+        *sum = (sum.0 + if is_delivered { count.bytes } else { 0 }, sum.1 + count.calls);
+    }
+    let moved = sums.into_iter().filter(|(_, (bytes, _))| *bytes > 0);
+    moved
+        .map(|(name, (bytes, calls))| MechanismReceipt { name: name.to_owned(), bytes, calls })
+        .collect()
+}
+
+fn refusals(ledger: &Ledger, which: impl Fn(&RefusalCount) -> bool) -> Vec<RefusalReceipt> {
+    let told = ledger.refusals.iter().filter(|refusal| which(refusal));
+    told.map(|refusal| {
+        let errno = refusal.symbol();
+        RefusalReceipt {
+            refusal: DeclineReceipt {
+                mechanism: refusal.what.to_owned(),
+                at: refusal.at,
+                times: refusal.times,
+                reason: refusals::meaning(refusal.what, &errno).map(ToOwned::to_owned),
+                errno,
+            },
+            from: refusal.from,
+            to: refusal.to,
+        }
+    })
+    .collect()
+}
+
+fn crossings(ledger: &Ledger) -> Vec<CrossingReceipt> {
+    let mut crossings: Vec<_> = ledger
+        .crossings
+        .iter()
+        .map(|((direction, kind, origin), count)| CrossingReceipt {
+            direction: direction.name(),
+            kind: *kind,
+            mechanism: mechanism(*origin, *kind),
+            count: CountReceipt::from(*count),
+        })
+        .collect();
+    // What comes in stays before what goes out; the most first.
+    crossings.sort_by_key(|each| (each.direction, std::cmp::Reverse(each.count.bytes)));
+    crossings
+}
+
+fn moves(ledger: &Ledger) -> Vec<MoveReceipt> {
+    let moved = ledger.moves.iter();
+    let mut moves: Vec<_> = moved
+        .map(|((mechanism, from, to), count)| MoveReceipt {
+            mechanism,
+            from: *from,
+            to: *to,
+            count: CountReceipt::from(*count),
+        })
+        .collect();
+    moves.sort_by_key(|each| std::cmp::Reverse(each.count.bytes));
+    moves
+}
+
+/// The ends that most went from or to, and how many others there are.
+fn ends(ledger: &Ledger) -> (Vec<EndReceipt>, usize) {
+    let sum = |count: &EndCount| {
+        let EndCount { read, written, moved_from, moved_to, .. } = count;
+        read.bytes + written.bytes + moved_from.bytes + moved_to.bytes
+    };
+    let mut ends: Vec<_> = ledger.ends.iter().filter(|(_, count)| sum(count) > 0).collect();
+    ends.sort_by(|(name, count), (other, others)| {
+        sum(others).cmp(&sum(count)).then_with(|| name.cmp(other))
+    });
+    let left_out = ends.len().saturating_sub(MOST_ENDS);
+    let told = ends.into_iter().take(MOST_ENDS).map(|((kind, name), count)| EndReceipt {
+        name: name.to_string(),
+        kind: *kind,
+        number: count.number,
+        read: count.read.into(),
+        written: count.written.into(),
+        moved_from: count.moved_from.into(),
+        moved_to: count.moved_to.into(),
+    });
+    (told.collect(), left_out)
+}
+
+/// Ends that are told.
+const MOST_ENDS: usize = 100;

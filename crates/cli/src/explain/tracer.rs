@@ -1,0 +1,195 @@
+//! Follows a program and all that it starts, from stop to stop.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::Instant;
+
+use rustix::io::Errno;
+use underpass_engine::trace::{self, Call, Event, Program, Resume, Start, Stop};
+
+use super::calls::{self, is_watched};
+use super::interrupts::Family;
+use super::observer::Observer;
+use super::process::{Process, Thread, family};
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// With an exit code.
+    Code(u8),
+    /// By a signal.
+    Signal(i32),
+    /// It never began.
+    NotStarted(Errno),
+}
+
+/// Follows a program.
+#[derive(Debug)]
+pub(super) struct Tracer<'f> {
+    program: Program,
+    /// Whether threads stop at all their calls, because there is no filter.
+    pub(super) every: bool,
+    /// When the program began; nothing counts before.
+    began: Option<Instant>,
+    threads: HashMap<u32, Thread>,
+    processes: HashMap<u32, Process>,
+    family: &'f Family,
+    /// What was seen.
+    pub(super) observer: Observer,
+    /// How many processes there were,
+    pub(super) process_count: u64,
+    /// how many threads,
+    pub(super) thread_count: u64,
+    /// how often one was stopped,
+    pub(super) stops: u64,
+    /// and how many system calls were made, if all were looked at.
+    pub(super) all_calls: u64,
+}
+
+impl<'f> Tracer<'f> {
+    /// To follow a program that has not begun.
+    pub(super) fn new(program: Program, every: bool, family: &'f Family) -> Self {
+        Self {
+            program,
+            every,
+            began: None,
+            threads: HashMap::new(),
+            processes: HashMap::new(),
+            family,
+            observer: Observer::default(),
+            process_count: 0,
+            thread_count: 0,
+            stops: 0,
+            all_calls: 0,
+        }
+    }
+
+    /// Follows the program until it and all that it has started are over: how it ended, and how
+    /// many seconds it took.
+    pub(super) fn follow(&mut self) -> io::Result<(Ending, f64)> {
+        let mut ending = Ending::Code(0);
+        while let Some((tid, event)) = trace::wait()? {
+            let ended = match event {
+                Event::Exited(code) => Ending::Code(code),
+                Event::Killed(signal) => Ending::Signal(signal),
+                Event::Stopped(stop) => {
+                    self.stopped(tid, stop)?;
+                    continue;
+                }
+            };
+            if tid == self.program.pid() {
+                ending = ended;
+            }
+            self.ended(tid);
+        }
+        if self.began.is_none()
+            && let Start::Failed(errno) = self.program.started()
+        {
+            ending = Ending::NotStarted(errno);
+        }
+        self.observer.ledger.settle();
+        Ok((ending, self.began.map_or(0.0, |began| began.elapsed().as_secs_f64())))
+    }
+
+    fn ended(&mut self, tid: u32) {
+        self.threads.remove(&tid);
+        // The first thread of a process is told to have ended when it is the last.
+        if self.processes.remove(&tid).is_some() {
+            self.family.left(tid);
+        }
+    }
+
+    fn stopped(&mut self, tid: u32, stop: Stop) -> io::Result<()> {
+        self.stops += 1;
+        self.meet(tid);
+        let mut signal = 0;
+        let mut how = None;
+        match stop {
+            Stop::Exec => self.became_another(tid),
+            Stop::Filter | Stop::Call => self.called(tid)?,
+            Stop::Signal(number) => signal = number,
+            Stop::Halt => how = Some(Resume::Listen),
+            Stop::Attached | Stop::Birth => {}
+        }
+        let how = how.unwrap_or_else(|| self.way_on(tid));
+        match trace::resume(tid, how, signal) {
+            // Killed meanwhile, which will be told.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// How a thread goes on after a stop.
+    fn way_on(&self, tid: u32) -> Resume {
+        let is_in_call = self.threads.get(&tid).is_some_and(|thread| thread.pending.is_some());
+        if is_in_call || (self.every && self.began.is_some()) {
+            Resume::ToCall
+        } else {
+            Resume::Free
+        }
+    }
+
+    /// Makes sure that a thread is known.
+    fn meet(&mut self, tid: u32) {
+        if self.threads.contains_key(&tid) {
+            return;
+        }
+        // Killed meanwhile; what it was does not matter any more.
+        let Some((process, parent)) = family(tid) else { return };
+        self.threads.insert(tid, Thread { process, pending: None });
+        self.thread_count += 1;
+        if !self.processes.contains_key(&process) {
+            // Memory begins as a copy of the parent's, or as the same in a vfork.
+            let mappings = self.processes.get(&parent).map(|parent| parent.mappings.clone());
+            let mappings = mappings.unwrap_or_default();
+            self.processes.insert(process, Process { mappings });
+            self.process_count += 1;
+            self.family.came(process, parent);
+        }
+    }
+
+    /// A process has become another program: its memory is new, and its other threads are gone.
+    fn became_another(&mut self, tid: u32) {
+        if tid == self.program.pid() && self.began.is_none() {
+            self.began = Some(Instant::now());
+            self.every |= self.program.started() == Start::Unfiltered;
+        }
+        self.threads.retain(|known, thread| *known == tid || thread.process != tid);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.pending = None;
+        }
+        self.processes.insert(tid, Process::default());
+    }
+
+    /// A thread begins or ends a system call.
+    fn called(&mut self, tid: u32) -> io::Result<()> {
+        let call = match trace::call(tid) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => return Ok(()),
+            call => call?,
+        };
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let Some(process) = self.processes.get_mut(&thread.process) else { return Ok(()) };
+        if self.began.is_none() {
+            return Ok(());
+        }
+        match call {
+            Call::Begins { number, arguments } => {
+                self.all_calls += 1;
+                let Some(known) = number.map(calls::known) else {
+                    self.observer.ledger.foreign_calls += 1;
+                    return Ok(());
+                };
+                let known = known.filter(|known| is_watched(known, &arguments));
+                thread.pending = known.and_then(|known| {
+                    self.observer.begins(tid, &mut process.mappings, known, arguments)
+                });
+            }
+            Call::Ends(result) => {
+                if let Some(pending) = thread.pending.take() {
+                    self.observer.ends(tid, &mut process.mappings, pending, result);
+                }
+            }
+        }
+        Ok(())
+    }
+}

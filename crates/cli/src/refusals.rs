@@ -1,0 +1,103 @@
+//! What the kernel means by declining a mechanism, in words.
+
+/// What it means that the kernel has declined a mechanism with this error, both by name; `None` for
+/// an error that none is known to be declined with.
+pub(crate) fn meaning(mechanism: &str, errno: &str) -> Option<&'static str> {
+    let known = MEANINGS.iter().find(|known| (known.0, known.1) == (mechanism, errno));
+    known.map(|(.., meaning)| *meaning)
+}
+
+/// The tables of docs/mechanisms.md, and what is known of calls that the engine does not make.
+const MEANINGS: [(&str, &str, &str); 53] = [
+    ("reflink", "EACCES", "a security module's answer"),
+    ("reflink", "EAGAIN", "OpenZFS, for blocks that are not on the disk yet"),
+    ("reflink", "EBADF", "the sink is opened with O_APPEND"),
+    ("reflink", "EINVAL", "not aligned to blocks, beyond the end, or not a regular file"),
+    ("reflink", "EISDIR", "an end is a directory"),
+    ("reflink", "ENOSYS", "a seccomp filter"),
+    ("reflink", "ENOTTY", "a file system that knows no ioctl"),
+    ("reflink", "EOPNOTSUPP", "a file system without shared blocks"),
+    ("reflink", "EPERM", "an immutable sink, or a container's seccomp filter"),
+    ("reflink", "ETXTBSY", "a swap file"),
+    ("reflink", "EXDEV", "two file systems"),
+    ("copy_file_range", "EACCES", "a security module's answer"),
+    ("copy_file_range", "EAGAIN", "OpenZFS, for blocks that are not on the disk yet"),
+    ("copy_file_range", "EBADF", "the sink is opened with O_APPEND"),
+    ("copy_file_range", "EFBIG", "offsets near the end of what an offset can express"),
+    ("copy_file_range", "EINVAL", "an end that is not a regular file; OpenZFS at times"),
+    (
+        "copy_file_range",
+        "EIO",
+        "CIFS, for what it does not offer; at the first call for a segment only",
+    ),
+    ("copy_file_range", "ENOENT", "fuse-overlayfs and CIFS"),
+    ("copy_file_range", "ENOSYS", "a kernel before 4.5, or a seccomp filter"),
+    ("copy_file_range", "EOPNOTSUPP", "NFS and some FUSE file systems"),
+    ("copy_file_range", "EOVERFLOW", "offset and length beyond what the file system can hold"),
+    ("copy_file_range", "EPERM", "an immutable sink, or a container's seccomp filter"),
+    ("copy_file_range", "ETXTBSY", "a swap file"),
+    ("copy_file_range", "EXDEV", "two file systems"),
+    ("sendfile", "EINVAL", "a source without pages, or a sink opened with O_APPEND"),
+    ("sendfile", "ENOSYS", "a seccomp filter"),
+    ("sendfile", "EOPNOTSUPP", "MPTCP and other sockets of old kernels"),
+    ("sendfile", "EOVERFLOW", "the sink cannot hold such offsets"),
+    ("sendfile", "EPERM", "a container's seccomp filter"),
+    ("sendfile", "ESPIPE", "a source that has no offsets"),
+    ("splice", "EINVAL", "an end without a way to splice, or a sink opened with O_APPEND"),
+    ("splice", "EMFILE", "pipe2(2): the process has no descriptor left"),
+    (
+        "splice",
+        "ENFILE",
+        "pipe2(2): the system has no descriptor left; any other error of pipe2(2) is taken in the same way",
+    ),
+    ("splice", "ENOSYS", "a seccomp filter"),
+    ("splice", "EOPNOTSUPP", "some sockets and FUSE file systems"),
+    ("splice", "EPERM", "a container's seccomp filter"),
+    ("splice", "ESPIPE", "an offset for an end that has none"),
+    ("mmap", "EACCES", "the source is not a regular file, or a security module's answer"),
+    ("mmap", "EAGAIN", "too much memory is locked"),
+    ("mmap", "EINVAL", "offset or length that this source cannot map"),
+    ("mmap", "ENODEV", "pipes, sockets, devices, procfs"),
+    ("mmap", "ENOMEM", "RLIMIT_AS or max_map_count is reached"),
+    ("mmap", "ENOSYS", "a seccomp filter"),
+    ("mmap", "EOPNOTSUPP", "some FUSE file systems"),
+    ("mmap", "EOVERFLOW", "offset and length beyond what can be mapped"),
+    ("mmap", "EPERM", "a seal, or a container's seccomp filter"),
+    // While TLS is spoken by the process itself, each of them is.
+    ("copy_file_range", "EPROTONOSUPPORT", TLS),
+    ("mmap", "EPROTONOSUPPORT", TLS),
+    ("reflink", "EPROTONOSUPPORT", TLS),
+    ("sendfile", "EPROTONOSUPPORT", TLS),
+    ("splice", "EPROTONOSUPPORT", TLS),
+    ("tee", "EINVAL", "an end that is no pipe, or one pipe twice"),
+    ("vmsplice", "EBADF", "not a pipe"),
+];
+
+const TLS: &str = "bytes have to pass through TLS of this process";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_says_the_same() {
+        let mut section = "";
+        let mut compared = 0;
+        for line in include_str!("../../../docs/mechanisms.md").lines() {
+            section = line.strip_prefix("## ").unwrap_or(section);
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
+            let ["", errno, meaning, _, ""] = *cells else { continue };
+            let Some(errno) = errno.strip_prefix("`E").and_then(|name| name.strip_suffix('`'))
+            else {
+                continue;
+            };
+            let is_mechanism = MEANINGS.iter().any(|(name, ..)| *name == section);
+            if is_mechanism {
+                let told = super::meaning(section, &format!("E{errno}"));
+                assert_eq!(told, Some(&*meaning.replace('`', "")), "{section} E{errno}");
+                compared += 1;
+            }
+        }
+        assert_eq!(compared, 46, "rows of docs/mechanisms.md");
+    }
+}

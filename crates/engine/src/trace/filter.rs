@@ -1,0 +1,130 @@
+//! Which system calls stop a traced program, as a program for seccomp(2).
+//!
+//! A stop costs a hundred times what a call costs, so the kernel is to let through what nobody
+//! wants to see.
+
+use std::fmt;
+
+/// When a system call is to stop the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// Always.
+    Always,
+    /// If the lower 32 bits of this argument, counted from 0, are this.
+    If {
+        /// Which argument.
+        argument: u8,
+        /// Its value.
+        is: u32,
+    },
+    /// Unless those of the lower 32 bits of this argument that are in `mask` are `are`.
+    Unless {
+        /// Which argument, counted from 0.
+        argument: u8,
+        /// Which of its bits.
+        mask: u32,
+        /// What they are.
+        are: u32,
+    },
+}
+
+/// A program that decides by the number of a call, and its arguments, whether it stops.
+///
+/// Calls of another architecture than this program's own, such as those of 32-bit programs, always
+/// do, so that nobody takes them for none.
+#[derive(Clone, Default)]
+pub struct Filter {
+    pub(super) code: Vec<libc::sock_filter>,
+}
+
+impl Filter {
+    /// A filter that stops at these calls; `None` if this architecture is not known.
+    #[must_use]
+    pub fn new(watched: &[(i64, Watch)]) -> Option<Self> {
+        let mut filter = Self::default();
+        filter.load(ARCHITECTURE_AT);
+        filter.jump(libc::BPF_JEQ, ARCHITECTURE?, 1, 0);
+        filter.answer(libc::SECCOMP_RET_TRACE);
+        filter.load(NUMBER_AT);
+        // The second numbering of x86-64, with its bit for 32-bit pointers.
+        filter.jump(libc::BPF_JSET, X32_BIT, 0, 1);
+        filter.answer(libc::SECCOMP_RET_TRACE);
+        for (number, watch) in watched {
+            filter.watch(u32::try_from(*number).ok()?, *watch);
+        }
+        filter.answer(libc::SECCOMP_RET_ALLOW);
+        Some(filter)
+    }
+
+    /// Adds what one call is to be looked at for. The number of the call is loaded before and
+    /// after.
+    fn watch(&mut self, number: u32, watch: Watch) {
+        match watch {
+            Watch::Always => {
+                self.jump(libc::BPF_JEQ, number, 0, 1);
+                self.answer(libc::SECCOMP_RET_TRACE);
+            }
+            Watch::If { argument, is } => {
+                self.jump(libc::BPF_JEQ, number, 0, 4);
+                self.load(ARGUMENTS_AT + 8 * u32::from(argument));
+                self.jump(libc::BPF_JEQ, is, 0, 1);
+                self.answer(libc::SECCOMP_RET_TRACE);
+                self.load(NUMBER_AT);
+            }
+            Watch::Unless { argument, mask, are } => {
+                self.jump(libc::BPF_JEQ, number, 0, 5);
+                self.load(ARGUMENTS_AT + 8 * u32::from(argument));
+                self.push(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, mask, 0, 0);
+                self.jump(libc::BPF_JEQ, are, 1, 0);
+                self.answer(libc::SECCOMP_RET_TRACE);
+                self.load(NUMBER_AT);
+            }
+        }
+    }
+
+    fn load(&mut self, at: u32) {
+        self.push(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at, 0, 0);
+    }
+
+    fn jump(&mut self, test: u32, value: u32, if_so: u8, if_not: u8) {
+        self.push(libc::BPF_JMP | test | libc::BPF_K, value, if_so, if_not);
+    }
+
+    fn answer(&mut self, answer: u32) {
+        self.push(libc::BPF_RET | libc::BPF_K, answer, 0, 0);
+    }
+
+    fn push(&mut self, code: u32, k: u32, jt: u8, jf: u8) {
+        // All codes have 16 bits; the constants have more for no reason.
+        self.code.push(libc::sock_filter { code: code as u16, jt, jf, k });
+    }
+}
+
+impl fmt::Debug for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filter").field("instructions", &self.code.len()).finish()
+    }
+}
+
+/// Where `seccomp_data` of linux/seccomp.h has the number of the call.
+const NUMBER_AT: u32 = 0;
+
+/// And where the architecture.
+const ARCHITECTURE_AT: u32 = 4;
+
+/// And the lower half of the first argument; every architecture here is little-endian.
+const ARGUMENTS_AT: u32 = 16;
+
+/// `__X32_SYSCALL_BIT` of asm/unistd.h; no other architecture has numbers as large.
+const X32_BIT: u32 = 0x4000_0000;
+
+/// `AUDIT_ARCH_` of linux/audit.h for this program's own calls.
+pub(super) const ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
+    Some(0xc000_003e)
+} else if cfg!(target_arch = "aarch64") {
+    Some(0xc000_00b7)
+} else if cfg!(target_arch = "riscv64") {
+    Some(0xc000_00f3)
+} else {
+    None
+};
