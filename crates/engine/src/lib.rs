@@ -49,6 +49,7 @@ mod options;
 mod peer;
 mod pipes;
 mod policy;
+pub mod probe;
 mod report;
 mod residence;
 mod sink;

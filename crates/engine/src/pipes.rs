@@ -20,7 +20,7 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    fn new() -> Result<Self, Errno> {
+    pub(crate) fn new() -> Result<Self, Errno> {
         let (read_end, write_end) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         // Above pipe-max-size or the user's share the kernel answers EPERM; smaller is as right.
         let _ = [CAPACITY, CAPACITY / 2, CAPACITY / 4]

@@ -1,17 +1,19 @@
 //! The only unsafe code: system calls that rustix leaves out or cannot make safe.
 
+mod features;
 mod mapping;
 mod record;
 mod trace;
 
 use std::ffi::{c_int, c_void};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
 use crate::usage::Usage;
 
+pub(crate) use features::{Features, features};
 pub(crate) use mapping::{Destination, Mapping};
 pub(crate) use record::{receive_record, send_record};
 pub(crate) use trace::{
@@ -250,6 +252,48 @@ pub(crate) fn process_time(pid: u32) -> Result<Duration, Errno> {
         (error, _) => Err(Errno::from_raw_os_error(error)),
     }
 }
+
+/// Makes the smallest ring of io_uring, and lets it go.
+///
+/// # Errors
+///
+/// As io_uring_setup(2).
+pub(crate) fn make_ring() -> Result<(), Errno> {
+    let mut parameters = [0_u64; RING_PARAMETERS];
+    // SAFETY: zeros are valid for each field of `io_uring_params`, which the kernel reads and fills
+    // in during the call. The number it returns is a descriptor of ours that nobody else knows.
+    // Proved by `tests/library.rs::what_a_machine_offers_is_asked_for`.
+    let ring = unsafe {
+        let ring = libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr());
+        if ring < 0 {
+            return Err(last_errno());
+        }
+        OwnedFd::from_raw_fd(ring as c_int)
+    };
+    drop(ring);
+    Ok(())
+}
+
+/// `io_uring_params` of linux/io_uring.h in words of 8 bytes: 120 bytes.
+const RING_PARAMETERS: usize = 15;
+
+/// The version of Landlock that the kernel has.
+///
+/// # Errors
+///
+/// As landlock_create_ruleset(2).
+pub(crate) fn landlock_version() -> Result<u32, Errno> {
+    let none = std::ptr::null::<c_void>();
+    // SAFETY: with this flag the call takes no address and makes nothing. Proved by
+    // `tests/library.rs::what_a_machine_offers_is_asked_for`.
+    let version = unsafe {
+        libc::syscall(libc::SYS_landlock_create_ruleset, none, 0_usize, LANDLOCK_VERSION)
+    };
+    u32::try_from(version).map_err(|_| last_errno())
+}
+
+/// `LANDLOCK_CREATE_RULESET_VERSION` of linux/landlock.h.
+const LANDLOCK_VERSION: u32 = 1;
 
 fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)

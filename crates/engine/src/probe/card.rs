@@ -1,0 +1,110 @@
+//! What a network card does by itself, asked of its driver (`SIOCETHTOOL`, linux/ethtool.h).
+//!
+//! Without a card that gathers the parts of a packet from where they lie and adds the checksums,
+//! the kernel has to copy what sendfile(2) gave it by reference.
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use crate::sys::{self, Features};
+
+/// What an interface does by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offloads {
+    features: Vec<(String, Offload)>,
+}
+
+/// Whether an interface does one thing by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offload {
+    /// It does.
+    On,
+    /// It could, but is told not to.
+    Off,
+    /// It cannot.
+    Absent,
+}
+
+impl Offloads {
+    /// Asks the driver of an interface.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if there is no such interface, `EOPNOTSUPP` if its driver has no answer, and as
+    /// socket(2) and ioctl(2), which filters of system calls may refuse.
+    pub fn of(interface: &str) -> Result<Self, Errno> {
+        // Any socket can be asked through, whatever the interface.
+        let open = |family| socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+        let socket = open(AddressFamily::INET)
+            .or_else(|errno| open(AddressFamily::UNIX).map_err(|_| errno))?;
+        let Features { names, available, active } = sys::features(&socket, interface)?;
+        let has = |words: &[u32], bit: usize| {
+            words.get(bit / 32).is_some_and(|word| word >> (bit % 32) & 1 == 1)
+        };
+        let features = names.into_iter().enumerate().map(|(bit, name)| {
+            let offload = match (has(&active, bit), has(&available, bit)) {
+                (true, _) => Offload::On,
+                (false, true) => Offload::Off,
+                (false, false) => Offload::Absent,
+            };
+            (name, offload)
+        });
+        Ok(Self { features: features.collect() })
+    }
+
+    /// What an interface answered, by the names of its features.
+    #[must_use]
+    pub fn new(features: Vec<(String, Offload)>) -> Self {
+        Self { features }
+    }
+
+    /// One feature, by the name that ethtool(8) shows such as `tx-scatter-gather`; absent if the
+    /// kernel knows none of that name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Offload {
+        self.best(|known| known == name)
+    }
+
+    /// The best of all features whose names pass.
+    #[must_use]
+    pub fn best(&self, mut passes: impl FnMut(&str) -> bool) -> Offload {
+        let found = self.features.iter().filter(|(name, _)| passes(name));
+        found.map(|&(_, offload)| offload).fold(Offload::Absent, |best, each| match (best, each) {
+            (Offload::On, _) | (_, Offload::On) => Offload::On,
+            (Offload::Off, _) | (_, Offload::Off) => Offload::Off,
+            _ => Offload::Absent,
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_gathers_and_never_needs_a_checksum() {
+        let offloads = Offloads::of("lo").unwrap();
+        assert_eq!(offloads.get("tx-scatter-gather"), Offload::On, "{offloads:?}");
+        assert_eq!(offloads.get("loopback"), Offload::On, "{offloads:?}");
+        assert_eq!(offloads.get("no such thing"), Offload::Absent);
+        let names = offloads.features.iter().filter(|(name, _)| name.starts_with("tx-"));
+        assert!(names.count() > 5, "{offloads:?}");
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_an_error() {
+        assert_eq!(Offloads::of("nosuch0"), Err(Errno::NODEV));
+        assert_eq!(Offloads::of("a-name-that-is-too-long"), Err(Errno::NODEV));
+    }
+
+    #[test]
+    fn the_best_of_several_counts() {
+        let features = [("a", Offload::Absent), ("b", Offload::Off), ("c", Offload::On)];
+        let features = features.map(|(name, offload)| (name.to_owned(), offload));
+        let offloads = Offloads::new(features.to_vec());
+        assert_eq!(offloads.best(|name| name != "c"), Offload::Off);
+        assert_eq!(offloads.best(|_| true), Offload::On);
+        assert_eq!(offloads.best(|_| false), Offload::Absent);
+    }
+}

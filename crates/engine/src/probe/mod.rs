@@ -1,0 +1,56 @@
+//! What a machine offers beside the mechanisms, found out by asking for it.
+//!
+//! Which mechanism serves two ends is told by a [`Transfer`](crate::Transfer) between them. These
+//! are the other things that decide how well it goes: pipes, the page cache, the card. Nothing here
+//! moves a byte, changes anything, or needs a privilege.
+
+pub mod card;
+pub mod route;
+
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+
+use crate::pipes::Pipe;
+use crate::sys;
+
+/// How many bytes fit into the pipes that transfers splice through, as the kernel really grants
+/// them to this user now: 1 MiB if neither `fs.pipe-max-size` nor the user's share of
+/// `fs.pipe-user-pages-soft` is in the way, pipe(7).
+///
+/// # Errors
+///
+/// As pipe2(2) and fcntl(2) for `F_GETPIPE_SZ`.
+pub fn pipe_capacity() -> Result<usize, Errno> {
+    Ok(Pipe::new()?.capacity)
+}
+
+/// How many bytes of `len` from `offset` the page cache holds, in whole pages.
+///
+/// # Errors
+///
+/// As cachestat(2): `ENOSYS` before Linux 6.5, `EPERM` for a file that the caller neither owns nor
+/// may write to.
+pub fn cached(file: impl AsFd, offset: u64, len: u64) -> Result<u64, Errno> {
+    sys::cached(file.as_fd(), offset, len)
+}
+
+/// Whether this process may use io_uring, by making a ring and letting it go.
+///
+/// # Errors
+///
+/// As io_uring_setup(2): `EPERM` if `kernel.io_uring_disabled` or a filter of system calls forbids
+/// it, `ENOSYS` if the kernel has none.
+pub fn io_uring() -> Result<(), Errno> {
+    sys::make_ring()
+}
+
+/// Which version of Landlock the kernel has, counted from 1.
+///
+/// # Errors
+///
+/// As landlock_create_ruleset(2): `EOPNOTSUPP` if it is switched off, `ENOSYS` if the kernel has
+/// none.
+pub fn landlock() -> Result<u32, Errno> {
+    sys::landlock_version()
+}

@@ -1,0 +1,180 @@
+//! Which way packets to a host leave this machine, asked of the kernel by rtnetlink(7).
+
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
+
+/// How packets to a host leave this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The name of the interface, such as `eth0`.
+    pub interface: String,
+    /// What made the interface if it is none of a card: `veth`, `bridge`, `wireguard`.
+    pub kind: Option<String>,
+    /// Whether the packets stay on this machine.
+    pub is_loopback: bool,
+    /// Who takes them on; `None` if the host is on the same network.
+    pub gateway: Option<IpAddr>,
+    /// The largest packet in bytes: of the route if it has a smaller one than the interface.
+    pub mtu: u32,
+}
+
+/// The route to a host. No packet is sent.
+///
+/// # Errors
+///
+/// `ENETUNREACH` and the like if there is none; as socket(2) for `AF_NETLINK`, which filters of
+/// system calls may refuse.
+pub fn route_to(host: IpAddr) -> Result<Route, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let netlink = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    let host = host.to_canonical();
+    let answer = ask(&netlink, RTM_GETROUTE, &route_question(host))?;
+    let route = answer.get(ROUTE_HEAD..).ok_or(Errno::BADMSG)?;
+    let index = find(route, RTA_OIF).and_then(number).ok_or(Errno::BADMSG)?;
+    let is_local = answer.get(ROUTE_TYPE_AT) == Some(&RTN_LOCAL);
+    let gateway = find(route, RTA_GATEWAY).and_then(address);
+    let of_route = find(route, RTA_METRICS).and_then(|metrics| find(metrics, RTAX_MTU));
+
+    let answer = ask(&netlink, RTM_GETLINK, &link_question(index))?;
+    let link = answer.get(LINK_HEAD..).ok_or(Errno::BADMSG)?;
+    let interface = find(link, IFLA_IFNAME).map(text).ok_or(Errno::BADMSG)?;
+    let mtu = find(link, IFLA_MTU).and_then(number).ok_or(Errno::BADMSG)?;
+    let link_flags = answer.get(LINK_FLAGS_AT..).and_then(number).unwrap_or(0);
+    let kind = find(link, IFLA_LINKINFO).and_then(|info| find(info, IFLA_INFO_KIND)).map(text);
+    let mtu = of_route.and_then(number).filter(|&of_route| of_route > 0).unwrap_or(mtu).min(mtu);
+    let is_loopback = is_local || link_flags & IFF_LOOPBACK != 0;
+    Ok(Route { interface, kind, is_loopback, gateway, mtu })
+}
+
+/// `rtmsg` with the host as the one attribute.
+fn route_question(host: IpAddr) -> Vec<u8> {
+    let (family, bytes) = match host {
+        IpAddr::V4(host) => (libc::AF_INET, host.octets().to_vec()),
+        IpAddr::V6(host) => (libc::AF_INET6, host.octets().to_vec()),
+    };
+    let mut question = vec![family as u8, 8 * bytes.len() as u8];
+    question.resize(ROUTE_HEAD, 0);
+    question.extend((4 + bytes.len() as u16).to_ne_bytes());
+    question.extend(RTA_DST.to_ne_bytes());
+    question.extend(bytes);
+    question
+}
+
+/// `ifinfomsg` with the number of the interface.
+fn link_question(index: u32) -> Vec<u8> {
+    let mut question = vec![0; LINK_HEAD];
+    question[4..8].copy_from_slice(&index.to_ne_bytes());
+    question
+}
+
+/// Puts one question, and returns what stands behind the header of the answer.
+fn ask(netlink: &OwnedFd, kind: u16, question: &[u8]) -> Result<Vec<u8>, Errno> {
+    let mut request = Vec::with_capacity(HEAD + question.len());
+    request.extend((HEAD as u32 + question.len() as u32).to_ne_bytes());
+    request.extend(kind.to_ne_bytes());
+    request.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    request.extend([0; 8]); // sequence and port, which an answer to one question does not need
+    request.extend(question);
+    send(netlink, &request, SendFlags::empty())?;
+    let mut answer = vec![0; ROOM];
+    // The kernel answers within the call that asks.
+    let (len, _) = recv(netlink, &mut answer[..], RecvFlags::empty())?;
+    answer.truncate(len);
+    let body = answer.get(HEAD..).ok_or(Errno::BADMSG)?;
+    let answered = answer.get(4..6).and_then(|kind| kind.try_into().ok()).map(u16::from_ne_bytes);
+    if answered == Some(libc::NLMSG_ERROR as u16) {
+        let code = number(body).unwrap_or(0).cast_signed();
+        return Err(Errno::from_raw_os_error(code.saturating_neg().max(1)));
+    }
+    Ok(body.to_vec())
+}
+
+/// What an attribute (`rtattr`) in a row of them holds.
+fn find(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
+    loop {
+        let len = usize::from(u16::from_ne_bytes(attributes.get(..2)?.try_into().ok()?));
+        let kind = u16::from_ne_bytes(attributes.get(2..4)?.try_into().ok()?);
+        let value = attributes.get(4..len)?;
+        if kind & ATTRIBUTE == wanted {
+            return Some(value);
+        }
+        attributes = attributes.get(len.next_multiple_of(4)..)?;
+    }
+}
+
+fn number(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?))
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+}
+
+fn text(bytes: &[u8]) -> String {
+    let bytes = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// `nlmsghdr`.
+const HEAD: usize = 16;
+
+/// Room for all that is told about an interface.
+const ROOM: usize = 32 << 10;
+
+/// The type of an attribute, without the flags beside it (`NLA_TYPE_MASK`).
+const ATTRIBUTE: u16 = 0x3fff;
+
+// From linux/rtnetlink.h.
+const RTM_GETLINK: u16 = 18;
+const RTM_GETROUTE: u16 = 26;
+const ROUTE_HEAD: usize = 12;
+const ROUTE_TYPE_AT: usize = 7;
+const RTN_LOCAL: u8 = 2;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_METRICS: u16 = 8;
+const RTAX_MTU: u16 = 2;
+
+// From linux/if_link.h and linux/if.h.
+const LINK_HEAD: usize = 16;
+const LINK_FLAGS_AT: usize = 8;
+const IFF_LOOPBACK: u32 = 8;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_reached_over_loopback() {
+        for host in ["127.0.0.1", "::ffff:127.0.0.1"] {
+            let route = route_to(host.parse().unwrap()).unwrap();
+            assert_eq!((route.interface.as_str(), route.is_loopback), ("lo", true), "{host}");
+            assert_eq!(route.gateway, None);
+            let mtu = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
+            assert_eq!(mtu.trim(), route.mtu.to_string());
+        }
+    }
+
+    #[test]
+    fn attributes_are_found_wherever_they_stand_and_broken_rows_end() {
+        let row = [&[5, 0, 9, 0, 7, 0, 0, 0][..], &[8, 0, 4, 0x80, 1, 2, 3, 4]].concat();
+        assert_eq!(find(&row, 9), Some(&[7][..]));
+        assert_eq!(find(&row, 4), Some(&[1, 2, 3, 4][..]));
+        assert_eq!(find(&row, 1), None);
+        for broken in [&[0, 0, 9, 0][..], &[3, 0, 9, 0], &[200, 0, 9, 0, 1], &[8]] {
+            assert_eq!(find(broken, 1), None, "{broken:?}");
+        }
+    }
+}

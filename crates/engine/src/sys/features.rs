@@ -1,0 +1,83 @@
+//! What the driver of a network interface can do (`SIOCETHTOOL`).
+
+use std::ffi::c_char;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+
+use super::last_errno;
+
+/// The features of an interface: their names, and a bit for each in the order of the names.
+#[derive(Debug)]
+pub(crate) struct Features {
+    /// What they are called.
+    pub(crate) names: Vec<String>,
+    /// Which could be switched on.
+    pub(crate) available: Vec<u32>,
+    /// Which are on.
+    pub(crate) active: Vec<u32>,
+}
+
+/// Asks for the features of an interface, through any socket.
+///
+/// # Errors
+///
+/// As ioctl(2) for `SIOCETHTOOL`: `ENODEV` if there is no such interface, `EOPNOTSUPP` if its
+/// driver cannot tell.
+pub(crate) fn features(socket: impl AsFd, interface: &str) -> Result<Features, Errno> {
+    let socket = socket.as_fd();
+    // `ethtool_sset_info`: how many names there are in one set.
+    let mut info = [SSET_INFO, 0, 1 << FEATURES, 0, 0];
+    ask(socket, interface, &mut info)?;
+    let count = info[4].min(MOST);
+    // `ethtool_gstrings`, of which the kernel fills in as many as it has just said.
+    let mut strings = vec![0; 3 + MOST as usize * NAME / 4];
+    strings[..3].copy_from_slice(&[STRINGS, FEATURES, count]);
+    ask(socket, interface, &mut strings)?;
+    let bytes: Vec<u8> = strings[3..].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let names = bytes.chunks(NAME).take(count as usize).map(|name| {
+        let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(name).into_owned()
+    });
+    // `ethtool_gfeatures`, of which the kernel fills in no more blocks than it is told of.
+    let blocks = count.div_ceil(32);
+    let mut features = vec![0; 2 + 4 * blocks as usize];
+    features[..2].copy_from_slice(&[GET_FEATURES, blocks]);
+    ask(socket, interface, &mut features)?;
+    let column = |at: usize| features[2..].chunks(4).map(|block| block[at]).collect();
+    Ok(Features { names: names.collect(), available: column(0), active: column(2) })
+}
+
+/// Puts a question that stands in `words`, where the answer will be.
+fn ask(socket: BorrowedFd<'_>, interface: &str, words: &mut [u32]) -> Result<(), Errno> {
+    let mut name: [c_char; libc::IFNAMSIZ] = [0; libc::IFNAMSIZ];
+    if interface.len() >= name.len() {
+        return Err(Errno::NODEV);
+    }
+    for (to, from) in name.iter_mut().zip(interface.bytes()) {
+        *to = from as c_char;
+    }
+    let data = libc::__c_anonymous_ifr_ifru { ifru_data: words.as_mut_ptr().cast() };
+    let mut request = libc::ifreq { ifr_name: name, ifr_ifru: data };
+    // SAFETY: the request names the interface by text that ends in a zero, and points to words that
+    // are borrowed exclusively until the call returns. Only `features` calls this: each of its
+    // questions has room for the longest answer, which for names is the number of features that
+    // the kernel knows, a constant of it far below `MOST`. Proved by the tests of `probe::card`.
+    let result = unsafe {
+        libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, std::ptr::from_mut(&mut request))
+    };
+    if result < 0 { Err(last_errno()) } else { Ok(()) }
+}
+
+/// From linux/sockios.h.
+const SIOCETHTOOL: u32 = 0x8946;
+
+// From linux/ethtool.h: questions, the set of names asked for, and how long each is.
+const SSET_INFO: u32 = 0x37;
+const STRINGS: u32 = 0x1b;
+const GET_FEATURES: u32 = 0x3a;
+const FEATURES: u32 = 4;
+const NAME: usize = 32;
+
+/// Room for the names of so many features. `netdev_features_t` has 64 bits.
+const MOST: u32 = 1024;
