@@ -4,13 +4,13 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
-use rustix::fs::{FileType, fstat, ftruncate};
-use rustix::io::Errno;
+use rustix::fs::{fstat, ftruncate};
 use underpass_engine::{Error, Kind, Mechanism, Policy, Report, Sink, Source, Transfer, Version};
 
 use super::file::Original;
 use super::job::At;
 use super::place::Place;
+use super::small::{self, BLOCK, is_small};
 use super::worker::Worker;
 use crate::commands::cp::When;
 use crate::failure::Failure;
@@ -31,13 +31,7 @@ impl Worker<'_> {
         if settings.sparse == When::Always && done == 0 {
             return self.copy_without_zeros(original, place);
         }
-        let is_regular = FileType::from_raw_mode(original.stat.st_mode) == FileType::RegularFile;
-        if is_regular
-            && len <= SMALL
-            && done == 0
-            && settings.is_free()
-            && !(has_holes && len > BLOCK)
-        {
+        if is_small(&original.stat) && done == 0 && settings.is_free() {
             return self.copy_small(original, place);
         }
         let keeps_holes = settings.sparse == When::Auto && place.is_empty() && has_holes;
@@ -67,33 +61,12 @@ impl Worker<'_> {
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
         let promised = original.len() as usize;
-        // More than is promised: who is longer than its facts say is a file of procfs, or has grown.
-        let room = if promised == 0 { self.buffer.len() } else { promised };
-        let mut calls = 0;
-        let mut have = 0;
-        while have < room {
-            calls += 1;
-            match rustix::io::read(&original.file, &mut self.buffer[have..room]) {
-                Ok(0) => break,
-                Ok(bytes) => have += bytes,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno).at("reading", from),
-            }
-        }
-        let is_short = have < promised;
-        if is_short || have == self.buffer.len() {
+        let read = small::read(&original.file, promised, &mut self.buffer).at("reading", from)?;
+        let Some((have, reads)) = read else {
             // Perhaps its size says nothing: the engine knows, and begins at the first byte.
             return self.copy_whole(original, place);
-        }
-        let mut written = 0;
-        while written < have {
-            calls += 1;
-            match rustix::io::write(place.file(), &self.buffer[written..have]) {
-                Ok(bytes) => written += bytes,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno).at("writing", to),
-            }
-        }
+        };
+        let calls = reads + small::write(place.file(), &self.buffer[..have]).at("writing", to)?;
         let between = self.totals.between(original.system, original.folder.system);
         between.report.add_copied(have as u64, calls);
         self.job.progress.bytes.fetch_add(have as u64, Ordering::Relaxed);
@@ -297,12 +270,6 @@ fn run(bytes: &[u8]) -> (usize, bool) {
     let same = blocks.take_while(|block| is_zero(block) == wanted);
     (first.len() + same.map(<[u8]>::len).sum::<usize>(), wanted)
 }
-
-/// Files of up to so many bytes are copied through a buffer.
-const SMALL: u64 = 64 << 10;
-
-/// The smallest hole worth having: a block of most file systems.
-const BLOCK: u64 = 4096;
 
 /// So much of what an interrupted run has left is copied again.
 const AGAIN: u64 = 1 << 20;

@@ -1,9 +1,9 @@
 //! Copies files and trees within this machine.
 //!
 //! `paths` tells what goes where. Threads (`crew`, `worker`) walk the tree (`walk`) and copy what
-//! they find: files (`file`, `content`, `place`), links, devices and the like (`special`), with
-//! what belongs to them (`metadata`, `links`). Everything is counted where it is done (`totals`)
-//! and told at the end (`report`).
+//! they find: files (`file`, `content`, `small`, `place`), links, devices and the like (`special`),
+//! with what belongs to them (`metadata`, `links`). Everything is counted where it is done
+//! (`totals`) and told at the end (`report`).
 
 mod content;
 mod crew;
@@ -19,9 +19,10 @@ mod place;
 mod progress;
 mod report;
 mod settings;
+pub(crate) mod small;
 mod special;
 mod stream;
-mod system;
+pub(crate) mod system;
 mod totals;
 mod verify;
 mod walk;

@@ -6,13 +6,13 @@ use rustix::fs::fstatfs;
 
 /// The name of the file system that a file lies on, by the numbers of linux/magic.h.
 #[allow(clippy::useless_conversion)] // the field's type differs by target
-pub(super) fn name(file: impl AsFd) -> &'static str {
+pub(crate) fn name(file: impl AsFd) -> &'static str {
     let Ok(found) = fstatfs(file) else { return "unknown" };
     let kind = i64::from(found.f_type) & 0xffff_ffff;
     NAMES.iter().find(|(number, _)| *number == kind).map_or("other", |(_, name)| name)
 }
 
-const NAMES: [(i64, &str); 21] = [
+const NAMES: [(i64, &str); 23] = [
     (0xef53, "ext4"),
     (0x5846_5342, "xfs"),
     (0x9123_683e, "btrfs"),
@@ -30,6 +30,8 @@ const NAMES: [(i64, &str); 21] = [
     (0xff53_4d42, "cifs"),
     (0xfe53_4d42, "smb"),
     (0x0102_1997, "9p"),
+    (0x786f_4256, "vboxsf"),
+    (0x00c3_6400, "ceph"),
     (0x7371_7368, "squashfs"),
     (0x9660, "iso9660"),
     (0x9fa0, "proc"),

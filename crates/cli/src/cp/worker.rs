@@ -10,6 +10,7 @@ use super::crew::Task;
 use super::folder::{Entry, Folder, State};
 use super::job::{At, Job};
 use super::settings::Follow;
+use super::small::BUFFER;
 use super::totals::Totals;
 use crate::failure::Failure;
 use crate::output::{self, plain_path};
@@ -153,9 +154,6 @@ impl<'a> Worker<'a> {
         follow != Follow::Never
     }
 }
-
-/// Large enough for every file that is copied in one piece.
-const BUFFER: usize = 256 << 10;
 
 /// Some 2,000 names.
 const LISTING: usize = 64 << 10;
