@@ -252,7 +252,8 @@ fn who_may_not_give_files_away_keeps_them() {
     if !has("setpriv") {
         return;
     }
-    let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 8) else { return };
+    // The program has to be where others may run it, and it is large when it is not optimized.
+    let Some(mounted) = Mounted::new(FileSystem::Tmpfs, 400) else { return };
     let root = mounted.root();
     let a = root.join("a");
     fs::create_dir(&a).unwrap();
