@@ -282,6 +282,15 @@ fn who_may_not_give_files_away_keeps_them() {
     assert_eq!(names(&root.join("z")), ["file"]);
 }
 
+/// Whether a program that was just written can be run. Another test may have forked while it was open
+/// for writing; it then is until that child runs its own program.
 fn runs(program: &Path) -> bool {
-    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+    loop {
+        match Command::new(program).arg("--version").output() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            outcome => return outcome.is_ok_and(|output| output.status.success()),
+        }
+    }
 }
