@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::article::{ChunksArgs, LimitArgs, SmallCopyArgs, TableArgs};
+use super::cp::CpArgs;
 use super::record::{Over, Role, SinkKind};
 use super::serve::{ScaleArgs, ServeArgs};
 use super::transfer::{GetArgs, PutArgs, TreeArgs};
@@ -38,6 +39,9 @@ pub(crate) enum ScenarioArgs {
     ArticleChunks(ChunksArgs),
     /// How far from a bare loop around sendfile, and from the machine's memory
     Limit(LimitArgs),
+    /// A large file, many small ones, a folder or a file with holes, beside cp -a, xcp, fcp, rsync and
+    /// tar
+    Cp(CpArgs),
     /// Headers with small files over TCP: up to which size one buffer is cheaper than sendfile
     Chain(ChainArgs),
     /// The file server under load, beside nginx

@@ -87,6 +87,7 @@ pub(crate) fn empty(scenario: Scenario) -> Record {
             programs: Vec::new(),
         },
         baseline: Variant::baseline(ReadWrite, 4 << 10),
+        copies: None,
         cells: Vec::new(),
         samples: Vec::new(),
         counted: Vec::new(),
@@ -94,7 +95,7 @@ pub(crate) fn empty(scenario: Scenario) -> Record {
     }
 }
 
-fn cell(size: u64, variant: Variant) -> Cell {
+pub(crate) fn cell(size: u64, variant: Variant) -> Cell {
     let sha256 = Some("0123456789abcdef".to_owned());
     Cell { size, variant, sha256, declined: None, connections: None }
 }

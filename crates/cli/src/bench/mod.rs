@@ -3,7 +3,7 @@
 //!
 //! `way` has the words, `plan` says what is measured, `rounds` in which order, `net`, `copy` and
 //! `chain` how; `serve` measures servers, `transfer` downloads and uploads, `article` what the articles
-//! did, with the programs of `peers`. `link` is what lies between two processes, `strace` counts their
+//! did, with the programs of `peers`; `cp` programs that copy. `link` is what lies between two processes, `strace` counts their
 //! system calls. `record` keeps all of it; `statistics`, `trust` and `table` see nothing else.
 
 mod arguments;
@@ -12,6 +12,7 @@ mod chain;
 mod child;
 mod copy;
 mod counted;
+mod cp;
 mod data;
 mod environment;
 mod error;
@@ -39,6 +40,7 @@ pub(crate) use arguments::{BenchArgs, ScenarioArgs};
 pub(crate) use article::{
     chunks as article_chunks, copy as article_copy, limit, table as article_table,
 };
+pub(crate) use cp::cp;
 pub(crate) use error::BenchError;
 pub(crate) use record::Record;
 pub(crate) use scenarios::{chain, copy, net};

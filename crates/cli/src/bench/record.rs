@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::counted::{Counted, Missing};
+use super::cp::Copies;
 use super::plan::Variant;
 use super::serve::{Served, Setting};
 use super::transfer::Transfers;
@@ -32,6 +33,9 @@ pub(crate) struct Record {
     pub(crate) environment: Environment,
     /// What the others are compared with.
     pub(crate) baseline: Variant,
+    /// What was copied by programs that copy; absent if there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) copies: Option<Copies>,
     /// Every size with every variant, in the order in which they took turns.
     pub(crate) cells: Vec<Cell>,
     /// Every sample that counts, in the order in which they were taken.
@@ -58,6 +62,8 @@ pub(crate) enum Scenario {
     Chain,
     /// File to file.
     Copy,
+    /// Files, folders and holes, by programs that copy.
+    Cp,
     /// A file by HTTP from a server into a file, by a client's process.
     Get,
     /// File to TCP beside a bare loop of sendfile and beside the machine's memory.

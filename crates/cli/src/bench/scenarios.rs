@@ -133,7 +133,7 @@ fn folders(run: &RunArgs, ways: &WayArgs, sizes: &[u64]) -> Result<(Folder, Fold
 }
 
 /// What was asked for, as the record tells it.
-fn asked(run: &RunArgs, args: &WayArgs, sizes: &[u64], all: &[Way]) -> Arguments {
+pub(crate) fn asked(run: &RunArgs, args: &WayArgs, sizes: &[u64], all: &[Way]) -> Arguments {
     Arguments {
         sizes: once(sizes),
         mechanisms: ways(&args.mechanism, all),
@@ -166,6 +166,7 @@ pub(crate) fn begin(
         arguments,
         environment,
         baseline,
+        copies: None,
         cells: Vec::new(),
         samples: Vec::new(),
         counted: Vec::new(),

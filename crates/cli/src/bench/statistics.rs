@@ -64,6 +64,7 @@ fn cpu(scenario: Scenario, side: &Side) -> f64 {
         }
         Scenario::ArticleCopy
         | Scenario::Copy
+        | Scenario::Cp
         | Scenario::Get
         | Scenario::Put
         | Scenario::Scale

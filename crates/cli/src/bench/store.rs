@@ -109,6 +109,8 @@ mod tests {
         assert_eq!(load(&with_servers.to_json().unwrap()).unwrap(), with_servers);
         let with_clients = put_record();
         assert_eq!(load(&with_clients.to_json().unwrap()).unwrap(), with_clients);
+        let with_copies = crate::bench::cp::cp_record();
+        assert_eq!(load(&with_copies.to_json().unwrap()).unwrap(), with_copies);
         // A line for each cell and sample, and no more.
         assert_eq!(text.lines().count(), 5 + 8 + 13);
     }

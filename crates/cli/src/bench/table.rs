@@ -2,6 +2,7 @@
 
 use indicatif::BinaryBytes;
 
+use super::cp;
 use super::layout::{Columns, three_digits};
 use super::record::{Over, Record, Role, Sample, Scenario, SinkKind, Thread};
 use super::serve;
@@ -29,6 +30,7 @@ pub(crate) fn render(record: &Record) -> String {
             parts.push(serve::render(record));
         }
         Scenario::Get | Scenario::Put | Scenario::Tree => parts.extend(transfer::render(record)),
+        Scenario::Cp => parts.extend(cp::render(record)),
     }
     let doubts = warnings(record);
     parts.push(match doubts.as_slice() {
@@ -84,6 +86,7 @@ fn heading(record: &Record) -> String {
         Scenario::ServeHandshakes => "serve handshakes",
         Scenario::ServeIdle => "serve idle",
         Scenario::Tree => "tree",
+        Scenario::Cp => "cp",
     };
     let at_step = match scenario {
         Scenario::Copy | Scenario::Net => "; @ is the step that took the least time",
@@ -124,6 +127,7 @@ fn subject(record: &Record) -> String {
             format!("file on {source} to TCP on {link}, dropped there")
         }
         (Scenario::Get | Scenario::Put | Scenario::Tree, _) => transfer::title(record),
+        (Scenario::Cp, _) => cp::title(record),
         _ => serve::title(record),
     }
 }
@@ -154,6 +158,7 @@ fn baseline(record: &Record) -> String {
         Scenario::Chain => "one buffer".to_owned(),
         Scenario::Copy | Scenario::Net => format!("the traditional {}", record.baseline),
         Scenario::Get | Scenario::Put | Scenario::Tree => transfer::label(record.baseline.way),
+        Scenario::Cp => cp::label(record.baseline.way),
         Scenario::ArticleChunks
         | Scenario::ArticleCopy
         | Scenario::ArticleTable

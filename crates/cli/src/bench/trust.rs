@@ -59,6 +59,10 @@ fn missing(record: &Record) -> Vec<&str> {
         | Scenario::Limit
         | Scenario::Net
         | Scenario::Scale => Vec::new(),
+        Scenario::Cp => {
+            let copies = record.copies.iter();
+            copies.flat_map(|copies| &copies.missing).map(String::as_str).collect()
+        }
     }
 }
 
@@ -113,6 +117,8 @@ fn one_core(record: &Record) -> Option<String> {
         | Scenario::ServeHandshakes
         | Scenario::ServeIdle => "server and load",
         Scenario::Get | Scenario::Put | Scenario::Tree => "server and client",
+        // They take what cores there are.
+        Scenario::Cp => return None,
     };
     let is_shared = record.environment.first_core == record.environment.second_core;
     is_shared.then(|| format!("{both} shared one core"))
@@ -193,6 +199,7 @@ fn names(record: &Record, is_true: impl Fn(usize) -> bool) -> Vec<String> {
         }
         let size = match record.scenario {
             Scenario::Tree => "the folder".to_owned(),
+            Scenario::Cp => indicatif::BinaryBytes(size).to_string(),
             _ => short_size(size),
         };
         if !found.is_empty() && found.len() == measured {
@@ -210,6 +217,7 @@ fn name(record: &Record, index: usize) -> String {
         (Scenario::Chain, Way::Only(_)) => "header and sendfile".to_owned(),
         (Scenario::Chain, _) => "one buffer".to_owned(),
         (Scenario::Get | Scenario::Put | Scenario::Tree, way) => label(way),
+        (Scenario::Cp, way) => super::cp::label(way),
         _ => variant.to_string(),
     }
 }

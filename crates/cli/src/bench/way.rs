@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use underpass_engine::Mechanism;
 
+use super::cp::Copier;
 use super::peers::Peer;
 use crate::size::Size;
 
@@ -19,6 +20,8 @@ pub(crate) enum Way {
     Auto,
     /// This mechanism alone, required.
     Only(Mechanism),
+    /// A program that copies whole trees.
+    Copier(Copier),
     /// The peer: the `cp` of this system.
     Cp,
     /// The peer: curl.
@@ -93,6 +96,7 @@ impl fmt::Display for Way {
             Self::Aria2 => "aria2c",
             Self::Auto => "auto",
             Self::Only(mechanism) => mechanism.name(),
+            Self::Copier(copier) => copier.name(),
             Self::Cp => "cp",
             Self::Curl => "curl",
             Self::CurlToDufs => "curl_to_dufs",
@@ -162,7 +166,8 @@ impl FromStr for Way {
 
     fn from_str(text: &str) -> Result<Self, Unknown> {
         let peers = Peer::ALL.into_iter().map(Self::Peer);
-        match NAMED.into_iter().chain(peers).find(|way| way.to_string() == text) {
+        let copiers = Copier::ALL.into_iter().map(Self::Copier);
+        match NAMED.into_iter().chain(copiers).chain(peers).find(|way| way.to_string() == text) {
             Some(way) => Ok(way),
             None => text.parse().map(Self::Only).map_err(|_| Unknown("no such way")),
         }
@@ -243,8 +248,9 @@ mod tests {
         for step in [Step::Default, Step::Whole, Step::Bytes(65_536), Step::Bytes(1000)] {
             assert_eq!(step.to_string().parse(), Ok(step));
         }
-        let peers = Peer::ALL.into_iter().map(Way::Peer);
-        for way in NAMED.into_iter().chain(peers).chain([Way::Only(Mechanism::Sendfile)]) {
+        let others = Peer::ALL.into_iter().map(Way::Peer);
+        let others = others.chain(Copier::ALL.into_iter().map(Way::Copier));
+        for way in NAMED.into_iter().chain(others).chain([Way::Only(Mechanism::Sendfile)]) {
             assert_eq!(way.to_string().parse(), Ok(way));
         }
     }

@@ -13,6 +13,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     match &args.scenario {
         ScenarioArgs::Net(args) => keep(args.run.json.as_deref(), || bench::net(args, &cancel)),
         ScenarioArgs::Copy(args) => keep(args.run.json.as_deref(), || bench::copy(args, &cancel)),
+        ScenarioArgs::Cp(args) => keep(args.json(), || bench::cp(args, &cancel)),
         ScenarioArgs::Chain(args) => keep(args.run.json.as_deref(), || bench::chain(args, &cancel)),
         ScenarioArgs::ArticleTable(args) => {
             keep(args.run.json.as_deref(), || bench::article_table(args, &cancel))

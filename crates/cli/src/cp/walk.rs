@@ -116,11 +116,12 @@ impl Worker<'_> {
         }
         let folders = listing.folders.into_iter().rev();
         tasks.extend(folders.map(|entry| Task::Enter(Arc::clone(folder), entry)));
-        let mut files = listing.files;
-        let mut batches = Vec::new();
-        while !files.is_empty() {
-            let rest = files.split_off(files.len().min(BATCH));
-            batches.push(Task::Entries(Arc::clone(folder), std::mem::replace(&mut files, rest)));
+        let mut files = listing.files.into_iter();
+        let mut batches = Vec::with_capacity(files.len().div_ceil(BATCH));
+        while files.len() > 0 {
+            // Not split off, which would leave each of them the room of all.
+            let batch = files.by_ref().take(BATCH).collect();
+            batches.push(Task::Entries(Arc::clone(folder), batch));
         }
         tasks.extend(batches.into_iter().rev());
         for task in &tasks {

@@ -22,6 +22,7 @@ pub(crate) use arguments::{GetArgs, PutArgs, TreeArgs};
 pub(crate) use clients::{find, version};
 #[cfg(test)]
 pub(crate) use fixture::{get_record, put_record};
+pub(crate) use forest::Forest;
 pub(crate) use record::Transfers;
 pub(crate) use scenarios::{get, put, tree};
 pub(crate) use table::{label, render, title};
