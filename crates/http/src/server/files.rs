@@ -185,10 +185,11 @@ pub(super) fn open(root: &Root, path: &[u8], patience: Patience) -> Result<Found
         // A fifo, a device or a socket, whose reading may never end.
         _ => return Err(Errno::NOENT),
     }
-    wait_for_writer(&file, &stat, patience)?;
+    // Before anything moves the cursor, at which such a file is read.
     if may_be_made_when_read(&stat) && is_made_when_read(&file) {
         return Ok(Found::Unsized(file));
     }
+    wait_for_writer(&file, &stat, patience)?;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let mut served = Served::new(file, &stat, name);
     for coding in Coding::ALL {
