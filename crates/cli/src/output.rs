@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use indicatif::{BinaryBytes, HumanCount, HumanDuration};
 use rustix::system::uname;
+use underpass_engine::Integrity;
 use underpass_http::client::upload::Event;
 use underpass_http::server::{Note, Summary};
 use underpass_http::tls::Pin;
@@ -15,7 +16,9 @@ use underpass_http::tls::Pin;
 use crate::args::ShowArgs;
 use crate::cp::CopyReceipt;
 use crate::doctor::Diagnosis;
+use crate::explained::explained;
 use crate::failure::{Failure, complaint, plain};
+use crate::figure::Alphabet;
 use crate::get::GetReceipt;
 use crate::get::tree::TreeReceipt;
 use crate::receipt::{DeclineReceipt, Receipt};
@@ -64,6 +67,9 @@ fn note_integrity(show: ShowArgs, receipt: &Receipt) {
         let DeclineReceipt { mechanism: level, errno, reason: Some(reason), .. } = declined else {
             continue;
         };
+        if level.parse::<Integrity>().is_err() {
+            continue;
+        }
         let held = &receipt.integrity;
         error_line(&format!("underpass: {level} was refused ({errno}: {reason}); {held} held"));
     }
@@ -358,7 +364,7 @@ fn is_local(address: &str) -> bool {
 
 fn tell(show: ShowArgs, receipt: &Receipt) {
     if show.explain {
-        error_line(&explained(receipt));
+        error_line(&explained(receipt, Alphabet::of_locale()));
     }
     if show.json
         && let Ok(json) = serde_json::to_string(receipt)
@@ -380,56 +386,6 @@ pub(crate) fn summary(receipt: &Receipt) -> String {
     // Saturates for a rate that no machine has.
     let rate = BinaryBytes(rate as u64);
     format!("{bytes} in {:.2} s ({rate}/s) by {names}", receipt.elapsed_s)
-}
-
-/// The receipt as people read it.
-fn explained(receipt: &Receipt) -> String {
-    let mut lines = vec!["receipt".to_owned()];
-    let mut line = |name: &str, text: String| lines.push(format!("  {name:<12} {text}"));
-    for moved in &receipt.mechanisms {
-        let (bytes, calls) = (HumanCount(moved.bytes), HumanCount(moved.calls));
-        line("moved", format!("{bytes} bytes by {} in {calls} calls", moved.name));
-    }
-    for declined in &receipt.declined {
-        let at = HumanCount(declined.at);
-        line("declined", format!("{} ({}) at byte {at}", declined.mechanism, declined.errno));
-    }
-    line("user space", format!("{} bytes", HumanCount(receipt.user_space_bytes)));
-    let waits = HumanCount(receipt.waits);
-    line("calls", format!("{}, waited {waits} times", HumanCount(receipt.calls)));
-    let time = Duration::try_from_secs_f64(receipt.elapsed_s).unwrap_or_default();
-    line("time", format!("{:.3} s", time.as_secs_f64()));
-    let cpu = receipt.cpu_s;
-    line("processor", format!("{:.3} s user, {:.3} s system", cpu.user, cpu.system));
-    let switches = receipt.context_switches;
-    let (voluntary, involuntary) = (switches.voluntary, switches.involuntary);
-    line("switches", format!("{voluntary} voluntary, {involuntary} involuntary"));
-    let faults = receipt.page_faults;
-    line("page faults", format!("{} minor, {} major", faults.minor, faults.major));
-    line("integrity", receipt.integrity.clone());
-    if let Some(congestion) = &receipt.congestion {
-        line("congestion", congestion.clone());
-    }
-    if let Some(tls) = &receipt.tls {
-        let place = match &tls.why {
-            None => "the kernel encrypted".to_owned(),
-            Some(why) => format!("encrypted in user space ({why})"),
-        };
-        let resumed = if tls.resumed { ", resumed" } else { "" };
-        line("tls", format!("{}, {}{resumed}: {place}", tls.version, tls.suite));
-    }
-    if let Some(upload) = &receipt.upload {
-        let before = HumanCount(upload.resumed_at);
-        line("resumed", format!("{before} bytes were there before"));
-        if let Some(status) = upload.status {
-            line("answer", format!("{status} from {}", upload.url));
-        }
-        if let Some(digest) = &upload.digest {
-            let read = HumanCount(digest.read_bytes);
-            line("digest", format!("{}:{}, read {read} bytes", digest.algorithm, digest.value));
-        }
-    }
-    lines.join("\n")
 }
 
 fn error_line(line: &str) {

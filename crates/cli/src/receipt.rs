@@ -1,7 +1,7 @@
 //! The receipt: a report as people and programs read it. Its field names are a promise.
 
 use serde::{Deserialize, Serialize};
-use underpass_engine::{Decline, Declined, Report, Tally};
+use underpass_engine::{Kind, Report, Tally};
 use underpass_http::tls::{Facts, Place};
 
 /// What a transfer did, as one JSON object.
@@ -10,6 +10,12 @@ pub(crate) struct Receipt {
     /// Why the transfer failed; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
+    /// What sort of thing the bytes came from; absent for what takes several sorts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) from: Option<EndKind>,
+    /// What sort of thing they went to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) to: Option<EndKind>,
     /// Payload bytes delivered to the sink.
     pub(crate) bytes: u64,
     /// Seconds from the first step to the end; for `send` until the peer had everything.
@@ -112,7 +118,7 @@ pub(crate) struct DeclineReceipt {
     pub(crate) at: u64,
     /// How often it was declined with this answer.
     pub(crate) times: u64,
-    /// What the answer means, for an integrity level.
+    /// What the answer means, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
 }
@@ -182,6 +188,8 @@ impl From<&Report> for Receipt {
         let usage = report.usage().unwrap_or_default();
         Self {
             error: None,
+            from: None,
+            to: None,
             bytes: report.bytes(),
             elapsed_s: report.elapsed().as_secs_f64(),
             mechanisms: report
@@ -199,7 +207,7 @@ impl From<&Report> for Receipt {
                     errno: decline.refusal.name().into_owned(),
                     at: decline.at,
                     times: decline.times,
-                    reason: reason(decline),
+                    reason: decline.meaning().map(ToOwned::to_owned),
                 })
                 .collect(),
             user_space_bytes: report.user_space_bytes(),
@@ -222,6 +230,25 @@ impl From<&Report> for Receipt {
     }
 }
 
+impl Receipt {
+    /// The same, and between what it was.
+    pub(crate) fn between(self, from: EndKind, to: EndKind) -> Self {
+        Self { from: Some(from), to: Some(to), ..self }
+    }
+}
+
+impl From<Kind> for EndKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Regular => Self::File,
+            Kind::Socket => Self::Socket,
+            Kind::Pipe => Self::Pipe,
+            Kind::Block | Kind::CharDevice => Self::Device,
+            Kind::Virtual => Self::Other,
+        }
+    }
+}
+
 impl From<&Facts> for TlsReceipt {
     fn from(facts: &Facts) -> Self {
         let (place, why) = match facts.place {
@@ -235,12 +262,5 @@ impl From<&Facts> for TlsReceipt {
             place: place.to_owned(),
             why,
         }
-    }
-}
-
-fn reason(decline: &Decline) -> Option<String> {
-    match decline.what {
-        Declined::Mechanism(_) => None,
-        Declined::Integrity(level) => Some(level.reason(decline.refusal).to_owned()),
     }
 }

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use rustix::io::Errno;
 
+pub use crate::meanings::meaning;
+
 /// The symbol of an error such as `EINVAL`; `errno 123` for one that moving bytes never meets.
 #[must_use]
 pub fn name(errno: Errno) -> Cow<'static, str> {

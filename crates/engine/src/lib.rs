@@ -43,6 +43,7 @@ mod kind;
 pub mod ktls;
 pub mod landing;
 mod layer;
+mod meanings;
 mod mechanism;
 mod mechanisms;
 mod options;

@@ -29,6 +29,19 @@ pub struct Decline {
     pub times: u64,
 }
 
+impl Decline {
+    /// What the answer means, if that is known.
+    #[must_use]
+    pub fn meaning(&self) -> Option<&'static str> {
+        match self.what {
+            Declined::Mechanism(mechanism) => {
+                crate::errno::meaning(mechanism.name(), &self.refusal.name())
+            }
+            Declined::Integrity(level) => Some(level.reason(self.refusal)),
+        }
+    }
+}
+
 /// What a [`Decline`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Declined {

@@ -18,7 +18,7 @@ use crate::ends::{Overwrite, Target};
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::progress::Meter;
-use crate::receipt::{Receipt, TlsReceipt};
+use crate::receipt::{EndKind, Receipt, TlsReceipt};
 use crate::signals;
 use crate::size::Size;
 use crate::veil::VeilArgs;
@@ -91,13 +91,15 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
         Err(failure) => return target.abandon().and(Err(failure)),
     };
     let elapsed_s = started.elapsed().as_secs_f64();
+    let kind = target.sink()?.kind().into();
     target.finish(report.bytes())?;
     let _ = socket::disarm_reset(&stream);
     if let Some(session) = &session {
         session.close(stream.as_fd());
     }
     let tls = session.as_ref().map(|session| TlsReceipt::from(session.facts()));
-    output::finished(show, &Receipt { elapsed_s, congestion, tls, ..Receipt::from(&report) });
+    let receipt = Receipt::from(&report).between(EndKind::Socket, kind);
+    output::finished(show, &Receipt { elapsed_s, congestion, tls, ..receipt });
     Ok(())
 }
 

@@ -22,7 +22,7 @@ use crate::failure::{Failure, Result};
 use crate::output;
 use crate::progress::Meter;
 use crate::range::ByteRange;
-use crate::receipt::{Receipt, TlsReceipt};
+use crate::receipt::{EndKind, Receipt, TlsReceipt};
 use crate::signals;
 use crate::veil::{self, VeilArgs};
 
@@ -59,6 +59,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let show = args.movement.show;
     let input = Input::open(&args.file)?;
     let source = select(&input, args.range)?;
+    let kind = EndKind::from(source.kind());
     let (to, listen) = (args.to.as_ref(), args.listen.as_ref());
     let veil = args.veil.veil(to, listen, args.movement.policy())?;
     let cancel = signals::cancel_flag();
@@ -89,7 +90,8 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let elapsed_s = started.elapsed().as_secs_f64();
     input.finish(report.bytes());
     let tls = session.as_ref().map(|session| TlsReceipt::from(session.facts()));
-    output::finished(show, &Receipt { elapsed_s, congestion, tls, ..Receipt::from(&report) });
+    let receipt = Receipt::from(&report).between(kind, EndKind::Socket);
+    output::finished(show, &Receipt { elapsed_s, congestion, tls, ..receipt });
     Ok(())
 }
 

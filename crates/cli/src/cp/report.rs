@@ -12,7 +12,9 @@ use super::job::{At, Job, Problems};
 use super::totals::{Between, Totals};
 use crate::failure::{Failure, Result};
 use crate::output;
-use crate::receipt::{CpuReceipt, FaultsReceipt, MechanismReceipt, Receipt, SwitchesReceipt};
+use crate::receipt::{
+    CpuReceipt, EndKind, FaultsReceipt, MechanismReceipt, Receipt, SwitchesReceipt,
+};
 
 /// The receipt of a copy.
 #[derive(Debug, Serialize)]
@@ -124,7 +126,7 @@ fn receipt(job: &Job<'_>, totals: &Totals, elapsed_s: f64, problems: &Problems) 
             involuntary: usage.involuntary_switches,
         },
         page_faults: FaultsReceipt { minor: usage.minor_faults, major: usage.major_faults },
-        ..Receipt::from(&report)
+        ..Receipt::from(&report).between(EndKind::File, EndKind::File)
     };
     let [owners, attributes] = job.unkept.each_ref().map(|count| count.load(Ordering::Relaxed));
     CopyReceipt {

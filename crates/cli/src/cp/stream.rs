@@ -50,6 +50,7 @@ pub(super) fn run(args: &CpArgs, settings: &Settings<'_>, from: &Path, path: &Pa
     meter.clear();
     let report = outcome?;
     let elapsed_s = started.elapsed().as_secs_f64();
+    let (from, to) = (source.kind().into(), target.sink()?.kind().into());
     if target.is_new() {
         keep_mode_and_times(input.file(), target.file()).with_path("keeping mode of", path)?;
     }
@@ -58,7 +59,8 @@ pub(super) fn run(args: &CpArgs, settings: &Settings<'_>, from: &Path, path: &Pa
     }
     target.finish(report.bytes())?;
     input.finish(report.bytes());
-    output::finished(show, &Receipt { elapsed_s, ..Receipt::from(&report) });
+    let receipt = Receipt::from(&report).between(from, to);
+    output::finished(show, &Receipt { elapsed_s, ..receipt });
     Ok(())
 }
 

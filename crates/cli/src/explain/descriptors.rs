@@ -89,7 +89,9 @@ impl Descriptors {
                 (EndKind::Terminal, target())
             }
             FileType::CharacterDevice | FileType::BlockDevice => (EndKind::Device, target()),
-            FileType::RegularFile if !self.is_made_up(path, facts) => (EndKind::File, target()),
+            FileType::RegularFile if !self.is_made_up(path, facts) => {
+                (EndKind::File, without_number(target()))
+            }
             _ => (EndKind::Other, target()),
         }
     }
@@ -107,6 +109,18 @@ impl Descriptors {
             let magic = facts.f_type as u64;
             MADE_UP.contains(&magic)
         })
+    }
+}
+
+/// Files that are made without a name (`O_TMPFILE` of open(2)) and get one later are known by
+/// their number, which tells nobody anything.
+fn without_number(path: String) -> String {
+    let unnamed = path.strip_suffix(" (deleted)").and_then(|path| path.rsplit_once("/#"));
+    match unnamed {
+        Some((folder, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("{folder}/ (a new file)")
+        }
+        _ => path,
     }
 }
 

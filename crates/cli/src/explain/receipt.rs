@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use underpass_engine::{Mechanism, Usage};
+use underpass_engine::{Mechanism, Usage, errno};
 
 use super::calls::Direction;
 use super::ledger::{Count, EndCount, Ledger, Origin, RefusalCount};
@@ -12,7 +12,6 @@ use super::tracer::{Ending, Tracer};
 use crate::receipt::{
     CpuReceipt, DeclineReceipt, EndKind, FaultsReceipt, MechanismReceipt, SwitchesReceipt,
 };
-use crate::refusals;
 
 /// What a program did, as one JSON object.
 #[derive(Clone, Debug, Serialize)]
@@ -267,14 +266,14 @@ fn mechanisms(ledger: &Ledger) -> Vec<MechanismReceipt> {
 fn refusals(ledger: &Ledger, which: impl Fn(&RefusalCount) -> bool) -> Vec<RefusalReceipt> {
     let told = ledger.refusals.iter().filter(|refusal| which(refusal));
     told.map(|refusal| {
-        let errno = refusal.symbol();
+        let symbol = refusal.symbol();
         RefusalReceipt {
             refusal: DeclineReceipt {
                 mechanism: refusal.what.to_owned(),
                 at: refusal.at,
                 times: refusal.times,
-                reason: refusals::meaning(refusal.what, &errno).map(ToOwned::to_owned),
-                errno,
+                reason: errno::meaning(refusal.what, &symbol).map(ToOwned::to_owned),
+                errno: symbol,
             },
             from: refusal.from,
             to: refusal.to,

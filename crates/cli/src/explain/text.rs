@@ -42,7 +42,7 @@ fn heading(receipt: &ProgramReceipt) -> String {
 
 /// Which way the bytes took.
 fn moved(receipt: &ProgramReceipt, line: &mut impl FnMut(&str, String)) {
-    for moved in &receipt.moves {
+    for moved in receipt.moves.iter().filter(|moved| moved.count.bytes > 0) {
         let (how, from, to) = (moved.mechanism, moved.from.name(), moved.to.name());
         line("in kernel", format!("{how}, {from} to {to}: {}", count(moved.count)));
     }
@@ -74,7 +74,8 @@ fn moved(receipt: &ProgramReceipt, line: &mut impl FnMut(&str, String)) {
             line("hidden", format!("{} calls of {what}", HumanCount(calls)));
         }
     }
-    if receipt.mapped_bytes > 0 {
+    // Below that it is what the C library maps in every program.
+    if receipt.mapped_bytes >= MAPPED_BY_NATURE {
         let (bytes, files) = (HumanCount(receipt.mapped_bytes), HumanCount(receipt.mapped_files));
         let note = "what is read there without a call is not seen";
         line("mapped", format!("{bytes} bytes of {files} files; {note}"));
@@ -87,7 +88,8 @@ fn cost(receipt: &ProgramReceipt, line: &mut impl FnMut(&str, String)) {
     let all = receipt.all_calls.map(|all| format!(" of {} in all", HumanCount(all)));
     line("calls", format!("{calls}{}, {waits} not ready", all.unwrap_or_default()));
     let (processes, threads) = (HumanCount(receipt.processes), HumanCount(receipt.threads));
-    line("processes", format!("{processes}, with {threads} threads"));
+    let plural = if receipt.threads == 1 { "" } else { "s" };
+    line("processes", format!("{processes}, with {threads} thread{plural}"));
     line("time", format!("{:.3} s", receipt.elapsed_s));
     let cpu = receipt.cpu_s;
     line("processor", format!("{:.3} s user, {:.3} s system", cpu.user, cpu.system));
@@ -103,7 +105,10 @@ fn cost(receipt: &ProgramReceipt, line: &mut impl FnMut(&str, String)) {
 /// `7,340,032 bytes in 448 calls of 16,384`
 fn count(count: CountReceipt) -> String {
     let (bytes, calls) = (HumanCount(count.bytes), HumanCount(count.calls));
-    format!("{bytes} bytes in {calls} calls of {}", HumanCount(count.mean_bytes))
+    match count.calls {
+        1 => format!("{bytes} bytes in 1 call"),
+        _ => format!("{bytes} bytes in {calls} calls of {}", HumanCount(count.mean_bytes)),
+    }
 }
 
 /// `copy_file_range (EXDEV), file to file, at byte 0: two file systems`
@@ -184,6 +189,9 @@ fn is_network(end: &EndReceipt) -> bool {
     end.kind == EndKind::Socket
         && !["UNIX", "NETLINK"].iter().any(|local| end.name.starts_with(local))
 }
+
+/// Bytes of mapped files that are not worth a line: those of a locale.
+const MAPPED_BY_NATURE: u64 = 8 << 20;
 
 /// Ends that are told to people.
 const MOST_ENDS: usize = 6;

@@ -34,7 +34,8 @@ pub(crate) fn one(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool
     let elapsed = started.elapsed();
     match outcome {
         Ok(done) => {
-            let receipt = GetReceipt::new(&shown(url), place.path(), &done, elapsed);
+            let mut receipt = GetReceipt::new(&shown(url), place.path(), &done, elapsed);
+            receipt.receipt.to = Some(place.kind());
             place.finish(done.report.bytes())?;
             output::fetched_file(args.show, &receipt);
             if args.digest_print.is_some() && !args.show.json {

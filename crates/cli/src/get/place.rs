@@ -12,6 +12,7 @@ use underpass_http::client::download::{Taken, Target, name_of};
 use crate::commands::get::GetArgs;
 use crate::ends::{self, Overwrite};
 use crate::failure::{Failure, Result, WithPath};
+use crate::receipt::EndKind;
 
 /// Where a download goes.
 #[derive(Debug)]
@@ -46,6 +47,14 @@ impl Place {
                 };
                 Self::named(&path, taken)
             }
+        }
+    }
+
+    /// What it is.
+    pub(crate) fn kind(&self) -> EndKind {
+        match self {
+            Self::Named { .. } => EndKind::File,
+            Self::Stream(target) => target.sink().map_or(EndKind::Other, |sink| sink.kind().into()),
         }
     }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use underpass_http::client::download::Done;
 use underpass_http::digest::Fact;
 
-use crate::receipt::{Receipt, TlsReceipt};
+use crate::receipt::{EndKind, Receipt, TlsReceipt};
 
 /// What fetching one file did, as one JSON object.
 #[derive(Debug, Serialize)]
@@ -66,7 +66,7 @@ impl GetReceipt {
             receipt: Receipt {
                 elapsed_s: elapsed.as_secs_f64(),
                 tls: done.tls.as_ref().map(TlsReceipt::from),
-                ..Receipt::from(&done.report)
+                ..Receipt::from(&done.report).between(EndKind::Socket, EndKind::File)
             },
         }
     }

@@ -21,7 +21,7 @@ use crate::args::ShowArgs;
 use crate::commands::get::GetArgs;
 use crate::failure::{Failure, Result};
 use crate::output;
-use crate::receipt::{Receipt, TlsReceipt};
+use crate::receipt::{EndKind, Receipt, TlsReceipt};
 
 /// What fetching a folder did, as one JSON object.
 #[derive(Debug, Serialize)]
@@ -65,7 +65,7 @@ impl TreeReceipt {
             receipt: Receipt {
                 elapsed_s: elapsed.as_secs_f64(),
                 tls: done.tls.as_ref().map(TlsReceipt::from),
-                ..Receipt::from(&done.report)
+                ..Receipt::from(&done.report).between(EndKind::Socket, EndKind::File)
             },
         }
     }

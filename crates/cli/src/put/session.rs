@@ -19,7 +19,7 @@ use crate::ends::Input;
 use crate::failure::{Failure, Result, WithPath};
 use crate::output;
 use crate::progress::Meter;
-use crate::receipt::{Receipt, TlsReceipt, UploadDigest, UploadReceipt};
+use crate::receipt::{EndKind, Receipt, TlsReceipt, UploadDigest, UploadReceipt};
 use crate::size::Size;
 
 /// What all uploads of one command have in common.
@@ -104,6 +104,7 @@ impl<'s> Session<'s> {
     fn send(&mut self, path: &Path, url: &Url) -> Result<Receipt> {
         let input = Input::open(path)?;
         let source = input.source()?;
+        let kind = EndKind::from(source.kind());
         let journal = self.journal(&input, &source, url);
         let digest = self.digest(&input, &source)?;
         let said = digest.as_ref().map(|computed| write_digests(&computed.digests));
@@ -156,6 +157,7 @@ impl<'s> Session<'s> {
             resumable: done.is_resumable,
             digest: digest.as_ref().and_then(told),
         };
+        let receipt = receipt.between(kind, EndKind::Socket);
         Ok(Receipt { elapsed_s, upload: Some(upload), ..receipt })
     }
 

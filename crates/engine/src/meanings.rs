@@ -1,8 +1,20 @@
 //! What the kernel means by declining a mechanism, in words.
 
 /// What it means that the kernel has declined a mechanism with this error, both by name; `None` for
-/// an error that none is known to be declined with.
-pub(crate) fn meaning(mechanism: &str, errno: &str) -> Option<&'static str> {
+/// one that it is not known to be declined with.
+///
+/// Beside the mechanisms of this crate, tee(2) and vmsplice(2) are known, which others use.
+///
+/// ```
+/// use underpass_engine::errno::meaning;
+/// assert_eq!(meaning("copy_file_range", "EXDEV"), Some("two file systems"));
+/// assert_eq!(meaning("sendfile", "EIO"), None);
+/// ```
+#[must_use]
+pub fn meaning(mechanism: &str, errno: &str) -> Option<&'static str> {
+    if errno == "0" {
+        return Some(NOTHING);
+    }
     let known = MEANINGS.iter().find(|known| (known.0, known.1) == (mechanism, errno));
     known.map(|(.., meaning)| *meaning)
 }
@@ -72,6 +84,9 @@ const MEANINGS: [(&str, &str, &str); 53] = [
     ("tee", "EINVAL", "an end that is no pipe, or one pipe twice"),
     ("vmsplice", "EBADF", "not a pipe"),
 ];
+
+/// For a refusal that is no error.
+const NOTHING: &str = "it claimed that nothing was left, as on some network file systems";
 
 const TLS: &str = "bytes have to pass through TLS of this process";
 
