@@ -155,6 +155,12 @@ impl Landing {
         &self.file
     }
 
+    /// Whether nobody can see the file yet: it has no name at all, not even a hidden one.
+    #[must_use]
+    pub const fn is_unnamed(&self) -> bool {
+        self.hidden.is_none()
+    }
+
     /// Reserves space for `len` bytes, where the file system can, so that a disk too small is
     /// found out before the first byte.
     ///

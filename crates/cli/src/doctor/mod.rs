@@ -3,12 +3,66 @@
 //! Each part of the machine has a module that gathers facts by trying, and a pure function from
 //! facts to findings, so that every finding can be tested without the machine that it is about.
 
+mod card;
+mod file_system;
 pub(crate) mod ktls;
+mod machine;
+mod pair;
 mod place;
+mod record;
+mod sample;
+mod scratch;
+mod sharing;
+mod storage;
+mod target;
+mod verdict;
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::path::Path;
 
 use serde::Serialize;
+
+use crate::failure::Result;
+use record::PairRecord;
+use sample::Sample;
+use target::Target;
+
+/// Tries what can be tried between two ends, and tells what came of it.
+pub(crate) fn examine(from: Option<&Path>, to: Option<&OsStr>) -> Result<Diagnosis> {
+    let target = Target::understand(to)?;
+    let sample = Sample::take(from)?;
+    let is_stream = target.is_stream();
+    let pair = pair::Facts::gather(&sample, &target)?;
+    let mut findings = verdict::findings(&pair);
+    findings.extend(file_system::findings(&file_system::Facts::gather(&sample, &target)));
+    findings.extend(storage::findings(&storage::Facts::gather(&sample, &target)));
+    if is_stream {
+        findings.push(sharing::finding(&sharing::gather(&sample)));
+    }
+    let host = match &target {
+        Target::Host(host) => Some(host.as_str()),
+        _ => None,
+    };
+    if host.is_some() || target == Target::Any {
+        findings.extend(card::findings(&card::Facts::gather(host)?));
+        findings.extend(ktls::findings(&ktls::Facts::gather()));
+    }
+    findings.extend(machine::findings(&machine::Facts::gather(is_stream)));
+    Ok(Diagnosis { pair: Some(PairRecord::from(&pair)), ..Diagnosis::new(findings) })
+}
+
+/// A path as it can be told: whatever its name has in it, it stays in one line.
+fn shown(path: &Path) -> String {
+    let mut line = String::new();
+    for letter in path.to_string_lossy().chars() {
+        match letter.is_control() {
+            true => line.extend(letter.escape_default()),
+            false => line.push(letter),
+        }
+    }
+    line
+}
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -36,6 +90,8 @@ pub(crate) enum State {
     Limited,
     /// The best way is closed, and another is taken.
     Closed,
+    /// It is not there, or not used, and nothing that was asked for is the worse for it.
+    Unneeded,
 }
 
 impl State {
@@ -44,15 +100,19 @@ impl State {
             Self::Best => "best",
             Self::Limited => "limited",
             Self::Closed => "closed",
+            Self::Unneeded => "unneeded",
         }
     }
 }
 
 /// All that was found; as JSON, one object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Diagnosis {
     /// Whether every best way is open.
     open: bool,
+    /// What was seen of the two ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pair: Option<PairRecord>,
     findings: Vec<Finding>,
 }
 
@@ -60,7 +120,7 @@ impl Diagnosis {
     /// From the findings of all parts, in the order in which they are told.
     pub(crate) fn new(findings: Vec<Finding>) -> Self {
         let open = findings.iter().all(|finding| finding.state != State::Closed);
-        Self { open, findings }
+        Self { open, pair: None, findings }
     }
 
     /// How many ways are closed.

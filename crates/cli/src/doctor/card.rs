@@ -1,0 +1,280 @@
+//! The way to a host: its network card, and what that does by itself.
+
+use std::fs;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, socket, sockopt};
+use underpass_engine::probe::card::{Offload, Offloads};
+use underpass_engine::probe::route::{Route, route_to};
+use underpass_engine::{errno, socket as streams};
+
+use super::{Finding, State};
+use crate::failure::{Failure, Result};
+
+/// What was seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    /// How packets leave for the host; `None` if none was named.
+    pub(crate) route: Option<std::result::Result<Route, Errno>>,
+    /// What the card does; `None` if there is none on the way.
+    pub(crate) card: Option<std::result::Result<Offloads, Errno>>,
+    /// The congestion control of new connections, and all that may be used.
+    pub(crate) congestion: std::result::Result<(String, String), Errno>,
+}
+
+impl Facts {
+    /// Looks at the way to a host.
+    pub(crate) fn gather(host: Option<&str>) -> Result<Self> {
+        let address = host.map(look_up).transpose()?;
+        let route = address.map(route_to);
+        let card = match &route {
+            Some(Ok(route)) if !route.is_loopback => Some(Offloads::of(&route.interface)),
+            _ => None,
+        };
+        let used = socket(AddressFamily::INET, SocketType::STREAM, None)
+            .and_then(|socket| sockopt::tcp_congestion(&socket));
+        let all = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+        let all = all.unwrap_or_default().trim().to_owned();
+        Ok(Self { route, card, congestion: used.map(|used| (used, all)) })
+    }
+}
+
+/// The first address of a host, if its name is known soon.
+fn look_up(host: &str) -> Result<IpAddr> {
+    if let Ok(address) = host.parse() {
+        return Ok(address);
+    }
+    let failed = |source| Failure::Network {
+        action: "looking up",
+        address: super::shown(host.as_ref()),
+        source,
+    };
+    let (sender, receiver) = mpsc::channel();
+    let name = host.to_owned();
+    // It may take many seconds, and cannot be interrupted.
+    let asked = thread::Builder::new().spawn(move || {
+        let found = (name.as_str(), 0).to_socket_addrs().map(|mut all| all.next());
+        // Nobody waits for it any more.
+        let _ = sender.send(found);
+    });
+    asked.map_err(failed)?;
+    let first = match receiver.recv_timeout(PATIENCE) {
+        Ok(found) => found.map_err(failed)?.map(|at| at.ip()).ok_or(Errno::HOSTUNREACH),
+        Err(_) => Err(Errno::TIMEDOUT),
+    };
+    first.map_err(|errno| failed(errno.into()))
+}
+
+/// What the facts mean.
+pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(route) = &facts.route {
+        findings.push(of_route(route));
+        findings.extend(route.as_ref().ok().map(of_mtu));
+        match (&facts.card, route) {
+            (Some(Ok(card)), Ok(route)) => {
+                let at = route.interface.as_str();
+                findings.extend([gathers(card, at), cuts(card, at), encrypts(card, at)]);
+            }
+            (Some(Err(errno)), Ok(route)) => findings.push(silent(*errno, &route.interface)),
+            _ => {}
+        }
+    }
+    findings.push(of_congestion(&facts.congestion));
+    findings
+}
+
+fn of_route(route: &std::result::Result<Route, Errno>) -> Finding {
+    let name = "route";
+    let known = |finding, consequence: &str| Finding {
+        name,
+        state: State::Best,
+        finding,
+        consequence: consequence.to_owned(),
+        remedy: None,
+    };
+    match route {
+        Ok(route) if route.is_loopback => known(
+            format!("over {}", route.interface),
+            "packets stay on this machine: no card takes part",
+        ),
+        Ok(Route { interface, kind, gateway, .. }) => {
+            let kind = kind.as_ref().map(|kind| format!(" ({kind})")).unwrap_or_default();
+            let by = gateway.map(|gateway| format!(" by {gateway}")).unwrap_or_default();
+            let consequence = match kind.is_empty() {
+                true => "what follows is about this card",
+                false => "this is no card: what follows is what it hands on to the next",
+            };
+            known(format!("over {interface}{kind}{by}"), consequence)
+        }
+        Err(errno @ (Errno::PERM | Errno::NOSYS | Errno::ACCESS | Errno::AFNOSUPPORT)) => Finding {
+            name,
+            state: State::Limited,
+            finding: format!("the kernel may not be asked ({})", errno::name(*errno)),
+            consequence: "which card it is, and what that can do, is not known".to_owned(),
+            remedy: Some("let filters (seccomp) allow socket(2) with AF_NETLINK".to_owned()),
+        },
+        Err(errno) => Finding {
+            name,
+            state: State::Closed,
+            finding: format!("there is none ({})", errno::name(*errno)),
+            consequence: "no connection to it can be made".to_owned(),
+            remedy: Some("see: ip route, ip link".to_owned()),
+        },
+    }
+}
+
+fn of_mtu(route: &Route) -> Finding {
+    let Route { mtu, .. } = route;
+    Finding {
+        name: "mtu",
+        state: State::Best,
+        finding: format!("packets of at most {mtu} bytes"),
+        consequence: format!("1 GiB takes {} of them", (1_u64 << 30).div_ceil(segment(*mtu))),
+        remedy: None,
+    }
+}
+
+/// What a packet carries of a file, without the heads of IP and TCP and its timestamps.
+fn segment(mtu: u32) -> u64 {
+    u64::from(mtu.saturating_sub(52).max(1))
+}
+
+/// The condition of true zero copy, as the Linux Journal puts it.
+fn gathers(card: &Offloads, at: &str) -> Finding {
+    let checksum = |name: &str| {
+        name.starts_with("tx-checksum-") && !name.ends_with("sctp") && !name.ends_with("fcoe-crc")
+    };
+    let both = [card.get("tx-scatter-gather"), card.best(checksum)];
+    let name = "card_gathers";
+    let what = both.map(|each| match each {
+        Offload::On => "on",
+        Offload::Off => "off",
+        Offload::Absent => "absent",
+    });
+    let finding = format!("scatter-gather is {}, checksums of packets are {}", what[0], what[1]);
+    if both == [Offload::On; 2] {
+        let consequence = "the Linux Journal's condition for true zero copy: the card takes the \
+                           file's pages from where they lie";
+        let (state, consequence) = (State::Best, consequence.to_owned());
+        return Finding { name, state, finding, consequence, remedy: None };
+    }
+    let consequence = "the kernel copies each packet together before the card gets it";
+    let remedy = match both.contains(&Offload::Absent) {
+        true => "another card, or another driver, is needed for true zero copy".to_owned(),
+        false => format!("as root: ethtool -K {at} sg on tx on"),
+    };
+    let (state, consequence) = (State::Limited, consequence.to_owned());
+    Finding { name, state, finding, consequence, remedy: Some(remedy) }
+}
+
+/// Who cuts what is sent into packets.
+fn cuts(card: &Offloads, at: &str) -> Finding {
+    let tcp = |name: &str| matches!(name, "tx-tcp-segmentation" | "tx-tcp6-segmentation");
+    let (state, finding, consequence, remedy) =
+        match (card.best(tcp), card.get("tx-generic-segmentation")) {
+            (Offload::On, _) => (
+                State::Best,
+                "the card cuts into packets (TSO)",
+                "the kernel hands over up to 64 KiB at a time, and more where there is BIG TCP",
+                None,
+            ),
+            (tso, gso) => {
+                let (finding, consequence) = match gso {
+                    Offload::On => (
+                        "the kernel cuts into packets, late (GSO)",
+                        "the processor works for each packet, but only at the end of the way",
+                    ),
+                    _ => (
+                        "the kernel cuts into packets",
+                        "the processor works for each packet all the way",
+                    ),
+                };
+                let remedy = match tso {
+                    Offload::Off => format!("as root: ethtool -K {at} tso on gso on"),
+                    _ if gso == Offload::Off => format!("as root: ethtool -K {at} gso on"),
+                    _ => "a card that cuts by itself (TSO)".to_owned(),
+                };
+                (State::Limited, finding, consequence, Some(remedy))
+            }
+        };
+    let (finding, consequence) = (finding.to_owned(), consequence.to_owned());
+    Finding { name: "card_segmentation", state, finding, consequence, remedy }
+}
+
+/// Whether the card encrypts.
+fn encrypts(card: &Offloads, at: &str) -> Finding {
+    let (state, finding, consequence, remedy) = match card.get("tls-hw-tx-offload") {
+        Offload::On => (
+            State::Best,
+            "the card encrypts TLS (tls-hw-tx-offload)",
+            "with TLS in the kernel even HTTPS takes the file's pages from where they lie",
+            None,
+        ),
+        Offload::Off => (
+            State::Limited,
+            "the card could encrypt TLS, but is told not to (tls-hw-tx-offload)",
+            "the processor encrypts",
+            Some(format!("as root: ethtool -K {at} tls-hw-tx-offload on")),
+        ),
+        Offload::Absent => (
+            State::Unneeded,
+            "the card encrypts no TLS (tls-hw-tx-offload)",
+            "the processor encrypts, as on nearly every machine",
+            None,
+        ),
+    };
+    let (finding, consequence) = (finding.to_owned(), consequence.to_owned());
+    Finding { name: "card_tls", state, finding, consequence, remedy }
+}
+
+/// A card that cannot be asked.
+fn silent(errno: Errno, at: &str) -> Finding {
+    Finding {
+        name: "card_gathers",
+        state: State::Limited,
+        finding: format!("the driver of {at} does not tell ({})", errno::name(errno)),
+        consequence: "whether the card takes pages from where they lie is not known".to_owned(),
+        remedy: Some(format!("see: ethtool -k {at}; let filters allow ioctl(2) SIOCETHTOOL")),
+    }
+}
+
+fn of_congestion(congestion: &std::result::Result<(String, String), Errno>) -> Finding {
+    let name = "congestion";
+    match congestion {
+        Ok((used, all)) => {
+            let all = if all.is_empty() { String::new() } else { format!(" (of {all})") };
+            let consequence = match streams::paces(used) {
+                true => {
+                    "it paces by a clock, which over loopback costs much: there another is used"
+                }
+                false => "it sends as fast as acknowledgements come in",
+            };
+            Finding {
+                name,
+                state: State::Best,
+                finding: format!("{used}{all}"),
+                consequence: consequence.to_owned(),
+                remedy: None,
+            }
+        }
+        Err(errno) => Finding {
+            name,
+            state: State::Unneeded,
+            finding: format!("it is not told ({})", errno::name(*errno)),
+            consequence: "the system's own is used".to_owned(),
+            remedy: None,
+        },
+    }
+}
+
+/// So long a name is looked up.
+const PATIENCE: Duration = Duration::from_millis(1_200);
+
+#[cfg(test)]
+#[path = "card_tests.rs"]
+mod tests;

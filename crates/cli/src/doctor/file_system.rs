@@ -1,0 +1,120 @@
+//! The file systems of both ends: what is known of them that no trial shows.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use super::sample::Sample;
+use super::target::Target;
+use super::{Finding, State};
+use crate::cp::system;
+
+/// The names of both, as far as there are any.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    from: &'static str,
+    to: Option<&'static str>,
+}
+
+impl Facts {
+    /// Asks both.
+    pub(crate) fn gather(sample: &Sample, target: &Target) -> Self {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = target.folder().and_then(|path| openat(CWD, path, flags, Mode::empty()).ok());
+        let to = folder.map(|folder| system::name(folder.as_fd()));
+        Self { from: system::name(sample.file()), to }
+    }
+}
+
+/// What the facts mean.
+pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
+    let to = facts.to.map(|name| of("to_file_system", name));
+    [of("from_file_system", facts.from)].into_iter().chain(to).collect()
+}
+
+fn of(name: &'static str, system: &'static str) -> Finding {
+    let (state, consequence, remedy) = match KNOWN.iter().find(|known| known.0 == system) {
+        Some(&(_, consequence, remedy)) if !remedy.is_empty() => {
+            (State::Limited, consequence, Some(remedy.to_owned()))
+        }
+        Some(&(_, consequence, _)) => (State::Best, consequence, None),
+        None => (State::Best, "nothing is known against it", None),
+    };
+    let (finding, consequence) = (system.to_owned(), consequence.to_owned());
+    Finding { name, state, finding, consequence, remedy }
+}
+
+/// What is known of file systems; and what to do, of those with which others have had trouble.
+const KNOWN: [(&str, &str, &str); 16] = [
+    (
+        "9p",
+        "pages of this machine may be older than the file on its host",
+        "use --no-zero-copy or cp --verify while the host writes to it, or virtiofs",
+    ),
+    ("btrfs", "copies can share the blocks of their originals", ""),
+    (
+        "ceph",
+        "the file may change on its servers while its pages lie here",
+        "send files that nobody writes to, or use --integrity detect",
+    ),
+    (
+        "cifs",
+        "pages of this machine may be older than the file on its server",
+        "use --no-zero-copy or cp --verify if others write to it, or mount it with cache=none",
+    ),
+    (
+        "fuse",
+        "each page comes from a program, which decides how fresh and how fast it is",
+        "use --no-zero-copy if bytes are wrong; better serve from the file system below it",
+    ),
+    (
+        "nfs",
+        "the file may change on its server while its pages lie here; leases are local",
+        "send files that nobody writes to, or use --integrity detect",
+    ),
+    (
+        "ntfs",
+        "no leases and no shared blocks, and names of other rules",
+        "keep what is served on ext4, XFS or btrfs",
+    ),
+    ("overlay", "bytes come from the layer below, and a copy goes to the uppermost", ""),
+    ("proc", "files are made as they are read: they have no size and no pages", ""),
+    ("ramfs", "files are in memory, without a limit", ""),
+    (
+        "smb",
+        "pages of this machine may be older than the file on its server",
+        "use --no-zero-copy or cp --verify if others write to it, or mount it with cache=none",
+    ),
+    ("sysfs", "files are made as they are read: their sizes say nothing", ""),
+    ("tmpfs", "files are in memory, or in swap", ""),
+    (
+        "vboxsf",
+        "sendfile is known to deliver old bytes from shared folders of VirtualBox",
+        "use --no-zero-copy, or copy to a disk of the machine itself first",
+    ),
+    ("xfs", "copies can share the blocks of their originals, if it was made with reflink=1", ""),
+    (
+        "zfs",
+        "files are cached twice, and some versions have cloned wrongly",
+        "use OpenZFS 2.2.2 or newer",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Diagnosis;
+
+    #[test]
+    fn what_is_known_is_told() {
+        let names = KNOWN.map(|(name, ..)| name);
+        assert!(names.is_sorted());
+        let mut told = String::new();
+        for (from, to) in [("ext4", None), ("fuse", Some("vboxsf")), ("xfs", Some("unknown"))] {
+            let diagnosis = Diagnosis::new(findings(&Facts { from, to }));
+            assert_eq!(diagnosis.closed(), 0);
+            told += &diagnosis.to_string();
+        }
+        assert_eq!(told, include_str!("snapshots/file_systems.txt"));
+    }
+}

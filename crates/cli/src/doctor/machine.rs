@@ -1,0 +1,167 @@
+//! The kernel, and what of it this process may use beside moving bytes.
+
+use std::fs;
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+use rustix::system::uname;
+use underpass_engine::{errno, probe};
+
+use super::{Finding, State};
+
+/// What was seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    /// Its name, release and architecture.
+    pub(crate) kernel: String,
+    /// Whether paths can be kept beneath a folder.
+    pub(crate) openat2: Result<(), Errno>,
+    /// The version of Landlock.
+    pub(crate) landlock: Result<u32, Errno>,
+    /// Whether a ring can be made, and what `kernel.io_uring_disabled` says.
+    pub(crate) io_uring: (Result<(), Errno>, Option<String>),
+    /// Whether this is about a peer.
+    pub(crate) is_stream: bool,
+}
+
+impl Facts {
+    /// Tries everything.
+    pub(crate) fn gather(is_stream: bool) -> Self {
+        let name = uname();
+        let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let disabled = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
+        Self {
+            kernel: [name.sysname(), name.release(), name.machine()].map(text).join(" "),
+            openat2: openat2(CWD, ".", flags, Mode::empty(), resolve).map(drop),
+            landlock: probe::landlock(),
+            io_uring: (probe::io_uring(), disabled.map(|text| text.trim().to_owned())),
+            is_stream,
+        }
+    }
+}
+
+/// What the facts mean.
+pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
+    let kernel = Finding {
+        name: "kernel",
+        state: State::Best,
+        finding: facts.kernel.clone(),
+        consequence: "everything here was tried on it, and nothing concluded from its number"
+            .to_owned(),
+        remedy: None,
+    };
+    vec![kernel, beneath(facts), landlock(facts), io_uring(facts)]
+}
+
+fn beneath(facts: &Facts) -> Finding {
+    let (state, finding, consequence, remedy) = match facts.openat2 {
+        Ok(()) => (
+            State::Best,
+            "the kernel keeps paths beneath a folder".to_owned(),
+            "no request to serve gets out of the folder that is served",
+            None,
+        ),
+        Err(errno) => {
+            let finding = format!("the kernel keeps no path beneath a folder ({})", named(errno));
+            let consequence = "serve opens no file";
+            let remedy = "run Linux 5.6 or newer, and let filters (seccomp) allow openat2(2)";
+            match facts.is_stream {
+                true => (State::Closed, finding, consequence, Some(remedy)),
+                false => (State::Unneeded, finding, "only serve and archives need it", None),
+            }
+        }
+    };
+    let (consequence, remedy) = (consequence.to_owned(), remedy.map(str::to_owned));
+    Finding { name: "openat2", state, finding, consequence, remedy }
+}
+
+fn landlock(facts: &Facts) -> Finding {
+    let (state, finding, consequence, remedy) = match facts.landlock {
+        Ok(version) if version >= WHOLE => (
+            State::Best,
+            format!("version {version}"),
+            "serve confines itself to its folders, and connects to nobody",
+            None,
+        ),
+        Ok(version) => (
+            State::Limited,
+            format!("version {version}"),
+            "serve confines itself to its folders, but not in everything",
+            Some("run Linux 6.12 or newer"),
+        ),
+        Err(errno) => {
+            let finding = format!("not to be had ({})", named(errno));
+            let remedy = match errno {
+                Errno::OPNOTSUPP => "switch it on: lsm=landlock,... on the kernel's command line",
+                _ => "run a kernel with CONFIG_SECURITY_LANDLOCK=y, and let filters allow it",
+            };
+            match facts.is_stream {
+                true => (State::Limited, finding, "serve is not confined", Some(remedy)),
+                false => (State::Unneeded, finding, "only serve uses it", None),
+            }
+        }
+    };
+    let (consequence, remedy) = (consequence.to_owned(), remedy.map(str::to_owned));
+    Finding { name: "landlock", state, finding, consequence, remedy }
+}
+
+fn io_uring(facts: &Facts) -> Finding {
+    let (made, disabled) = &facts.io_uring;
+    let disabled = match disabled {
+        Some(value) => format!("kernel.io_uring_disabled is {value}"),
+        None => "kernel.io_uring_disabled is not told".to_owned(),
+    };
+    let finding = match made {
+        Ok(()) => format!("allowed: a ring was made ({disabled})"),
+        Err(errno) => format!("not allowed: {} ({disabled})", named(*errno)),
+    };
+    Finding {
+        name: "io_uring",
+        state: State::Unneeded,
+        finding,
+        consequence: "nothing here uses it: it has no sendfile, and its splice takes longer"
+            .to_owned(),
+        remedy: None,
+    }
+}
+
+fn named(errno: Errno) -> String {
+    errno::name(errno).into_owned()
+}
+
+/// The version of Landlock that has all that serve asks for.
+const WHOLE: u32 = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Diagnosis;
+
+    #[test]
+    fn kernels_with_more_and_less() {
+        let whole = Facts {
+            kernel: "Linux 6.18.0 x86_64".to_owned(),
+            openat2: Ok(()),
+            landlock: Ok(7),
+            io_uring: (Ok(()), Some("0".to_owned())),
+            is_stream: true,
+        };
+        let filtered = Facts {
+            openat2: Err(Errno::PERM),
+            landlock: Err(Errno::NOSYS),
+            io_uring: (Err(Errno::PERM), None),
+            ..whole.clone()
+        };
+        let copying = Facts { is_stream: false, ..filtered.clone() };
+        let older = Facts { landlock: Ok(3), ..whole.clone() };
+        let mut told = String::new();
+        for (facts, closed) in [(whole, 0), (filtered, 1), (copying, 0), (older, 0)] {
+            let diagnosis = Diagnosis::new(findings(&facts));
+            assert_eq!(diagnosis.closed(), closed, "{diagnosis}");
+            told += &diagnosis.to_string();
+        }
+        assert_eq!(told, include_str!("snapshots/machine.txt"));
+    }
+}

@@ -1,0 +1,203 @@
+//! Two ends, and how bytes go between them: found out by moving some with the engine.
+//!
+//! What the commands would do with all bytes is done here with a few: by the engine's own order of
+//! mechanisms and its own falling back, and for small files by what `cp` does with them. So the
+//! doctor cannot hold another opinion than they do.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use underpass_engine::{
+    Error, Integrity, Kind, Mechanism, Options, Policy, Refusal, Report, Status, Transfer, Version,
+};
+
+use super::sample::{LEN, Sample};
+use super::scratch::Scratch;
+use super::target::Target;
+use crate::cp::small;
+use crate::failure::{Failure, Result, plain};
+
+/// What was seen of two ends.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    /// What the source is called.
+    pub(crate) from: String,
+    /// What the target is called.
+    pub(crate) to: String,
+    /// Whether the target is a peer.
+    pub(crate) is_stream: bool,
+    /// Whether the target can only be written to at its end.
+    pub(crate) appends: bool,
+    /// What a command would do.
+    pub(crate) way: Trial,
+    /// Each mechanism alone.
+    pub(crate) alone: Vec<(Mechanism, Trial)>,
+    /// Each way to be sure of one version, if the source is one that can have several.
+    pub(crate) guards: Vec<(Integrity, Trial)>,
+}
+
+/// What came of moving some bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Trial {
+    /// What the engine tells of it.
+    pub(crate) report: Report,
+    /// How it ended.
+    pub(crate) outcome: Outcome,
+}
+
+/// How a trial ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The bytes arrived as they were.
+    Moved,
+    /// Other bytes arrived.
+    Differs,
+    /// The kernel offers it not for these two.
+    Declined(Refusal),
+    /// Something went wrong.
+    Failed(String),
+}
+
+impl Facts {
+    /// Tries everything.
+    pub(crate) fn gather(sample: &Sample, target: &Target) -> Result<Self> {
+        let kind = sample.source()?.kind();
+        let way = match buffered(sample, target)? {
+            Some(trial) => trial,
+            None => trial(sample, target, Options::default())?,
+        };
+        let only = |mechanism| Options::default().policy(Policy::Require(mechanism));
+        let alone = Mechanism::ALL
+            .into_iter()
+            .map(|mechanism| Ok((mechanism, trial(sample, target, only(mechanism))?)))
+            .collect::<Result<_>>()?;
+        let levels = [Integrity::Lease, Integrity::Snapshot];
+        let guards = levels
+            .into_iter()
+            .filter(|_| kind == Kind::Regular)
+            .map(|level| {
+                let options = Options::default().integrity(level);
+                Ok((level, trial(sample, target, options)?))
+            })
+            .collect::<Result<_>>()?;
+        let appends = target.scratch().is_ok_and(|scratch| {
+            let flags = scratch.landing().and_then(|file| rustix::fs::fcntl_getfl(file).ok());
+            flags.is_some_and(|flags| flags.contains(rustix::fs::OFlags::APPEND))
+        });
+        let (from, to) = (sample.name().to_owned(), target.name());
+        Ok(Self { from, to, is_stream: target.is_stream(), appends, way, alone, guards })
+    }
+}
+
+impl Trial {
+    fn failed(error: &io::Error) -> Self {
+        Self { report: Report::default(), outcome: Outcome::Failed(plain(error)) }
+    }
+}
+
+/// A small file as `cp` copies it; `None` for what the engine moves.
+fn buffered(sample: &Sample, target: &Target) -> Result<Option<Trial>> {
+    let stat = sample.stat()?;
+    if !target.is_copy() || !small::is_small(&stat) {
+        return Ok(None);
+    }
+    let before = Version::of(sample.file()).ok();
+    let mut buffer = vec![0; small::BUFFER];
+    let promised = usize::try_from(stat.st_size).unwrap_or(0);
+    let scratch = target.scratch()?;
+    let copied = match small::read(sample.file(), promised, &mut buffer) {
+        Ok(None) => return Ok(None),
+        Ok(Some((have, reads))) => match scratch.landing() {
+            None => return Ok(None),
+            Some(file) => small::write(file, &buffer[..have]).map(|writes| (have, reads + writes)),
+        },
+        Err(errno) => Err(errno),
+    };
+    let (have, calls) = match copied {
+        Ok(copied) => copied,
+        Err(errno) => return Ok(Some(Trial::failed(&errno.into()))),
+    };
+    let mut report = Report::default();
+    report.add_copied(have as u64, calls);
+    let outcome = compared(sample, before, scratch.read_back(Vec::new(), have));
+    Ok(Some(Trial { report, outcome }))
+}
+
+/// Moves some bytes. Fails only if there is nothing to move them into.
+fn trial(sample: &Sample, target: &Target, options: Options<'_>) -> Result<Trial> {
+    let scratch = match target.scratch() {
+        Ok(scratch) => scratch,
+        // That no connection can be made is a finding, and not the only one.
+        Err(Failure::System { source, .. }) => return Ok(Trial::failed(&source)),
+        Err(failure) => return Err(failure),
+    };
+    let before = Version::of(sample.file()).ok();
+    let options = options.turn(LEN);
+    let options = if target.is_copy() { options.reserve() } else { options };
+    let mut arrived = Vec::new();
+    let moved = run(sample, &scratch, options, &mut arrived)?;
+    Ok(match moved {
+        Ok(report) => {
+            let len = usize::try_from(report.bytes()).unwrap_or(0);
+            let outcome = compared(sample, before, scratch.read_back(arrived, len));
+            Trial { report, outcome }
+        }
+        Err(error) => {
+            let report = error.report().clone();
+            let outcome = match error {
+                Error::Declined { refusal, .. } => Outcome::Declined(refusal),
+                error => Outcome::Failed(error.to_string()),
+            };
+            Trial { report, outcome }
+        }
+    })
+}
+
+fn compared(sample: &Sample, before: Option<Version>, arrived: io::Result<Vec<u8>>) -> Outcome {
+    match arrived {
+        Ok(bytes) if sample.begins_with(&bytes, before) => Outcome::Moved,
+        Ok(_) => Outcome::Differs,
+        Err(error) => Outcome::Failed(plain(&error)),
+    }
+}
+
+/// The transfer, and whoever takes in what arrives, in turn.
+fn run(
+    sample: &Sample,
+    scratch: &Scratch,
+    options: Options<'_>,
+    arrived: &mut Vec<u8>,
+) -> Result<std::result::Result<Report, Error>> {
+    let action = "looking at the sink";
+    let sink = scratch.sink().map_err(|source| Failure::System { action, source })?;
+    let mut transfer = Transfer::new(sample.source()?, sink).options(options);
+    let started = Instant::now();
+    let error = loop {
+        match transfer.advance() {
+            Ok(Status::Done) => return Ok(Ok(transfer.report().clone())),
+            // A file of procfs may have no end.
+            Ok(Status::Yielded) if transfer.report().bytes() >= LEN => {
+                return Ok(Ok(transfer.report().clone()));
+            }
+            Ok(Status::Yielded) => continue,
+            Ok(Status::Waiting(_)) => {}
+            Err(error) => break error,
+        }
+        let report = || Box::new(transfer.report().clone());
+        match scratch.drain(arrived) {
+            Ok(true) => {}
+            Ok(false) if started.elapsed() > PATIENCE => {
+                break Error::Stalled { timeout: PATIENCE, report: report() };
+            }
+            Ok(false) => std::thread::sleep(MOMENT),
+            Err(source) => break Error::Io { mechanism: None, source, report: report() },
+        }
+    };
+    Ok(Err(error))
+}
+
+/// So long something that comes at once everywhere else is waited for.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// How often it is looked for.
+pub(crate) const MOMENT: Duration = Duration::from_micros(100);

@@ -1,0 +1,157 @@
+//! What the bytes are taken from: a file that was named, or one made for the purpose.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{MemfdFlags, OFlags, Stat, fstat, memfd_create};
+use underpass_engine::{Kind, Source, Version};
+
+use super::scratch::{NAME, Scratch};
+use crate::failure::{Failure, Result, WithPath};
+
+/// A file whose first bytes are moved to see how. It is only read.
+#[derive(Debug)]
+pub(crate) struct Sample {
+    file: File,
+    name: String,
+    folder: Option<PathBuf>,
+}
+
+impl Sample {
+    /// The file that was named, or one like those in the folder that was named; without a name one
+    /// in the folder that this is run in, or where nothing can be written, in memory.
+    pub(crate) fn take(from: Option<&Path>) -> Result<Self> {
+        let Some(path) = from else {
+            return Self::made(Path::new("."))
+                .or_else(|_| Self::in_memory())
+                .map_err(|source| Failure::System { action: "making a file to try with", source });
+        };
+        let found = fs::metadata(path).with_path("opening", path)?;
+        if found.is_dir() {
+            return match Self::made(path) {
+                Ok(sample) => Ok(sample),
+                Err(error) => match largest(path) {
+                    Some(file) => Self::named(&file),
+                    None => Err(error).with_path("making a file to try with in", path),
+                },
+            };
+        }
+        let kind = found.file_type();
+        let is_stream = !kind.is_file() && !std::os::unix::fs::FileTypeExt::is_block_device(&kind);
+        if is_stream {
+            let path = super::shown(path);
+            let message = format!("{path} is a device or a stream: name a file or a folder");
+            return Err(Failure::Usage(message));
+        }
+        Self::named(path)
+    }
+
+    /// A file that is there.
+    fn named(path: &Path) -> Result<Self> {
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+        let file = File::options().read(true).custom_flags(flags).open(path);
+        let file = file.with_path("opening", path)?;
+        let name = super::shown(path);
+        let folder = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let sample = Self { file, name, folder: Some(folder) };
+        if sample.source()?.promised() == Some(0) {
+            let message = format!("{} is empty: name a file with something in it", sample.name);
+            return Err(Failure::Usage(message));
+        }
+        Ok(sample)
+    }
+
+    /// A new file in this folder, which has no name.
+    fn made(folder: &Path) -> io::Result<Self> {
+        let scratch = Scratch::file(&folder.join(NAME))?;
+        let file = scratch.landing().ok_or(rustix::io::Errno::BADF)?;
+        file.write_all_at(&noise(LEN as usize), 0)?;
+        // Whoever holds it open for writing gets no lease on it.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let file = File::open(path).or_else(|_| file.try_clone())?;
+        let name = format!("a new file in {}", super::shown(folder));
+        Ok(Self { file, name, folder: Some(folder.to_owned()) })
+    }
+
+    fn in_memory() -> io::Result<Self> {
+        let file: File = memfd_create(NAME, MemfdFlags::CLOEXEC)?.into();
+        file.write_all_at(&noise(LEN as usize), 0)?;
+        Ok(Self { file, name: "a file in memory".to_owned(), folder: None })
+    }
+
+    /// What it is called.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The folder that it lies in, if it has one.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// Its facts.
+    pub(crate) fn stat(&self) -> Result<Stat> {
+        fstat(&self.file).with_path("looking at", &self.name)
+    }
+
+    /// Its first bytes.
+    pub(crate) fn source(&self) -> Result<Source<&File>> {
+        let source = Source::of(&self.file).with_path("reading", &self.name)?;
+        Ok(match source.promised() {
+            Some(len) if len > LEN => source.len(LEN),
+            _ => source,
+        })
+    }
+
+    /// Whether these are the bytes at its beginning. Those of a file that is no regular one, or has
+    /// changed meanwhile, cannot be compared, and pass.
+    pub(crate) fn begins_with(&self, bytes: &[u8], before: Option<Version>) -> bool {
+        let is_regular = self.source().is_ok_and(|source| source.kind() == Kind::Regular);
+        let mut own = vec![0; bytes.len()];
+        let read = self.file.read_exact_at(&mut own, 0);
+        let is_same = Version::of(&self.file).ok() == before;
+        !is_regular || !is_same || read.is_err() || own == bytes
+    }
+}
+
+/// The largest file of a folder, for one in which none can be made.
+fn largest(folder: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(folder).ok()?.take(ENTRIES).flatten();
+    let files = entries.filter_map(|entry| {
+        let found = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+        (found.len() > 0).then(|| (found.len(), entry.path()))
+    });
+    files.filter(|(_, path)| File::open(path).is_ok()).max().map(|(_, path)| path)
+}
+
+/// Bytes that look like chance, so that no two places look alike.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Bytes that are moved to see how: more than what is copied through a buffer because it is small,
+/// and a multiple of any file system's blocks.
+pub(crate) const LEN: u64 = 256 << 10;
+
+/// Entries of a folder that are looked at.
+const ENTRIES: usize = 1_000;

@@ -1,0 +1,146 @@
+//! Something that bytes are moved into to see how, and that nothing is left of.
+
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use underpass_engine::Sink;
+use underpass_engine::ktls::loopback_pair;
+use underpass_engine::landing::Landing;
+
+/// A sink that is gone when it is dropped.
+#[derive(Debug)]
+pub(crate) enum Scratch {
+    /// A file without a name, or with a hidden one.
+    File {
+        /// The file.
+        landing: Landing,
+        /// Where its bytes begin.
+        at: u64,
+    },
+    /// Both ends of a pipe.
+    Pipe(PipeReader, PipeWriter),
+    /// Both ends of a connection over loopback: what is sent comes in at the second.
+    Tcp(TcpStream, TcpStream),
+    /// Both ends of a unix stream.
+    Unix(UnixStream, UnixStream),
+}
+
+impl Scratch {
+    /// A file beside this one.
+    pub(crate) fn file(beside: &Path) -> io::Result<Self> {
+        Ok(Self::File { landing: Landing::create(beside, 0o600)?, at: 0 })
+    }
+
+    /// The same, written to only at its end, or from an offset on.
+    pub(crate) fn like(beside: &Path, appends: bool, at: u64) -> io::Result<Self> {
+        let landing = Landing::create(beside, 0o600)?;
+        if appends {
+            let flags = fcntl_getfl(landing.file())?;
+            fcntl_setfl(landing.file(), flags | OFlags::APPEND)?;
+        }
+        Ok(Self::File { landing, at: if appends { 0 } else { at } })
+    }
+
+    /// A pipe.
+    pub(crate) fn pipe() -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        for end in [reader.as_fd(), writer.as_fd()] {
+            let flags = fcntl_getfl(end)?;
+            fcntl_setfl(end, flags | OFlags::NONBLOCK)?;
+        }
+        Ok(Self::Pipe(reader, writer))
+    }
+
+    /// A connection over loopback.
+    pub(crate) fn tcp() -> io::Result<Self> {
+        let (near, far) = loopback_pair()?;
+        near.set_nonblocking(true)?;
+        far.set_nonblocking(true)?;
+        Ok(Self::Tcp(near, far))
+    }
+
+    /// A unix stream.
+    pub(crate) fn unix() -> io::Result<Self> {
+        let (near, far) = UnixStream::pair()?;
+        near.set_nonblocking(true)?;
+        far.set_nonblocking(true)?;
+        Ok(Self::Unix(near, far))
+    }
+
+    /// The file, if it is one.
+    pub(crate) fn landing(&self) -> Option<&File> {
+        match self {
+            Self::File { landing, .. } => Some(landing.file()),
+            _ => None,
+        }
+    }
+
+    /// The end that is written to.
+    pub(crate) fn sink(&self) -> io::Result<Sink<BorrowedFd<'_>>> {
+        Ok(match self {
+            Self::File { landing, at } => Sink::of(landing.file().as_fd())?.at(*at),
+            Self::Pipe(_, writer) => Sink::of(writer.as_fd())?,
+            Self::Tcp(near, _) => Sink::of(near.as_fd())?,
+            Self::Unix(near, _) => Sink::of(near.as_fd())?,
+        })
+    }
+
+    /// Takes in what has arrived at the other end; whether that was anything.
+    pub(crate) fn drain(&self, arrived: &mut Vec<u8>) -> io::Result<bool> {
+        let before = arrived.len();
+        let mut buffer = vec![0; ROOM];
+        let mut end: Box<dyn Read + '_> = match self {
+            Self::File { .. } => return Ok(false),
+            Self::Pipe(reader, _) => Box::new(reader),
+            Self::Tcp(_, far) => Box::new(far),
+            Self::Unix(_, far) => Box::new(far),
+        };
+        loop {
+            match end.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(bytes) => arrived.extend_from_slice(&buffer[..bytes]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(arrived.len() > before)
+    }
+
+    /// The first `len` bytes that were moved into it, of which `arrived` were taken in before.
+    pub(crate) fn read_back(&self, mut arrived: Vec<u8>, len: usize) -> io::Result<Vec<u8>> {
+        if let Self::File { landing, at } = self {
+            arrived.resize(len, 0);
+            landing.file().read_exact_at(&mut arrived, *at)?;
+            return Ok(arrived);
+        }
+        let mut looks = 0;
+        while arrived.len() < len {
+            // What went over loopback is there, but perhaps not at this very moment.
+            if !self.drain(&mut arrived)? {
+                looks += 1;
+                if looks > LOOKS {
+                    return Err(Errno::TIMEDOUT.into());
+                }
+                std::thread::sleep(super::pair::MOMENT);
+            }
+        }
+        Ok(arrived)
+    }
+}
+
+/// What the file would be called if it got a name.
+pub(crate) const NAME: &str = "underpass-doctor";
+
+/// Bytes read at once.
+const ROOM: usize = 64 << 10;
+
+/// How often bytes that have to be there are looked for.
+const LOOKS: u32 = 2_500;

@@ -1,0 +1,80 @@
+//! Whether a socket has the pages of a file, or a copy of them.
+//!
+//! sendfile(2) gives a socket the file's own pages. Whoever writes to the file then changes what
+//! the peer has not read yet. Some files and some kernels copy instead. Only a trial can tell.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use underpass_engine::{Mechanism, Options, Policy, Sink, Source, Transfer};
+
+use super::sample::Sample;
+use super::scratch::{NAME, Scratch};
+use super::{Finding, State};
+use crate::failure::plain;
+
+/// How many bytes were sent, and how many of them had changed when they were read; or why it could
+/// not be tried.
+pub(crate) type Facts = Result<(usize, usize), String>;
+
+/// Sends a file over loopback, writes to it, and reads what arrives.
+pub(crate) fn gather(sample: &Sample) -> Facts {
+    let folder = sample.folder().ok_or("there is no folder to make a file in")?;
+    let file = Scratch::file(&folder.join(NAME)).map_err(|error| {
+        format!("no file can be made in {}: {}", super::shown(folder), plain(&error))
+    })?;
+    send_and_change(&file).map_err(|error| plain(&error))
+}
+
+fn send_and_change(scratch: &Scratch) -> io::Result<(usize, usize)> {
+    let file = scratch.landing().ok_or(io::ErrorKind::InvalidInput)?;
+    file.write_all_at(&[BEFORE; LEN], 0)?;
+    let ends = Scratch::tcp()?;
+    let Scratch::Tcp(near, _) = &ends else { return Err(io::ErrorKind::InvalidInput.into()) };
+    // As much as the connection takes at once.
+    let options = Options::default().policy(Policy::Require(Mechanism::Sendfile)).step(PIECE);
+    let source = Source::range(file, 0, LEN as u64);
+    let mut transfer = Transfer::new(source, Sink::socket(near)).options(options);
+    transfer.advance().map_err(|error| io::Error::other(error.to_string()))?;
+    let sent = usize::try_from(transfer.report().bytes()).unwrap_or(0);
+    file.write_all_at(&[AFTER; LEN], 0)?;
+    let arrived = ends.read_back(Vec::new(), sent)?;
+    Ok((arrived.len(), arrived.iter().filter(|&&byte| byte == AFTER).count()))
+}
+
+/// What the facts mean.
+pub(crate) fn finding(facts: &Facts) -> Finding {
+    let name = "by_reference";
+    let (state, finding, consequence, remedy) = match facts {
+        Ok((sent, 0)) => (
+            State::Limited,
+            format!("none of {sent} bytes changed with their file after they were sent"),
+            "the kernel copies what is sent: one copy more, but files may be written to",
+            Some("nothing has to be done; other file systems and kernels spare the copy"),
+        ),
+        Ok((sent, changed)) => (
+            State::Best,
+            format!("{changed} of {sent} bytes changed with their file after they were sent"),
+            "the peer gets the file's own pages: replace files that are served by renaming, or \
+             use --integrity",
+            None,
+        ),
+        Err(why) => (
+            State::Unneeded,
+            format!("not tried: {why}"),
+            "take it that the peer gets the file's own pages, and replace files by renaming",
+            None,
+        ),
+    };
+    let (consequence, remedy) = (consequence.to_owned(), remedy.map(str::to_owned));
+    Finding { name, state, finding, consequence, remedy }
+}
+
+/// Bytes that are sent: what any socket takes at once.
+const LEN: usize = 64 << 10;
+
+/// Bytes of one call.
+const PIECE: usize = 16 << 10;
+
+const BEFORE: u8 = b'A';
+const AFTER: u8 = b'B';

@@ -1,0 +1,221 @@
+//! What goes along with moving bytes: pipes, the page cache, direct reading, files without a name.
+
+use std::fs::{self, File};
+use std::io::IoSliceMut;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use underpass_engine::landing::{Existing, Landing};
+use underpass_engine::{errno, probe};
+
+use super::sample::Sample;
+use super::target::Target;
+use super::{Finding, State};
+
+/// What was seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    /// What fits into a pipe, and what `fs.pipe-max-size` allows.
+    pub(crate) pipe: (Result<usize, Errno>, Option<usize>),
+    /// Whether a read that does not wait is possible.
+    pub(crate) nowait: Result<(), Errno>,
+    /// Whether the page cache can be asked what it has.
+    pub(crate) cachestat: Result<u64, Errno>,
+    /// Whether the file can be read past the page cache.
+    pub(crate) direct: Result<(), Errno>,
+    /// Whether a file without a name can be made and named; `Ok(false)` if it has a hidden one.
+    /// `None` if no copy is to be made.
+    pub(crate) unnamed: Option<Result<bool, Errno>>,
+}
+
+impl Facts {
+    /// Tries everything.
+    pub(crate) fn gather(sample: &Sample, target: &Target) -> Self {
+        let file = sample.file();
+        let most = fs::read_to_string("/proc/sys/fs/pipe-max-size").ok();
+        let mut byte = [0];
+        let read = preadv2(file, &mut [IoSliceMut::new(&mut byte)], 0, ReadWriteFlags::NOWAIT);
+        let folder = target.folder().filter(|_| target.is_copy());
+        Self {
+            pipe: (probe::pipe_capacity(), most.and_then(|most| most.trim().parse().ok())),
+            nowait: match read {
+                // To have to wait is an answer, too.
+                Ok(_) | Err(Errno::AGAIN) => Ok(()),
+                Err(errno) => Err(errno),
+            },
+            cachestat: probe::cached(file, 0, super::sample::LEN),
+            direct: read_direct(file),
+            unnamed: folder.map(|folder| land(&folder)),
+        }
+    }
+}
+
+/// Reads a block past the page cache.
+fn read_direct(file: &File) -> Result<(), Errno> {
+    let flags = OFlags::DIRECT.bits().cast_signed();
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let mut room = vec![0; 2 * BLOCK];
+    // O_DIRECT wants memory at a multiple of a block.
+    let skip = room.as_ptr().align_offset(BLOCK).min(BLOCK);
+    let opened = File::options().read(true).custom_flags(flags).open(path);
+    let read = opened.and_then(|file| file.read_at(&mut room[skip..skip + BLOCK], 0));
+    read.map(drop).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// Makes a file as copies are made, gives it a name, and removes it.
+fn land(folder: &Path) -> Result<bool, Errno> {
+    let known = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let path = folder.join(format!(".underpass-doctor.{}", std::process::id()));
+    let landing = Landing::create(&path, 0o600).map_err(known)?;
+    let is_unnamed = landing.is_unnamed();
+    landing.commit(Existing::Keep).map_err(known)?;
+    fs::remove_file(&path).map_err(known)?;
+    Ok(is_unnamed)
+}
+
+/// What the facts mean.
+pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
+    let mut findings = vec![pipe(facts), nowait(facts), cachestat(facts), direct(facts)];
+    findings.extend(facts.unnamed.map(unnamed));
+    findings
+}
+
+fn pipe(facts: &Facts) -> Finding {
+    let name = "pipe";
+    let (granted, most) = facts.pipe;
+    let most = most.map(|most| format!(" (fs.pipe-max-size: {most})")).unwrap_or_default();
+    match granted {
+        Ok(bytes) if bytes >= FULL => Finding {
+            name,
+            state: State::Best,
+            finding: format!("a pipe of {bytes} bytes was granted{most}"),
+            consequence: "splice moves as much in each call as it can".to_owned(),
+            remedy: None,
+        },
+        Ok(bytes) => Finding {
+            name,
+            state: State::Limited,
+            finding: format!("only a pipe of {bytes} bytes was granted{most}"),
+            consequence: "splice needs more calls, as in uploads and recv".to_owned(),
+            remedy: Some(
+                "as root: sysctl fs.pipe-max-size=1048576; or this user has too many pipes \
+                 (fs.pipe-user-pages-soft)"
+                    .to_owned(),
+            ),
+        },
+        Err(errno) => Finding {
+            name,
+            state: State::Limited,
+            finding: format!("no pipe can be had ({})", errno::name(errno)),
+            consequence: "splice is out: what comes from sockets crosses user space".to_owned(),
+            remedy: Some("let the filter of system calls (seccomp) allow pipe2(2)".to_owned()),
+        },
+    }
+}
+
+fn nowait(facts: &Facts) -> Finding {
+    let (state, finding, consequence, remedy) = match (facts.nowait, facts.cachestat) {
+        (Ok(()), _) => (
+            State::Best,
+            "a read can be asked not to wait (RWF_NOWAIT)".to_owned(),
+            "serve knows what it would have to wait for, and lets a helper fetch it",
+            None,
+        ),
+        (Err(errno), Ok(_)) => (
+            State::Unneeded,
+            format!("reads cannot be asked not to wait ({})", errno::name(errno)),
+            "cachestat tells the same",
+            None,
+        ),
+        (Err(errno), Err(_)) => (
+            State::Limited,
+            format!("reads cannot be asked not to wait ({})", errno::name(errno)),
+            "serve takes such files for being in memory, and may wait for a disk",
+            Some("tmpfs is in memory; otherwise keep files on ext4, XFS or btrfs"),
+        ),
+    };
+    let (consequence, remedy) = (consequence.to_owned(), remedy.map(str::to_owned));
+    Finding { name: "rwf_nowait", state, finding, consequence, remedy }
+}
+
+fn cachestat(facts: &Facts) -> Finding {
+    let name = "cachestat";
+    let (state, finding, consequence, remedy) = match (facts.cachestat, facts.nowait) {
+        (Ok(bytes), _) => (
+            State::Best,
+            format!("the page cache tells what it has: {bytes} bytes of the first 262144"),
+            "serve asks once for all pages of a step",
+            None,
+        ),
+        (Err(errno), Ok(())) => (
+            State::Unneeded,
+            format!("the page cache does not tell what it has ({})", errno::name(errno)),
+            "reads that do not wait tell the same, page by page",
+            None,
+        ),
+        (Err(errno), Err(_)) => (
+            State::Limited,
+            format!("the page cache does not tell what it has ({})", errno::name(errno)),
+            "whether a file is in memory is not known",
+            Some("run Linux 6.5 or newer, and let filters allow cachestat(2); own the files"),
+        ),
+    };
+    let (consequence, remedy) = (consequence.to_owned(), remedy.map(str::to_owned));
+    Finding { name, state, finding, consequence, remedy }
+}
+
+fn direct(facts: &Facts) -> Finding {
+    let (state, finding, consequence) = match facts.direct {
+        Ok(()) => (
+            State::Best,
+            "the file can be read past the page cache (O_DIRECT)".to_owned(),
+            "cp --verify=direct reads what is on the disk",
+        ),
+        Err(errno) => (
+            State::Unneeded,
+            format!("the file cannot be read past the page cache ({})", errno::name(errno)),
+            "cp --verify=direct has the page cache give back its pages, and reads them again",
+        ),
+    };
+    let consequence = consequence.to_owned();
+    Finding { name: "o_direct", state, finding, consequence, remedy: None }
+}
+
+fn unnamed(landed: Result<bool, Errno>) -> Finding {
+    let name = "unnamed_file";
+    let (state, finding, consequence, remedy) = match landed {
+        Ok(true) => (
+            State::Best,
+            "a file without a name was made and then given one (O_TMPFILE, linkat)".to_owned(),
+            "nobody sees a copy before it is whole, and nothing is left of a broken one",
+            None,
+        ),
+        Ok(false) => (
+            State::Limited,
+            "files have to have a name while they are written".to_owned(),
+            "a copy has a hidden name until it is whole; a killed one leaves it behind",
+            Some("ext4, XFS, btrfs and tmpfs have files without names"),
+        ),
+        Err(errno) => (
+            State::Closed,
+            format!("a new file cannot be given its name ({})", errno::name(errno)),
+            "copies fail when they are whole",
+            Some(if Path::new("/proc/self/fd").exists() {
+                "let this user make, name and remove files there, and filters allow linkat(2)"
+            } else {
+                "mount /proc: a file without a name gets one by way of it"
+            }),
+        ),
+    };
+    let (consequence, remedy) = (consequence.to_owned(), remedy.map(str::to_owned));
+    Finding { name, state, finding, consequence, remedy }
+}
+
+/// What O_DIRECT wants of addresses, offsets and lengths.
+const BLOCK: usize = 4096;
+
+/// What the engine asks for.
+const FULL: usize = 1 << 20;

@@ -1,0 +1,228 @@
+//! What was seen of two ends, told as findings: which way a command would take, and why.
+
+use underpass_engine::{Declined, Integrity, Mechanism, Refusal};
+
+use super::pair::{Facts, Outcome, Trial};
+use super::{Finding, State};
+
+/// What the facts mean: the way first, then each mechanism, then each guard.
+pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
+    let mut findings = vec![way(facts)];
+    findings.extend(facts.alone.iter().map(|(mechanism, trial)| of(facts, *mechanism, trial)));
+    findings.extend(facts.guards.iter().map(|(level, trial)| of_guard(*level, trial)));
+    findings
+}
+
+/// The way that a command would take.
+fn way(facts: &Facts) -> Finding {
+    let Facts { from, to, way, .. } = facts;
+    let name = "way";
+    let report = &way.report;
+    let movers: Vec<_> = report.mechanisms().map(|(mechanism, _)| mechanism.name()).collect();
+    let movers = movers.join(" and ");
+    match &way.outcome {
+        Outcome::Moved => {}
+        Outcome::Differs => {
+            return Finding {
+                name,
+                state: State::Closed,
+                finding: format!("{from} to {to}: {movers} moved other bytes than the file has"),
+                consequence: "copies and transfers of such files are wrong".to_owned(),
+                remedy: Some("copy by --no-zero-copy, and compare by cp --verify".to_owned()),
+            };
+        }
+        Outcome::Declined(_) | Outcome::Failed(_) => {
+            let why = match &way.outcome {
+                Outcome::Failed(why) => why.clone(),
+                _ => "everything was declined".to_owned(),
+            };
+            return Finding {
+                name,
+                state: State::Closed,
+                finding: format!("{from} to {to}: {why}"),
+                consequence: "a command fails in the same way, or it could not be tried".to_owned(),
+                remedy: Some(of_failure(facts).to_owned()),
+            };
+        }
+    }
+    let declined = declined(facts);
+    let crossings = report.user_space_bytes().checked_div(report.bytes()).unwrap_or(0);
+    let is_buffered = crossings > 0 && declined.is_empty() && !facts.appends;
+    let refused: Vec<_> = declined
+        .iter()
+        .map(|(mechanism, refusal)| format!("{mechanism} was declined: {}", refusal.name()))
+        .collect();
+    let finding = match refused.is_empty() {
+        true => format!("{from} to {to}: {movers}"),
+        false => format!("{from} to {to}: {movers} ({})", refused.join(", ")),
+    };
+    let consequence = match crossings {
+        0 if report.bytes() == 0 => "there was nothing to move",
+        0 => "no byte of the file enters user space",
+        _ if is_buffered => "a file this small goes through a buffer: that costs the fewest calls",
+        1 => "each byte of the file crosses into the kernel once more than it has to",
+        _ => "each byte of the file crosses into user space and back",
+    };
+    let state = match (crossings > 0 && !is_buffered, declined.is_empty()) {
+        (true, _) => State::Closed,
+        (false, true) => State::Best,
+        (false, false) => State::Limited,
+    };
+    let remedy = (state != State::Best).then(|| match declined.last() {
+        _ if facts.appends => APPENDED.to_owned(),
+        Some(&(mechanism, refusal)) => remedy(mechanism, refusal),
+        None => of_failure(facts).to_owned(),
+    });
+    Finding { name, state, finding, consequence: consequence.to_owned(), remedy }
+}
+
+/// What a command would have preferred to the way that it takes.
+fn declined(facts: &Facts) -> Vec<(Mechanism, Refusal)> {
+    let declined = facts.way.report.declined().iter();
+    declined
+        .filter_map(|decline| match decline.what {
+            Declined::Mechanism(mechanism) => Some((mechanism, decline.refusal)),
+            Declined::Integrity(_) => None,
+        })
+        .collect()
+}
+
+/// One mechanism alone.
+fn of(facts: &Facts, mechanism: Mechanism, trial: &Trial) -> Finding {
+    let name = mechanism.name();
+    let (state, finding, consequence, remedy) = match &trial.outcome {
+        Outcome::Moved => {
+            let (bytes, calls) = (trial.report.bytes(), trial.report.calls());
+            let times = if calls == 1 { "call" } else { "calls" };
+            let finding = format!("moved {bytes} bytes in {calls} {times}");
+            (State::Best, finding, means(mechanism, facts.is_stream), None)
+        }
+        Outcome::Declined(refusal) => {
+            let finding = format!("declined ({})", refusal.name());
+            let is_missed = declined(facts).iter().any(|(missed, _)| *missed == mechanism);
+            match is_missed {
+                true => {
+                    let consequence = "a transfer tries it first, and goes on with the next";
+                    (State::Limited, finding, consequence, Some(remedy(mechanism, *refusal)))
+                }
+                false => (State::Unneeded, finding, "no transfer between these two needs it", None),
+            }
+        }
+        Outcome::Differs => {
+            let remedy = "leave it out by --mechanism with another one".to_owned();
+            let finding = "moved other bytes than the file has".to_owned();
+            (State::Closed, finding, "what goes this way arrives wrong", Some(remedy))
+        }
+        Outcome::Failed(why) => {
+            let consequence = "what goes this way fails";
+            (State::Closed, why.clone(), consequence, Some(of_failure(facts).to_owned()))
+        }
+    };
+    Finding { name, state, finding, consequence: consequence.to_owned(), remedy }
+}
+
+/// What a mechanism that works is good for.
+const fn means(mechanism: Mechanism, is_stream: bool) -> &'static str {
+    match mechanism {
+        Mechanism::Reflink => "a copy shares the blocks of its original: no byte moves at all",
+        Mechanism::CopyFileRange => "the file system, or its server, copies by itself",
+        Mechanism::Sendfile if is_stream => "the file's pages go to the socket as they are",
+        Mechanism::Sendfile => "the kernel copies from file to file",
+        Mechanism::Splice => "the file's pages go through a pipe within the kernel",
+        Mechanism::Mmap => "one crossing: the kernel copies from where the file is mapped",
+        Mechanism::ReadWrite => "two crossings: into a buffer and out of it; works everywhere",
+    }
+}
+
+/// What can be done about a refusal.
+fn remedy(mechanism: Mechanism, refusal: Refusal) -> String {
+    use rustix::io::Errno;
+    let Refusal::Errno(errno) = refusal else {
+        return "name another file: of this one the kernel copies nothing in this way".to_owned();
+    };
+    match (mechanism, errno) {
+        (_, Errno::NOSYS | Errno::PERM) => {
+            let call = match mechanism {
+                Mechanism::Reflink => "ioctl(2) with FICLONERANGE",
+                Mechanism::CopyFileRange => "copy_file_range(2)",
+                Mechanism::Sendfile => "sendfile(2)",
+                Mechanism::Splice => "splice(2) and pipe2(2)",
+                Mechanism::Mmap => "mmap(2) of files",
+                Mechanism::ReadWrite => "read(2) and write(2)",
+            };
+            format!("let the filter of system calls (seccomp) allow {call}, or run a newer kernel")
+        }
+        (_, Errno::XDEV) => "keep both on one file system".to_owned(),
+        (Mechanism::Reflink, Errno::OPNOTSUPP | Errno::NOTTY) => {
+            "XFS and btrfs share the blocks of copies".to_owned()
+        }
+        (_, Errno::ACCESS) => "a security module refuses it: ask who runs this machine".to_owned(),
+        _ => "files of another file system can go this way".to_owned(),
+    }
+}
+
+/// What can be done if nothing works at all.
+const fn of_failure(facts: &Facts) -> &'static str {
+    if facts.is_stream {
+        "let this program open connections to 127.0.0.1 or ::1, read the file, and send"
+    } else {
+        "see that the file can be read, that there is room, and that the target can be written"
+    }
+}
+
+/// How sure a transfer can be of one version of the file.
+fn of_guard(level: Integrity, trial: &Trial) -> Finding {
+    let name = level.name();
+    let refusal = trial.report.declined().iter().find_map(|decline| {
+        (decline.what == Declined::Integrity(level)).then_some(decline.refusal)
+    });
+    let (state, finding, consequence, remedy) = match (refusal, &trial.outcome, level) {
+        (None, Outcome::Moved, Integrity::Lease) => {
+            let consequence = "--integrity lease makes writers wait until the peer has everything";
+            (State::Best, "granted".to_owned(), consequence, None)
+        }
+        (None, Outcome::Moved, _) => {
+            let consequence = "--integrity snapshot moves a clone, which nobody can write to";
+            (State::Best, "the file can be cloned".to_owned(), consequence, None)
+        }
+        (Some(refusal), ..) => {
+            let is_proc = std::path::Path::new("/proc/self/fd").exists();
+            let reason = if is_proc { level.reason(refusal) } else { "/proc is not mounted" };
+            let finding = format!("refused ({}: {reason})", refusal.name());
+            let remedy = guard_remedy(level, refusal, is_proc);
+            let consequence = "--integrity detect holds instead: a change makes a transfer fail";
+            (State::Limited, finding, consequence, Some(remedy.to_owned()))
+        }
+        (None, outcome, _) => {
+            let why = match outcome {
+                Outcome::Failed(why) => why.clone(),
+                _ => "it could not be tried".to_owned(),
+            };
+            let remedy = "see what is told of the way".to_owned();
+            (State::Limited, why, "whether it can be had is not known", Some(remedy))
+        }
+    };
+    Finding { name, state, finding, consequence: consequence.to_owned(), remedy }
+}
+
+fn guard_remedy(level: Integrity, refusal: Refusal, is_proc: bool) -> &'static str {
+    use rustix::io::Errno;
+    match (level, refusal) {
+        _ if !is_proc => "mount /proc",
+        (Integrity::Lease, Refusal::Errno(Errno::AGAIN)) => {
+            "have nobody keep it open for writing, or use --integrity detect"
+        }
+        (Integrity::Lease, Refusal::Errno(Errno::ACCESS)) => {
+            "run as the file's owner, or with CAP_LEASE"
+        }
+        (Integrity::Lease, _) => "use --integrity detect, or a local file system",
+        (_, Refusal::Errno(Errno::ACCESS | Errno::ROFS)) => {
+            "let this user write to the file's folder, or use --integrity detect"
+        }
+        _ => "keep it on XFS or btrfs, or use --integrity detect",
+    }
+}
+
+/// `O_APPEND`.
+const APPENDED: &str = "no mechanism writes to a file opened with O_APPEND: use > instead of >>, \
+                        name the file, or recv --append";

@@ -1,0 +1,195 @@
+//! What the doctor says of two ends is what the commands then do.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{doctor, finding, told};
+use crate::mounts::{FileSystem, Mounted, is_root, skip};
+use crate::rig::{Running, folder, noise_file, receiver, sender, underpass};
+
+const ALL: [FileSystem; 5] =
+    [FileSystem::Btrfs, FileSystem::Ext4, FileSystem::Overlay, FileSystem::Tmpfs, FileSystem::Xfs];
+
+/// More than the doctor tries with.
+const LARGE: usize = (3 << 20) + 1234;
+
+/// What moved bytes, and what was declined before: the words in which both have to agree.
+fn story(receipt: &Value) -> (Vec<&str>, Vec<(&str, &str)>) {
+    let text = |value: &'_ Value, field: &str| value[field].as_str().map(str::len).is_some();
+    let moved = receipt["mechanisms"].as_array().unwrap();
+    let declined = receipt["declined"].as_array().unwrap();
+    assert!(moved.iter().all(|each| text(each, "name")), "{receipt}");
+    let moved = moved.iter().map(|each| each["name"].as_str().unwrap()).collect();
+    let declined = declined
+        .iter()
+        .map(|each| (each["mechanism"].as_str().unwrap(), each["errno"].as_str().unwrap()));
+    (moved, declined.collect())
+}
+
+/// Compares what the doctor says of a copy with the copy.
+#[track_caller]
+fn agrees_with_cp(from: &Path, folder: &Path) -> String {
+    let told = doctor(from, folder.to_str().unwrap());
+    let to = folder.join("copy");
+    let mut command = underpass();
+    command.args(["cp", "--json"]).arg(from).arg(&to);
+    let receipt = Running::start(command).finish().succeeded().receipt();
+    fs::remove_file(to).unwrap();
+    assert_eq!(story(&told["pair"]["receipt"]), story(&receipt), "{from:?} to {folder:?}");
+    let crosses = |receipt: &Value| receipt["user_space_bytes"] != 0;
+    assert_eq!(crosses(&told["pair"]["receipt"]), crosses(&receipt));
+    told["pair"]["way"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Compares what the doctor says of sending with sending.
+#[track_caller]
+fn agrees_with_send(from: &Path) -> String {
+    let told = doctor(from, "127.0.0.1");
+    let receiver = receiver(&["-q", "--force"], Path::new("/dev/null"));
+    let receipt = sender(&["--json"], from, &receiver.address).finish().succeeded().receipt();
+    receiver.finish().succeeded();
+    assert_eq!(story(&told["pair"]["receipt"]), story(&receipt), "{from:?}");
+    told["pair"]["way"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Every kind that can be mounted here.
+fn mounted() -> Vec<(FileSystem, Mounted)> {
+    ALL.into_iter().filter_map(|kind| Some((kind, Mounted::new(kind, 64)?))).collect()
+}
+
+#[test]
+fn within_and_between_all_file_systems() {
+    let mounted = mounted();
+    for (kind, from) in &mounted {
+        let large = noise_file(&from.root(), "large", LARGE);
+        let small = noise_file(&from.root(), "small", 5_000);
+        let sparse = sparse(&from.root());
+        assert_eq!(agrees_with_send(&large), "sendfile", "{kind:?}");
+        assert_eq!(agrees_with_send(&small), "sendfile", "{kind:?}");
+        for (to_kind, to) in &mounted {
+            let way = agrees_with_cp(&large, &to.root());
+            let shares = matches!(kind, FileSystem::Btrfs | FileSystem::Xfs);
+            let expected = match (kind == to_kind, shares) {
+                (true, true) => "reflink",
+                (true, false) => "copy_file_range",
+                (false, _) => "sendfile",
+            };
+            assert_eq!(way, expected, "{kind:?} to {to_kind:?}");
+            assert_eq!(agrees_with_cp(&small, &to.root()), "read_write", "{kind:?}");
+            assert_eq!(agrees_with_cp(&sparse, &to.root()), expected, "{kind:?} to {to_kind:?}");
+        }
+    }
+}
+
+/// A file with bytes at its beginning, and a hole behind them.
+fn sparse(folder: &Path) -> PathBuf {
+    let path = noise_file(folder, "sparse", 1 << 20);
+    File::options().write(true).open(&path).unwrap().set_len(32 << 20).unwrap();
+    path
+}
+
+#[test]
+fn a_folder_stands_for_the_files_in_it() {
+    for (kind, from) in mounted() {
+        let root = from.root();
+        let told = doctor(&root, root.to_str().unwrap());
+        let file = noise_file(&root, "file", LARGE);
+        let way = agrees_with_cp(&file, &root);
+        assert_eq!(told["pair"]["way"], way.as_str(), "{kind:?}");
+        let name = finding(&told, "from_file_system")["finding"].as_str().unwrap();
+        assert_eq!(name, format!("{kind:?}").to_lowercase());
+        let leases = finding(&told, "lease")["state"].as_str().unwrap();
+        assert_eq!(leases, "best", "{kind:?}: {told}");
+        let clones = matches!(kind, FileSystem::Btrfs | FileSystem::Xfs);
+        let snapshot = finding(&told, "snapshot")["state"].as_str().unwrap();
+        assert_eq!(snapshot == "best", clones, "{kind:?}: {told}");
+        assert_eq!(finding(&told, "unnamed_file")["state"], "best", "{kind:?}: {told}");
+    }
+}
+
+#[test]
+fn a_file_system_that_is_read_only_is_only_a_source() {
+    let Some(mounted) = Mounted::new(FileSystem::Ext4, 16) else { return };
+    let root = mounted.root();
+    let file = noise_file(&root, "file", LARGE);
+    let remount = ["-o", "remount,ro"];
+    assert!(Command::new("mount").args(remount).arg(&root).status().unwrap().success());
+    assert_eq!(agrees_with_send(&file), "sendfile");
+    let elsewhere = folder();
+    agrees_with_cp(&file, elsewhere.path());
+    // The largest file of a folder in which none can be made.
+    let told = doctor(&root, "127.0.0.1");
+    assert_eq!(told["pair"]["from"], file.to_str().unwrap(), "{told}");
+    assert_eq!(finding(&told, "by_reference")["state"], "unneeded", "{told}");
+    let finished = crate::rig::run(["doctor", "--to", root.to_str().unwrap()]);
+    finished.failed(1, &["creating", "Read-only", "choose another folder"]);
+}
+
+#[test]
+fn files_of_procfs_and_sysfs_are_read_to_their_end() {
+    let folder = folder();
+    let sysfs = "/sys/kernel/mm/transparent_hugepage/enabled";
+    for path in ["/proc/version", "/proc/kallsyms", sysfs] {
+        if !Path::new(path).exists() {
+            continue;
+        }
+        agrees_with_cp(Path::new(path), folder.path());
+        assert_eq!(agrees_with_send(Path::new(path)), "sendfile", "{path}");
+    }
+}
+
+#[test]
+fn an_appending_standard_output_is_told() {
+    let folder = folder();
+    let from = noise_file(folder.path(), "from", LARGE);
+    for (appends, state) in [(true, "closed"), (false, "")] {
+        let (doctors, copies) = (folder.path().join("doctors"), folder.path().join("copies"));
+        let open = |path: &Path| {
+            fs::write(path, "").unwrap();
+            let mut options = File::options();
+            if appends {
+                options.append(true)
+            } else {
+                options.write(true)
+            };
+            options.open(path).unwrap()
+        };
+        let mut command = underpass();
+        command.args(["doctor", "--json", "--to", "-", "--from"]).arg(&from);
+        command.stdout(open(&doctors));
+        let finished = Running::start(command).finish();
+        let said = crate::rig::Finished { stdout: fs::read(&doctors).unwrap(), ..finished };
+        let told = told(&said);
+        let mut command = underpass();
+        command.args(["cp", "--explain"]).arg(&from).arg("-").stdout(open(&copies));
+        let explained = Running::start(command).finish().succeeded().stderr;
+        let way = told["pair"]["way"].as_str().unwrap();
+        assert!(explained.contains(&format!("bytes by {way} in")), "{way}: {explained}");
+        if appends {
+            assert_eq!((way, &finding(&told, "way")["state"]), ("read_write", &state.into()));
+            assert!(finding(&told, "way")["remedy"].as_str().unwrap().contains("O_APPEND"));
+        } else {
+            assert_ne!(way, "read_write", "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_lease_that_somebody_stands_in_the_way_of_is_told() {
+    let folder = folder();
+    let from = noise_file(folder.path(), "from", LARGE);
+    let told = doctor(&from, "127.0.0.1");
+    assert_eq!(finding(&told, "lease")["state"], "best", "{told}");
+    let writer = File::options().write(true).open(&from).unwrap();
+    let told = doctor(&from, "127.0.0.1");
+    drop(writer);
+    let lease = finding(&told, "lease");
+    assert_eq!(lease["state"], "limited", "{told}");
+    assert!(lease["finding"].as_str().unwrap().contains("EAGAIN"), "{lease}");
+    if !is_root() {
+        skip("only root can run it as somebody else");
+    }
+}
