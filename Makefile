@@ -18,11 +18,10 @@ test:
 	cargo test --workspace --locked
 	rig/run
 
-# The checks of TLS in the kernel, in small virtual machines; the one that takes minutes, too.
+# The checks of TLS in the kernel, in small virtual machines.
 rig:
 	scripts/test-peers
 	rig/run
-	rig/run newer gigabyte
 
 # Everything that has to hold before a change lands.
 check:

@@ -61,10 +61,7 @@ fn main() -> ExitCode {
             }
         };
     }
-    let selected = |check: &&Check| match &only {
-        Some(name) => name == check.name,
-        None => !check.is_long,
-    };
+    let selected = |check: &&Check| only.as_ref().is_none_or(|name| name == check.name);
     let mut failed = false;
     for check in CHECKS.iter().filter(selected) {
         failed |= !run(check, &place);

@@ -23,13 +23,10 @@ pub(crate) struct Check {
     pub(crate) name: &'static str,
     /// What it does.
     pub(crate) run: fn(&Place) -> Result<Outcome>,
-    /// Run if it is named alone: it takes minutes.
-    pub(crate) is_long: bool,
 }
 
-/// A check that is always run.
 const fn check(name: &'static str, run: fn(&Place) -> Result<Outcome>) -> Check {
-    Check { name, run, is_long: false }
+    Check { name, run }
 }
 
 /// All of them, in the order in which they are run. Those that count what they do wrong with the
@@ -42,7 +39,7 @@ pub(crate) const CHECKS: &[Check] = &[
     check("download", downloads::by_another_client),
     check("get", downloads::by_ours),
     check("slow_reader", downloads::slow_reader),
-    Check { name: "gigabyte", run: downloads::gigabyte, is_long: true },
+    check("gigabyte", downloads::gigabyte),
     check("put", uploads::by_ours),
     check("upload", uploads::by_another_client),
     check("send_recv", stream::send_and_receive),
