@@ -160,6 +160,13 @@ pub(crate) enum Failure {
     },
     /// The command makes no sense.
     Usage(String),
+    /// Something got worse from one record of the bench to another.
+    Worse {
+        /// How many comparisons say so.
+        worse: usize,
+        /// Of how many.
+        total: usize,
+    },
 }
 
 /// What commands return.
@@ -173,12 +180,12 @@ impl Failure {
         Self::Transfer { what, source, receipt, show }
     }
 
-    /// 2 for wrong usage, 3 if the doctor found a way closed, that of a shell if a program that is to
+    /// 2 for wrong usage, 3 if what was looked at is not as it should be, that of a shell if a program that is to
     /// be explained cannot be run, 1 for everything else.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Arguments(_) | Self::Usage(_) => 2,
-            Self::Closed { .. } => 3,
+            Self::Closed { .. } | Self::Worse { .. } => 3,
             Self::Explain(error) => error.exit_code(),
             _ => 1,
         }
@@ -191,7 +198,8 @@ impl Failure {
             Self::Closed { .. }
             | Self::LeftOut { .. }
             | Self::Partly { .. }
-            | Self::NotCopied { .. } => None,
+            | Self::NotCopied { .. }
+            | Self::Worse { .. } => None,
             Self::Explain(error) => error.hint(),
             Self::Differs { .. } => Some("somebody writes to one of them, or the disk is broken"),
             Self::Handshake { error, .. } => tls_hint(error),
@@ -255,6 +263,7 @@ impl fmt::Display for Failure {
             Self::NotCopied { count } => write!(f, "{count} things could not be copied: see above"),
             Self::Partly { failed, total } => write!(f, "{failed} of {total} were not sent"),
             Self::Usage(message) => f.write_str(message),
+            Self::Worse { worse, total } => write!(f, "{worse} of {total} comparisons got worse"),
         }
     }
 }
@@ -281,7 +290,8 @@ impl std::error::Error for Failure {
             | Self::LeftOut { .. }
             | Self::NotCopied { .. }
             | Self::Partly { .. }
-            | Self::Usage(_) => None,
+            | Self::Usage(_)
+            | Self::Worse { .. } => None,
         }
     }
 }

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::article::{ChunksArgs, LimitArgs, SmallCopyArgs, TableArgs};
+use super::compare::CompareArgs;
 use super::cp::CpArgs;
 use super::record::{Over, Role, SinkKind};
 use super::serve::{ScaleArgs, ServeArgs};
+use super::show::ShowArgs;
 use super::transfer::{GetArgs, PutArgs, TreeArgs};
 use super::way::{Choice, Step};
 use crate::size::Size;
@@ -55,8 +57,11 @@ pub(crate) enum ScenarioArgs {
     Put(PutArgs),
     /// A folder of many files, beside wget
     Tree(TreeArgs),
-    /// Print the table of a record
+    /// Show records: a table with bars, Markdown, a page with charts, charts as files
     Show(ShowArgs),
+    /// Compare two records: what got better or worse by more than noise; exits with 3 if
+    /// something got worse
+    Compare(CompareArgs),
 }
 
 /// What all scenarios have in common.
@@ -180,13 +185,6 @@ pub(crate) struct ChainArgs {
 
     #[command(flatten)]
     pub(crate) run: RunArgs,
-}
-
-/// What can be typed after `bench show`.
-#[derive(Debug, Args)]
-pub(crate) struct ShowArgs {
-    /// A record that --json has written
-    pub(crate) record: PathBuf,
 }
 
 /// The sides of a connection.

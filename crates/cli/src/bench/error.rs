@@ -59,6 +59,15 @@ pub(crate) enum BenchError {
         /// Bytes free.
         free: u64,
     },
+    /// Two records cannot be compared.
+    Unlike {
+        /// One file.
+        old: PathBuf,
+        /// The other one.
+        new: PathBuf,
+        /// Why not.
+        why: String,
+    },
 }
 
 impl fmt::Display for BenchError {
@@ -76,11 +85,17 @@ impl fmt::Display for BenchError {
                 write!(f, "this bench needs {needed} open files, see ulimit -Hn")
             }
             Self::Other { what, ran } => write!(f, "measuring {what}: the receipt says {ran}"),
-            Self::Schema { path, found } => write!(
-                f,
-                "reading {}: a record of schema {found}, this program reads schema {SCHEMA}",
-                path.display()
-            ),
+            Self::Schema { path, found } => {
+                let path = path.display();
+                write!(
+                    f,
+                    "reading {path}: a record of schema {found}, this program reads {SCHEMA}"
+                )?;
+                if *found > SCHEMA {
+                    f.write_str("; a newer underpass wrote it")?;
+                }
+                Ok(())
+            }
             Self::Space { folder, needed, free } => write!(
                 f,
                 "{}: the files of this bench need {}, and {} are free",
@@ -88,6 +103,9 @@ impl fmt::Display for BenchError {
                 BinaryBytes(*needed),
                 BinaryBytes(*free)
             ),
+            Self::Unlike { old, new, why } => {
+                write!(f, "comparing {} with {}: {why}", old.display(), new.display())
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //! a record.
 
 use super::plan::Variant;
-use super::record::{Record, Sample, Scenario, Side, Thread};
+use super::record::{Cell, Record, Sample, Scenario, Side, Thread};
 use super::serve::Served;
 use super::way::Way;
 
@@ -43,7 +43,7 @@ pub(crate) fn summarize(values: impl IntoIterator<Item = f64>) -> Option<Summary
 
 impl Metric {
     /// The value of one sample, in seconds.
-    fn of(self, scenario: Scenario, sample: &Sample) -> f64 {
+    pub(crate) fn of(self, scenario: Scenario, sample: &Sample) -> f64 {
         match self {
             Self::Wall => sample.wall_s,
             Self::Cpu => cpu(scenario, &sample.measured),
@@ -118,7 +118,7 @@ impl Record {
         cell: usize,
         value: impl Fn(&Sample) -> Option<f64>,
     ) -> Option<Summary> {
-        self.ratio_between(cell, self.cell(self.cells[cell].size, self.baseline)?, value)
+        self.ratio_between(cell, self.like(&self.cells[cell], self.baseline)?, value)
     }
 
     /// How some value of each sample of a cell stands to that of another cell, round by round.
@@ -142,6 +142,14 @@ impl Record {
         count: impl Fn(&Sample) -> Option<f64>,
     ) -> Option<f64> {
         self.summary_by(cell, count).map(|summary| summary.median)
+    }
+
+    /// The cell of a variant that is like another one in everything else.
+    pub(crate) fn like(&self, cell: &Cell, variant: Variant) -> Option<usize> {
+        let is_like = |other: &Cell| {
+            (other.size, other.connections, other.variant) == (cell.size, cell.connections, variant)
+        };
+        self.cells.iter().position(is_like)
     }
 
     /// The cell of a size and a variant.

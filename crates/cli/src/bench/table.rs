@@ -4,11 +4,13 @@ use indicatif::BinaryBytes;
 
 use super::cp;
 use super::layout::{Columns, three_digits};
+use super::names::command;
 use super::record::{Over, Record, Role, Sample, Scenario, SinkKind, Thread};
 use super::serve;
 use super::statistics::{Metric, Summary};
 use super::transfer;
 use super::trust::warnings;
+use super::views::quantity::name;
 use super::way::{Step, Way, short_size};
 
 /// Everything that a record tells people.
@@ -70,24 +72,7 @@ fn heading(record: &Record) -> String {
         (true, _) => "cold",
         (false, _) => "warm",
     };
-    let command = match scenario {
-        Scenario::ArticleChunks => "article-chunks",
-        Scenario::ArticleCopy => "article-copy",
-        Scenario::ArticleTable => "article-table",
-        Scenario::Chain => "chain",
-        Scenario::Copy => "copy",
-        Scenario::Get => "get",
-        Scenario::Limit => "limit",
-        Scenario::Net => "net",
-        Scenario::Put => "put",
-        Scenario::Scale => "scale",
-        Scenario::Serve => "serve",
-        Scenario::ServeFairness => "serve fairness",
-        Scenario::ServeHandshakes => "serve handshakes",
-        Scenario::ServeIdle => "serve idle",
-        Scenario::Tree => "tree",
-        Scenario::Cp => "cp",
-    };
+    let command = command(scenario);
     let at_step = match scenario {
         Scenario::Copy | Scenario::Net => "; @ is the step that took the least time",
         _ => "",
@@ -108,7 +93,7 @@ fn heading(record: &Record) -> String {
 }
 
 /// From where to where the bytes were moved.
-fn subject(record: &Record) -> String {
+pub(crate) fn subject(record: &Record) -> String {
     let target = record.environment.target_file_system.as_deref().unwrap_or_default();
     let source = &record.environment.source_file_system;
     let link = match record.arguments.over {
@@ -133,7 +118,7 @@ fn subject(record: &Record) -> String {
 }
 
 /// The machine, and the programs beside ours.
-fn place(record: &Record) -> String {
+pub(crate) fn place(record: &Record) -> String {
     let environment = &record.environment;
     let mut place = vec![
         format!("Linux {} on {}", environment.kernel, environment.machine),
@@ -149,11 +134,24 @@ fn place(record: &Record) -> String {
     place.join(", ")
 }
 
+/// How the figures are to be read, in a sentence.
+pub(crate) fn reading(record: &Record) -> String {
+    let arguments = &record.arguments;
+    format!(
+        "Medians of {}, {} before to warm up; error bars and ranges go from the least to the most. \
+         A ratio is the median of those to {} in the same round.",
+        rounds(arguments.runs),
+        rounds(arguments.warmup),
+        baseline(record),
+    )
+}
+
 fn rounds(count: u32) -> String {
     format!("{count} {}", if count == 1 { "round" } else { "rounds" })
 }
 
-fn baseline(record: &Record) -> String {
+/// What the others are compared with, for people.
+pub(crate) fn baseline(record: &Record) -> String {
     match record.scenario {
         Scenario::Chain => "one buffer".to_owned(),
         Scenario::Copy | Scenario::Net => format!("the traditional {}", record.baseline),
@@ -168,16 +166,6 @@ fn baseline(record: &Record) -> String {
         | Scenario::ServeFairness
         | Scenario::ServeHandshakes
         | Scenario::ServeIdle => record.baseline.to_string(),
-    }
-}
-
-const fn name(side: Role) -> &'static str {
-    match side {
-        Role::Client => "client",
-        Role::Copier => "copier",
-        Role::Receiver => "receiver",
-        Role::Sender => "sender",
-        Role::Server => "server",
     }
 }
 

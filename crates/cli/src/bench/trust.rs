@@ -1,11 +1,11 @@
 //! Reasons to doubt a record: whoever reads a table should know them before they believe it.
 
 use super::counted::Missing;
+use super::names::variant_label;
 use super::record::{Process, Record, Sample, Scenario};
 use super::serve::{load_busy, server_busy};
 use super::statistics::{Metric, summarize};
-use super::transfer::label;
-use super::way::{Way, short_size};
+use super::way::short_size;
 
 /// Each reason, as a sentence.
 pub(crate) fn warnings(record: &Record) -> Vec<String> {
@@ -194,7 +194,7 @@ fn names(record: &Record, is_true: impl Fn(usize) -> bool) -> Vec<String> {
         for index in (0..record.cells.len()).filter(of_size) {
             measured += usize::from(record.cells[index].declined.is_none());
             if is_true(index) {
-                found.push(name(record, index));
+                found.push(variant_label(record, index));
             }
         }
         let size = match record.scenario {
@@ -209,17 +209,6 @@ fn names(record: &Record, is_true: impl Fn(usize) -> bool) -> Vec<String> {
         }
     }
     names
-}
-
-fn name(record: &Record, index: usize) -> String {
-    let variant = record.cells[index].variant;
-    match (record.scenario, variant.way) {
-        (Scenario::Chain, Way::Only(_)) => "header and sendfile".to_owned(),
-        (Scenario::Chain, _) => "one buffer".to_owned(),
-        (Scenario::Get | Scenario::Put | Scenario::Tree, way) => label(way),
-        (Scenario::Cp, way) => super::cp::label(way),
-        _ => variant.to_string(),
-    }
 }
 
 /// Starting and ending a connection takes a part of a millisecond.

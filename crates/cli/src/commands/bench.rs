@@ -32,10 +32,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         ScenarioArgs::Get(args) => keep(args.json(), || bench::get(args, &cancel)),
         ScenarioArgs::Put(args) => keep(args.json(), || bench::put(args, &cancel)),
         ScenarioArgs::Tree(args) => keep(args.json(), || bench::tree(args, &cancel)),
-        ScenarioArgs::Show(args) => {
-            output::text(&bench::render(&Record::load(&args.record)?));
-            Ok(())
-        }
+        ScenarioArgs::Compare(args) => bench::compare(args),
+        ScenarioArgs::Show(args) => bench::show(args),
     }
 }
 
@@ -48,7 +46,7 @@ fn keep(path: Option<&Path>, run: impl FnOnce() -> Result<Record>) -> Result<()>
         file.write(&record)?;
     }
     if path != Some(Path::new("-")) {
-        output::text(&bench::render(&record));
+        output::text(&bench::text(&record, false));
     }
     Ok(())
 }

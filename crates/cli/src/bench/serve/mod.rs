@@ -30,10 +30,10 @@ mod wire;
 
 pub(crate) use arguments::{ScaleArgs, ServeArgs};
 #[cfg(test)]
-pub(crate) use fixture::{fairness_record, requests_record};
+pub(crate) use fixture::{fairness_record, idle_record, requests_record};
 pub(crate) use meter::Meter;
 pub(crate) use nginx::version as nginx_version;
-pub(crate) use record::{Served, Setting};
+pub(crate) use record::{Latency, Load, Memory, Served, Setting};
 pub(crate) use scenarios::{run, scale};
 pub(crate) use server::{Kind, Site, free_port};
 pub(crate) use system::SystemCongestion;

@@ -21,7 +21,7 @@ mod tree;
 pub(crate) use arguments::{GetArgs, PutArgs, TreeArgs};
 pub(crate) use clients::{find, version};
 #[cfg(test)]
-pub(crate) use fixture::{get_record, put_record};
+pub(crate) use fixture::{get_record, put_record, tree_record};
 pub(crate) use forest::Forest;
 pub(crate) use record::Transfers;
 pub(crate) use scenarios::{get, put, tree};

@@ -1,0 +1,272 @@
+//! The ways of the bytes as values: between which places they moved in one sample, and what was
+//! counted there. Taken from the receipts in a record; what no receipt tells is not drawn.
+
+use super::chart::size_label;
+use super::quantity::{Motion, counted};
+use super::unit::Unit;
+use crate::bench::counted::Call;
+use crate::bench::names::{command, variant_label};
+use crate::bench::record::{Over, Record, Role, Sample, Scenario, SinkKind, Thread};
+
+/// The way of the bytes in one sample.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    /// Its name in the names of files and in anchors.
+    pub(crate) name: String,
+    /// Whose way it is, at which size.
+    pub(crate) title: String,
+    /// Where the bytes came from.
+    pub(crate) source: End,
+    /// Where they went.
+    pub(crate) sink: End,
+    /// Copied from the kernel into a buffer of the program.
+    pub(crate) up: Option<Flow>,
+    /// Copied from the program's memory into the kernel.
+    pub(crate) down: Option<Flow>,
+    /// Mapped into the program's memory, without a copy.
+    pub(crate) mapped: bool,
+    /// Moved inside the kernel.
+    pub(crate) inside: Option<Flow>,
+    /// Shared between two files, not moved at all.
+    pub(crate) shared: Option<Flow>,
+    /// Bytes that the process had fetched from a disk.
+    pub(crate) disk_read: Option<u64>,
+    /// Bytes that it will have written to one.
+    pub(crate) disk_written: Option<u64>,
+    /// Bytes that arrived.
+    pub(crate) bytes: u64,
+    /// What lies between the connections' ends.
+    pub(crate) over: Over,
+    /// What else was counted, a line each.
+    pub(crate) facts: Vec<String>,
+}
+
+/// What is at an end of a way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// A file: a page cache and a disk.
+    File,
+    /// /dev/null.
+    Nothing,
+    /// A connection: a buffer and a card.
+    Socket,
+}
+
+/// Bytes on their way from one place to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Flow {
+    /// By which system calls.
+    pub(crate) names: Vec<String>,
+    /// How many bytes; none if only calls were counted.
+    pub(crate) bytes: Option<u64>,
+    /// How many calls; none if only bytes were counted.
+    pub(crate) calls: Option<u64>,
+}
+
+impl Flow {
+    /// What was moved, as people read it.
+    pub(crate) fn amount(&self) -> String {
+        match (self.bytes, self.calls) {
+            (Some(bytes), _) => Unit::Bytes.show(bytes as f64),
+            (None, Some(calls)) => format!("{} calls", Unit::Count.show(calls as f64)),
+            (None, None) => "not counted".to_owned(),
+        }
+    }
+
+    fn add(flow: &mut Option<Self>, name: &str, bytes: Option<u64>, calls: Option<u64>) {
+        let flow = flow.get_or_insert_with(|| Self { names: Vec::new(), bytes: None, calls: None });
+        if !flow.names.iter().any(|known| known == name) {
+            flow.names.push(name.to_owned());
+        }
+        for (sum, more) in [(&mut flow.bytes, bytes), (&mut flow.calls, calls)] {
+            if let Some(more) = more {
+                *sum = Some(sum.unwrap_or(0).saturating_add(more));
+            }
+        }
+    }
+}
+
+/// The ways of a record at its largest size: of the baseline, and of every other at the step that
+/// took the least time. Those of whom nothing was counted are left out.
+pub(crate) fn paths(record: &Record) -> Vec<Path> {
+    shown(record).into_iter().filter_map(|cell| path(record, cell)).collect()
+}
+
+/// Those of whom nothing was counted, so that no way can be drawn.
+pub(crate) fn untold(record: &Record) -> Vec<String> {
+    let untold = shown(record).into_iter().filter(|cell| path(record, *cell).is_none());
+    untold
+        .filter(|cell| record.cells[*cell].declined.is_none())
+        .map(|cell| variant_label(record, cell))
+        .collect()
+}
+
+/// The cells whose ways are shown.
+fn shown(record: &Record) -> Vec<usize> {
+    let Some(size) = record.sizes().into_iter().max() else { return Vec::new() };
+    let best = record.ways().into_iter().filter_map(|way| record.best(size, way));
+    record.cell(size, record.baseline).into_iter().chain(best).collect()
+}
+
+fn path(record: &Record, cell: usize) -> Option<Path> {
+    let sample = middle(record, cell)?;
+    let thread = sample.measured.thread.as_ref().filter(|thread| !thread.mechanisms.is_empty());
+    let calls = counted(record, cell, sample.measured.role);
+    let (source, sink) = ends(record, sample.measured.role);
+    let label = variant_label(record, cell);
+    let process = sample.measured.process;
+    let mut path = Path {
+        name: format!("path-{}", label.replace(' ', "-").to_lowercase()),
+        title: format!("{label}, {}", size_label(record, record.cells[cell].size)),
+        source,
+        sink,
+        up: None,
+        down: None,
+        mapped: false,
+        inside: None,
+        shared: None,
+        disk_read: process.map(|process| process.storage_read_bytes),
+        disk_written: process.map(|process| process.storage_written_bytes),
+        bytes: 0,
+        over: record.arguments.over,
+        facts: Vec::new(),
+    };
+    match (thread, calls) {
+        (Some(thread), _) => {
+            for moved in &thread.mechanisms {
+                path.bytes = path.bytes.saturating_add(moved.bytes);
+                path.take(&moved.name, moved.bytes);
+            }
+            path.facts = facts(record, sample, thread);
+        }
+        (None, Some(calls)) => path.count(calls, record.cells[cell].size)?,
+        (None, None) => return None,
+    }
+    Some(path)
+}
+
+impl Path {
+    /// Adds what one mechanism moved.
+    fn take(&mut self, mechanism: &str, bytes: u64) {
+        match mechanism {
+            "read_write" => {
+                let (read, write) = match (self.source, self.sink) {
+                    (End::Socket, _) => ("recv", "write"),
+                    (_, End::Socket) => ("read", "send"),
+                    _ => ("read", "write"),
+                };
+                Flow::add(&mut self.up, read, Some(bytes), None);
+                Flow::add(&mut self.down, write, Some(bytes), None);
+            }
+            "mmap" => {
+                self.mapped = true;
+                Flow::add(&mut self.down, "write", Some(bytes), None);
+            }
+            "reflink" => Flow::add(&mut self.shared, "reflink", Some(bytes), None),
+            inside => Flow::add(&mut self.inside, inside, Some(bytes), None),
+        }
+    }
+
+    /// Adds what was counted of the calls of another program, of whose bytes no receipt tells; none
+    /// if no call moved any. Calls that are few beside the others read what a program needs to
+    /// start.
+    fn count(&mut self, calls: &[Call], size: u64) -> Option<()> {
+        let moving = || calls.iter().filter(|call| Motion::of(&call.name).is_some());
+        let most = moving().map(|call| call.calls).max()?;
+        for call in moving().filter(|call| call.calls > most / FEW) {
+            let flow = match Motion::of(&call.name)? {
+                Motion::In => &mut self.up,
+                Motion::Inside => &mut self.inside,
+                Motion::Out => &mut self.down,
+            };
+            Flow::add(flow, &call.name, None, Some(call.calls));
+        }
+        // Who writes without reading has mapped the file.
+        self.mapped = self.source == End::File && self.up.is_none() && self.down.is_some();
+        self.bytes = size;
+        let all = calls.iter().fold(0_u64, |sum, call| sum.saturating_add(call.calls));
+        self.facts = vec![
+            format!("{} system calls in all, in the counted pass", Unit::Count.show(all as f64)),
+            "bytes by call were not counted".to_owned(),
+        ];
+        Some(())
+    }
+
+    /// Bytes in user space, and whether any are.
+    pub(crate) const fn surfaces(&self) -> bool {
+        self.up.is_some() || self.down.is_some() || self.mapped
+    }
+
+    /// What the drawing says, for whoever cannot see it.
+    pub(crate) fn sentence(&self) -> String {
+        let mut said = Vec::new();
+        let flows = [
+            (&self.up, "from the kernel into a buffer of the program"),
+            (&self.down, "from the program's memory into the kernel"),
+            (&self.inside, "inside the kernel"),
+            (&self.shared, "shared between the files, not moved"),
+        ];
+        for (flow, place) in flows {
+            if let Some(flow) = flow {
+                said.push(format!("{} {place} by {}", flow.amount(), flow.names.join(" and ")));
+            }
+        }
+        format!("{}. {}.", said.join("; "), self.facts.join("; "))
+    }
+}
+
+/// The sample of middle time, whose counts belong together.
+fn middle(record: &Record, cell: usize) -> Option<&Sample> {
+    let mut samples: Vec<_> = record.samples_of(cell).collect();
+    samples.sort_by(|one, other| one.wall_s.total_cmp(&other.wall_s));
+    samples.get(samples.len().saturating_sub(1) / 2).copied()
+}
+
+/// From where to where this role moves bytes.
+fn ends(record: &Record, role: Role) -> (End, End) {
+    match role {
+        Role::Copier => (End::File, End::File),
+        Role::Sender | Role::Server => (End::File, End::Socket),
+        Role::Receiver if record.arguments.sink == Some(SinkKind::File) => (End::Socket, End::File),
+        Role::Receiver => (End::Socket, End::Nothing),
+        Role::Client if record.scenario == Scenario::Put => (End::File, End::Socket),
+        Role::Client => (End::Socket, End::File),
+    }
+}
+
+/// What was counted besides.
+fn facts(record: &Record, sample: &Sample, thread: &Thread) -> Vec<String> {
+    let switches = thread.voluntary_switches.saturating_add(thread.involuntary_switches);
+    let several = record.arguments.responses.unwrap_or(1);
+    let responses = if several > 1 {
+        format!(
+            ", {} responses of {}",
+            Unit::Count.show(f64::from(several)),
+            command(record.scenario)
+        )
+    } else {
+        String::new()
+    };
+    let count = |count: u64, one: &str| {
+        let several = if count == 1 {
+            ""
+        } else if one.ends_with('h') {
+            "es"
+        } else {
+            "s"
+        };
+        format!("{} {one}{several}", Unit::Count.show(count as f64))
+    };
+    vec![
+        format!("{}, {}", count(thread.calls, "system call"), count(switches, "context switch")),
+        format!("{} through user space", Unit::Bytes.show(thread.user_space_bytes as f64)),
+        format!(
+            "{} processor time, round {}{responses}",
+            Unit::Seconds.show(thread.cpu_s()),
+            sample.round
+        ),
+    ]
+}
+
+/// The part of the most frequent calls from which on others count.
+const FEW: u64 = 20;
