@@ -83,8 +83,8 @@ fn tame(value: &mut Value) -> bool {
             *text = text.replace(is_wild, "\u{fffd}");
             true
         }
-        Value::Array(items) => items.iter_mut().fold(false, |any, item| tame(item) || any),
-        Value::Object(fields) => fields.values_mut().fold(false, |any, field| tame(field) || any),
+        Value::Array(items) => items.iter_mut().map(tame).fold(false, |any, was| any | was),
+        Value::Object(fields) => fields.values_mut().map(tame).fold(false, |any, was| any | was),
         _ => false,
     }
 }
