@@ -226,17 +226,14 @@ mod tests {
 
     #[test]
     fn what_does_not_surface_is_drawn_underneath() {
-        let lines = mixed().draw(Alphabet::Unicode).join("\n");
         let expected = "
-                                     ┌ user ┐
+                                    ┌ user ┐
 disk▸page cache ─ 12.12 KiB in 30 ─▶│buffer│─ 238 B in 1 ─▶ socket▸card
-card▸socket ──────── 80 B in 1 ────▶│      │
+card▸socket ────── 80 B in 1 ──────▶│      │
                                     └──────┘
-disk▸page cache ─────────── sendfile 7.00 MiB in 4 ───────▶ socket▸card";
-        println!("{lines}");
-        assert_eq!(lines.replace(' ', ""), expected.trim_start().replace(' ', ""));
-        let columns = |line: &str| line.chars().position(|each| each == '┐');
-        assert_eq!(columns(lines.lines().next().unwrap()), Some(43));
+disk▸page cache ───────── sendfile 7.00 MiB in 4 ─────────▶ socket▸card";
+        let lines = mixed().draw(Alphabet::Unicode).join("\n");
+        assert_eq!(lines, expected.trim_start_matches('\n'));
     }
 
     #[test]

@@ -74,9 +74,10 @@ impl Count {
 }
 
 /// What sort of memory bytes cross from or to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Origin {
     /// The program's own.
+    #[default]
     Buffer,
     /// A part of a file that is mapped: one copy less.
     Mapping,
@@ -142,6 +143,8 @@ impl RefusalCount {
 #[derive(Clone, Copy, Debug)]
 struct Held {
     from: EndKind,
+    /// Where the last of them went.
+    to: Option<EndKind>,
     bytes: u64,
     calls: u64,
 }
@@ -172,10 +175,11 @@ impl Ledger {
             (Origin::Referenced, split.referenced),
         ];
         // A call counts once, for the sort of memory that most of its bytes were in.
-        let most = parts.iter().rev().max_by_key(|(_, bytes)| *bytes).map(|(origin, _)| *origin);
+        let most = parts.iter().filter(|(_, bytes)| *bytes > 0).max_by_key(|(_, bytes)| *bytes);
+        let most = most.map_or(split.tried, |(origin, _)| *origin);
         for (origin, bytes) in parts {
             let count = || Count { bytes, calls: 0, moving_calls: 0 };
-            if Some(origin) == most {
+            if origin == most {
                 self.crossings.entry((direction, end.kind, origin)).or_default().add(bytes);
             } else if bytes > 0 {
                 let sum = self.crossings.entry((direction, end.kind, origin)).or_default();
@@ -205,7 +209,7 @@ impl Ledger {
             return self.moves.entry(key).or_default().add(bytes);
         }
         if ends.to.kind == EndKind::Pipe {
-            let fresh = Held { from: ends.from.kind, bytes: 0, calls: 0 };
+            let fresh = Held { from: ends.from.kind, to: None, bytes: 0, calls: 0 };
             let mut held = self.held.get(&ends.to.id).copied().unwrap_or(fresh);
             if held.from != ends.from.kind {
                 self.rest(held);
@@ -228,6 +232,7 @@ impl Ledger {
             passed = bytes.min(held.bytes);
             before = std::mem::take(&mut held.calls);
             from = held.from;
+            held.to = Some(ends.to.kind);
             held.bytes -= passed;
         }
         let whole = Count { bytes: passed, calls: before + 1, moving_calls: u64::from(bytes > 0) };
@@ -243,10 +248,13 @@ impl Ledger {
 
     /// Counts what has gone no further than into a pipe.
     fn rest(&mut self, held: Held) {
-        let count = Count { bytes: held.bytes, calls: held.calls, moving_calls: held.calls };
-        if count.bytes > 0 || count.calls > 0 {
-            let sum = self.moves.entry(("splice", held.from, EndKind::Pipe)).or_default();
-            *sum = sum.plus(count);
+        let Held { from, bytes, calls, .. } = held;
+        let moving_calls = if bytes > 0 { calls } else { 0 };
+        // A last call that finds the end of the source belongs to those that have moved the rest.
+        let to = held.to.filter(|_| bytes == 0).unwrap_or(EndKind::Pipe);
+        if calls > 0 {
+            let sum = self.moves.entry(("splice", from, to)).or_default();
+            *sum = sum.plus(Count { bytes, calls, moving_calls });
         }
     }
 
@@ -302,6 +310,8 @@ pub(super) struct Split {
     pub(super) plain: u64,
     pub(super) mapped: u64,
     pub(super) referenced: u64,
+    /// Where they would have been, if there were none.
+    pub(super) tried: Origin,
 }
 
 /// What moves bytes inside the kernel.

@@ -5,7 +5,7 @@ use underpass_engine::Mechanism;
 
 use super::calls::{Deed, Direction, Known, Memory};
 use super::descriptors::{Descriptors, End, FileId};
-use super::ledger::{Between, Ledger, Split};
+use super::ledger::{Between, Ledger, Origin, Split};
 use super::mappings::Mappings;
 use super::process::{Part, Pending, Subject, message_bytes, parts, split, words};
 use crate::receipt::EndKind;
@@ -82,7 +82,7 @@ impl Observer {
             (Deed::Vmsplice, Subject::Cross(end, _)) => {
                 // By reference into a pipe. Out of one it would be a copy, which nobody makes so.
                 let referenced = result.unwrap_or(0);
-                let split = Split { referenced, ..Split::default() };
+                let split = Split { referenced, tried: Origin::Referenced, ..Split::default() };
                 self.ledger.cross(known.name, Direction::Out, &end, split);
                 let ends = (EndKind::Other, EndKind::Pipe);
                 self.failed(known.name, ends, result);
@@ -129,7 +129,7 @@ impl Observer {
         };
         let split = match direction {
             Direction::Out if has(libc::MSG_ZEROCOPY) => {
-                Split { referenced: bytes, ..Split::default() }
+                Split { referenced: bytes, tried: Origin::Referenced, ..Split::default() }
             }
             _ => split(parts, bytes),
         };

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use super::calls::{Known, Memory};
 use super::descriptors::{End, FileId};
-use super::ledger::Split;
+use super::ledger::{Origin, Split};
 use super::mappings::Mappings;
 
 /// A process.
@@ -129,6 +129,9 @@ pub(super) fn words(tid: u32, address: u64, count: usize) -> Option<Vec<u64>> {
 /// Which of these parts so many bytes were in, from the first on.
 pub(super) fn split(parts: &[Part], bytes: u64) -> Split {
     let mut split = Split::default();
+    if parts.first().is_some_and(|part| part.is_mapped) {
+        split.tried = Origin::Mapping;
+    }
     let mut left = bytes;
     for part in parts {
         let its = left.min(part.len);

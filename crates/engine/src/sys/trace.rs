@@ -188,7 +188,7 @@ impl SignalSet {
     pub(crate) fn new(signals: &[c_int]) -> Self {
         let mut set = std::mem::MaybeUninit::uninit();
         // SAFETY: sigemptyset(3) makes it a set, and sigaddset(3) refuses numbers that are none.
-        // Proved by `tests/trace.rs`.
+        // Proved by `tests/explain/ends.rs` of the program.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             for signal in signals {
@@ -200,7 +200,7 @@ impl SignalSet {
 
     /// Has the calling thread, and those that it will start, not be interrupted by them.
     pub(crate) fn block(&self) {
-        // SAFETY: it is a set. Proved by `tests/trace.rs`.
+        // SAFETY: it is a set. Proved by `tests/explain/ends.rs` of the program.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const self.0, std::ptr::null_mut()) };
     }
 
@@ -208,16 +208,25 @@ impl SignalSet {
     ///
     /// # Errors
     ///
-    /// As sigwaitinfo(2).
+    /// As sigwaitinfo(2), but never `EINTR`, which comes whenever this process was stopped and goes
+    /// on.
     pub(crate) fn wait(&self) -> Result<(c_int, bool), Errno> {
-        let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: the kernel fills the structure; a zeroed one is valid too. Proved by
-        // `tests/trace.rs`.
-        let (signal, info) = unsafe {
-            let signal = libc::sigwaitinfo(&raw const self.0, info.as_mut_ptr());
-            (signal, info.assume_init())
-        };
-        if signal < 0 { Err(last_errno()) } else { Ok((signal, info.si_code > 0)) }
+        loop {
+            let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+            // SAFETY: the kernel fills the structure; a zeroed one is valid too. Proved by
+            // `tests/explain/ends.rs` of the program.
+            let (signal, info) = unsafe {
+                let signal = libc::sigwaitinfo(&raw const self.0, info.as_mut_ptr());
+                (signal, info.assume_init())
+            };
+            if signal >= 0 {
+                return Ok((signal, info.si_code > 0));
+            }
+            match last_errno() {
+                Errno::INTR => {}
+                errno => return Err(errno),
+            }
+        }
     }
 }
 

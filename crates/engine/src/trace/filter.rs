@@ -128,3 +128,53 @@ pub(super) const ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
 } else {
     None
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel would answer, for the few instructions that are used.
+    fn answer(filter: &Filter, architecture: u32, number: u32, arguments: [u32; 6]) -> u32 {
+        let load = |at: u32| match at {
+            NUMBER_AT => number,
+            ARCHITECTURE_AT => architecture,
+            at => arguments[((at - ARGUMENTS_AT) / 8) as usize],
+        };
+        let (mut at, mut value) = (0, 0);
+        loop {
+            let libc::sock_filter { code, jt, jf, k } = filter.code[at];
+            at += 1;
+            let jump = |is_so: bool| usize::from(if is_so { jt } else { jf });
+            match u32::from(code) {
+                code if code & 7 == libc::BPF_RET => return k,
+                code if code & 7 == libc::BPF_LD => value = load(k),
+                code if code & 7 == libc::BPF_ALU => value &= k,
+                code if code & 0xf0 == libc::BPF_JEQ => at += jump(value == k),
+                code if code & 0xf0 == libc::BPF_JSET => at += jump(value & k != 0),
+                code => unreachable!("{code}"),
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_is_watched_stops() {
+        let watched = [
+            (10, Watch::If { argument: 1, is: 77 }),
+            (11, Watch::Unless { argument: 3, mask: 0x30, are: 0x20 }),
+            (12, Watch::Always),
+        ];
+        let filter = Filter::new(&watched).expect("this architecture is known");
+        let own = ARCHITECTURE.expect("this architecture is known");
+        let stops = |number, argument: usize, value| {
+            let mut arguments = [0; 6];
+            arguments[argument] = value;
+            answer(&filter, own, number, arguments) == libc::SECCOMP_RET_TRACE
+        };
+        assert!(stops(10, 1, 77) && !stops(10, 1, 78) && !stops(10, 0, 77));
+        assert!(!stops(11, 3, 0x20) && !stops(11, 3, 0x22) && stops(11, 3, 0x30));
+        assert!(stops(11, 3, 0) && stops(12, 0, 5));
+        assert!(!stops(9, 1, 77) && !stops(13, 0, 0) && !stops(0, 0, 0));
+        assert!(stops(X32_BIT | 9, 0, 0), "the second numbering is not to be overlooked");
+        assert_eq!(answer(&filter, own ^ 1, 9, [0; 6]), libc::SECCOMP_RET_TRACE);
+    }
+}

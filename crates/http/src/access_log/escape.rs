@@ -97,6 +97,13 @@ pub(super) fn push_thousandths(out: &mut Vec<u8>, number: u64) {
     push_three(out, number % 1000);
 }
 
+/// Appends millionths as a decimal fraction: 1234 is `0.001234`.
+pub(super) fn push_millionths(out: &mut Vec<u8>, number: u128) {
+    let number = u64::try_from(number).unwrap_or(u64::MAX);
+    push_thousandths(out, number / 1000);
+    push_three(out, number % 1000);
+}
+
 /// Appends the last three digits of a number, with the zeros before it.
 pub(super) fn push_three(out: &mut Vec<u8>, number: u64) {
     out.extend([100, 10, 1].map(|place| b'0' + (number / place % 10) as u8));

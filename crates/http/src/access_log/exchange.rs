@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use underpass_engine::Report;
+use underpass_engine::{Report, Tally, Usage};
 
 /// What happened to one request, from its first byte to the last of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,9 +36,17 @@ pub struct Exchange {
     pub acknowledged: u64,
     /// Whether everything that was promised was sent, and acknowledged as far as that is known.
     pub is_complete: bool,
-    /// Bytes of the body by the name of the mechanism that moved them.
-    pub mechanisms: Vec<(&'static str, u64)>,
-    /// What the kernel declined, such as `sendfile EINVAL at 4096`.
+    /// Bytes of the body by the name of the mechanism that moved them, and in how many calls.
+    pub mechanisms: Vec<(&'static str, Tally)>,
+    /// System calls that moved bytes or tried to, those for the head included.
+    pub calls: u64,
+    /// Bytes of files copied between user and kernel space, in either direction.
+    pub user_space_bytes: u64,
+    /// What it cost the thread that moved the bytes, if the format [`tells_cost`].
+    ///
+    /// [`tells_cost`]: super::LogFormat::tells_cost
+    pub usage: Usage,
+    /// What the kernel declined, such as `sendfile EINVAL at 4096`, and what that means.
     pub declined: Vec<String>,
     /// What went wrong, if anything did: `changed`, `reset`, `shrank`, `timeout`.
     pub failure: Option<&'static str>,
@@ -92,6 +100,9 @@ impl Default for Exchange {
             acknowledged: 0,
             is_complete: false,
             mechanisms: Vec::new(),
+            calls: 0,
+            user_space_bytes: 0,
+            usage: Usage::default(),
             declined: Vec::new(),
             failure: None,
             referer: Vec::new(),
@@ -134,15 +145,21 @@ impl Exchange {
         for (mechanism, tally) in report.mechanisms() {
             let name = mechanism.name();
             match self.mechanisms.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, bytes)) => *bytes += tally.bytes,
-                None => self.mechanisms.push((name, tally.bytes)),
+                Some((_, sum)) => {
+                    sum.bytes += tally.bytes;
+                    sum.calls += tally.calls;
+                }
+                None => self.mechanisms.push((name, tally)),
             }
         }
         for decline in report.declined() {
-            let text =
-                format!("{} {} at {}", decline.what.name(), decline.refusal.name(), decline.at);
-            self.declined.push(text);
+            let (what, answer, at) = (decline.what.name(), decline.refusal.name(), decline.at);
+            let meaning = decline.meaning().map(|meaning| format!(": {meaning}"));
+            self.declined.push(format!("{what} {answer} at {at}{}", meaning.unwrap_or_default()));
         }
+        self.calls += report.calls();
+        self.user_space_bytes += report.user_space_bytes();
+        self.usage = self.usage + report.usage().unwrap_or_default();
     }
 
     /// `https` or `http`.

@@ -1,5 +1,7 @@
 //! One JSON object for each request. The names of its fields are a promise.
 
+use underpass_engine::Tally;
+
 use super::combined::{milliseconds, push_protocol, user};
 use super::escape;
 use super::{Exchange, TimeText};
@@ -32,6 +34,9 @@ pub(super) fn write(exchange: &Exchange, time: &TimeText, out: &mut Vec<u8>) {
     key(out, "duration_s");
     escape::push_thousandths(out, milliseconds(exchange));
     mechanisms(out, exchange);
+    number(out, "calls", exchange.calls);
+    number(out, "user_space_bytes", exchange.user_space_bytes);
+    cost(out, exchange);
     declined(out, exchange);
     text_or_null(out, "referer", &exchange.referer);
     text_or_null(out, "user_agent", &exchange.user_agent);
@@ -54,16 +59,37 @@ fn tls(out: &mut Vec<u8>, exchange: &Exchange) {
     out.push(b'}');
 }
 
-/// Bytes by mechanism.
+/// Bytes and calls by mechanism.
 fn mechanisms(out: &mut Vec<u8>, exchange: &Exchange) {
+    let by_mechanism = |out: &mut Vec<u8>, value: fn(&Tally) -> u64| {
+        out.push(b'{');
+        for (index, (name, tally)) in exchange.mechanisms.iter().enumerate() {
+            out.extend_from_slice(if index > 0 { b",\"" } else { b"\"" });
+            escape::push_json(out, name.as_bytes());
+            out.extend_from_slice(b"\":");
+            escape::push_number(out, value(tally));
+        }
+        out.push(b'}');
+    };
     key(out, "mechanisms");
-    out.push(b'{');
-    for (index, (name, bytes)) in exchange.mechanisms.iter().enumerate() {
-        out.extend_from_slice(if index > 0 { b",\"" } else { b"\"" });
-        escape::push_json(out, name.as_bytes());
-        out.extend_from_slice(b"\":");
-        escape::push_number(out, *bytes);
-    }
+    by_mechanism(out, |tally| tally.bytes);
+    key(out, "mechanism_calls");
+    by_mechanism(out, |tally| tally.calls);
+}
+
+/// Processor seconds and context switches.
+fn cost(out: &mut Vec<u8>, exchange: &Exchange) {
+    let usage = exchange.usage;
+    key(out, "cpu_s");
+    out.extend_from_slice(b"{\"user\":");
+    escape::push_millionths(out, usage.user.as_micros());
+    out.extend_from_slice(b",\"system\":");
+    escape::push_millionths(out, usage.system.as_micros());
+    out.push(b'}');
+    key(out, "context_switches");
+    out.extend_from_slice(b"{\"voluntary\":");
+    escape::push_number(out, usage.voluntary_switches);
+    number(out, "involuntary", usage.involuntary_switches);
     out.push(b'}');
 }
 

@@ -68,6 +68,16 @@ impl LogFormat {
         }
     }
 
+    /// Whether a line tells processor time or context switches, which somebody then has to measure.
+    #[must_use]
+    pub fn tells_cost(&self) -> bool {
+        match self {
+            Self::Combined => false,
+            Self::Json => true,
+            Self::Custom(template) => template.tells_cost(),
+        }
+    }
+
     /// Appends one line, which ends with a newline and contains no other.
     pub fn line_into(&self, exchange: &Exchange, time: &mut TimeText, out: &mut Vec<u8>) {
         time.set(exchange.ended());

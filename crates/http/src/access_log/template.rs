@@ -37,8 +37,14 @@ enum Variable {
     BytesExpected,
     /// Bytes of the request's body that were received.
     BytesReceived,
+    /// System calls that moved bytes.
+    Calls,
     /// `complete`, or what went wrong.
     Completed,
+    /// Context switches.
+    ContextSwitches,
+    /// Processor seconds.
+    CpuTime,
     /// What the kernel declined.
     Declined,
     /// The `Referer` field.
@@ -47,6 +53,8 @@ enum Variable {
     HttpUserAgent,
     /// The mechanisms that moved bytes.
     Mechanism,
+    /// The same with bytes and calls.
+    Moved,
     /// Seconds since 1970.
     Msec,
     /// The address of the client.
@@ -79,19 +87,25 @@ enum Variable {
     TimeLocal,
     /// Who encrypts.
     Tls,
+    /// Bytes copied between user and kernel space.
+    UserSpaceBytes,
 }
 
 /// The variables by name; beside them there is `$http_NAME` for every request field.
-const VARIABLES: [(&str, Variable); 25] = [
+const VARIABLES: [(&str, Variable); 30] = [
     ("body_bytes_sent", Variable::BodyBytesSent),
     ("bytes_acknowledged", Variable::BytesAcknowledged),
     ("bytes_expected", Variable::BytesExpected),
     ("bytes_received", Variable::BytesReceived),
+    ("calls", Variable::Calls),
     ("completed", Variable::Completed),
+    ("context_switches", Variable::ContextSwitches),
+    ("cpu_time", Variable::CpuTime),
     ("declined", Variable::Declined),
     ("http_referer", Variable::HttpReferer),
     ("http_user_agent", Variable::HttpUserAgent),
     ("mechanism", Variable::Mechanism),
+    ("moved", Variable::Moved),
     ("msec", Variable::Msec),
     ("remote_addr", Variable::RemoteAddr),
     ("remote_user", Variable::RemoteUser),
@@ -108,6 +122,7 @@ const VARIABLES: [(&str, Variable); 25] = [
     ("time_iso8601", Variable::TimeIso8601),
     ("time_local", Variable::TimeLocal),
     ("tls", Variable::Tls),
+    ("user_space_bytes", Variable::UserSpaceBytes),
 ];
 
 impl Template {
@@ -134,6 +149,14 @@ impl Template {
     /// The request fields that it names, in lower case.
     pub(super) fn needs(&self) -> &[String] {
         &self.needs
+    }
+
+    /// Whether it names what has to be measured.
+    pub(super) fn tells_cost(&self) -> bool {
+        let measured = [Variable::CpuTime, Variable::ContextSwitches];
+        self.pieces
+            .iter()
+            .any(|piece| matches!(piece, Piece::Variable(it) if measured.contains(it)))
     }
 
     /// Appends one line, without its end.
@@ -202,11 +225,21 @@ impl Variable {
             Self::BytesAcknowledged => escape::push_number(out, exchange.acknowledged),
             Self::BytesExpected => escape::push_number(out, exchange.body_len),
             Self::BytesReceived => escape::push_number(out, exchange.received),
+            Self::Calls => escape::push_number(out, exchange.calls),
             Self::Completed => out.extend_from_slice(exchange.completion().as_bytes()),
+            Self::ContextSwitches => {
+                let usage = exchange.usage;
+                escape::push_number(out, usage.voluntary_switches + usage.involuntary_switches);
+            }
+            Self::CpuTime => {
+                let time = exchange.usage.user + exchange.usage.system;
+                escape::push_millionths(out, time.as_micros());
+            }
             Self::Declined => push_declined(out, exchange),
             Self::HttpReferer => escape::push_or_dash(out, &exchange.referer, Place::Quoted),
             Self::HttpUserAgent => escape::push_or_dash(out, &exchange.user_agent, Place::Quoted),
             Self::Mechanism => push_mechanisms(out, exchange),
+            Self::Moved => push_moved(out, exchange),
             Self::Msec => time.push_epoch(out),
             Self::RemoteAddr => escape::push_or_dash(out, exchange.peer.as_bytes(), Place::Bare),
             Self::RemoteUser => escape::push_or_dash(out, user(exchange), Place::Bare),
@@ -225,6 +258,7 @@ impl Variable {
             Self::TimeIso8601 => out.extend_from_slice(time.rfc3339().as_bytes()),
             Self::TimeLocal => out.extend_from_slice(time.common().as_bytes()),
             Self::Tls => push_tls(out, exchange, Secured::place),
+            Self::UserSpaceBytes => escape::push_number(out, exchange.user_space_bytes),
         }
     }
 }
@@ -232,6 +266,23 @@ impl Variable {
 /// Appends what is known of TLS, or `-` if there was none.
 fn push_tls(out: &mut Vec<u8>, exchange: &Exchange, part: fn(&Secured) -> &'static str) {
     out.extend_from_slice(exchange.tls.as_ref().map_or("-", part).as_bytes());
+}
+
+/// Appends which mechanism moved how many bytes in how many calls, `sendfile:1048576/3`, or `-`.
+fn push_moved(out: &mut Vec<u8>, exchange: &Exchange) {
+    if exchange.mechanisms.is_empty() {
+        out.push(b'-');
+    }
+    for (index, (name, tally)) in exchange.mechanisms.iter().enumerate() {
+        if index > 0 {
+            out.push(b'+');
+        }
+        out.extend_from_slice(name.as_bytes());
+        out.push(b':');
+        escape::push_number(out, tally.bytes);
+        out.push(b'/');
+        escape::push_number(out, tally.calls);
+    }
 }
 
 /// Appends what the kernel declined, or `-`.

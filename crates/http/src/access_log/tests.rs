@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use jiff::tz::{Offset, TimeZone};
 use proptest::prelude::*;
 use serde_json::Value;
-use underpass_engine::{Mechanism, Options, Policy, Sink, Source, Transfer};
+use underpass_engine::{Mechanism, Options, Policy, Sink, Source, Tally, Transfer, Usage};
 
 use super::*;
 
@@ -26,7 +26,19 @@ fn exchange() -> Exchange {
         sent: 1_048_576,
         acknowledged: 1_048_576,
         is_complete: true,
-        mechanisms: vec![("sendfile", 4096), ("read_write", 1_044_480)],
+        mechanisms: vec![
+            ("sendfile", Tally { bytes: 4096, calls: 1 }),
+            ("read_write", Tally { bytes: 1_044_480, calls: 32 }),
+        ],
+        calls: 35,
+        user_space_bytes: 2_088_960,
+        usage: Usage {
+            user: Duration::from_micros(12),
+            system: Duration::from_micros(1_000_345),
+            voluntary_switches: 3,
+            involuntary_switches: 1,
+            ..Usage::default()
+        },
         declined: vec!["sendfile EINVAL at 4096".into()],
         referer: b"http://example.org/".into(),
         user_agent: b"curl/8".into(),
@@ -94,6 +106,11 @@ fn json_line_has_every_field() {
         "failure": null,
         "duration_s": 2.012,
         "mechanisms": { "sendfile": 4096, "read_write": 1_044_480 },
+        "mechanism_calls": { "sendfile": 1, "read_write": 32 },
+        "calls": 35,
+        "user_space_bytes": 2_088_960,
+        "cpu_s": { "user": 0.000_012, "system": 1.000_345 },
+        "context_switches": { "voluntary": 3, "involuntary": 1 },
         "declined": ["sendfile EINVAL at 4096"],
         "referer": "http://example.org/",
         "user_agent": "curl/8",
@@ -106,13 +123,21 @@ fn template_knows_every_variable() {
     let format = "$remote_addr $remote_user [$time_local] $time_iso8601 $msec \"$request\" \
                   $request_method $request_uri $server_protocol $status $body_bytes_sent \
                   $request_time $bytes_expected $bytes_acknowledged $bytes_received $completed $mechanism \
-                  ($declined) $http_referer $http_user_agent ${status}xx";
+                  $moved $calls $user_space_bytes $cpu_time $context_switches ($declined) $http_referer $http_user_agent ${status}xx";
     assert_eq!(
         line(format, &exchange()),
         "192.0.2.7 alice [10/Oct/2000:13:55:36 -0700] 2000-10-10T13:55:36-07:00 971211336.012 \
          \"GET /x?y=%20 HTTP/1.1\" GET /x?y=%20 HTTP/1.1 200 1048576 2.012 1048576 1048576 \
-         0 complete sendfile+read_write (sendfile EINVAL at 4096) http://example.org/ curl/8 200xx"
+         0 complete sendfile+read_write sendfile:4096/1+read_write:1044480/32 35 2088960 1.000357 4 \
+         (sendfile EINVAL at 4096) http://example.org/ curl/8 200xx"
     );
+}
+
+#[test]
+fn only_lines_that_tell_what_it_cost_have_it_measured() {
+    let tells = |format: &str| LogFormat::parse(format).unwrap().tells_cost();
+    assert!(tells("json") && tells("$cpu_time") && tells("$status ${context_switches}"));
+    assert!(!tells("combined") && !tells("$status $moved $calls $user_space_bytes"));
 }
 
 #[test]
@@ -164,7 +189,10 @@ fn what_is_no_format_is_refused_with_a_remedy() {
     assert!(
         unknown.starts_with("there is no $upstream_addr in log formats; there are $body_bytes")
     );
-    assert!(unknown.ends_with("$tls, and $http_NAME for every request header"), "{unknown}");
+    assert!(
+        unknown.ends_with("$user_space_bytes, and $http_NAME for every request header"),
+        "{unknown}"
+    );
     assert!(text("$http_").starts_with("there is no $http_ "));
     for format in ["cost: 5 $", "$ status", "${status", "${}"] {
         assert!(text(format).contains("not followed by a name"), "{format}");
@@ -235,14 +263,19 @@ fn reports_of_several_transfers_add_up() {
         let (source, sink) = (Source::of(&file).unwrap(), Sink::of(&end).unwrap());
         let options = Options::default().policy(Policy::Require(Mechanism::ReadWrite));
         exchange.record(&Transfer::new(source, sink).options(options).run().unwrap());
-        assert_eq!(exchange.mechanisms, [("read_write", bytes)]);
+        let told: Vec<_> =
+            exchange.mechanisms.iter().map(|(name, tally)| (*name, tally.bytes)).collect();
+        assert_eq!(told, [("read_write", bytes)]);
     }
     file.rewind().unwrap();
     let (source, sink) = (Source::of(&file).unwrap(), Sink::of(&end).unwrap());
     let options = Options::default().policy(Policy::Require(Mechanism::CopyFileRange));
     exchange.record(Transfer::new(source, sink).options(options).run().unwrap_err().report());
-    assert_eq!(exchange.declined, ["copy_file_range EINVAL at 0"]);
-    assert!(line("$mechanism ($declined)", &exchange).ends_with("EINVAL at 0)"));
+    assert_eq!(
+        exchange.declined,
+        ["copy_file_range EINVAL at 0: an end that is not a regular file; OpenZFS at times"]
+    );
+    assert!(line("$mechanism ($declined)", &exchange).contains("(copy_file_range EINVAL at 0: "));
 }
 
 proptest! {
@@ -264,7 +297,7 @@ proptest! {
         let json = line("json", &exchange);
         prop_assert!(!json.chars().any(char::is_control));
         let json: Value = serde_json::from_str(&json).unwrap();
-        prop_assert_eq!(json.as_object().unwrap().len(), 19);
+        prop_assert_eq!(json.as_object().unwrap().len(), 24);
         if let Ok(target) = str::from_utf8(&exchange.target) {
             prop_assert_eq!(&json["target"], target);
         }

@@ -10,6 +10,7 @@ mod behind;
 mod changes;
 mod connection;
 mod control;
+mod cost;
 mod credentials;
 mod detour;
 mod digests;

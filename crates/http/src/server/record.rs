@@ -123,6 +123,7 @@ pub(super) fn finish(
         return;
     }
     exchange.record(&sent.report);
+    exchange.usage = exchange.usage + sent.usage;
     let pending = Pending { exchange, end: peer.written.get() };
     peer.pending.borrow_mut().push_back(pending);
 }

@@ -11,10 +11,12 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 use tokio::time::sleep;
 use underpass_engine::{
-    Chain, Confirm, Mechanism, Options, Policy, Report, Sink, Status, Transfer, Version, Wait,
+    Chain, Confirm, Mechanism, Options, Policy, Report, Sink, Status, Transfer, Usage, Version,
+    Wait,
 };
 
 use super::behind::Behind;
+use super::cost::advance;
 use super::digests;
 use super::files::Residence;
 use super::peer::Peer;
@@ -74,22 +76,24 @@ impl<'a> Sending<'a> {
             return Self::Slow(Box::pin(slow.whole(chain, care, residence)));
         }
         let mut transfer = transfer(worker, peer, chain, care.confirm);
-        let outcome = transfer.advance();
+        let mut usage = Usage::default();
+        let outcome = advance(&worker.shared.settings, &mut transfer, &mut usage);
         let bytes = transfer.report().bytes();
         peer.written.set(peer.written.get() + bytes);
         match outcome {
             Ok(Status::Done) => {
                 let report = transfer.report().clone();
-                Self::Done(Sent { report, ..Sent::default() })
+                Self::Done(Sent { report, usage, ..Sent::default() })
             }
             Ok(status) => {
-                let slow = Slow::new(worker, peer, head_len, version, facts());
+                let mut slow = Slow::new(worker, peer, head_len, version, facts());
+                slow.sent.usage = usage;
                 Self::Slow(Box::pin(slow.rest(transfer, status)))
             }
             Err(error) => {
                 let report = error.report().clone();
                 let failure = Some(Failure::Engine(error));
-                Self::Done(Sent { report, failure, ..Sent::default() })
+                Self::Done(Sent { report, usage, failure, ..Sent::default() })
             }
         }
     }
@@ -139,7 +143,8 @@ impl Care {
     }
 }
 
-type Moving<'a> = Transfer<'a, Arc<OwnedFd>, &'a Socket>;
+/// A transfer to a client.
+pub(super) type Moving<'a> = Transfer<'a, Arc<OwnedFd>, &'a Socket>;
 
 fn transfer<'a>(
     worker: &'a Worker,
@@ -332,7 +337,8 @@ impl<'a> Slow<'a> {
             let turn = turn(self.worker);
             self.warm_up(&mut warmth, transfer.report().bytes(), turn as u64).await;
             transfer.set_turn(turn);
-            let outcome = transfer.advance();
+            let settings = &self.worker.shared.settings;
+            let outcome = advance(settings, &mut transfer, &mut self.sent.usage);
             self.peer.written.set(written_before + transfer.report().bytes());
             self.metrics().record_more(transfer.report(), &mut recorded);
             let status = match outcome {

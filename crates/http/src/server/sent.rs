@@ -1,6 +1,6 @@
 //! How a response ended, and what that is called.
 
-use underpass_engine::{Error, Report};
+use underpass_engine::{Error, Report, Usage};
 
 use crate::archive::ArchiveError;
 
@@ -9,6 +9,8 @@ use crate::archive::ArchiveError;
 pub(super) struct Sent {
     /// What was moved, the head included.
     pub(super) report: Report,
+    /// What that cost, if the log tells it.
+    pub(super) usage: Usage,
     /// Whether the metrics have counted it already.
     pub(super) is_counted: bool,
     /// Why not everything was sent. The connection has to be closed, which resets it if anything

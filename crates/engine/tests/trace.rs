@@ -1,0 +1,105 @@
+//! Programs that are traced: where they stop, and what is seen of them there.
+
+#![allow(clippy::unwrap_used)]
+
+use std::ffi::CString;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::io::Errno;
+use underpass_engine::Usage;
+use underpass_engine::trace::{
+    Call, Event, Filter, Program, Resume, Start, Stop, Watch, call, resume, wait,
+};
+
+/// Who waits for any child takes those of other tests, too.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A call that was seen: its number, arguments and result.
+type Seen = (i64, [u64; 6], Result<u64, Errno>);
+
+/// Follows a program to its end: how it ended, what it called, and how its start was.
+fn follow(words: &[&str], filter: Option<&Filter>) -> (Event, Vec<Seen>, Start) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let words: Vec<_> = words.iter().map(|word| CString::new(*word).unwrap()).collect();
+    let program = Program::start(&words, filter).unwrap();
+    let (mut seen, mut begun) = (Vec::new(), None);
+    let mut is_running = false;
+    let mut start = None;
+    loop {
+        let (tid, event) = wait().unwrap().expect("it has ended before it was told to have");
+        let Event::Stopped(stop) = event else {
+            assert_eq!(tid, program.pid());
+            return (event, seen, start.unwrap_or_else(|| program.started()));
+        };
+        let mut signal = 0;
+        match stop {
+            Stop::Exec => {
+                is_running = true;
+                start = Some(program.started());
+            }
+            Stop::Filter | Stop::Call if is_running => match call(tid).unwrap() {
+                Call::Begins { number, arguments } => begun = Some((number.unwrap(), arguments)),
+                Call::Ends(result) => {
+                    seen.extend(begun.take().map(|(number, given)| (number, given, result)));
+                }
+            },
+            Stop::Signal(number) => signal = number,
+            _ => {}
+        }
+        let to_call = is_running && (filter.is_none() || begun.is_some());
+        resume(tid, if to_call { Resume::ToCall } else { Resume::Free }, signal).unwrap();
+    }
+}
+
+fn writes() -> Filter {
+    Filter::new(&[(libc::SYS_write, Watch::Always)]).unwrap()
+}
+
+#[test]
+fn a_program_stops_at_what_the_filter_names_and_nowhere_else() {
+    let words = ["sh", "-c", "echo hello > /dev/null; echo > /dev/null; exit 3"];
+    let (ended, seen, start) = follow(&words, Some(&writes()));
+    assert_eq!(ended, Event::Exited(3));
+    assert_eq!(start, Start::Filtered);
+    let told = seen.iter().map(|(number, given, result)| (*number, given[2], *result));
+    let expected = [(libc::SYS_write, 6, Ok(6)), (libc::SYS_write, 1, Ok(1))];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn without_a_filter_it_stops_everywhere() {
+    let words = ["sh", "-c", "echo hello > /dev/null; echo bad >&-"];
+    let (ended, seen, _) = follow(&words, None);
+    assert!(matches!(ended, Event::Exited(_)), "{ended:?}");
+    let by = |wanted: i64| seen.iter().filter(move |(number, ..)| *number == wanted);
+    assert!(by(libc::SYS_mmap).count() > 0 && seen.len() > 20, "{seen:?}");
+    assert!(by(libc::SYS_write).any(|(.., result)| *result == Ok(6)));
+    assert!(by(libc::SYS_write).any(|(.., result)| *result == Err(Errno::BADF)), "{seen:?}");
+}
+
+#[test]
+fn what_ends_a_program_is_told() {
+    let (ended, ..) = follow(&["sh", "-c", "kill -KILL $$"], Some(&writes()));
+    assert_eq!(ended, Event::Killed(libc::SIGKILL));
+    let before = Usage::of_ended_children();
+    let (ended, ..) = follow(&["sh", "-c", "kill -TERM $$"], Some(&writes()));
+    assert_eq!(ended, Event::Killed(libc::SIGTERM));
+    let after = Usage::of_ended_children();
+    assert!(after.minor_faults > before.minor_faults, "a shell has page faults");
+}
+
+#[test]
+fn what_cannot_be_started_says_why() {
+    let (_, _, start) = follow(&["/no/such/program"], Some(&writes()));
+    assert_eq!(start, Start::Failed(Errno::NOENT));
+    let (_, _, start) = follow(&["/"], None);
+    assert_eq!(start, Start::Failed(Errno::ACCESS));
+}
+
+#[test]
+fn a_filter_that_the_kernel_refuses_is_told_and_the_program_runs() {
+    // More instructions than it takes (BPF_MAXINSNS).
+    let watched: Vec<_> = (0..3000).map(|number| (number, Watch::Always)).collect();
+    let (ended, _, start) = follow(&["true"], Filter::new(&watched).as_ref());
+    assert_eq!((ended, start), (Event::Exited(0), Start::Unfiltered));
+}
