@@ -12,7 +12,7 @@ use super::{Finding, State};
 /// What was seen.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
-    /// Its name, release and architecture.
+    /// Its name and release, and the processor's architecture.
     pub(crate) kernel: String,
     /// Whether paths can be kept beneath a folder.
     pub(crate) openat2: Result<(), Errno>,
@@ -27,18 +27,25 @@ pub(crate) struct Facts {
 impl Facts {
     /// Tries everything.
     pub(crate) fn gather(is_stream: bool) -> Self {
-        let name = uname();
-        let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let disabled = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
         Self {
-            kernel: [name.sysname(), name.release(), name.machine()].map(text).join(" "),
+            kernel: format!("Linux {} {}", release(), std::env::consts::ARCH),
             openat2: openat2(CWD, ".", flags, Mode::empty(), resolve).map(drop),
             landlock: probe::landlock(),
             io_uring: (probe::io_uring(), disabled.map(|text| text.trim().to_owned())),
             is_stream,
         }
+    }
+}
+
+/// The release of the kernel.
+pub(crate) fn release() -> String {
+    // In this order: rustix takes it for certain that uname(2) answers, and a filter may refuse it.
+    match fs::read_to_string("/proc/sys/kernel/osrelease") {
+        Ok(release) => release.trim().to_owned(),
+        Err(_) => uname().release().to_string_lossy().into_owned(),
     }
 }
 

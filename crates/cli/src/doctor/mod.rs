@@ -52,6 +52,11 @@ pub(crate) fn examine(from: Option<&Path>, to: Option<&OsStr>) -> Result<Diagnos
     Ok(Diagnosis { pair: Some(PairRecord::from(&pair)), ..Diagnosis::new(findings) })
 }
 
+/// Whether /proc is there, by which files without names get one and leases are taken.
+fn has_proc() -> bool {
+    Path::new("/proc/self/fd").exists()
+}
+
 /// A path as it can be told: whatever its name has in it, it stays in one line.
 fn shown(path: &Path) -> String {
     let mut line = String::new();

@@ -34,6 +34,8 @@ pub(crate) struct Facts {
     pub(crate) alone: Vec<(Mechanism, Trial)>,
     /// Each way to be sure of one version, if the source is one that can have several.
     pub(crate) guards: Vec<(Integrity, Trial)>,
+    /// Whether /proc is there.
+    pub(crate) has_proc: bool,
 }
 
 /// What came of moving some bytes.
@@ -85,7 +87,8 @@ impl Facts {
             flags.is_some_and(|flags| flags.contains(rustix::fs::OFlags::APPEND))
         });
         let (from, to) = (sample.name().to_owned(), target.name());
-        Ok(Self { from, to, is_stream: target.is_stream(), appends, way, alone, guards })
+        let (is_stream, has_proc) = (target.is_stream(), super::has_proc());
+        Ok(Self { from, to, is_stream, appends, way, alone, guards, has_proc })
     }
 }
 

@@ -3,8 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-use rustix::system::uname;
-
 /// Where the module of TLS could come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Module {
@@ -28,7 +26,7 @@ pub(crate) struct Place {
 impl Place {
     /// Looks at the files that tell.
     pub(crate) fn look() -> Self {
-        let release = uname().release().to_string_lossy().into_owned();
+        let release = super::machine::release();
         let modules = fs::read_to_string(format!("/lib/modules/{release}/modules.dep"));
         let config = fs::read_to_string(format!("/boot/config-{release}"));
         let marks = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];

@@ -78,3 +78,23 @@ const PIECE: usize = 16 << 10;
 
 const BEFORE: u8 = b'A';
 const AFTER: u8 = b'B';
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_later_is_told_from_what_was_copied() {
+        let untried = Err("no file can be made in /proc".to_owned());
+        for (facts, state) in [
+            (Ok((65_536, 65_536)), State::Best),
+            (Ok((65_536, 4_096)), State::Best),
+            (Ok((65_536, 0)), State::Limited),
+            (untried, State::Unneeded),
+        ] {
+            let finding = finding(&facts);
+            assert_eq!(finding.state, state, "{finding:?}");
+            assert_eq!(finding.remedy.is_some(), state == State::Limited, "{finding:?}");
+        }
+    }
+}

@@ -29,6 +29,8 @@ pub(crate) struct Facts {
     /// Whether a file without a name can be made and named; `Ok(false)` if it has a hidden one.
     /// `None` if no copy is to be made.
     pub(crate) unnamed: Option<Result<bool, Errno>>,
+    /// Whether /proc is there.
+    pub(crate) has_proc: bool,
 }
 
 impl Facts {
@@ -49,6 +51,7 @@ impl Facts {
             cachestat: probe::cached(file, 0, super::sample::LEN),
             direct: read_direct(file),
             unnamed: folder.map(|folder| land(&folder)),
+            has_proc: super::has_proc(),
         }
     }
 }
@@ -79,7 +82,7 @@ fn land(folder: &Path) -> Result<bool, Errno> {
 /// What the facts mean.
 pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![pipe(facts), nowait(facts), cachestat(facts), direct(facts)];
-    findings.extend(facts.unnamed.map(unnamed));
+    findings.extend(facts.unnamed.map(|landed| unnamed(landed, facts.has_proc)));
     findings
 }
 
@@ -184,7 +187,7 @@ fn direct(facts: &Facts) -> Finding {
     Finding { name: "o_direct", state, finding, consequence, remedy: None }
 }
 
-fn unnamed(landed: Result<bool, Errno>) -> Finding {
+fn unnamed(landed: Result<bool, Errno>, has_proc: bool) -> Finding {
     let name = "unnamed_file";
     let (state, finding, consequence, remedy) = match landed {
         Ok(true) => (
@@ -203,7 +206,7 @@ fn unnamed(landed: Result<bool, Errno>) -> Finding {
             State::Closed,
             format!("a new file cannot be given its name ({})", errno::name(errno)),
             "copies fail when they are whole",
-            Some(if Path::new("/proc/self/fd").exists() {
+            Some(if has_proc {
                 "let this user make, name and remove files there, and filters allow linkat(2)"
             } else {
                 "mount /proc: a file without a name gets one by way of it"
@@ -219,3 +222,42 @@ const BLOCK: usize = 4096;
 
 /// What the engine asks for.
 const FULL: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Diagnosis;
+
+    #[test]
+    fn machines_with_more_and_less() {
+        let whole = Facts {
+            pipe: (Ok(1 << 20), Some(1 << 20)),
+            nowait: Ok(()),
+            cachestat: Ok(262_144),
+            direct: Ok(()),
+            unnamed: Some(Ok(true)),
+            has_proc: true,
+        };
+        let less = Facts {
+            pipe: (Ok(8192), None),
+            nowait: Err(Errno::OPNOTSUPP),
+            direct: Err(Errno::INVAL),
+            unnamed: Some(Ok(false)),
+            ..whole.clone()
+        };
+        let other = Facts { nowait: Ok(()), cachestat: Err(Errno::PERM), ..less.clone() };
+        let least = Facts {
+            pipe: (Err(Errno::PERM), None),
+            cachestat: Err(Errno::NOSYS),
+            unnamed: Some(Err(Errno::NOENT)),
+            ..less.clone()
+        };
+        let mut told = String::new();
+        for (facts, closed) in [(whole, 0), (less, 0), (other, 0), (least, 1)] {
+            let diagnosis = Diagnosis::new(findings(&facts));
+            assert_eq!(diagnosis.closed(), closed, "{diagnosis}");
+            told += &diagnosis.to_string();
+        }
+        assert_eq!(told, include_str!("snapshots/storage.txt"));
+    }
+}

@@ -9,7 +9,8 @@ use super::{Finding, State};
 pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![way(facts)];
     findings.extend(facts.alone.iter().map(|(mechanism, trial)| of(facts, *mechanism, trial)));
-    findings.extend(facts.guards.iter().map(|(level, trial)| of_guard(*level, trial)));
+    findings
+        .extend(facts.guards.iter().map(|(level, trial)| of_guard(*level, trial, facts.has_proc)));
     findings
 }
 
@@ -109,7 +110,7 @@ fn of(facts: &Facts, mechanism: Mechanism, trial: &Trial) -> Finding {
             }
         }
         Outcome::Differs => {
-            let remedy = "leave it out by --mechanism with another one".to_owned();
+            let remedy = "choose another one by --mechanism".to_owned();
             let finding = "moved other bytes than the file has".to_owned();
             (State::Closed, finding, "what goes this way arrives wrong", Some(remedy))
         }
@@ -171,7 +172,7 @@ const fn of_failure(facts: &Facts) -> &'static str {
 }
 
 /// How sure a transfer can be of one version of the file.
-fn of_guard(level: Integrity, trial: &Trial) -> Finding {
+fn of_guard(level: Integrity, trial: &Trial, has_proc: bool) -> Finding {
     let name = level.name();
     let refusal = trial.report.declined().iter().find_map(|decline| {
         (decline.what == Declined::Integrity(level)).then_some(decline.refusal)
@@ -186,10 +187,9 @@ fn of_guard(level: Integrity, trial: &Trial) -> Finding {
             (State::Best, "the file can be cloned".to_owned(), consequence, None)
         }
         (Some(refusal), ..) => {
-            let is_proc = std::path::Path::new("/proc/self/fd").exists();
-            let reason = if is_proc { level.reason(refusal) } else { "/proc is not mounted" };
+            let reason = if has_proc { level.reason(refusal) } else { "/proc is not mounted" };
             let finding = format!("refused ({}: {reason})", refusal.name());
-            let remedy = guard_remedy(level, refusal, is_proc);
+            let remedy = guard_remedy(level, refusal, has_proc);
             let consequence = "--integrity detect holds instead: a change makes a transfer fail";
             (State::Limited, finding, consequence, Some(remedy.to_owned()))
         }
@@ -205,10 +205,10 @@ fn of_guard(level: Integrity, trial: &Trial) -> Finding {
     Finding { name, state, finding, consequence: consequence.to_owned(), remedy }
 }
 
-fn guard_remedy(level: Integrity, refusal: Refusal, is_proc: bool) -> &'static str {
+fn guard_remedy(level: Integrity, refusal: Refusal, has_proc: bool) -> &'static str {
     use rustix::io::Errno;
     match (level, refusal) {
-        _ if !is_proc => "mount /proc",
+        _ if !has_proc => "mount /proc",
         (Integrity::Lease, Refusal::Errno(Errno::AGAIN)) => {
             "have nobody keep it open for writing, or use --integrity detect"
         }
@@ -226,3 +226,7 @@ fn guard_remedy(level: Integrity, refusal: Refusal, is_proc: bool) -> &'static s
 /// `O_APPEND`.
 const APPENDED: &str = "no mechanism writes to a file opened with O_APPEND: use > instead of >>, \
                         name the file, or recv --append";
+
+#[cfg(test)]
+#[path = "verdict_tests.rs"]
+mod tests;

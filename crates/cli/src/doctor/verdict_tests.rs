@@ -1,0 +1,83 @@
+use rustix::io::Errno;
+use underpass_engine::Report;
+
+use super::*;
+use crate::doctor::Diagnosis;
+
+fn trial(outcome: Outcome, copied: u64) -> Trial {
+    let mut report = Report::default();
+    if copied > 0 {
+        report.add_copied(copied, 2);
+    }
+    Trial { report, outcome }
+}
+
+fn facts(way: Trial) -> Facts {
+    Facts {
+        from: "a".to_owned(),
+        to: "b".to_owned(),
+        is_stream: false,
+        appends: false,
+        way,
+        alone: Vec::new(),
+        guards: Vec::new(),
+        has_proc: true,
+    }
+}
+
+fn declined(errno: Errno) -> Outcome {
+    Outcome::Declined(Refusal::Errno(errno))
+}
+
+#[test]
+fn ways_that_are_open_and_closed() {
+    let failed = Outcome::Failed("Operation not permitted".to_owned());
+    let stream = Facts { is_stream: true, ..facts(trial(failed.clone(), 0)) };
+    let mut told = String::new();
+    for (facts, closed) in [
+        (facts(trial(Outcome::Moved, 1000)), 0),
+        (Facts { appends: true, ..facts(trial(Outcome::Moved, 1000)) }, 1),
+        (facts(trial(Outcome::Differs, 1000)), 1),
+        (facts(trial(failed, 0)), 1),
+        (stream, 1),
+    ] {
+        let diagnosis = Diagnosis::new(findings(&facts));
+        assert_eq!(diagnosis.closed(), closed, "{diagnosis}");
+        told += &diagnosis.to_string();
+    }
+    assert_eq!(told, include_str!("snapshots/ways.txt"));
+}
+
+#[test]
+fn mechanisms_alone_and_guards() {
+    let alone = vec![
+        (Mechanism::Reflink, trial(declined(Errno::OPNOTSUPP), 0)),
+        (Mechanism::CopyFileRange, trial(Outcome::Differs, 1000)),
+        (Mechanism::Sendfile, trial(Outcome::Failed("Input/output error".to_owned()), 0)),
+        (Mechanism::ReadWrite, trial(Outcome::Moved, 1000)),
+    ];
+    let guards = vec![
+        (Integrity::Lease, trial(Outcome::Moved, 1000)),
+        (Integrity::Snapshot, trial(Outcome::Failed("Input/output error".to_owned()), 0)),
+    ];
+    let facts = Facts { alone, guards, ..facts(trial(Outcome::Moved, 1000)) };
+    let told = Diagnosis::new(findings(&facts)).to_string();
+    assert_eq!(told, include_str!("snapshots/mechanisms.txt"));
+}
+
+#[test]
+fn each_refusal_has_a_remedy_that_fits() {
+    let of = |mechanism, errno| remedy(mechanism, Refusal::Errno(errno));
+    for mechanism in Mechanism::ALL {
+        assert!(of(mechanism, Errno::PERM).contains("seccomp"), "{mechanism}");
+        assert!(of(mechanism, Errno::NOSYS).contains("seccomp"), "{mechanism}");
+        assert!(of(mechanism, Errno::XDEV).contains("one file system"), "{mechanism}");
+    }
+    assert!(of(Mechanism::Reflink, Errno::OPNOTSUPP).contains("btrfs"));
+    assert!(remedy(Mechanism::CopyFileRange, Refusal::Nothing).contains("another file"));
+    for (errno, word) in [(Errno::AGAIN, "writing"), (Errno::ACCESS, "owner")] {
+        let remedy = guard_remedy(Integrity::Lease, Refusal::Errno(errno), true);
+        assert!(remedy.contains(word), "{remedy}");
+    }
+    assert_eq!(guard_remedy(Integrity::Lease, Refusal::Nothing, false), "mount /proc");
+}
