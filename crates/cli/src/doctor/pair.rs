@@ -5,7 +5,8 @@
 //! doctor cannot hold another opinion than they do.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 use underpass_engine::{
     Error, Integrity, Kind, Mechanism, Options, Policy, Refusal, Report, Status, Transfer, Version,
@@ -174,7 +175,7 @@ fn run(
     let action = "looking at the sink";
     let sink = scratch.sink().map_err(|source| Failure::System { action, source })?;
     let mut transfer = Transfer::new(sample.source()?, sink).options(options);
-    let started = Instant::now();
+    let mut looks = 0;
     let error = loop {
         match transfer.advance() {
             Ok(Status::Done) => return Ok(Ok(transfer.report().clone())),
@@ -188,19 +189,23 @@ fn run(
         }
         let report = || Box::new(transfer.report().clone());
         match scratch.drain(arrived) {
-            Ok(true) => {}
-            Ok(false) if started.elapsed() > PATIENCE => {
-                break Error::Stalled { timeout: PATIENCE, report: report() };
+            Ok(true) => looks = 0,
+            Ok(false) if looks == LOOKS => {
+                break Error::Stalled { timeout: LOOKS * MOMENT, report: report() };
             }
-            Ok(false) => std::thread::sleep(MOMENT),
+            Ok(false) => {
+                looks += 1;
+                thread::sleep(MOMENT);
+            }
             Err(source) => break Error::Io { mechanism: None, source, report: report() },
         }
     };
     Ok(Err(error))
 }
 
-/// So long something that comes at once everywhere else is waited for.
-const PATIENCE: Duration = Duration::from_millis(250);
+/// How often something is looked for that everywhere else is there at once. Looks are counted and
+/// not time: a machine may be busy, and then has had no chance.
+pub(crate) const LOOKS: u32 = 1_000;
 
-/// How often it is looked for.
+/// How long between two looks.
 pub(crate) const MOMENT: Duration = Duration::from_micros(100);

@@ -14,6 +14,8 @@ use underpass_engine::Sink;
 use underpass_engine::ktls::loopback_pair;
 use underpass_engine::landing::Landing;
 
+use super::pair::{LOOKS, MOMENT};
+
 /// A sink that is gone when it is dropped.
 #[derive(Debug)]
 pub(crate) enum Scratch {
@@ -129,7 +131,7 @@ impl Scratch {
                 if looks > LOOKS {
                     return Err(Errno::TIMEDOUT.into());
                 }
-                std::thread::sleep(super::pair::MOMENT);
+                std::thread::sleep(MOMENT);
             }
         }
         Ok(arrived)
@@ -141,6 +143,3 @@ pub(crate) const NAME: &str = "underpass-doctor";
 
 /// Bytes read at once.
 const ROOM: usize = 64 << 10;
-
-/// How often bytes that have to be there are looked for.
-const LOOKS: u32 = 2_500;

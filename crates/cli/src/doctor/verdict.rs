@@ -16,36 +16,35 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
 
 /// The way that a command would take.
 fn way(facts: &Facts) -> Finding {
-    let Facts { from, to, way, .. } = facts;
-    let name = "way";
-    let report = &way.report;
-    let movers: Vec<_> = report.mechanisms().map(|(mechanism, _)| mechanism.name()).collect();
-    let movers = movers.join(" and ");
-    match &way.outcome {
-        Outcome::Moved => {}
-        Outcome::Differs => {
-            return Finding {
-                name,
-                state: State::Closed,
-                finding: format!("{from} to {to}: {movers} moved other bytes than the file has"),
-                consequence: "copies and transfers of such files are wrong".to_owned(),
-                remedy: Some("copy by --no-zero-copy, and compare by cp --verify".to_owned()),
-            };
-        }
-        Outcome::Declined(_) | Outcome::Failed(_) => {
-            let why = match &way.outcome {
-                Outcome::Failed(why) => why.clone(),
-                _ => "everything was declined".to_owned(),
-            };
-            return Finding {
-                name,
-                state: State::Closed,
-                finding: format!("{from} to {to}: {why}"),
-                consequence: "a command fails in the same way, or it could not be tried".to_owned(),
-                remedy: Some(of_failure(facts).to_owned()),
-            };
-        }
-    }
+    let (state, finding, consequence, remedy) = match &facts.way.outcome {
+        Outcome::Moved => return open_way(facts),
+        Outcome::Differs => (
+            State::Closed,
+            format!("{} moved other bytes than the file has", movers(facts)),
+            "copies and transfers of such files are wrong",
+            "copy by --no-zero-copy, and compare by cp --verify",
+        ),
+        Outcome::Declined(_) => (
+            State::Closed,
+            "everything was declined".to_owned(),
+            "a command fails in the same way",
+            of_failure(facts),
+        ),
+        Outcome::Failed(why) => (
+            State::Closed,
+            why.clone(),
+            "a command fails in the same way, or it could not be tried",
+            of_failure(facts),
+        ),
+    };
+    let finding = format!("{} to {}: {finding}", facts.from, facts.to);
+    let (consequence, remedy) = (consequence.to_owned(), Some(remedy.to_owned()));
+    Finding { name: "way", state, finding, consequence, remedy }
+}
+
+/// A way by which the bytes arrived.
+fn open_way(facts: &Facts) -> Finding {
+    let report = &facts.way.report;
     let declined = declined(facts);
     let crossings = report.user_space_bytes().checked_div(report.bytes()).unwrap_or(0);
     let is_buffered = crossings > 0 && declined.is_empty() && !facts.appends;
@@ -53,9 +52,9 @@ fn way(facts: &Facts) -> Finding {
         .iter()
         .map(|(mechanism, refusal)| format!("{mechanism} was declined: {}", refusal.name()))
         .collect();
-    let finding = match refused.is_empty() {
-        true => format!("{from} to {to}: {movers}"),
-        false => format!("{from} to {to}: {movers} ({})", refused.join(", ")),
+    let refused = match refused.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", refused.join(", ")),
     };
     let consequence = match crossings {
         0 if report.bytes() == 0 => "there was nothing to move",
@@ -74,7 +73,15 @@ fn way(facts: &Facts) -> Finding {
         Some(&(mechanism, refusal)) => remedy(mechanism, refusal),
         None => of_failure(facts).to_owned(),
     });
-    Finding { name, state, finding, consequence: consequence.to_owned(), remedy }
+    let finding = format!("{} to {}: {}{refused}", facts.from, facts.to, movers(facts));
+    Finding { name: "way", state, finding, consequence: consequence.to_owned(), remedy }
+}
+
+/// What moved the bytes.
+fn movers(facts: &Facts) -> String {
+    let movers = facts.way.report.mechanisms();
+    let movers: Vec<_> = movers.map(|(mechanism, _)| mechanism.name()).collect();
+    if movers.is_empty() { "nothing".to_owned() } else { movers.join(" and ") }
 }
 
 /// What a command would have preferred to the way that it takes.
