@@ -39,7 +39,10 @@ impl Browser {
         let mut browser = Self { driver, port, session: String::new() };
         let args = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"];
         let args = [&args[..], further].concat();
-        let options = json!({ "goog:chromeOptions": { "args": args } });
+        let options = json!({
+            "goog:chromeOptions": { "args": args },
+            "goog:loggingPrefs": { "browser": "ALL" },
+        });
         let begun = browser.ask("POST", "", &json!({ "capabilities": { "alwaysMatch": options } }));
         browser.session = format!("/{}", begun["sessionId"].as_str().unwrap());
         browser
@@ -48,6 +51,30 @@ impl Browser {
     /// Shows a page.
     pub(crate) fn open(&self, url: &str) {
         self.ask("POST", "/url", &json!({ "url": url }));
+    }
+
+    /// What the browser's console says of the page since it was last asked.
+    pub(crate) fn console(&self) -> Vec<String> {
+        let entries = self.ask("POST", "/se/log", &json!({ "type": "browser" }));
+        let entries = entries.as_array().unwrap().iter();
+        entries.map(|entry| entry["message"].to_string()).collect()
+    }
+
+    /// From now on the window is so wide, and the reader wants it light or dark.
+    pub(crate) fn look(&self, width: u32, scheme: &str) {
+        let mobile = width < 600;
+        let size = json!({
+            "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": mobile
+        });
+        let media = json!({
+            "features": [{ "name": "prefers-color-scheme", "value": scheme }]
+        });
+        for (command, params) in
+            [("Emulation.setDeviceMetricsOverride", size), ("Emulation.setEmulatedMedia", media)]
+        {
+            let body = json!({ "cmd": command, "params": params });
+            self.ask("POST", "/goog/cdp/execute", &body);
+        }
     }
 
     /// What a script returns that runs in the page.
