@@ -4,14 +4,14 @@
 use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Row};
-use super::svg::{Drawing, WIDTH, class, hatching, mark, number, shortened};
+use super::svg::{Drawing, WIDTH, class, hatching, mark, number, shape, shortened};
 use super::unit::Unit;
 
 /// The chart.
 pub(crate) fn draw(chart: &Chart, id: &str) -> Drawing {
     let axis = chart.axis();
     let sizes = chart.places();
-    let mut looks: Vec<_> = chart.rows.iter().map(|row| row.look).collect();
+    let mut looks: Vec<_> = chart.rows.iter().map(|row| shape(row.look)).collect();
     looks.sort_unstable();
     looks.dedup();
     let mut y = 0.0;
@@ -59,7 +59,7 @@ fn grid(axis: Axis, bottom: f64) -> Markup {
 fn one(row: &Row, chart: &Chart, axis: Axis, top: f64, id: &str) -> Markup {
     let (base, middle) = (top + 14.0, top + 14.0 + 6.0 + BAR / 2.0);
     let Some(summary) = row.summary else {
-        let why = row.declined.as_deref().unwrap_or("not measured");
+        let why = row.declined.as_deref().unwrap_or("not counted");
         let said = if row.declined.is_some() { format!("declined: {why}") } else { why.to_owned() };
         return html! {
             text x="0" y=(number(base)) { (shortened(&row.label, 26)) }

@@ -177,13 +177,18 @@ pub(crate) fn at_sizes(record: &Record, quantity: &Quantity, sizes: &[u64]) -> C
     let cells = record.cells.iter().enumerate().filter(|(_, cell)| sizes.contains(&cell.size));
     let rows = cells.map(|(cell, _)| row(record, quantity, cell, "")).collect();
     let at: Vec<_> = sizes.iter().map(|size| size_label(record, *size)).collect();
-    let (name, note) = match record.sizes().len() > FEW_SIZES {
+    // Many are told by the headings of their bars.
+    let at = match at.len() {
+        1..=FEW_SIZES => format!(", {}", at.join(" and ")),
+        _ => String::new(),
+    };
+    let (name, note) = match record.sizes().len() > FEW_SIZES && has_steps(record) {
         true => (format!("{}-steps", quantity.name), "every step; "),
         false => (quantity.name.to_owned(), ""),
     };
     Chart {
         name,
-        title: format!("{}, {}", quantity.heading(record), at.join(" and ")),
+        title: format!("{}{at}", quantity.heading(record)),
         note: format!("{note}{}", quantity.advice()),
         unit: quantity.unit,
         form: Form::Bars,
@@ -282,7 +287,7 @@ impl Chart {
         labels
     }
 
-    /// Sizes or numbers of connections, each once, in the order of the rows.
+    /// Sizes or numbers of connections, each once, in ascending order.
     pub(crate) fn places(&self) -> Vec<u64> {
         let mut places = Vec::new();
         for row in &self.rows {
@@ -290,6 +295,7 @@ impl Chart {
                 places.push(row.at);
             }
         }
+        places.sort_unstable();
         places
     }
 

@@ -73,11 +73,9 @@ fn values(axis: Axis) -> Markup {
 
 /// The sizes below, as many as there is room for.
 fn files(chart: &Chart, sizes: &Sizes) -> Markup {
-    let mut all = chart.places();
-    all.sort_unstable();
     let mut free = f64::NEG_INFINITY;
     let mut shown = Vec::new();
-    for size in all {
+    for size in chart.places() {
         let (x, text) = (sizes.x(size), chart.by.label(size));
         let half = text.chars().count() as f64 * 3.4;
         if x - half > free + 6.0 {
@@ -124,7 +122,7 @@ fn y(place: f64) -> f64 {
     BOTTOM - place * (BOTTOM - TOP)
 }
 
-const LEFT: f64 = 52.0;
+const LEFT: f64 = 58.0;
 const RIGHT: f64 = WIDTH - 4.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 224.0;
@@ -135,4 +133,4 @@ const ASIDE: f64 = 2.0;
 /// The base of the first line of the legend, the height of its lines, the width of its columns.
 const LEGEND: f64 = BOTTOM + 44.0;
 const LINE: f64 = 19.0;
-const COLUMN: f64 = 158.0;
+const COLUMN: f64 = 154.0;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::chart::charts;
-use super::page::{Named, conditions, finding, heading};
+use super::page::{Named, conditions, finding, heading, sentence_case};
 use super::path::{paths, untold};
 use super::table::{Table, table};
 use crate::bench::record::Record;
@@ -31,7 +31,7 @@ fn one(record: &Record) -> String {
         }
     }
     for chart in charts(record) {
-        let (title, note) = (escaped(&chart.title), escaped(&chart.note));
+        let (title, note) = (escaped(&chart.title), escaped(&sentence_case(&chart.note)));
         let _ = write!(text, "\n### {title}\n\n{note}.\n\n{}", rows(&table(&chart)));
     }
     let paths = paths(record);

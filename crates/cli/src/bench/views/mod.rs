@@ -47,3 +47,21 @@ pub(crate) fn files(named: &Named) -> Vec<ChartFile> {
     });
     charts.chain(paths).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::fixture::{chain_record, net_record};
+
+    #[test]
+    fn the_same_record_gives_the_same_charts_byte_for_byte() {
+        let chart = |name: &str, record| {
+            let files = files(&Named { name: "r".to_owned(), record });
+            let file = files.into_iter().find(|file| file.name == format!("r-{name}.svg"));
+            file.map(|file| file.text).unwrap_or_default()
+        };
+        assert_eq!(chart("time", net_record()), include_str!("../snapshots/net_time.svg"));
+        let record = chain_record(&[8 << 10, 16 << 10, 32 << 10], &[1.5, 1.25, 0.75]);
+        assert_eq!(chart("cpu", record), include_str!("../snapshots/chain_cpu.svg"));
+    }
+}

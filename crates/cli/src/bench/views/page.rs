@@ -129,7 +129,7 @@ pub(crate) fn drawing(chart: &Chart, id: &str) -> Drawing {
 }
 
 /// A note as a sentence begins.
-fn sentence_case(text: &str) -> String {
+pub(crate) fn sentence_case(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

@@ -6,7 +6,9 @@ use super::quantity::{Motion, counted};
 use super::unit::Unit;
 use crate::bench::counted::Call;
 use crate::bench::names::{command, variant_label};
+use crate::bench::peers::Peer;
 use crate::bench::record::{Over, Record, Role, Sample, Scenario, SinkKind, Thread};
+use crate::bench::way::Way;
 
 /// The way of the bytes in one sample.
 #[derive(Clone, Debug)]
@@ -68,7 +70,7 @@ impl Flow {
     pub(crate) fn amount(&self) -> String {
         match (self.bytes, self.calls) {
             (Some(bytes), _) => Unit::Bytes.show(bytes as f64),
-            (None, Some(calls)) => format!("{} calls", Unit::Count.show(calls as f64)),
+            (None, Some(calls)) => plural(calls, "call"),
             (None, None) => "not counted".to_owned(),
         }
     }
@@ -139,7 +141,9 @@ fn path(record: &Record, cell: usize) -> Option<Path> {
             }
             path.facts = facts(record, sample, thread);
         }
-        (None, Some(calls)) => path.count(calls, record.cells[cell].size)?,
+        (None, Some(calls)) => {
+            path.count(calls, record.cells[cell].size, record.cells[cell].variant.way)?
+        }
         (None, None) => return None,
     }
     Some(path)
@@ -168,27 +172,40 @@ impl Path {
     }
 
     /// Adds what was counted of the calls of another program, of whose bytes no receipt tells; none
-    /// if no call moved any. Calls that are few beside the others read what a program needs to
-    /// start.
-    fn count(&mut self, calls: &[Call], size: u64) -> Option<()> {
-        let moving = || calls.iter().filter(|call| Motion::of(&call.name).is_some());
-        let most = moving().map(|call| call.calls).max()?;
-        for call in moving().filter(|call| call.calls > most / FEW) {
-            let flow = match Motion::of(&call.name)? {
-                Motion::In => &mut self.up,
-                Motion::Inside => &mut self.inside,
-                Motion::Out => &mut self.down,
-            };
-            Flow::add(flow, &call.name, None, Some(call.calls));
+    /// if no call moved any. Where some calls move inside the kernel, those that read and write are
+    /// the program's own business: what it needs to start, headers, logs.
+    fn count(&mut self, calls: &[Call], size: u64, way: Way) -> Option<()> {
+        let moving =
+            |motion| calls.iter().filter(move |call| Motion::of(&call.name) == Some(motion));
+        let has_inside = moving(Motion::Inside).any(|call| call.calls > call.errors);
+        self.mapped = matches!(way, Way::Peer(Peer::CMmap | Peer::CMmapLease));
+        let surfacing = [(Motion::In, &mut self.up), (Motion::Out, &mut self.down)];
+        for (motion, flow) in surfacing.into_iter().filter(|_| !has_inside) {
+            let most = moving(motion).map(|call| call.calls).max().unwrap_or(0);
+            let is_few = |call: &&Call| call.calls <= most / FEW;
+            let is_read_of_mapper = motion == Motion::In && self.mapped;
+            for call in moving(motion).filter(|call| !is_few(call) && !is_read_of_mapper) {
+                Flow::add(flow, &call.name, None, Some(call.calls));
+            }
         }
-        // Who writes without reading has mapped the file.
-        self.mapped = self.source == End::File && self.up.is_none() && self.down.is_some();
+        for call in moving(Motion::Inside).filter(|call| call.calls > call.errors) {
+            Flow::add(&mut self.inside, &call.name, None, Some(call.calls));
+        }
+        if self.up.is_none() && self.down.is_none() && self.inside.is_none() {
+            return None;
+        }
         self.bytes = size;
-        let all = calls.iter().fold(0_u64, |sum, call| sum.saturating_add(call.calls));
-        self.facts = vec![
-            format!("{} system calls in all, in the counted pass", Unit::Count.show(all as f64)),
-            "bytes by call were not counted".to_owned(),
-        ];
+        let sum = |calls: &mut dyn Iterator<Item = &Call>| {
+            calls.fold(0_u64, |sum, call| sum.saturating_add(call.calls))
+        };
+        let all = sum(&mut calls.iter());
+        self.facts.push(format!("{} in the counted pass", plural(all, "system call")));
+        let own = sum(&mut moving(Motion::In).chain(moving(Motion::Out)));
+        if has_inside && own > 0 {
+            let own = Unit::Count.show(own as f64);
+            self.facts.push(format!("{own} of them read and write for the program itself"));
+        }
+        self.facts.push("no receipt tells bytes by call".to_owned());
         Some(())
     }
 
@@ -234,6 +251,16 @@ fn ends(record: &Record, role: Role) -> (End, End) {
     }
 }
 
+/// So many of something.
+fn plural(count: u64, one: &str) -> String {
+    let ending = match (count, one.ends_with('h')) {
+        (1, _) => "",
+        (_, true) => "es",
+        _ => "s",
+    };
+    format!("{} {one}{ending}", Unit::Count.show(count as f64))
+}
+
 /// What was counted besides.
 fn facts(record: &Record, sample: &Sample, thread: &Thread) -> Vec<String> {
     let switches = thread.voluntary_switches.saturating_add(thread.involuntary_switches);
@@ -247,18 +274,8 @@ fn facts(record: &Record, sample: &Sample, thread: &Thread) -> Vec<String> {
     } else {
         String::new()
     };
-    let count = |count: u64, one: &str| {
-        let several = if count == 1 {
-            ""
-        } else if one.ends_with('h') {
-            "es"
-        } else {
-            "s"
-        };
-        format!("{} {one}{several}", Unit::Count.show(count as f64))
-    };
     vec![
-        format!("{}, {}", count(thread.calls, "system call"), count(switches, "context switch")),
+        format!("{}, {}", plural(thread.calls, "system call"), plural(switches, "context switch")),
         format!("{} through user space", Unit::Bytes.show(thread.user_space_bytes as f64)),
         format!(
             "{} processor time, round {}{responses}",
@@ -268,5 +285,75 @@ fn facts(record: &Record, sample: &Sample, thread: &Thread) -> Vec<String> {
     ]
 }
 
-/// The part of the most frequent calls from which on others count.
+/// How many times as frequent a call is beside which another one does not count.
 const FEW: u64 = 20;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use underpass_engine::Mechanism;
+
+    use super::*;
+    use crate::bench::counted::Counted;
+    use crate::bench::fixture::net_record;
+    use crate::bench::plan::Variant;
+    use crate::bench::way::Step;
+    use crate::receipt::MechanismReceipt;
+
+    /// The way of a mechanism that moved a MiB, as its receipt tells.
+    fn moved(mechanism: Mechanism) -> Path {
+        let mut record = net_record();
+        let name = mechanism.name().to_owned();
+        for sample in &mut record.samples {
+            let moved = MechanismReceipt { name: name.clone(), bytes: 1 << 20, calls: 16 };
+            sample.measured.thread.as_mut().unwrap().mechanisms = vec![moved];
+        }
+        path(&record, 0).unwrap()
+    }
+
+    /// The way of a program of which only calls were counted.
+    fn called(peer: Peer, calls: &[(&str, u64)]) -> Option<Path> {
+        let mut record = net_record();
+        record.cells[0].variant = Variant::new(Way::Peer(peer), Step::Default);
+        record.samples.iter_mut().for_each(|sample| sample.measured.thread = None);
+        let call = |(name, calls): &(&str, u64)| Call {
+            name: (*name).to_owned(),
+            calls: *calls,
+            errors: 0,
+            seconds: 0.0,
+        };
+        let calls = calls.iter().map(call).collect();
+        record.counted.push(Counted { cell: 0, role: Role::Sender, calls });
+        path(&record, 0)
+    }
+
+    #[test]
+    fn bytes_surface_only_by_mechanisms_that_copy_them() {
+        let bytes = |flow: &Option<Flow>| flow.as_ref().and_then(|flow| flow.bytes);
+        let whole = Some(1 << 20);
+        for (mechanism, up, down, inside) in [
+            (Mechanism::ReadWrite, whole, whole, None),
+            (Mechanism::Mmap, None, whole, None),
+            (Mechanism::Sendfile, None, None, whole),
+            (Mechanism::Splice, None, None, whole),
+        ] {
+            let path = moved(mechanism);
+            let found = (bytes(&path.up), bytes(&path.down), bytes(&path.inside));
+            assert_eq!(found, (up, down, inside), "{mechanism}");
+            assert_eq!(path.mapped, mechanism == Mechanism::Mmap);
+        }
+    }
+
+    #[test]
+    fn what_a_program_reads_for_itself_is_not_what_it_moves() {
+        let sendfile = called(Peer::CSendfile, &[("sendfile", 1), ("read", 3), ("write", 1)]);
+        let sendfile = sendfile.unwrap();
+        assert!(!sendfile.surfaces() && sendfile.inside.is_some(), "{sendfile:?}");
+        let copied = called(Peer::CReadWrite, &[("read", 260), ("pread64", 2), ("write", 256)]);
+        let copied = copied.unwrap();
+        assert_eq!(copied.up.unwrap().names, ["read"]);
+        let mapped = called(Peer::CMmap, &[("read", 3), ("write", 4), ("mmap", 20)]).unwrap();
+        assert!(mapped.mapped && mapped.up.is_none() && mapped.down.is_some(), "{mapped:?}");
+        assert!(called(Peer::Nc, &[("mmap", 20), ("close", 3)]).is_none());
+    }
+}

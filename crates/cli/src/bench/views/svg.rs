@@ -42,7 +42,7 @@ impl Drawing {
         };
         let above = match place {
             Place::Page => 0.0,
-            Place::File => lines.len() as f64 * 18.0 + 32.0,
+            Place::File => lines.len() as f64 * 18.0 + 40.0,
         };
         let height = self.height + above + if place == Place::File { MARGIN } else { 0.0 };
         let margin = if place == Place::File { MARGIN } else { 0.0 };
@@ -61,7 +61,7 @@ impl Drawing {
                     style { (PreEscaped(STYLE)) }
                     rect.ground x=(number(left)) y=(number(-above)) width=(number(wide)) height=(number(height)) rx="8" {}
                     @for (line, text) in lines.iter().enumerate() {
-                        text.title x="0" y=(number(line as f64 * 18.0 + 24.0 - above)) { (text) }
+                        text.title x="0" y=(number(line as f64 * 18.0 + 25.0 - above)) { (text) }
                     }
                     text.quiet x="0" y=(number(-13.0)) { (shortened(&self.note, NOTE_LETTERS)) }
                 }
