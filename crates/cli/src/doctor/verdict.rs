@@ -121,6 +121,11 @@ fn of(facts: &Facts, mechanism: Mechanism, trial: &Trial) -> Finding {
             let finding = "moved other bytes than the file has".to_owned();
             (State::Closed, finding, "what goes this way arrives wrong", Some(remedy))
         }
+        // One line about it is enough.
+        outcome @ Outcome::Failed(why) if *outcome == facts.way.outcome => {
+            let finding = format!("fails as well: {why}");
+            (State::Unneeded, finding, "see what is told of the way", None)
+        }
         Outcome::Failed(why) => {
             let consequence = "what goes this way fails";
             (State::Closed, why.clone(), consequence, Some(of_failure(facts).to_owned()))

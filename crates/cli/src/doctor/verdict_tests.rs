@@ -66,6 +66,15 @@ fn mechanisms_alone_and_guards() {
 }
 
 #[test]
+fn what_fails_everywhere_is_one_closed_way() {
+    let failed = || trial(Outcome::Failed("Network is unreachable".to_owned()), 0);
+    let alone = Mechanism::ALL.map(|mechanism| (mechanism, failed())).to_vec();
+    let diagnosis = Diagnosis::new(findings(&Facts { alone, ..facts(failed()) }));
+    assert_eq!(diagnosis.closed(), 1, "{diagnosis}");
+    assert!(diagnosis.to_string().contains("unneeded splice: fails as well: Network is"));
+}
+
+#[test]
 fn each_refusal_has_a_remedy_that_fits() {
     let of = |mechanism, errno| remedy(mechanism, Refusal::Errno(errno));
     for mechanism in Mechanism::ALL {
