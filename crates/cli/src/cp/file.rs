@@ -1,6 +1,6 @@
 //! One file with bytes.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -143,7 +143,7 @@ impl Worker<'_> {
             return Place::in_place(folder, name, mode, settings.force).at("opening", path);
         }
         if settings.resume && original.len() >= PARTIAL {
-            let partial = partial_name(original);
+            let partial = partial_name(name, &original.stat);
             let partial = OsStr::from_bytes(partial.to_bytes());
             return Place::partial(folder, name, partial, mode, existing).at("creating", path);
         }
@@ -160,14 +160,13 @@ impl Worker<'_> {
 }
 
 /// The name of a part of a large file: only that very version of the original goes on with it.
-fn partial_name(original: &Original<'_>) -> std::ffi::CString {
-    let stat = &original.stat;
+pub(super) fn partial_name(name: &CStr, stat: &Stat) -> CString {
     let facts = format!(
         "{}:{}:{}:{}.{}",
         stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec
     );
     let number = names::fingerprint(facts.as_bytes()) as u32;
-    names::hidden(original.entry.target(), Some(number))
+    names::hidden(name, Some(number))
 }
 
 /// From this size on an interrupted file is worth keeping.

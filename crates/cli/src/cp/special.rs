@@ -10,9 +10,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::file::partial_name;
 use super::folder::{Entry, Folder, State};
 use super::job::At;
-use super::links::Turn;
+use super::links::{Spot, Turn};
 use super::worker::Worker;
 use super::{metadata, names};
 use crate::failure::Failure;
@@ -181,13 +182,26 @@ impl Worker<'_> {
         match self.job.links.found(stat, folder, entry) {
             Turn::Copy => Ok(false),
             Turn::Wait => Ok(true),
-            Turn::Link(spot) => {
-                let path = || folder.target_path(entry.target());
-                spot.link(folder, entry.target()).at("linking", path)?;
-                self.totals.hard_links += 1;
-                Ok(true)
-            }
+            Turn::Link(spot) => self.link_to(&spot, folder, entry, stat).map(|()| true),
         }
+    }
+
+    /// Gives a copy one more of its names.
+    fn link_to(
+        &mut self,
+        spot: &Spot,
+        folder: &Folder,
+        entry: &Entry,
+        stat: &Stat,
+    ) -> Result<(), Failure> {
+        let name = entry.target();
+        spot.link(folder, name).at("linking", || folder.target_path(name))?;
+        self.totals.hard_links += 1;
+        if self.job.settings.resume && folder.state != State::Fresh {
+            // An earlier run may have found this name first, and begun to copy here.
+            let _ = unlinkat(&folder.target, partial_name(name, stat), AtFlags::empty());
+        }
+        Ok(())
     }
 
     /// Tells those who wait for the first of several names that it is there, or is not.
@@ -199,7 +213,6 @@ impl Worker<'_> {
         is_made: bool,
     ) {
         use super::crew::Task;
-        use super::links::Spot;
         if !self.job.settings.links || stat.st_nlink < 2 {
             return;
         }
@@ -212,10 +225,8 @@ impl Worker<'_> {
         }
         let spot = Spot::new(folder, entry.target());
         for (folder, entry) in self.job.links.copied(stat, spot.clone()) {
-            let path = || folder.target_path(entry.target());
-            match spot.link(&folder, entry.target()).at("linking", path) {
-                Ok(()) => self.totals.hard_links += 1,
-                Err(failure) => self.job.problem(failure),
+            if let Err(failure) = self.link_to(&spot, &folder, &entry, stat) {
+                self.job.problem(failure);
             }
             self.job.release(&folder, true);
         }
