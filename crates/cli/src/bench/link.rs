@@ -43,7 +43,10 @@ impl Link {
                 "--over veth makes network namespaces, which only root may: run it as root";
             return Err(Failure::Usage(message.to_owned()));
         }
-        let system = SystemCongestion::choose(congestion)?;
+        let system = match over {
+            Over::Loopback => SystemCongestion::choose(congestion)?,
+            Over::Veth => SystemCongestion::leave(congestion),
+        };
         let congestion = system.name.clone();
         let (host, ends) = match over {
             Over::Loopback => (Ipv4Addr::LOCALHOST, None),

@@ -40,6 +40,18 @@ impl SystemCongestion {
     }
 }
 
+impl SystemCongestion {
+    /// What would be set, while the system is left as it is: for namespaces, which have their own.
+    pub(crate) fn leave(asked: &str) -> Self {
+        let name = match asked {
+            "auto" if paces(&current()) => UNPACED.first().map(|name| (*name).to_owned()),
+            "auto" => None,
+            asked => Some(asked.to_owned()),
+        };
+        Self { name: name.unwrap_or_else(current), before: None }
+    }
+}
+
 impl Drop for SystemCongestion {
     fn drop(&mut self) {
         // Somebody else may have chosen another one meanwhile, which is then theirs.
