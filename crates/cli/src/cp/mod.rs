@@ -33,7 +33,7 @@ use std::sync::atomic::AtomicUsize;
 use std::thread;
 use std::time::Instant;
 
-use rustix::fs::Mode;
+use rustix::fs::{FileType, Mode};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
 use crate::commands::cp::CpArgs;
@@ -75,7 +75,7 @@ fn copy(job: &Job<'_>, mut plan: Plan) -> Totals {
     let top = begin(job, plan);
     let mut totals = Totals::default();
     for turn in turns {
-        let is_single = turn.len() == 1 && !job.settings.recursive;
+        let is_single = matches!(turn.as_slice(), [one] if one.kind != FileType::Directory);
         let jobs = if is_single { 1 } else { job.settings.jobs };
         for entry in turn.into_iter().rev() {
             top.hold(true);
