@@ -133,7 +133,8 @@ fn against_each(record: &Record) -> Option<String> {
 fn commands(copies: &Copies) -> String {
     let lines = copies.commands.iter();
     let lines = lines.map(|each| format!("{}: {}\n", label(each.way), each.command));
-    let ours = copies.commands.iter().any(|each| is_ours(each.way));
+    let ours =
+        copies.original != Kind::Sparse && copies.commands.iter().any(|each| is_ours(each.way));
     let verified =
         if ours { "Before that each copy was compared, ours with --verify, too\n" } else { "" };
     format!("What was run\n{}{verified}", lines.collect::<String>())
