@@ -19,7 +19,7 @@ use underpass_engine::{Layer, Mechanism, Policy, socket};
 
 use super::record::Pending;
 use super::role::Role;
-use super::socket::Socket;
+use super::socket::{READABLE, Socket};
 use crate::resumption::Download;
 use crate::tls::Session;
 
@@ -209,7 +209,7 @@ impl Peer {
     pub(super) async fn readable(&self) -> io::Result<()> {
         match self.session() {
             Some(session) if session.has_input() => Ok(()),
-            _ => self.socket.readable().await,
+            _ => self.socket.ready(READABLE).await,
         }
     }
 
@@ -223,12 +223,12 @@ impl Peer {
             Ok((read, _)) => {
                 if read < len {
                     // There was no more: known without a call that only says so.
-                    self.socket.is_not_ready(Interest::READABLE);
+                    self.socket.is_not_ready(READABLE);
                 }
                 Ok(Some(read))
             }
             Err(Errno::AGAIN) => {
-                self.socket.is_not_ready(Interest::READABLE);
+                self.socket.is_not_ready(READABLE);
                 Ok(None)
             }
             Err(Errno::INTR) => Ok(None),
@@ -245,7 +245,7 @@ impl Peer {
             // Less than there is room for may be one record of several.
             Ok(read) => Ok(Some(read)),
             Err(Errno::AGAIN) => {
-                self.socket.is_not_ready(Interest::READABLE);
+                self.socket.is_not_ready(READABLE);
                 Ok(None)
             }
             Err(Errno::INTR) => Ok(None),
@@ -275,14 +275,14 @@ impl Peer {
         while self.readable().await.is_ok() {
             if let Some(session) = self.session() {
                 match session.peek(self.socket.as_fd()) {
-                    None => self.socket.is_not_ready(Interest::READABLE),
+                    None => self.socket.is_not_ready(READABLE),
                     Some(true) => std::future::pending().await,
                     Some(false) => return,
                 }
                 continue;
             }
             match recv(&self.socket, &mut [0], RecvFlags::PEEK) {
-                Err(Errno::AGAIN) => self.socket.is_not_ready(Interest::READABLE),
+                Err(Errno::AGAIN) => self.socket.is_not_ready(READABLE),
                 Err(Errno::INTR) => {}
                 Ok((1, _)) => std::future::pending().await,
                 Ok(_) | Err(_) => return,
@@ -293,7 +293,7 @@ impl Peer {
     /// Waits until the socket takes more, after it refused to.
     pub(super) async fn writable(&self) -> io::Result<()> {
         self.socket.is_not_ready(Interest::WRITABLE);
-        self.socket.writable().await
+        self.socket.ready(Interest::WRITABLE).await
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::task::{spawn_blocking, yield_now};
 
 use super::credentials::Credentials;
 use super::peer::{Doing, Peer};
+use super::socket::READABLE;
 use super::worker::Worker;
 use crate::tls::{Acceptor, Handshake, HandshakeError, Place, Progress, Session};
 
@@ -48,13 +49,13 @@ async fn shake(
     credentials: &Credentials,
 ) -> Result<Session, HandshakeError> {
     // Nothing is kept for a client that says nothing.
-    peer.socket.readable().await.map_err(HandshakeError::Io)?;
+    peer.socket.ready(READABLE).await.map_err(HandshakeError::Io)?;
     let mut stepping = Stepping::new(&credentials.acceptor(), peer)?;
     loop {
         let turn = line.acquire().await;
         let interest = match stepping.step(peer).await? {
             Progress::Done(session) => return Ok(session),
-            Progress::Reads => Interest::READABLE,
+            Progress::Reads => READABLE,
             Progress::Writes => Interest::WRITABLE,
         };
         // Before anything else is waited for: what the runtime is told meanwhile holds.
@@ -63,11 +64,7 @@ async fn shake(
         }
         yield_now().await;
         drop(turn);
-        let ready = match interest {
-            Interest::WRITABLE => peer.socket.writable().await,
-            _ => peer.socket.readable().await,
-        };
-        ready.map_err(HandshakeError::Io)?;
+        peer.socket.ready(interest).await.map_err(HandshakeError::Io)?;
     }
 }
 

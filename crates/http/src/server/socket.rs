@@ -9,6 +9,11 @@ use rustix::net::sockopt::socket_domain;
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
+/// What to wait for before reading: errors too. That of a record which is none comes from a kernel
+/// that does TLS as `EPOLLERR` alone, with nothing to read and no end.
+/// Not so for writing, which would take note of errors that reading then waits for in vain.
+pub(super) const READABLE: Interest = Interest::READABLE.add(Interest::ERROR);
+
 /// A connection.
 #[derive(Debug)]
 pub(super) enum Socket {
@@ -17,31 +22,30 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// Waits until there is something to read, or the end.
-    pub(super) async fn readable(&self) -> io::Result<()> {
+    /// Waits until it is worth a try: [`READABLE`], or `WRITABLE` of the runtime.
+    pub(super) async fn ready(&self, interest: Interest) -> io::Result<()> {
         match self {
-            Self::Tcp(socket) => socket.readable().await,
-            Self::Unix(socket) => socket.readable().await,
-        }
+            Self::Tcp(socket) => socket.ready(interest).await,
+            Self::Unix(socket) => socket.ready(interest).await,
+        }?;
+        Ok(())
     }
 
-    /// Waits until the socket takes more.
-    pub(super) async fn writable(&self) -> io::Result<()> {
-        match self {
-            Self::Tcp(socket) => socket.writable().await,
-            Self::Unix(socket) => socket.writable().await,
-        }
-    }
-
-    /// Tells the runtime that the socket is not ready for this, so that it waits for the kernel to
-    /// say when it is.
+    /// Tells the runtime that a try came to nothing, so that it waits for the kernel to say when
+    /// the next is worth it.
     pub(super) fn is_not_ready(&self, interest: Interest) {
         let not_ready = || io::Result::<()>::Err(io::ErrorKind::WouldBlock.into());
-        // The answer is the one just given.
-        let _ = match self {
-            Self::Tcp(socket) => socket.try_io(interest, not_ready),
-            Self::Unix(socket) => socket.try_io(interest, not_ready),
-        };
+        // One by one: of several in one call the runtime takes note of none.
+        for part in [Interest::READABLE, Interest::WRITABLE, Interest::ERROR] {
+            if part.remove(interest).is_some() {
+                continue;
+            }
+            // The answer is the one just given.
+            let _ = match self {
+                Self::Tcp(socket) => socket.try_io(part, not_ready),
+                Self::Unix(socket) => socket.try_io(part, not_ready),
+            };
+        }
     }
 }
 
