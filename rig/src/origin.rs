@@ -74,7 +74,12 @@ fn serve(
             }
         }
     }
-    answer(&mut stream, &head)
+    answer(&mut stream, &head)?;
+    // A socket that is closed before all has been read from it, as the client's part of a change of
+    // keys, resets the connection, and what the client has not read yet is lost. It may have gone.
+    let _ = stream.sock.shutdown(Shutdown::Write);
+    let _ = std::io::copy(&mut stream.sock, &mut std::io::sink());
+    Ok(())
 }
 
 /// Sends the head of a response, with these fields, each with its end of line.
