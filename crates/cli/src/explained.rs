@@ -6,7 +6,7 @@ use indicatif::{BinaryBytes, HumanCount};
 use underpass_engine::Mechanism;
 
 use crate::figure::{self, Alphabet, Figure, Flow, Under};
-use crate::receipt::{DeclineReceipt, Receipt};
+use crate::receipt::{CpuReceipt, DeclineReceipt, FaultsReceipt, Receipt, SwitchesReceipt};
 
 /// The receipt as people read it.
 pub(crate) fn explained(receipt: &Receipt, alphabet: Alphabet) -> String {
@@ -26,13 +26,7 @@ pub(crate) fn explained(receipt: &Receipt, alphabet: Alphabet) -> String {
     line("calls", format!("{}, waited {waits} times", HumanCount(receipt.calls)));
     let time = Duration::try_from_secs_f64(receipt.elapsed_s).unwrap_or_default();
     line("time", format!("{:.3} s", time.as_secs_f64()));
-    let cpu = receipt.cpu_s;
-    line("processor", format!("{:.3} s user, {:.3} s system", cpu.user, cpu.system));
-    let switches = receipt.context_switches;
-    let (voluntary, involuntary) = (switches.voluntary, switches.involuntary);
-    line("switches", format!("{voluntary} voluntary, {involuntary} involuntary"));
-    let faults = receipt.page_faults;
-    line("page faults", format!("{} minor, {} major", faults.minor, faults.major));
+    costs((receipt.cpu_s, receipt.context_switches, receipt.page_faults), &mut line);
     line("integrity", receipt.integrity.clone());
     if let Some(congestion) = &receipt.congestion {
         line("congestion", congestion.clone());
@@ -57,6 +51,17 @@ pub(crate) fn explained(receipt: &Receipt, alphabet: Alphabet) -> String {
         }
     }
     lines.join("\n")
+}
+
+/// What the kernel counted of whoever moved the bytes.
+pub(crate) fn costs(
+    (cpu, switches, faults): (CpuReceipt, SwitchesReceipt, FaultsReceipt),
+    line: &mut impl FnMut(&str, String),
+) {
+    line("processor", format!("{:.3} s user, {:.3} s system", cpu.user, cpu.system));
+    let (voluntary, involuntary) = (switches.voluntary, switches.involuntary);
+    line("switches", format!("{voluntary} voluntary, {involuntary} involuntary"));
+    line("page faults", format!("{} minor, {} major", faults.minor, faults.major));
 }
 
 /// `copy_file_range (EXDEV) at byte 0, 3 times: two file systems`

@@ -14,6 +14,7 @@ use underpass_engine::{errno, socket as streams};
 
 use super::{Finding, State};
 use crate::failure::{Failure, Result};
+use crate::output::plain_path;
 
 /// What was seen.
 #[derive(Clone, Debug)]
@@ -50,7 +51,7 @@ fn look_up(host: &str) -> Result<IpAddr> {
     }
     let failed = |source| Failure::Network {
         action: "looking up",
-        address: super::shown(host.as_ref()),
+        address: plain_path(host.as_ref()),
         source,
     };
     let (sender, receiver) = mpsc::channel();

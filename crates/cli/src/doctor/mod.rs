@@ -57,18 +57,6 @@ fn has_proc() -> bool {
     Path::new("/proc/self/fd").exists()
 }
 
-/// A path as it can be told: whatever its name has in it, it stays in one line.
-fn shown(path: &Path) -> String {
-    let mut line = String::new();
-    for letter in path.to_string_lossy().chars() {
-        match letter.is_control() {
-            true => line.extend(letter.escape_default()),
-            false => line.push(letter),
-        }
-    }
-    line
-}
-
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {

@@ -11,6 +11,7 @@ use underpass_engine::{Kind, Source, Version};
 
 use super::scratch::{NAME, Scratch};
 use crate::failure::{Failure, Result, WithPath};
+use crate::output::plain_path;
 
 /// A file whose first bytes are moved to see how. It is only read.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Sample {
         let kind = found.file_type();
         let is_stream = !kind.is_file() && !std::os::unix::fs::FileTypeExt::is_block_device(&kind);
         if is_stream {
-            let path = super::shown(path);
+            let path = plain_path(path);
             let message = format!("{path} is a device or a stream: name a file or a folder");
             return Err(Failure::Usage(message));
         }
@@ -54,7 +55,7 @@ impl Sample {
         let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
         let file = File::options().read(true).custom_flags(flags).open(path);
         let file = file.with_path("opening", path)?;
-        let name = super::shown(path);
+        let name = plain_path(path);
         let folder = match path.parent() {
             Some(parent) if parent != Path::new("") => parent.to_owned(),
             _ => PathBuf::from("."),
@@ -75,7 +76,7 @@ impl Sample {
         // Whoever holds it open for writing gets no lease on it.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let file = File::open(path).or_else(|_| file.try_clone())?;
-        let name = format!("a new file in {}", super::shown(folder));
+        let name = format!("a new file in {}", plain_path(folder));
         Ok(Self { file, name, folder: Some(folder.to_owned()) })
     }
 

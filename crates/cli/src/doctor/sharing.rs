@@ -12,6 +12,7 @@ use super::sample::Sample;
 use super::scratch::{NAME, Scratch};
 use super::{Finding, State};
 use crate::failure::plain;
+use crate::output::plain_path;
 
 /// How many bytes were sent, and how many of them had changed when they were read; or why it could
 /// not be tried.
@@ -21,7 +22,7 @@ pub(crate) type Facts = Result<(usize, usize), String>;
 pub(crate) fn gather(sample: &Sample) -> Facts {
     let folder = sample.folder().ok_or("there is no folder to make a file in")?;
     let file = Scratch::file(&folder.join(NAME)).map_err(|error| {
-        format!("no file can be made in {}: {}", super::shown(folder), plain(&error))
+        format!("no file can be made in {}: {}", plain_path(folder), plain(&error))
     })?;
     send_and_change(&file).map_err(|error| plain(&error))
 }

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::scratch::{self, Scratch};
 use crate::address::Address;
 use crate::failure::{Failure, Result, WithPath};
+use crate::output::plain_path;
 
 /// Where the bytes would go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,8 +63,8 @@ impl Target {
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Any => "a TCP connection".to_owned(),
-            Self::File(path) | Self::Folder(path) => super::shown(path),
-            Self::Host(host) => format!("a TCP connection to {}", super::shown(Path::new(host))),
+            Self::File(path) | Self::Folder(path) => plain_path(path),
+            Self::Host(host) => format!("a TCP connection to {}", plain_path(Path::new(host))),
             Self::Output => "standard output".to_owned(),
             Self::Unix => "a unix stream".to_owned(),
         }
@@ -155,7 +156,7 @@ fn file(path: &Path) -> Result<Target> {
         }
         Ok(_) => Err(Failure::Usage(format!(
             "{} is no file and no folder: nothing is written into it only to try",
-            super::shown(path)
+            plain_path(path)
         ))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Target::File(path.to_owned())),
         Err(error) => Err(error).with_path("looking at", path),

@@ -3,6 +3,7 @@
 use indicatif::HumanCount;
 
 use super::receipt::{CountReceipt, CrossingReceipt, EndReceipt, ProgramReceipt, RefusalReceipt};
+use crate::explained::costs;
 use crate::figure::{self, Alphabet, Figure, Flow, Under};
 use crate::receipt::EndKind;
 
@@ -91,13 +92,7 @@ fn cost(receipt: &ProgramReceipt, line: &mut impl FnMut(&str, String)) {
     let plural = if receipt.threads == 1 { "" } else { "s" };
     line("processes", format!("{processes}, with {threads} thread{plural}"));
     line("time", format!("{:.3} s", receipt.elapsed_s));
-    let cpu = receipt.cpu_s;
-    line("processor", format!("{:.3} s user, {:.3} s system", cpu.user, cpu.system));
-    let switches = receipt.context_switches;
-    let (voluntary, involuntary) = (switches.voluntary, switches.involuntary);
-    line("switches", format!("{voluntary} voluntary, {involuntary} involuntary"));
-    let faults = receipt.page_faults;
-    line("page faults", format!("{} minor, {} major", faults.minor, faults.major));
+    costs((receipt.cpu_s, receipt.context_switches, receipt.page_faults), line);
     let stops = HumanCount(receipt.stops);
     line("watched", format!("in {stops} stops, which are in the times above, not in the switches"));
 }
