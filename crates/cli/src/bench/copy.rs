@@ -1,17 +1,21 @@
-//! `bench copy`: a file to another file by one process, beside the `cp` of the system. What counts
-//! is the life of the process, as that is all that can be known of a peer.
+//! `bench copy` and `bench article-copy`: a file to another file by one process, ours or a peer's.
+//! What counts is the life of the process, as that is all that can be known of a peer.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use super::child::{Cores, Finished, Running, this_program};
+use super::counted::Call;
 use super::data::{Folder, Noise, chill, digest};
 use super::error::BenchError;
 use super::net::{SOURCE, TARGET, checked_receipt, declined};
+use super::peers::{Told, Workshop};
 use super::plan::Variant;
 use super::record::{Role, Side, Thread};
 use super::rounds::{Course, Measured, Verdict};
-use super::way::Way;
+use super::strace::Strace;
+use super::way::{Step, Way};
 use crate::failure::{Failure, Result};
 
 /// A file to another file.
@@ -23,8 +27,12 @@ pub(crate) struct Copy<'a> {
     pub(crate) target: Folder,
     /// What the source is made of.
     pub(crate) noise: Noise,
+    /// The programs from the articles, if any take part.
+    pub(crate) workshop: Option<Workshop>,
     /// Whether the source is to be out of the page cache.
     pub(crate) cold: bool,
+    /// Who counts, if somebody does.
+    pub(crate) strace: Option<Strace>,
     /// Where the process runs.
     pub(crate) cores: Cores,
     /// Set by a signal.
@@ -40,7 +48,7 @@ impl Course for Copy<'_> {
     }
 
     fn verify(&mut self, size: u64, variant: Variant) -> Result<Verdict> {
-        let finished = self.copy(size, variant)?;
+        let finished = self.copy(size, variant, false)?;
         if !finished.status.success() {
             return match declined(&finished.stdout, variant.way) {
                 Some(errno) => Ok(Verdict::Declined(errno)),
@@ -50,20 +58,18 @@ impl Course for Copy<'_> {
         let target = self.target.file(TARGET);
         let arrived = digest(&target)?;
         self.target.clear(&target)?;
-        if arrived == self.sha256 {
-            return Ok(Verdict::Arrived(arrived));
+        match arrived == self.sha256 {
+            true => Ok(Verdict::Arrived(arrived)),
+            false => Err(Failure::Bench(BenchError::Differs { what: variant.to_string() })),
         }
-        Err(Failure::Bench(BenchError::Differs { what: variant.to_string() }))
     }
 
     fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
-        let finished = self.copy(size, variant)?;
-        if !finished.status.success() {
-            return Err(finished.failure(variant.to_string()));
-        }
+        let finished = self.succeeded(size, variant, false)?;
         let wall_s = finished.cost.wall_s;
         let (elapsed_s, thread) = match variant.way {
             Way::Cp => (wall_s, None),
+            Way::Peer(_) => (Told::read(&finished, &variant.to_string(), size)?.elapsed_s, None),
             way => {
                 let receipt = checked_receipt(&finished, size, Some(way))?;
                 (receipt.elapsed_s, Some(Thread::from(&receipt)))
@@ -73,25 +79,60 @@ impl Course for Copy<'_> {
         let measured = Side { role: Role::Copier, elapsed_s, thread, process };
         Ok(Measured::new(wall_s, measured, None))
     }
+
+    fn count(&mut self, size: u64, variant: Variant) -> Result<Vec<(Role, Vec<Call>)>> {
+        if self.strace.is_none() {
+            return Ok(Vec::new());
+        }
+        self.succeeded(size, variant, true)?;
+        Ok(vec![(Role::Copier, Strace::read(&self.summary())?)])
+    }
 }
 
 impl Copy<'_> {
+    fn succeeded(&self, size: u64, variant: Variant, is_counted: bool) -> Result<Finished> {
+        let finished = self.copy(size, variant, is_counted)?;
+        match finished.status.success() {
+            true => Ok(finished),
+            false => Err(finished.failure(variant.to_string())),
+        }
+    }
+
     /// One file to another, which was not there before.
-    fn copy(&self, size: u64, variant: Variant) -> Result<Finished> {
+    fn copy(&self, size: u64, variant: Variant, is_counted: bool) -> Result<Finished> {
         let (source, target) = (self.source.file(SOURCE), self.target.file(TARGET));
         self.target.clear(&target)?;
         if self.cold {
             chill(&source)?;
         }
-        let mut command = match variant.way {
-            Way::Cp => Command::new("cp"),
-            _ => {
-                let mut command = this_program();
-                command.args(["cp", "--json"]).args(variant.arguments(size));
-                command
-            }
+        let buffer = match variant.step {
+            Step::Bytes(bytes) => bytes,
+            Step::Default | Step::Whole => 0,
         };
-        command.arg(source).arg(target);
+        let workshop = self.workshop.as_ref().zip(variant.way.peer());
+        let peer =
+            workshop.and_then(|(workshop, peer)| workshop.copier(peer, buffer, &source, &target));
+        let command = peer.unwrap_or_else(|| {
+            let mut command = match variant.way {
+                Way::Cp => Command::new("cp"),
+                _ => {
+                    let mut command = this_program();
+                    command.args(["cp", "--json"]).args(variant.arguments(size));
+                    command
+                }
+            };
+            command.arg(&source).arg(&target);
+            command
+        });
+        let command = match &self.strace {
+            Some(strace) if is_counted => strace.watch(&command, &self.summary()),
+            _ => command,
+        };
         Running::start(command, self.cores.first)?.finish(None, self.cancel)
+    }
+
+    /// Where the calls are told.
+    fn summary(&self) -> PathBuf {
+        self.source.file("calls")
     }
 }

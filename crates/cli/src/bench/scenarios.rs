@@ -1,6 +1,7 @@
 //! The scenarios, from what was typed to a record: which ways there are, and what the others are
 //! compared with.
 
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use underpass_engine::Mechanism;
@@ -28,7 +29,7 @@ pub(crate) fn net(args: &NetArgs, cancel: &AtomicBool) -> Result<Record> {
         Role::Receiver => (FROM_SOCKET, Variant::baseline(Mechanism::ReadWrite, 64 << 10)),
         _ => (TO_SOCKET, TRADITIONAL),
     };
-    let (source, target) = folders(&args.run, &args.ways, &args.sizes)?;
+    let (source, target) = folders(&args.run, args.ways.to.as_deref(), &args.sizes)?;
     let cores = Cores::available();
     let written = (args.sink == SinkKind::File).then_some(target.path());
     let environment = survey(cores, source.path(), written);
@@ -62,7 +63,7 @@ pub(crate) fn net(args: &NetArgs, cancel: &AtomicBool) -> Result<Record> {
 
 /// Measures files to files.
 pub(crate) fn copy(args: &CopyArgs, cancel: &AtomicBool) -> Result<Record> {
-    let (source, target) = folders(&args.run, &args.ways, &args.sizes)?;
+    let (source, target) = folders(&args.run, args.ways.to.as_deref(), &args.sizes)?;
     let cores = Cores::available();
     let cp = cp_version();
     let mut arguments = asked(&args.run, &args.ways, &args.sizes, TO_FILE);
@@ -75,7 +76,9 @@ pub(crate) fn copy(args: &CopyArgs, cancel: &AtomicBool) -> Result<Record> {
         source,
         target,
         noise: Noise::new(largest(&args.sizes))?,
+        workshop: None,
         cold: args.ways.cold,
+        strace: None,
         cores,
         cancel,
         sha256: String::new(),
@@ -122,12 +125,12 @@ pub(crate) fn chain(args: &ChainArgs, cancel: &AtomicBool) -> Result<Record> {
 }
 
 /// The folders of source and target, with room in them for the largest file.
-fn folders(run: &RunArgs, ways: &WayArgs, sizes: &[u64]) -> Result<(Folder, Folder)> {
+pub(crate) fn folders(run: &RunArgs, to: Option<&Path>, sizes: &[u64]) -> Result<(Folder, Folder)> {
     let largest = largest(sizes);
     let source = Folder::create(&run.dir)?;
-    let target = Folder::create(ways.to.as_deref().unwrap_or(&run.dir))?;
+    let target = Folder::create(to.unwrap_or(&run.dir))?;
     // Both in one folder share its room.
-    source.require_space(largest.saturating_mul(if ways.to.is_none() { 2 } else { 1 }))?;
+    source.require_space(largest.saturating_mul(if to.is_none() { 2 } else { 1 }))?;
     target.require_space(largest)?;
     Ok((source, target))
 }
@@ -176,8 +179,19 @@ pub(crate) fn begin(
 
 /// The record with the results of what it says was asked for.
 fn measure(record: Record, course: &mut impl Course, cancel: &AtomicBool) -> Result<Record> {
-    let Arguments { sizes, mechanisms, steps, runs, warmup, .. } = &record.arguments;
+    let Arguments { mechanisms, steps, .. } = &record.arguments;
     let variants = variants(mechanisms, steps, record.baseline);
+    run(record, variants, course, cancel)
+}
+
+/// The same with these variants.
+pub(crate) fn run(
+    record: Record,
+    variants: Vec<Variant>,
+    course: &mut impl Course,
+    cancel: &AtomicBool,
+) -> Result<Record> {
+    let Arguments { sizes, runs, warmup, .. } = &record.arguments;
     let schedule = Schedule { sizes: sizes.clone(), variants, warmup: *warmup, runs: *runs };
     let Results { cells, samples, counted } = schedule.run(course, cancel)?;
     Ok(Record { cells, samples, counted, ..record })
@@ -203,7 +217,7 @@ pub(crate) fn once<T: Clone + PartialEq>(numbers: &[T]) -> Vec<T> {
 const TRADITIONAL: Variant = Variant::baseline(Mechanism::ReadWrite, 4 << 10);
 
 /// The ways from a file to a socket.
-const TO_SOCKET: &[Way] = &[
+pub(crate) const TO_SOCKET: &[Way] = &[
     Way::Auto,
     Way::Only(Mechanism::Sendfile),
     Way::Only(Mechanism::Splice),

@@ -312,6 +312,14 @@ pub(crate) fn range(summary: Summary, unit: f64) -> String {
     format!("{}-{}", three_digits(summary.min * unit), three_digits(summary.max * unit))
 }
 
+/// The median, the least and the most, in milliseconds.
+pub(crate) fn figures(summary: Option<Summary>) -> [String; 2] {
+    match summary {
+        Some(all) => [milliseconds(all), range(all, MILLI)],
+        None => [dash(), dash()],
+    }
+}
+
 /// A ratio.
 pub(crate) fn times(ratio: Option<Summary>) -> String {
     ratio.map_or_else(dash, |ratio| format!("{:.2}x", ratio.median))
@@ -326,6 +334,8 @@ pub(crate) fn dash() -> String {
 pub(crate) const MILLI: f64 = 1e3;
 /// Microseconds for each second.
 pub(crate) const MICRO: f64 = 1e6;
+/// Bytes of a MiB.
+pub(crate) const MEBI: f64 = (1 << 20) as f64;
 const SENDFILE: Way = Way::Only(underpass_engine::Mechanism::Sendfile);
 
 #[cfg(test)]

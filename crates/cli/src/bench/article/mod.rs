@@ -2,11 +2,10 @@
 //! and `article-chunks`, each beside the programs that the article describes; and `bench limit`, how
 //! far from a bare loop around the system call that is.
 //!
-//! `sending` is a sample over a connection, `copying` one from file to file, `threads` what the bench
-//! does itself; `scenarios` makes records of them.
+//! `sending` is a sample over a connection, `threads` what the bench does itself; a sample from file to
+//! file is that of `bench copy`. `scenarios` makes records of them.
 
 mod arguments;
-mod copying;
 mod scenarios;
 mod sending;
 mod threads;

@@ -3,13 +3,11 @@
 
 use std::sync::atomic::AtomicBool;
 
-use underpass_engine::Mechanism;
-
 use super::arguments::{ChunksArgs, LimitArgs, LineArgs, SmallCopyArgs, TableArgs};
-use super::copying::Copying;
 use super::sending::Sending;
 use crate::bench::arguments::RunArgs;
 use crate::bench::child::Cores;
+use crate::bench::copy::Copy;
 use crate::bench::counted::Missing;
 use crate::bench::data::{Folder, Noise};
 use crate::bench::environment::{cp_version, survey};
@@ -19,8 +17,7 @@ use crate::bench::plan::{Variant, ways};
 use crate::bench::record::{
     Arguments, Environment, Over, Receivers, Record, Role, Scenario, SinkKind,
 };
-use crate::bench::rounds::{Course, Results, Schedule};
-use crate::bench::scenarios::{begin, largest, once};
+use crate::bench::scenarios::{TO_SOCKET, begin, folders, largest, once, run};
 use crate::bench::strace::Strace;
 use crate::bench::way::{Choice, Step, Way};
 use crate::failure::{Failure, Result};
@@ -62,11 +59,7 @@ pub(crate) fn limit(args: &LimitArgs, cancel: &AtomicBool) -> Result<Record> {
 
 /// Measures copies.
 pub(crate) fn copy(args: &SmallCopyArgs, cancel: &AtomicBool) -> Result<Record> {
-    let source = Folder::create(&args.run.dir)?;
-    let target = Folder::create(args.to.as_deref().unwrap_or(&args.run.dir))?;
-    let largest = largest(&args.sizes);
-    source.require_space(largest.saturating_mul(if args.to.is_none() { 2 } else { 1 }))?;
-    target.require_space(largest)?;
+    let (source, target) = folders(&args.run, args.to.as_deref(), &args.sizes)?;
     let peers = [Peer::CReadWrite, Peer::CSendfile].into_iter();
     let peers = peers.flat_map(|peer| at_steps(peer, &args.step));
     let cp = std::iter::once(Variant::new(Way::Cp, Step::Default));
@@ -96,11 +89,11 @@ pub(crate) fn copy(args: &SmallCopyArgs, cancel: &AtomicBool) -> Result<Record> 
         cold: args.cold,
         ..arguments(&args.sizes, &args.step, &variants, &args.run)
     };
-    let mut course = Copying {
+    let mut course = Copy {
         source,
         target,
-        noise: Noise::new(largest)?,
-        workshop,
+        noise: Noise::new(largest(&args.sizes))?,
+        workshop: Some(workshop),
         cold: args.cold,
         strace,
         cores,
@@ -168,18 +161,6 @@ impl Asked<'_> {
     }
 }
 
-fn run(
-    record: Record,
-    variants: Vec<Variant>,
-    course: &mut impl Course,
-    cancel: &AtomicBool,
-) -> Result<Record> {
-    let Arguments { sizes, runs, warmup, .. } = &record.arguments;
-    let schedule = Schedule { sizes: sizes.clone(), variants, warmup: *warmup, runs: *runs };
-    let Results { cells, samples, counted } = schedule.run(course, cancel)?;
-    Ok(Record { cells, samples, counted, ..record })
-}
-
 /// What was asked for, as the record tells it.
 fn arguments(sizes: &[u64], steps: &[Step], variants: &[Variant], run: &RunArgs) -> Arguments {
     let mut mechanisms = Vec::new();
@@ -207,7 +188,7 @@ fn arguments(sizes: &[u64], steps: &[Step], variants: &[Variant], run: &RunArgs)
 
 /// Our own variants.
 fn ours(mechanisms: &[Choice], steps: &[Step]) -> Vec<Variant> {
-    let ways = ways(mechanisms, OURS);
+    let ways = ways(mechanisms, TO_SOCKET);
     ways.into_iter()
         .flat_map(|way| match way.has_steps() {
             true => steps.iter().map(|step| Variant::new(way, *step)).collect(),
@@ -254,15 +235,6 @@ fn first(variants: &[Variant]) -> Result<Variant> {
     let none = || Failure::Usage("none of these programs is installed".to_owned());
     variants.first().copied().ok_or_else(none)
 }
-
-/// What `all` stands for.
-const OURS: &[Way] = &[
-    Way::Auto,
-    Way::Only(Mechanism::Sendfile),
-    Way::Only(Mechanism::Splice),
-    Way::Only(Mechanism::Mmap),
-    Way::Only(Mechanism::ReadWrite),
-];
 
 /// What sendfile takes at a time by itself, in ours.
 const OWN_STEP: u64 = 1 << 20;

@@ -6,8 +6,8 @@ use super::copiers::{Copier, is_ours};
 use super::record::{Chilled, Copies, Earlier, Kind};
 use crate::bench::layout::{Columns, three_digits};
 use crate::bench::record::{Record, Sample};
-use crate::bench::statistics::{Metric, Summary};
-use crate::bench::table::{MILLI, dash, range, times};
+use crate::bench::statistics::Metric;
+use crate::bench::table::{MEBI, dash, figures, range, times};
 use crate::bench::way::Way;
 
 /// What was measured, for the first line.
@@ -139,16 +139,6 @@ fn commands(copies: &Copies) -> String {
         if ours { "Before that each copy was compared, ours with --verify, too\n" } else { "" };
     format!("What was run\n{}{verified}", lines.collect::<String>())
 }
-
-/// The median, the least and the most.
-fn figures(summary: Option<Summary>) -> [String; 2] {
-    match summary {
-        Some(all) => [three_digits(all.median * MILLI), range(all, MILLI)],
-        None => [dash(), dash()],
-    }
-}
-
-const MEBI: f64 = (1 << 20) as f64;
 
 #[cfg(test)]
 mod tests {

@@ -5,8 +5,8 @@ use indicatif::BinaryBytes;
 use super::record::{Memory, Pin, Transfers};
 use crate::bench::layout::{Columns, three_digits};
 use crate::bench::record::{Record, Sample, Scenario};
-use crate::bench::statistics::{Metric, Summary};
-use crate::bench::table::{MILLI, dash, range, times};
+use crate::bench::statistics::Metric;
+use crate::bench::table::{MEBI, dash, figures, range, times};
 use crate::bench::way::{Way, short_size};
 
 /// What was measured, for the first line.
@@ -159,16 +159,6 @@ fn size(record: &Record, bytes: u64) -> String {
         _ => short_size(bytes),
     }
 }
-
-/// The median, the least and the most.
-fn figures(summary: Option<Summary>) -> [String; 2] {
-    match summary {
-        Some(all) => [three_digits(all.median * MILLI), range(all, MILLI)],
-        None => [dash(), dash()],
-    }
-}
-
-const MEBI: f64 = (1 << 20) as f64;
 
 #[cfg(test)]
 mod tests {
