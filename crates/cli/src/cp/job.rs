@@ -58,9 +58,9 @@ impl<'a> Job<'a> {
     /// Nothing is done yet.
     pub(super) fn new(settings: Settings<'a>, cancel: Arc<AtomicBool>) -> Self {
         Self {
+            links: Links::new(settings.follow),
             settings,
             stack: Stack::default(),
-            links: Links::default(),
             capabilities: Capabilities::new(),
             cancel,
             is_over: AtomicBool::new(false),

@@ -1,7 +1,8 @@
 //! Files with several names: which of them is copied, and where the others link to.
 //!
 //! Only files with more than one name are in the table, and those only until all of their names
-//! have been found. The first one that is found is copied; what is found meanwhile waits in the
+//! have been found; where symbolic links are followed, each of which is one more name, all files
+//! are, to the end. The first one that is found is copied; what is found meanwhile waits in the
 //! table, not in a thread.
 
 use std::collections::HashMap;
@@ -13,10 +14,15 @@ use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, openat, renameat, statat, 
 use rustix::io::Errno;
 
 use super::folder::{Entry, Folder, State, Trail};
+use super::settings::Follow;
 
 /// The table.
-#[derive(Debug, Default)]
-pub(super) struct Links(Mutex<HashMap<(u64, u64), Known>>);
+#[derive(Debug)]
+pub(super) struct Links {
+    /// Whether only the file system's own names lead to files.
+    are_counted: bool,
+    table: Mutex<HashMap<(u64, u64), Known>>,
+}
 
 #[derive(Debug)]
 struct Known {
@@ -56,12 +62,22 @@ pub(super) enum Turn {
 }
 
 impl Links {
+    /// A table for a copy that follows symbolic links, or does not.
+    pub(super) fn new(follow: Follow) -> Self {
+        Self { are_counted: follow == Follow::Never, table: Mutex::default() }
+    }
+
+    /// Whether a file has a place in the table.
+    pub(super) fn may_have(&self, stat: &Stat) -> bool {
+        !self.are_counted || stat.st_nlink > 1
+    }
+
     /// A name of a file with several was found.
     pub(super) fn found(&self, stat: &Stat, folder: &Arc<Folder>, entry: &Entry) -> Turn {
         let key = (stat.st_dev, stat.st_ino);
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = table.get_mut(&key) else {
-            let left = names(stat).saturating_sub(1);
+            let left = if self.are_counted { names(stat).saturating_sub(1) } else { u64::MAX };
             table.insert(key, Known { left, state: Copied::NotYet(Vec::new()) });
             return Turn::Copy;
         };
@@ -85,7 +101,7 @@ impl Links {
     /// It was copied: returns who waited for that.
     pub(super) fn copied(&self, stat: &Stat, spot: Spot) -> Vec<(Arc<Folder>, Entry)> {
         let key = (stat.st_dev, stat.st_ino);
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = table.get_mut(&key) else { return Vec::new() };
         let before = std::mem::replace(&mut known.state, Copied::There(spot));
         if known.left == 0 {
@@ -99,7 +115,7 @@ impl Links {
 
     /// It could not be copied: returns who waited, of whom the first may try.
     pub(super) fn failed(&self, stat: &Stat) -> Vec<(Arc<Folder>, Entry)> {
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         match table.remove(&(stat.st_dev, stat.st_ino)).map(|known| known.state) {
             Some(Copied::NotYet(waiting)) => waiting,
             _ => Vec::new(),

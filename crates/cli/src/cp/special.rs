@@ -176,7 +176,7 @@ impl Worker<'_> {
         entry: &Entry,
         stat: &Stat,
     ) -> Result<bool, Failure> {
-        if !self.job.settings.links || stat.st_nlink < 2 {
+        if !self.job.settings.links || !self.job.links.may_have(stat) {
             return Ok(false);
         }
         match self.job.links.found(stat, folder, entry) {
@@ -213,7 +213,7 @@ impl Worker<'_> {
         is_made: bool,
     ) {
         use super::crew::Task;
-        if !self.job.settings.links || stat.st_nlink < 2 {
+        if !self.job.settings.links || !self.job.links.may_have(stat) {
             return;
         }
         if !is_made {

@@ -199,6 +199,24 @@ fn links_are_followed_as_told() {
 }
 
 #[test]
+fn what_several_links_lead_to_stays_one_file() {
+    let here = tree();
+    fs::create_dir(here.path().join("many")).unwrap();
+    fs::write(here.path().join("many/file"), noise(5000)).unwrap();
+    for name in ["many/first", "many/second"] {
+        symlink("file", here.path().join(name)).unwrap();
+    }
+    let inode = |name: &str| fs::symlink_metadata(here.path().join(name)).unwrap().ino();
+    cp_in(here.path(), &["-aL", "many", "one"]).succeeded();
+    assert_eq!(fs::read(here.path().join("one/second")).unwrap(), noise(5000));
+    assert_eq!(inode("one/first"), inode("one/file"));
+    assert_eq!(inode("one/second"), inode("one/file"));
+    // Who does not ask for it gets a file for each.
+    cp_in(here.path(), &["-rL", "many", "three"]).succeeded();
+    assert_ne!(inode("three/first"), inode("three/file"));
+}
+
+#[test]
 fn links_in_a_circle_are_told_and_left_out() {
     let here = tree();
     fs::remove_file(here.path().join("a/b/dangling")).unwrap();
