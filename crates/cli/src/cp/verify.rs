@@ -4,7 +4,8 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-use rustix::fs::{Advice, OFlags, fadvise, fdatasync};
+use rustix::fs::{Advice, OFlags, SeekFrom, fadvise, fdatasync, seek};
+use rustix::io::Errno;
 
 use super::file::Original;
 use super::job::At;
@@ -55,8 +56,10 @@ impl Worker<'_> {
         let skip = self.buffer.as_ptr().align_offset(ALIGNMENT).min(half);
         let (mine, theirs) = self.buffer[skip..].split_at_mut(half);
         let len = (theirs.len() / ALIGNMENT * ALIGNMENT).min(mine.len() / ALIGNMENT * ALIGNMENT);
-        let (mut at, mut calls) = (0, 0);
+        let (mut at, mut read, mut calls) = (0, 0, 0);
         loop {
+            // What is a hole in both is the same.
+            at = at.max(data_from(&original.file, at).min(data_from(copy, at)));
             let copied = fill(copy, &mut mine[..len], at, &mut calls).at("reading", to)?;
             let wanted =
                 fill(&original.file, &mut theirs[..len], at, &mut calls).at("reading", from)?;
@@ -66,6 +69,7 @@ impl Worker<'_> {
                 return Err(Failure::Differs { from: from(), to: to(), at: at + same as u64 });
             }
             at += copied as u64;
+            read += 2 * copied as u64;
             if copied < len {
                 break;
             }
@@ -73,9 +77,19 @@ impl Worker<'_> {
         self.totals.verified += 1;
         self.totals.verified_bytes += at;
         let between = self.totals.between(original.system, original.folder.system);
-        between.report.add_read(2 * at, calls);
+        between.report.add_read(read, calls);
         Ok(())
     }
+}
+
+/// The block in which the next data of a file are, from `at` on; its last one if there are none.
+fn data_from(file: &File, at: u64) -> u64 {
+    let data = match seek(file, SeekFrom::Data(at)) {
+        Err(Errno::NXIO) => file.metadata().map_or(at, |facts| facts.len()),
+        // It cannot tell, and all has to be read.
+        found => found.unwrap_or(at),
+    };
+    data / ALIGNMENT as u64 * ALIGNMENT as u64
 }
 
 /// Reads until the buffer is full or nothing is left.

@@ -104,18 +104,32 @@ fn copies_are_compared() {
 }
 
 #[test]
+fn what_is_a_hole_in_both_is_not_read_to_be_compared() {
+    let here = folder();
+    sparse(here.path(), 64);
+    let len = fs::metadata(here.path().join("a")).unwrap().len();
+    let receipt = cp_in(here.path(), &["--verify", "--json", "a", "z"]).succeeded().receipt();
+    assert_eq!(receipt["verified_bytes"], len);
+    let read = receipt["user_space_bytes"].as_u64().unwrap();
+    assert!((1..len / 2).contains(&read), "{read} of {len} bytes");
+}
+
+#[test]
 fn a_wrong_copy_is_found_and_gets_no_name() {
     if !has("strace") {
         return;
     }
-    let here = folder();
-    noise_file(here.path(), "a", 5000);
-    // A disk that loses a write: the kernel says that it was done.
-    let lost = ["-e", "trace=sendfile", "-e", "inject=sendfile:retval=5000"];
-    let words = ["--verify", "--mechanism", "sendfile", "a", "z"];
-    let (finished, _) = traced_in(here.path(), &lost, &words);
-    finished.failed(1, &["comparing a with its copy z", "byte 0"]);
-    assert_eq!(names(here.path()), ["a"]);
+    for hole in [0, 8 << 20] {
+        let here = folder();
+        let file = File::create(here.path().join("a")).unwrap();
+        file.write_all_at(&noise(5000), hole).unwrap();
+        // A disk that loses a write: the kernel says that it was done.
+        let lost = ["-e", "trace=sendfile", "-e", "inject=sendfile:retval=5000"];
+        let words = ["--verify", "--mechanism", "sendfile", "a", "z"];
+        let (finished, _) = traced_in(here.path(), &lost, &words);
+        finished.failed(1, &["comparing a with its copy z", &format!("byte {hole}")]);
+        assert_eq!(names(here.path()), ["a"]);
+    }
 }
 
 #[test]
