@@ -240,10 +240,11 @@ pub enum Confirm {
     Delivered,
     /// When everything but the last byte is with the peer, and not again: for streams whose peer
     /// counts the bytes, as that of HTTP does. It would not notice a reset that comes after them,
-    /// or take it for that of its next request.
+    /// or take it for that of its next request. With `TCP_NODELAY` the byte before the last one
+    /// goes out alone, so that the peer acknowledges the others without delay.
     BeforeEnd,
-    /// The same, with a copy of the last byte that was made before the look: for files that are
-    /// being written to. By reference it could change until the peer reads it.
+    /// The same, with a copy of what is held back that was made before the look: for files that
+    /// are being written to. By reference it could change until the peer reads it.
     BeforeCopiedEnd,
     /// When the last byte is on its way. What is changed between then and the peer's reading of
     /// it goes unnoticed.

@@ -43,6 +43,11 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
     Ok(crate::sys::unacknowledged(socket.as_fd())?)
 }
 
+/// How many bytes were handed to a socket of TCP that it has not sent even once.
+pub(crate) fn unsent(socket: impl AsFd) -> Result<u64, Errno> {
+    crate::sys::unsent(socket.as_fd())
+}
+
 /// Lets a socket send at most so many bytes a second, headers of packets included.
 ///
 /// The kernel paces what is sent, by whatever mechanism; no timer and no buffer of the program is

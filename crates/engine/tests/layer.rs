@@ -200,7 +200,7 @@ fn a_changed_file_is_never_whole_for_the_peer_of_a_layer() {
         let change = || file.write_all_at(b"other", 15_000).unwrap();
         let outcome = send_to_nobody((&file, &ours), &layer, confirm, change);
         let Err(Error::SourceChanged { report, .. }) = outcome else { panic!("{outcome:?}") };
-        assert_eq!(report.bytes(), 19_999);
+        assert!(report.bytes() < 20_000, "{}", report.bytes());
         drop(ours);
         let mut got = Vec::new();
         assert!(theirs.read_to_end(&mut got).is_err(), "a clean end after {} bytes", got.len());

@@ -48,8 +48,21 @@ pub(crate) fn clone_range(
 ///
 /// As ioctl(2); `EINVAL` for a listening socket.
 pub(crate) fn unacknowledged(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
+    queued(socket, Queue::Unacknowledged)
+}
+
+/// How many of them it has not even sent (SIOCOUTQNSD, tcp(7)).
+///
+/// # Errors
+///
+/// As ioctl(2); `EINVAL` for a listening socket, and what is no socket of TCP.
+pub(crate) fn unsent(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
+    queued(socket, Queue::Unsent)
+}
+
+fn queued(socket: BorrowedFd<'_>, queue: Queue) -> Result<u64, Errno> {
     let mut bytes: c_int = 0;
-    request(socket, Request::Unacknowledged(&mut bytes))?;
+    request(socket, Request::Queued(queue, &mut bytes))?;
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
@@ -149,8 +162,15 @@ enum Request<'a> {
     CacheStat(&'a CacheRange, &'a mut CacheCounts),
     Clone(&'a mut libc::file_clone_range),
     Fcntl(c_int, c_int),
+    Queued(Queue, &'a mut c_int),
     SetOption(SocketOption, &'a [u8]),
-    Unacknowledged(&'a mut c_int),
+}
+
+/// Bytes that a socket has taken, by their number in linux/sockios.h.
+#[derive(Clone, Copy, Debug)]
+enum Queue {
+    Unacknowledged = libc::TIOCOUTQ as isize,
+    Unsent = 0x894B,
 }
 
 /// Puts a question to the kernel.
@@ -160,7 +180,7 @@ fn request(fd: BorrowedFd<'_>, request: Request<'_>) -> Result<c_int, Errno> {
     // the kernel keeps no address. The commands of fcntl used here (F_SETLEASE, F_GETLEASE,
     // F_SETSIG, F_SETOWN) take no pointer, and neither does the value of any SocketOption. Proved
     // by `tests/file_systems.rs` (FICLONERANGE), `tests/library.rs` (SIOCOUTQ,
-    // SO_MAX_PACING_RATE), `tests/confirm.rs` (cachestat), `tests/integrity.rs` (fcntl) and
+    // SO_MAX_PACING_RATE), `tests/confirm.rs` (cachestat, SIOCOUTQNSD), `tests/integrity.rs` (fcntl) and
     // `tests/ktls.rs` (the options of TLS).
     let result = unsafe {
         match request {
@@ -173,13 +193,13 @@ fn request(fd: BorrowedFd<'_>, request: Request<'_>) -> Result<c_int, Errno> {
             ) as c_int,
             Request::Clone(range) => libc::ioctl(fd, libc::FICLONERANGE, std::ptr::from_mut(range)),
             Request::Fcntl(command, argument) => libc::fcntl(fd, command, argument),
+            Request::Queued(queue, bytes) => {
+                libc::ioctl(fd, queue as libc::Ioctl, std::ptr::from_mut(bytes))
+            }
             Request::SetOption(option, value) => {
                 let (level, name) = option.number();
                 let len = value.len() as libc::socklen_t;
                 libc::setsockopt(fd, level, name, value.as_ptr().cast::<c_void>(), len)
-            }
-            Request::Unacknowledged(bytes) => {
-                libc::ioctl(fd, libc::TIOCOUTQ, std::ptr::from_mut(bytes))
             }
         }
     };

@@ -71,8 +71,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         Error::SourceChanged { level, report }
     }
 
-    /// Where to stop before the end, if that was asked for and there is something to compare: at
-    /// the last byte of a file, or before the memory that comes last.
+    /// Where to stop before the end, if that was asked for and there is something to compare:
+    /// before the last bytes of a file, or before the memory that comes last.
     pub(super) fn find_gate(&self) -> Option<Position> {
         let is_compared = self.guards.iter().any(|guard| matches!(guard, Guard::Detect(_)));
         let waits = matches!(self.options.confirm, Confirm::BeforeEnd | Confirm::BeforeCopiedEnd);
@@ -82,9 +82,15 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         let index = self.chain.segments.len().checked_sub(1)?;
         let offset = match &self.chain.segments[index] {
             Segment::Bytes(_) | Segment::Payload(_) => 0,
-            Segment::Source(source) => source.len?.saturating_sub(1),
+            Segment::Source(source) => source.len?.saturating_sub(self.held_back()),
         };
         Some(Position { index, offset })
+    }
+
+    /// How many bytes of a file wait at the gate: the last, and those to nudge a peer's kernel with.
+    fn held_back(&self) -> u64 {
+        let is_ours = self.sink_layer().is_some_and(Layer::copies);
+        if self.sink.kind == Kind::Socket && !is_ours { HELD_BACK } else { 1 }
     }
 
     /// How many segments the chain has for now.
@@ -107,45 +113,69 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     }
 
     /// At the gate: opens it once the peer has what came before and the files are as they were.
+    /// Done if there is more to send.
     pub(super) fn confirm(&mut self) -> Result<Status, Error> {
         self.uncork()?;
         if !self.is_flushed()? {
             return Ok(Status::Waiting(Wait::Sink));
         }
         if self.is_referenced()? {
-            return Ok(Status::Waiting(Wait::Acknowledgement));
+            let goes_on = self.nudges();
+            return Ok(if goes_on { Status::Done } else { Status::Waiting(Wait::Acknowledgement) });
         }
         let end = self.read_end();
         self.check_versions()?;
         self.gate = None;
-        if let Some(byte) = end {
-            self.replace_end(byte);
+        if let Some(bytes) = end {
+            self.replace_end(bytes);
         }
         // A peer that counts the bytes does not hear of anything that is found out later.
         self.guards.iter_mut().for_each(Guard::release);
         Ok(Status::Done)
     }
 
-    /// The last byte of a file, if a copy of it is to be sent.
-    fn read_end(&self) -> Option<u8> {
+    /// Moves the gate on by a byte, if that makes the peer's kernel acknowledge; whether it did.
+    ///
+    /// It may keep back its acknowledgement of a single small segment for 40 ms, waiting for an
+    /// answer to put it on. Of two in a row Linux acknowledges both as soon as its program has read
+    /// them. So one follows once all is sent, and another one if it has turned out to be single.
+    /// Each is a segment of its own with `TCP_NODELAY`.
+    fn nudges(&mut self) -> bool {
+        let Some(gate) = &mut self.gate else { return false };
+        let Some(Segment::Source(source)) = self.chain.segments.get(gate.index) else {
+            return false;
+        };
+        let left = source.len.unwrap_or_default().saturating_sub(gate.offset);
+        let is_useful = left > 1
+            && match socket::unacknowledged(&self.sink.fd) {
+                Ok(0) | Err(_) => false,
+                Ok(bytes) => left == HELD_BACK || bytes == 1,
+            };
+        let moves = is_useful && socket::unsent(&self.sink.fd) == Ok(0);
+        gate.offset += u64::from(moves);
+        moves
+    }
+
+    /// The last bytes of a file, if a copy of them is to be sent.
+    fn read_end(&self) -> Option<Vec<u8>> {
         let gate = self.gate.filter(|_| self.options.confirm == Confirm::BeforeCopiedEnd)?;
         let Segment::Source(source) = &self.chain.segments[gate.index] else { return None };
         let Guard::Detect(_) = self.guards.get(gate.index)? else { return None };
-        let mut byte = [0];
-        // If there is none any more, the look at the file tells.
-        let read = rustix::io::pread(&source.fd, &mut byte, source.at? + gate.offset);
-        (read == Ok(1)).then_some(byte[0])
+        let mut bytes = vec![0; usize::try_from(source.len? - gate.offset).ok()?];
+        // If they are not there any more, the look at the file tells.
+        let read = rustix::io::pread(&source.fd, &mut bytes, source.at? + gate.offset);
+        (read == Ok(bytes.len())).then_some(bytes)
     }
 
-    /// Ends the file at the gate, and puts a copy of its last byte behind it.
-    fn replace_end(&mut self, byte: u8) {
+    /// Ends the file at the gate, and puts a copy of its last bytes behind it.
+    fn replace_end(&mut self, bytes: Vec<u8>) {
         if let Some(Segment::Source(source)) = self.chain.segments.last_mut() {
             source.len = Some(self.position.offset);
         }
-        self.chain.segments.push(Segment::Bytes(vec![byte].into()));
-        self.guards.push(Guard::None);
         self.report.memory.calls += 1;
-        self.report.user_space_bytes += 2;
+        self.report.user_space_bytes += 2 * bytes.len() as u64;
+        self.chain.segments.push(Segment::Bytes(bytes.into()));
+        self.guards.push(Guard::None);
     }
 
     /// Sends what the socket holds back.
@@ -249,3 +279,6 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         self.guards.iter().any(|guard| matches!(guard, Guard::Lease(_)))
     }
 }
+
+/// The last byte, and two to nudge with.
+const HELD_BACK: u64 = 3;

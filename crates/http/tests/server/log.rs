@@ -37,10 +37,10 @@ fn a_json_line_has_the_whole_truth() {
         assert_eq!(record[name], LEN, "{name}: {record}");
     }
     assert_eq!(record["failure"], serde_json::Value::Null);
-    assert!(record["mechanisms"]["sendfile"].as_u64().unwrap() >= LEN as u64 - 1, "{record}");
+    assert!(record["mechanisms"]["sendfile"].as_u64().unwrap() >= LEN as u64 - 3, "{record}");
     let calls = record["mechanism_calls"]["sendfile"].as_u64().unwrap();
     assert!(calls > 0 && record["calls"].as_u64().unwrap() >= calls, "{record}");
-    // The last byte may be held back, and is then copied.
+    // The last bytes may be held back, and are then copied.
     let copied = LEN as u64 - record["mechanisms"]["sendfile"].as_u64().unwrap();
     assert_eq!(record["user_space_bytes"].as_u64().unwrap(), 2 * copied, "{record}");
     assert!(record["cpu_s"]["system"].is_f64() && record["cpu_s"]["user"].is_f64(), "{record}");

@@ -247,7 +247,7 @@ pub fn age(path: &Path, seconds: u64) {
 }
 
 /// Far longer than anything here takes; a test that waits for it has failed.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Looks every few milliseconds until there is something.
 pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
