@@ -10,6 +10,7 @@ use super::serve;
 use super::statistics::{Metric, Summary};
 use super::transfer;
 use super::trust::warnings;
+use super::views::calls::{NOTE, TITLE, calls};
 use super::views::quantity::name;
 use super::way::{Step, Way, short_size};
 
@@ -60,6 +61,12 @@ fn transfers(record: &Record) -> Vec<String> {
     ];
     if let Some(size) = record.sizes().into_iter().max() {
         parts.push(format!("All of {}\n{}", short_size(size), in_full(record, size)));
+    }
+    if let Some(table) = calls(record) {
+        let mut columns = Columns::new(table.headings);
+        let text = |cells: Vec<[String; 2]>| cells.into_iter().map(|[text, _]| text).collect();
+        table.lines.into_iter().for_each(|cells| columns.line(text(cells)));
+        parts.push(format!("{TITLE}. {NOTE}\n{}", columns.draw()));
     }
     parts
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::calls::{NOTE, TITLE, calls};
 use super::chart::charts;
 use super::page::{Named, conditions, finding, heading, sentence_case};
 use super::path::{paths, untold};
@@ -33,6 +34,9 @@ fn one(record: &Record) -> String {
     for chart in charts(record) {
         let (title, note) = (escaped(&chart.title), escaped(&sentence_case(&chart.note)));
         let _ = write!(text, "\n### {title}\n\n{note}.\n\n{}", rows(&table(&chart)));
+    }
+    if let Some(table) = calls(record) {
+        let _ = write!(text, "\n### {TITLE}\n\n{NOTE}.\n\n{}", rows(&table));
     }
     let paths = paths(record);
     if !paths.is_empty() {

@@ -6,6 +6,7 @@
 
 mod axis;
 mod bars;
+pub(crate) mod calls;
 mod chart;
 mod figure;
 mod lines;

@@ -2,6 +2,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::calls::{NOTE, TITLE, calls};
 use super::chart::{Chart, Form, charts, size_label};
 use super::path::{paths, untold};
 use super::quantity::{Quantity, quantities};
@@ -91,6 +92,7 @@ fn article(index: usize, named: &Named, is_one_of_many: bool) -> Markup {
             }
             (charts_of(&id, &over, if has_both { "By the size of the file" } else { "" }))
             (charts_of(&id, &at, if has_both { "Every step" } else { "" }))
+            (calls_of(record))
             (paths_of(&id, record))
             (doubts(record))
             (facts(record))
@@ -149,6 +151,17 @@ fn table_of(table: &Table) -> Markup {
                     }
                 }
             }
+        }
+    }
+}
+
+/// System calls by name, if anybody counted them.
+fn calls_of(record: &Record) -> Markup {
+    html! {
+        @if let Some(table) = calls(record) {
+            h2 { (TITLE) }
+            p.quiet { (NOTE) "." }
+            (table_of(&table))
         }
     }
 }
