@@ -26,7 +26,8 @@ pub(crate) fn calls(record: &Record) -> Option<Table> {
     for counted in told {
         let calls = longest(counted);
         let whole: f64 = calls.iter().map(|call| call.seconds).sum();
-        for (index, call) in calls.into_iter().take(TOLD).enumerate() {
+        let is_told = |call: &&Call| call.seconds >= whole * LEAST;
+        for (index, call) in calls.into_iter().take(TOLD).filter(is_told).enumerate() {
             let first = |text: String| if index == 0 { text } else { String::new() };
             let mut line = vec![first(variant_label(record, counted.cell))];
             line.extend(has_sides.then(|| first(name(counted.role).to_owned())));
@@ -58,8 +59,11 @@ fn figures(call: &Call, whole: f64) -> [String; 6] {
     ]
 }
 
-/// Lines of a process.
+/// Lines of a process at the most.
 const TOLD: usize = 3;
+
+/// The least share of the time that is worth a line.
+const LEAST: f64 = 0.005;
 
 /// Calls whose time is that of somebody else's work.
 const WAITS: [&str; 14] = [
@@ -115,9 +119,9 @@ mod tests {
             line.iter().map(|cell| cell[0].clone()).collect::<Vec<_>>().join(" ")
         };
         let lines: Vec<_> = table.lines.iter().map(text).collect();
-        assert_eq!(lines.len(), 4, "{lines:?}");
+        assert_eq!(lines.len(), 3, "{lines:?}");
         assert!(lines[0].ends_with("sender write 8 1 3.00 375 75.0 %"), "{lines:?}");
         assert!(lines[1].ends_with("read 4 1 1.00 250 25.0 %"), "{lines:?}");
-        assert!(lines[3].ends_with("receiver recv 1 1 500 500000 100.0 %"), "{lines:?}");
+        assert!(lines[2].ends_with("receiver recv 1 1 500 500000 100.0 %"), "{lines:?}");
     }
 }
