@@ -40,6 +40,25 @@ fn check(record: &Value, scenario: &str, expected: &[&str], runs: usize) {
     assert_eq!(of_commands, expected);
 }
 
+/// System calls of each client and its server were counted, in a pass of their own.
+#[track_caller]
+fn counted(record: &Value, ways: &[&str]) {
+    if !has("strace") {
+        return;
+    }
+    let counted = record["counted"].as_array().unwrap();
+    for (index, way) in ways.iter().enumerate() {
+        for role in ["client", "server"] {
+            let side = counted.iter().find(|one| one["cell"] == index && one["role"] == role);
+            let side = side.unwrap_or_else(|| panic!("nobody counted the {role} of {way}"));
+            let calls: Vec<_> = side["calls"].as_array().unwrap().iter().collect();
+            let moves = ["sendfile", "splice", "read", "recvfrom", "write"];
+            let moved = calls.iter().any(|call| moves.iter().any(|name| call["name"] == *name));
+            assert!(moved, "{way}: {side}");
+        }
+    }
+}
+
 #[test]
 fn downloads_from_both_servers_are_measured_by_every_client() {
     if !["curl", "wget", "aria2c"].map(has).contains(&false) {
@@ -56,6 +75,7 @@ fn downloads_from_both_servers_are_measured_by_every_client() {
             for program in ["curl", "Wget", "aria2"] {
                 assert!(versions.contains(program), "{versions}");
             }
+            counted(&record, &["curl", "wget", "aria2c", "underpass"]);
             for words in ["What ours take", "aria2c --no-conf", "Server and client are on any"] {
                 assert!(finished.text().contains(words), "{}", finished.text());
             }

@@ -158,6 +158,10 @@ pub(crate) struct CopyArgs {
     #[command(flatten)]
     pub(crate) ways: WayArgs,
 
+    /// Do not count system calls in a pass of its own
+    #[arg(long)]
+    pub(crate) no_count: bool,
+
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }

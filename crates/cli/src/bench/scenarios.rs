@@ -19,6 +19,7 @@ use super::record::{
     Arguments, Environment, Over, Receivers, Record, Role, SCHEMA, Scenario, SinkKind,
 };
 use super::rounds::{Course, Results, Schedule};
+use super::strace::Strace;
 use super::way::{Step, Way};
 use crate::failure::Result;
 
@@ -72,18 +73,20 @@ pub(crate) fn copy(args: &CopyArgs, cancel: &AtomicBool) -> Result<Record> {
         arguments.mechanisms.push(Way::Cp);
     }
     let environment = Environment { cp, ..survey(cores, source.path(), Some(target.path())) };
+    let (strace, missing) = Strace::unless(args.no_count);
     let mut course = Copy {
         source,
         target,
         noise: Noise::new(largest(&args.sizes))?,
         workshop: None,
         cold: args.ways.cold,
-        strace: None,
+        strace,
         cores,
         cancel,
         sha256: String::new(),
     };
-    measure(begin(Scenario::Copy, arguments, environment, TRADITIONAL), &mut course, cancel)
+    let record = begin(Scenario::Copy, arguments, environment, TRADITIONAL);
+    measure(Record { missing, ..record }, &mut course, cancel)
 }
 
 /// Measures headers with small files.

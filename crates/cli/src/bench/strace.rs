@@ -3,13 +3,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::counted::{Call, Missing};
 use super::error::BenchError;
 use super::transfer::find;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, WithPath};
 
 /// The program.
 #[derive(Clone, Debug)]
@@ -24,6 +26,35 @@ impl Strace {
             name: "strace".to_owned(),
             why: "not installed, so that no system calls were counted".to_owned(),
         })
+    }
+
+    /// Finds it unless nobody is to count; and what is missing if somebody is.
+    pub(crate) fn unless(is_off: bool) -> (Option<Self>, Vec<Missing>) {
+        match Self::find() {
+            _ if is_off => (None, Vec::new()),
+            Ok(strace) => (Some(strace), Vec::new()),
+            Err(missing) => (None, vec![missing]),
+        }
+    }
+
+    /// Watches processes that run already, with all of their threads, from the moment at which this
+    /// returns.
+    pub(crate) fn attach(&self, processes: &[Pid], file: &Path) -> Result<Watch> {
+        let mut command = Command::new(&self.program);
+        command.args(["-f", "-qq", "-c", "-w", "-o"]).arg(file);
+        for process in processes {
+            command.args(["-p", &process.to_string()]);
+        }
+        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+        let watch = Watch { child: child.with_path("starting", &self.program)?, file: file.into() };
+        let deadline = Instant::now() + PATIENCE;
+        while !processes.iter().all(|process| is_watched(*process)) {
+            if Instant::now() >= deadline {
+                return Err(failed("strace may not watch a server"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(watch)
     }
 
     /// The same command, with a summary in `file` when it has ended.
@@ -56,14 +87,54 @@ impl Strace {
                 return Ok(calls);
             }
             if Instant::now() >= deadline {
-                return Err(Failure::Bench(BenchError::Child {
-                    what: "counting system calls".to_owned(),
-                    said: "strace has left no summary".to_owned(),
-                }));
+                return Err(failed("strace has left no summary"));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// A watch over processes that run. They are let go when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    child: Child,
+    file: PathBuf,
+}
+
+impl Watch {
+    /// Ends the watch; what was called during it.
+    pub(crate) fn end(mut self) -> Result<Vec<Call>> {
+        kill_process(Pid::from_child(&self.child), Signal::INT)
+            .map_err(|errno| failed(&errno.to_string()))?;
+        self.child.wait().with_path("waiting for", &self.file)?;
+        Strace::read(&self.file)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // Has ended already, or is not wanted any more; who is watched goes on.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether every thread of a process is watched by somebody.
+fn is_watched(process: Pid) -> bool {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { return false };
+    tasks.flatten().all(|task| {
+        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        // A thread that has just ended has none.
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("TracerPid:"))
+            .is_none_or(|tracer| tracer.trim() != "0")
+    })
+}
+
+fn failed(said: &str) -> Failure {
+    let what = "counting system calls".to_owned();
+    Failure::Bench(BenchError::Child { what, said: said.to_owned() })
 }
 
 /// The calls in a summary, those that took longest first; none if it is not whole.

@@ -35,6 +35,12 @@ pub(crate) fn render(record: &Record) -> String {
         Scenario::Get | Scenario::Put | Scenario::Tree => parts.extend(transfer::render(record)),
         Scenario::Cp => parts.extend(cp::render(record)),
     }
+    if let Some(table) = calls(record) {
+        let mut columns = Columns::new(table.headings);
+        let text = |cells: Vec<[String; 2]>| cells.into_iter().map(|[text, _]| text).collect();
+        table.lines.into_iter().for_each(|cells| columns.line(text(cells)));
+        parts.push(format!("{TITLE}. {NOTE}\n{}", columns.draw()));
+    }
     let doubts = warnings(record);
     parts.push(match doubts.as_slice() {
         [] => "Nothing was found that speaks against these figures.\n".to_owned(),
@@ -61,12 +67,6 @@ fn transfers(record: &Record) -> Vec<String> {
     ];
     if let Some(size) = record.sizes().into_iter().max() {
         parts.push(format!("All of {}\n{}", short_size(size), in_full(record, size)));
-    }
-    if let Some(table) = calls(record) {
-        let mut columns = Columns::new(table.headings);
-        let text = |cells: Vec<[String; 2]>| cells.into_iter().map(|[text, _]| text).collect();
-        table.lines.into_iter().for_each(|cells| columns.line(text(cells)));
-        parts.push(format!("{TITLE}. {NOTE}\n{}", columns.draw()));
     }
     parts
 }

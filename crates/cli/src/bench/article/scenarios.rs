@@ -67,7 +67,7 @@ pub(crate) fn copy(args: &SmallCopyArgs, cancel: &AtomicBool) -> Result<Record> 
     let workshop = Workshop::open(&source, variants.iter().map(|variant| variant.way))?;
     let cores = Cores::available();
     let cp = cp_version();
-    let (strace, mut missing) = counting(args.no_count);
+    let (strace, mut missing) = Strace::unless(args.no_count);
     if cp.is_none() {
         missing.push(Missing { name: "cp".to_owned(), why: "not installed".to_owned() });
     }
@@ -131,7 +131,7 @@ impl Asked<'_> {
         let variants: Vec<_> =
             variants.into_iter().filter(|variant| workshop.has(variant.way)).collect();
         let baseline = first(&variants)?;
-        let (strace, mut missing) = counting(self.line.no_count);
+        let (strace, mut missing) = Strace::unless(self.line.no_count);
         missing.extend(workshop.missing.iter().cloned());
         let environment = Environment {
             congestion: Some(link.congestion.clone()),
@@ -218,15 +218,6 @@ const fn usual_step(peer: Peer) -> Step {
         | Peer::CMmapLease
         | Peer::CSendfile
         | Peer::JavaTransferTo => Step::Whole,
-    }
-}
-
-/// Who counts system calls, or why nobody does although it was asked for.
-fn counting(is_off: bool) -> (Option<Strace>, Vec<Missing>) {
-    match Strace::find() {
-        _ if is_off => (None, Vec::new()),
-        Ok(strace) => (Some(strace), Vec::new()),
-        Err(missing) => (None, vec![missing]),
     }
 }
 

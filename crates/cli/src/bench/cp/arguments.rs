@@ -49,6 +49,10 @@ pub(crate) struct CpArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) to: Option<PathBuf>,
 
+    /// Do not count system calls in a pass of its own
+    #[arg(long)]
+    pub(crate) no_count: bool,
+
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }

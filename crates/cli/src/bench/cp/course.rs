@@ -9,11 +9,13 @@ use super::copiers::{Copier, Words, is_ours};
 use super::original::Original;
 use super::record::{Chilled, Earlier};
 use crate::bench::child::Running;
+use crate::bench::counted::Call;
 use crate::bench::data::{Folder, Noise};
 use crate::bench::error::BenchError;
 use crate::bench::plan::Variant;
 use crate::bench::record::{Process, Role, Side};
 use crate::bench::rounds::{Course, Measured, Verdict};
+use crate::bench::strace::Strace;
 use crate::bench::way::Way;
 use crate::failure::{Failure, Result, WithPath};
 
@@ -34,6 +36,8 @@ pub(crate) struct Copying<'a> {
     pub(crate) chilled: Option<Chilled>,
     /// What becomes of earlier copies.
     pub(crate) earlier: Earlier,
+    /// Who counts, if somebody does.
+    pub(crate) strace: Option<Strace>,
     /// How many copies there have been.
     pub(crate) turn: u32,
     /// Set by a signal.
@@ -57,7 +61,7 @@ impl Course for Copying<'_> {
 
     fn verify(&mut self, _size: u64, variant: Variant) -> Result<Verdict> {
         let (way, is_dense) = (variant.way, is_dense(variant.way));
-        self.copy(way, true)?;
+        self.copy(way, Pass::Verified)?;
         let copy = Content::survey(&self.copy_path())?;
         let sha256 = copy.sha256()?;
         let may_take = self.content.allocated.saturating_add(SLACK);
@@ -70,7 +74,7 @@ impl Course for Copying<'_> {
     }
 
     fn measure(&mut self, _size: u64, variant: Variant) -> Result<Measured> {
-        let cost = self.copy(variant.way, false)?;
+        let cost = self.copy(variant.way, Pass::Timed)?;
         let copy = Content::survey(&self.copy_path())?;
         self.clear(&copy)?;
         let is_whole = (copy.files, copy.bytes) == (self.content.files, self.content.bytes);
@@ -82,6 +86,27 @@ impl Course for Copying<'_> {
             Side { role: Role::Copier, elapsed_s: wall_s, thread: None, process: Some(cost) };
         Ok(Measured::new(wall_s, side, None))
     }
+
+    fn count(&mut self, _size: u64, variant: Variant) -> Result<Vec<(Role, Vec<Call>)>> {
+        if self.strace.is_none() {
+            return Ok(Vec::new());
+        }
+        self.copy(variant.way, Pass::Counted)?;
+        let copy = Content::survey(&self.copy_path())?;
+        self.clear(&copy)?;
+        Ok(vec![(Role::Copier, Strace::read(&self.summary())?)])
+    }
+}
+
+/// What a copy is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// To be compared with its original.
+    Verified,
+    /// For its time.
+    Timed,
+    /// For its system calls.
+    Counted,
 }
 
 impl Copying<'_> {
@@ -90,7 +115,12 @@ impl Copying<'_> {
         self.target.file(&format!("copy{}", self.turn))
     }
 
-    fn copy(&mut self, way: Way, verifies: bool) -> Result<Process> {
+    /// Where the calls are told.
+    fn summary(&self) -> PathBuf {
+        self.target.file("calls")
+    }
+
+    fn copy(&mut self, way: Way, pass: Pass) -> Result<Process> {
         self.turn += 1;
         let from = match is_dense(way) {
             true => Original::dense_path(&self.place),
@@ -99,11 +129,17 @@ impl Copying<'_> {
         let words = Words::new(way, self.original.is_folder(), &from, &self.copy_path());
         // That would read all zeros of the holes, twice; the digest knows them.
         let has_holes = matches!(self.original, Original::Sparse { .. });
-        let words = if verifies && !has_holes { words.verifying() } else { words };
+        let words = if pass == Pass::Verified && !has_holes { words.verifying() } else { words };
         self.target.settle()?;
         self.cool(&from)?;
         let before = children_s();
-        let finished = Running::start(words.command(), None)?.finish(None, self.cancel)?;
+        let command = match &self.strace {
+            Some(strace) if pass == Pass::Counted => {
+                strace.watch(&words.command(), &self.summary())
+            }
+            _ => words.command(),
+        };
+        let finished = Running::start(command, None)?.finish(None, self.cancel)?;
         if !finished.status.success() {
             return Err(finished.failure(way.to_string()));
         }

@@ -16,6 +16,7 @@ use crate::bench::plan::Variant;
 use crate::bench::record::{Arguments, Environment, Record, Role, Scenario};
 use crate::bench::rounds::{Results, Schedule};
 use crate::bench::scenarios::{self, once};
+use crate::bench::strace::Strace;
 use crate::bench::transfer::{find, version};
 use crate::bench::way::{Step, Way};
 use crate::failure::{Failure, Result};
@@ -36,7 +37,7 @@ pub(crate) fn cp(args: &CpArgs, cancel: &AtomicBool) -> Result<Record> {
         _ => 16 << 20,
     };
     let content = begin(&original, &place, largest)?;
-    let copies = u64::from(1 + args.run.warmup + args.run.runs) * ways.len() as u64;
+    let copies = u64::from(2 + args.run.warmup + args.run.runs) * ways.len() as u64;
     let room = content.allocated.max(content.files * PAGE);
     target.require_space(room)?;
     let earlier = earlier(&original, &target, room.saturating_mul(copies));
@@ -72,10 +73,21 @@ pub(crate) fn cp(args: &CpArgs, cancel: &AtomicBool) -> Result<Record> {
     let Arguments { runs, warmup, .. } = record.arguments;
     let schedule = Schedule { sizes, variants, warmup, runs };
     let sha256 = Default::default();
-    let mut course =
-        Copying { place, target, original, content, sha256, chilled, earlier, turn: 0, cancel };
+    let (strace, missing) = Strace::unless(args.no_count);
+    let mut course = Copying {
+        place,
+        target,
+        original,
+        content,
+        sha256,
+        chilled,
+        earlier,
+        strace,
+        turn: 0,
+        cancel,
+    };
     let Results { cells, samples, counted } = schedule.run(&mut course, cancel)?;
-    Ok(Record { copies: Some(told), cells, samples, counted, ..record })
+    Ok(Record { copies: Some(told), cells, samples, counted, missing, ..record })
 }
 
 /// The ways whose programs are there, each once, and the programs that are not.

@@ -247,7 +247,8 @@ impl Server {
         Memory::of(&self.processes())
     }
 
-    fn processes(&self) -> Vec<Pid> {
+    /// All of its processes.
+    pub(crate) fn processes(&self) -> Vec<Pid> {
         family(self.running.pid())
     }
 

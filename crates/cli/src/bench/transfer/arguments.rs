@@ -116,6 +116,10 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_enum, value_name = "HOW", default_value = "even")]
     pub(crate) memory: Memory,
 
+    /// Do not count system calls in a pass of its own
+    #[arg(long)]
+    pub(crate) no_count: bool,
+
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::clients::{Words, download};
 use super::stage::{Stage, require_size};
+use crate::bench::counted::Call;
 use crate::bench::data::digest;
 use crate::bench::plan::Variant;
+use crate::bench::record::Role;
 use crate::bench::rounds::{Course, Measured, Verdict};
 use crate::bench::serve::Kind;
 use crate::bench::way::Way;
@@ -40,6 +42,12 @@ impl Course for Get<'_> {
         let measured = self.download(variant.way)?;
         require_size(variant.way, &self.target(), size)?;
         Ok(measured)
+    }
+
+    fn count(&mut self, _size: u64, variant: Variant) -> Result<Vec<(Role, Vec<Call>)>> {
+        let (way, target) = (variant.way, self.target());
+        self.stage.site.folder.clear(&target)?;
+        self.stage.count(way, &self.from, |url| download(way, &format!("{url}{FILE}"), &target))
     }
 }
 

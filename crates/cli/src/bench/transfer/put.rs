@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::clients::{Words, upload};
 use super::stage::{Stage, require_size};
+use crate::bench::counted::Call;
 use crate::bench::data::digest;
 use crate::bench::plan::Variant;
+use crate::bench::record::Role;
 use crate::bench::rounds::{Course, Measured, Verdict};
 use crate::bench::serve::Kind;
 use crate::bench::way::Way;
@@ -36,6 +38,13 @@ impl Course for Put<'_> {
         let measured = self.upload(variant.way)?;
         require_size(variant.way, &self.target(), size)?;
         Ok(measured)
+    }
+
+    fn count(&mut self, _size: u64, variant: Variant) -> Result<Vec<(Role, Vec<Call>)>> {
+        self.0.site.folder.clear(&self.target())?;
+        let (way, source) = (variant.way, self.source());
+        let server = server(way, self.0.dufs.as_deref());
+        self.0.count(way, &server, |url| upload(way, &source, &format!("{url}{TARGET}")))
     }
 }
 

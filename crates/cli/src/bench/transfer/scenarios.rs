@@ -19,6 +19,7 @@ use crate::bench::record::{Arguments, Environment, Over, Receivers, Record, Role
 use crate::bench::rounds::{Course, Results, Schedule};
 use crate::bench::scenarios::{begin, largest, once};
 use crate::bench::serve::{Kind, Site, SystemCongestion, nginx_version};
+use crate::bench::strace::Strace;
 use crate::bench::way::{Step, Way};
 use crate::failure::{Failure, Result};
 
@@ -61,8 +62,8 @@ pub(crate) fn tree(args: &TreeArgs, cancel: &AtomicBool) -> Result<Record> {
     let forest = Forest { files: args.files, large: args.large, large_bytes: args.large_size };
     let programs = Programs::look(None, args.client.iter().copied().map(Way::from), None)?;
     let commands = programs.commands(tree::example, |_| tree::SERVER);
-    // Every way once to verify it, and in each round.
-    let rounds = u64::from(args.common.run.runs) + u64::from(args.common.run.warmup) + 1;
+    // Every way once to verify it, once to count, and in each round.
+    let rounds = u64::from(args.common.run.runs) + u64::from(args.common.run.warmup) + 2;
     let downloads = rounds.saturating_mul(programs.ways.len() as u64);
     let earlier = forest.light_room().saturating_mul(downloads);
     let room = forest.room().saturating_mul(2).saturating_add(earlier);
@@ -192,11 +193,13 @@ impl Asked {
         let baseline = Variant::new(baseline, Step::Default);
         let record = begin(scenario, arguments, environment, baseline);
         let noise = Noise::new(largest(&sizes))?;
+        let (strace, missing) = Strace::unless(args.no_count);
         let stage = Stage {
             site,
             noise,
             dufs: programs.dufs,
             memory: args.memory,
+            strace,
             cancel,
             sha256: String::new(),
         };
@@ -207,6 +210,6 @@ impl Asked {
             runs: args.run.runs,
         };
         let Results { cells, samples, counted } = schedule.run(&mut course(stage), cancel)?;
-        Ok(Record { cells, samples, counted, ..record })
+        Ok(Record { cells, samples, counted, missing, ..record })
     }
 }

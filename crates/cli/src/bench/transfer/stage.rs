@@ -7,11 +7,13 @@ use std::sync::atomic::AtomicBool;
 use super::clients::Words;
 use super::record::Memory;
 use crate::bench::child::Running;
+use crate::bench::counted::Call;
 use crate::bench::data::Noise;
 use crate::bench::error::BenchError;
 use crate::bench::record::{Process, Role, Side};
 use crate::bench::rounds::{Measured, Verdict};
 use crate::bench::serve::{Kind, Meter, Site};
+use crate::bench::strace::Strace;
 use crate::bench::way::Way;
 use crate::failure::{Failure, Result, WithPath};
 
@@ -26,6 +28,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) dufs: Option<PathBuf>,
     /// How samples find the memory.
     pub(crate) memory: Memory,
+    /// Who counts, if somebody does.
+    pub(crate) strace: Option<Strace>,
     /// Set by a signal.
     pub(crate) cancel: &'a AtomicBool,
     /// The digest of what is moved at the present size.
@@ -63,6 +67,34 @@ impl Stage<'_> {
         let besides_cpu_s = all_cpu_s - served.cpu_s;
         let peer = Some(side(Role::Server, served));
         Ok(Measured { besides_cpu_s, ..Measured::new(wall_s, client, peer) })
+    }
+
+    /// The same once more, with the system calls of both; none if nobody counts.
+    pub(crate) fn count(
+        &self,
+        way: Way,
+        kind: &Kind,
+        words: impl FnOnce(&str) -> Words,
+    ) -> Result<Vec<(Role, Vec<Call>)>> {
+        let Some(strace) = &self.strace else { return Ok(Vec::new()) };
+        let folder = &self.site.folder;
+        let (asked, answered) = (folder.file("asked"), folder.file("answered"));
+        let server = self.site.start(kind)?;
+        let command = words(&format!("http://{}/", server.address)).command(folder.path());
+        let watch = loop {
+            let processes = server.processes();
+            let watch = strace.attach(&processes, &answered)?;
+            // One that was born meanwhile would be missed; children of the watched are not.
+            if server.processes() == processes {
+                break watch;
+            }
+        };
+        let command = strace.watch(&command, &asked);
+        let finished = Running::start(command, None)?.finish(None, self.cancel)?;
+        if !finished.status.success() {
+            return Err(finished.failure(way.to_string()));
+        }
+        Ok(vec![(Role::Client, Strace::read(&asked)?), (Role::Server, watch.end()?)])
     }
 
     /// Lets the next sample, of `size` bytes, find the memory like all others: what one has left in
