@@ -141,13 +141,16 @@ fn openssl_speaks_with_either_side() {
     server.args(["s_server", "-quiet", "-naccept", "2", "-cert", certificate, "-key", key]);
     server.args(["-accept", &format!("127.0.0.1:{port}")]);
     server.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let server = Running::start(server);
+    let mut server = Running::start(server);
+    // At the end of its input it would leave with what it has not printed yet.
+    let input = server.child.stdin.take();
     // The first of the two that it takes.
     until_listening(port);
     let address = format!("localhost:{port}");
     let args = ["send", "--cacert", &authority.path()];
     connects(&args, [&source, Path::new(&address)]).succeeded();
     assert!(server.finish().stdout == noise(1 << 20));
+    drop(input);
 }
 
 #[test]
