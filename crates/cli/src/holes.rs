@@ -26,13 +26,22 @@ fn next_extent(file: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<Option<(u6
     if at >= len {
         return Ok(None);
     }
-    let from = match seek(file, SeekFrom::Data(at)) {
-        Ok(from) if from < len => from,
-        // Nothing but a hole up to the end.
-        Ok(_) | Err(Errno::NXIO) => return Ok(None),
-        Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some((at, len - at))),
-        Err(errno) => return Err(errno.into()),
+    let Some(from) = data_from(file, at)?.filter(|from| *from < len) else { return Ok(None) };
+    let to = match seek(file, SeekFrom::Hole(from)) {
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => len,
+        to => to?.min(len),
     };
-    let to = seek(file, SeekFrom::Hole(from))?.min(len);
     Ok(Some((from, to - from)))
+}
+
+/// Where the next data of a file are, from `at` on; `None` if nothing but a hole is left.
+///
+/// A file system that knows no holes has data everywhere.
+pub(crate) fn data_from(file: BorrowedFd<'_>, at: u64) -> io::Result<Option<u64>> {
+    match seek(file, SeekFrom::Data(at)) {
+        Ok(from) => Ok(Some(from)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(at)),
+        Err(errno) => Err(errno.into()),
+    }
 }

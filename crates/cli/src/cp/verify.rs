@@ -1,11 +1,10 @@
 //! Reads a copy again and compares it with its original, before it gets its name.
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-use rustix::fs::{Advice, OFlags, SeekFrom, fadvise, fdatasync, seek};
-use rustix::io::Errno;
+use rustix::fs::{Advice, OFlags, fadvise, fdatasync};
 
 use super::file::Original;
 use super::job::At;
@@ -13,6 +12,7 @@ use super::place::Place;
 use super::worker::Worker;
 use crate::commands::cp::Verify;
 use crate::failure::Failure;
+use crate::holes::data_from;
 
 impl Worker<'_> {
     /// Compares a copy with its original, if that is wanted.
@@ -59,7 +59,7 @@ impl Worker<'_> {
         let (mut at, mut read, mut calls) = (0, 0, 0);
         loop {
             // What is a hole in both is the same.
-            at = at.max(data_from(&original.file, at).min(data_from(copy, at)));
+            at = at.max(next_block(&original.file, at).min(next_block(copy, at)));
             let copied = fill(copy, &mut mine[..len], at, &mut calls).at("reading", to)?;
             let wanted =
                 fill(&original.file, &mut theirs[..len], at, &mut calls).at("reading", from)?;
@@ -83,11 +83,11 @@ impl Worker<'_> {
 }
 
 /// The block in which the next data of a file are, from `at` on; its last one if there are none.
-fn data_from(file: &File, at: u64) -> u64 {
-    let data = match seek(file, SeekFrom::Data(at)) {
-        Err(Errno::NXIO) => file.metadata().map_or(at, |facts| facts.len()),
-        // It cannot tell, and all has to be read.
-        found => found.unwrap_or(at),
+fn next_block(file: &File, at: u64) -> u64 {
+    let data = match data_from(file.as_fd(), at) {
+        Ok(None) => file.metadata().map_or(at, |facts| facts.len()),
+        // What cannot be told has to be read.
+        found => found.ok().flatten().unwrap_or(at),
     };
     data / ALIGNMENT as u64 * ALIGNMENT as u64
 }
