@@ -45,9 +45,9 @@ impl Course for Get<'_> {
     }
 
     fn count(&mut self, _size: u64, variant: Variant) -> Result<Vec<(Role, Vec<Call>)>> {
-        let (way, target) = (variant.way, self.target());
-        self.stage.site.folder.clear(&target)?;
-        self.stage.count(way, &self.from, |url| download(way, &format!("{url}{FILE}"), &target))
+        let way = variant.way;
+        self.stage.site.folder.clear(&self.target())?;
+        self.stage.count(way, &self.from, |url| self.words(way, url))
     }
 }
 
@@ -57,9 +57,13 @@ impl Get<'_> {
     }
 
     fn download(&self, way: Way) -> Result<Measured> {
-        let target = self.target();
-        self.stage.site.folder.clear(&target)?;
-        self.stage.run(way, &self.from, |url| download(way, &format!("{url}{FILE}"), &target))
+        self.stage.site.folder.clear(&self.target())?;
+        self.stage.run(way, &self.from, |url| self.words(way, url))
+    }
+
+    /// What a client of the server with this address is told.
+    fn words(&self, way: Way, url: &str) -> Words {
+        download(way, &format!("{url}{FILE}"), &self.target())
     }
 }
 

@@ -42,9 +42,7 @@ impl Course for Put<'_> {
 
     fn count(&mut self, _size: u64, variant: Variant) -> Result<Vec<(Role, Vec<Call>)>> {
         self.0.site.folder.clear(&self.target())?;
-        let (way, source) = (variant.way, self.source());
-        let server = server(way, self.0.dufs.as_deref());
-        self.0.count(way, &server, |url| upload(way, &source, &format!("{url}{TARGET}")))
+        self.0.count(variant.way, &self.server(variant.way), |url| self.words(variant.way, url))
     }
 }
 
@@ -59,9 +57,16 @@ impl Put<'_> {
 
     fn upload(&self, way: Way) -> Result<Measured> {
         self.0.site.folder.clear(&self.target())?;
-        let server = server(way, self.0.dufs.as_deref());
-        let source = self.source();
-        self.0.run(way, &server, |url| upload(way, &source, &format!("{url}{TARGET}")))
+        self.0.run(way, &self.server(way), |url| self.words(way, url))
+    }
+
+    fn server(&self, way: Way) -> Kind {
+        server(way, self.0.dufs.as_deref())
+    }
+
+    /// What a client of the server with this address is told.
+    fn words(&self, way: Way, url: &str) -> Words {
+        upload(way, &self.source(), &format!("{url}{TARGET}"))
     }
 }
 

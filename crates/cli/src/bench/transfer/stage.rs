@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use super::clients::Words;
 use super::record::Memory;
-use crate::bench::child::Running;
+use crate::bench::child::{Finished, Running};
 use crate::bench::counted::Call;
 use crate::bench::data::Noise;
 use crate::bench::error::BenchError;
@@ -49,11 +50,8 @@ impl Stage<'_> {
         let command =
             words(&format!("http://{}/", server.address)).command(self.site.folder.path());
         let before = server.meter();
-        let finished = Running::start(command, None)?.finish(None, self.cancel)?;
+        let finished = self.succeeded(way, command)?;
         let after = server.meter();
-        if !finished.status.success() {
-            return Err(finished.failure(way.to_string()));
-        }
         let wall_s = finished.cost.wall_s;
         let side = |role, process: Process| Side {
             role,
@@ -89,12 +87,17 @@ impl Stage<'_> {
                 break watch;
             }
         };
-        let command = strace.watch(&command, &asked);
-        let finished = Running::start(command, None)?.finish(None, self.cancel)?;
-        if !finished.status.success() {
-            return Err(finished.failure(way.to_string()));
-        }
+        self.succeeded(way, strace.watch(&command, &asked))?;
         Ok(vec![(Role::Client, Strace::read(&asked)?), (Role::Server, watch.end()?)])
+    }
+
+    /// Runs a client to its end, and fails unless it succeeds.
+    fn succeeded(&self, way: Way, command: Command) -> Result<Finished> {
+        let finished = Running::start(command, None)?.finish(None, self.cancel)?;
+        match finished.status.success() {
+            true => Ok(finished),
+            false => Err(finished.failure(way.to_string())),
+        }
     }
 
     /// Lets the next sample, of `size` bytes, find the memory like all others: what one has left in
