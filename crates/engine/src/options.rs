@@ -240,8 +240,8 @@ pub enum Confirm {
     Delivered,
     /// When everything but the last byte is with the peer, and not again: for streams whose peer
     /// counts the bytes, as that of HTTP does. It would not notice a reset that comes after them,
-    /// or take it for that of its next request. With `TCP_NODELAY` the byte before the last one
-    /// goes out alone, so that the peer acknowledges the others without delay.
+    /// or take it for that of its next request. With `TCP_NODELAY` the bytes just before it go out
+    /// alone, so that the peer acknowledges the others without delay.
     BeforeEnd,
     /// The same, with a copy of what is held back that was made before the look: for files that
     /// are being written to. By reference it could change until the peer reads it.

@@ -23,7 +23,7 @@ pub(super) fn run(place: &Place) -> Result<Outcome> {
     }
     let lines = server.end()?;
     let moved = &lines.last().ok_or("the log is empty")?["mechanisms"];
-    // The last byte waits until the file has been looked at again, and may go from memory.
+    // The last bytes wait until the file has been looked at again, and may go from memory.
     if moved["sendfile"].as_u64().unwrap_or(0) < len - 3 {
         return Err(format!("the log says that bytes were moved by {moved}").into());
     }

@@ -180,8 +180,8 @@ fn request(fd: BorrowedFd<'_>, request: Request<'_>) -> Result<c_int, Errno> {
     // the kernel keeps no address. The commands of fcntl used here (F_SETLEASE, F_GETLEASE,
     // F_SETSIG, F_SETOWN) take no pointer, and neither does the value of any SocketOption. Proved
     // by `tests/file_systems.rs` (FICLONERANGE), `tests/library.rs` (SIOCOUTQ,
-    // SO_MAX_PACING_RATE), `tests/confirm.rs` (cachestat, SIOCOUTQNSD), `tests/integrity.rs` (fcntl) and
-    // `tests/ktls.rs` (the options of TLS).
+    // SO_MAX_PACING_RATE), `tests/confirm.rs` (cachestat, SIOCOUTQNSD), `tests/integrity.rs`
+    // (fcntl) and `tests/ktls.rs` (the options of TLS).
     let result = unsafe {
         match request {
             Request::CacheStat(range, counts) => libc::syscall(
