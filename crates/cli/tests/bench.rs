@@ -6,7 +6,7 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::{Running, bench, folder, names, run, underpass, until};
+use rig::{Running, bench, folder, has, names, run, underpass, until};
 use serde_json::Value;
 
 /// Each cell as `way step`.
@@ -62,6 +62,21 @@ fn net_measures_each_required_mechanism_and_verifies_what_arrives() {
         expected.iter().enumerate().map(|(n, _)| &record["cells"][n]["sha256"]).collect();
     assert!(digests.iter().all(|digest| *digest == digests[0] && text(digest).len() == 64));
     assert_eq!(record["schema"], 1);
+    if has("strace") {
+        // At least as many calls as there are steps of 64 KiB, or of 4 for the baseline.
+        for (cell, role, name, least) in [
+            (0, "sender", "sendto", 64),
+            (2, "sender", "sendfile", 4),
+            (3, "sender", "splice", 8),
+            (5, "receiver", "splice", 1),
+        ] {
+            let of = |one: &&Value| one["cell"] == cell && one["role"] == role;
+            let counted = record["counted"].as_array().unwrap().iter().find(of).unwrap();
+            let mut calls = counted["calls"].as_array().unwrap().iter();
+            let call = calls.find(|call| call["name"] == name);
+            assert!(call.is_some_and(|call| call["calls"].as_u64() >= Some(least)), "{counted}");
+        }
+    }
     assert!(record["environment"]["congestion"].is_string(), "{}", record["environment"]);
     for words in ["traditional", "sendfile", "256K", "fewer than 3 rounds"] {
         assert!(finished.text().contains(words), "{words}");

@@ -304,7 +304,7 @@ fn a_signal_ends_what_is_being_measured_and_counted() {
         names.first().map(|name| folder.path().join(name))
     };
     until("the summary of a counted copy", || {
-        run_folder().is_some_and(|path| path.join("calls").exists())
+        run_folder().is_some_and(|path| path.join("copier.calls").exists())
     });
     running.signal("TERM");
     let finished = running.finish();

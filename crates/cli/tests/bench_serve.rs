@@ -55,6 +55,41 @@ fn check_requests(record: &Value, server: &str) {
     }
 }
 
+/// The calls of each server were counted, in a pass of their own, with what it served meanwhile:
+/// a request is answered by a few calls, of which `moves` are some.
+#[track_caller]
+fn check_counted(record: &Value, moves: &[&str]) {
+    if !has("strace") {
+        return;
+    }
+    let counted = record["counted"].as_array().unwrap();
+    let cells = record["cells"].as_array().unwrap();
+    assert_eq!(counted.len(), cells.len(), "{counted:?}");
+    for (index, (one, cell)) in counted.iter().zip(cells).enumerate() {
+        assert_eq!((&one["cell"], &one["role"]), (&index.into(), &"server".into()));
+        let of = |name: &str| {
+            let calls = one["calls"].as_array().unwrap().iter();
+            calls
+                .filter(|call| call["name"] == name)
+                .filter_map(|call| call["calls"].as_f64())
+                .sum::<f64>()
+        };
+        let moved: f64 = moves.iter().map(|name| of(name)).sum::<f64>();
+        assert!(moved > 0.0, "{one}");
+        let Some(bytes) = one["served_bytes"].as_f64() else { continue };
+        if record["scenario"] == "serve_fairness" {
+            // Files of two sizes.
+            assert!(bytes > 0.0, "{one}");
+            continue;
+        }
+        let responses = bytes / cell["size"].as_f64().unwrap();
+        assert!(responses > 0.0 && moved >= responses * 0.5, "{responses}: {one}");
+        // Requests are read one by one.
+        let asked = of("recvfrom") + of("read");
+        assert!(asked > 0.0 && asked <= responses * 4.0 + 50.0, "{responses}: {one}");
+    }
+}
+
 #[test]
 fn nginx_is_measured_with_and_without_access_logs() {
     if !has("nginx") {
@@ -66,6 +101,7 @@ fn nginx_is_measured_with_and_without_access_logs() {
         let args = [&args[..], &["--runs", "2", "--seconds", "0.2"], log].concat();
         let (finished, record) = bench(folder.path(), &args);
         check_requests(&record, "nginx");
+        check_counted(&record, &["sendfile"]);
         let order: Vec<_> =
             samples(&record).iter().map(|one| (&one["cell"], &one["round"])).collect();
         let order = serde_json::to_value(order).unwrap();
@@ -152,9 +188,34 @@ fn underpass_is_measured_beside_nginx() {
             record["cells"].as_array().unwrap().iter().map(|cell| &cell["way"]).collect();
         assert_eq!(ways, ["nginx", "underpass", "nginx", "underpass"]);
         assert_eq!(samples(&record).len(), 4);
+        check_counted(&record, &["sendfile", "sendto", "sendmsg"]);
         assert!(finished.text().contains("underpass"), "{}", finished.text());
         assert!(!is_in_use(folder.path()));
     }
+}
+
+#[test]
+fn handshakes_are_measured_one_for_each_request() {
+    let folder = folder();
+    let servers = if has("nginx") { "nginx,underpass" } else { "underpass" };
+    let args = ["serve", "handshakes", "--server", servers, "--connections", "3", "--runs", "1"];
+    let (_, record) = bench(folder.path(), &[&args[..], &["--seconds", "0.3"]].concat());
+    assert_eq!(record["scenario"], "serve_handshakes");
+    assert_eq!(record["arguments"]["serve"]["tls"], true);
+    for sample in samples(&record) {
+        let load = &sample["served"]["requests"];
+        assert!(load["responses"].as_u64().unwrap() > 0, "{load}");
+    }
+    check_counted(&record, &["write", "sendto", "sendmsg", "writev"]);
+    let counted = record["counted"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for one in counted {
+        let calls = one["calls"].as_array().unwrap().iter();
+        let accepted = calls.filter(|call| call["name"].as_str().unwrap().starts_with("accept"));
+        let accepted: u64 = accepted.map(|call| call["calls"].as_u64().unwrap()).sum();
+        let responses = one["served_bytes"].as_u64().unwrap() / 1024;
+        assert!(accepted * 2 >= responses, "{responses}: {one}");
+    }
+    assert!(!is_in_use(folder.path()));
 }
 
 #[test]
@@ -168,10 +229,12 @@ fn underpass_is_measured_with_streams_and_with_very_many_connections() {
     let (_, record) = bench(folder.path(), &[&streams[..], &once].concat());
     let found = &samples(&record)[0]["served"]["fairness"];
     assert!(found["streamed_bytes"].as_u64().unwrap() > 0, "{found}");
+    check_counted(&record, &["sendfile"]);
     fs::remove_file(folder.path().join("record.json")).unwrap();
     let crowd = ["serve", "idle", "--idle", "300", "--slow", "50", "--size", "8M"];
     let (_, record) = bench(folder.path(), &[&crowd[..], &once].concat());
     let found = &samples(&record)[0]["served"]["idle"];
     assert!(found["slow"]["resident_bytes"].as_u64().unwrap() > 0, "{found}");
+    check_counted(&record, &["sendfile"]);
     assert!(!is_in_use(folder.path()));
 }

@@ -135,6 +135,10 @@ pub(crate) struct NetArgs {
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) congestion: String,
 
+    /// Do not count system calls in a pass of its own
+    #[arg(long)]
+    pub(crate) no_count: bool,
+
     #[command(flatten)]
     pub(crate) ways: WayArgs,
 

@@ -1,12 +1,12 @@
 //! `bench copy` and `bench article-copy`: a file to another file by one process, ours or a peer's.
 //! What counts is the life of the process, as that is all that can be known of a peer.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use super::child::{Cores, Finished, Running, this_program};
-use super::counted::Call;
+use super::counted::Tally;
+use super::counter::Counter;
 use super::data::{Folder, Noise, chill, digest};
 use super::error::BenchError;
 use super::net::{SOURCE, TARGET, checked_receipt, declined};
@@ -14,7 +14,6 @@ use super::peers::{Told, Workshop};
 use super::plan::Variant;
 use super::record::{Role, Side, Thread};
 use super::rounds::{Course, Measured, Verdict};
-use super::strace::Strace;
 use super::way::{Step, Way};
 use crate::failure::{Failure, Result};
 
@@ -32,7 +31,7 @@ pub(crate) struct Copy<'a> {
     /// Whether the source is to be out of the page cache.
     pub(crate) cold: bool,
     /// Who counts, if somebody does.
-    pub(crate) strace: Option<Strace>,
+    pub(crate) counter: Counter,
     /// Where the process runs.
     pub(crate) cores: Cores,
     /// Set by a signal.
@@ -80,12 +79,12 @@ impl Course for Copy<'_> {
         Ok(Measured::new(wall_s, measured, None))
     }
 
-    fn count(&mut self, size: u64, variant: Variant) -> Result<Vec<(Role, Vec<Call>)>> {
-        if self.strace.is_none() {
+    fn count(&mut self, size: u64, variant: Variant) -> Result<Vec<Tally>> {
+        if self.counter.is_off() {
             return Ok(Vec::new());
         }
         self.succeeded(size, variant, true)?;
-        Ok(vec![(Role::Copier, Strace::read(&self.summary())?)])
+        Ok(vec![self.counter.tally(Role::Copier)?])
     }
 }
 
@@ -124,15 +123,7 @@ impl Copy<'_> {
             command.arg(&source).arg(&target);
             command
         });
-        let command = match &self.strace {
-            Some(strace) if is_counted => strace.watch(&command, &self.summary()),
-            _ => command,
-        };
+        let command = self.counter.watched(command, Role::Copier, is_counted);
         Running::start(command, self.cores.first)?.finish(None, self.cancel)
-    }
-
-    /// Where the calls are told.
-    fn summary(&self) -> PathBuf {
-        self.source.file("calls")
     }
 }

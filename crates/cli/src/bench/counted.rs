@@ -12,8 +12,39 @@ pub(crate) struct Counted {
     pub(crate) cell: usize,
     /// Who the process was.
     pub(crate) role: Role,
-    /// Its calls from its start to its end, those that took longest first.
+    /// Its calls, those that took longest first: from its start to its end, of a server while
+    /// clients asked it.
     pub(crate) calls: Vec<Call>,
+    /// Bytes of bodies that arrived meanwhile, of a server that was asked again and again; absent
+    /// where all is moved once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) served_bytes: Option<u64>,
+}
+
+/// What was counted of one process, whatever the cell.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Tally {
+    role: Role,
+    calls: Vec<Call>,
+    served_bytes: Option<u64>,
+}
+
+impl Tally {
+    /// The calls of a process that moved everything once.
+    pub(crate) const fn new(role: Role, calls: Vec<Call>) -> Self {
+        Self { role, calls, served_bytes: None }
+    }
+
+    /// The calls of a server, of whose bodies so many bytes arrived meanwhile.
+    pub(crate) const fn while_serving(calls: Vec<Call>, bytes: u64) -> Self {
+        Self { role: Role::Server, calls, served_bytes: Some(bytes) }
+    }
+
+    /// As the record has it.
+    pub(crate) fn of(self, cell: usize) -> Counted {
+        let Self { role, calls, served_bytes } = self;
+        Counted { cell, role, calls, served_bytes }
+    }
 }
 
 /// One system call by name.

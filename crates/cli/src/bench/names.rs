@@ -25,6 +25,13 @@ pub(crate) fn variant_label(record: &Record, cell: usize) -> String {
     }
 }
 
+/// The variant of a cell, with its connections if these are varied too.
+pub(crate) fn cell_label(record: &Record, cell: usize) -> String {
+    let connections = record.cells[cell].connections;
+    let connections = connections.map(|count| format!(", {count} connections")).unwrap_or_default();
+    format!("{}{connections}", variant_label(record, cell))
+}
+
 /// The words of the command that made the record.
 pub(crate) const fn command(scenario: Scenario) -> &'static str {
     match scenario {

@@ -9,6 +9,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::child::{Cores, Finished, Running, this_program};
+use super::counted::Tally;
+use super::counter::Counter;
 use super::data::{Folder, Noise, chill, digest};
 use super::error::BenchError;
 use super::link::Link;
@@ -38,6 +40,8 @@ pub(crate) struct Net<'a> {
     pub(crate) congestion: String,
     /// What lies in between, if that is not simply loopback.
     pub(crate) link: Option<Link>,
+    /// Who counts, if somebody does.
+    pub(crate) counter: Counter,
     /// Where the two processes run.
     pub(crate) cores: Cores,
     /// Set by a signal.
@@ -77,7 +81,7 @@ impl Course for Net<'_> {
     fn verify(&mut self, size: u64, variant: Variant) -> Result<Verdict> {
         let file = self.target.file(TARGET);
         self.target.clear(&file)?;
-        let outcome = self.transfer(size, variant, &file)?;
+        let outcome = self.transfer(size, variant, &file, false)?;
         if let Outcome::Declined(errno) = outcome {
             return Ok(Verdict::Declined(errno));
         }
@@ -90,6 +94,29 @@ impl Course for Net<'_> {
     }
 
     fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
+        let Pair { sender, receiver } = *self.moved(size, variant, false)?;
+        let wall_s = sender.receipt.elapsed_s.max(receiver.receipt.elapsed_s);
+        self.seen_congestion.clone_from(&sender.receipt.congestion);
+        let (sender, receiver) = (sender.side(Role::Sender), receiver.side(Role::Receiver));
+        let (measured, peer) = match self.side {
+            Role::Receiver => (receiver, sender),
+            _ => (sender, receiver),
+        };
+        Ok(Measured::new(wall_s, measured, Some(peer)))
+    }
+
+    fn count(&mut self, size: u64, variant: Variant) -> Result<Vec<Tally>> {
+        if self.counter.is_off() {
+            return Ok(Vec::new());
+        }
+        self.moved(size, variant, true)?;
+        Ok(vec![self.counter.tally(Role::Sender)?, self.counter.tally(Role::Receiver)?])
+    }
+}
+
+impl Net<'_> {
+    /// One file to where it is to go, by a mechanism that the kernel has not declined before.
+    fn moved(&self, size: u64, variant: Variant, is_counted: bool) -> Result<Box<Pair>> {
         let target = match self.sink {
             SinkKind::Drop => PathBuf::from("/dev/null"),
             SinkKind::File => {
@@ -101,29 +128,23 @@ impl Course for Net<'_> {
         if self.cold {
             chill(&self.source.file(SOURCE))?;
         }
-        match self.transfer(size, variant, &target)? {
+        match self.transfer(size, variant, &target, is_counted)? {
+            Outcome::Moved(pair) => Ok(pair),
             Outcome::Declined(errno) => Err(Failure::Bench(BenchError::Other {
                 what: variant.to_string(),
                 ran: format!("declined {errno}, which it did not before"),
             })),
-            Outcome::Moved(pair) => {
-                let Pair { sender, receiver } = *pair;
-                let wall_s = sender.receipt.elapsed_s.max(receiver.receipt.elapsed_s);
-                self.seen_congestion.clone_from(&sender.receipt.congestion);
-                let (sender, receiver) = (sender.side(Role::Sender), receiver.side(Role::Receiver));
-                let (measured, peer) = match self.side {
-                    Role::Receiver => (receiver, sender),
-                    _ => (sender, receiver),
-                };
-                Ok(Measured::new(wall_s, measured, Some(peer)))
-            }
         }
     }
-}
 
-impl Net<'_> {
     /// One file from one process to another.
-    fn transfer(&self, size: u64, variant: Variant, target: &Path) -> Result<Outcome> {
+    fn transfer(
+        &self,
+        size: u64,
+        variant: Variant,
+        target: &Path,
+        is_counted: bool,
+    ) -> Result<Outcome> {
         let what = variant.to_string();
         let varied = variant.arguments(size);
         let host = self.link.as_ref().map_or(Ipv4Addr::LOCALHOST, |link| link.host);
@@ -134,6 +155,7 @@ impl Net<'_> {
         };
         let mut command = self.command(&["recv", "--listen", &format!("{host}:0"), "--force"]);
         command.args(if self.side == Role::Receiver { &varied } else { [].as_slice() }).arg(target);
+        let command = self.counter.watched(command, Role::Receiver, is_counted);
         let mut receiver = Running::start(command, to)?;
         let line = receiver.next_error_line();
         let Some(address) = line.strip_prefix("listening on ") else {
@@ -142,6 +164,7 @@ impl Net<'_> {
         let mut command = self.command(&["send"]);
         command.args(if self.side == Role::Sender { &varied } else { [].as_slice() });
         command.arg(self.source.file(SOURCE)).arg(address);
+        let command = self.counter.watched(command, Role::Sender, is_counted);
         let sender = Running::start(command, from)?.finish(None, self.cancel)?;
         // One whose sender has failed may wait for ever.
         let patience = (!sender.status.success()).then_some(PATIENCE);

@@ -7,11 +7,11 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::child::own_seconds;
-use super::counted::{Call, Counted};
+use super::counted::{Counted, Tally};
 use super::environment::busy_seconds;
 use super::error::BenchError;
 use super::plan::Variant;
-use super::record::{Cell, Role, Sample, Side, Thread};
+use super::record::{Cell, Sample, Side, Thread};
 use super::serve::Served;
 use super::way::short_size;
 use crate::failure::{Failure, Result};
@@ -29,7 +29,7 @@ pub(crate) trait Course {
 
     /// Moves the bytes once while the system calls of all processes are counted, and returns those
     /// of each; none if nobody counts.
-    fn count(&mut self, _size: u64, _variant: Variant) -> Result<Vec<(Role, Vec<Call>)>> {
+    fn count(&mut self, _size: u64, _variant: Variant) -> Result<Vec<Tally>> {
         Ok(Vec::new())
     }
 
@@ -133,11 +133,7 @@ impl Schedule {
             for cell in (first..cells.len()).filter(|cell| cells[*cell].declined.is_none()) {
                 interrupted(cancel)?;
                 let found = course.count(*size, cells[cell].variant)?;
-                counted.extend(found.into_iter().map(|(role, calls)| Counted {
-                    cell,
-                    role,
-                    calls,
-                }));
+                counted.extend(found.into_iter().map(|tally| tally.of(cell)));
             }
             Ok(())
         });

@@ -10,6 +10,7 @@ use super::arguments::{ChainArgs, CopyArgs, NetArgs, RunArgs, WayArgs};
 use super::chain::SmallFiles;
 use super::child::Cores;
 use super::copy::Copy;
+use super::counter::Counter;
 use super::data::{Folder, Noise};
 use super::environment::{cp_version, now, survey};
 use super::link::Link;
@@ -19,7 +20,6 @@ use super::record::{
     Arguments, Environment, Over, Receivers, Record, Role, SCHEMA, Scenario, SinkKind,
 };
 use super::rounds::{Course, Results, Schedule};
-use super::strace::Strace;
 use super::way::{Step, Way};
 use crate::failure::Result;
 
@@ -42,7 +42,9 @@ pub(crate) fn net(args: &NetArgs, cancel: &AtomicBool) -> Result<Record> {
     let congestion = link.as_ref().map_or(&args.congestion, |link| &link.congestion).clone();
     let asked = asked(&args.run, &args.ways, &args.sizes, all);
     let arguments = Arguments { side, sink: Some(args.sink), over: args.over, ..asked };
+    let (counter, missing) = Counter::unless(args.no_count, &target);
     let mut course = Net {
+        counter,
         source,
         target,
         noise: Noise::new(largest(&args.sizes))?,
@@ -57,7 +59,7 @@ pub(crate) fn net(args: &NetArgs, cancel: &AtomicBool) -> Result<Record> {
         seen_congestion: None,
     };
     let record = begin(Scenario::Net, arguments, environment, baseline);
-    let mut record = measure(record, &mut course, cancel)?;
+    let mut record = measure(Record { missing, ..record }, &mut course, cancel)?;
     record.environment.congestion = course.seen_congestion;
     Ok(record)
 }
@@ -73,14 +75,14 @@ pub(crate) fn copy(args: &CopyArgs, cancel: &AtomicBool) -> Result<Record> {
         arguments.mechanisms.push(Way::Cp);
     }
     let environment = Environment { cp, ..survey(cores, source.path(), Some(target.path())) };
-    let (strace, missing) = Strace::unless(args.no_count);
+    let (counter, missing) = Counter::unless(args.no_count, &source);
     let mut course = Copy {
+        counter,
         source,
         target,
         noise: Noise::new(largest(&args.sizes))?,
         workshop: None,
         cold: args.ways.cold,
-        strace,
         cores,
         cancel,
         sha256: String::new(),

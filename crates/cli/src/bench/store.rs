@@ -133,10 +133,10 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::bench::counted::{Call, Counted, Missing};
+    use crate::bench::counted::{Call, Missing, Tally};
     use crate::bench::data::Folder;
     use crate::bench::fixture::net_record;
-    use crate::bench::record::{Over, Receivers, Role};
+    use crate::bench::record::{Over, Receivers};
     use crate::bench::serve::{fairness_record, idle_record, requests_record};
     use crate::bench::transfer::{get_record, put_record, tree_record};
 
@@ -196,7 +196,7 @@ mod tests {
             record.arguments.over = Over::Veth;
             record.arguments.receivers = Receivers::Own;
             let calls = vec![Call { name: String::new(), calls: 1, errors: 0, seconds: 0.0 }];
-            record.counted = vec![Counted { cell: 0, role: Role::Sender, calls }];
+            record.counted = vec![Tally::while_serving(calls, 1).of(0)];
             record.missing = vec![Missing { name: String::new(), why: String::new() }];
             record.cells[0].connections = Some(1);
             if let Some(copies) = &mut record.copies {

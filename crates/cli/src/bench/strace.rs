@@ -28,15 +28,6 @@ impl Strace {
         })
     }
 
-    /// Finds it unless nobody is to count; and what is missing if somebody is.
-    pub(crate) fn unless(is_off: bool) -> (Option<Self>, Vec<Missing>) {
-        match Self::find() {
-            _ if is_off => (None, Vec::new()),
-            Ok(strace) => (Some(strace), Vec::new()),
-            Err(missing) => (None, vec![missing]),
-        }
-    }
-
     /// Watches processes that run already, with all of their threads, from the moment at which this
     /// returns.
     pub(crate) fn attach(&self, processes: &[Pid], file: &Path) -> Result<Watch> {

@@ -9,6 +9,7 @@ use crate::bench::arguments::RunArgs;
 use crate::bench::child::Cores;
 use crate::bench::copy::Copy;
 use crate::bench::counted::Missing;
+use crate::bench::counter::Counter;
 use crate::bench::data::{Folder, Noise};
 use crate::bench::environment::{cp_version, survey};
 use crate::bench::link::Link;
@@ -18,7 +19,6 @@ use crate::bench::record::{
     Arguments, Environment, Over, Receivers, Record, Role, Scenario, SinkKind,
 };
 use crate::bench::scenarios::{TO_SOCKET, begin, folders, largest, once, run};
-use crate::bench::strace::Strace;
 use crate::bench::way::{Choice, Step, Way};
 use crate::failure::{Failure, Result};
 
@@ -67,7 +67,7 @@ pub(crate) fn copy(args: &SmallCopyArgs, cancel: &AtomicBool) -> Result<Record> 
     let workshop = Workshop::open(&source, variants.iter().map(|variant| variant.way))?;
     let cores = Cores::available();
     let cp = cp_version();
-    let (strace, mut missing) = Strace::unless(args.no_count);
+    let (counter, mut missing) = Counter::unless(args.no_count, &source);
     if cp.is_none() {
         missing.push(Missing { name: "cp".to_owned(), why: "not installed".to_owned() });
     }
@@ -95,7 +95,7 @@ pub(crate) fn copy(args: &SmallCopyArgs, cancel: &AtomicBool) -> Result<Record> 
         noise: Noise::new(largest(&args.sizes))?,
         workshop: Some(workshop),
         cold: args.cold,
-        strace,
+        counter,
         cores,
         cancel,
         sha256: String::new(),
@@ -131,7 +131,7 @@ impl Asked<'_> {
         let variants: Vec<_> =
             variants.into_iter().filter(|variant| workshop.has(variant.way)).collect();
         let baseline = first(&variants)?;
-        let (strace, mut missing) = Strace::unless(self.line.no_count);
+        let (counter, mut missing) = Counter::unless(self.line.no_count, &folder);
         missing.extend(workshop.missing.iter().cloned());
         let environment = Environment {
             congestion: Some(link.congestion.clone()),
@@ -151,7 +151,7 @@ impl Asked<'_> {
             link,
             receivers: self.line.receivers,
             cold: self.line.cold,
-            strace,
+            counter,
             cores,
             cancel,
             sha256: String::new(),

@@ -3,14 +3,15 @@
 
 use std::fs::File;
 use std::net::SocketAddrV4;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::threads::{Done, copy_memory, send_bare};
 use crate::bench::child::{Cores, Finished, Running, this_program};
-use crate::bench::counted::Call;
+use crate::bench::counted::Tally;
+use crate::bench::counter::Counter;
 use crate::bench::data::{Folder, Noise, chill, digest};
 use crate::bench::error::BenchError;
 use crate::bench::iperf;
@@ -20,7 +21,6 @@ use crate::bench::peers::{Peer, Told, Workshop};
 use crate::bench::plan::Variant;
 use crate::bench::record::{Receivers, Role, Side, Thread};
 use crate::bench::rounds::{Course, Measured, Verdict};
-use crate::bench::strace::Strace;
 use crate::bench::way::{Step, Way};
 use crate::failure::{Failure, Result, WithPath, plain};
 
@@ -40,7 +40,7 @@ pub(crate) struct Sending<'a> {
     /// Whether the source is to be out of the page cache.
     pub(crate) cold: bool,
     /// Who counts, if somebody does.
-    pub(crate) strace: Option<Strace>,
+    pub(crate) counter: Counter,
     /// Where the two processes run.
     pub(crate) cores: Cores,
     /// Set by a signal.
@@ -120,8 +120,8 @@ impl Course for Sending<'_> {
         }
     }
 
-    fn count(&mut self, size: u64, variant: Variant) -> Result<Vec<(Role, Vec<Call>)>> {
-        if self.strace.is_none()
+    fn count(&mut self, size: u64, variant: Variant) -> Result<Vec<Tally>> {
+        if self.counter.is_off()
             || matches!(variant.way, Way::Peer(Peer::Iperf3 | Peer::MemoryCopy))
         {
             return Ok(Vec::new());
@@ -131,9 +131,9 @@ impl Course for Sending<'_> {
         }
         let mut counted = Vec::new();
         if variant.way != Way::Peer(Peer::BareSendfile) {
-            counted.push((Role::Sender, Strace::read(&self.summary(Role::Sender))?));
+            counted.push(self.counter.tally(Role::Sender)?);
         }
-        counted.push((Role::Receiver, Strace::read(&self.summary(Role::Receiver))?));
+        counted.push(self.counter.tally(Role::Receiver)?);
         Ok(counted)
     }
 }
@@ -149,7 +149,7 @@ impl Sending<'_> {
     ) -> Result<Outcome> {
         let what = variant.to_string();
         let command = self.receiver(variant.way, target);
-        let command = self.watched(command, Role::Receiver, is_counted);
+        let command = self.counter.watched(command, Role::Receiver, is_counted);
         let mut receiver = Running::start(command, self.link.receiver(self.cores.second))?;
         let line = receiver.next_error_line();
         let address = line.strip_prefix("listening on ").and_then(|text| text.parse().ok());
@@ -216,7 +216,7 @@ impl Sending<'_> {
             Way::Peer(Peer::Nc) => File::open(&source).with_path("opening", &source)?.into(),
             _ => Stdio::null(),
         };
-        let command = self.watched(command, Role::Sender, is_counted);
+        let command = self.counter.watched(command, Role::Sender, is_counted);
         let sender = Running::start_with(command, place, input)?;
         Ok(Sender::Process(sender.finish(None, self.cancel)?))
     }
@@ -257,22 +257,6 @@ impl Sending<'_> {
             }
         };
         Ok(Outcome::Moved(Box::new(Pair { sender, receiver })))
-    }
-
-    /// The same command, counted if asked for.
-    fn watched(&self, command: Command, role: Role, is_counted: bool) -> Command {
-        match &self.strace {
-            Some(strace) if is_counted => strace.watch(&command, &self.summary(role)),
-            _ => command,
-        }
-    }
-
-    /// Where the calls of one side are told.
-    fn summary(&self, role: Role) -> PathBuf {
-        self.folder.file(match role {
-            Role::Receiver => "receiver.calls",
-            _ => "sender.calls",
-        })
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use self::interval::{Interval, interval};
-use super::names::{command, variant_label};
+use super::names::{cell_label, command};
 use super::record::{Record, Sample};
 use super::views::{Aim, Quantity, quantities};
 use crate::bench::error::BenchError;
@@ -184,9 +184,7 @@ fn verdict(interval: Interval, quantity: &Quantity, margin: f64) -> Verdict {
 /// A cell, with its size.
 fn label(record: &Record, cell: usize) -> String {
     let size = super::views::size_label(record, record.cells[cell].size);
-    let connections = record.cells[cell].connections;
-    let connections = connections.map(|count| format!(", {count} connections")).unwrap_or_default();
-    format!("{size} {}{connections}", variant_label(record, cell))
+    format!("{size} {}", cell_label(record, cell))
 }
 
 /// What was different besides the program, so that a difference may not be the program's.

@@ -9,13 +9,13 @@ use super::copiers::{Copier, Words, is_ours};
 use super::original::Original;
 use super::record::{Chilled, Earlier};
 use crate::bench::child::Running;
-use crate::bench::counted::Call;
+use crate::bench::counted::Tally;
+use crate::bench::counter::Counter;
 use crate::bench::data::{Folder, Noise};
 use crate::bench::error::BenchError;
 use crate::bench::plan::Variant;
 use crate::bench::record::{Process, Role, Side};
 use crate::bench::rounds::{Course, Measured, Verdict};
-use crate::bench::strace::Strace;
 use crate::bench::way::Way;
 use crate::failure::{Failure, Result, WithPath};
 
@@ -37,7 +37,7 @@ pub(crate) struct Copying<'a> {
     /// What becomes of earlier copies.
     pub(crate) earlier: Earlier,
     /// Who counts, if somebody does.
-    pub(crate) strace: Option<Strace>,
+    pub(crate) counter: Counter,
     /// How many copies there have been.
     pub(crate) turn: u32,
     /// Set by a signal.
@@ -87,14 +87,14 @@ impl Course for Copying<'_> {
         Ok(Measured::new(wall_s, side, None))
     }
 
-    fn count(&mut self, _size: u64, variant: Variant) -> Result<Vec<(Role, Vec<Call>)>> {
-        if self.strace.is_none() {
+    fn count(&mut self, _size: u64, variant: Variant) -> Result<Vec<Tally>> {
+        if self.counter.is_off() {
             return Ok(Vec::new());
         }
         self.copy(variant.way, Pass::Counted)?;
         let copy = Content::survey(&self.copy_path())?;
         self.clear(&copy)?;
-        Ok(vec![(Role::Copier, Strace::read(&self.summary())?)])
+        Ok(vec![self.counter.tally(Role::Copier)?])
     }
 }
 
@@ -115,11 +115,6 @@ impl Copying<'_> {
         self.target.file(&format!("copy{}", self.turn))
     }
 
-    /// Where the calls are told.
-    fn summary(&self) -> PathBuf {
-        self.target.file("calls")
-    }
-
     fn copy(&mut self, way: Way, pass: Pass) -> Result<Process> {
         self.turn += 1;
         let from = match is_dense(way) {
@@ -133,12 +128,8 @@ impl Copying<'_> {
         self.target.settle()?;
         self.cool(&from)?;
         let before = children_s();
-        let command = match &self.strace {
-            Some(strace) if pass == Pass::Counted => {
-                strace.watch(&words.command(), &self.summary())
-            }
-            _ => words.command(),
-        };
+        let is_counted = pass == Pass::Counted;
+        let command = self.counter.watched(words.command(), Role::Copier, is_counted);
         let finished = Running::start(command, None)?.finish(None, self.cancel)?;
         if !finished.status.success() {
             return Err(finished.failure(way.to_string()));

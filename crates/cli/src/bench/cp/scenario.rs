@@ -10,13 +10,13 @@ use super::original::Original;
 use super::record::{Chilled, Commands, Copies, Earlier, Kind};
 use crate::bench::arguments::WayArgs;
 use crate::bench::child::Cores;
+use crate::bench::counter::Counter;
 use crate::bench::data::Folder;
 use crate::bench::environment::{cp_version, survey};
 use crate::bench::plan::Variant;
 use crate::bench::record::{Arguments, Environment, Record, Role, Scenario};
 use crate::bench::rounds::{Results, Schedule};
 use crate::bench::scenarios::{self, once};
-use crate::bench::strace::Strace;
 use crate::bench::transfer::{find, version};
 use crate::bench::way::{Step, Way};
 use crate::failure::{Failure, Result};
@@ -73,7 +73,7 @@ pub(crate) fn cp(args: &CpArgs, cancel: &AtomicBool) -> Result<Record> {
     let Arguments { runs, warmup, .. } = record.arguments;
     let schedule = Schedule { sizes, variants, warmup, runs };
     let sha256 = Default::default();
-    let (strace, missing) = Strace::unless(args.no_count);
+    let (counter, missing) = Counter::unless(args.no_count, &target);
     let mut course = Copying {
         place,
         target,
@@ -82,7 +82,7 @@ pub(crate) fn cp(args: &CpArgs, cancel: &AtomicBool) -> Result<Record> {
         sha256,
         chilled,
         earlier,
-        strace,
+        counter,
         turn: 0,
         cancel,
     };

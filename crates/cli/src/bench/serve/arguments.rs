@@ -199,6 +199,10 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) congestion: String,
 
+    /// Do not count system calls in a pass of its own
+    #[arg(long)]
+    pub(crate) no_count: bool,
+
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }

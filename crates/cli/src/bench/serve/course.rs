@@ -13,10 +13,13 @@ use super::server::{Server, Site};
 use super::wire::Tls;
 use crate::bench::chain::thread;
 use crate::bench::child::{Cores, stay_on};
+use crate::bench::counted::{Call, Tally};
+use crate::bench::counter::Counter;
 use crate::bench::data::Noise;
 use crate::bench::error::BenchError;
 use crate::bench::record::{Process, Role, Side};
 use crate::bench::rounds::Verdict;
+use crate::bench::strace::Watch;
 use crate::bench::way::Way;
 use crate::failure::{Failure, Result};
 
@@ -35,6 +38,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) tls: Option<Tls>,
     /// The first for the server, the second for the load.
     pub(crate) cores: Cores,
+    /// Who counts, if somebody does.
+    pub(crate) counter: Counter,
     /// Set by a signal.
     pub(crate) cancel: &'a AtomicBool,
     /// The digest of the file of the present size.
@@ -107,6 +112,41 @@ impl Stage<'_> {
             load.join().expect("the load does not panic")
         });
         outcome.map_err(|error: io::Error| server.failure(&error))
+    }
+
+    /// What `work` counts of a server; nothing if nobody counts.
+    pub(crate) fn counted(
+        &self,
+        way: Way,
+        work: impl FnOnce(&Counting<'_>, &Host) -> io::Result<Tally> + Send,
+    ) -> Result<Vec<Tally>> {
+        if self.counter.is_off() {
+            return Ok(Vec::new());
+        }
+        let counter = &self.counter;
+        let work = |server: &Server, host: &Host| work(&Counting { counter, server }, host);
+        Ok(vec![self.with_server(way, work)?.0])
+    }
+}
+
+/// Counts the system calls of a server from when it is asked to.
+#[derive(Debug)]
+pub(crate) struct Counting<'a> {
+    counter: &'a Counter,
+    pub(crate) server: &'a Server,
+}
+
+impl Counting<'_> {
+    /// The calls of the server while `work` is done, with what that returns.
+    pub(crate) fn during<T>(
+        &self,
+        work: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<(Vec<Call>, T)> {
+        let other = |failure: Failure| io::Error::other(failure.to_string());
+        let watch = self.counter.attach(|| self.server.processes()).map_err(other)?;
+        let done = work()?;
+        let calls = watch.map(Watch::end).transpose().map_err(other)?;
+        Ok((calls.unwrap_or_default(), done))
     }
 }
 

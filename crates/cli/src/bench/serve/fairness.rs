@@ -9,11 +9,12 @@ use std::fs::File;
 use std::io;
 
 use super::client::Host;
-use super::course::{Spent, Stage, Window};
+use super::course::{Counting, Spent, Stage, Window};
 use super::crowd::{Class, Crowd, Wish};
 use super::record::{Load, Served};
 use super::server::Server;
 use super::trail::Trail;
+use crate::bench::counted::Tally;
 use crate::bench::data::chill;
 use crate::bench::plan::Variant;
 use crate::bench::rounds::{Course, Measured, Verdict};
@@ -45,9 +46,7 @@ impl Course for Fairness<'_> {
     }
 
     fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
-        for index in 0..self.streams() {
-            chill(&self.0.site.file(&cold(index)))?;
-        }
+        self.chill()?;
         let work = |server: &Server, host: &Host| self.sample(size, server, host);
         let (found, all_cpu_s) = self.0.with_server(variant.way, work)?;
         let (alone, beside) = (found.alone, found.beside);
@@ -65,6 +64,19 @@ impl Course for Fairness<'_> {
         })
     }
 
+    fn count(&mut self, size: u64, variant: Variant) -> Result<Vec<Tally>> {
+        self.chill()?;
+        let work = |counting: &Counting<'_>, host: &Host| {
+            let mut crowd = self.hot(size, host)?;
+            self.join_streams(&mut crowd, host)?;
+            crowd.run_for(self.0.warm_up())?;
+            let (calls, ()) = counting.during(|| crowd.run_for(self.0.time()))?;
+            let bytes = |class| crowd.load(class, self.0.setting.seconds).bytes;
+            Ok(Tally::while_serving(calls, bytes(Class::Hot) + bytes(Class::Stream)))
+        };
+        self.0.counted(variant.way, work)
+    }
+
     fn weight(&self, _size: u64) -> u64 {
         1
     }
@@ -79,20 +91,36 @@ impl Fairness<'_> {
         self.0.setting.stream_bytes.unwrap_or(0)
     }
 
-    fn sample(&self, size: u64, server: &Server, host: &Host) -> io::Result<Found> {
-        let stage = &self.0;
-        let mut crowd = Crowd::new(stage.cancel)?;
+    /// Throws the cold files out of the page cache.
+    fn chill(&self) -> Result<()> {
+        (0..self.streams()).try_for_each(|index| chill(&self.0.site.file(&cold(index))))
+    }
+
+    /// Those who ask for the hot file.
+    fn hot(&self, size: u64, host: &Host) -> io::Result<Crowd<'_>> {
+        let mut crowd = Crowd::new(self.0.cancel)?;
         let hot = Wish { path: format!("/{HOT}"), size, class: Class::Hot };
-        for _ in 0..stage.setting.connections {
+        for _ in 0..self.0.setting.connections {
             crowd.join(host, &hot, None)?;
         }
-        let alone = self.window(&mut crowd, server)?;
+        Ok(crowd)
+    }
+
+    /// Those who stream a cold file each.
+    fn join_streams(&self, crowd: &mut Crowd<'_>, host: &Host) -> io::Result<()> {
         for index in 0..self.streams() {
             let (name, size) = (cold(index), self.stream_bytes());
-            let trail = Trail::new(File::open(stage.site.file(&name))?, size);
+            let trail = Trail::new(File::open(self.0.site.file(&name))?, size);
             let wish = Wish { path: format!("/{name}"), size, class: Class::Stream };
             crowd.join(host, &wish, Some(trail))?;
         }
+        Ok(())
+    }
+
+    fn sample(&self, size: u64, server: &Server, host: &Host) -> io::Result<Found> {
+        let mut crowd = self.hot(size, host)?;
+        let alone = self.window(&mut crowd, server)?;
+        self.join_streams(&mut crowd, host)?;
         let beside = self.window(&mut crowd, server)?;
         let streamed_bytes = crowd.load(Class::Stream, beside.0.elapsed_s()).bytes;
         Ok(Found { alone, beside, streamed_bytes })

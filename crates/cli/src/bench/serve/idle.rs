@@ -9,12 +9,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::client::{Client, Host};
-use super::course::{Spent, Stage, Window};
+use super::course::{Counting, Spent, Stage, Window};
 use super::histogram::Histogram;
 use super::record::{Latency, Memory, Served};
 use super::responses::Unexpected;
 use super::server::Server;
+use crate::bench::counted::Tally;
 use crate::bench::plan::Variant;
+use crate::bench::record::Role;
 use crate::bench::rounds::{Course, Measured, Verdict};
 use crate::failure::Result;
 
@@ -52,6 +54,14 @@ impl Course for Idle<'_> {
             served: Some(Served::Idle { start, idle, slow, answers: found.answers }),
             besides_cpu_s: all_cpu_s - found.spent.cpu_s(),
         })
+    }
+
+    fn count(&mut self, _size: u64, variant: Variant) -> Result<Vec<Tally>> {
+        let work = |counting: &Counting<'_>, host: &Host| {
+            let (calls, _) = counting.during(|| self.sample(counting.server, host))?;
+            Ok(Tally::new(Role::Server, calls))
+        };
+        self.0.counted(variant.way, work)
     }
 }
 

@@ -6,10 +6,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::client::Host;
-use super::course::{Spent, Stage, Window};
+use super::course::{Counting, Spent, Stage, Window};
 use super::crowd::{Class, Crowd, Wish};
 use super::record::{Load, Served};
 use super::server::Server;
+use crate::bench::counted::Tally;
 use crate::bench::plan::Variant;
 use crate::bench::rounds::{Course, Measured, Verdict};
 use crate::failure::Result;
@@ -33,17 +34,9 @@ impl Course for Requests<'_> {
     }
 
     fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
-        let stage = &self.stage;
-        let asking = Asking {
-            wish: Wish { path: format!("/{FILE}"), size, class: Class::Hot },
-            connections: connections(stage.setting.connections, size),
-            come_anew: self.come_anew,
-            warm_up: stage.warm_up(),
-            time: stage.time(),
-            cancel: stage.cancel,
-        };
+        let asking = self.asking(size);
         let ask = |server: &Server, host: &Host| asking.run(server, host);
-        let ((spent, load), all_cpu_s) = stage.with_server(variant.way, ask)?;
+        let ((spent, load), all_cpu_s) = self.stage.with_server(variant.way, ask)?;
         let (measured, peer) = spent.sides();
         Ok(Measured {
             wall_s: spent.elapsed_s(),
@@ -54,8 +47,27 @@ impl Course for Requests<'_> {
         })
     }
 
+    fn count(&mut self, size: u64, variant: Variant) -> Result<Vec<Tally>> {
+        let asking = self.asking(size);
+        self.stage.counted(variant.way, |counting, host| asking.count(counting, host))
+    }
+
     fn weight(&self, _size: u64) -> u64 {
         1
+    }
+}
+
+impl Requests<'_> {
+    fn asking(&self, size: u64) -> Asking<'_> {
+        let stage = &self.stage;
+        Asking {
+            wish: Wish { path: format!("/{FILE}"), size, class: Class::Hot },
+            connections: connections(stage.setting.connections, size),
+            come_anew: self.come_anew,
+            warm_up: stage.warm_up(),
+            time: stage.time(),
+            cancel: stage.cancel,
+        }
     }
 }
 
@@ -82,6 +94,23 @@ impl Asking<'_> {
         host: &Host,
         look: impl FnOnce(&Server) -> T,
     ) -> io::Result<(Spent, Load, T)> {
+        let mut crowd = self.crowd(host)?;
+        let window = Window::open(server);
+        crowd.run_for(self.time)?;
+        let spent = window.close(server);
+        let load = crowd.load(Class::Hot, spent.elapsed_s());
+        Ok((spent, load, look(server)))
+    }
+
+    /// The same while the server's system calls are counted, which makes it slower.
+    pub(super) fn count(&self, counting: &Counting<'_>, host: &Host) -> io::Result<Tally> {
+        let mut crowd = self.crowd(host)?;
+        let (calls, ()) = counting.during(|| crowd.run_for(self.time))?;
+        Ok(Tally::while_serving(calls, crowd.load(Class::Hot, self.time.as_secs_f64()).bytes))
+    }
+
+    /// All who ask, and have asked long enough for the server to be warm.
+    fn crowd(&self, host: &Host) -> io::Result<Crowd<'_>> {
         let mut crowd = Crowd::new(self.cancel)?;
         for _ in 0..self.connections {
             crowd.join(host, &self.wish, None)?;
@@ -90,11 +119,7 @@ impl Asking<'_> {
             crowd.come_anew(host);
         }
         crowd.run_for(self.warm_up)?;
-        let window = Window::open(server);
-        crowd.run_for(self.time)?;
-        let spent = window.close(server);
-        let load = crowd.load(Class::Hot, spent.elapsed_s());
-        Ok((spent, load, look(server)))
+        Ok(crowd)
     }
 }
 

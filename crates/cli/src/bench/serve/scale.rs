@@ -5,7 +5,7 @@
 use std::io;
 
 use super::client::Host;
-use super::course::Stage;
+use super::course::{Counting, Stage};
 use super::crowd::{Class, Wish};
 use super::record::Served;
 use super::requests::Asking;
@@ -45,7 +45,16 @@ impl Scale<'_> {
             }
         }
         let samples = self.samples(&cells, schedule)?;
-        Ok(Results { cells, samples, ..Results::default() })
+        // Only now, as what counts takes time from what is counted.
+        let mut counted = Vec::new();
+        for (index, cell) in cells.iter().enumerate() {
+            interrupted(self.stage.cancel)?;
+            let asking = self.asking(cell);
+            let count = |counting: &Counting<'_>, host: &Host| asking.count(counting, host);
+            let found = self.stage.counted(cell.variant.way, count)?;
+            counted.extend(found.into_iter().map(|tally| tally.of(index)));
+        }
+        Ok(Results { cells, samples, counted })
     }
 
     /// Makes the file of a size.
@@ -89,23 +98,28 @@ impl Scale<'_> {
         Ok(samples)
     }
 
-    fn measure(&self, cell: &Cell) -> Result<Measured> {
+    fn asking(&self, cell: &Cell) -> Asking<'_> {
         let stage = &self.stage;
         let path = format!("/{}", name(cell.size));
-        let asking = Asking {
+        Asking {
             wish: Wish { path, size: cell.size, class: Class::Hot },
             connections: cell.connections.unwrap_or(1),
             come_anew: false,
             warm_up: stage.warm_up(),
             time: stage.time(),
             cancel: stage.cancel,
-        };
+        }
+    }
+
+    fn measure(&self, cell: &Cell) -> Result<Measured> {
+        let asking = self.asking(cell);
         let ask = |server: &Server, host: &Host| -> io::Result<_> {
             let start = server.memory();
             let (spent, load, busy) = asking.run_and_look(server, host, Server::memory)?;
             Ok((spent, load, [start, busy]))
         };
-        let ((spent, load, [start, busy]), all_cpu_s) = stage.with_server(cell.variant.way, ask)?;
+        let ((spent, load, [start, busy]), all_cpu_s) =
+            self.stage.with_server(cell.variant.way, ask)?;
         let (measured, peer) = spent.sides();
         Ok(Measured {
             wall_s: spent.elapsed_s(),

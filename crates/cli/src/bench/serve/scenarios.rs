@@ -17,6 +17,7 @@ use super::system::{SystemCongestion, allow_open_files};
 use super::wire;
 use crate::bench::child::Cores;
 use crate::bench::counted::Missing;
+use crate::bench::counter::Counter;
 use crate::bench::data::Noise;
 use crate::bench::environment::survey;
 use crate::bench::error::BenchError;
@@ -134,6 +135,7 @@ struct Prepared {
     noise: Noise,
     cores: Cores,
     congestion: SystemCongestion,
+    counter: Counter,
 }
 
 impl Run {
@@ -170,9 +172,10 @@ impl Run {
         let record = begin(scenario, arguments, environment, baseline);
         // Of nginx the other scenarios tell it by a version that is not there.
         let is_told = |one: &Missing| scenario == Scenario::Scale || one.name != "nginx";
-        let missing = missing.into_iter().filter(is_told).collect();
+        let (counter, uncounted) = Counter::unless(args.no_count, &site.folder);
+        let missing = missing.into_iter().filter(is_told).chain(uncounted).collect();
         let record = Record { missing, ..record };
-        Ok(Self { record, stage: Prepared { site, noise, cores, congestion }, servers })
+        Ok(Self { record, stage: Prepared { site, noise, cores, congestion, counter }, servers })
     }
 
     /// Measures the servers in turn.
@@ -194,7 +197,7 @@ impl Run {
     ) -> Result<Record> {
         let Self { mut record, stage, servers } = self;
         record.arguments.serve = Some(setting);
-        let Prepared { mut site, noise, cores, congestion } = stage;
+        let Prepared { mut site, noise, cores, congestion, counter } = stage;
         if setting.tls {
             site.encrypt()?;
         }
@@ -205,6 +208,7 @@ impl Run {
             congestion: congestion.name.clone(),
             tls: if setting.tls { Some(wire::tls().map_err(unusable)?) } else { None },
             cores,
+            counter,
             cancel,
             sha256: String::new(),
         };

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::clients::{Words, upload};
 use super::stage::{Stage, require_size};
-use crate::bench::counted::Call;
+use crate::bench::counted::Tally;
 use crate::bench::data::digest;
 use crate::bench::plan::Variant;
-use crate::bench::record::Role;
 use crate::bench::rounds::{Course, Measured, Verdict};
 use crate::bench::serve::Kind;
 use crate::bench::way::Way;
@@ -40,7 +39,7 @@ impl Course for Put<'_> {
         Ok(measured)
     }
 
-    fn count(&mut self, _size: u64, variant: Variant) -> Result<Vec<(Role, Vec<Call>)>> {
+    fn count(&mut self, _size: u64, variant: Variant) -> Result<Vec<Tally>> {
         self.0.site.folder.clear(&self.target())?;
         self.0.count(variant.way, &self.server(variant.way), |url| self.words(variant.way, url))
     }

@@ -12,6 +12,7 @@ use super::record::{Commands, Pin, Transfers};
 use super::stage::Stage;
 use super::tree::{self, Tree};
 use crate::bench::child::Cores;
+use crate::bench::counter::Counter;
 use crate::bench::data::Noise;
 use crate::bench::environment::survey;
 use crate::bench::plan::Variant;
@@ -19,7 +20,6 @@ use crate::bench::record::{Arguments, Environment, Over, Receivers, Record, Role
 use crate::bench::rounds::{Course, Results, Schedule};
 use crate::bench::scenarios::{begin, largest, once};
 use crate::bench::serve::{Kind, Site, SystemCongestion, nginx_version};
-use crate::bench::strace::Strace;
 use crate::bench::way::{Step, Way};
 use crate::failure::{Failure, Result};
 
@@ -193,13 +193,13 @@ impl Asked {
         let baseline = Variant::new(baseline, Step::Default);
         let record = begin(scenario, arguments, environment, baseline);
         let noise = Noise::new(largest(&sizes))?;
-        let (strace, missing) = Strace::unless(args.no_count);
+        let (counter, missing) = Counter::unless(args.no_count, &site.folder);
         let stage = Stage {
             site,
             noise,
             dufs: programs.dufs,
             memory: args.memory,
-            strace,
+            counter,
             cancel,
             sha256: String::new(),
         };

@@ -8,13 +8,14 @@ use std::sync::atomic::AtomicBool;
 use super::clients::Words;
 use super::record::Memory;
 use crate::bench::child::{Finished, Running};
-use crate::bench::counted::Call;
+use crate::bench::counted::Tally;
+use crate::bench::counter::Counter;
 use crate::bench::data::Noise;
 use crate::bench::error::BenchError;
 use crate::bench::record::{Process, Role, Side};
 use crate::bench::rounds::{Measured, Verdict};
 use crate::bench::serve::{Kind, Meter, Site};
-use crate::bench::strace::Strace;
+use crate::bench::strace::Watch;
 use crate::bench::way::Way;
 use crate::failure::{Failure, Result, WithPath};
 
@@ -30,7 +31,7 @@ pub(crate) struct Stage<'a> {
     /// How samples find the memory.
     pub(crate) memory: Memory,
     /// Who counts, if somebody does.
-    pub(crate) strace: Option<Strace>,
+    pub(crate) counter: Counter,
     /// Set by a signal.
     pub(crate) cancel: &'a AtomicBool,
     /// The digest of what is moved at the present size.
@@ -73,22 +74,18 @@ impl Stage<'_> {
         way: Way,
         kind: &Kind,
         words: impl FnOnce(&str) -> Words,
-    ) -> Result<Vec<(Role, Vec<Call>)>> {
-        let Some(strace) = &self.strace else { return Ok(Vec::new()) };
-        let folder = &self.site.folder;
-        let (asked, answered) = (folder.file("asked"), folder.file("answered"));
+    ) -> Result<Vec<Tally>> {
+        if self.counter.is_off() {
+            return Ok(Vec::new());
+        }
         let server = self.site.start(kind)?;
-        let command = words(&format!("http://{}/", server.address)).command(folder.path());
-        let watch = loop {
-            let processes = server.processes();
-            let watch = strace.attach(&processes, &answered)?;
-            // One that was born meanwhile would be missed; children of the watched are not.
-            if server.processes() == processes {
-                break watch;
-            }
-        };
-        self.succeeded(way, strace.watch(&command, &asked))?;
-        Ok(vec![(Role::Client, Strace::read(&asked)?), (Role::Server, watch.end()?)])
+        let command =
+            words(&format!("http://{}/", server.address)).command(self.site.folder.path());
+        let watch = self.counter.attach(|| server.processes())?;
+        self.succeeded(way, self.counter.watched(command, Role::Client, true))?;
+        let calls = watch.map(Watch::end).transpose()?;
+        let served = calls.map(|calls| Tally::new(Role::Server, calls));
+        Ok([self.counter.tally(Role::Client)?].into_iter().chain(served).collect())
     }
 
     /// Runs a client to its end, and fails unless it succeeds.

@@ -11,9 +11,8 @@ use std::path::{Path, PathBuf};
 use super::clients::{Words, download_tree};
 use super::forest::{Forest, Grown};
 use super::stage::{Stage, differs};
-use crate::bench::counted::Call;
+use crate::bench::counted::Tally;
 use crate::bench::plan::Variant;
-use crate::bench::record::Role;
 use crate::bench::rounds::{Course, Measured, Verdict};
 use crate::bench::serve::Kind;
 use crate::bench::way::Way;
@@ -55,7 +54,7 @@ impl Course for Tree<'_> {
         if is_whole { Ok(measured) } else { Err(differs(variant.way)) }
     }
 
-    fn count(&mut self, _size: u64, variant: Variant) -> Result<Vec<(Role, Vec<Call>)>> {
+    fn count(&mut self, _size: u64, variant: Variant) -> Result<Vec<Tally>> {
         self.turn += 1;
         let (way, target) = (variant.way, self.target());
         let counted = self.stage.count(way, &SERVER, |url| download_tree(way, url, &target))?;

@@ -1,11 +1,13 @@
 //! System calls by name, with the time that each took, as the counted pass of a record has them.
 
-use super::quantity::name;
+use super::quantity::{is_by_bytes, name, served};
 use super::table::Table;
+use super::unit::Unit;
 use crate::bench::counted::{Call, Counted};
 use crate::bench::layout::three_digits;
-use crate::bench::names::variant_label;
+use crate::bench::names::cell_label;
 use crate::bench::record::Record;
+use crate::bench::table::dash;
 
 /// What the table is, as its heading or its first line says.
 pub(crate) const TITLE: &str = "System calls by name";
@@ -21,7 +23,13 @@ pub(crate) fn calls(record: &Record) -> Option<Table> {
     let has_sides = told.iter().any(|one| one.role != told[0].role);
     let mut headings = vec!["program"];
     headings.extend(has_sides.then_some("side"));
-    headings.extend(["call", "calls", "errors", "ms", "usecs/call", "of the time"]);
+    let is_served = told.iter().any(|one| one.served_bytes.is_some());
+    headings.extend(["call", "calls"]);
+    headings.extend(is_served.then_some(match is_by_bytes(record.scenario) {
+        true => "each GiB",
+        false => "each response",
+    }));
+    headings.extend(["errors", "ms", "usecs/call", "of the time"]);
     let mut lines = Vec::new();
     for counted in told {
         let calls = longest(counted);
@@ -29,8 +37,10 @@ pub(crate) fn calls(record: &Record) -> Option<Table> {
         let is_told = |call: &&Call| call.seconds >= whole * LEAST;
         for (index, call) in calls.into_iter().take(TOLD).filter(is_told).enumerate() {
             let first = |text: String| if index == 0 { text } else { String::new() };
-            let mut line = vec![first(variant_label(record, counted.cell))];
+            let mut line = vec![first(cell_label(record, counted.cell))];
             line.extend(has_sides.then(|| first(name(counted.role).to_owned())));
+            line.extend([call.name.clone(), call.calls.to_string()]);
+            line.extend(is_served.then(|| each(call, served(record, counted))));
             line.extend(figures(call, whole));
             lines.push(line.into_iter().map(|text| [text, String::new()]).collect());
         }
@@ -46,12 +56,15 @@ fn longest(counted: &Counted) -> Vec<&Call> {
     calls
 }
 
-fn figures(call: &Call, whole: f64) -> [String; 6] {
+/// How often a call was made for each response or GiB.
+fn each(call: &Call, amount: Option<f64>) -> String {
+    amount.map_or_else(dash, |amount| Unit::Count.show(call.calls as f64 / amount))
+}
+
+fn figures(call: &Call, whole: f64) -> [String; 4] {
     let each = call.seconds * 1e6 / call.calls.max(1) as f64;
     let share = if whole > 0.0 { call.seconds / whole * 100.0 } else { 0.0 };
     [
-        call.name.clone(),
-        call.calls.to_string(),
         call.errors.to_string(),
         three_digits(call.seconds * 1e3),
         three_digits(each),
@@ -86,6 +99,7 @@ const WAITS: [&str; 14] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::counted::Tally;
     use crate::bench::fixture::net_record;
     use crate::bench::record::Role;
 
@@ -96,7 +110,7 @@ mod tests {
         assert!(calls(&record).is_none());
         let call =
             |name: &str, calls, seconds| Call { name: name.to_owned(), calls, errors: 1, seconds };
-        let of = |cell, role, calls| Counted { cell, role, calls };
+        let of = |cell, role, calls| Tally::new(role, calls).of(cell);
         let sizes: Vec<_> = record.cells.iter().map(|cell| cell.size).collect();
         let largest = (0..sizes.len()).max_by_key(|cell| sizes[*cell]).unwrap_or(0);
         let smallest = (0..sizes.len()).min_by_key(|cell| sizes[*cell]).unwrap_or(0);

@@ -2,9 +2,9 @@
 //! counted there. Taken from the receipts in a record; what no receipt tells is not drawn.
 
 use super::chart::size_label;
-use super::quantity::{Motion, counted};
+use super::quantity::{Motion, counted, is_by_bytes, served, sum};
 use super::unit::Unit;
-use crate::bench::counted::Call;
+use crate::bench::counted::{Call, Counted};
 use crate::bench::names::{command, variant_label};
 use crate::bench::peers::Peer;
 use crate::bench::record::{Over, Record, Role, Sample, Scenario, SinkKind, Thread};
@@ -141,8 +141,10 @@ fn path(record: &Record, cell: usize) -> Option<Path> {
             }
             path.facts = facts(record, sample, thread);
         }
-        (None, Some(calls)) => {
-            path.count(calls, record.cells[cell].size, record.cells[cell].variant.way)?
+        (None, Some(counted)) => {
+            path.count(counted, record.cells[cell].size, record.cells[cell].variant.way)?;
+            path.facts
+                .extend(served(record, counted).map(|amount| shares(record, counted, amount)));
         }
         (None, None) => return None,
     }
@@ -174,9 +176,12 @@ impl Path {
     /// Adds what was counted of the calls of another program, of whose bytes no receipt tells; none
     /// if no call moved any. Where some calls move inside the kernel, those that read and write are
     /// the program's own business: what it needs to start, headers, logs.
-    fn count(&mut self, calls: &[Call], size: u64, way: Way) -> Option<()> {
-        let moving =
-            |motion| calls.iter().filter(move |call| Motion::of(&call.name) == Some(motion));
+    fn count(&mut self, counted: &Counted, size: u64, way: Way) -> Option<()> {
+        let ends = (self.source, self.sink);
+        let moving = |motion| {
+            let is_so = move |call: &&Call| Motion::of(&call.name) == Some(motion);
+            counted.calls.iter().filter(is_so).filter(move |call| is_of_file(call, motion, ends))
+        };
         let has_inside = moving(Motion::Inside).any(|call| call.calls > call.errors);
         self.mapped = matches!(way, Way::Peer(Peer::CMmap | Peer::CMmapLease));
         let surfacing = [(Motion::In, &mut self.up), (Motion::Out, &mut self.down)];
@@ -194,13 +199,11 @@ impl Path {
         if self.up.is_none() && self.down.is_none() && self.inside.is_none() {
             return None;
         }
-        self.bytes = size;
-        let sum = |calls: &mut dyn Iterator<Item = &Call>| {
-            calls.fold(0_u64, |sum, call| sum.saturating_add(call.calls))
-        };
-        let all = sum(&mut calls.iter());
+        self.bytes = counted.served_bytes.unwrap_or(size);
+        let all = sum(counted, |_| true);
         self.facts.push(format!("{} in the counted pass", plural(all, "system call")));
-        let own = sum(&mut moving(Motion::In).chain(moving(Motion::Out)));
+        let is_own = |call: &Call| matches!(Motion::of(&call.name), Some(Motion::In | Motion::Out));
+        let own = sum(counted, is_own);
         if has_inside && own > 0 {
             let own = Unit::Count.show(own as f64);
             self.facts.push(format!("{own} of them read and write for the program itself"));
@@ -230,6 +233,24 @@ impl Path {
         }
         format!("{}. {}.", said.join("; "), self.facts.join("; "))
     }
+}
+
+/// Whether a call may have moved bytes of the file on this way: what was received from a client is
+/// its request where the file is sent, and what was sent to a server is a request where it is
+/// received.
+fn is_of_file(call: &Call, motion: Motion, (source, sink): (End, End)) -> bool {
+    match motion {
+        Motion::In => source == End::Socket || !call.name.starts_with("recv"),
+        Motion::Out => sink == End::Socket || !call.name.starts_with("send"),
+        Motion::Inside => true,
+    }
+}
+
+/// How many calls there were for each response or GiB.
+fn shares(record: &Record, counted: &Counted, amount: f64) -> String {
+    let each = Unit::Count.show(sum(counted, |_| true) as f64 / amount);
+    let of = if is_by_bytes(record.scenario) { "GiB" } else { "response" };
+    format!("{each} for each {of}")
 }
 
 /// The sample of middle time, whose counts belong together.
@@ -294,7 +315,7 @@ mod tests {
     use underpass_engine::Mechanism;
 
     use super::*;
-    use crate::bench::counted::Counted;
+    use crate::bench::counted::Tally;
     use crate::bench::fixture::net_record;
     use crate::bench::plan::Variant;
     use crate::bench::way::Step;
@@ -323,7 +344,7 @@ mod tests {
             seconds: 0.0,
         };
         let calls = calls.iter().map(call).collect();
-        record.counted.push(Counted { cell: 0, role: Role::Sender, calls });
+        record.counted.push(Tally::new(Role::Sender, calls).of(0));
         path(&record, 0)
     }
 

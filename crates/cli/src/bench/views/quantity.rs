@@ -2,7 +2,7 @@
 //! A record has those of which its samples have a value.
 
 use super::unit::Unit;
-use crate::bench::counted::Call;
+use crate::bench::counted::{Call, Counted};
 use crate::bench::record::{Process, Record, Role, Sample, Scenario, Side, Thread};
 use crate::bench::serve::{Latency, Load, Memory, Served};
 use crate::bench::statistics::Metric;
@@ -59,8 +59,9 @@ impl Quantity {
         let is_served = record.samples.iter().any(|sample| sample.served.is_some());
         match self.name {
             _ if record.arguments.responses.is_some() => " for each response",
-            "cpu" | "peer-cpu" if record.scenario == Scenario::Scale => " for each GiB",
-            "cpu" | "peer-cpu" | "switches" if is_served => " for each response",
+            "calls" | "cpu" | "peer-cpu" if is_by_bytes(record.scenario) => " for each GiB",
+            "calls" if record.scenario == Scenario::ServeIdle => "",
+            "calls" | "cpu" | "peer-cpu" | "switches" if is_served => " for each response",
             "cpu" | "peer-cpu" => " for each GiB",
             _ => "",
         }
@@ -167,11 +168,15 @@ const ALL: &[Quantity] = &[
         aim: Some(Aim::Less),
         of: |record, sample| {
             let by_receipt = sample.measured.thread.as_ref().filter(|thread| thread.calls > 0);
-            let calls = match by_receipt {
-                Some(thread) => thread.calls,
-                None => moving(counted(record, sample.cell, sample.measured.role)?),
-            };
-            Some(calls as f64 / responses(record))
+            if let Some(thread) = by_receipt {
+                return Some(thread.calls as f64 / responses(record));
+            }
+            let counted = counted(record, sample.cell, sample.measured.role)?;
+            match (sample.served, served(record, counted)) {
+                (None, _) => Some(sum(counted, |call| Motion::of(&call.name).is_some()) as f64),
+                (Some(_), Some(amount)) => Some(sum(counted, |_| true) as f64 / amount),
+                (Some(_), None) => Some(sum(counted, |_| true) as f64),
+            }
         },
     },
     Quantity {
@@ -332,15 +337,31 @@ fn responses(record: &Record) -> f64 {
 }
 
 /// What was counted of a process in the pass of its own; none if nothing was.
-pub(crate) fn counted(record: &Record, cell: usize, role: Role) -> Option<&[Call]> {
-    let found = record.counted.iter().find(|one| (one.cell, one.role) == (cell, role))?;
-    Some(&found.calls)
+pub(crate) fn counted(record: &Record, cell: usize, role: Role) -> Option<&Counted> {
+    record.counted.iter().find(|one| (one.cell, one.role) == (cell, role))
 }
 
-/// How many of these calls moved bytes.
-fn moving(calls: &[Call]) -> u64 {
-    let moving = calls.iter().filter(|call| Motion::of(&call.name).is_some());
-    moving.fold(0, |sum, call| sum.saturating_add(call.calls))
+/// How many calls of this kind there were.
+pub(crate) fn sum(counted: &Counted, is_meant: impl Fn(&Call) -> bool) -> u64 {
+    let meant = counted.calls.iter().filter(|call| is_meant(call));
+    meant.fold(0, |sum, call| sum.saturating_add(call.calls))
+}
+
+/// How many responses, or GiB, arrived while the calls of a server were counted; none if there were
+/// none, or if that is not what was measured.
+pub(crate) fn served(record: &Record, counted: &Counted) -> Option<f64> {
+    let bytes = counted.served_bytes.filter(|bytes| *bytes > 0)?;
+    let each = match is_by_bytes(record.scenario) {
+        true => GIB,
+        false => record.cells.get(counted.cell)?.size as f64,
+    };
+    Some(bytes as f64 / each)
+}
+
+/// Whether responses of different sizes are measured together, so that only their bytes can be
+/// compared.
+pub(crate) const fn is_by_bytes(scenario: Scenario) -> bool {
+    matches!(scenario, Scenario::Scale | Scenario::ServeFairness)
 }
 
 /// Which way a system call moves bytes.
