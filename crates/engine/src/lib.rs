@@ -46,6 +46,7 @@ mod layer;
 mod meanings;
 mod mechanism;
 mod mechanisms;
+mod netlink;
 mod options;
 mod peer;
 mod pipes;

@@ -9,10 +9,9 @@ use std::os::fd::BorrowedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionread};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, getpeername, getsockname,
-    netlink, recv, send, socket_with,
-};
+use rustix::net::{getpeername, getsockname, netlink};
+
+use crate::netlink::{Netlink, number};
 
 /// How many bytes wait in a pipe.
 pub(crate) fn unread_in_pipe(pipe: BorrowedFd<'_>) -> u64 {
@@ -33,7 +32,7 @@ pub(crate) fn has_left_pipe(pipe: BorrowedFd<'_>) -> bool {
 /// Where the kernel has no sock_diag(7) or may not be asked, the acknowledgement has to do.
 pub(crate) fn unread_by_tcp_peer(socket: BorrowedFd<'_>) -> u64 {
     let Some((ours, theirs)) = addresses(socket) else { return 0 };
-    ask(&request(theirs, ours)).unwrap_or(0)
+    ask(&question(theirs, ours)).unwrap_or(0)
 }
 
 /// Both ends of a connection over IP.
@@ -43,59 +42,46 @@ fn addresses(socket: BorrowedFd<'_>) -> Option<(SocketAddr, SocketAddr)> {
     Some((ours, theirs))
 }
 
-/// Asks about the one socket whose own end is `local`: `nlmsghdr` and `inet_diag_req_v2`.
-fn request(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
+/// Asks about the one socket whose own end is `local`: `inet_diag_req_v2`.
+fn question(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     let family = if local.ip().to_canonical().is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let mut request = Vec::with_capacity(REQUEST_LEN);
-    request.extend((REQUEST_LEN as u32).to_ne_bytes());
-    request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    request.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
-    request.extend([0; 8]); // sequence and port, which an answer to one question does not need
-    request.extend([family as u8, libc::IPPROTO_TCP as u8, 0, 0]);
-    request.extend(u32::MAX.to_ne_bytes()); // in whatever state
-    request.extend(local.port().to_be_bytes());
-    request.extend(remote.port().to_be_bytes());
+    let mut question = vec![family as u8, libc::IPPROTO_TCP as u8, 0, 0];
+    question.extend(u32::MAX.to_ne_bytes()); // in whatever state
+    question.extend(local.port().to_be_bytes());
+    question.extend(remote.port().to_be_bytes());
     for address in [local.ip(), remote.ip()] {
         match address.to_canonical() {
-            IpAddr::V4(address) => request.extend([&address.octets()[..], &[0; 12]].concat()),
-            IpAddr::V6(address) => request.extend(address.octets()),
+            IpAddr::V4(address) => question.extend([&address.octets()[..], &[0; 12]].concat()),
+            IpAddr::V6(address) => question.extend(address.octets()),
         }
     }
-    request.extend(0u32.to_ne_bytes()); // over any interface
-    request.extend([0xff; 8]); // no cookie
-    request
+    question.extend(0u32.to_ne_bytes()); // over any interface
+    question.extend([0xff; 8]); // no cookie
+    question
 }
 
 /// The unread bytes of the socket that the request is about.
-fn ask(request: &[u8]) -> Result<u64, Errno> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let protocol = Some(netlink::SOCK_DIAG);
-    let netlink = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
-    send(&netlink, request, SendFlags::empty())?;
-    let mut answer = [0; 1024];
-    // The kernel answers within the call that asks.
-    let (len, _) = recv(&netlink, &mut answer[..], RecvFlags::empty())?;
-    let answer = &answer[..len];
-    let kind = answer.get(4..6).and_then(|kind| kind.try_into().ok()).map(u16::from_ne_bytes);
+fn ask(question: &[u8]) -> Result<u64, Errno> {
+    let netlink = Netlink::open(Some(netlink::SOCK_DIAG))?;
+    let answer = netlink.ask(SOCK_DIAG_BY_FAMILY, question, ROOM)?;
     // A listening socket is found where no connection is, and counts connections instead.
-    if kind != Some(SOCK_DIAG_BY_FAMILY) || answer.get(STATE_AT) == Some(&LISTEN) {
+    if answer.get(STATE_AT) == Some(&LISTEN) {
         return Err(Errno::NOENT);
     }
-    let unread = answer.get(UNREAD_AT..UNREAD_AT + 4).and_then(|unread| unread.try_into().ok());
-    unread.map(|unread| u32::from_ne_bytes(unread).into()).ok_or(Errno::BADMSG)
+    answer.get(UNREAD_AT..).and_then(number).map(u64::from).ok_or(Errno::BADMSG)
 }
 
-/// `nlmsghdr` (16) and `inet_diag_req_v2` (56) of linux/inet_diag.h.
-const REQUEST_LEN: usize = 72;
+/// Room for all that is told about a socket.
+const ROOM: usize = 1 << 10;
 
 /// From linux/sock_diag.h.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 
-/// `idiag_state` of `inet_diag_msg`, behind the header.
-const STATE_AT: usize = 17;
+/// `idiag_state` of `inet_diag_msg` of linux/inet_diag.h.
+const STATE_AT: usize = 1;
 
-/// `idiag_rqueue` of `inet_diag_msg`, behind the header.
-const UNREAD_AT: usize = 72;
+/// `idiag_rqueue` of `inet_diag_msg`.
+const UNREAD_AT: usize = 56;
 
 /// `TCP_LISTEN` of netinet/tcp.h.
 const LISTEN: u8 = 10;

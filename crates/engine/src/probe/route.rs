@@ -1,12 +1,10 @@
 //! Which way packets to a host leave this machine, asked of the kernel by rtnetlink(7).
 
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
-};
+
+use crate::netlink::{Netlink, number};
 
 /// How packets to a host leave this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,17 +28,16 @@ pub struct Route {
 /// `ENETUNREACH` and the like if there is none; as socket(2) for `AF_NETLINK`, which filters of
 /// system calls may refuse.
 pub fn route_to(host: IpAddr) -> Result<Route, Errno> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let netlink = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    let netlink = Netlink::open(None)?;
     let host = host.to_canonical();
-    let answer = ask(&netlink, RTM_GETROUTE, &route_question(host))?;
+    let answer = netlink.ask(RTM_GETROUTE, &route_question(host), ROOM)?;
     let route = answer.get(ROUTE_HEAD..).ok_or(Errno::BADMSG)?;
     let index = find(route, RTA_OIF).and_then(number).ok_or(Errno::BADMSG)?;
     let is_local = answer.get(ROUTE_TYPE_AT) == Some(&RTN_LOCAL);
     let gateway = find(route, RTA_GATEWAY).and_then(address);
     let of_route = find(route, RTA_METRICS).and_then(|metrics| find(metrics, RTAX_MTU));
 
-    let answer = ask(&netlink, RTM_GETLINK, &link_question(index))?;
+    let answer = netlink.ask(RTM_GETLINK, &link_question(index), ROOM)?;
     let link = answer.get(LINK_HEAD..).ok_or(Errno::BADMSG)?;
     let interface = find(link, IFLA_IFNAME).map(text).ok_or(Errno::BADMSG)?;
     let mtu = find(link, IFLA_MTU).and_then(number).ok_or(Errno::BADMSG)?;
@@ -72,28 +69,6 @@ fn link_question(index: u32) -> Vec<u8> {
     question
 }
 
-/// Puts one question, and returns what stands behind the header of the answer.
-fn ask(netlink: &OwnedFd, kind: u16, question: &[u8]) -> Result<Vec<u8>, Errno> {
-    let mut request = Vec::with_capacity(HEAD + question.len());
-    request.extend((HEAD as u32 + question.len() as u32).to_ne_bytes());
-    request.extend(kind.to_ne_bytes());
-    request.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
-    request.extend([0; 8]); // sequence and port, which an answer to one question does not need
-    request.extend(question);
-    send(netlink, &request, SendFlags::empty())?;
-    let mut answer = vec![0; ROOM];
-    // The kernel answers within the call that asks.
-    let (len, _) = recv(netlink, &mut answer[..], RecvFlags::empty())?;
-    answer.truncate(len);
-    let body = answer.get(HEAD..).ok_or(Errno::BADMSG)?;
-    let answered = answer.get(4..6).and_then(|kind| kind.try_into().ok()).map(u16::from_ne_bytes);
-    if answered == Some(libc::NLMSG_ERROR as u16) {
-        let code = number(body).unwrap_or(0).cast_signed();
-        return Err(Errno::from_raw_os_error(code.saturating_neg().max(1)));
-    }
-    Ok(body.to_vec())
-}
-
 /// What an attribute (`rtattr`) in a row of them holds.
 fn find(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
@@ -107,10 +82,6 @@ fn find(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     }
 }
 
-fn number(bytes: &[u8]) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?))
-}
-
 fn address(bytes: &[u8]) -> Option<IpAddr> {
     let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
@@ -120,9 +91,6 @@ fn text(bytes: &[u8]) -> String {
     let bytes = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(bytes).into_owned()
 }
-
-/// `nlmsghdr`.
-const HEAD: usize = 16;
 
 /// Room for all that is told about an interface.
 const ROOM: usize = 32 << 10;

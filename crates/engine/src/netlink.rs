@@ -1,0 +1,67 @@
+//! Single questions to the kernel over netlink(7).
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
+
+/// A socket for questions about one subject.
+#[derive(Debug)]
+pub(crate) struct Netlink(OwnedFd);
+
+impl Netlink {
+    /// Opens a socket; without a protocol for questions about routes and interfaces.
+    pub(crate) fn open(protocol: Option<Protocol>) -> Result<Self, Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol).map(Self)
+    }
+
+    /// Puts one question, and returns what stands behind the header of the answer, up to `room`
+    /// bytes of it.
+    pub(crate) fn ask(&self, kind: u16, question: &[u8], room: usize) -> Result<Vec<u8>, Errno> {
+        let mut request = Vec::with_capacity(HEAD + question.len());
+        request.extend((HEAD as u32 + question.len() as u32).to_ne_bytes());
+        request.extend(kind.to_ne_bytes());
+        request.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
+        request.extend([0; 8]); // sequence and port, which an answer to one question does not need
+        request.extend(question);
+        send(&self.0, &request, SendFlags::empty())?;
+        let mut answer = vec![0; HEAD + room];
+        // The kernel answers within the call that asks.
+        let (len, _) = recv(&self.0, &mut answer[..], RecvFlags::empty())?;
+        answer.truncate(len);
+        let body = answer.get(HEAD..).ok_or(Errno::BADMSG)?;
+        let kind = answer.get(4..6).and_then(|kind| kind.try_into().ok()).map(u16::from_ne_bytes);
+        if kind == Some(libc::NLMSG_ERROR as u16) {
+            let code = number(body).unwrap_or(0).cast_signed();
+            return Err(Errno::from_raw_os_error(code.saturating_neg().max(1)));
+        }
+        Ok(body.to_vec())
+    }
+}
+
+/// A number at the begin of some bytes, in the order of this machine.
+pub(crate) fn number(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?))
+}
+
+/// `nlmsghdr`.
+const HEAD: usize = 16;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_an_error_is_one() {
+        let netlink = Netlink::open(None).unwrap();
+        // No interface has this number (linux/if_link.h).
+        let mut question = [0; 16];
+        question[4..8].copy_from_slice(&i32::MAX.to_ne_bytes());
+        assert_eq!(netlink.ask(18, &question, 1 << 10), Err(Errno::NODEV));
+    }
+}
