@@ -42,6 +42,8 @@ pub(super) enum Deed {
     Ring,
     /// Hands calls over to be made later, unseen: io_submit(2).
     Later,
+    /// Has the kernel refuse calls from now on: seccomp(2).
+    Confine,
     /// mmap(2).
     Map,
     /// munmap(2).
@@ -141,7 +143,7 @@ const MAP: Known = Known {
 use Direction::{In, Out};
 use Memory::{Buffer, Message, Messages, Vector};
 
-const TABLE: [Known; 29] = [
+const TABLE: [Known; 31] = [
     crossing("read", libc::SYS_read, In, Buffer),
     crossing("write", libc::SYS_write, Out, Buffer),
     crossing("pread64", libc::SYS_pread64, In, Buffer),
@@ -171,4 +173,11 @@ const TABLE: [Known; 29] = [
     MAP,
     known_as("munmap", libc::SYS_munmap, Deed::Unmap),
     known_as("mremap", libc::SYS_mremap, Deed::Remap),
+    known_as("seccomp", libc::SYS_seccomp, Deed::Confine),
+    Known {
+        name: "prctl",
+        number: libc::SYS_prctl,
+        watch: Watch::If { argument: 0, is: libc::PR_SET_SECCOMP as u32 },
+        deed: Deed::Confine,
+    },
 ];

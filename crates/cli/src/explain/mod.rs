@@ -49,7 +49,11 @@ pub(crate) fn run(words: &[OsString], every_call: bool) -> Result<Explained, Exp
     let words_of_c: Result<Vec<_>, _> =
         words.iter().map(|word| CString::new(word.as_bytes())).collect();
     let words_of_c = words_of_c.map_err(|_| not_started(rustix::io::Errno::NOENT))?;
-    let filter = if every_call { None } else { Filter::new(&calls::watched()) };
+    // What another filter refuses, as containers have them, does not get as far as to ours.
+    let filter = match every_call || is_filtered() {
+        true => None,
+        false => Filter::new(&calls::watched()),
+    };
     // What is left behind by its parent becomes a child of this one, so that its cost is known.
     let _ = set_child_subreaper(Some(getpid()));
     let started = Program::start(&words_of_c, filter.as_ref()).map_err(ExplainError::starting)?;
@@ -66,6 +70,14 @@ pub(crate) fn run(words: &[OsString], every_call: bool) -> Result<Explained, Exp
     let usage = Usage::of_ended_children();
     let receipt = ProgramReceipt::new(command, &tracer, (ending, elapsed_s), usage);
     Ok(Explained { receipt, exit_code })
+}
+
+/// Whether some of the calls of this process, and so of those that it starts, are answered by a
+/// filter (`Seccomp` in proc_pid_status(5)).
+fn is_filtered() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
+    mode.is_some_and(|mode| mode.trim() != "0")
 }
 
 fn shown(word: &OsStr) -> String {

@@ -16,6 +16,10 @@ pub(super) struct Observer {
     descriptors: Descriptors,
     /// What they came to.
     pub(super) ledger: Ledger,
+    /// Whether the program has had the kernel refuse calls of its own: it stops at these only if it
+    /// stops at all, as the answer of a filter that refuses comes before that of one that has it
+    /// stop.
+    pub(super) is_confined: bool,
 }
 
 impl Observer {
@@ -53,7 +57,7 @@ impl Observer {
                 mappings.at(arguments[0])?;
                 Subject::Plain
             }
-            Deed::Ring | Deed::Later => Subject::Plain,
+            Deed::Ring | Deed::Later | Deed::Confine => Subject::Plain,
         };
         Some(Pending { known, arguments, subject })
     }
@@ -108,6 +112,7 @@ impl Observer {
             }
             (Deed::Ring, _) => self.ledger.ring_calls += 1,
             (Deed::Later, _) => self.ledger.later_calls += 1,
+            (Deed::Confine, _) => self.is_confined |= result.is_ok(),
             _ => {}
         }
     }

@@ -122,11 +122,8 @@ impl<'f> Tracer<'f> {
     /// How a thread goes on after a stop.
     fn way_on(&self, tid: u32) -> Resume {
         let is_in_call = self.threads.get(&tid).is_some_and(|thread| thread.pending.is_some());
-        if is_in_call || (self.every && self.began.is_some()) {
-            Resume::ToCall
-        } else {
-            Resume::Free
-        }
+        let is_close = self.every || self.observer.is_confined;
+        if is_in_call || (is_close && self.began.is_some()) { Resume::ToCall } else { Resume::Free }
     }
 
     /// Makes sure that a thread is known.

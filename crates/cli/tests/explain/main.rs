@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 mod against_strace;
+mod confined;
 mod ends;
 mod own;
 mod peers;
