@@ -3,6 +3,10 @@
 //! Last in, first out: the files of a folder before its folders, and those before the rest of its
 //! listing. So what waits here is bounded by how deep the tree is and by the size of a part of a
 //! listing, not by how many entries there are.
+//!
+//! Two who make files in the same folder wait for each other, as the kernel makes one at a time
+//! there. So whoever comes for the next task gets one elsewhere, if there is one not far from the
+//! top.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -31,6 +35,21 @@ impl Task {
     }
 }
 
+/// The folder that a task fills with files, by its address; `None` if it makes at most one entry.
+fn filled(task: &Task) -> Option<usize> {
+    match task {
+        Task::Entries(folder, _) => Some(Arc::as_ptr(folder).addr()),
+        Task::Read(_) | Task::Enter(..) => None,
+    }
+}
+
+/// Which task is the next one, of those at the top by the folders that they fill, the last one
+/// first: the first of them in whose folder nobody is busy, or else the last one.
+fn choose(tasks: impl Iterator<Item = Option<usize>>, busy: &[usize]) -> usize {
+    let is_free = |folder: Option<usize>| folder.is_none_or(|folder| !busy.contains(&folder));
+    tasks.take(NEAR).position(is_free).unwrap_or(0)
+}
+
 /// What is to be done, and who is at it.
 #[derive(Debug, Default)]
 pub(super) struct Stack {
@@ -38,12 +57,28 @@ pub(super) struct Stack {
     changed: Condvar,
 }
 
+/// That a task was taken, to be given back when it is done.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Taken(Option<usize>);
+
 #[derive(Debug, Default)]
 struct State {
     /// Taken from the back.
     tasks: VecDeque<Task>,
     busy: usize,
     waiting: usize,
+    /// The folders that are being filled, whose addresses nobody else has meanwhile.
+    filled: Vec<usize>,
+}
+
+impl State {
+    fn next(&mut self) -> Option<Task> {
+        let below = choose(self.tasks.iter().rev().map(filled), &self.filled);
+        let task = self.tasks.remove(self.tasks.len().checked_sub(below + 1)?)?;
+        self.filled.extend(filled(&task));
+        Some(task)
+    }
 }
 
 impl Stack {
@@ -59,12 +94,13 @@ impl Stack {
 
     /// The next task. `None` when nothing is left and nobody is at anything from which more could
     /// come. Who takes one says [`done`](Self::done) when it is.
-    pub(super) fn take(&self) -> Option<Task> {
+    pub(super) fn take(&self) -> Option<(Task, Taken)> {
         let mut state = self.lock();
         loop {
-            if let Some(task) = state.tasks.pop_back() {
+            if let Some(task) = state.next() {
                 state.busy += 1;
-                return Some(task);
+                let taken = Taken(filled(&task));
+                return Some((task, taken));
             }
             if state.busy == 0 {
                 return None;
@@ -76,9 +112,13 @@ impl Stack {
     }
 
     /// A task that was taken is done.
-    pub(super) fn done(&self) {
+    pub(super) fn done(&self, taken: Taken) {
         let mut state = self.lock();
         state.busy -= 1;
+        let filled = taken.0.and_then(|taken| state.filled.iter().position(|one| *one == taken));
+        if let Some(index) = filled {
+            state.filled.swap_remove(index);
+        }
         if state.busy == 0 && state.tasks.is_empty() {
             self.changed.notify_all();
         }
@@ -94,5 +134,28 @@ impl Stack {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many tasks from the top are looked through: the files of some thousand entries.
+const NEAR: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_in_which_somebody_is_busy_is_left_to_them_if_there_is_another_one_near() {
+        for (tasks, busy, next) in [
+            (&[Some(1), Some(1)][..], &[][..], 0),
+            (&[Some(1), Some(1), Some(2)], &[1], 2),
+            (&[Some(1), None, Some(2)], &[1, 2], 1),
+            (&[Some(1), Some(2)], &[1, 2], 0),
+            (&[], &[1], 0),
+        ] {
+            assert_eq!(choose(tasks.iter().copied(), busy), next, "{tasks:?} {busy:?}");
+        }
+        let far = std::iter::repeat_n(Some(1), NEAR).chain([Some(2)]);
+        assert_eq!(choose(far, &[1]), 0);
     }
 }

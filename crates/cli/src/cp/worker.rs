@@ -39,13 +39,13 @@ impl<'a> Worker<'a> {
             system: None,
         };
         let before = Usage::of_this_thread();
-        while let Some(task) = job.stack.take() {
+        while let Some((task, taken)) = job.stack.take() {
             let (folder, is_own) = task.folder();
             if !job.is_over() {
                 worker.perform(task);
             }
             job.release(&folder, is_own);
-            job.stack.done();
+            job.stack.done(taken);
         }
         worker.totals.usage = Usage::of_this_thread() - before;
         worker.totals
