@@ -45,7 +45,8 @@ pub(crate) fn calls(record: &Record) -> Option<Table> {
             lines.push(line.into_iter().map(|text| [text, String::new()]).collect());
         }
     }
-    Some(Table { headings: headings.into_iter().map(str::to_owned).collect(), lines })
+    let headings = headings.into_iter().map(str::to_owned).collect();
+    Some(Table { headings, lines, words: 1 + usize::from(has_sides) })
 }
 
 /// The calls of a process, those that took longest first, without those that wait for others.
@@ -102,6 +103,8 @@ mod tests {
     use crate::bench::counted::Tally;
     use crate::bench::fixture::net_record;
     use crate::bench::record::Role;
+    use crate::bench::serve::requests_record;
+    use crate::bench::views::quantities;
 
     #[test]
     fn those_that_took_longest_at_the_largest_size_are_told() {
@@ -137,5 +140,26 @@ mod tests {
         assert!(lines[0].ends_with("sender write 8 1 3.00 375 75.0 %"), "{lines:?}");
         assert!(lines[1].ends_with("read 4 1 1.00 250 25.0 %"), "{lines:?}");
         assert!(lines[2].ends_with("receiver recv 1 1 500 500000 100.0 %"), "{lines:?}");
+    }
+
+    #[test]
+    fn calls_of_a_server_are_told_for_what_it_served() {
+        let mut record = requests_record();
+        let largest = (0..record.cells.len()).max_by_key(|cell| record.cells[*cell].size);
+        let cell = largest.unwrap_or(0);
+        let sendfile = Call { name: "sendfile".to_owned(), calls: 10, errors: 0, seconds: 0.01 };
+        let bytes = record.cells[cell].size * 4;
+        record.counted = vec![Tally::while_serving(vec![sendfile], bytes).of(cell)];
+        let table = calls(&record).unwrap_or_default();
+        assert_eq!(table.headings[1..4], ["call", "calls", "each response"]);
+        assert_eq!(table.lines[0][1..4].concat(), ["sendfile", "", "10", "", "2.50", ""]);
+        // The chart tells the same, with those that only wait.
+        let quantity = quantities(&record).into_iter().find(|quantity| quantity.name == "calls");
+        let sample = record.samples_of(cell).next();
+        let value =
+            quantity.zip(sample).and_then(|(quantity, sample)| quantity.of(&record, sample));
+        assert_eq!(value, Some(2.5));
+        let heading = quantity.map(|quantity| quantity.heading(&record));
+        assert_eq!(heading.as_deref(), Some("System calls of the server for each response"));
     }
 }

@@ -139,7 +139,7 @@ pub(crate) fn sentence_case(text: &str) -> String {
 fn table_of(table: &Table) -> Markup {
     html! {
         div.scroll tabindex="0" role="group" aria-label="Figures" {
-            table {
+            table class=(format!("words{}", table.words)) {
                 thead { tr { @for heading in &table.headings { th scope="col" { (heading) } } } }
                 tbody {
                     @for line in &table.lines {
@@ -161,7 +161,7 @@ fn calls_of(record: &Record) -> Markup {
         @if let Some(table) = calls(record) {
             h2 { (TITLE) }
             p.quiet { (NOTE) "." }
-            (table_of(&table))
+            figure.wide { (table_of(&table)) }
         }
     }
 }

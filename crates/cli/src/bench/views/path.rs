@@ -143,8 +143,7 @@ fn path(record: &Record, cell: usize) -> Option<Path> {
         }
         (None, Some(counted)) => {
             path.count(counted, record.cells[cell].size, record.cells[cell].variant.way)?;
-            path.facts
-                .extend(served(record, counted).map(|amount| shares(record, counted, amount)));
+            path.facts.insert(0, fact(record, counted));
         }
         (None, None) => return None,
     }
@@ -200,8 +199,6 @@ impl Path {
             return None;
         }
         self.bytes = counted.served_bytes.unwrap_or(size);
-        let all = sum(counted, |_| true);
-        self.facts.push(format!("{} in the counted pass", plural(all, "system call")));
         let is_own = |call: &Call| matches!(Motion::of(&call.name), Some(Motion::In | Motion::Out));
         let own = sum(counted, is_own);
         if has_inside && own > 0 {
@@ -246,11 +243,17 @@ fn is_of_file(call: &Call, motion: Motion, (source, sink): (End, End)) -> bool {
     }
 }
 
-/// How many calls there were for each response or GiB.
-fn shares(record: &Record, counted: &Counted, amount: f64) -> String {
-    let each = Unit::Count.show(sum(counted, |_| true) as f64 / amount);
-    let of = if is_by_bytes(record.scenario) { "GiB" } else { "response" };
-    format!("{each} for each {of}")
+/// How many calls were counted, and of a server for each response or GiB.
+fn fact(record: &Record, counted: &Counted) -> String {
+    let all = sum(counted, |_| true);
+    match served(record, counted) {
+        None => format!("{} in the counted pass", plural(all, "system call")),
+        Some(amount) => {
+            let each = Unit::Count.show(all as f64 / amount);
+            let of = if is_by_bytes(record.scenario) { "GiB" } else { "response" };
+            format!("{} counted, {each} for each {of}", plural(all, "call"))
+        }
+    }
 }
 
 /// The sample of middle time, whose counts belong together.

@@ -10,6 +10,8 @@ pub(crate) struct Table {
     pub(crate) headings: Vec<String>,
     /// The first cell of each line is its heading; a cell may have a second, smaller line.
     pub(crate) lines: Vec<Vec<[String; 2]>>,
+    /// How many of the columns behind the first one hold words, not figures.
+    pub(crate) words: usize,
 }
 
 /// The figures of a chart: a line for each size, or for each bar.
@@ -39,7 +41,7 @@ fn by_size(chart: &Chart) -> Table {
         }));
         line
     };
-    Table { headings, lines: chart.places().into_iter().map(line).collect() }
+    Table { headings, lines: chart.places().into_iter().map(line).collect(), words: 0 }
 }
 
 fn by_row(chart: &Chart) -> Table {
@@ -59,7 +61,7 @@ fn by_row(chart: &Chart) -> Table {
         line.push([ratio(row).unwrap_or_else(|| "–".to_owned()), ranges.unwrap_or_default()]);
         line
     };
-    Table { headings, lines: chart.rows.iter().map(line).collect() }
+    Table { headings, lines: chart.rows.iter().map(line).collect(), words: 0 }
 }
 
 /// The median, and the least and the most.
