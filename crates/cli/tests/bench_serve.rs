@@ -83,10 +83,12 @@ fn check_counted(record: &Value, moves: &[&str]) {
             continue;
         }
         let responses = bytes / cell["size"].as_f64().unwrap();
-        assert!(responses > 0.0 && moved >= responses * 0.5, "{responses}: {one}");
+        // What was under way when counting began was sent before, one response of each connection.
+        let before = record["arguments"]["serve"]["connections"].as_f64().unwrap();
+        assert!(responses > 0.0 && moved >= (responses - before) * 0.5, "{responses}: {one}");
         // Requests are read one by one.
         let asked = of("recvfrom") + of("read");
-        assert!(asked > 0.0 && asked <= responses * 4.0 + 50.0, "{responses}: {one}");
+        assert!(asked <= (responses + before) * 8.0, "{responses}: {one}");
     }
 }
 
@@ -213,7 +215,7 @@ fn handshakes_are_measured_one_for_each_request() {
         let accepted = calls.filter(|call| call["name"].as_str().unwrap().starts_with("accept"));
         let accepted: u64 = accepted.map(|call| call["calls"].as_u64().unwrap()).sum();
         let responses = one["served_bytes"].as_u64().unwrap() / 1024;
-        assert!(accepted * 2 >= responses, "{responses}: {one}");
+        assert!(accepted + 3 >= responses, "{responses}: {one}");
     }
     assert!(!is_in_use(folder.path()));
 }
