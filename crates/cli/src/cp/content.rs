@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
-use rustix::fs::{fstat, ftruncate};
+use rustix::fs::{Advice, fadvise, fstat, ftruncate};
 use underpass_engine::{Error, Kind, Mechanism, Policy, Report, Sink, Source, Transfer, Version};
 
 use super::file::Original;
@@ -33,6 +33,10 @@ impl Worker<'_> {
         }
         if is_small(&original.stat) && done == 0 && settings.is_free() {
             return self.copy_small(original, place);
+        }
+        if len >= LARGE {
+            // Has the kernel read further ahead of what it copies. Who does not heed it, does not.
+            let _ = fadvise(&original.file, 0, None, Advice::Sequential);
         }
         let keeps_holes = settings.sparse == When::Auto && place.is_empty() && has_holes;
         match keeps_holes || done > 0 {
@@ -270,6 +274,9 @@ fn run(bytes: &[u8]) -> (usize, bool) {
     let same = blocks.take_while(|block| is_zero(block) == wanted);
     (first.len() + same.map(<[u8]>::len).sum::<usize>(), wanted)
 }
+
+/// From this size on it matters how far ahead is read.
+const LARGE: u64 = 1 << 20;
 
 /// So much of what an interrupted run has left is copied again.
 const AGAIN: u64 = 1 << 20;
