@@ -22,6 +22,7 @@ mod get;
 mod holes;
 mod netrc;
 mod output;
+mod procfs;
 mod progress;
 mod put;
 mod range;

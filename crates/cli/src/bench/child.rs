@@ -19,6 +19,7 @@ use underpass_engine::processor_time;
 use super::error::BenchError;
 use super::record::Process;
 use crate::failure::{Failure, Result};
+use crate::procfs::count;
 
 /// The two cores of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,11 +246,11 @@ fn cost_of(pid: Pid, wall: Duration) -> Process {
     Process {
         wall_s: wall.as_secs_f64(),
         cpu_s: spent(pid).as_secs_f64(),
-        voluntary_switches: field(&status, "voluntary_ctxt_switches"),
-        involuntary_switches: field(&status, "nonvoluntary_ctxt_switches"),
-        storage_read_bytes: field(&io, "read_bytes"),
-        storage_written_bytes: field(&io, "write_bytes")
-            .saturating_sub(field(&io, "cancelled_write_bytes")),
+        voluntary_switches: count(&status, "voluntary_ctxt_switches"),
+        involuntary_switches: count(&status, "nonvoluntary_ctxt_switches"),
+        storage_read_bytes: count(&io, "read_bytes"),
+        storage_written_bytes: count(&io, "write_bytes")
+            .saturating_sub(count(&io, "cancelled_write_bytes")),
     }
 }
 
@@ -265,15 +266,6 @@ pub(crate) fn own_seconds() -> f64 {
     let nanoseconds: u64 =
         text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
     nanoseconds as f64 / 1e9
-}
-
-/// The number behind `name:` in a file of procfs; 0 if it is not there.
-pub(crate) fn field(text: &str, name: &str) -> u64 {
-    text.lines()
-        .filter_map(|line| line.split_once(':'))
-        .find(|(key, _)| *key == name)
-        .and_then(|(_, value)| value.trim().parse().ok())
-        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -303,12 +295,5 @@ mod tests {
         assert_eq!(finished.status.code(), None);
         let failure = shell("exec sleep 60").finish(None, &AtomicBool::new(true)).unwrap_err();
         assert!(matches!(failure, Failure::Bench(BenchError::Interrupted)));
-    }
-
-    #[test]
-    fn fields_are_found_by_their_whole_name() {
-        let io = "read_bytes: 7\nwrite_bytes: 5\ncancelled_write_bytes: 3\n";
-        assert_eq!((field(io, "write_bytes"), field(io, "cancelled_write_bytes")), (5, 3));
-        assert_eq!(field(io, "none"), 0);
     }
 }

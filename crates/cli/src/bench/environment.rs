@@ -9,6 +9,7 @@ use rustix::system::uname;
 
 use super::child::Cores;
 use super::record::Environment;
+use crate::procfs::field;
 
 /// What can be told before the first sample.
 pub(crate) fn survey(cores: Cores, source: &Path, target: Option<&Path>) -> Environment {
@@ -17,7 +18,7 @@ pub(crate) fn survey(cores: Cores, source: &Path, target: Option<&Path>) -> Envi
     Environment {
         kernel: text(kernel.release()),
         machine: text(kernel.machine()),
-        cpu: first_value(&read("/proc/cpuinfo"), "model name").unwrap_or("unknown").to_owned(),
+        cpu: field(&read("/proc/cpuinfo"), "model name").unwrap_or("unknown").to_owned(),
         cores: cores.count,
         first_core: cores.first,
         second_core: cores.second,
@@ -61,7 +62,7 @@ fn busy_ticks(stat: &str) -> u64 {
 }
 
 fn memory_bytes(meminfo: &str) -> u64 {
-    let total = first_value(meminfo, "MemTotal").unwrap_or_default();
+    let total = field(meminfo, "MemTotal").unwrap_or_default();
     total.trim_end_matches(" kB").parse::<u64>().unwrap_or(0) << 10
 }
 
@@ -85,12 +86,6 @@ fn type_of_mount<'a>(mountinfo: &'a str, folder: &Path) -> Option<&'a str> {
         folder.starts_with(&place).then_some((place.len(), kind))
     });
     mounts.max_by_key(|(len, _)| *len).map(|(_, kind)| kind)
-}
-
-/// The value of the first line `name : value`.
-fn first_value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    let lines = text.lines().filter_map(|line| line.split_once(':'));
-    lines.into_iter().find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
 }
 
 /// A time since 1970 as a date, by the civil calendar.

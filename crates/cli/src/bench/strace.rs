@@ -12,6 +12,7 @@ use super::counted::{Call, Missing};
 use super::error::BenchError;
 use super::transfer::find;
 use crate::failure::{Failure, Result, WithPath};
+use crate::procfs::field;
 
 /// The program.
 #[derive(Clone, Debug)]
@@ -116,10 +117,7 @@ fn is_watched(process: Pid) -> bool {
     tasks.flatten().all(|task| {
         let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
         // A thread that has just ended has none.
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix("TracerPid:"))
-            .is_none_or(|tracer| tracer.trim() != "0")
+        field(&status, "TracerPid").is_none_or(|tracer| tracer != "0")
     })
 }
 

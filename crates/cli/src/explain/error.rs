@@ -6,6 +6,7 @@ use std::{fs, io};
 use rustix::io::Errno;
 
 use crate::failure::plain;
+use crate::procfs::field;
 
 /// Why a program could not be explained.
 #[derive(Debug)]
@@ -93,8 +94,7 @@ fn remedy() -> &'static str {
 }
 
 fn remedy_for(status: &str, scope: &str) -> &'static str {
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    if field("TracerPid:").is_some_and(|tracer| tracer != "0") {
+    if field(status, "TracerPid").is_some_and(|tracer| tracer != "0") {
         return "another tracer such as strace or gdb watches this process: leave it out";
     }
     match scope {

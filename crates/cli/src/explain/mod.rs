@@ -23,12 +23,13 @@ use rustix::process::{getpid, set_child_subreaper};
 use underpass_engine::Usage;
 use underpass_engine::trace::{Filter, Program};
 
+use crate::procfs::field;
+
 pub(crate) use error::ExplainError;
+use interrupts::Family;
 pub(crate) use receipt::ProgramReceipt;
 pub(crate) use text::text;
 use tracer::{Ending, Tracer};
-
-use interrupts::Family;
 
 /// What was seen of a program, and how this process is to end: as that one did.
 #[derive(Debug)]
@@ -76,8 +77,7 @@ pub(crate) fn run(words: &[OsString], every_call: bool) -> Result<Explained, Exp
 /// filter (`Seccomp` in proc_pid_status(5)).
 fn is_filtered() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
-    mode.is_some_and(|mode| mode.trim() != "0")
+    field(&status, "Seccomp").is_some_and(|mode| mode != "0")
 }
 
 fn shown(word: &OsStr) -> String {

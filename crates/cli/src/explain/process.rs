@@ -7,6 +7,7 @@ use super::calls::{Known, Memory};
 use super::descriptors::{End, FileId};
 use super::ledger::{Origin, Split};
 use super::mappings::Mappings;
+use crate::procfs::field;
 
 /// A process.
 #[derive(Debug, Default)]
@@ -59,11 +60,8 @@ pub(super) struct Part {
 /// What the kernel knows of a thread: its process and that one's parent.
 pub(super) fn family(tid: u32) -> Option<(u32, u32)> {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let number = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().parse().ok()
-    };
-    Some((number("Tgid:")?, number("PPid:")?))
+    let number = |name: &str| field(&status, name)?.parse().ok();
+    Some((number("Tgid")?, number("PPid")?))
 }
 
 /// The parts of memory that the second and third argument of a call name.

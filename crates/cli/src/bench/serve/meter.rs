@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 
 use super::record::Memory;
-use crate::bench::child::{field, spent};
+use crate::bench::child::spent;
 use crate::bench::record::Process;
+use crate::procfs::{count, field};
 
 /// The meters of a server's processes at one moment.
 #[derive(Clone, Debug)]
@@ -43,12 +44,12 @@ impl Meter {
         for process in processes {
             let folder = format!("/proc/{process}");
             let io = read(&format!("{folder}/io"));
-            meter.read_bytes += field(&io, "read_bytes");
-            meter.written_bytes += field(&io, "write_bytes");
+            meter.read_bytes += count(&io, "read_bytes");
+            meter.written_bytes += count(&io, "write_bytes");
             for thread in names(&format!("{folder}/task")) {
                 let status = read(&format!("{folder}/task/{thread}/status"));
-                meter.voluntary_switches += field(&status, "voluntary_ctxt_switches");
-                meter.involuntary_switches += field(&status, "nonvoluntary_ctxt_switches");
+                meter.voluntary_switches += count(&status, "voluntary_ctxt_switches");
+                meter.involuntary_switches += count(&status, "nonvoluntary_ctxt_switches");
             }
             // Last, so that what all of this costs is not between the time and the cost.
             meter.processes.insert(process.as_raw_nonzero().get(), spent(*process));
@@ -110,11 +111,9 @@ fn parent_of(stat: &str) -> Option<Pid> {
     Pid::from_raw(stat_fields(stat).nth(1)?.parse().ok()?)
 }
 
-/// The value of a line `name:  123 kB`.
+/// The bytes behind `name:`, which are told as `123 kB`.
 fn bytes(text: &str, name: &str) -> u64 {
-    let lines = text.lines().filter_map(|line| line.split_once(':'));
-    let mut values = lines.filter(|(key, _)| *key == name).map(|(_, value)| value);
-    let value = values.next().unwrap_or_default().trim().trim_end_matches(" kB");
+    let value = field(text, name).unwrap_or_default().trim_end_matches(" kB");
     value.parse::<u64>().unwrap_or(0) << 10
 }
 

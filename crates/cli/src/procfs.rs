@@ -1,0 +1,25 @@
+//! Files of procfs with a line for each field, as proc(5) describes them.
+
+/// What is behind `name:` in such a file, without the spaces around it; `None` if it is not there.
+pub(crate) fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+    fields.find(|(key, _)| key.trim_end() == name).map(|(_, value)| value.trim())
+}
+
+/// The number behind `name:`; 0 if it is not there.
+pub(crate) fn count(text: &str, name: &str) -> u64 {
+    field(text, name).and_then(|value| value.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let io = "read_bytes: 7\nwrite_bytes: 5\ncancelled_write_bytes: 3\n";
+        assert_eq!((count(io, "write_bytes"), count(io, "cancelled_write_bytes")), (5, 3));
+        assert_eq!((count(io, "none"), field(io, "none")), (0, None));
+        assert_eq!(field("model name\t: A CPU: fast\n", "model name"), Some("A CPU: fast"));
+    }
+}
