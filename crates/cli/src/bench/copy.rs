@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::child::{Cores, Finished, Running, this_program};
 use super::counted::Tally;
-use super::counter::Counter;
+use super::counter::{Counter, watched};
 use super::data::{Folder, Noise, chill, digest};
 use super::error::BenchError;
 use super::net::{SOURCE, TARGET, checked_receipt, declined};
@@ -31,7 +31,7 @@ pub(crate) struct Copy<'a> {
     /// Whether the source is to be out of the page cache.
     pub(crate) cold: bool,
     /// Who counts, if somebody does.
-    pub(crate) counter: Counter,
+    pub(crate) counter: Option<Counter>,
     /// Where the process runs.
     pub(crate) cores: Cores,
     /// Set by a signal.
@@ -47,7 +47,7 @@ impl Course for Copy<'_> {
     }
 
     fn verify(&mut self, size: u64, variant: Variant) -> Result<Verdict> {
-        let finished = self.copy(size, variant, false)?;
+        let finished = self.copy(size, variant, None)?;
         if !finished.status.success() {
             return match declined(&finished.stdout, variant.way) {
                 Some(errno) => Ok(Verdict::Declined(errno)),
@@ -64,7 +64,7 @@ impl Course for Copy<'_> {
     }
 
     fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
-        let finished = self.succeeded(size, variant, false)?;
+        let finished = self.succeeded(size, variant, None)?;
         let wall_s = finished.cost.wall_s;
         let (elapsed_s, thread) = match variant.way {
             Way::Cp => (wall_s, None),
@@ -80,17 +80,20 @@ impl Course for Copy<'_> {
     }
 
     fn count(&mut self, size: u64, variant: Variant) -> Result<Vec<Tally>> {
-        if self.counter.is_off() {
-            return Ok(Vec::new());
-        }
-        self.succeeded(size, variant, true)?;
-        Ok(vec![self.counter.tally(Role::Copier)?])
+        let Some(counter) = &self.counter else { return Ok(Vec::new()) };
+        self.succeeded(size, variant, Some(counter))?;
+        Ok(vec![counter.tally(Role::Copier)?])
     }
 }
 
 impl Copy<'_> {
-    fn succeeded(&self, size: u64, variant: Variant, is_counted: bool) -> Result<Finished> {
-        let finished = self.copy(size, variant, is_counted)?;
+    fn succeeded(
+        &self,
+        size: u64,
+        variant: Variant,
+        counter: Option<&Counter>,
+    ) -> Result<Finished> {
+        let finished = self.copy(size, variant, counter)?;
         match finished.status.success() {
             true => Ok(finished),
             false => Err(finished.failure(variant.to_string())),
@@ -98,7 +101,7 @@ impl Copy<'_> {
     }
 
     /// One file to another, which was not there before.
-    fn copy(&self, size: u64, variant: Variant, is_counted: bool) -> Result<Finished> {
+    fn copy(&self, size: u64, variant: Variant, counter: Option<&Counter>) -> Result<Finished> {
         let (source, target) = (self.source.file(SOURCE), self.target.file(TARGET));
         self.target.clear(&target)?;
         if self.cold {
@@ -123,7 +126,7 @@ impl Copy<'_> {
             command.arg(&source).arg(&target);
             command
         });
-        let command = self.counter.watched(command, Role::Copier, is_counted);
+        let command = watched(counter, command, Role::Copier);
         Running::start(command, self.cores.first)?.finish(None, self.cancel)
     }
 }

@@ -1,4 +1,4 @@
-//! Counts the system calls of the processes of a scenario, if it is to count any.
+//! Counts the system calls of the processes of a scenario.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,32 +14,23 @@ use crate::failure::Result;
 /// Counts processes, of each role one, into files beside those that are measured.
 #[derive(Clone, Debug)]
 pub(crate) struct Counter {
-    strace: Option<Strace>,
+    strace: Strace,
     folder: PathBuf,
 }
 
 impl Counter {
     /// Counts into files in `folder`, unless nobody is to count; and what is missing if somebody is.
-    pub(crate) fn unless(is_off: bool, folder: &Folder) -> (Self, Vec<Missing>) {
-        let (strace, missing) = match Strace::find() {
+    pub(crate) fn unless(is_off: bool, folder: &Folder) -> (Option<Self>, Vec<Missing>) {
+        match Strace::find() {
             _ if is_off => (None, Vec::new()),
-            Ok(strace) => (Some(strace), Vec::new()),
+            Ok(strace) => (Some(Self { strace, folder: folder.path().to_owned() }), Vec::new()),
             Err(missing) => (None, vec![missing]),
-        };
-        (Self { strace, folder: folder.path().to_owned() }, missing)
-    }
-
-    /// Whether it counts nothing.
-    pub(crate) const fn is_off(&self) -> bool {
-        self.strace.is_none()
-    }
-
-    /// The same command, counted if asked for.
-    pub(crate) fn watched(&self, command: Command, role: Role, is_counted: bool) -> Command {
-        match &self.strace {
-            Some(strace) if is_counted => strace.watch(&command, &self.summary(role)),
-            _ => command,
         }
+    }
+
+    /// The same command, counted.
+    pub(crate) fn watch(&self, command: &Command, role: Role) -> Command {
+        self.strace.watch(command, &self.summary(role))
     }
 
     /// What a process called, who was counted and has ended.
@@ -47,15 +38,14 @@ impl Counter {
         Ok(Tally::new(role, Strace::read(&self.summary(role))?))
     }
 
-    /// Counts from now on what a server calls, in all of its processes; nothing if it is off.
-    pub(crate) fn attach(&self, processes: impl Fn() -> Vec<Pid>) -> Result<Option<Watch>> {
-        let Some(strace) = &self.strace else { return Ok(None) };
+    /// Counts from now on what a server calls, in all of its processes.
+    pub(crate) fn attach(&self, processes: impl Fn() -> Vec<Pid>) -> Result<Watch> {
         loop {
             let found = processes();
-            let watch = strace.attach(&found, &self.summary(Role::Server))?;
+            let watch = self.strace.attach(&found, &self.summary(Role::Server))?;
             // One that was born meanwhile would be missed; children of the watched are not.
             if processes() == found {
-                return Ok(Some(watch));
+                return Ok(watch);
             }
         }
     }
@@ -69,5 +59,13 @@ impl Counter {
             Role::Sender => "sender.calls",
             Role::Server => "server.calls",
         })
+    }
+}
+
+/// The command, counted if somebody counts.
+pub(crate) fn watched(counter: Option<&Counter>, command: Command, role: Role) -> Command {
+    match counter {
+        Some(counter) => counter.watch(&command, role),
+        None => command,
     }
 }

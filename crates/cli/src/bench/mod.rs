@@ -4,7 +4,8 @@
 //! `way` has the words, `plan` says what is measured, `rounds` in which order, `net`, `copy` and
 //! `chain` how; `serve` measures servers, `transfer` downloads and uploads, `article` what the articles
 //! did, with the programs of `peers`; `cp` programs that copy. `link` is what lies between two
-//! processes, `counter` counts their system calls by `strace`. `record` keeps all of it; `statistics`, `trust` and `table` see nothing else.
+//! processes, `counter` counts their system calls by `strace`. `record` keeps all of it;
+//! `statistics`, `trust` and `table` see nothing else.
 
 mod arguments;
 mod article;

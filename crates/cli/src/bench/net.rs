@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::child::{Cores, Finished, Running, this_program};
 use super::counted::Tally;
-use super::counter::Counter;
+use super::counter::{Counter, watched};
 use super::data::{Folder, Noise, chill, digest};
 use super::error::BenchError;
 use super::link::Link;
@@ -41,7 +41,7 @@ pub(crate) struct Net<'a> {
     /// What lies in between, if that is not simply loopback.
     pub(crate) link: Option<Link>,
     /// Who counts, if somebody does.
-    pub(crate) counter: Counter,
+    pub(crate) counter: Option<Counter>,
     /// Where the two processes run.
     pub(crate) cores: Cores,
     /// Set by a signal.
@@ -81,7 +81,7 @@ impl Course for Net<'_> {
     fn verify(&mut self, size: u64, variant: Variant) -> Result<Verdict> {
         let file = self.target.file(TARGET);
         self.target.clear(&file)?;
-        let outcome = self.transfer(size, variant, &file, false)?;
+        let outcome = self.transfer(size, variant, &file, None)?;
         if let Outcome::Declined(errno) = outcome {
             return Ok(Verdict::Declined(errno));
         }
@@ -94,7 +94,7 @@ impl Course for Net<'_> {
     }
 
     fn measure(&mut self, size: u64, variant: Variant) -> Result<Measured> {
-        let Pair { sender, receiver } = *self.moved(size, variant, false)?;
+        let Pair { sender, receiver } = *self.moved(size, variant, None)?;
         let wall_s = sender.receipt.elapsed_s.max(receiver.receipt.elapsed_s);
         self.seen_congestion.clone_from(&sender.receipt.congestion);
         let (sender, receiver) = (sender.side(Role::Sender), receiver.side(Role::Receiver));
@@ -106,17 +106,15 @@ impl Course for Net<'_> {
     }
 
     fn count(&mut self, size: u64, variant: Variant) -> Result<Vec<Tally>> {
-        if self.counter.is_off() {
-            return Ok(Vec::new());
-        }
-        self.moved(size, variant, true)?;
-        Ok(vec![self.counter.tally(Role::Sender)?, self.counter.tally(Role::Receiver)?])
+        let Some(counter) = &self.counter else { return Ok(Vec::new()) };
+        self.moved(size, variant, Some(counter))?;
+        Ok(vec![counter.tally(Role::Sender)?, counter.tally(Role::Receiver)?])
     }
 }
 
 impl Net<'_> {
     /// One file to where it is to go, by a mechanism that the kernel has not declined before.
-    fn moved(&self, size: u64, variant: Variant, is_counted: bool) -> Result<Box<Pair>> {
+    fn moved(&self, size: u64, variant: Variant, counter: Option<&Counter>) -> Result<Box<Pair>> {
         let target = match self.sink {
             SinkKind::Drop => PathBuf::from("/dev/null"),
             SinkKind::File => {
@@ -128,12 +126,9 @@ impl Net<'_> {
         if self.cold {
             chill(&self.source.file(SOURCE))?;
         }
-        match self.transfer(size, variant, &target, is_counted)? {
+        match self.transfer(size, variant, &target, counter)? {
             Outcome::Moved(pair) => Ok(pair),
-            Outcome::Declined(errno) => Err(Failure::Bench(BenchError::Other {
-                what: variant.to_string(),
-                ran: format!("declined {errno}, which it did not before"),
-            })),
+            Outcome::Declined(errno) => Err(declined_now(variant, &errno)),
         }
     }
 
@@ -143,7 +138,7 @@ impl Net<'_> {
         size: u64,
         variant: Variant,
         target: &Path,
-        is_counted: bool,
+        counter: Option<&Counter>,
     ) -> Result<Outcome> {
         let what = variant.to_string();
         let varied = variant.arguments(size);
@@ -155,7 +150,7 @@ impl Net<'_> {
         };
         let mut command = self.command(&["recv", "--listen", &format!("{host}:0"), "--force"]);
         command.args(if self.side == Role::Receiver { &varied } else { [].as_slice() }).arg(target);
-        let command = self.counter.watched(command, Role::Receiver, is_counted);
+        let command = watched(counter, command, Role::Receiver);
         let mut receiver = Running::start(command, to)?;
         let line = receiver.next_error_line();
         let Some(address) = line.strip_prefix("listening on ") else {
@@ -164,7 +159,7 @@ impl Net<'_> {
         let mut command = self.command(&["send"]);
         command.args(if self.side == Role::Sender { &varied } else { [].as_slice() });
         command.arg(self.source.file(SOURCE)).arg(address);
-        let command = self.counter.watched(command, Role::Sender, is_counted);
+        let command = watched(counter, command, Role::Sender);
         let sender = Running::start(command, from)?.finish(None, self.cancel)?;
         // One whose sender has failed may wait for ever.
         let patience = (!sender.status.success()).then_some(PATIENCE);
@@ -251,6 +246,12 @@ pub(crate) fn declined(stdout: &str, way: Way) -> Option<String> {
     let receipt: Receipt = serde_json::from_str(stdout).ok()?;
     let mut declined = receipt.declined.into_iter();
     declined.find(|decline| decline.mechanism == mechanism.name()).map(|decline| decline.errno)
+}
+
+/// The failure of a mechanism that the kernel declines only after it was verified.
+pub(crate) fn declined_now(variant: Variant, errno: &str) -> Failure {
+    let ran = format!("declined {errno}, which it did not before");
+    Failure::Bench(BenchError::Other { what: variant.to_string(), ran })
 }
 
 /// The source's name in its folder.

@@ -129,12 +129,10 @@ impl Schedule {
                     }
                 }
             }
-            // Only now, as what counts takes time from what is counted.
-            for cell in (first..cells.len()).filter(|cell| cells[*cell].declined.is_none()) {
-                interrupted(cancel)?;
-                let found = course.count(*size, cells[cell].variant)?;
-                counted.extend(found.into_iter().map(|tally| tally.of(cell)));
-            }
+            let are_there = (first..cells.len()).filter(|cell| cells[*cell].declined.is_none());
+            counted.extend(self::counted(are_there, cancel, |cell| {
+                course.count(*size, cells[cell].variant)
+            })?);
             Ok(())
         });
         bar.finish_and_clear();
@@ -147,6 +145,21 @@ impl Schedule {
         let weights: u64 = self.sizes.iter().map(|size| course.weight(*size)).sum();
         progress(weights * rounds * self.variants.len() as u64)
     }
+}
+
+/// What was counted of some cells, after all of their samples, as what counts takes time from what
+/// is counted.
+pub(crate) fn counted(
+    cells: impl Iterator<Item = usize>,
+    cancel: &AtomicBool,
+    mut count: impl FnMut(usize) -> Result<Vec<Tally>>,
+) -> Result<Vec<Counted>> {
+    let mut counted = Vec::new();
+    for cell in cells {
+        interrupted(cancel)?;
+        counted.extend(count(cell)?.into_iter().map(|tally| tally.of(cell)));
+    }
+    Ok(counted)
 }
 
 /// A bar on standard error if that is a terminal.

@@ -11,12 +11,12 @@ use std::time::Duration;
 use super::threads::{Done, copy_memory, send_bare};
 use crate::bench::child::{Cores, Finished, Running, this_program};
 use crate::bench::counted::Tally;
-use crate::bench::counter::Counter;
+use crate::bench::counter::{Counter, watched};
 use crate::bench::data::{Folder, Noise, chill, digest};
 use crate::bench::error::BenchError;
 use crate::bench::iperf;
 use crate::bench::link::Link;
-use crate::bench::net::{SOURCE, TARGET, checked_receipt, declined};
+use crate::bench::net::{SOURCE, TARGET, checked_receipt, declined, declined_now};
 use crate::bench::peers::{Peer, Told, Workshop};
 use crate::bench::plan::Variant;
 use crate::bench::record::{Receivers, Role, Side, Thread};
@@ -40,7 +40,7 @@ pub(crate) struct Sending<'a> {
     /// Whether the source is to be out of the page cache.
     pub(crate) cold: bool,
     /// Who counts, if somebody does.
-    pub(crate) counter: Counter,
+    pub(crate) counter: Option<Counter>,
     /// Where the two processes run.
     pub(crate) cores: Cores,
     /// Set by a signal.
@@ -83,7 +83,7 @@ impl Course for Sending<'_> {
         }
         let file = self.folder.file(TARGET);
         self.folder.clear(&file)?;
-        if let Outcome::Declined(errno) = self.transfer(size, variant, Some(&file), false)? {
+        if let Outcome::Declined(errno) = self.transfer(size, variant, Some(&file), None)? {
             return Ok(Verdict::Declined(errno));
         }
         let arrived = digest(&file)?;
@@ -107,11 +107,8 @@ impl Course for Sending<'_> {
             Way::Peer(Peer::Iperf3) => {
                 iperf::measure(&self.workshop, &self.link, self.cores, size, self.cancel)
             }
-            _ => match self.transfer(size, variant, None, false)? {
-                Outcome::Declined(errno) => Err(Failure::Bench(BenchError::Other {
-                    what: variant.to_string(),
-                    ran: format!("declined {errno}, which it did not before"),
-                })),
+            _ => match self.transfer(size, variant, None, None)? {
+                Outcome::Declined(errno) => Err(declined_now(variant, &errno)),
                 Outcome::Moved(pair) => {
                     let Pair { sender, receiver } = *pair;
                     Ok(Measured::new(receiver.elapsed_s, sender, Some(receiver)))
@@ -121,19 +118,18 @@ impl Course for Sending<'_> {
     }
 
     fn count(&mut self, size: u64, variant: Variant) -> Result<Vec<Tally>> {
-        if self.counter.is_off()
-            || matches!(variant.way, Way::Peer(Peer::Iperf3 | Peer::MemoryCopy))
-        {
+        let Some(counter) = &self.counter else { return Ok(Vec::new()) };
+        if let Way::Peer(Peer::Iperf3 | Peer::MemoryCopy) = variant.way {
             return Ok(Vec::new());
         }
-        if let Outcome::Declined(_) = self.transfer(size, variant, None, true)? {
+        if let Outcome::Declined(_) = self.transfer(size, variant, None, Some(counter))? {
             return Ok(Vec::new());
         }
         let mut counted = Vec::new();
         if variant.way != Way::Peer(Peer::BareSendfile) {
-            counted.push(self.counter.tally(Role::Sender)?);
+            counted.push(counter.tally(Role::Sender)?);
         }
-        counted.push(self.counter.tally(Role::Receiver)?);
+        counted.push(counter.tally(Role::Receiver)?);
         Ok(counted)
     }
 }
@@ -145,18 +141,18 @@ impl Sending<'_> {
         size: u64,
         variant: Variant,
         target: Option<&Path>,
-        is_counted: bool,
+        counter: Option<&Counter>,
     ) -> Result<Outcome> {
         let what = variant.to_string();
         let command = self.receiver(variant.way, target);
-        let command = self.counter.watched(command, Role::Receiver, is_counted);
+        let command = watched(counter, command, Role::Receiver);
         let mut receiver = Running::start(command, self.link.receiver(self.cores.second))?;
         let line = receiver.next_error_line();
         let address = line.strip_prefix("listening on ").and_then(|text| text.parse().ok());
         let Some(address) = address else {
             return Err(receiver.finish(Some(PATIENCE), self.cancel)?.failure(what));
         };
-        let sender = self.send(size, variant, address, is_counted)?;
+        let sender = self.send(size, variant, address, counter)?;
         // One whose sender has failed may wait for ever.
         let patience = (!sender.has_succeeded()).then_some(PATIENCE);
         let receiver = receiver.finish(patience, self.cancel)?;
@@ -191,7 +187,7 @@ impl Sending<'_> {
         size: u64,
         variant: Variant,
         to: SocketAddrV4,
-        is_counted: bool,
+        counter: Option<&Counter>,
     ) -> Result<Sender> {
         let (source, place) = (self.folder.file(SOURCE), self.link.sender(self.cores.first));
         let command = match variant.way {
@@ -216,7 +212,7 @@ impl Sending<'_> {
             Way::Peer(Peer::Nc) => File::open(&source).with_path("opening", &source)?.into(),
             _ => Stdio::null(),
         };
-        let command = self.counter.watched(command, Role::Sender, is_counted);
+        let command = watched(counter, command, Role::Sender);
         let sender = Running::start_with(command, place, input)?;
         Ok(Sender::Process(sender.finish(None, self.cancel)?))
     }

@@ -10,7 +10,7 @@ use super::original::Original;
 use super::record::{Chilled, Earlier};
 use crate::bench::child::Running;
 use crate::bench::counted::Tally;
-use crate::bench::counter::Counter;
+use crate::bench::counter::{Counter, watched};
 use crate::bench::data::{Folder, Noise};
 use crate::bench::error::BenchError;
 use crate::bench::plan::Variant;
@@ -37,7 +37,7 @@ pub(crate) struct Copying<'a> {
     /// What becomes of earlier copies.
     pub(crate) earlier: Earlier,
     /// Who counts, if somebody does.
-    pub(crate) counter: Counter,
+    pub(crate) counter: Option<Counter>,
     /// How many copies there have been.
     pub(crate) turn: u32,
     /// Set by a signal.
@@ -88,13 +88,11 @@ impl Course for Copying<'_> {
     }
 
     fn count(&mut self, _size: u64, variant: Variant) -> Result<Vec<Tally>> {
-        if self.counter.is_off() {
-            return Ok(Vec::new());
-        }
+        let Some(counter) = self.counter.clone() else { return Ok(Vec::new()) };
         self.copy(variant.way, Pass::Counted)?;
         let copy = Content::survey(&self.copy_path())?;
         self.clear(&copy)?;
-        Ok(vec![self.counter.tally(Role::Copier)?])
+        Ok(vec![counter.tally(Role::Copier)?])
     }
 }
 
@@ -128,8 +126,8 @@ impl Copying<'_> {
         self.target.settle()?;
         self.cool(&from)?;
         let before = children_s();
-        let is_counted = pass == Pass::Counted;
-        let command = self.counter.watched(words.command(), Role::Copier, is_counted);
+        let counter = self.counter.as_ref().filter(|_| pass == Pass::Counted);
+        let command = watched(counter, words.command(), Role::Copier);
         let finished = Running::start(command, None)?.finish(None, self.cancel)?;
         if !finished.status.success() {
             return Err(finished.failure(way.to_string()));

@@ -7,8 +7,9 @@ use std::time::Duration;
 use underpass_engine::{Report, Usage};
 
 use super::client::Host;
+use super::crowd::{Class, Crowd};
 use super::meter::Meter;
-use super::record::Setting;
+use super::record::{Load, Setting};
 use super::server::{Server, Site};
 use super::wire::Tls;
 use crate::bench::chain::thread;
@@ -19,7 +20,6 @@ use crate::bench::data::Noise;
 use crate::bench::error::BenchError;
 use crate::bench::record::{Process, Role, Side};
 use crate::bench::rounds::Verdict;
-use crate::bench::strace::Watch;
 use crate::bench::way::Way;
 use crate::failure::{Failure, Result};
 
@@ -39,7 +39,7 @@ pub(crate) struct Stage<'a> {
     /// The first for the server, the second for the load.
     pub(crate) cores: Cores,
     /// Who counts, if somebody does.
-    pub(crate) counter: Counter,
+    pub(crate) counter: Option<Counter>,
     /// Set by a signal.
     pub(crate) cancel: &'a AtomicBool,
     /// The digest of the file of the present size.
@@ -120,10 +120,7 @@ impl Stage<'_> {
         way: Way,
         work: impl FnOnce(&Counting<'_>, &Host) -> io::Result<Tally> + Send,
     ) -> Result<Vec<Tally>> {
-        if self.counter.is_off() {
-            return Ok(Vec::new());
-        }
-        let counter = &self.counter;
+        let Some(counter) = &self.counter else { return Ok(Vec::new()) };
         let work = |server: &Server, host: &Host| work(&Counting { counter, server }, host);
         Ok(vec![self.with_server(way, work)?.0])
     }
@@ -137,16 +134,18 @@ pub(crate) struct Counting<'a> {
 }
 
 impl Counting<'_> {
-    /// The calls of the server while `work` is done, with what that returns.
-    pub(crate) fn during<T>(
-        &self,
-        work: impl FnOnce() -> io::Result<T>,
-    ) -> io::Result<(Vec<Call>, T)> {
+    /// The calls of the server while `work` is done.
+    pub(crate) fn during(&self, work: impl FnOnce() -> io::Result<()>) -> io::Result<Vec<Call>> {
         let other = |failure: Failure| io::Error::other(failure.to_string());
         let watch = self.counter.attach(|| self.server.processes()).map_err(other)?;
-        let done = work()?;
-        let calls = watch.map(Watch::end).transpose().map_err(other)?;
-        Ok((calls.unwrap_or_default(), done))
+        work()?;
+        watch.end().map_err(other)
+    }
+
+    /// The same while a crowd asks for so long, with what it gets.
+    pub(crate) fn asked_by(&self, crowd: &mut Crowd<'_>, time: Duration) -> io::Result<Tally> {
+        let calls = self.during(|| crowd.run_for(time))?;
+        Ok(Tally::while_serving(calls, crowd.bytes()))
     }
 }
 
@@ -161,6 +160,19 @@ impl Window {
         let load = Usage::of_this_thread() - self.load;
         Spent { server: server.meter().since(&self.server), load }
     }
+}
+
+/// What is spent while a crowd asks for so long, and what those get whose latency matters.
+pub(crate) fn watch(
+    crowd: &mut Crowd<'_>,
+    server: &Server,
+    time: Duration,
+) -> io::Result<(Spent, Load)> {
+    let window = Window::open(server);
+    crowd.run_for(time)?;
+    let spent = window.close(server);
+    let load = crowd.load(Class::Hot, spent.elapsed_s());
+    Ok((spent, load))
 }
 
 impl Spent {

@@ -163,6 +163,11 @@ impl<'a> Crowd<'a> {
         Ok(())
     }
 
+    /// Bytes of bodies that all of them have got in the last run.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.tallies.iter().map(|tally| tally.bytes).sum()
+    }
+
     /// What a class has got in the last run, which took so long.
     pub(crate) fn load(&self, class: Class, elapsed_s: f64) -> Load {
         let tally = &self.tallies[class as usize];

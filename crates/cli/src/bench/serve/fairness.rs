@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 
 use super::client::Host;
-use super::course::{Counting, Spent, Stage, Window};
+use super::course::{Counting, Spent, Stage, watch};
 use super::crowd::{Class, Crowd, Wish};
 use super::record::{Load, Served};
 use super::server::Server;
@@ -70,9 +70,7 @@ impl Course for Fairness<'_> {
             let mut crowd = self.hot(size, host)?;
             self.join_streams(&mut crowd, host)?;
             crowd.run_for(self.0.warm_up())?;
-            let (calls, ()) = counting.during(|| crowd.run_for(self.0.time()))?;
-            let bytes = |class| crowd.load(class, self.0.setting.seconds).bytes;
-            Ok(Tally::while_serving(calls, bytes(Class::Hot) + bytes(Class::Stream)))
+            counting.asked_by(&mut crowd, self.0.time())
         };
         self.0.counted(variant.way, work)
     }
@@ -129,11 +127,7 @@ impl Fairness<'_> {
     /// Warms up and measures the hot file.
     fn window(&self, crowd: &mut Crowd<'_>, server: &Server) -> io::Result<(Spent, Load)> {
         crowd.run_for(self.0.warm_up())?;
-        let window = Window::open(server);
-        crowd.run_for(self.0.time())?;
-        let spent = window.close(server);
-        let load = crowd.load(Class::Hot, spent.elapsed_s());
-        Ok((spent, load))
+        watch(crowd, server, self.0.time())
     }
 }
 

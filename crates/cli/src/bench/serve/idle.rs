@@ -58,7 +58,7 @@ impl Course for Idle<'_> {
 
     fn count(&mut self, _size: u64, variant: Variant) -> Result<Vec<Tally>> {
         let work = |counting: &Counting<'_>, host: &Host| {
-            let (calls, _) = counting.during(|| self.sample(counting.server, host))?;
+            let calls = counting.during(|| self.sample(counting.server, host).map(drop))?;
             Ok(Tally::new(Role::Server, calls))
         };
         self.0.counted(variant.way, work)

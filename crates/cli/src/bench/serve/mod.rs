@@ -35,6 +35,6 @@ pub(crate) use meter::Meter;
 pub(crate) use nginx::version as nginx_version;
 pub(crate) use record::{Latency, Load, Memory, Served, Setting};
 pub(crate) use scenarios::{run, scale};
-pub(crate) use server::{Kind, Site, free_port};
+pub(crate) use server::{Kind, Server, Site, free_port};
 pub(crate) use system::SystemCongestion;
 pub(crate) use table::{load_busy, render, server_busy, title};

@@ -2,11 +2,9 @@
 //! handshakes`, in which each connection asks only once.
 
 use std::io;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use super::client::Host;
-use super::course::{Counting, Spent, Stage, Window};
+use super::course::{Counting, Spent, Stage, watch};
 use super::crowd::{Class, Crowd, Wish};
 use super::record::{Load, Served};
 use super::server::Server;
@@ -64,9 +62,7 @@ impl Requests<'_> {
             wish: Wish { path: format!("/{FILE}"), size, class: Class::Hot },
             connections: connections(stage.setting.connections, size),
             come_anew: self.come_anew,
-            warm_up: stage.warm_up(),
-            time: stage.time(),
-            cancel: stage.cancel,
+            stage,
         }
     }
 }
@@ -76,9 +72,7 @@ pub(super) struct Asking<'a> {
     pub(super) wish: Wish,
     pub(super) connections: u32,
     pub(super) come_anew: bool,
-    pub(super) warm_up: Duration,
-    pub(super) time: Duration,
-    pub(super) cancel: &'a AtomicBool,
+    pub(super) stage: &'a Stage<'a>,
 }
 
 impl Asking<'_> {
@@ -95,30 +89,25 @@ impl Asking<'_> {
         look: impl FnOnce(&Server) -> T,
     ) -> io::Result<(Spent, Load, T)> {
         let mut crowd = self.crowd(host)?;
-        let window = Window::open(server);
-        crowd.run_for(self.time)?;
-        let spent = window.close(server);
-        let load = crowd.load(Class::Hot, spent.elapsed_s());
+        let (spent, load) = watch(&mut crowd, server, self.stage.time())?;
         Ok((spent, load, look(server)))
     }
 
     /// The same while the server's system calls are counted, which makes it slower.
     pub(super) fn count(&self, counting: &Counting<'_>, host: &Host) -> io::Result<Tally> {
-        let mut crowd = self.crowd(host)?;
-        let (calls, ()) = counting.during(|| crowd.run_for(self.time))?;
-        Ok(Tally::while_serving(calls, crowd.load(Class::Hot, self.time.as_secs_f64()).bytes))
+        counting.asked_by(&mut self.crowd(host)?, self.stage.time())
     }
 
     /// All who ask, and have asked long enough for the server to be warm.
     fn crowd(&self, host: &Host) -> io::Result<Crowd<'_>> {
-        let mut crowd = Crowd::new(self.cancel)?;
+        let mut crowd = Crowd::new(self.stage.cancel)?;
         for _ in 0..self.connections {
             crowd.join(host, &self.wish, None)?;
         }
         if self.come_anew {
             crowd.come_anew(host);
         }
-        crowd.run_for(self.warm_up)?;
+        crowd.run_for(self.stage.warm_up())?;
         Ok(crowd)
     }
 }

@@ -13,7 +13,9 @@ use super::server::Server;
 use crate::bench::data::{digest, sparse};
 use crate::bench::plan::Variant;
 use crate::bench::record::{Cell, Sample};
-use crate::bench::rounds::{Measured, Results, Schedule, Verdict, interrupted, progress, sampled};
+use crate::bench::rounds::{
+    Measured, Results, Schedule, Verdict, counted, interrupted, progress, sampled,
+};
 use crate::failure::Result;
 
 /// Points to be measured, each with every server.
@@ -45,15 +47,11 @@ impl Scale<'_> {
             }
         }
         let samples = self.samples(&cells, schedule)?;
-        // Only now, as what counts takes time from what is counted.
-        let mut counted = Vec::new();
-        for (index, cell) in cells.iter().enumerate() {
-            interrupted(self.stage.cancel)?;
-            let asking = self.asking(cell);
+        let counted = counted(0..cells.len(), self.stage.cancel, |index| {
+            let asking = self.asking(&cells[index]);
             let count = |counting: &Counting<'_>, host: &Host| asking.count(counting, host);
-            let found = self.stage.counted(cell.variant.way, count)?;
-            counted.extend(found.into_iter().map(|tally| tally.of(index)));
-        }
+            self.stage.counted(cells[index].variant.way, count)
+        })?;
         Ok(Results { cells, samples, counted })
     }
 
@@ -99,15 +97,12 @@ impl Scale<'_> {
     }
 
     fn asking(&self, cell: &Cell) -> Asking<'_> {
-        let stage = &self.stage;
         let path = format!("/{}", name(cell.size));
         Asking {
             wish: Wish { path, size: cell.size, class: Class::Hot },
             connections: cell.connections.unwrap_or(1),
             come_anew: false,
-            warm_up: stage.warm_up(),
-            time: stage.time(),
-            cancel: stage.cancel,
+            stage: &self.stage,
         }
     }
 

@@ -135,7 +135,7 @@ struct Prepared {
     noise: Noise,
     cores: Cores,
     congestion: SystemCongestion,
-    counter: Counter,
+    counter: Option<Counter>,
 }
 
 impl Run {

@@ -14,8 +14,7 @@ use crate::bench::data::Noise;
 use crate::bench::error::BenchError;
 use crate::bench::record::{Process, Role, Side};
 use crate::bench::rounds::{Measured, Verdict};
-use crate::bench::serve::{Kind, Meter, Site};
-use crate::bench::strace::Watch;
+use crate::bench::serve::{Kind, Meter, Server, Site};
 use crate::bench::way::Way;
 use crate::failure::{Failure, Result, WithPath};
 
@@ -31,7 +30,7 @@ pub(crate) struct Stage<'a> {
     /// How samples find the memory.
     pub(crate) memory: Memory,
     /// Who counts, if somebody does.
-    pub(crate) counter: Counter,
+    pub(crate) counter: Option<Counter>,
     /// Set by a signal.
     pub(crate) cancel: &'a AtomicBool,
     /// The digest of what is moved at the present size.
@@ -48,8 +47,7 @@ impl Stage<'_> {
         words: impl FnOnce(&str) -> Words,
     ) -> Result<Measured> {
         let server = self.site.start(kind)?;
-        let command =
-            words(&format!("http://{}/", server.address)).command(self.site.folder.path());
+        let command = self.command(&server, words);
         let before = server.meter();
         let finished = self.succeeded(way, command)?;
         let after = server.meter();
@@ -75,17 +73,17 @@ impl Stage<'_> {
         kind: &Kind,
         words: impl FnOnce(&str) -> Words,
     ) -> Result<Vec<Tally>> {
-        if self.counter.is_off() {
-            return Ok(Vec::new());
-        }
+        let Some(counter) = &self.counter else { return Ok(Vec::new()) };
         let server = self.site.start(kind)?;
-        let command =
-            words(&format!("http://{}/", server.address)).command(self.site.folder.path());
-        let watch = self.counter.attach(|| server.processes())?;
-        self.succeeded(way, self.counter.watched(command, Role::Client, true))?;
-        let calls = watch.map(Watch::end).transpose()?;
-        let served = calls.map(|calls| Tally::new(Role::Server, calls));
-        Ok([self.counter.tally(Role::Client)?].into_iter().chain(served).collect())
+        let command = self.command(&server, words);
+        let watch = counter.attach(|| server.processes())?;
+        self.succeeded(way, counter.watch(&command, Role::Client))?;
+        Ok(vec![counter.tally(Role::Client)?, Tally::new(Role::Server, watch.end()?)])
+    }
+
+    /// The client, who is told the address of the server.
+    fn command(&self, server: &Server, words: impl FnOnce(&str) -> Words) -> Command {
+        words(&format!("http://{}/", server.address)).command(self.site.folder.path())
     }
 
     /// Runs a client to its end, and fails unless it succeeds.
