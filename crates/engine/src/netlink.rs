@@ -3,7 +3,6 @@
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-
 use rustix::net::{
     AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };

@@ -60,7 +60,7 @@ fn question(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     question
 }
 
-/// The unread bytes of the socket that the request is about.
+/// The unread bytes of the socket that the question is about.
 fn ask(question: &[u8]) -> Result<u64, Errno> {
     let netlink = Netlink::open(Some(netlink::SOCK_DIAG))?;
     let answer = netlink.ask(SOCK_DIAG_BY_FAMILY, question, ROOM)?;

@@ -35,7 +35,7 @@ impl Worker<'_> {
             return self.copy_small(original, place);
         }
         if len >= LARGE {
-            // Has the kernel read further ahead of what it copies. Who does not heed it, does not.
+            // Has the kernel read further ahead. It is advice, which some file systems do not take.
             let _ = fadvise(&original.file, 0, None, Advice::Sequential);
         }
         let keeps_holes = settings.sparse == When::Auto && place.is_empty() && has_holes;

@@ -45,8 +45,8 @@ fn filled(task: &Task) -> Option<usize> {
 
 /// Which task is the next one, of those at the top by the folders that they fill, the last one
 /// first: the first of them in whose folder nobody is busy, or else the last one.
-fn choose(tasks: impl Iterator<Item = Option<usize>>, busy: &[usize]) -> usize {
-    let is_free = |folder: Option<usize>| folder.is_none_or(|folder| !busy.contains(&folder));
+fn choose(tasks: impl Iterator<Item = Option<usize>>, busy: &[Option<usize>]) -> usize {
+    let is_free = |folder: Option<usize>| folder.is_none() || !busy.contains(&folder);
     tasks.take(NEAR).position(is_free).unwrap_or(0)
 }
 
@@ -66,18 +66,18 @@ pub(super) struct Taken(Option<usize>);
 struct State {
     /// Taken from the back.
     tasks: VecDeque<Task>,
-    busy: usize,
+    /// What everybody who is at something fills by it; meanwhile nobody else has its address.
+    busy: Vec<Option<usize>>,
     waiting: usize,
-    /// The folders that are being filled, whose addresses nobody else has meanwhile.
-    filled: Vec<usize>,
 }
 
 impl State {
-    fn next(&mut self) -> Option<Task> {
-        let below = choose(self.tasks.iter().rev().map(filled), &self.filled);
+    fn next(&mut self) -> Option<(Task, Taken)> {
+        let below = choose(self.tasks.iter().rev().map(filled), &self.busy);
         let task = self.tasks.remove(self.tasks.len().checked_sub(below + 1)?)?;
-        self.filled.extend(filled(&task));
-        Some(task)
+        let filled = filled(&task);
+        self.busy.push(filled);
+        Some((task, Taken(filled)))
     }
 }
 
@@ -97,12 +97,10 @@ impl Stack {
     pub(super) fn take(&self) -> Option<(Task, Taken)> {
         let mut state = self.lock();
         loop {
-            if let Some(task) = state.next() {
-                state.busy += 1;
-                let taken = Taken(filled(&task));
-                return Some((task, taken));
+            if let Some(next) = state.next() {
+                return Some(next);
             }
-            if state.busy == 0 {
+            if state.busy.is_empty() {
                 return None;
             }
             state.waiting += 1;
@@ -114,12 +112,10 @@ impl Stack {
     /// A task that was taken is done.
     pub(super) fn done(&self, taken: Taken) {
         let mut state = self.lock();
-        state.busy -= 1;
-        let filled = taken.0.and_then(|taken| state.filled.iter().position(|one| *one == taken));
-        if let Some(index) = filled {
-            state.filled.swap_remove(index);
+        if let Some(index) = state.busy.iter().position(|filled| *filled == taken.0) {
+            state.busy.swap_remove(index);
         }
-        if state.busy == 0 && state.tasks.is_empty() {
+        if state.busy.is_empty() && state.tasks.is_empty() {
             self.changed.notify_all();
         }
     }
@@ -127,7 +123,7 @@ impl Stack {
     /// Waits until everything is done, or so long; true if everything is.
     pub(super) fn wait(&self, time: Duration) -> bool {
         let state = self.lock();
-        let is_going = |state: &mut State| state.busy > 0 || !state.tasks.is_empty();
+        let is_going = |state: &mut State| !state.busy.is_empty() || !state.tasks.is_empty();
         let waited = self.changed.wait_timeout_while(state, time, is_going);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
@@ -148,14 +144,14 @@ mod tests {
     fn a_folder_in_which_somebody_is_busy_is_left_to_them_if_there_is_another_one_near() {
         for (tasks, busy, next) in [
             (&[Some(1), Some(1)][..], &[][..], 0),
-            (&[Some(1), Some(1), Some(2)], &[1], 2),
-            (&[Some(1), None, Some(2)], &[1, 2], 1),
-            (&[Some(1), Some(2)], &[1, 2], 0),
-            (&[], &[1], 0),
+            (&[Some(1), Some(1), Some(2)], &[Some(1)], 2),
+            (&[Some(1), None, Some(2)], &[None, Some(1), Some(2)], 1),
+            (&[Some(1), Some(2)], &[Some(1), Some(2)], 0),
+            (&[], &[Some(1)], 0),
         ] {
             assert_eq!(choose(tasks.iter().copied(), busy), next, "{tasks:?} {busy:?}");
         }
         let far = std::iter::repeat_n(Some(1), NEAR).chain([Some(2)]);
-        assert_eq!(choose(far, &[1]), 0);
+        assert_eq!(choose(far, &[Some(1)]), 0);
     }
 }

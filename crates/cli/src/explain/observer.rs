@@ -16,9 +16,8 @@ pub(super) struct Observer {
     descriptors: Descriptors,
     /// What they came to.
     pub(super) ledger: Ledger,
-    /// Whether the program has had the kernel refuse calls of its own: it stops at these only if it
-    /// stops at all, as the answer of a filter that refuses comes before that of one that has it
-    /// stop.
+    /// Whether the program has set up a filter of its own. What that refuses never gets as far as
+    /// to ours (seccomp(2)), and is seen only where the program stops at every call.
     pub(super) is_confined: bool,
 }
 

@@ -1,6 +1,6 @@
 //! System calls by name, with the time that each took, as the counted pass of a record has them.
 
-use super::quantity::{is_by_bytes, name, served};
+use super::quantity::{name, served, served_in};
 use super::table::Table;
 use super::unit::Unit;
 use crate::bench::counted::{Call, Counted};
@@ -25,10 +25,8 @@ pub(crate) fn calls(record: &Record) -> Option<Table> {
     headings.extend(has_sides.then_some("side"));
     let is_served = told.iter().any(|one| one.served_bytes.is_some());
     headings.extend(["call", "calls"]);
-    headings.extend(is_served.then_some(match is_by_bytes(record.scenario) {
-        true => "each GiB",
-        false => "each response",
-    }));
+    let share = format!("each {}", served_in(record.scenario));
+    headings.extend(is_served.then_some(share.as_str()));
     headings.extend(["errors", "ms", "usecs/call", "of the time"]);
     let mut lines = Vec::new();
     for counted in told {

@@ -2,7 +2,7 @@
 //! counted there. Taken from the receipts in a record; what no receipt tells is not drawn.
 
 use super::chart::size_label;
-use super::quantity::{Motion, counted, is_by_bytes, served, sum};
+use super::quantity::{Motion, counted, served, served_in, sum};
 use super::unit::Unit;
 use crate::bench::counted::{Call, Counted};
 use crate::bench::names::{command, variant_label};
@@ -250,7 +250,7 @@ fn fact(record: &Record, counted: &Counted) -> String {
         None => format!("{} in the counted pass", plural(all, "system call")),
         Some(amount) => {
             let each = Unit::Count.show(all as f64 / amount);
-            let of = if is_by_bytes(record.scenario) { "GiB" } else { "response" };
+            let of = served_in(record.scenario);
             format!("{} counted, {each} for each {of}", plural(all, "call"))
         }
     }

@@ -172,11 +172,10 @@ const ALL: &[Quantity] = &[
                 return Some(thread.calls as f64 / responses(record));
             }
             let counted = counted(record, sample.cell, sample.measured.role)?;
-            match (sample.served, served(record, counted)) {
-                (None, _) => Some(sum(counted, |call| Motion::of(&call.name).is_some()) as f64),
-                (Some(_), Some(amount)) => Some(sum(counted, |_| true) as f64 / amount),
-                (Some(_), None) => Some(sum(counted, |_| true) as f64),
+            if sample.served.is_none() {
+                return Some(sum(counted, |call| Motion::of(&call.name).is_some()) as f64);
             }
+            Some(sum(counted, |_| true) as f64 / served(record, counted).unwrap_or(1.0))
         },
     },
     Quantity {
@@ -358,9 +357,14 @@ pub(crate) fn served(record: &Record, counted: &Counted) -> Option<f64> {
     Some(bytes as f64 / each)
 }
 
+/// In what [`served`] counts, and charts and tables share.
+pub(crate) const fn served_in(scenario: Scenario) -> &'static str {
+    if is_by_bytes(scenario) { "GiB" } else { "response" }
+}
+
 /// Whether responses of different sizes are measured together, so that only their bytes can be
 /// compared.
-pub(crate) const fn is_by_bytes(scenario: Scenario) -> bool {
+const fn is_by_bytes(scenario: Scenario) -> bool {
     matches!(scenario, Scenario::Scale | Scenario::ServeFairness)
 }
 
