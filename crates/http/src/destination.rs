@@ -26,7 +26,9 @@ pub enum BadDestination {
     Malformed,
     /// It is on another server, or outside of what this one serves.
     Elsewhere,
-    /// `Overwrite` is neither `T` nor `F`.
+    /// It has a query, or a name in it a `?` that is not escaped.
+    Query,
+    /// `Overwrite` is neither `T` nor `F`, or there are several.
     Overwrite,
 }
 
@@ -48,10 +50,14 @@ impl Destination {
             TargetError::Outside => BadDestination::Elsewhere,
             TargetError::Malformed(_) | TargetError::SlashInName => BadDestination::Malformed,
         })?;
-        let overwrites = match request.field("overwrite") {
-            None | Some(b"T" | b"t") => true,
-            Some(b"F" | b"f") => false,
-            Some(_) => return Err(BadDestination::Overwrite),
+        // To leave out what is behind the mark would give another name than the one that was meant.
+        if value.contains(&b'?') {
+            return Err(BadDestination::Query);
+        }
+        let overwrites = match (request.has("overwrite"), request.single("overwrite")) {
+            (false, _) | (_, Some(b"T" | b"t")) => true,
+            (_, Some(b"F" | b"f")) => false,
+            _ => return Err(BadDestination::Overwrite),
         };
         Ok(Self { path: target.path, is_folder: target.is_folder, overwrites })
     }
@@ -63,7 +69,7 @@ impl BadDestination {
     pub fn status(self) -> u16 {
         match self {
             Self::Elsewhere => 502, // 9.8.5, 9.9.4
-            Self::Missing | Self::Malformed | Self::Overwrite => 400,
+            Self::Missing | Self::Malformed | Self::Query | Self::Overwrite => 400,
         }
     }
 }
@@ -74,6 +80,7 @@ impl fmt::Display for BadDestination {
             Self::Missing => "a Destination is needed, and only one",
             Self::Malformed => "the Destination is no URL and no path that begins with a slash",
             Self::Elsewhere => "the Destination is not on this server",
+            Self::Query => "the Destination has a query; a ? in a name is written %3F",
             Self::Overwrite => "Overwrite is T or F",
         })
     }
@@ -91,13 +98,16 @@ pub enum Depth {
 }
 
 impl Depth {
-    /// What the request says; all of it if it says nothing. `None` if it means neither.
+    /// What the request says; all of it if it says nothing. `None` if it means neither, or says
+    /// it twice.
     #[must_use]
     pub fn read(request: &Request<'_, '_>) -> Option<Self> {
-        match request.field("depth") {
-            None => Some(Self::Infinity),
-            Some(b"0") => Some(Self::Zero),
-            Some(value) => value.eq_ignore_ascii_case(b"infinity").then_some(Self::Infinity),
+        if !request.has("depth") {
+            return Some(Self::Infinity);
+        }
+        match request.single("depth")? {
+            b"0" => Some(Self::Zero),
+            value => value.eq_ignore_ascii_case(b"infinity").then_some(Self::Infinity),
         }
     }
 }

@@ -47,6 +47,16 @@ pub(super) fn answer(
     if is_foreign(asking.request, asking.peer.session().is_some()) {
         return Ok(asking.error(403, "a page of another site may not change files here"));
     }
+    if asking.request.has("if") {
+        let detail = "conditions of WebDAV's If are not evaluated here: use If-Match";
+        return Ok(asking.error(412, detail));
+    }
+    let takes_body = matches!(asking.request.method, Method::Put | Method::Patch);
+    // RFC 4918 8.4: a body that would be ignored must be refused.
+    if !takes_body && !matches!(asking.request.body(), Ok(BodyLength::None | BodyLength::Length(0)))
+    {
+        return Ok(asking.error(415, "this method takes no body"));
+    }
     match asking.request.method {
         Method::Delete if goes_on => Ok(Upload::begin(asking, target)),
         Method::Put | Method::Patch => Ok(Upload::begin(asking, target)),
@@ -98,25 +108,16 @@ fn change(asking: &mut Asking<'_, '_, '_>, target: &Target<'_>) -> Result<Respon
 fn read(asking: &Asking<'_, '_, '_>) -> Result<What, Refusal> {
     let request = asking.request;
     let prefix = asking.worker.shared.settings.path_prefix.as_bytes();
-    let depth = Depth::read(request).ok_or_else(|| Refusal::new(400, BAD_DEPTH))?;
-    // RFC 4918 9.6.1, 9.9.2: a folder is removed or moved whole.
-    let check_depth = || match depth {
-        Depth::Infinity => Ok(()),
-        Depth::Zero => Err(Refusal::new(400, "a folder can be removed or moved only whole")),
-    };
+    let depth = || Depth::read(request).ok_or_else(|| Refusal::new(400, BAD_DEPTH));
     let destination = || {
         Destination::read(request, prefix)
             .map_err(|fault| Refusal::new(fault.status(), fault.to_string()))
     };
     match request.method {
-        Method::Delete => check_depth().map(|()| What::Delete),
-        Method::Move => check_depth().and_then(|()| Ok(What::Move(destination()?))),
-        Method::Copy => Ok(What::Copy(destination()?, depth)),
-        // RFC 4918 9.3: a body would say what is to be in the folder, which is not known here.
-        _ => match request.body() {
-            Ok(BodyLength::None | BodyLength::Length(0)) => Ok(What::MakeFolder),
-            _ => Err(Refusal::new(415, "a new folder is empty: send no body")),
-        },
+        Method::Delete => Ok(What::Delete(depth()?)),
+        Method::Move => depth().and_then(|depth| Ok(What::Move(destination()?, depth))),
+        Method::Copy => depth().and_then(|depth| Ok(What::Copy(destination()?, depth))),
+        _ => Ok(What::MakeFolder),
     }
 }
 
@@ -127,9 +128,9 @@ fn check_rights(asking: &Asking<'_, '_, '_>, path: &[u8], what: &What) -> Option
         return Some(asking.error(403, "only one file is served, and it stays as it is"));
     }
     let (destination, takes_away) = match what {
-        What::Delete => (None, true),
+        What::Delete(_) => (None, true),
         What::MakeFolder => (None, false),
-        What::Move(to) => (Some(to), true),
+        What::Move(to, _) => (Some(to), true),
         What::Copy(to, _) => (Some(to), false),
     };
     let access = &shared.settings.access;

@@ -6,12 +6,12 @@ use crate::rig::with_fields;
 
 #[test]
 fn a_destination_is_a_path_or_an_address_of_this_server() {
-    use BadDestination::{Elsewhere, Malformed, Missing};
+    use BadDestination::{Elsewhere, Malformed, Missing, Query};
     type Row = (&'static str, Result<(&'static [u8], bool), BadDestination>);
     let table: [Row; 14] = [
         ("/files/a", Ok((b"a", false))),
         ("/files/a%20b/c/", Ok((b"a b/c", true))),
-        ("/files/a?query", Ok((b"a", false))),
+        ("/files/a?query", Err(Query)),
         ("http://example.org/files/a", Ok((b"a", false))),
         ("HTTP://EXAMPLE.org:80/files/a", Ok((b"a", false))),
         ("https://example.org/files/a", Ok((b"a", false))),

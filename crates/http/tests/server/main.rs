@@ -7,6 +7,7 @@ mod archives;
 mod bodies;
 mod changes_copy;
 mod changes_delete;
+mod changes_headers;
 mod changes_move;
 mod changes_rights;
 mod conditions;

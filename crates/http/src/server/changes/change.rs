@@ -31,9 +31,9 @@ pub(in super::super) struct Change {
 /// What is done.
 #[derive(Debug)]
 pub(super) enum What {
-    Delete,
+    Delete(Depth),
     MakeFolder,
-    Move(Destination),
+    Move(Destination, Depth),
     Copy(Destination, Depth),
 }
 
@@ -50,9 +50,9 @@ impl Change {
     /// Makes the change. May wait for the disk, and take as long as there are bytes.
     pub(in super::super) fn run(&self, shared: &Shared) -> Result<Changed, Refusal> {
         let made = match &self.what {
-            What::Delete => self.delete(shared),
+            What::Delete(depth) => self.delete(shared, *depth),
             What::MakeFolder => self.make_folder(shared),
-            What::Move(to) => self.relocate(shared, to),
+            What::Move(to, depth) => self.relocate(shared, to, *depth),
             What::Copy(to, depth) => self.copy(shared, to, *depth),
         };
         // Also if it failed: some of it may have been done.
@@ -60,8 +60,9 @@ impl Change {
         made
     }
 
-    fn delete(&self, shared: &Shared) -> Result<Changed, Refusal> {
+    fn delete(&self, shared: &Shared, depth: Depth) -> Result<Changed, Refusal> {
         let (folder, name, stat) = self.find(shared)?;
+        check_depth(&stat, depth)?;
         check_contents(shared, &folder, &name, &stat, &self.path, None)?;
         tree::remove(folder.as_fd(), &name)?;
         sync(shared, &folder)?;
@@ -78,8 +79,14 @@ impl Change {
         Ok(Changed { is_new: true, report: Report::default() })
     }
 
-    fn relocate(&self, shared: &Shared, to: &Destination) -> Result<Changed, Refusal> {
+    fn relocate(
+        &self,
+        shared: &Shared,
+        to: &Destination,
+        depth: Depth,
+    ) -> Result<Changed, Refusal> {
         let (folder, name, stat) = self.find(shared)?;
+        check_depth(&stat, depth)?;
         let is_folder = tree::kind(&stat) == FileType::Directory;
         let place = open_place(shared, to, &stat, is_folder)?;
         check_contents(shared, &folder, &name, &stat, &self.path, Some(&to.path))?;
@@ -149,6 +156,15 @@ impl Change {
         }
         Ok(())
     }
+}
+
+/// Refuses a `Depth` that leaves out what is in a folder (RFC 4918 9.6.1, 9.9.2). To a file it
+/// means nothing.
+fn check_depth(stat: &Stat, depth: Depth) -> Result<(), Refusal> {
+    if tree::kind(stat) == FileType::Directory && depth == Depth::Zero {
+        return Err(Refusal::new(400, "a folder can be removed or moved only whole"));
+    }
+    Ok(())
 }
 
 /// Where something is to be moved or copied to, if it may be.

@@ -1,0 +1,118 @@
+//! What requests that change something may say besides their paths: a body, `Depth`, `If`,
+//! `Overwrite`, and a `Destination` that means what it says.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use super::changes_delete::{open_site, statuses};
+use super::rig::request;
+
+#[test]
+fn a_body_that_would_be_ignored_is_refused() {
+    let site = open_site(&[("file", b"x"), ("folder/file", b"x")]).start();
+    let to = "Destination: /new";
+    for (verb, path) in [
+        ("COPY", "/file"),
+        ("MOVE", "/file"),
+        ("COPY", "/folder"),
+        ("MOVE", "/folder"),
+        ("DELETE", "/file"),
+        ("DELETE", "/folder"),
+        ("MKCOL", "/made"),
+    ] {
+        for (field, body) in
+            [("Content-Length: 5", "<xml>"), ("Transfer-Encoding: chunked", "1\r\nx\r\n0\r\n\r\n")]
+        {
+            let mut client = site.connect();
+            client.send(request(verb, path, &[to, field]) + body);
+            assert_eq!(client.reply().status, 415, "{verb} {path} {field}");
+            // What follows is the next request, and no part of the body.
+            assert_eq!(client.get("/file").text(), "x", "{verb} {path}");
+        }
+    }
+    assert!(!site.path("new").exists() && !site.path("made").exists());
+    assert!(site.path("file").is_file() && site.path("folder/file").is_file());
+    statuses(&site, &[("COPY", "/file", &[to, "Content-Length: 0"], 201)]);
+}
+
+#[test]
+fn depth_is_that_of_folders() {
+    let files: &[(&str, &[u8])] =
+        &[("a", b"x"), ("b", b"x"), ("c", b"x"), ("folder/file", b"x"), ("other/file", b"x")];
+    let site = open_site(files).start();
+    symlink("folder", site.path("link")).unwrap();
+    statuses(
+        &site,
+        &[
+            ("DELETE", "/a", &["Depth: 0"], 204),
+            ("DELETE", "/link", &["Depth: 0"], 204),
+            ("MOVE", "/b", &["Depth: 0", "Destination: /d"], 201),
+            ("COPY", "/c", &["Depth: 0", "Destination: /e"], 201),
+            ("DELETE", "/folder", &["Depth: 0"], 400),
+            ("DELETE", "/folder/", &["Depth: 0"], 400),
+            ("MOVE", "/folder", &["Depth: 0", "Destination: /f"], 400),
+            ("MOVE", "/folder", &["Depth: 1", "Destination: /f"], 400),
+            ("COPY", "/folder", &["Depth: 1", "Destination: /f"], 400),
+            ("DELETE", "/folder", &["Depth: 0", "Depth: infinity"], 400),
+            ("MKCOL", "/new", &["Depth: 1"], 201), // it has no meaning there
+            ("DELETE", "/folder", &["Depth: infinity"], 204),
+            ("MOVE", "/other", &["Depth: infinity", "Destination: /f"], 201),
+        ],
+    );
+    let mut left: Vec<_> =
+        fs::read_dir(site.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["c", "d", "e", "f", "new"]);
+}
+
+#[test]
+fn nothing_is_changed_on_a_condition_that_cannot_be_looked_at() {
+    let site = open_site(&[("file", b"x")]).start();
+    let token = "If: (<urn:uuid:181d4fae-7d8c-11d0-a765-00a0c91e6bf2>)";
+    let tag = "If: ([\"another\"])";
+    statuses(
+        &site,
+        &[
+            ("DELETE", "/file", &[token], 412),
+            ("DELETE", "/file", &[tag], 412),
+            ("MOVE", "/file", &[tag, "Destination: /new"], 412),
+            ("COPY", "/file", &[tag, "Destination: /new"], 412),
+            ("MKCOL", "/new", &[token], 412),
+            ("PUT", "/file", &[tag, "Content-Length: 0"], 412),
+            ("PATCH", "/file", &[tag, "X-Update-Range: append", "Content-Length: 0"], 412),
+            ("GET", "/file", &[tag], 200),
+        ],
+    );
+    assert_eq!(fs::read(site.path("file")).unwrap(), b"x");
+    assert!(!site.path("new").exists());
+}
+
+#[test]
+fn a_destination_that_can_be_read_in_two_ways_is_none() {
+    let site = open_site(&[("file", b"x"), ("old", b"old")]).start();
+    let to = "Destination: /new";
+    statuses(
+        &site,
+        &[
+            // A name with a question mark that is not written %3F.
+            ("MOVE", "/file", &["Destination: /what?.txt"], 400),
+            ("COPY", "/file", &["Destination: http://localhost/new?version=2"], 400),
+            ("COPY", "/file", &["Destination: /new#part"], 400),
+            ("COPY", "/file", &["Destination: http://me@localhost/new"], 502),
+            ("COPY", "/file", &["Destination: http:///new"], 502),
+            ("COPY", "/file", &["Destination: ftp://localhost/new"], 400),
+            ("COPY", "/file", &[to, "Overwrite: T", "Overwrite: F"], 400),
+            ("COPY", "/file/", &[to], 404),
+            ("MOVE", "/file/", &[to], 404),
+            ("COPY", "/file", &["Destination: /new/"], 409),
+            ("COPY", "/file", &["Destination: /%66ile"], 403), // itself
+            ("MOVE", "/file", &["Destination: /./file"], 403),
+        ],
+    );
+    let mut left: Vec<_> =
+        fs::read_dir(site.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["file", "old"]);
+    statuses(&site, &[("MOVE", "/file", &["Destination: /what%3F.txt"], 201)]);
+    assert!(site.path("what?.txt").is_file());
+}
