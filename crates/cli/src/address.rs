@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use crate::failure::{Failure, Result};
 use crate::output;
+use crate::signals::interruptible;
 use crate::veil::Veil;
 
 /// A place that a stream can lead to.
@@ -77,14 +78,19 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Connects, trying each address that the host's name stands for.
-    pub(crate) fn connect(&self) -> Result<Stream> {
-        let stream = match self {
-            Self::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
+    /// Connects, trying each address that the host's name stands for, until `cancel` is set.
+    fn connect(&self, cancel: &AtomicBool) -> Result<Stream> {
+        let stream = match self.clone() {
+            // A listener that accepts nobody makes it wait.
+            Self::Unix(path) => {
+                interruptible(cancel, move || UnixStream::connect(path).map(Stream::Unix))
+            }
             Self::Tcp { host, .. } if host.is_empty() => {
                 return Err(Failure::Usage(format!("'{self}' names no host to connect to")));
             }
-            Self::Tcp { host, port } => connect_tcp(host, *port).map(Stream::Tcp),
+            Self::Tcp { host, port } => {
+                interruptible(cancel, move || connect_tcp(&host, port).map(Stream::Tcp))
+            }
         };
         stream.map_err(|source| self.failure("connecting to", source))
     }
@@ -117,7 +123,7 @@ pub(crate) fn meet(
     cancel: &AtomicBool,
 ) -> Result<Stream> {
     let address = match (to, listen) {
-        (Some(to), _) => return to.connect(),
+        (Some(to), _) => return to.connect(cancel),
         (None, Some(listen)) => listen,
         (None, None) => return Err(Failure::Usage("no address was given".to_owned())),
     };

@@ -3,15 +3,21 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
-use rustix::fs::{Access, CWD, FileType, SeekFrom, accessat, fstat, ftruncate, seek};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{
+    Access, CWD, FileType, OFlags, SeekFrom, accessat, fcntl_getfl, fcntl_setfl, fstat, ftruncate,
+    seek,
+};
 use rustix::io::Errno;
 use underpass_engine::landing::{Existing, Landing};
 use underpass_engine::{Kind, Sink, Source};
 
 use crate::failure::{Failure, Result, WithPath};
+use crate::signals::interruptible;
 
 /// A file to read, or standard input.
 #[derive(Debug)]
@@ -24,10 +30,12 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Opens what `path` names; `-` is standard input.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
+    /// Opens what `path` names; `-` is standard input. A wait for the other end of a FIFO ends when
+    /// `cancel` is set.
+    pub(crate) fn open(path: &Path, cancel: &AtomicBool) -> Result<Self> {
         if path != Path::new("-") {
-            let file = File::open(path).with_path("opening", path)?;
+            let file = open(path, OpenOptions::new().read(true), cancel);
+            let file = file.with_path("opening", path)?;
             return Ok(Self { file, path: path.to_owned(), at: 0, shares_cursor: false });
         }
         let path = PathBuf::from("standard input");
@@ -96,8 +104,9 @@ enum Place {
 }
 
 impl Target {
-    /// Prepares a new file at `path`; a device, a FIFO or `-` is opened as it is.
-    pub(crate) fn create(path: &Path, overwrite: Overwrite) -> Result<Self> {
+    /// Prepares a new file at `path`; a device, a FIFO or `-` is opened as it is. A wait for the
+    /// other end of a FIFO ends when `cancel` is set.
+    pub(crate) fn create(path: &Path, overwrite: Overwrite, cancel: &AtomicBool) -> Result<Self> {
         if path == Path::new("-") {
             return Self::stdout();
         }
@@ -121,8 +130,8 @@ impl Target {
                 return Err(Failure::Usage(message));
             }
             Ok(_) => {
-                let file =
-                    OpenOptions::new().write(true).open(&path).with_path("opening", &path)?;
+                let file = open(&path, OpenOptions::new().write(true), cancel);
+                let file = file.with_path("opening", &path)?;
                 return Ok(Self { path, place: Place::Open { file, at: 0 } });
             }
         };
@@ -131,16 +140,16 @@ impl Target {
     }
 
     /// The end of the file at `path`; a new file if there is none.
-    pub(crate) fn append(path: &Path) -> Result<Self> {
+    pub(crate) fn append(path: &Path, cancel: &AtomicBool) -> Result<Self> {
         // Not O_APPEND: no mechanism but read_write serves such a file.
-        match OpenOptions::new().write(true).open(path) {
+        match open(path, OpenOptions::new().write(true), cancel) {
             Ok(file) if fstat(&file).is_ok_and(|stat| is_regular(&stat)) => {
                 let at = file.metadata().with_path("looking at", path)?.len();
                 Ok(Self { path: path.to_owned(), place: Place::End { file, at } })
             }
             Ok(file) => Ok(Self { path: path.to_owned(), place: Place::Open { file, at: 0 } }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Self::create(path, Overwrite::Never)
+                Self::create(path, Overwrite::Never, cancel)
             }
             Err(error) => Err(error).with_path("opening", path),
         }
@@ -231,17 +240,52 @@ fn may_replace(path: &Path, overwrite: Overwrite) -> Result<()> {
     }
 }
 
+/// Opens a path, and returns `EINTR` soon after `cancel` is set. A FIFO waits for its other end, a
+/// serial line for its carrier, and a file on which another process has a lease for that process.
+fn open(path: &Path, how: &OpenOptions, cancel: &AtomicBool) -> io::Result<File> {
+    let nonblocking = OFlags::NONBLOCK.bits() as i32;
+    if !fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        match how.clone().custom_flags(nonblocking).open(path) {
+            // A lease: the kernel has asked its holder to give it up.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            outcome => return outcome.and_then(blocking),
+        }
+    }
+    let (path, how) = (path.to_owned(), how.clone());
+    interruptible(cancel, move || how.open(path))
+}
+
+/// The same file without `O_NONBLOCK`.
+fn blocking(file: File) -> io::Result<File> {
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
 /// A descriptor for what a standard stream names whose flags nobody else shares: a transfer makes
 /// its streams non-blocking, and the shell and other processes hold the same pipe or terminal.
 fn private(standard: BorrowedFd<'_>, how: &OpenOptions) -> io::Result<File> {
     let stat = fstat(standard)?;
     let shared = || -> io::Result<OwnedFd> { standard.try_clone_to_owned() };
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Fifo | FileType::CharacterDevice => how
-            .open(format!("/proc/self/fd/{}", standard.as_raw_fd()))
-            .or_else(|_| shared().map(File::from)),
+        FileType::Fifo | FileType::CharacterDevice => {
+            // It must not wait: the other end of a named FIFO may have been closed already.
+            let how = how.clone().custom_flags(OFlags::NONBLOCK.bits() as i32).clone();
+            let own = how.open(format!("/proc/self/fd/{}", standard.as_raw_fd()));
+            match own.and_then(blocking) {
+                // A descriptor opened after the last writer has closed is never told so by poll(2).
+                Ok(own) if !has_hung_up(standard) => Ok(own),
+                _ => shared().map(File::from),
+            }
+        }
         _ => shared().map(File::from),
     }
+}
+
+/// Whether the other end of a pipe is closed.
+fn has_hung_up(end: BorrowedFd<'_>) -> bool {
+    let mut ends = [PollFd::from_borrowed_fd(end, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut ends, Some(&now)).is_ok() && ends[0].revents().contains(PollFlags::HUP)
 }
 
 fn is_regular(stat: &rustix::fs::Stat) -> bool {

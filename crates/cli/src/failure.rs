@@ -485,7 +485,10 @@ fn upload_hint(failed: &UploadFailed) -> Option<&'static str> {
 
 /// The system's words without the `(os error 2)` that std appends.
 pub(crate) fn plain(error: &io::Error) -> String {
-    without_number(&error.to_string()).to_owned()
+    match Errno::from_io_error(error) {
+        Some(Errno::INTR) => "cancelled".to_owned(),
+        _ => without_number(&error.to_string()).to_owned(),
+    }
 }
 
 fn without_number(text: &str) -> &str {

@@ -1,8 +1,13 @@
 //! SIGINT and SIGTERM end a transfer in order: temporary files go, the peer sees a reset.
 
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
+use rustix::io::Errno;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -16,3 +21,33 @@ pub(crate) fn cancel_flag() -> Arc<AtomicBool> {
     }
     cancel
 }
+
+/// Runs a system call that may wait for another process, such as open(2) of a FIFO or connect(2),
+/// and returns `EINTR` soon after `cancel` is set.
+///
+/// The kernel restarts such a call after a signal handler, and a signal that arrives just before
+/// the call is not noticed at all. The call therefore runs on a thread of its own, which is left
+/// behind when the command is cancelled and ends with the process.
+pub(crate) fn interruptible<T: Send + 'static>(
+    cancel: &AtomicBool,
+    call: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let (send, receive) = channel();
+    thread::Builder::new().name("waiting".to_owned()).spawn(move || {
+        // After a cancellation nobody receives it.
+        let _ = send.send(call());
+    })?;
+    loop {
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Errno::INTR.into());
+        }
+        match receive.recv_timeout(POLL_INTERVAL) {
+            Ok(outcome) => return outcome,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::Other.into()),
+        }
+    }
+}
+
+/// How often a wait checks whether the command was cancelled.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);

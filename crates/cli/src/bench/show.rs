@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use console::Term;
@@ -39,7 +40,7 @@ pub(crate) struct ShowArgs {
 }
 
 /// Shows records: on the terminal, unless they are to be written somewhere.
-pub(crate) fn show(args: &ShowArgs) -> Result<()> {
+pub(crate) fn show(args: &ShowArgs, cancel: &AtomicBool) -> Result<()> {
     let is_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
     if is_stdout(&args.html) && is_stdout(&args.markdown) {
         let message = "--html - and --markdown - cannot both be standard output".to_owned();
@@ -51,12 +52,12 @@ pub(crate) fn show(args: &ShowArgs) -> Result<()> {
         [(&args.html, views::page as fn(&[Named]) -> String), (&args.markdown, views::markdown)]
     {
         if let Some(path) = path {
-            write(path, &view(&records))?;
+            write(path, &view(&records), cancel)?;
             is_written = true;
         }
     }
     if let Some(folder) = &args.svg {
-        write_charts(folder, &records)?;
+        write_charts(folder, &records, cancel)?;
         is_written = true;
     }
     if !is_written {
@@ -97,13 +98,13 @@ fn load(path: &Path) -> Result<Named> {
 }
 
 /// Writes a text; a file appears when all of it is there.
-fn write(path: &Path, text: &str) -> Result<()> {
-    let target = Target::create(path, Overwrite::Always)?;
+fn write(path: &Path, text: &str, cancel: &AtomicBool) -> Result<()> {
+    let target = Target::create(path, Overwrite::Always, cancel)?;
     target.file().write_all(text.as_bytes()).with_path("writing", target.path())?;
     target.finish(text.len() as u64)
 }
 
-fn write_charts(folder: &Path, records: &[Named]) -> Result<()> {
+fn write_charts(folder: &Path, records: &[Named], cancel: &AtomicBool) -> Result<()> {
     fs::create_dir_all(folder).with_path("creating", folder)?;
     let files: Vec<_> = records.iter().flat_map(views::files).collect();
     for (index, file) in files.iter().enumerate() {
@@ -115,7 +116,7 @@ fn write_charts(folder: &Path, records: &[Named]) -> Result<()> {
             return Err(Failure::Usage(message));
         }
     }
-    files.iter().try_for_each(|file| write(&folder.join(&file.name), &file.text))
+    files.iter().try_for_each(|file| write(&folder.join(&file.name), &file.text, cancel))
 }
 
 /// Letters in a line of what is no terminal.

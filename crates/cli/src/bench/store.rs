@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -112,8 +113,8 @@ pub(crate) struct RecordFile {
 
 impl RecordFile {
     /// Prepares the file, which appears when the record is written.
-    pub(crate) fn prepare(path: &Path) -> Result<Self> {
-        Ok(Self { target: Target::create(path, Overwrite::Always)? })
+    pub(crate) fn prepare(path: &Path, cancel: &AtomicBool) -> Result<Self> {
+        Ok(Self { target: Target::create(path, Overwrite::Always, cancel)? })
     }
 
     /// Writes the record.

@@ -63,18 +63,18 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let show = args.movement.show;
     let listen = args.listen.as_ref();
     let veil = args.veil.veil(from.as_ref(), listen, args.movement.policy())?;
+    let cancel = signals::cancel_flag();
     let target = match (args.append, args.force) {
         _ if path == Path::new("-") && show.json => {
             let message = "--json prints on standard output, where the bytes go: name a FILE";
             return Err(Failure::Usage(message.to_owned()));
         }
-        (true, _) => Target::append(path)?,
-        (_, true) => Target::create(path, Overwrite::Always)?,
-        _ => Target::create(path, Overwrite::Never)?,
+        (true, _) => Target::append(path, &cancel)?,
+        (_, true) => Target::create(path, Overwrite::Always, &cancel)?,
+        _ => Target::create(path, Overwrite::Never, &cancel)?,
     };
     let size = args.size.map(|Size(bytes)| bytes);
     target.reserve(size.unwrap_or(0))?;
-    let cancel = signals::cancel_flag();
     let stream = crate::address::meet(from.as_ref(), listen, veil.as_ref(), &cancel)?;
     // If this fails the sender is to know, and not to think that all went well.
     let _ = socket::arm_reset(&stream);

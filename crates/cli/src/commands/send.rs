@@ -57,12 +57,12 @@ pub(crate) struct SendArgs {
 /// Sends.
 pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let show = args.movement.show;
-    let input = Input::open(&args.file)?;
+    let cancel = signals::cancel_flag();
+    let input = Input::open(&args.file, &cancel)?;
     let source = select(&input, args.range)?;
     let kind = EndKind::from(source.kind());
     let (to, listen) = (args.to.as_ref(), args.listen.as_ref());
     let veil = args.veil.veil(to, listen, args.movement.policy())?;
-    let cancel = signals::cancel_flag();
     let stream = crate::address::meet(to, listen, veil.as_ref(), &cancel)?;
     // From here on until all is sent, even a SIGKILL resets the connection.
     let _ = socket::arm_reset(&stream);

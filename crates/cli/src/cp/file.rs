@@ -2,12 +2,12 @@
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use underpass_engine::landing::Existing;
 
 use super::folder::{Entry, Folder};
@@ -18,6 +18,7 @@ use super::special::Verdict;
 use super::worker::Worker;
 use super::{names, system};
 use crate::failure::Failure;
+use crate::signals::interruptible;
 
 /// A file that was opened, and its facts.
 pub(super) struct Original<'a> {
@@ -85,8 +86,12 @@ impl Worker<'_> {
         if self.job.settings.recursive {
             flags |= OFlags::NONBLOCK;
         }
-        let file: File =
-            openat(&folder.source, &entry.name, flags, Mode::empty()).at("opening", path)?.into();
+        let is_direct = self.job.settings.recursive || entry.kind == FileType::RegularFile;
+        let opened = match is_direct {
+            true => openat(&folder.source, &entry.name, flags, Mode::empty()),
+            false => self.open_interruptibly(folder, entry, flags),
+        };
+        let file: File = opened.at("opening", path)?.into();
         let stat = fstat(&file).at("looking at", path)?;
         let system = match self.system {
             Some((device, name)) if device == stat.st_dev => name,
@@ -97,6 +102,20 @@ impl Worker<'_> {
             }
         };
         Ok(Original { file, stat, folder, entry, system })
+    }
+
+    /// Opens a source that may wait for another process, as a FIFO does for its writer.
+    fn open_interruptibly(
+        &self,
+        folder: &Folder,
+        entry: &Entry,
+        flags: OFlags,
+    ) -> Result<OwnedFd, Errno> {
+        let at = fcntl_dupfd_cloexec(&folder.source, 0)?;
+        let name = entry.name.clone();
+        let open = move || Ok(openat(at, name, flags, Mode::empty())?);
+        interruptible(&self.job.cancel, open)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
     /// Copies bytes and everything else, and gives the copy its name.

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use rustix::fs::{Mode, fchmod, fstat, fsync, ftruncate, futimens};
@@ -31,7 +32,8 @@ pub(super) fn run(args: &CpArgs, settings: &Settings<'_>, from: &Path, path: &Pa
         }
         return Ok(());
     }
-    let input = Input::open(from)?;
+    let cancel = signals::cancel_flag();
+    let input = Input::open(from, &cancel)?;
     let source = input.source()?;
     refuse_itself(&input, path)?;
     let overwrite = match (args.force, args.no_clobber) {
@@ -39,14 +41,14 @@ pub(super) fn run(args: &CpArgs, settings: &Settings<'_>, from: &Path, path: &Pa
         (_, true) => Overwrite::Never,
         _ => Overwrite::IfWritable,
     };
-    let target = Target::create(path, overwrite)?;
+    let target = Target::create(path, overwrite, &cancel)?;
     if path == Path::new("-") && show.json {
         let message = "--json prints on standard output, where the bytes go: name a file";
         return Err(Failure::Usage(message.to_owned()));
     }
     let meter = Meter::new(show);
     let started = Instant::now();
-    let outcome = copy(args, settings, &input, &source, &target, &meter);
+    let outcome = copy((args, settings, &cancel), &input, &source, &target, &meter);
     meter.clear();
     let report = outcome?;
     let elapsed_s = started.elapsed().as_secs_f64();
@@ -66,17 +68,15 @@ pub(super) fn run(args: &CpArgs, settings: &Settings<'_>, from: &Path, path: &Pa
 
 /// Moves all bytes; of a file with holes only what is between them.
 fn copy(
-    args: &CpArgs,
-    settings: &Settings<'_>,
+    (args, settings, cancel): (&CpArgs, &Settings<'_>, &AtomicBool),
     input: &Input,
     source: &Source<&File>,
     target: &Target,
     meter: &Meter,
 ) -> Result<Report> {
-    let cancel = signals::cancel_flag();
     let what = format!("copying {} to {}", input.path().display(), target.path().display());
     let transfer = |source: Source<_>, sink| {
-        let options = meter.watch(settings.options()).cancel(&cancel);
+        let options = meter.watch(settings.options()).cancel(cancel);
         let options = if target.is_new() { options.reserve() } else { options };
         Transfer::new(source, sink).options(options).run()
     };

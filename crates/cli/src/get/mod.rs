@@ -23,7 +23,7 @@ pub(crate) use receipt::GetReceipt;
 
 /// Fetches what is at one URL.
 pub(crate) fn one(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
-    let place = Place::of(args, url)?;
+    let place = Place::of(args, url, cancel)?;
     let downloader = Downloader::new(args.agent.agent(url, tls, cancel)?, wishes(args));
     let gauge = Gauge::default();
     let started = Instant::now();

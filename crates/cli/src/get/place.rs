@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use underpass_http::client::Url;
@@ -25,7 +26,7 @@ pub(crate) enum Place {
 
 impl Place {
     /// The place that the arguments mean for a URL.
-    pub(crate) fn of(args: &GetArgs, url: &Url) -> Result<Self> {
+    pub(crate) fn of(args: &GetArgs, url: &Url, cancel: &AtomicBool) -> Result<Self> {
         match &args.output {
             Some(path) if is_stream(path) => {
                 if args.show.json && path == Path::new("-") {
@@ -33,7 +34,7 @@ impl Place {
                         "--json prints on standard output, where the bytes go: name a FILE";
                     return Err(Failure::Usage(message.to_owned()));
                 }
-                Ok(Self::Stream(ends::Target::create(path, Overwrite::Always)?))
+                Ok(Self::Stream(ends::Target::create(path, Overwrite::Always, cancel)?))
             }
             Some(path) => Self::named(&followed(path)?, Taken::Replace),
             None => {

@@ -5,7 +5,7 @@ mod memory;
 mod plan;
 mod session;
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::commands::put::PutArgs;
 use crate::failure::{Failure, Result};
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &PutArgs, cancel: &AtomicBool) -> Result<()> {
         });
         total += 1;
         if let Err(failure) = outcome {
-            let is_fatal = session::is_fatal(&failure);
+            let is_fatal = session::is_fatal(&failure) || cancel.load(Ordering::Relaxed);
             failures.push(failure);
             if is_fatal {
                 break;

@@ -25,6 +25,7 @@ use crate::size::Size;
 /// What all uploads of one command have in common.
 pub(super) struct Session<'s> {
     args: &'s PutArgs,
+    cancel: &'s AtomicBool,
     agent: Agent<'s>,
     idle: Option<Connection<'s>>,
     pipes: PipePool,
@@ -42,6 +43,7 @@ impl<'s> Session<'s> {
     pub(super) fn new(args: &'s PutArgs, url: &Url, cancel: &'s AtomicBool) -> Result<Self> {
         Ok(Self {
             args,
+            cancel,
             agent: args.agent.agent(url, &args.agent.tls(args.engine.policy())?, cancel)?,
             idle: None,
             pipes: PipePool::new(),
@@ -102,7 +104,7 @@ impl<'s> Session<'s> {
 
     /// Sends a file.
     fn send(&mut self, path: &Path, url: &Url) -> Result<Receipt> {
-        let input = Input::open(path)?;
+        let input = Input::open(path, self.cancel)?;
         let source = input.source()?;
         let kind = EndKind::from(source.kind());
         let journal = self.journal(&input, &source, url);
