@@ -13,6 +13,8 @@ mod kills;
 #[path = "../../engine/tests/rig/mounts.rs"]
 mod mounts;
 mod rig;
+#[path = "cp/same_file.rs"]
+mod same_file;
 #[path = "cp/sources.rs"]
 mod sources;
 #[path = "cp/takeover.rs"]

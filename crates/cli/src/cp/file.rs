@@ -159,7 +159,8 @@ impl Worker<'_> {
             _ => Existing::Keep,
         };
         if settings.in_place {
-            return Place::in_place(folder, name, mode, settings.force).at("opening", path);
+            return Place::in_place(folder, name, mode, settings.force, &original.file)
+                .at("opening", path);
         }
         if settings.resume && original.len() >= PARTIAL {
             let partial = partial_name(name, &original.stat);

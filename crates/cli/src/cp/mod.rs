@@ -2,7 +2,7 @@
 //!
 //! `paths` tells what goes where. Threads (`crew`, `worker`) walk the tree (`walk`) and copy what
 //! they find: files (`file`, `content`, `small`, `place`), links, devices and the like (`special`),
-//! with what belongs to them (`metadata`, `links`). Everything is counted where it is done
+//! with what belongs to them (`metadata`, `links`), unless source and target are one (`same`). Everything is counted where it is done
 //! (`totals`) and told at the end (`report`).
 
 mod content;
@@ -18,6 +18,7 @@ mod paths;
 mod place;
 mod progress;
 mod report;
+mod same;
 mod settings;
 pub(crate) mod small;
 mod special;

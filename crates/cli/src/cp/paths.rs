@@ -45,6 +45,9 @@ pub(super) struct Plan {
     pub(super) trail: Trail,
     /// What was named, in turns: of several folders of one name each has to wait for the one before.
     pub(super) turns: Vec<Vec<Entry>>,
+    /// The first turn of those that come after the last source whose contents are spread out in the
+    /// target.
+    pub(super) spread: usize,
     /// What cannot be copied from the outset.
     pub(super) problems: Vec<Failure>,
     /// The size of the one file that is copied.
@@ -84,6 +87,7 @@ pub(super) fn understand(args: &CpArgs, settings: &Settings<'_>) -> Result<Way> 
             hidden: Mutex::new(None),
         },
         turns: Vec::new(),
+        spread: 0,
         problems: Vec::new(),
         len: None,
     };
@@ -91,6 +95,9 @@ pub(super) fn understand(args: &CpArgs, settings: &Settings<'_>) -> Result<Way> 
     for from in sources {
         match entry(settings, from, &goal, &plan, &mut named) {
             Ok(Some((turn, entry))) => {
+                if entry.target() == c"." {
+                    plan.spread = turn + 1;
+                }
                 plan.turns.resize_with(plan.turns.len().max(turn + 1), Vec::new);
                 plan.turns[turn].push(entry);
             }
@@ -137,6 +144,7 @@ fn stream(
         None => target.to_owned(),
     };
     let kind = |found: fs::Metadata| FileType::from_raw_mode(found.mode());
+    let target = if is_open_output(&target) { PathBuf::from("-") } else { target };
     let found = fs::metadata(&target).ok().map(kind);
     let takes_bytes =
         found.is_some_and(|kind| !matches!(kind, FileType::RegularFile | FileType::Directory));
@@ -155,6 +163,13 @@ fn stream(
         return usage(format!("{} is a folder: name a file in it", target.display()));
     }
     Ok(Some(Way::Stream { from: from.to_owned(), to: target }))
+}
+
+/// Whether this is another name of a standard output that is a file. Bytes go to where it is open,
+/// behind what is there: the file is not replaced by another one.
+fn is_open_output(target: &Path) -> bool {
+    ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| target == Path::new(name))
+        && fs::metadata(target).is_ok_and(|found| found.is_file())
 }
 
 /// Where everything is put.
@@ -240,8 +255,12 @@ fn entry(
         let path = goal.folder.join(OsStr::from_bytes(new_name.as_bytes()));
         return usage(twin(from, &path));
     }
-    let turn = twins.len();
     twins.push(own);
+    let turn = match new_name.as_bytes() {
+        // What is in it may have the name of any other source.
+        b"." => plan.turns.len(),
+        _ => (twins.len() - 1).max(plan.spread),
+    };
     let name = c_string(from.as_os_str().as_bytes())?;
     Ok(Some((turn, Entry { name, new_name: Some(new_name), kind, follows, number: 0 })))
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, ftruncate, openat, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::landing::{Existing, Landing};
 
@@ -73,8 +73,9 @@ impl<'a> Place<'a> {
         name: &CStr,
         mode: u32,
         force: bool,
+        original: &File,
     ) -> Result<Self, Errno> {
-        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::TRUNC | OFlags::CLOEXEC;
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let open = || openat(&folder.target, name, flags, Mode::from_raw_mode(mode));
         let file = match open() {
@@ -85,7 +86,16 @@ impl<'a> Place<'a> {
             }
             opened => opened,
         };
-        Ok(Self::Old(file?.into()))
+        let file: File = file?.into();
+        // Looked at again before its bytes are thrown away: the name may have changed hands.
+        let (here, from) = (fstat(&file)?, fstat(original)?);
+        if (here.st_dev, here.st_ino) == (from.st_dev, from.st_ino) {
+            return Err(Errno::EXIST);
+        }
+        if FileType::from_raw_mode(here.st_mode) == FileType::RegularFile {
+            ftruncate(&file, 0)?;
+        }
+        Ok(Self::Old(file))
     }
 
     /// The file, to be written.

@@ -14,6 +14,7 @@ use super::file::partial_name;
 use super::folder::{Entry, Folder, State};
 use super::job::At;
 use super::links::{Spot, Turn};
+use super::same::is_same;
 use super::worker::Worker;
 use super::{metadata, names};
 use crate::failure::Failure;
@@ -134,7 +135,7 @@ impl Worker<'_> {
         if kind == FileType::Directory {
             return Err(Errno::ISDIR).at("replacing", path);
         }
-        if (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino) {
+        if is_same(folder, entry, stat, &there) {
             let from = folder.source_path(&entry.name);
             let message = format!("{} and {} are the same file", from.display(), path().display());
             return Err(Failure::Usage(message));

@@ -2,12 +2,11 @@
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use rustix::fs::{Mode, fchmod, fstat, fsync, ftruncate, futimens};
+use rustix::fs::{FileType, Mode, fchmod, fstat, fsync, ftruncate, futimens, stat};
 use rustix::io::Errno;
 use underpass_engine::{Error, Report, Source, Transfer, Version};
 
@@ -32,10 +31,10 @@ pub(super) fn run(args: &CpArgs, settings: &Settings<'_>, from: &Path, path: &Pa
         }
         return Ok(());
     }
+    refuse_itself(from, path)?;
     let cancel = signals::cancel_flag();
     let input = Input::open(from, &cancel)?;
     let source = input.source()?;
-    refuse_itself(&input, path)?;
     let overwrite = match (args.force, args.no_clobber) {
         (true, _) => Overwrite::Always,
         (_, true) => Overwrite::Never,
@@ -124,12 +123,25 @@ fn sync(file: &File) -> std::io::Result<()> {
     }
 }
 
-fn refuse_itself(input: &Input, path: &Path) -> Result<()> {
-    let (Ok(from), Ok(to)) = (input.file().metadata(), fs::metadata(path)) else { return Ok(()) };
-    if from.is_file() && (from.dev(), from.ino()) == (to.dev(), to.ino()) {
-        let from = input.path().display();
-        let message = format!("{from} and {} are the same file", path.display());
-        return Err(Failure::Usage(message));
+/// Refuses to read from what is written to. A terminal is both, where it was not named.
+fn refuse_itself(from: &Path, to: &Path) -> Result<()> {
+    let is_dash = |path: &Path| path == Path::new("-");
+    let here = if is_dash(from) { fstat(std::io::stdin()) } else { stat(from) };
+    let there = if is_dash(to) { fstat(std::io::stdout()) } else { stat(to) };
+    let (Ok(here), Ok(there)) = (here, there) else { return Ok(()) };
+    let kind = FileType::from_raw_mode(here.st_mode);
+    let is_named = !is_dash(from) && !is_dash(to);
+    let is_one_device = matches!(kind, FileType::BlockDevice | FileType::CharacterDevice)
+        && kind == FileType::from_raw_mode(there.st_mode)
+        && here.st_rdev == there.st_rdev;
+    let is_one = is_one_device || (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino);
+    if is_one && (is_named || matches!(kind, FileType::RegularFile | FileType::BlockDevice)) {
+        let name = |path: &Path, standard: &str| match is_dash(path) {
+            true => standard.to_owned(),
+            false => path.display().to_string(),
+        };
+        let (from, to) = (name(from, "standard input"), name(to, "standard output"));
+        return Err(Failure::Usage(format!("{from} and {to} are the same file")));
     }
     Ok(())
 }

@@ -190,3 +190,24 @@ fn tree(folder: &std::path::Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     found.sort();
     found
 }
+
+#[test]
+fn a_link_does_not_take_the_place_of_what_it_leads_to() {
+    let site = open_site(&[("file", b"data"), ("folder/inside", b"data"), ("other", b"other")]);
+    for (name, leads) in [("link", "file"), ("chain", "link"), ("to", "folder")] {
+        symlink(leads, site.path(name)).unwrap();
+    }
+    let site = site.start();
+    statuses(
+        &site,
+        &[
+            ("MOVE", "/link", &["Destination: /file"], 403),
+            ("MOVE", "/chain", &["Destination: /file"], 403),
+            ("MOVE", "/to", &["Destination: /folder"], 403),
+            ("MOVE", "/link", &["Destination: /other"], 204),
+        ],
+    );
+    assert_eq!(fs::read(site.path("file")).unwrap(), b"data");
+    assert_eq!(fs::read(site.path("folder/inside")).unwrap(), b"data");
+    assert_eq!(fs::read(site.path("other")).unwrap(), b"data");
+}

@@ -89,6 +89,7 @@ impl Change {
         check_depth(&stat, depth)?;
         let is_folder = tree::kind(&stat) == FileType::Directory;
         let place = open_place(shared, to, &stat, is_folder)?;
+        self.refuse_own_target(shared, &stat, &place)?;
         check_contents(shared, &folder, &name, &stat, &self.path, Some(&to.path))?;
         let mut report = Report::default();
         let is_new = place.fill(is_folder, |existing| {
@@ -133,6 +134,24 @@ impl Change {
         };
         sync(shared, &place.folder)?;
         Ok(Changed { is_new, report: copying.report })
+    }
+
+    /// Refuses to put a link in the place of what it leads to, which would be lost.
+    fn refuse_own_target(
+        &self,
+        shared: &Shared,
+        stat: &Stat,
+        place: &Place,
+    ) -> Result<(), Refusal> {
+        let Some(existing) = &place.existing else { return Ok(()) };
+        let is_link = tree::kind(stat) == FileType::Symlink;
+        // A link that leads nowhere, or out of the root, has nothing to lose here.
+        let target = is_link.then(|| shared.root.open(&self.path, Patience::Disk).ok()).flatten();
+        let target = target.and_then(|target| fstat(&target).ok());
+        if target.is_some_and(|target| tree::identity(&target) == tree::identity(existing)) {
+            return Err(Refusal::new(403, "this is what the link leads to"));
+        }
+        Ok(())
     }
 
     /// What is at the path: the folder it is in, its name, its facts.

@@ -1,0 +1,202 @@
+//! A file is never copied onto itself, whichever links lead from one name to the other: compared
+//! with what coreutils' `cp` makes of the same files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::rig::{Finished, Running, folder, has, underpass};
+
+/// Makes the files of a case.
+fn prepare(script: &str, here: &Path) {
+    let script = format!("set -e\n{script}");
+    assert!(Command::new("sh").arg("-c").arg(script).current_dir(here).status().unwrap().success());
+}
+
+/// Everything below a folder: of files the bytes, of links where they lead to.
+fn contents(root: &Path) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(at) = open.pop() {
+        for entry in fs::read_dir(&at).unwrap().map(Result::unwrap) {
+            let (path, kind) = (entry.path(), entry.file_type().unwrap());
+            let what = if kind.is_symlink() {
+                format!("-> {}", fs::read_link(&path).unwrap().display())
+            } else if kind.is_dir() {
+                open.push(path.clone());
+                "folder".to_owned()
+            } else if kind.is_file() {
+                fs::read_to_string(&path).unwrap()
+            } else {
+                "special".to_owned()
+            };
+            found.insert(path.strip_prefix(root).unwrap().to_owned(), what);
+        }
+    }
+    found
+}
+
+/// Runs a command line of `cp` in a folder, through a shell.
+fn shell(here: &Path, program: &str, words: &str) -> Finished {
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "20", "sh", "-c", &format!("{program} {words}")]);
+    command.current_dir(here).stdin(std::process::Stdio::null());
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    Running::start(command).finish()
+}
+
+/// What coreutils and this program make of the same files: whether each refused, and what is there
+/// afterwards. `None` without coreutils.
+struct Both {
+    before: BTreeMap<PathBuf, String>,
+    theirs: (bool, BTreeMap<PathBuf, String>),
+    ours: (Option<i32>, String, BTreeMap<PathBuf, String>),
+}
+
+fn both(script: &str, words: &str) -> Both {
+    let (mine, other) = (folder(), folder());
+    prepare(script, mine.path());
+    prepare(script, other.path());
+    let before = contents(mine.path());
+    let theirs = shell(other.path(), "cp", words);
+    let program = format!("{} cp", underpass().get_program().display());
+    let ours = shell(mine.path(), &program, words);
+    Both {
+        before,
+        theirs: (theirs.code() == Some(0), contents(other.path())),
+        ours: (ours.code(), ours.stderr, contents(mine.path())),
+    }
+}
+
+/// Every one of these is refused by coreutils, and has to be refused without any change.
+#[test]
+fn a_file_is_never_copied_onto_itself() {
+    if !has("timeout") {
+        return;
+    }
+    const FILE_AND_LINK: &str = "echo data > f; ln -s f g";
+    const TREES: &str = "mkdir a b; echo data > b/x; ln -s ../b/x a/x";
+    let cases = [
+        (FILE_AND_LINK, "-P g f"),
+        (FILE_AND_LINK, "-a g f"),
+        (FILE_AND_LINK, "-r g f"),
+        (FILE_AND_LINK, "-P -f g f"),
+        (FILE_AND_LINK, "-P -u g f"),
+        (FILE_AND_LINK, "-L g f"),
+        (FILE_AND_LINK, "-H g f"),
+        (FILE_AND_LINK, "f g"),
+        (FILE_AND_LINK, "-P f g"),
+        (FILE_AND_LINK, "-a f g"),
+        (FILE_AND_LINK, "f f"),
+        (FILE_AND_LINK, "g g"),
+        (FILE_AND_LINK, "-P g g"),
+        (FILE_AND_LINK, "-a g g"),
+        (FILE_AND_LINK, "f ./f"),
+        (FILE_AND_LINK, "f ."),
+        (FILE_AND_LINK, "-P ./g $PWD/f"),
+        ("echo data > f; ln -s g h; ln -s f g", "-P h f"),
+        ("echo data > f; ln f g", "f g"),
+        ("echo data > f; ln f g", "-a f g"),
+        ("echo data > f; ln f g; ln -s g l", "-P l f"),
+        ("echo data > f; ln -s $PWD/f g", "-P g f"),
+        ("mkdir d; echo data > d/conf; ln -s d/conf conf", "-r conf d"),
+        ("mkdir d; echo data > d/conf; ln -s d/conf conf", "-a conf d/"),
+        ("mkdir d; echo data > d/conf; ln -s d/conf conf", "-P -t d conf"),
+        ("mkdir d e; echo data > d/conf; ln -s ../d/conf e/conf", "-a e/conf d/."),
+        (TREES, "-r a/. b/"),
+        (TREES, "-a a/. b/"),
+        (TREES, "-rT a b"),
+        (TREES, "-rL a/. b/"),
+        (TREES, "-r b/. a/"),
+        (TREES, "-a b/. a/"),
+        (TREES, "-rL b/. a/"),
+        ("mkdir -p a/s b/s; echo data > b/s/x; ln -s ../../b/s/x a/s/x", "-aT a b"),
+        ("mkdir a; echo data > a/x; ln -s a l", "-r a/. l"),
+        ("mkdir a; echo data > a/x; ln -s a l", "-rT a l/"),
+        ("mkdir a; echo data > a/x; ln -s a l", "-r a a"),
+        ("mkdir a; echo data > a/x; ln -s a l", "-r a l/"),
+        ("mkdir a; echo data > a/x; ln -s a l", "a/x l"),
+        ("mkdir a; echo data > a/x; ln -s a l", "l/x a/"),
+        ("mkfifo p", "p p"),
+        ("mkfifo p; ln -s p q", "p q"),
+        ("mkfifo p; ln -s p q", "-a q p"),
+        ("mkfifo p; ln -s p q", "-a p q"),
+        ("true", "/dev/null /dev/null"),
+        ("echo data > f; ln -s f g", "f /dev/stdout >> f"),
+        ("echo data > f; ln -s f g", "/dev/stdin f < f"),
+    ];
+    let mut wrong = Vec::new();
+    for (script, words) in cases {
+        let Both { before, theirs, ours } = both(script, words);
+        assert!(!theirs.0, "coreutils copies: {script}: {words}");
+        if ours.0 == Some(0) || ours.0.is_none() || ours.2 != before {
+            wrong.push(format!("{script}: {words}: {:?} {}", ours.0, ours.1));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What coreutils copies, although links lead from one to the other, is copied as well.
+#[test]
+fn links_that_are_no_danger_are_copied() {
+    if !has("timeout") {
+        return;
+    }
+    let cases = [
+        ("echo data > f; ln -s f g; ln -s f h", "-P g h"),
+        ("echo data > f; ln -s $PWD/f g; mkdir d; ln -s $PWD/f d/g", "-a g d"),
+        ("echo data > f; echo other > o; ln -s f g", "-P g o"),
+        ("echo data > f; echo other > o; ln -s f g", "o g"),
+        ("ln -s nowhere g; echo other > o", "-P g o"),
+        ("ln -s nowhere g; ln -s nowhere h", "-P g h"),
+        ("ln -s g g; echo other > o", "-P g o"),
+        ("mkdir d; echo data > f; ln -s ../f d/f; ln -s d/f l", "-P l n"),
+    ];
+    for (script, words) in cases {
+        let Both { theirs, ours, .. } = both(script, words);
+        assert!(theirs.0, "coreutils refuses: {script}: {words}");
+        assert_eq!(ours.0, Some(0), "{script}: {words}: {}", ours.1);
+        let clean = |found: BTreeMap<PathBuf, String>| {
+            let root = |text: String| match text.rsplit_once('/') {
+                Some((_, name)) if text.starts_with("-> /") => format!("-> /{name}"),
+                _ => text,
+            };
+            found.into_iter().map(|(path, text)| (path, root(text))).collect::<BTreeMap<_, _>>()
+        };
+        assert_eq!(clean(ours.2), clean(theirs.1), "{script}: {words}");
+    }
+}
+
+/// Where coreutils destroys something, this program does not.
+#[test]
+fn what_coreutils_destroys_is_left_alone() {
+    if !has("timeout") {
+        return;
+    }
+    let cases = [
+        // The link that the source leads to would become one to itself.
+        ("echo data > f; ln -s f g; ln -s g h", "-P h g"),
+        ("echo data > f; ln -s f g; ln -s g h; ln -s h i", "-a i g"),
+        ("mkdir d; echo data > d/f; ln -s f d/g; ln -s d/g g", "-r g d"),
+        // A file that is copied to its own end.
+        ("echo data > f", "f - >> f"),
+        ("echo data > f", "- - < f >> f"),
+    ];
+    for (script, words) in cases {
+        let Both { before, ours, .. } = both(script, words);
+        assert_eq!(ours.0.filter(|code| *code != 0), ours.0, "{script}: {words}");
+        assert_eq!(ours.2, before, "{script}: {words}");
+    }
+    let (here, program) = (folder(), format!("{} cp", underpass().get_program().display()));
+    prepare("mkdir a b t; echo 1 > a/x; echo 2 > b/x", here.path());
+    let finished = shell(here.path(), &program, "-r -j8 a/x b/. t");
+    assert_eq!(finished.code(), Some(1), "{}", finished.stderr);
+    assert!(finished.stderr.contains("was just made"), "{}", finished.stderr);
+    assert_eq!(fs::read_to_string(here.path().join("t/x")).unwrap(), "1\n");
+    // What goes to an open standard output does not take its name away.
+    let script = format!("(echo first; {program} a/x /dev/stdout; echo last) > out");
+    let finished = shell(here.path(), "", &script);
+    assert_eq!(finished.code(), Some(0), "{}", finished.stderr);
+    assert_eq!(fs::read_to_string(here.path().join("out")).unwrap(), "first\n1\nlast\n");
+}
