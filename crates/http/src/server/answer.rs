@@ -18,7 +18,7 @@ use super::question::{Known, Question};
 use super::response::{Body, FileBody, Response};
 use super::root::Patience;
 use super::send::is_copied;
-use super::uploads::{self, Upload};
+use super::uploads;
 use super::worker::Worker;
 use crate::auth::{CHALLENGE, Right, Verdict};
 use crate::negotiate::{acceptable, wants_html};
@@ -141,7 +141,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         let verdict = match self.known.verdict.take() {
             Some(verdict) => verdict,
             None => {
-                let changes = self.request.method.changes();
+                let changes = self.request.method.changes() || self.asks_of_upload(target);
                 let right = if changes { Right::Write } else { Right::Read };
                 access.check(self.request.field("authorization"), &target.path, right)
             }
@@ -171,8 +171,8 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
 
     /// What is at the path, if anything is.
     fn path(&mut self, target: &Target<'_>) -> Result<Response, Question> {
-        if self.worker.shared.settings.changes.upload && self.asks_of_upload(target) {
-            return Ok(Upload::begin(self, target));
+        if self.asks_of_upload(target) {
+            return Ok(changes::answer_of_upload(self, target));
         }
         if let Some(name) = self.worker.shared.root.only(&target.path) {
             let name = name.to_vec();
@@ -196,12 +196,17 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         }
     }
 
-    /// Whether it is asked how far an upload is, and not for the file.
+    /// Whether it is asked how far an upload is, and not for the file: that is for those who may
+    /// write.
     fn asks_of_upload(&self, target: &Target<'_>) -> bool {
+        if !self.worker.shared.settings.changes.upload {
+            return false;
+        }
         let id = target.query.get("upload");
         match self.request.method {
             Method::Head => id.is_some() || target.query.has("partial"),
-            _ => id.is_some_and(|id| UploadId::parse(&id).is_some()),
+            Method::Get => id.is_some_and(|id| UploadId::parse(&id).is_some()),
+            _ => false,
         }
     }
 

@@ -44,8 +44,8 @@ pub(super) fn answer(
     if !is_allowed {
         return Ok(refuse(asking));
     }
-    if is_foreign(asking.request, asking.peer.session().is_some()) {
-        return Ok(asking.error(403, "a page of another site may not change files here"));
+    if let Some(refusal) = refuse_foreign(asking) {
+        return Ok(refusal);
     }
     if asking.request.has("if") {
         let detail = "conditions of WebDAV's If are not evaluated here: use If-Match";
@@ -62,6 +62,17 @@ pub(super) fn answer(
         Method::Put | Method::Patch => Ok(Upload::begin(asking, target)),
         _ => change(asking, target),
     }
+}
+
+/// Answers how far an upload is. The caller must have checked the right to write.
+pub(super) fn answer_of_upload(asking: &Asking<'_, '_, '_>, target: &Target<'_>) -> Response {
+    refuse_foreign(asking).unwrap_or_else(|| Upload::begin(asking, target))
+}
+
+/// Refuses what a browser asks for a page of another site.
+fn refuse_foreign(asking: &Asking<'_, '_, '_>) -> Option<Response> {
+    is_foreign(asking.request, asking.peer.session().is_some())
+        .then(|| asking.error(403, "a page of another site may not change files here"))
 }
 
 /// What is said to a method that nobody may use here.

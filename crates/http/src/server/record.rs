@@ -16,6 +16,7 @@ use crate::access_log::{Exchange, Secured, TimeText};
 use crate::request::Request;
 use crate::tls;
 use crate::transfers::TransferFacts;
+use crate::upload::without_tokens;
 
 /// An exchange whose response was sent, until it is known how much of it arrived.
 #[derive(Debug)]
@@ -46,17 +47,17 @@ pub(super) fn begin(worker: &Worker, peer: &Peer, request: &Request) -> Box<Exch
     let mut exchange = worker.desk.borrow_mut().spare.pop().unwrap_or_default();
     exchange.clear();
     exchange.verb.push_str(request.verb);
-    exchange.target.extend_from_slice(request.target);
+    exchange.target.extend_from_slice(&without_tokens(request.target));
     exchange.minor_version = request.minor_version;
     exchange.tls = peer.session().map(|session| secured(session.facts()));
     let Some(format) = &worker.shared.settings.log else { return exchange };
     for (name, value) in
         [("referer", &mut exchange.referer), ("user-agent", &mut exchange.user_agent)]
     {
-        value.extend_from_slice(request.field(name).unwrap_or_default());
+        value.extend_from_slice(&without_tokens(request.field(name).unwrap_or_default()));
     }
     for name in format.needs() {
-        let value = request.field(name).unwrap_or_default().to_vec();
+        let value = without_tokens(request.field(name).unwrap_or_default()).into_owned();
         exchange.fields.push((name.clone(), value));
     }
     exchange
@@ -78,7 +79,7 @@ pub(super) fn begin_unreadable(worker: &Worker, peer: &Peer, bytes: &[u8]) -> Bo
     exchange.clear();
     exchange.tls = peer.session().map(|session| secured(session.facts()));
     let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
-    exchange.target.extend_from_slice(&line[..line.len().min(MOST_LINE)]);
+    exchange.target.extend_from_slice(&without_tokens(&line[..line.len().min(MOST_LINE)]));
     exchange
 }
 

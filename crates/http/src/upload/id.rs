@@ -1,6 +1,7 @@
 //! What the address of an upload says, so that nothing has to be remembered about it: a server that
 //! was started anew knows as much as the one that gave the address.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::content_range::decimal;
@@ -47,3 +48,29 @@ impl fmt::Display for UploadId {
         f.write_str(if self.keeps { "-k" } else { "" })
     }
 }
+
+/// A target, or the line that it is in, without what only the client of an upload may know: whoever
+/// reads the log could go on with it.
+#[must_use]
+pub fn without_tokens(line: &[u8]) -> Cow<'_, [u8]> {
+    let is_key =
+        |at: usize| line[at..].starts_with(KEY) && at > 0 && matches!(line[at - 1], b'?' | b'&');
+    let Some(mut at) = (0..line.len()).find(|at| is_key(*at)) else { return Cow::Borrowed(line) };
+    let mut shown = line[..at].to_vec();
+    while at < line.len() {
+        if is_key(at) {
+            shown.extend_from_slice(KEY);
+            shown.push(b'*');
+            at += KEY.len();
+            let is_end = |byte: &u8| matches!(byte, b'&' | b'#' | b' ');
+            at += line[at..].iter().position(is_end).unwrap_or(line.len() - at);
+        } else {
+            shown.push(line[at]);
+            at += 1;
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// What stands before the token in a query.
+const KEY: &[u8] = b"upload=";

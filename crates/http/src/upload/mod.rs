@@ -3,13 +3,15 @@
 
 mod content_range;
 mod id;
+mod owner;
 mod partial;
 mod resumable;
 mod update_range;
 
 pub use content_range::{BadContentRange, ContentRange};
-pub use id::UploadId;
-pub use partial::{Token, is_partial_name, partial_name};
+pub use id::{UploadId, without_tokens};
+pub use owner::Owner;
+pub use partial::{PartId, Token, is_partial_name, owner_tag, partial_name};
 pub use resumable::{Limits, Problem, UploadFields};
 pub use update_range::UpdateRange;
 

@@ -5,9 +5,7 @@
 
 use std::fmt;
 
-use sha2::{Digest, Sha256};
-
-/// What tells the uploads of one name from each other.
+/// What a client knows an upload by.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token([u8; 16]);
 
@@ -18,18 +16,16 @@ impl Token {
         Self(bytes)
     }
 
-    /// The token of what a user has sent of a file of this name, for those who send no other.
+    /// The bytes.
     #[must_use]
-    pub fn derived(name: &[u8], user: Option<&str>) -> Self {
-        let mut hash = Sha256::new();
-        hash.update(b"partial upload\0");
-        // No user of the empty name is nobody: lengths keep the parts apart.
-        hash.update(user.map_or(0, |user| user.len() as u64 + 1).to_le_bytes());
-        hash.update(user.unwrap_or_default());
-        hash.update(name);
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&hash.finalize()[..16]);
-        Self(bytes)
+    pub(super) const fn bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// What all tokens of one owner begin with.
+    pub(super) fn tag(self) -> [u8; 4] {
+        let [a, b, c, d, ..] = self.0;
+        [a, b, c, d]
     }
 
     /// Reads 32 hexadecimal digits, in lower case as they are written.
@@ -59,10 +55,29 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The name of the part of a file: `.name.TOKEN.upload`, of which `name` is cut where it would be
+/// What tells the parts of files of one name from each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PartId([u8; 16]);
+
+impl PartId {
+    pub(super) fn new(owner: [u8; 4], hash: [u8; 12]) -> Self {
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&owner);
+        bytes[4..].copy_from_slice(&hash);
+        Self(bytes)
+    }
+}
+
+impl fmt::Display for PartId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Token(self.0).fmt(f)
+    }
+}
+
+/// The name of the part of a file: `.name.ID.upload`, of which `name` is cut where it would be
 /// too long.
 #[must_use]
-pub fn partial_name(name: &[u8], token: Token) -> Vec<u8> {
+pub fn partial_name(name: &[u8], id: PartId) -> Vec<u8> {
     let mut end = name.len().min(LONGEST - AROUND);
     // Not in the middle of a character, for file systems that want text.
     while end > 0 && end < name.len() && name[end] & 0xc0 == 0x80 {
@@ -71,7 +86,7 @@ pub fn partial_name(name: &[u8], token: Token) -> Vec<u8> {
     let mut partial = Vec::with_capacity(end + AROUND);
     partial.push(b'.');
     partial.extend_from_slice(&name[..end]);
-    partial.extend_from_slice(format!(".{token}").as_bytes());
+    partial.extend_from_slice(format!(".{id}").as_bytes());
     partial.extend_from_slice(END);
     partial
 }
@@ -79,11 +94,17 @@ pub fn partial_name(name: &[u8], token: Token) -> Vec<u8> {
 /// Whether a name is one of these.
 #[must_use]
 pub fn is_partial_name(name: &[u8]) -> bool {
-    let Some(rest) = name.strip_prefix(b".").and_then(|rest| rest.strip_suffix(END)) else {
-        return false;
-    };
-    let Some(start) = rest.len().checked_sub(DIGITS + 1) else { return false };
-    rest[start] == b'.' && Token::parse(&rest[start + 1..]).is_some()
+    owner_tag(name).is_some()
+}
+
+/// The [tag](super::Owner::tag) of whoever has sent the part of this name; `None` if it is that of
+/// no part.
+#[must_use]
+pub fn owner_tag(name: &[u8]) -> Option<[u8; 4]> {
+    let rest = name.strip_prefix(b".")?.strip_suffix(END)?;
+    let start = rest.len().checked_sub(DIGITS + 1)?;
+    let id = Token::parse(&rest[start + 1..])?;
+    (rest[start] == b'.').then(|| id.tag())
 }
 
 fn digit(byte: u8) -> Option<u8> {
@@ -96,10 +117,10 @@ fn digit(byte: u8) -> Option<u8> {
 
 const END: &[u8] = b".upload";
 
-/// Hexadecimal digits of a token.
+/// Hexadecimal digits of a token, and of what a part is known by.
 const DIGITS: usize = 32;
 
-/// What stands around the name: two dots, the token, the end.
+/// What stands around the name: two dots, the digits, the end.
 const AROUND: usize = 2 + DIGITS + END.len();
 
 /// The longest name of a file that Linux file systems take.

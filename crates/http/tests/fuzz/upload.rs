@@ -1,7 +1,10 @@
 //! Whatever is said of a part, it lies within what is said of the whole.
 
+use std::sync::Arc;
+
 use underpass_http::upload::{
-    ContentRange, Token, UpdateRange, UploadId, is_partial_name, partial_name,
+    ContentRange, Owner, UpdateRange, UploadId, is_partial_name, owner_tag, partial_name,
+    without_tokens,
 };
 
 use crate::input::Input;
@@ -32,7 +35,9 @@ pub(crate) fn check(data: &[u8]) {
         assert_eq!(UploadId::parse(id.to_string().as_bytes()), Some(id));
     }
     let name = &value[..value.len().min(255)];
-    let partial = partial_name(name, Token::derived(name, str::from_utf8(value).ok()));
-    assert!(partial.len() <= 255 && is_partial_name(&partial));
+    let owner = Owner::new(str::from_utf8(value).ok().map(Arc::from).as_ref(), None);
+    let partial = partial_name(name, owner.part_of_name(name));
+    assert!(partial.len() <= 255 && owner_tag(&partial) == Some(owner.tag()));
+    assert!(without_tokens(value).len() <= value.len() + value.len() / 8);
     let _ = is_partial_name(value);
 }

@@ -1,9 +1,11 @@
 //! Which part of which upload a request's body is.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use underpass_http::upload::{
-    ContentRange, Limits, Problem, Token, UpdateRange, UploadFields, UploadId, is_partial_name,
-    partial_name,
+    ContentRange, Limits, Owner, Problem, Token, UpdateRange, UploadFields, UploadId,
+    is_partial_name, owner_tag, partial_name, without_tokens,
 };
 
 use crate::rig::{with_fields, with_request};
@@ -118,22 +120,72 @@ fn what_is_said_of_uploads_is_well_formed() {
 }
 
 #[test]
-fn the_token_of_a_name_and_a_user_is_theirs_alone() {
-    let token = |name: &str, user| Token::derived(name.as_bytes(), user).to_string();
-    assert_eq!(token("file", None), token("file", None));
+fn the_part_of_a_name_is_that_of_one_owner_alone() {
+    let user = |name: &str| Owner::new(Some(&Arc::from(name)), None);
+    let address = |text: &str| Owner::new(None, Some(text.parse().unwrap()));
     let all = [
-        token("file", None),
-        token("file", Some("")),
-        token("file", Some("me")),
-        token("mefile", None),
-        token("efile", Some("m")),
-        token("File", None),
+        Owner::new(None, None),
+        user(""),
+        user("me"),
+        user("m"),
+        address("192.0.2.1"),
+        address("192.0.2.2"),
+        address("2001:db8::1"),
+        address("2001:db8:0:1::1"),
     ];
     for (index, one) in all.iter().enumerate() {
-        assert!(all[..index].iter().all(|other| other != one), "{index}");
+        for other in &all[..index] {
+            assert_ne!(one.tag(), other.tag(), "{one:?} {other:?}");
+            assert_ne!(one.part_of_name(b"file"), other.part_of_name(b"file"));
+        }
+        assert_eq!(one.part_of_name(b"file"), one.part_of_name(b"file"));
+        assert_ne!(one.part_of_name(b"file"), one.part_of_name(b"File"));
     }
+    assert_ne!(user("me").part_of_name(b"file"), user("m").part_of_name(b"efile"));
+    // One client has all addresses of a network of IPv6, and one of IPv4 in two spellings.
+    assert_eq!(address("2001:db8::1"), address("2001:db8::ffff:2"));
+    assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));
+    // A user is the same from everywhere.
+    let me = Arc::from("me");
+    assert_eq!(Owner::new(Some(&me), Some([192, 0, 2, 1].into())), user("me"));
     // Found again after the next start, and by the next version.
-    assert_eq!(token("file", Some("me")), "261d1d699a1ccb8f8cd69a9b110d735c");
+    let id = user("me").part_of_name(b"file").to_string();
+    assert_eq!(id, "dee7cae34d171bf4108d649ffe3c04f6");
+}
+
+#[test]
+fn the_part_of_a_token_is_that_of_one_user_and_one_name() {
+    let user = |name: &str| Owner::new(Some(&Arc::from(name)), None);
+    let (me, you) = (user("me"), user("you"));
+    let token = me.token([7; 12]);
+    let id = me.part_of_token(token, b"file");
+    assert_ne!(id, you.part_of_token(token, b"file"));
+    assert_ne!(id, me.part_of_token(token, b"other"));
+    assert_ne!(id, me.part_of_token(me.token([8; 12]), b"file"));
+    assert_eq!(owner_tag(&partial_name(b"file", id)), Some(me.tag()));
+    assert_ne!(id.to_string(), token.to_string());
+    // Who has no name may come from elsewhere.
+    let one = Owner::new(None, Some([192, 0, 2, 1].into()));
+    let other = Owner::new(None, Some([192, 0, 2, 2].into()));
+    let token = one.token([7; 12]);
+    assert_eq!(one.part_of_token(token, b"file"), other.part_of_token(token, b"file"));
+    assert_eq!(id.to_string(), "dee7cae3dd8c6ab5e89123deb8adc6d9");
+}
+
+#[test]
+fn what_is_logged_of_a_target_has_no_token() {
+    for (line, shown) in [
+        ("/file", "/file"),
+        ("/upload=x", "/upload=x"),
+        ("/file?download", "/file?download"),
+        ("/file?upload=0123-x", "/file?upload=*"),
+        ("/file?a=b&upload=0123-x&c=d&upload=4", "/file?a=b&upload=*&c=d&upload=*"),
+        ("PATCH /file?upload=0123-x HTTP/1.1", "PATCH /file?upload=* HTTP/1.1"),
+        ("/file?upload=", "/file?upload=*"),
+        ("/file?noupload=1", "/file?noupload=1"),
+    ] {
+        assert_eq!(without_tokens(line.as_bytes()), shown.as_bytes(), "{line}");
+    }
 }
 
 #[test]
@@ -178,7 +230,7 @@ proptest! {
         keeps in any::<bool>(),
     ) {
         let token = Token::new(bytes);
-        let partial = partial_name(&name, token);
+        let partial = partial_name(&name, Owner::Local.part_of_token(token, &name));
         prop_assert!(partial.len() <= 255 && is_partial_name(&partial));
         let id = UploadId { token, length, keeps };
         prop_assert_eq!(UploadId::parse(id.to_string().as_bytes()), Some(id));
@@ -186,7 +238,7 @@ proptest! {
 
     #[test]
     fn text_is_cut_between_characters(name in "[aä€😀]{50,80}") {
-        let partial = partial_name(name.as_bytes(), Token::new([0; 16]));
+        let partial = partial_name(name.as_bytes(), Owner::Local.part_of_name(name.as_bytes()));
         prop_assert!(str::from_utf8(&partial).is_ok());
     }
 }

@@ -33,6 +33,7 @@ mod tls_uploads;
 mod uploads;
 mod uploads_broken;
 mod uploads_disks;
+mod uploads_owned;
 mod uploads_resumable;
 mod uploads_told;
 mod variants;

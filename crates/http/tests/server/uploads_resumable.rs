@@ -240,10 +240,13 @@ fn the_newest_connection_goes_on_and_the_old_one_is_ended() {
     let (mut old, location) = begin(&server, "/file", &fields);
     old.send(&pattern(TOTAL)[..500_000]);
     let at = wait_for("something is here", || offset(&server, &location).filter(|at| *at > 0));
-    // The question itself has ended the old connection: what it says holds.
-    let at = usize::try_from(at).unwrap();
+    // The question has ended nothing; to go on does, and says what holds from then on.
+    let mut at = usize::try_from(at).unwrap();
+    let reply = patch(&server, &location, at + 1, true, &pattern(TOTAL)[at + 1..]);
+    assert_eq!(reply.status, 409);
     assert!(old.try_reply(true).is_err());
     assert_eq!(server.record("PUT")["failure"], "superseded");
+    at = reply.field("Upload-Offset").unwrap().parse().unwrap();
     let reply = patch(&server, &location, at, true, &pattern(TOTAL)[at..]);
     assert_eq!(reply.status, 201);
     assert!(server.get("/file").body == pattern(TOTAL));

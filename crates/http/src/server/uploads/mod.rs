@@ -33,6 +33,7 @@ use super::shared::Shared;
 use crate::target::Target;
 use crate::tls::Session;
 use crate::transfers::TransferFacts;
+use crate::upload::Owner;
 use holds::Holds;
 
 pub(super) use answer::limits;
@@ -51,7 +52,7 @@ pub(super) struct Upload {
     /// The upload that the request goes on with, as its address says it.
     id: Option<Vec<u8>>,
     /// Who sends it.
-    user: Option<Arc<str>>,
+    owner: Owner,
     /// Whether the answer is to say which way the bytes took.
     explains: bool,
 }
@@ -99,7 +100,10 @@ impl Upload {
             path: target.path.clone(),
             is_folder: target.is_folder,
             id: target.query.get("upload").map(Cow::into_owned),
-            user: asking.user.clone(),
+            owner: Owner::new(
+                asking.user.as_ref(),
+                asking.peer.address.map(|address| address.ip()),
+            ),
             explains: asking.explains,
         };
         let mut response = Response::empty(204);

@@ -20,7 +20,7 @@ use super::leftovers;
 use super::place::Place;
 use super::put::NEW_FILE;
 use super::receive::Reception;
-use crate::upload::{Token, partial_name};
+use crate::upload::{PartId, partial_name};
 
 /// A part of a file, and the right to go on with it.
 #[derive(Debug)]
@@ -30,13 +30,13 @@ pub(super) struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Takes over the part of this token, whether there is any or not.
+    /// Takes over the part that is known by this, whether there is any or not.
     pub(super) fn take(
         reception: &Reception<'a>,
         place: &Place,
-        token: Token,
+        id: PartId,
     ) -> Result<Self, Refusal> {
-        let name = partial_name(place.name.as_bytes(), token);
+        let name = partial_name(place.name.as_bytes(), id);
         let holds = &reception.shared.uploads.holds;
         let hold = holds.take(&place.folder, &name, reception.connection())?;
         Ok(Self { name, hold })
@@ -44,14 +44,7 @@ impl<'a> Part<'a> {
 
     /// How many bytes there are; `None` if there is no such part.
     pub(super) fn len(&self, place: &Place) -> Result<Option<u64>, Refusal> {
-        let name = OsStr::from_bytes(&self.name);
-        match statat(&place.folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
-                Ok(u64::try_from(stat.st_size).ok())
-            }
-            Ok(_) | Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(errno.into()),
-        }
+        len_of(place, &self.name)
     }
 
     /// Opens the part, or makes it.
@@ -88,10 +81,35 @@ impl<'a> Part<'a> {
     }
 }
 
+/// How many bytes there are of a part, without taking it away from whoever goes on with it; `None`
+/// if there is no such part.
+pub(super) fn len_so_far(
+    reception: &Reception<'_>,
+    place: &Place,
+    id: PartId,
+) -> Result<Option<u64>, Refusal> {
+    let name = partial_name(place.name.as_bytes(), id);
+    // Before the file is looked at: what is begun now is not what is asked about.
+    let is_begun = reception.shared.uploads.holds.is_held(&place.folder, &name);
+    // It gets its name with its first byte.
+    Ok(len_of(place, &name)?.or(is_begun.then_some(0)))
+}
+
+/// How many bytes the part of this name has; `None` if there is none.
+fn len_of(place: &Place, name: &[u8]) -> Result<Option<u64>, Refusal> {
+    match statat(&place.folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+            Ok(u64::try_from(stat.st_size).ok())
+        }
+        Ok(_) | Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 /// Keeps what came of a file, so that its client can go on behind it.
 pub(super) fn keep(reception: &Reception<'_>, place: &Place, landing: Landing, len: u64) {
-    let token = Token::derived(place.name.as_bytes(), reception.upload.user.as_deref());
-    let name = partial_name(place.name.as_bytes(), token);
+    let id = reception.upload.owner.part_of_name(place.name.as_bytes());
+    let name = partial_name(place.name.as_bytes(), id);
     let holds = &reception.shared.uploads.holds;
     // Somebody goes on with an older part: that one is not to be taken away from under him.
     let Some(_hold) = holds.take_free(&place.folder, &name, reception.connection()) else { return };
@@ -121,12 +139,12 @@ pub(super) fn copy_present(
     }
 }
 
-/// A token that nobody can guess.
-pub(super) fn random_token() -> Result<Token, Refusal> {
-    let mut bytes = [0; 16];
+/// Bytes that nobody can guess.
+pub(super) fn random_bytes() -> Result<[u8; 12], Refusal> {
+    let mut bytes = [0; 12];
     let mut filled = 0;
     while filled < bytes.len() {
         filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
     }
-    Ok(Token::new(bytes))
+    Ok(bytes)
 }

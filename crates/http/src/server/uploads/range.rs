@@ -7,11 +7,11 @@ use underpass_engine::landing::Landing;
 
 use super::super::response::Response;
 use super::answer::Refusal;
-use super::part::{Part, copy_present};
+use super::part::{Part, copy_present, len_so_far};
 use super::place::Place;
 use super::put::finish;
 use super::receive::Reception;
-use crate::upload::{ContentRange, Token};
+use crate::upload::{ContentRange, PartId};
 
 /// Takes a part, and the file if it was the last one.
 pub(super) fn put(reception: &mut Reception<'_>, range: ContentRange) -> Result<Response, Refusal> {
@@ -44,8 +44,7 @@ pub(super) fn put(reception: &mut Reception<'_>, range: ContentRange) -> Result<
 /// How many bytes of a file have come that its client could go on behind.
 pub(super) fn tell(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
     let place = reception.place()?;
-    let part = Part::take(reception, &place, derived(reception, &place))?;
-    let Some(len) = part.len(&place)? else {
+    let Some(len) = len_so_far(reception, &place, part_id(reception, &place))? else {
         return Err(Refusal::new(404, "nothing of this file waits for its rest"));
     };
     let mut response = Response::empty(204);
@@ -60,7 +59,7 @@ fn begin<'a>(
     place: &Place,
     range: ContentRange,
 ) -> Result<(Part<'a>, Landing), Refusal> {
-    let part = Part::take(reception, place, derived(reception, place))?;
+    let part = Part::take(reception, place, part_id(reception, place))?;
     let have = part.len(place)?;
     let present = place.present.as_ref().map_or(0, |present| present.len);
     let is_copied = have.is_none() && range.first > 0;
@@ -88,9 +87,9 @@ fn begin<'a>(
     }
 }
 
-/// The token of parts that have no address of their own.
-fn derived(reception: &Reception<'_>, place: &Place) -> Token {
-    Token::derived(place.name.as_bytes(), reception.upload.user.as_deref())
+/// What a part that has no address of its own is known by.
+fn part_id(reception: &Reception<'_>, place: &Place) -> PartId {
+    reception.upload.owner.part_of_name(place.name.as_bytes())
 }
 
 const MISSING: &str = "the body is shorter than its Content-Range says";

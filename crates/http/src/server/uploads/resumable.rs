@@ -6,19 +6,22 @@
 //! the server is started anew.
 
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 
 use underpass_engine::landing::Landing;
 
 use super::super::response::Response;
 use super::answer::{self, Refusal};
 use super::interim;
-use super::part::{Part, random_token};
+use super::part::{Part, len_so_far, random_bytes};
 use super::place::Place;
 use super::put::{NEW_FILE, finish};
 use super::receive::Reception;
 use crate::link::encode_segment;
 use crate::request::Method;
-use crate::upload::{INTEROP_VERSION, Limits, PARTIAL_UPLOAD, Problem, UploadFields, UploadId};
+use crate::upload::{
+    INTEROP_VERSION, Limits, PARTIAL_UPLOAD, PartId, Problem, UploadFields, UploadId,
+};
 
 /// Begins an upload (section 4.2).
 pub(super) fn create(
@@ -30,9 +33,9 @@ pub(super) fn create(
     let length = length(reception, fields, is_complete, 0, None)?;
     reception.check_size(length.unwrap_or(0))?;
     let keeps = reception.request.field("if-none-match") == Some(b"*");
-    let id = UploadId { token: random_token()?, length, keeps };
+    let id = UploadId { token: reception.upload.owner.token(random_bytes()?), length, keeps };
     let location = location(reception, id);
-    let part = Part::take(reception, &place, id.token)?;
+    let part = Part::take(reception, &place, part_id(reception, &place, id))?;
     reception.superseded_by(&part);
     let sync = reception.shared.settings.changes.sync;
     if let Some(length) = length {
@@ -65,8 +68,8 @@ pub(super) fn go_on(reception: &mut Reception<'_>, id: &[u8]) -> Result<Response
     match reception.request.method {
         Method::Patch => patch(reception, &place, id),
         Method::Head | Method::Get => {
-            let part = Part::take(reception, &place, id.token)?;
-            let offset = part.len(&place)?.ok_or_else(unknown)?;
+            let id_of_part = part_id(reception, &place, id);
+            let offset = len_so_far(reception, &place, id_of_part)?.ok_or_else(unknown)?;
             let mut response = Response::empty(204);
             add_state(&mut response, reception, offset, false);
             if let Some(length) = id.length {
@@ -76,7 +79,7 @@ pub(super) fn go_on(reception: &mut Reception<'_>, id: &[u8]) -> Result<Response
             Ok(response)
         }
         Method::Delete => {
-            let part = Part::take(reception, &place, id.token)?;
+            let part = Part::take(reception, &place, part_id(reception, &place, id))?;
             if part.remove(&place)? { Ok(Response::empty(204)) } else { Err(unknown()) }
         }
         _ => {
@@ -100,7 +103,7 @@ fn patch(reception: &mut Reception<'_>, place: &Place, id: UploadId) -> Result<R
         let detail = "Upload-Complete and Upload-Offset say where the body belongs";
         return Err(Refusal::new(400, detail));
     };
-    let part = Part::take(reception, place, id.token)?;
+    let part = Part::take(reception, place, part_id(reception, place, id))?;
     let offset = part.len(place)?.ok_or_else(unknown)?;
     if provided != offset {
         let problem = Problem::Offset { expected: offset, provided };
@@ -216,6 +219,11 @@ fn location(reception: &Reception<'_>, id: UploadId) -> String {
     let path = &reception.upload.path;
     let segments: Vec<_> = path.split(|byte| *byte == b'/').map(encode_segment).collect();
     format!("{}/{}?upload={id}", reception.shared.settings.path_prefix, segments.join("/"))
+}
+
+/// What the part of an upload is known by, if it is that of whoever asks.
+fn part_id(reception: &Reception<'_>, place: &Place, id: UploadId) -> PartId {
+    reception.upload.owner.part_of_token(id.token, place.name.as_bytes())
 }
 
 /// There is no such upload, or no longer.

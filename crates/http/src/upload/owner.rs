@@ -1,0 +1,112 @@
+//! Whose an upload is, and by which name its part is kept.
+//!
+//! The name of a part tells nobody how to go on with it. An upload with an address of its own is
+//! known by a token at random, and its part by a hash of the token and the user: who reads the
+//! folder cannot make an address of that, and nobody else can use the address. An upload by
+//! `Content-Range` has no address, so its part is known by a hash of who sends it, under which no
+//! token leads. So no key has to be kept, and a server that was started anew finds the same parts.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::partial::{PartId, Token};
+
+/// Who sends an upload.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Owner {
+    /// A user, whose password was right.
+    User(Arc<str>),
+    /// Nobody in particular, from this address; of IPv6 the network of 64 bits, for every client
+    /// has many addresses of one.
+    Address(IpAddr),
+    /// Nobody in particular, over a socket in the file system.
+    Local,
+}
+
+impl Owner {
+    /// The user if there is one, or else the address.
+    #[must_use]
+    pub fn new(user: Option<&Arc<str>>, address: Option<IpAddr>) -> Self {
+        match (user, address.map(|address| address.to_canonical())) {
+            (Some(user), _) => Self::User(Arc::clone(user)),
+            (None, Some(IpAddr::V6(address))) => {
+                let network = address.to_bits() >> 64 << 64;
+                Self::Address(Ipv6Addr::from_bits(network).into())
+            }
+            (None, Some(address)) => Self::Address(address),
+            (None, None) => Self::Local,
+        }
+    }
+
+    /// What the parts of one owner have in common, so that they can be counted.
+    #[must_use]
+    pub fn tag(&self) -> [u8; 4] {
+        let mut hash = Sha256::new();
+        hash.update(b"owner of uploads\0");
+        self.hash_into(&mut hash);
+        first(&hash)
+    }
+
+    /// A token of these bytes, which nobody should be able to guess.
+    #[must_use]
+    pub fn token(&self, random: [u8; 12]) -> Token {
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&self.tag());
+        bytes[4..].copy_from_slice(&random);
+        Token::new(bytes)
+    }
+
+    /// The part of the upload of a file of this name that is known by a token. It is that of a
+    /// user; who has sent none may come from another address.
+    #[must_use]
+    pub fn part_of_token(&self, token: Token, name: &[u8]) -> PartId {
+        let mut hash = Sha256::new();
+        hash.update(b"part by token\0");
+        match self {
+            Self::User(_) => self.hash_into(&mut hash),
+            Self::Address(_) | Self::Local => hash.update([0]),
+        }
+        hash.update(token.bytes());
+        hash.update(name);
+        PartId::new(token.tag(), first(&hash))
+    }
+
+    /// The part of what they have sent of a file of this name without any token.
+    #[must_use]
+    pub fn part_of_name(&self, name: &[u8]) -> PartId {
+        let mut hash = Sha256::new();
+        hash.update(b"part by name\0");
+        self.hash_into(&mut hash);
+        hash.update(name);
+        PartId::new(self.tag(), first(&hash))
+    }
+
+    fn hash_into(&self, hash: &mut Sha256) {
+        match self {
+            Self::Local => hash.update([1]),
+            Self::Address(IpAddr::V4(address)) => {
+                hash.update([2]);
+                hash.update(address.octets());
+            }
+            Self::Address(IpAddr::V6(address)) => {
+                hash.update([3]);
+                hash.update(address.octets());
+            }
+            Self::User(user) => {
+                hash.update([4]);
+                // With its length, so that the name of a file behind it is told from it.
+                hash.update((user.len() as u64).to_le_bytes());
+                hash.update(user.as_bytes());
+            }
+        }
+    }
+}
+
+/// The first bytes of a hash.
+fn first<const N: usize>(hash: &Sha256) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&hash.clone().finalize()[..N]);
+    bytes
+}

@@ -1,0 +1,222 @@
+//! Whose an upload is: who may ask how far it is, who may end it, and who may go on with it.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+
+use super::rig::{Client, Reply, Running, Site, pattern, request, wait_for, wait_until};
+use super::uploads::{leave, names, open_site, put, send};
+
+const TOTAL: usize = 3_000_000;
+const ME: &str = "Authorization: Basic bWU6c2VjcmV0"; // me:secret
+const YOU: &str = "Authorization: Basic eW91OnNlY3JldA=="; // you:secret
+const READER: &str = "Authorization: Basic cmVhZGVyOnNlY3JldA=="; // reader:secret
+
+/// A site that everybody may read, and two may write to.
+fn site() -> Site {
+    open_site().auth(&["me:secret@/:rw", "you:secret@/:rw", "reader:secret@/", "@/"])
+}
+
+/// A resumable upload of which the first bytes are here, and more are to come.
+fn begin(server: &Running, fields: &[&str], sent: usize) -> (Client, String) {
+    let mut client = server.connect();
+    let length = format!("Content-Length: {TOTAL}");
+    let draft = ["Upload-Draft-Interop-Version: 8", "Upload-Complete: ?1", length.as_str()];
+    client.send(request("PUT", "/file", &[fields, &draft].concat()));
+    let told = client.head().unwrap();
+    assert_eq!(told.status, 104);
+    client.send(&pattern(TOTAL)[..sent]);
+    (client, told.field("Location").unwrap().to_owned())
+}
+
+fn go_on(server: &Running, location: &str, at: usize, fields: &[&str]) -> Reply {
+    let mut client = server.connect();
+    let offset = format!("Upload-Offset: {at}");
+    let draft = ["Upload-Complete: ?1", &offset, "Content-Type: application/partial-upload"];
+    let fields = [fields, &draft].concat();
+    send(&mut client, "PATCH", location, &fields, &pattern(TOTAL)[at..]);
+    client.reply()
+}
+
+/// A connection from another address of this machine.
+fn from_elsewhere(server: &Running) -> Client {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), 0))).unwrap();
+    connect(&socket, &server.socket()).unwrap();
+    Client::new(TcpStream::from(socket))
+}
+
+#[test]
+fn who_may_only_read_neither_asks_about_an_upload_nor_ends_it() {
+    let server = site().start();
+    let (mut client, location) = begin(&server, &[ME], 500_000);
+    wait_until("it has a name", || names(&server).len() == 1);
+    for verb in ["GET", "HEAD", "PATCH", "DELETE"] {
+        assert_eq!(server.ask(verb, &location, &[]).status, 401, "{verb}");
+        assert_eq!(server.ask(verb, &location, &[READER]).status, 403, "{verb}");
+    }
+    assert_eq!(server.ask("HEAD", "/file?partial", &[]).status, 401);
+    assert_eq!(server.ask("HEAD", "/file?partial", &[READER]).status, 403);
+    client.send(&pattern(TOTAL)[500_000..]);
+    assert_eq!(client.reply().status, 201);
+    assert!(server.get("/file").body == pattern(TOTAL));
+}
+
+#[test]
+fn a_page_of_another_site_neither_asks_about_an_upload_nor_ends_it() {
+    let server = open_site().with(|settings| settings.cors = true).start();
+    let (mut client, location) = begin(&server, &[], 500_000);
+    wait_until("it has a name", || names(&server).len() == 1);
+    for field in ["Origin: http://example.org", "Sec-Fetch-Site: cross-site"] {
+        for verb in ["GET", "HEAD", "PATCH", "DELETE"] {
+            assert_eq!(server.ask(verb, &location, &[field]).status, 403, "{verb} {field}");
+        }
+        assert_eq!(server.ask("HEAD", "/file?partial", &[field]).status, 403);
+    }
+    client.send(&pattern(TOTAL)[500_000..]);
+    assert_eq!(client.reply().status, 201);
+}
+
+#[test]
+fn to_ask_how_far_an_upload_is_does_not_end_it() {
+    let server = site().start();
+    let (mut client, location) = begin(&server, &[ME], 500_000);
+    let offset = |reply: Reply| reply.field("Upload-Offset").map(str::to_owned);
+    let here = wait_for("it is here", || {
+        offset(server.ask("HEAD", &location, &[ME])).filter(|at| at == "500000")
+    });
+    assert_eq!(offset(server.ask("GET", &location, &[ME])), Some(here));
+    client.send(&pattern(TOTAL)[500_000..]);
+    assert_eq!(client.reply().status, 201);
+    // The same of one that has no address of its own.
+    let mut client = server.connect();
+    let range = format!("Content-Range: bytes 0-{}/{TOTAL}", TOTAL - 1);
+    client.send(request("PUT", "/other", &[ME, &range, &format!("Content-Length: {TOTAL}")]));
+    client.send(&pattern(TOTAL)[..1_000]);
+    wait_until("it is here", || {
+        offset(server.ask("HEAD", "/other?partial", &[ME])).is_some_and(|at| at == "1000")
+    });
+    client.send(&pattern(TOTAL)[1_000..]);
+    assert_eq!(client.reply().status, 201);
+}
+
+#[test]
+fn an_upload_that_has_no_byte_yet_is_known_to_its_client() {
+    let server = open_site().start();
+    let (mut client, location) = begin(&server, &[], 0);
+    assert_eq!(server.ask("HEAD", &location, &[]).field("Upload-Offset"), Some("0"));
+    client.send(pattern(TOTAL));
+    assert_eq!(client.reply().status, 201);
+}
+
+#[test]
+fn the_address_of_an_upload_is_of_no_use_to_another_writer() {
+    let server = site().start();
+    let (client, location) = begin(&server, &[ME], 500_000);
+    leave(&server, client);
+    for verb in ["GET", "HEAD", "DELETE"] {
+        assert_eq!(server.ask(verb, &location, &[YOU]).status, 404, "{verb}");
+    }
+    assert_eq!(go_on(&server, &location, 500_000, &[YOU]).status, 404);
+    // Nor is it for a file of another name.
+    let other = location.replace("/file?", "/other?");
+    assert_eq!(go_on(&server, &other, 500_000, &[ME]).status, 404);
+    assert_eq!(go_on(&server, &location, 500_000, &[ME]).status, 201);
+    assert!(server.get("/file").body == pattern(TOTAL));
+}
+
+#[test]
+fn what_names_a_part_in_its_folder_is_not_what_its_client_knows() {
+    let server = site().start();
+    let (client, location) = begin(&server, &[ME], 500_000);
+    leave(&server, client);
+    let begun = put(&server, "/ranged", &[ME, "Content-Range: bytes 0-3/8"], b"mine");
+    assert_eq!(begun.status, 202);
+    let parts = names(&server);
+    assert_eq!(parts.len(), 2);
+    for part in parts {
+        let mut words = part.rsplit('.').skip(1);
+        let (token, name) = (words.next().unwrap(), words.next().unwrap());
+        assert!(!location.contains(token), "{part} {location}");
+        for user in [ME, YOU] {
+            let address = format!("/{name}?upload={token}-x");
+            assert_eq!(server.ask("HEAD", &address, &[user]).status, 404, "{part}");
+            assert_eq!(server.ask("DELETE", &address, &[user]).status, 404, "{part}");
+        }
+    }
+    assert_eq!(server.ask("HEAD", "/ranged?partial", &[ME]).field("Upload-Offset"), Some("4"));
+}
+
+#[test]
+fn where_nobody_says_who_he_is_an_address_has_parts_of_its_own() {
+    let server = open_site().start();
+    let begin = "Content-Range: bytes 0-3/8";
+    assert_eq!(put(&server, "/file", &[begin], b"mine").status, 202);
+    let mut other = from_elsewhere(&server);
+    assert_eq!(other.try_ask("HEAD", "/file?partial", &[]).unwrap().status, 404);
+    send(&mut other, "PUT", "/file", &["Content-Range: bytes 4-7/8"], b"evil");
+    assert_eq!(other.reply().status, 416);
+    assert_eq!(put(&server, "/file", &["Content-Range: bytes 4-7/8"], b"mine").status, 201);
+    assert_eq!(server.get("/file").text(), "minemine");
+    // With the address of an upload it can be gone on with from anywhere.
+    let created = server.ask("PUT", "/large", &["Upload-Complete: ?0"]);
+    let location = created.field("Location").unwrap();
+    let offset = from_elsewhere(&server).try_ask("HEAD", location, &[]).unwrap();
+    assert_eq!(offset.field("Upload-Offset"), Some("0"));
+}
+
+#[test]
+fn a_server_that_was_started_anew_knows_whose_parts_there_are() {
+    let site = site();
+    let (root, changes, access) =
+        (site.path(""), site.settings.changes, site.settings.access.clone());
+    let server = site.start();
+    let (client, location) = begin(&server, &[ME], 500_000);
+    leave(&server, client);
+    put(&server, "/ranged", &[ME, "Content-Range: bytes 0-3/8"], b"mine");
+    let again = Site::new().with(|settings| {
+        (settings.root, settings.changes, settings.access) = (root, changes, access);
+    });
+    let again = again.start();
+    assert_eq!(again.ask("HEAD", &location, &[YOU]).status, 404);
+    assert_eq!(again.ask("HEAD", "/ranged?partial", &[YOU]).status, 404);
+    let rest = ["Content-Range: bytes 4-7/8", ME];
+    assert_eq!(put(&again, "/ranged", &rest, b"mine").status, 201);
+    assert_eq!(go_on(&again, &location, 500_000, &[ME]).status, 201);
+    assert!(again.get("/file").body == pattern(TOTAL));
+}
+
+#[test]
+fn the_address_of_an_upload_is_told_to_nobody_else() {
+    let server = open_site().start();
+    let (mut client, location) = begin(&server, &[], 1_000);
+    let token = location.split_once("upload=").unwrap().1.to_owned();
+    wait_until("it has begun", || server.metric("transfers_open") > 0.0);
+    server.ask("HEAD", &location, &[]);
+    server.ask("HEAD", &location, &[&format!("Referer: http://localhost{location}")]);
+    // A head that cannot be understood is told by its first line.
+    let mut bad = server.connect();
+    bad.send(format!("PATCH {location} HTTP/1.1\r\nno field\r\n\r\n"));
+    assert_eq!(bad.reply().status, 400);
+    client.send(&pattern(TOTAL)[1_000..2_000]);
+    leave(&server, client);
+    let mut going_on = server.connect();
+    let fields = [
+        "Upload-Complete: ?1",
+        "Upload-Offset: 2000",
+        "Content-Type: application/partial-upload",
+        "Content-Length: 2998000",
+    ];
+    going_on.send(request("PATCH", &location, &fields));
+    going_on.send([0]);
+    wait_until("it goes on", || server.metric("transfers_open") > 0.0);
+    let mut told = server.get("/.underpass/transfers?json").text();
+    assert!(told.contains("PATCH"), "{told}");
+    told += &server.get("/.underpass/transfers").text();
+    told += &server.get("/.underpass/metrics").text();
+    leave(&server, going_on);
+    server.line("PATCH");
+    told += &server.lines().concat();
+    told += &server.notes().concat();
+    assert!(told.contains("/file?upload=*") && !told.contains(&token), "{told}");
+}
