@@ -139,6 +139,13 @@ impl Target {
         Ok(Self { path, place: Place::New { landing, existing } })
     }
 
+    /// The file at `path`, emptied: for those that may be written to, but not replaced.
+    pub(crate) fn in_place(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new().write(true).truncate(true).open(path);
+        let file = file.with_path("opening", path)?;
+        Ok(Self { path: path.to_owned(), place: Place::Open { file, at: 0 } })
+    }
+
     /// The end of the file at `path`; a new file if there is none.
     pub(crate) fn append(path: &Path, cancel: &AtomicBool) -> Result<Self> {
         // Not O_APPEND: no mechanism but read_write serves such a file.

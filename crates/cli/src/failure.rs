@@ -245,6 +245,9 @@ impl fmt::Display for Failure {
             Self::Network { action, address, source } => {
                 write!(f, "{action} {address}: {}", plain(source))
             }
+            Self::Path { action, path, source } if path.as_os_str().is_empty() => {
+                write!(f, "{action} '': {}", plain(source))
+            }
             Self::Path { action, path, source } => {
                 write!(f, "{action} {}: {}", path.display(), plain(source))
             }

@@ -6,8 +6,12 @@
 
 #[path = "cp/bytes.rs"]
 mod bytes;
+#[path = "cp/fallbacks.rs"]
+mod fallbacks;
 #[path = "cp/file_systems.rs"]
 mod file_systems;
+#[path = "cp/kept.rs"]
+mod kept;
 #[path = "cp/kills.rs"]
 mod kills;
 #[path = "../../engine/tests/rig/mounts.rs"]
@@ -21,6 +25,8 @@ mod sources;
 mod takeover;
 #[path = "cp/tree.rs"]
 mod tree;
+#[path = "cp/users.rs"]
+mod users;
 
 use std::fs;
 use std::io::Write;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, fallocate, fsync, linkat, openat,
-    renameat, renameat_with, unlinkat,
+    renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -218,7 +218,14 @@ impl Landing {
                 match renameat_with(folder, &hidden, folder, &self.name, flags) {
                     // No such flag on this file system: link, and the old name goes in `drop`.
                     Err(Errno::INVAL | Errno::NOSYS) => {
-                        linkat(folder, &hidden, folder, &self.name, AtFlags::empty())?;
+                        match linkat(folder, &hidden, folder, &self.name, AtFlags::empty()) {
+                            // No hard links either, as on FAT by way of FUSE.
+                            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                                rename_if_free(folder, &hidden, &self.name)?;
+                                self.hidden = None;
+                            }
+                            linked => linked?,
+                        }
                         self.is_kept = false;
                         return Ok(());
                     }
@@ -257,6 +264,15 @@ pub(crate) fn reserve(file: impl AsFd, offset: u64, len: u64) -> Result<(), Errn
 fn link(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     linkat(CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW)
+}
+
+/// Renames if the name is free, where the file system cannot look and rename in one moment.
+fn rename_if_free(folder: &OwnedFd, hidden: &OsStr, name: &OsStr) -> Result<(), Errno> {
+    match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => renameat(folder, hidden, folder, name),
+        Err(errno) => Err(errno),
+        Ok(_) => Err(Errno::EXIST),
+    }
 }
 
 fn hidden_file(folder: &OwnedFd, name: &OsStr, mode: Mode) -> Result<(OwnedFd, OsString), Errno> {

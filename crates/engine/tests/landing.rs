@@ -146,6 +146,24 @@ fn a_file_system_that_cannot_rename_without_replacing_links_instead() {
 }
 
 #[test]
+fn a_file_system_without_hard_links_needs_none() {
+    thread::spawn(|| {
+        refuse(libc::SYS_openat, 2, libc::O_TMPFILE as u64, Errno::OPNOTSUPP);
+        refuse(libc::SYS_renameat2, 4, libc::RENAME_NOREPLACE.into(), Errno::INVAL);
+        refuse(libc::SYS_linkat, 4, 0, Errno::PERM);
+        let scratch = Scratch::new();
+        let target = scratch.path("file");
+        land(&target, b"first", Existing::Keep).unwrap();
+        assert_errno(land(&target, b"second", Existing::Keep), Errno::EXIST);
+        land(&target, b"third", Existing::Replace).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"third");
+        assert_eq!(names(scratch.folder()), [Path::new("file")]);
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
 fn of_many_that_keep_one_lands_and_of_many_that_replace_all_do() {
     with_and_without_unnamed_files(|| {
         let scratch = Scratch::new();

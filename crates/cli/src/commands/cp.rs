@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use crate::args::MoveArgs;
@@ -17,10 +18,12 @@ pub(crate) struct CpArgs {
     /// What to copy, - for standard input; and last where to: the new name, the folder to put it
     /// in, - for standard output
     #[arg(value_name = "SOURCE... TARGET", num_args = 1.., required = true)]
+    #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub(crate) words: Vec<PathBuf>,
 
     /// Put everything into this folder
     #[arg(short, long, value_name = "FOLDER", conflicts_with = "no_target_directory")]
+    #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub(crate) target_directory: Option<PathBuf>,
 
     /// Take the target for the new name, even if there is a folder of that name

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat, fstat, openat, seek};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use underpass_engine::landing::Existing;
 
@@ -38,8 +38,18 @@ impl Original<'_> {
 }
 
 impl Worker<'_> {
-    /// Copies a file.
+    /// Copies a file, or links it if it has another name that was copied.
     pub(super) fn file(&mut self, folder: &Arc<Folder>, entry: &Entry) -> Result<(), Failure> {
+        self.copy_file(folder, entry, true)
+    }
+
+    /// Copies a file; whether a file of several names may be linked instead is up to the caller.
+    pub(super) fn copy_file(
+        &mut self,
+        folder: &Arc<Folder>,
+        entry: &Entry,
+        may_link: bool,
+    ) -> Result<(), Failure> {
         let original = self.open(folder, entry)?;
         let stat = original.stat;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
@@ -55,7 +65,7 @@ impl Worker<'_> {
             self.totals.files += u64::from(verdict != Verdict::Resumed);
             return Ok(());
         }
-        if self.is_linked(folder, entry, &stat)? {
+        if may_link && self.is_linked(folder, entry, &stat)? {
             return Ok(());
         }
         let made = match verdict {
@@ -66,7 +76,9 @@ impl Worker<'_> {
             },
             _ => self.make_file(&original, verdict),
         };
-        self.tell_links(folder, entry, &stat, made.is_ok());
+        if may_link {
+            self.tell_links(folder, entry, &stat, made.is_ok());
+        }
         self.count_file();
         made
     }
@@ -119,11 +131,40 @@ impl Worker<'_> {
     }
 
     /// Copies bytes and everything else, and gives the copy its name.
+    ///
+    /// Where a file may be written to but not replaced, it is written in place: in a folder that
+    /// is not writable, in one like /tmp if it belongs to somebody else, or where something is
+    /// mounted on it.
     fn make_file(&mut self, original: &Original<'_>, verdict: Verdict) -> Result<(), Failure> {
+        let in_place = self.job.settings.in_place;
+        let made = self.make_file_once(original, verdict, in_place);
+        let is_refused = match &made {
+            // What was read already is read again, unless it comes only once.
+            Err(Failure::Path { action: NAMING, source, .. }) => {
+                is_refused(source) && rewind(&original.file).is_ok()
+            }
+            Err(Failure::Path { action: CREATING, source, .. }) => is_refused(source),
+            _ => false,
+        };
+        if verdict != Verdict::Replace || in_place || !is_refused {
+            return made;
+        }
+        self.make_file_once(original, verdict, true)?;
+        self.totals.in_place += 1;
+        self.job.in_place.get_or_init(|| original.folder.target_path(original.entry.target()));
+        Ok(())
+    }
+
+    fn make_file_once(
+        &mut self,
+        original: &Original<'_>,
+        verdict: Verdict,
+        in_place: bool,
+    ) -> Result<(), Failure> {
         let (folder, entry, stat) = (original.folder, original.entry, &original.stat);
         let path = || folder.target_path(entry.target());
         let manner = Manner::new(&self.job.settings, stat, folder.heritage);
-        let place = self.place(original, manner, verdict)?;
+        let place = self.place(original, manner, verdict, in_place)?;
         let copied = self.copy_bytes(original, &place).and_then(|()| self.verify(original, &place));
         if let Err(failure) = copied {
             self.give_up(place, &failure);
@@ -133,13 +174,14 @@ impl Worker<'_> {
         let ends = (original.file.as_fd(), place.file().as_fd());
         let heritage = (is_new, folder.heritage);
         let settings = &self.job.settings;
-        metadata::keep(settings, ends, stat, manner, heritage, &mut self.totals).map_err(
-            |(action, errno)| Failure::Path { action, path: path(), source: errno.into() },
-        )?;
+        let lacking = metadata::keep(settings, ends, stat, manner, heritage, &mut self.totals);
         self.job.remember(|| fstat(place.file()));
-        place.commit().at("writing", path)?;
+        place.commit().at(NAMING, path)?;
+        if let Some(failure) = lacking.failure(path) {
+            self.job.problem(failure);
+        }
         self.totals.files += 1;
-        self.totals.between(original.system, folder.system).files += 1;
+        self.totals.between(original.system, original.folder.system).files += 1;
         Ok(())
     }
 
@@ -149,6 +191,7 @@ impl Worker<'_> {
         original: &Original<'o>,
         manner: Manner,
         verdict: Verdict,
+        in_place: bool,
     ) -> Result<Place<'o>, Failure> {
         let (folder, name) = (original.folder, original.entry.target());
         let settings = &self.job.settings;
@@ -158,16 +201,16 @@ impl Worker<'_> {
             Verdict::Replace => Existing::Replace,
             _ => Existing::Keep,
         };
-        if settings.in_place {
+        if in_place {
             return Place::in_place(folder, name, mode, settings.force, &original.file)
                 .at("opening", path);
         }
         if settings.resume && original.len() >= PARTIAL {
             let partial = partial_name(name, &original.stat);
             let partial = OsStr::from_bytes(partial.to_bytes());
-            return Place::partial(folder, name, partial, mode, existing).at("creating", path);
+            return Place::partial(folder, name, partial, mode, existing).at(CREATING, path);
         }
-        Place::new(folder, name, mode, existing).at("creating", path)
+        Place::new(folder, name, mode, existing).at(CREATING, path)
     }
 
     /// What becomes of a copy that has failed: with `--resume` a later run may go on with it, unless
@@ -179,6 +222,16 @@ impl Worker<'_> {
     }
 }
 
+/// Has a file be read from its beginning once more.
+fn rewind(file: &File) -> Result<(), Errno> {
+    seek(file, SeekFrom::Start(0)).map(|_| ())
+}
+
+/// Whether a file could not be replaced, though it can perhaps be written to.
+pub(super) fn is_refused(error: &std::io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::ACCESS | Errno::PERM | Errno::BUSY))
+}
+
 /// The name of a part of a large file: only that very version of the original goes on with it.
 pub(super) fn partial_name(name: &CStr, stat: &Stat) -> CString {
     let facts = format!(
@@ -188,6 +241,10 @@ pub(super) fn partial_name(name: &CStr, stat: &Stat) -> CString {
     let number = names::fingerprint(facts.as_bytes()) as u32;
     names::hidden(name, Some(number))
 }
+
+/// What is being done with a path while a new file is made there, and while it gets its name.
+const CREATING: &str = "creating";
+const NAMING: &str = "writing";
 
 /// From this size on an interrupted file is worth keeping.
 pub(super) const PARTIAL: u64 = 16 << 20;

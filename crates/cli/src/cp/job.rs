@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::Stat;
 use rustix::io::Errno;
@@ -36,6 +36,8 @@ pub(super) struct Job<'a> {
     pub(super) progress: Progress,
     /// Folders whose owner, and whose attributes could not be kept.
     pub(super) unkept: [AtomicU64; 2],
+    /// The first file that was written in place because it could not be replaced.
+    pub(super) in_place: OnceLock<PathBuf>,
 }
 
 /// How far it is, for those who watch.
@@ -70,6 +72,7 @@ impl<'a> Job<'a> {
             remembered: Mutex::default(),
             progress: Progress::default(),
             unkept: Default::default(),
+            in_place: OnceLock::new(),
         }
     }
 
@@ -124,13 +127,13 @@ impl<'a> Job<'a> {
             if let Some(stat) = folder.stat.filter(|_| !self.settings.dry_run)
                 && (folder.state.is_new() || self.settings.preserve || self.settings.resume)
             {
-                match metadata::finish_folder(&self.settings, &folder, &stat) {
-                    Ok((has_owner, has_attributes)) => {
-                        let [owners, attributes] = &self.unkept;
-                        owners.fetch_add(u64::from(!has_owner), Ordering::Relaxed);
-                        attributes.fetch_add(u64::from(!has_attributes), Ordering::Relaxed);
-                    }
-                    Err(failure) => self.problem(failure),
+                let (has_owner, has_attributes, lacking) =
+                    metadata::finish_folder(&self.settings, &folder, &stat);
+                let [owners, attributes] = &self.unkept;
+                owners.fetch_add(u64::from(!has_owner), Ordering::Relaxed);
+                attributes.fetch_add(u64::from(!has_attributes), Ordering::Relaxed);
+                if let Some(failure) = lacking.failure(|| folder.target_path(c"")) {
+                    self.problem(failure);
                 }
             }
             let Some(parent) = folder.parent.clone() else { return };

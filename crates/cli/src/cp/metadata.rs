@@ -14,7 +14,6 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::folder::{Folder, Heritage};
-use super::job::At;
 use super::settings::Settings;
 use super::totals::Totals;
 use crate::failure::Failure;
@@ -45,6 +44,25 @@ impl Manner {
     }
 }
 
+/// What a copy lacks, although it was asked for: what was being done, and the first refusal.
+///
+/// The copy stays, as its bytes are right; the command fails.
+#[derive(Debug, Default)]
+pub(super) struct Lacking(Option<(&'static str, Errno)>);
+
+impl Lacking {
+    /// Remembers what was refused first.
+    fn note<T>(&mut self, action: &'static str, outcome: Result<T, Errno>) -> Option<T> {
+        outcome.inspect_err(|errno| _ = self.0.get_or_insert((action, *errno))).ok()
+    }
+
+    /// The same as a failure, if anything was refused.
+    pub(super) fn failure(self, path: impl FnOnce() -> PathBuf) -> Option<Failure> {
+        let (action, errno) = self.0?;
+        Some(Failure::Path { action, path: path(), source: errno.into() })
+    }
+}
+
 /// Gives a copy all that its original has; a file that was there before keeps its mode.
 pub(super) fn keep(
     settings: &Settings<'_>,
@@ -53,11 +71,15 @@ pub(super) fn keep(
     manner: Manner,
     (is_new, heritage): (bool, Heritage),
     totals: &mut Totals,
-) -> Result<(), (&'static str, Errno)> {
+) -> Lacking {
     let (from, to) = ends;
-    let mut mode = manner.mode;
+    let mut lacking = Lacking::default();
+    let (mut mode, mut is_other) = (manner.mode, manner.is_other || !is_new);
     if settings.preserve {
-        if (manner.is_foreign || !is_new) && !give(stat, |uid, gid| fchown(to, uid, gid))? {
+        let may_give = settings.may_give_files_away();
+        if (manner.is_foreign || !is_new)
+            && !give(stat, may_give, &mut lacking, |uid, gid| fchown(to, uid, gid))
+        {
             totals.without_owner += 1;
             mode &= 0o1777;
         }
@@ -65,18 +87,19 @@ pub(super) fn keep(
             // What it got from the folder; most often nothing else is to be there.
             let _ = fremovexattr(to, c"system.posix_acl_access");
         }
-        let copied = copy_attributes(
-            |list| flistxattr(from, list),
-            |name, value| fgetxattr(from, name, value),
-            |name, value| fsetxattr(to, name, value, XattrFlags::empty()),
-        );
-        totals.without_attributes +=
-            u64::from(!copied.map_err(|errno| ("keeping attributes of", errno))?);
+        let copied = copy_open_attributes(from, to, mode, &mut lacking);
+        totals.without_attributes += u64::from(!copied.is_complete);
+        is_other |= copied.was_opened;
     }
-    if manner.is_other || (!is_new && settings.preserve) {
-        fchmod(to, Mode::from_raw_mode(mode)).map_err(|errno| ("keeping mode of", errno))?;
+    if is_other && (is_new || settings.preserve) {
+        lacking.note("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
     }
-    futimens(to, &times(stat)).map_err(|errno| ("keeping times of", errno))
+    match futimens(to, &times(stat)) {
+        // A file that was there and belongs to somebody else: nobody has asked for its times.
+        Err(Errno::PERM | Errno::ACCESS) if !is_new && !settings.preserve => {}
+        set => _ = lacking.note("keeping times of", set),
+    }
+    lacking
 }
 
 /// The same for what cannot be opened: links, devices, FIFOs, sockets.
@@ -86,108 +109,165 @@ pub(super) fn keep_by_name(
     (to, new): (BorrowedFd<'_>, &CStr),
     stat: &Stat,
     totals: &mut Totals,
-) -> Result<(), (&'static str, Errno)> {
+) -> Lacking {
     let flags = AtFlags::SYMLINK_NOFOLLOW;
+    let mut lacking = Lacking::default();
     if settings.preserve {
-        if !give(stat, |uid, gid| chownat(to, new, uid, gid, flags))? {
-            totals.without_owner += 1;
-        }
+        let may_give = settings.may_give_files_away();
+        let is_owned =
+            give(stat, may_give, &mut lacking, |uid, gid| chownat(to, new, uid, gid, flags));
+        totals.without_owner += u64::from(!is_owned);
         let (from, to) = (path(from, old), path(to, new));
         let copied = copy_attributes(
             |list| llistxattr(&from, list),
             |name, value| lgetxattr(&from, name, value),
             |name, value| lsetxattr(&to, name, value, XattrFlags::empty()),
+            || Err(Errno::ACCESS),
+            &mut lacking,
         );
-        totals.without_attributes +=
-            u64::from(!copied.map_err(|errno| ("keeping attributes of", errno))?);
+        totals.without_attributes += u64::from(!copied.is_complete);
     }
-    utimensat(to, new, &times(stat), flags).map_err(|errno| ("keeping times of", errno))
+    lacking.note("keeping times of", utimensat(to, new, &times(stat), flags));
+    lacking
 }
 
 /// Everything in a folder is done: gives it what its original has. Returns whether owner and
-/// attributes could be kept.
+/// attributes could be kept, and what else could not.
 pub(super) fn finish_folder(
     settings: &Settings<'_>,
     folder: &Folder,
     stat: &Stat,
-) -> Result<(bool, bool), Failure> {
+) -> (bool, bool, Lacking) {
     let (from, to) = (folder.source.as_fd(), folder.target.as_fd());
-    let path = || folder.target_path(c"");
+    let mut lacking = Lacking::default();
     let mut mode = settings.mode(stat.st_mode);
-    let mut kept = (true, true);
+    let (mut has_owner, mut has_attributes) = (true, true);
     if settings.preserve {
-        let is_given = give(stat, |uid, gid| fchown(to, uid, gid));
-        kept.0 = is_given.map_err(|(_, errno)| errno).at("keeping owner of", path)?;
-        if !kept.0 {
+        let may_give = settings.may_give_files_away();
+        has_owner = give(stat, may_give, &mut lacking, |uid, gid| fchown(to, uid, gid));
+        if !has_owner {
             mode &= 0o1777;
         }
-        kept.1 = copy_attributes(
-            |list| flistxattr(from, list),
-            |name, value| fgetxattr(from, name, value),
-            |name, value| fsetxattr(to, name, value, XattrFlags::empty()),
-        )
-        .at("keeping attributes of", path)?;
+        has_attributes = copy_open_attributes(from, to, mode, &mut lacking).is_complete;
     } else if folder.heritage.group {
         mode |= 0o2000;
     }
-    fchmod(to, Mode::from_raw_mode(mode)).at("keeping mode of", path)?;
-    futimens(to, &times(stat)).at("keeping times of", path)?;
-    Ok(kept)
+    lacking.note("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
+    lacking.note("keeping times of", futimens(to, &times(stat)));
+    (has_owner, has_attributes, lacking)
 }
 
-/// Gives a copy the owner of its original. Who may not give files away keeps them; false then.
+/// Gives a copy the owner of its original; false if that could not be. Who may not give files away
+/// keeps them, which is no failure.
 fn give(
     stat: &Stat,
+    may_give: bool,
+    lacking: &mut Lacking,
     chown: impl Fn(Option<Uid>, Option<Gid>) -> Result<(), Errno>,
-) -> Result<bool, (&'static str, Errno)> {
+) -> bool {
     let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
     match chown(Some(uid), Some(gid)) {
-        Ok(()) => Ok(true),
+        Ok(()) => true,
         // One of our groups, perhaps. EINVAL: an owner that this user namespace does not know.
-        Err(Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP) => {
+        Err(Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP) if !may_give => {
             let _ = chown(None, Some(gid));
-            Ok(false)
+            false
         }
-        Err(errno) => Err(("keeping owner of", errno)),
+        Err(errno) => {
+            let _ = chown(None, Some(gid));
+            lacking.note("keeping owner of", Err::<(), _>(errno));
+            false
+        }
     }
 }
 
-/// Copies extended attributes, of which ACLs and capabilities are some. False if one is not offered
-/// there, or not to us.
+/// What became of attributes.
+struct Copied {
+    /// Whether all of them are there.
+    is_complete: bool,
+    /// Whether the copy was made writable for them.
+    was_opened: bool,
+}
+
+/// The same as [`copy_attributes`], between open files.
+fn copy_open_attributes(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    mode: u32,
+    lacking: &mut Lacking,
+) -> Copied {
+    copy_attributes(
+        |list| flistxattr(from, list),
+        |name, value| fgetxattr(from, name, value),
+        |name, value| fsetxattr(to, name, value, XattrFlags::empty()),
+        || fchmod(to, Mode::from_raw_mode(mode & 0o777 | 0o200)),
+        lacking,
+    )
+}
+
+/// Copies extended attributes, of which ACLs and capabilities are some.
+///
+/// The kernel takes attributes of users only for what its owner may write to, whatever the
+/// descriptor allows: `open` lets the owner do so until the mode is set.
+///
+/// An ACL that could not be kept is a failure, as it decides who may do what. Other attributes are
+/// not: many file systems do not take them, and some only from root.
 fn copy_attributes(
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
     get: impl Fn(&CStr, &mut [u8]) -> Result<usize, Errno>,
     set: impl Fn(&CStr, &[u8]) -> Result<(), Errno>,
-) -> Result<bool, Errno> {
+    open: impl Fn() -> Result<(), Errno>,
+    lacking: &mut Lacking,
+) -> Copied {
+    let mut copied = Copied { is_complete: true, was_opened: false };
     let (mut few, mut many) = ([0; 512], Vec::new());
     let names = match read(&mut few, &mut many, &list) {
         Ok(names) => names,
         // No attributes on this file system, or none for us: then there are none to be kept.
-        Err(Errno::OPNOTSUPP | Errno::ACCESS | Errno::PERM) => return Ok(true),
-        Err(errno) => return Err(errno),
+        Err(Errno::OPNOTSUPP | Errno::ACCESS | Errno::PERM) => return copied,
+        Err(errno) => {
+            lacking.note("reading the attributes for", Err::<(), _>(errno));
+            return Copied { is_complete: false, ..copied };
+        }
     };
-    let mut is_complete = true;
     for name in names.split_inclusive(|&byte| byte == 0) {
         let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
         let (mut short, mut long) = ([0; 512], Vec::new());
-        let value = match read(&mut short, &mut long, |value| get(name, value)) {
-            Ok(value) => value,
-            Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::ACCESS | Errno::PERM) => continue,
-            Err(errno) => return Err(errno),
+        let set_again = |value: &[u8]| match set(name, value) {
+            Err(Errno::ACCESS) => match open() {
+                Ok(()) => (true, set(name, value)),
+                Err(_) => (false, Err(Errno::ACCESS)),
+            },
+            outcome => (false, outcome),
         };
-        match set(name, value) {
-            Ok(()) => {}
-            // Not on that file system, or not for us: security.* and trusted.* are for root.
-            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::INVAL)
-            // Too long for that file system. ext4 says that of its block for attributes as if the
-            // disk were full; if it is, the bytes of the next file say so, too.
-            | Err(Errno::NOSPC | Errno::RANGE | Errno::TOOBIG | Errno::NAMETOOLONG) => {
-                is_complete = false;
-            }
-            Err(errno) => return Err(errno),
+        let (was_opened, outcome) = match read(&mut short, &mut long, |value| get(name, value)) {
+            // Somebody has removed it meanwhile.
+            Err(Errno::NODATA) => continue,
+            Ok(value) => set_again(value),
+            Err(errno) => (false, Err(errno)),
+        };
+        copied.was_opened |= was_opened;
+        let Err(errno) = outcome else { continue };
+        copied.is_complete = false;
+        if name.to_bytes().starts_with(b"system.posix_acl_") {
+            lacking.note("keeping ACL of", Err::<(), _>(errno));
+        } else if !is_refusal(errno) {
+            lacking.note("keeping attributes of", Err::<(), _>(errno));
         }
     }
-    Ok(is_complete)
+    copied
+}
+
+/// Whether a file system, or the kernel for this user, does not take an attribute.
+fn is_refusal(errno: Errno) -> bool {
+    matches!(
+        errno,
+        // Not on that file system, or not for us: security.* and trusted.* are for root.
+        Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::INVAL
+            // Too long for that file system. ext4 says that of its block for attributes as if the
+            // disk were full; if it is, the bytes of the next file say so, too.
+            | Errno::NOSPC | Errno::RANGE | Errno::TOOBIG | Errno::NAMETOOLONG
+    )
 }
 
 /// Reads into a small buffer, and if that is not enough into one that always is (xattr(7)).

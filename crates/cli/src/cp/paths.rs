@@ -181,6 +181,9 @@ fn goal(
 ) -> Result<Goal> {
     let is_folder = fs::metadata(target).is_ok_and(|found| found.is_dir());
     let into = Goal { folder: target.to_owned(), name: None };
+    if target.as_os_str().is_empty() {
+        return Err(Errno::NOENT).with_path("creating", target);
+    }
     if args.target_directory.is_some() || (is_folder && !args.no_target_directory) {
         return Ok(into);
     }

@@ -1,6 +1,7 @@
 //! What is told at the end: what was copied and how, and what was not.
 
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use indicatif::HumanCount;
@@ -11,7 +12,7 @@ use super::folder::Folder;
 use super::job::{At, Job, Problems};
 use super::totals::{Between, Totals};
 use crate::failure::{Failure, Result};
-use crate::output;
+use crate::output::{self, plain_path};
 use crate::receipt::{
     CpuReceipt, EndKind, FaultsReceipt, MechanismReceipt, Receipt, SwitchesReceipt,
 };
@@ -50,6 +51,10 @@ pub(crate) struct CopyReceipt {
     pub(crate) without_owner: u64,
     /// Copies that lack an attribute or an ACL.
     pub(crate) without_attributes: u64,
+    /// Files that were written in place because they could not be replaced.
+    pub(crate) in_place: u64,
+    /// Further names of files that are copies of their own because they could not be linked.
+    pub(crate) links_copied: u64,
     /// How many threads copied.
     pub(crate) jobs: usize,
     /// The same by file systems.
@@ -108,6 +113,9 @@ pub(super) fn tell(job: &Job<'_>, totals: &Totals, elapsed_s: f64) -> Result<()>
     for failure in &problems.failures {
         output::problem(failure);
     }
+    if !show.quiet {
+        receipt.notes(job).iter().for_each(|note| output::note(note));
+    }
     output::copied(show, &receipt);
     match problems.count {
         0 => Ok(()),
@@ -145,6 +153,8 @@ fn receipt(job: &Job<'_>, totals: &Totals, elapsed_s: f64, problems: &Problems) 
         verified_bytes: totals.verified_bytes,
         without_owner: totals.without_owner + owners,
         without_attributes: totals.without_attributes + attributes,
+        in_place: totals.in_place,
+        links_copied: totals.links_copied,
         jobs: job.settings.jobs,
         file_systems: totals.systems.iter().map(SystemReceipt::from).collect(),
         failed: problems.count,
@@ -154,6 +164,23 @@ fn receipt(job: &Job<'_>, totals: &Totals, elapsed_s: f64, problems: &Problems) 
 }
 
 impl CopyReceipt {
+    /// What was done in another way than was asked for, a line each.
+    fn notes(&self, job: &Job<'_>) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(path) = job.in_place.get() {
+            notes.push(in_place(path, self.in_place));
+        }
+        if self.links_copied > 0 {
+            let names = counted(self.links_copied, "further name", "further names");
+            notes.push(format!("{names} of files became copies: there are no hard links there"));
+        }
+        if self.without_attributes > 0 {
+            let copies = counted(self.without_attributes, "copy", "copies");
+            notes.push(format!("{copies} lost attributes, which could not be kept there"));
+        }
+        notes
+    }
+
     /// What there is to say beside bytes, time and mechanisms: `50,000 files, 500 folders, 3 kept`.
     pub(crate) fn counts(&self) -> String {
         let counts = [
@@ -174,6 +201,21 @@ impl CopyReceipt {
             .collect();
         told.join(", ")
     }
+}
+
+/// Says that files were written in place, of which this is one.
+pub(super) fn in_place(path: &Path, count: u64) -> String {
+    let path = plain_path(path);
+    let subject = match count {
+        0 | 1 => format!("{path} was"),
+        count => format!("{} files, such as {path}, were", HumanCount(count)),
+    };
+    format!("{subject} written in place, as it may not be replaced there")
+}
+
+/// A number with its noun.
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", HumanCount(count), if count == 1 { one } else { many })
 }
 
 /// Has everything be on the disk.

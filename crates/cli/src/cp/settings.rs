@@ -109,6 +109,11 @@ impl<'a> Settings<'a> {
             && matches!(policy, Policy::Auto | Policy::Require(Mechanism::ReadWrite))
     }
 
+    /// Whether owners can be kept: root is told where they are not.
+    pub(super) fn may_give_files_away(&self) -> bool {
+        self.owner.0 == 0
+    }
+
     /// The permissions of a copy.
     pub(super) fn mode(&self, mode: u32) -> u32 {
         // Its owner is the one who copies, unless owners are kept: so are the bits that lend rights.

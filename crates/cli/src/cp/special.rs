@@ -35,22 +35,36 @@ pub(super) enum Verdict {
 impl Worker<'_> {
     /// Copies a link as a link.
     pub(super) fn link(&mut self, folder: &Arc<Folder>, entry: &Entry) -> Result<(), Failure> {
-        let from = || folder.source_path(&entry.name);
-        let leads = readlinkat(&folder.source, &entry.name, Vec::new()).at("reading", from)?;
         let stat = self.stat(folder, entry)?;
-        let made = self.make_special(folder, entry, &stat, |folder, name| {
-            symlinkat(&leads, &folder.target, name)
-        })?;
-        self.totals.links += u64::from(made);
-        Ok(())
+        self.copy_special(folder, entry, &stat, true)
     }
 
     /// Makes a device, a FIFO or a socket like another one.
     pub(super) fn special(&mut self, folder: &Arc<Folder>, entry: &Entry) -> Result<(), Failure> {
         let stat = self.stat(folder, entry)?;
-        let mode = Mode::from_raw_mode(self.job.settings.mode(stat.st_mode));
+        self.copy_special(folder, entry, &stat, true)
+    }
+
+    /// Copies what has no bytes; `may_link` as for files.
+    fn copy_special(
+        &mut self,
+        folder: &Arc<Folder>,
+        entry: &Entry,
+        stat: &Stat,
+        may_link: bool,
+    ) -> Result<(), Failure> {
         let kind = FileType::from_raw_mode(stat.st_mode);
-        let made = self.make_special(folder, entry, &stat, |folder, name| {
+        if kind == FileType::Symlink {
+            let from = || folder.source_path(&entry.name);
+            let leads = readlinkat(&folder.source, &entry.name, Vec::new()).at("reading", from)?;
+            let made = self.make_special(folder, entry, (stat, may_link), |folder, name| {
+                symlinkat(&leads, &folder.target, name)
+            })?;
+            self.totals.links += u64::from(made);
+            return Ok(());
+        }
+        let mode = Mode::from_raw_mode(self.job.settings.mode(stat.st_mode));
+        let made = self.make_special(folder, entry, (stat, may_link), |folder, name| {
             mknodat(&folder.target, name, kind, mode, stat.st_rdev)
         })?;
         self.totals.specials += u64::from(made);
@@ -62,7 +76,7 @@ impl Worker<'_> {
         &mut self,
         folder: &Arc<Folder>,
         entry: &Entry,
-        stat: &Stat,
+        (stat, may_link): (&Stat, bool),
         make: impl Fn(&Folder, &std::ffi::CStr) -> Result<(), Errno>,
     ) -> Result<bool, Failure> {
         let verdict = self.verdict(folder, entry, stat)?;
@@ -72,7 +86,7 @@ impl Worker<'_> {
         if self.is_dry(folder, entry) {
             return Ok(true);
         }
-        if self.is_linked(folder, entry, stat)? {
+        if may_link && self.is_linked(folder, entry, stat)? {
             return Ok(false);
         }
         if verdict == Verdict::Resumed {
@@ -80,7 +94,9 @@ impl Worker<'_> {
             return Ok(false);
         }
         let made = self.make_as(folder, entry, stat, verdict, make);
-        self.tell_links(folder, entry, stat, made.is_ok());
+        if may_link {
+            self.tell_links(folder, entry, stat, made.is_ok());
+        }
         made.map(|()| true)
     }
 
@@ -101,22 +117,23 @@ impl Worker<'_> {
         let (from, to) = (folder.source.as_fd(), folder.target.as_fd());
         let ends = ((from, entry.name.as_c_str()), (to, name));
         let settings = &self.job.settings;
-        let kept = metadata::keep_by_name(settings, ends.0, ends.1, stat, &mut self.totals);
+        let lacking = metadata::keep_by_name(settings, ends.0, ends.1, stat, &mut self.totals);
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         self.job.remember(|| statat(to, name, flags));
-        let named = match (kept, &hidden) {
-            (Ok(()), Some(hidden)) => renameat(to, hidden, to, target).at("naming", path),
-            (kept, _) => kept.map_err(|(action, errno)| Failure::Path {
-                action,
-                path: path(),
-                source: errno.into(),
-            }),
+        let named = match &hidden {
+            Some(hidden) => renameat(to, hidden, to, target).at("naming", path),
+            None => Ok(()),
         };
         if named.is_err()
             && let Some(hidden) = &hidden
         {
             // It is ours, and nobody will miss it.
             let _ = unlinkat(to, hidden, AtFlags::empty());
+        }
+        if named.is_ok()
+            && let Some(failure) = lacking.failure(path)
+        {
+            self.job.problem(failure);
         }
         named
     }
@@ -183,26 +200,35 @@ impl Worker<'_> {
         match self.job.links.found(stat, folder, entry) {
             Turn::Copy => Ok(false),
             Turn::Wait => Ok(true),
-            Turn::Link(spot) => self.link_to(&spot, folder, entry, stat).map(|()| true),
+            Turn::Link(spot) => self.link_to(&spot, folder, entry, stat),
         }
     }
 
-    /// Gives a copy one more of its names.
+    /// Gives a copy one more of its names; false if there can be no such name, so that it has to
+    /// become a copy of its own.
     fn link_to(
         &mut self,
         spot: &Spot,
         folder: &Folder,
         entry: &Entry,
         stat: &Stat,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let name = entry.target();
-        spot.link(folder, name).at("linking", || folder.target_path(name))?;
+        match spot.link(folder, name) {
+            // FAT, exFAT and some file systems of other machines have no hard links; others have
+            // only so many, and none from one mount to another.
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK | Errno::XDEV) => {
+                self.totals.links_copied += 1;
+                return Ok(false);
+            }
+            linked => linked.at("linking", || folder.target_path(name))?,
+        }
         self.totals.hard_links += 1;
         if self.job.settings.resume && folder.state != State::Fresh {
             // An earlier run may have found this name first, and begun to copy here.
             let _ = unlinkat(&folder.target, partial_name(name, stat), AtFlags::empty());
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Tells those who wait for the first of several names that it is there, or is not.
@@ -226,10 +252,21 @@ impl Worker<'_> {
         }
         let spot = Spot::new(folder, entry.target());
         for (folder, entry) in self.job.links.copied(stat, spot.clone()) {
-            if let Err(failure) = self.link_to(&spot, &folder, &entry, stat) {
-                self.job.problem(failure);
+            match self.link_to(&spot, &folder, &entry, stat) {
+                Ok(true) => {}
+                Ok(false) => self.note(|worker| worker.copy_unlinked(&folder, &entry)),
+                Err(failure) => self.job.problem(failure),
             }
             self.job.release(&folder, true);
+        }
+    }
+
+    /// Copies one more name of what was copied, as it cannot be linked.
+    fn copy_unlinked(&mut self, folder: &Arc<Folder>, entry: &Entry) -> Result<(), Failure> {
+        let stat = self.stat(folder, entry)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => self.copy_file(folder, entry, false),
+            _ => self.copy_special(folder, entry, &stat, false),
         }
     }
 }

@@ -10,6 +10,7 @@ use rustix::fs::{FileType, Mode, fchmod, fstat, fsync, ftruncate, futimens, stat
 use rustix::io::Errno;
 use underpass_engine::{Error, Report, Source, Transfer, Version};
 
+use super::file::is_refused;
 use super::metadata::times;
 use super::settings::Settings;
 use crate::commands::cp::{CpArgs, When};
@@ -20,6 +21,20 @@ use crate::output::{self, plain_path};
 use crate::progress::Meter;
 use crate::receipt::Receipt;
 use crate::signals;
+
+/// Prepares the target; a file that may be written to but not replaced is written in place.
+fn create(path: &Path, overwrite: Overwrite, cancel: &AtomicBool) -> Result<Target> {
+    match Target::create(path, overwrite, cancel) {
+        Err(Failure::Path { action: "creating", source, .. })
+            if is_refused(&source) && fs::metadata(path).is_ok_and(|found| found.is_file()) =>
+        {
+            let target = Target::in_place(path)?;
+            output::note(&super::report::in_place(path, 1));
+            Ok(target)
+        }
+        created => created,
+    }
+}
 
 /// Copies.
 pub(super) fn run(args: &CpArgs, settings: &Settings<'_>, from: &Path, path: &Path) -> Result<()> {
@@ -40,7 +55,7 @@ pub(super) fn run(args: &CpArgs, settings: &Settings<'_>, from: &Path, path: &Pa
         (_, true) => Overwrite::Never,
         _ => Overwrite::IfWritable,
     };
-    let target = Target::create(path, overwrite, &cancel)?;
+    let target = create(path, overwrite, &cancel)?;
     if path == Path::new("-") && show.json {
         let message = "--json prints on standard output, where the bytes go: name a file";
         return Err(Failure::Usage(message.to_owned()));

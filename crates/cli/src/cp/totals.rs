@@ -24,6 +24,10 @@ pub(super) struct Totals {
     pub(super) without_owner: u64,
     /// Files of which an extended attribute or ACL could not be kept.
     pub(super) without_attributes: u64,
+    /// Files that were written in place because they could not be replaced.
+    pub(super) in_place: u64,
+    /// Further names that were copied because they could not be linked.
+    pub(super) links_copied: u64,
     pub(super) systems: Vec<Between>,
     pub(super) usage: Usage,
 }
@@ -64,6 +68,8 @@ impl Totals {
         self.verified_bytes += other.verified_bytes;
         self.without_owner += other.without_owner;
         self.without_attributes += other.without_attributes;
+        self.in_place += other.in_place;
+        self.links_copied += other.links_copied;
         self.usage = self.usage + other.usage;
         for each in &other.systems {
             let mine = self.between(each.from, each.to);

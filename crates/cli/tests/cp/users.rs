@@ -1,0 +1,56 @@
+//! `cp` as a user without privileges.
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::chown;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::io::FdFlags;
+
+use crate::mounts::is_root;
+use crate::rig::{Finished, Running, has};
+
+/// Somebody to whom nothing belongs.
+pub(crate) const NOBODY: u32 = 65_534;
+
+/// Gives a tree to the user that [`cp_as_user`] copies as.
+pub(crate) fn give_to_user(path: &Path) {
+    if !is_root() {
+        return;
+    }
+    std::os::unix::fs::lchown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    if fs::symlink_metadata(path).unwrap().is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            give_to_user(&entry.unwrap().path());
+        }
+    }
+}
+
+/// Gives one file or folder to somebody else than that user; `None` if nobody but root can.
+pub(crate) fn take_from_user(path: &Path) -> Option<()> {
+    is_root().then(|| chown(path, Some(1234), Some(1234)).unwrap())
+}
+
+/// `cp` with these words, in this folder, by a user who is not root. `None` if that cannot be.
+pub(crate) fn cp_as_user(here: &Path, words: &[&str]) -> Option<Finished> {
+    let program = env!("CARGO_BIN_EXE_underpass");
+    let mut command = Command::new("setpriv");
+    // Nobody else may be able to find the program by its path, so its descriptor is handed over.
+    let file = fs::File::open(program).unwrap();
+    if is_root() {
+        if !has("setpriv") {
+            return None;
+        }
+        rustix::io::fcntl_setfd(&file, FdFlags::empty()).unwrap();
+        let user = NOBODY.to_string();
+        command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "sh", "-c"]);
+        command.arg(r#"exec "/proc/self/fd/$0" cp "$@""#).arg(file.as_raw_fd().to_string());
+    } else {
+        command = Command::new(program);
+        command.arg("cp");
+    }
+    command.args(words).current_dir(here);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Some(Running::start(command).finish())
+}
