@@ -2,8 +2,8 @@
 //!
 //! The rules are those of the command line, in the spelling of dufs. A hashed password is meant to
 //! be slow to check, tens of milliseconds, in which one thread could have answered thousands of
-//! requests; so the check is handed back as [`Pending`] work for a helper thread, and the answer is
-//! remembered, so that a client pays once and not for each request.
+//! requests; so the check is handed back as [`Pending`] work for another thread, and the answer is
+//! remembered, right or wrong, so that a client pays once and not for each request.
 
 mod basic;
 mod grants;
@@ -19,6 +19,7 @@ use std::time::Instant;
 
 use basic::Credentials;
 pub use rules::{RuleError, RuleFault};
+pub use secret::CheckMemory;
 use users::Users;
 
 /// The value of `WWW-Authenticate` that goes with [`Verdict::Challenge`].
@@ -43,12 +44,16 @@ pub enum Verdict {
         /// Who asks; nobody in particular if there was no need to tell.
         user: Option<Arc<str>>,
     },
-    /// 401 with [`CHALLENGE`]: tell who you are, or what you told is wrong.
+    /// 429: too many passwords are waiting to be checked.
+    Busy,
+    /// 401 with [`CHALLENGE`]: tell who you are.
     Challenge,
     /// 403: it is known who asks, and he may not; or nobody may.
     Forbidden,
     /// Not known yet: the password must be checked against a hash, away from the event loop.
     Verify(Pending),
+    /// 401 with [`CHALLENGE`], and later each time: the name or the password is wrong.
+    Wrong,
 }
 
 /// The rules about users and paths.
@@ -143,6 +148,8 @@ pub struct Pending {
     user: Option<usize>,
     /// The password.
     password: Vec<u8>,
+    /// The digest under which it is remembered that they are wrong.
+    refusal: u128,
     /// What is to be done if it is right,
     path: Vec<u8>,
     /// and with which right.
@@ -154,11 +161,13 @@ impl Pending {
     ///
     /// Never answers [`Verdict::Verify`].
     #[must_use]
-    pub fn run(self) -> Verdict {
-        if self.users.verify(self.user, &self.password, Instant::now) {
+    pub fn run(self, memory: &mut CheckMemory) -> Verdict {
+        memory.reserve(self.users.blocks());
+        if self.users.verify(self.user, &self.password, memory, Instant::now) {
             self.users.decide(self.user, &self.path, self.right)
         } else {
-            Verdict::Challenge
+            self.users.refuse(self.refusal);
+            Verdict::Wrong
         }
     }
 }

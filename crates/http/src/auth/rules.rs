@@ -29,6 +29,8 @@ pub enum RuleFault {
     AmbiguousEnd,
     /// The password looks like a hash, but is cut or damaged.
     BrokenHash,
+    /// A check of the hash would take too much memory or time.
+    CostlyHash,
     /// The user has a rule already.
     DuplicateUser {
         /// The number of that rule.
@@ -72,6 +74,7 @@ impl RuleFault {
         let text = match self {
             Self::AmbiguousEnd => "\"@/\" occurs twice, so it is not clear where the password ends",
             Self::BrokenHash => "the password looks like a hash but is not a whole one",
+            Self::CostlyHash => "a check of the hash takes too much memory or time",
             Self::DuplicateUser { first } => {
                 return format!("rule {first} is about the same user").into();
             }
@@ -102,6 +105,9 @@ impl RuleFault {
             Self::AmbiguousEnd => "give the password as a hash, as \"openssl passwd -6\" makes it",
             Self::BrokenHash => {
                 "put the rule in single quotes, or the shell replaces what follows each $"
+            }
+            Self::CostlyHash => {
+                "make it with at most 256 MiB of memory, 1 GiB in all passes, or 1000000 rounds"
             }
             Self::DuplicateUser { .. } => "list all paths in one rule, separated by commas",
             Self::LongPassword => "choose a shorter one",

@@ -1,7 +1,9 @@
 //! What a password is compared with: the password itself, or a hash of it.
 
+use std::fmt;
+
 use argon2::password_hash::PasswordHash;
-use argon2::{Argon2, Params, PasswordVerifier};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use sha_crypt::{ROUNDS_DEFAULT, Sha512Params, sha512_check};
 use subtle::{Choice, ConstantTimeEq};
 
@@ -10,13 +12,8 @@ use super::basic::LONGEST_PASSWORD;
 
 /// What a password is compared with.
 pub(super) enum Secret {
-    /// A string in the PHC format, checked when it was read.
-    Argon2 {
-        /// The string.
-        hash: String,
-        /// Blocks of memory filled: what a check costs.
-        cost: u64,
-    },
+    /// What a string in the PHC format says.
+    Argon2(Box<Argon2Hash>),
     /// The password.
     Plain(Vec<u8>),
     /// A string as crypt(5) describes it, checked when it was read.
@@ -28,12 +25,33 @@ pub(super) enum Secret {
     },
 }
 
+/// What a string in the PHC format says.
+pub(super) struct Argon2Hash {
+    /// The variant with its parameters.
+    argon2: Argon2<'static>,
+    /// What is hashed with the password.
+    salt: Vec<u8>,
+    /// What comes out for the right password.
+    output: Vec<u8>,
+}
+
+/// The memory in which Argon2 hashes are checked. It grows to what the most costly hash needs, and
+/// is used again for each check.
+#[derive(Default)]
+pub struct CheckMemory(Vec<Block>);
+
+impl fmt::Debug for CheckMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CheckMemory").field(&self.0.len()).finish()
+    }
+}
+
 impl Secret {
     /// Reads the password of a rule.
     pub(super) fn parse(password: &str) -> Result<Self, RuleFault> {
         match HashKind::of(password) {
-            Some(HashKind::Argon2) => argon2(password).ok_or(RuleFault::BrokenHash),
-            Some(HashKind::Sha512Crypt) => sha512_crypt(password).ok_or(RuleFault::BrokenHash),
+            Some(HashKind::Argon2) => argon2(password),
+            Some(HashKind::Sha512Crypt) => sha512_crypt(password),
             Some(HashKind::Unknown) => Err(RuleFault::UnknownHash),
             None if password.len() > LONGEST_PASSWORD => Err(RuleFault::LongPassword),
             None => Ok(Self::Plain(password.into())),
@@ -41,25 +59,66 @@ impl Secret {
     }
 
     /// How long a check takes, by a measure of no unit; 0 if it takes no time to speak of.
-    pub(super) const fn cost(&self) -> u64 {
+    pub(super) fn cost(&self) -> u64 {
         match self {
             // A block takes about as long as a round, and is never fewer than 8.
-            Self::Argon2 { cost, .. } | Self::Sha512Crypt { cost, .. } => *cost,
+            Self::Argon2(hash) => filled(hash.argon2.params()),
+            Self::Sha512Crypt { cost, .. } => *cost,
             Self::Plain(_) => 0,
         }
     }
 
-    /// Whether this is the password.
-    pub(super) fn matches(&self, password: &[u8]) -> bool {
+    /// The number of blocks of memory that a check needs.
+    pub(super) fn blocks(&self) -> usize {
         match self {
-            Self::Argon2 { hash, .. } => PasswordHash::new(hash)
-                .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok()),
+            Self::Argon2(hash) => hash.argon2.params().block_count(),
+            Self::Plain(_) | Self::Sha512Crypt { .. } => 0,
+        }
+    }
+
+    /// Whether this is the password.
+    pub(super) fn matches(&self, password: &[u8], memory: &mut CheckMemory) -> bool {
+        match self {
+            Self::Argon2(hash) => hash.matches(password, memory),
             Self::Plain(secret) => is_same(secret, password).into(),
             Self::Sha512Crypt { hash, .. } => {
                 str::from_utf8(password).is_ok_and(|password| sha512_check(password, hash).is_ok())
             }
         }
     }
+}
+
+impl Argon2Hash {
+    /// Whether this is the password.
+    fn matches(&self, password: &[u8], CheckMemory(blocks): &mut CheckMemory) -> bool {
+        let needed = self.argon2.params().block_count();
+        if blocks.len() < needed {
+            blocks.resize(needed, Block::default());
+        }
+        let mut output = vec![0; self.output.len()];
+        let hashing = self.argon2.hash_password_into_with_memory(
+            password,
+            &self.salt,
+            &mut output,
+            blocks.as_mut_slice(),
+        );
+        hashing.is_ok() && output.ct_eq(&self.output).into()
+    }
+}
+
+impl CheckMemory {
+    /// Makes room for the most costly of several hashes at once.
+    pub(super) fn reserve(&mut self, blocks: usize) {
+        if self.0.len() < blocks {
+            self.0 = Vec::new();
+            self.0.resize(blocks, Block::default());
+        }
+    }
+}
+
+/// The number of blocks that a check fills.
+fn filled(params: &Params) -> u64 {
+    u64::from(params.m_cost()) * u64::from(params.t_cost())
 }
 
 /// The kind of hash that a password of a rule looks like.
@@ -88,30 +147,48 @@ impl HashKind {
     }
 }
 
-/// Reads a PHC string; none if it is damaged.
-fn argon2(password: &str) -> Option<Secret> {
-    let hash = PasswordHash::new(password).ok()?;
-    let params = Params::try_from(&hash).ok()?;
-    hash.salt?;
-    hash.hash?;
-    let cost = u64::from(params.m_cost()) * u64::from(params.t_cost());
-    Some(Secret::Argon2 { hash: password.into(), cost })
+/// Reads a PHC string.
+fn argon2(password: &str) -> Result<Secret, RuleFault> {
+    let read = || {
+        let hash = PasswordHash::new(password).ok()?;
+        let params = Params::try_from(&hash).ok()?;
+        let algorithm = Algorithm::try_from(hash.algorithm).ok()?;
+        let version = hash.version.map(Version::try_from).transpose().ok()?.unwrap_or_default();
+        let mut buffer = [0; MAX_SALT];
+        let salt = hash.salt?.decode_b64(&mut buffer).ok()?.to_vec();
+        let output = hash.hash?.as_bytes().to_vec();
+        let argon2 = Argon2::new(algorithm, version, params);
+        Some(Argon2Hash { argon2, salt, output })
+    };
+    let hash = read().ok_or(RuleFault::BrokenHash)?;
+    let params = hash.argon2.params();
+    if params.m_cost() > MAX_MEMORY || filled(params) > MAX_FILLED {
+        return Err(RuleFault::CostlyHash);
+    }
+    Ok(Secret::Argon2(Box::new(hash)))
 }
 
-/// Reads `$6$rounds=5000$salt$hash`, in which the rounds may be left out; none if it is damaged.
-fn sha512_crypt(password: &str) -> Option<Secret> {
-    let mut rest = password.strip_prefix("$6$")?;
-    let mut rounds = ROUNDS_DEFAULT;
-    if let Some(given) = rest.strip_prefix("rounds=") {
-        let (number, after) = given.split_once('$')?;
-        rounds = number.parse().ok()?;
-        rest = after;
+/// Reads `$6$rounds=5000$salt$hash`, in which the rounds may be left out.
+fn sha512_crypt(password: &str) -> Result<Secret, RuleFault> {
+    let read = || {
+        let mut rest = password.strip_prefix("$6$")?;
+        let mut rounds = ROUNDS_DEFAULT;
+        if let Some(given) = rest.strip_prefix("rounds=") {
+            let (number, after) = given.split_once('$')?;
+            rounds = number.parse().ok()?;
+            rest = after;
+        }
+        Sha512Params::new(rounds).ok()?;
+        let (salt, hash) = rest.split_once('$')?;
+        let is_code = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'/';
+        let is_whole = salt.len() <= 16 && hash.len() == 86 && hash.bytes().all(is_code);
+        is_whole.then_some(rounds as u64)
+    };
+    let cost = read().ok_or(RuleFault::BrokenHash)?;
+    if cost > MAX_ROUNDS {
+        return Err(RuleFault::CostlyHash);
     }
-    Sha512Params::new(rounds).ok()?;
-    let (salt, hash) = rest.split_once('$')?;
-    let is_code = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'/';
-    let is_whole = salt.len() <= 16 && hash.len() == 86 && hash.bytes().all(is_code);
-    is_whole.then(|| Secret::Sha512Crypt { hash: password.into(), cost: rounds as u64 })
+    Ok(Secret::Sha512Crypt { hash: password.into(), cost })
 }
 
 /// Compares in a time that depends on the length of what was given alone.
@@ -122,3 +199,15 @@ fn is_same(secret: &[u8], given: &[u8]) -> Choice {
     }
     same
 }
+
+/// The largest memory of an Argon2 hash, in KiB: 256 MiB.
+const MAX_MEMORY: u32 = 256 << 10;
+
+/// The most KiB that all passes of an Argon2 hash may fill together: about a second.
+const MAX_FILLED: u64 = 1 << 20;
+
+/// The most rounds of a `$6$` hash: about a second.
+const MAX_ROUNDS: u64 = 1_000_000;
+
+/// The longest salt of the PHC format, in bytes.
+const MAX_SALT: usize = 64;

@@ -40,12 +40,13 @@ fn basic(credentials: impl AsRef<[u8]>) -> String {
 fn verdict(access: &Access, authorization: &str, path: &str, right: Right) -> (String, bool) {
     let field = (!authorization.is_empty()).then_some(authorization.as_bytes());
     let (verdict, waited) = match access.check(field, path.as_bytes(), right) {
-        Verdict::Verify(pending) => (pending.run(), true),
+        Verdict::Verify(pending) => (pending.run(&mut CheckMemory::default()), true),
         verdict => (verdict, false),
     };
     let word = match verdict {
         Verdict::Allowed { user } => format!("allowed {}", user.as_deref().unwrap_or("-")),
-        Verdict::Challenge => "challenge".into(),
+        Verdict::Challenge | Verdict::Wrong => "challenge".into(),
+        Verdict::Busy => panic!("that is for the server to say"),
         Verdict::Forbidden => "forbidden".into(),
         Verdict::Verify(_) => panic!("run() never asks to wait again"),
     };
@@ -148,7 +149,7 @@ fn hashed_password_is_checked_once_and_then_believed() {
         assert_eq!(verdict(&access.clone(), &right, "", Right::Write), (allowed, false));
         let forbidden = ("forbidden".to_owned(), false);
         assert_eq!(verdict(&access, &right, "archive", Right::Write), forbidden);
-        assert_eq!(verdict(&access, &wrong, "", Right::Read), ("challenge".into(), true));
+        assert_eq!(verdict(&access, &wrong, "", Right::Read), ("challenge".into(), false));
         let token = basic([b"alice:Hello world!".as_slice(), b"\xff"].concat());
         assert_eq!(verdict(&access, &token, "", Right::Read), ("challenge".into(), true));
     }
@@ -160,6 +161,8 @@ fn time_tells_nothing_about_names_where_there_are_hashes() {
     for credentials in ["alice:x", "bob:x", "carol:x", "\u{fc}:x", ":"] {
         let answer = verdict(&access, &basic(credentials), "open", Right::Read);
         assert_eq!(answer, ("challenge".into(), true), "{credentials}");
+        let again = verdict(&access, &basic(credentials), "open", Right::Read);
+        assert_eq!(again, ("challenge".into(), false), "{credentials}");
     }
     assert_eq!(word(&access, "bob:plain", "", Right::Read), "allowed bob");
 }
@@ -178,7 +181,9 @@ fn one_user_is_not_believed_for_another() {
 fn belief_ends_after_a_while() {
     let access = access(&[&format!("alice:{SHA512}@/")]);
     let long_ago = Instant::now().checked_sub(BELIEVED_FOR).unwrap();
-    assert!(access.users.verify(Some(0), b"Hello world!", || long_ago));
+    assert!(
+        access.users.verify(Some(0), b"Hello world!", &mut CheckMemory::default(), || long_ago)
+    );
     let field = basic("alice:Hello world!");
     assert_eq!(verdict(&access, &field, "", Right::Read), ("allowed alice".into(), true));
     assert_eq!(verdict(&access, &field, "", Right::Read), ("allowed alice".into(), false));
@@ -194,8 +199,10 @@ fn many_connections_with_the_same_password_all_get_in() {
             other => panic!("not verified yet: {other:?}"),
         })
         .collect();
-    let threads: Vec<_> =
-        pending.into_iter().map(|pending| std::thread::spawn(move || pending.run())).collect();
+    let threads: Vec<_> = pending
+        .into_iter()
+        .map(|pending| std::thread::spawn(move || pending.run(&mut CheckMemory::default())))
+        .collect();
     for thread in threads {
         assert!(matches!(thread.join().unwrap(), Verdict::Allowed { user: Some(_) }));
     }
@@ -229,6 +236,8 @@ fn paths_may_end_in_a_slash_and_contain_colons() {
 #[test]
 fn each_fault_of_a_rule_is_told_with_its_place() {
     let cut = format!("a:{}@/", &SHA512[..60]);
+    let costly = |costs| argon2().replace("m=8,t=1,p=1", costs);
+    let costly = |costs| format!("a:{}@/", costly(costs));
     let table = [
         ("", RuleFault::NoPaths),
         ("alice", RuleFault::NoPaths),
@@ -253,6 +262,13 @@ fn each_fault_of_a_rule_is_told_with_its_place() {
         ("a:$6$rounds=1$salt$x@/", RuleFault::BrokenHash),
         ("a:$argon2id$v=19$m=8,t=1,p=1$x@/", RuleFault::BrokenHash),
         (&cut, RuleFault::BrokenHash),
+        (&costly("m=262145,t=1,p=1"), RuleFault::CostlyHash),
+        (&costly("m=262144,t=5,p=1"), RuleFault::CostlyHash),
+        (&costly("m=4294967295,t=4294967295,p=1"), RuleFault::CostlyHash),
+        (
+            &SHA512.replace("$6$", "a:$6$rounds=1000001$").replace("z1", "z1@/"),
+            RuleFault::CostlyHash,
+        ),
     ];
     for (rule, fault) in table {
         let error = error(&["@/open", rule]);

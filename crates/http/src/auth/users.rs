@@ -1,12 +1,12 @@
 //! Everybody that the rules name, and what is remembered about their passwords.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::grants::Grants;
-use super::secret::Secret;
+use super::secret::{CheckMemory, Secret};
 use super::{Pending, Right, Verdict};
 
 /// Everybody that the rules name.
@@ -20,9 +20,17 @@ pub(super) struct Users {
     by_name: HashMap<Arc<str>, usize>,
     /// The key of what is remembered: another one in each process, and never told.
     key: RandomState,
-    /// Hashes being checked. One client with sixteen connections shows the same password sixteen
-    /// times at once: they take turns, and all but the first find the answer remembered.
-    turns: [Mutex<()>; 8],
+    /// What was wrong lately.
+    refused: Mutex<Refused>,
+}
+
+/// Digests of names with passwords that were wrong. Rules never change, so none becomes right.
+#[derive(Default)]
+struct Refused {
+    /// All of them.
+    digests: HashSet<u128>,
+    /// The same, oldest first.
+    order: VecDeque<u128>,
 }
 
 /// Somebody with a name.
@@ -45,8 +53,8 @@ pub(super) struct Verified {
     until: Instant,
 }
 
-/// How long a password that was right is not checked again. Nothing can change meanwhile, for
-/// rules are read once; it only limits how long its digest is kept.
+/// How long a password that was right is not checked again after it was last used. Nothing can
+/// change meanwhile, for rules are read once; it only limits how long its digest is kept.
 pub(super) const BELIEVED_FOR: Duration = Duration::from_secs(600);
 
 impl Users {
@@ -116,7 +124,7 @@ impl Users {
         let mut user = str::from_utf8(name).ok().and_then(|name| self.position(name));
         if let Some(known) = user {
             let is_right = if self.users[known].secret.cost() == 0 {
-                self.users[known].secret.matches(&password)
+                self.users[known].secret.matches(&password, &mut CheckMemory::default())
             } else {
                 self.remembers(known, &password, Instant::now())
             };
@@ -126,13 +134,17 @@ impl Users {
         }
         if self.costly().is_none() {
             if user.is_none() {
-                self.pretend(&password);
+                self.pretend(&password, &mut CheckMemory::default());
             }
-            return Verdict::Challenge;
+            return Verdict::Wrong;
+        }
+        let refusal = self.digest(&[name, &password]);
+        if lock(&self.refused).digests.contains(&refusal) {
+            return Verdict::Wrong;
         }
         user = user.filter(|&known| self.users[known].secret.cost() > 0);
         let users = Arc::clone(shared);
-        Verdict::Verify(Pending { users, user, password, path: path.into(), right })
+        Verdict::Verify(Pending { users, user, password, refusal, path: path.into(), right })
     }
 
     /// Checks a password against its hash, or against any hash if it is wrong anyway.
@@ -140,24 +152,43 @@ impl Users {
         &self,
         user: Option<usize>,
         password: &[u8],
+        memory: &mut CheckMemory,
         now: impl FnOnce() -> Instant,
     ) -> bool {
-        let digest = self.digest(user, password);
-        let _turn = lock(&self.turns[(digest % self.turns.len() as u128) as usize]);
         let Some(user) = user else {
-            self.pretend(password);
+            self.pretend(password, memory);
             return false;
         };
         let now = now();
         if self.remembers(user, password, now) {
             return true;
         }
-        let is_right = self.users[user].secret.matches(password);
+        let is_right = self.users[user].secret.matches(password, memory);
         if is_right {
+            let digest = self.digest_of(user, password);
             *lock(&self.users[user].verified) =
                 Some(Verified { digest, until: now + BELIEVED_FOR });
         }
         is_right
+    }
+
+    /// Remembers that a name and a password, of which this is the digest, are wrong.
+    pub(super) fn refuse(&self, digest: u128) {
+        let mut refused = lock(&self.refused);
+        if !refused.digests.insert(digest) {
+            return;
+        }
+        refused.order.push_back(digest);
+        if refused.order.len() > MAX_REFUSED
+            && let Some(oldest) = refused.order.pop_front()
+        {
+            refused.digests.remove(&oldest);
+        }
+    }
+
+    /// The number of blocks of memory that the most costly hash needs.
+    pub(super) fn blocks(&self) -> usize {
+        self.users.iter().map(|user| user.secret.blocks()).max().unwrap_or(0)
     }
 
     /// Whether somebody's own rule or that for everybody allows this.
@@ -168,20 +199,23 @@ impl Users {
 
     /// Whether this password of a user was right not long ago.
     fn remembers(&self, user: usize, password: &[u8], now: Instant) -> bool {
-        let mut verified = lock(&self.users[user].verified);
-        if verified.as_ref().is_some_and(|verified| verified.until <= now) {
-            *verified = None;
+        let given = self.digest_of(user, password);
+        let mut kept = lock(&self.users[user].verified);
+        if kept.as_ref().is_some_and(|verified| verified.until <= now) {
+            *kept = None;
         }
-        let digest = verified.as_ref().map(|verified| verified.digest);
-        drop(verified);
-        digest.is_some_and(|digest| digest == self.digest(Some(user), password))
+        let Some(verified) = kept.as_mut().filter(|verified| verified.digest == given) else {
+            return false;
+        };
+        verified.until = now + BELIEVED_FOR;
+        true
     }
 
     /// Takes the time that the check of a password takes.
-    fn pretend(&self, password: &[u8]) {
+    fn pretend(&self, password: &[u8], memory: &mut CheckMemory) {
         let decoy = self.costly().or(self.users.first());
         // The answer must not be thrown away before it is made.
-        std::hint::black_box(decoy.is_some_and(|user| user.secret.matches(password)));
+        std::hint::black_box(decoy.is_some_and(|user| user.secret.matches(password, memory)));
     }
 
     /// The user whose hash costs most, if there are hashes.
@@ -193,12 +227,19 @@ impl Users {
     }
 
     /// 128 bits that tell nothing about the password to who does not have the key.
-    fn digest(&self, user: Option<usize>, password: &[u8]) -> u128 {
+    fn digest_of(&self, user: usize, password: &[u8]) -> u128 {
+        self.digest(&[self.users[user].name.as_bytes(), password])
+    }
+
+    /// The same of several strings.
+    fn digest(&self, strings: &[&[u8]]) -> u128 {
         let half = |which: u8| {
             let mut hasher = self.key.build_hasher();
             hasher.write_u8(which);
-            hasher.write_usize(user.map_or(0, |user| user + 1));
-            hasher.write(password);
+            for string in strings {
+                hasher.write_usize(string.len());
+                hasher.write(string);
+            }
             u128::from(hasher.finish())
         };
         half(0) << 64 | half(1)
@@ -209,3 +250,6 @@ impl Users {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// The most names with wrong passwords that are remembered.
+const MAX_REFUSED: usize = 4096;

@@ -156,7 +156,13 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
                 self.user = user;
                 None
             }
+            Verdict::Busy => {
+                let mut response = self.error(429, "too many passwords are being checked");
+                response.add_field("Retry-After", "1");
+                Some(response)
+            }
             Verdict::Challenge => Some(self.challenge()),
+            Verdict::Wrong => return Err(Question::Wrong),
             Verdict::Forbidden => Some(self.error(403, "")),
             Verdict::Verify(pending) => return Err(Question::Verify(pending)),
         })

@@ -19,6 +19,7 @@ mod files;
 mod folder;
 mod left;
 mod listen;
+mod passwords;
 mod peer;
 mod question;
 mod record;

@@ -39,6 +39,8 @@ pub(super) enum Question {
     Read(OwnedFd),
     /// Whether a password is right.
     Verify(Pending),
+    /// Nothing: the password is wrong, and it is time to say so.
+    Wrong,
 }
 
 /// What was found out about one request.
@@ -104,7 +106,10 @@ impl Question {
                 known.opened.extend(task.await.ok());
             }
             Self::Read(file) => known.text = spawn_blocking(move || read(file)).await.ok(),
-            Self::Verify(pending) => known.verdict = spawn_blocking(|| pending.run()).await.ok(),
+            Self::Verify(pending) => {
+                known.verdict = Some(shared.passwords.check(pending, peer).await);
+            }
+            Self::Wrong => known.verdict = Some(shared.passwords.refuse(peer).await),
         }
     }
 }

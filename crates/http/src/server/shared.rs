@@ -3,14 +3,15 @@
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
 use tokio::sync::Semaphore;
 
 use super::archives::Layouts;
 use super::digests::Digests;
+use super::passwords::Passwords;
 use super::root::Root;
 use super::settings::{Note, ServeError, Settings};
 use super::uploads::Uploads;
@@ -33,6 +34,8 @@ pub(super) struct Shared {
     pub(super) resumptions: Resumptions,
     /// Digests that were made, and those that are being made.
     pub(super) digests: Digests,
+    /// Passwords that are being checked.
+    pub(super) passwords: Arc<Passwords>,
     /// Uploads that are under way.
     pub(super) uploads: Uploads,
     /// Held by whoever gives or takes the name of a file: together with others, or alone if the
@@ -80,6 +83,7 @@ impl Shared {
             layouts: Layouts::default(),
             resumptions: Resumptions::default(),
             digests: Digests::default(),
+            passwords: Arc::default(),
             uploads: Uploads::default(),
             names: RwLock::new(()),
             changes: AtomicU64::new(0),

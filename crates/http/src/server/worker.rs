@@ -260,7 +260,7 @@ impl Drop for Presence {
     }
 }
 
-/// Threads of one worker that may wait for disks and passwords at once.
+/// Threads of one worker that may wait for disks at once.
 const HELPERS: usize = 64;
 
 /// Helpers get about a tenth of the processor if workers want all of it.

@@ -20,6 +20,7 @@ mod listeners;
 mod listings;
 mod log;
 mod pages;
+mod passwords;
 mod paths;
 mod ranges;
 mod redirects;

@@ -1,0 +1,92 @@
+//! Passwords that are slow to check: who waits for whom.
+
+use std::net::{Shutdown, SocketAddr};
+use std::time::Duration;
+
+use argon2::password_hash::{PasswordHasher, SaltString};
+use argon2::{Argon2, Params};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::rig::{Client, Running, Site, request};
+
+/// A site of which alice may read everything, with a password that takes so much memory to check.
+fn site(kib: u32) -> Running {
+    let params = Params::new(kib, 1, 1, None).unwrap();
+    let salt = SaltString::encode_b64(b"saltstring").unwrap();
+    let hash = Argon2::from(params).hash_password(b"secret", &salt).unwrap().to_string();
+    let site = Site::of(&[("a", b"contents"), ("open/a", b"open")]);
+    site.auth(&[&format!("alice:{hash}@/"), "@/open"]).start()
+}
+
+fn basic(credentials: &str) -> String {
+    format!("Authorization: Basic {}", STANDARD.encode(credentials))
+}
+
+/// A connection from another address of this machine.
+fn connect_from(site: &Running, last: u8) -> Client {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let from = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&from, &SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
+    connect(&from, &site.socket()).unwrap();
+    Client::new(from.into())
+}
+
+#[test]
+fn who_knows_the_password_gets_in_while_others_guess() {
+    let site = site(64 << 10);
+    let mut guessing: Vec<Client> = (0..100)
+        .map(|number| {
+            let mut client = connect_from(&site, 2);
+            client.send(request("GET", "/a", &[&basic(&format!("alice:guess{number}"))]));
+            client
+        })
+        .collect();
+    // The queue is full once the first are refused.
+    let mut refused = None;
+    super::rig::wait_until("a refusal", || {
+        refused = guessing.iter_mut().find_map(|client| {
+            client.stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+            client.head().ok().filter(|reply| reply.status == 429)
+        });
+        refused.is_some()
+    });
+    assert_eq!(refused.unwrap().field("Retry-After"), Some("1"));
+    let alice = [&*basic("alice:secret")];
+    assert_eq!(site.ask("GET", "/a", &alice).text(), "contents", "whose turn comes next");
+    assert_eq!(site.get("/open/a").text(), "open");
+    // A refusal may have come meanwhile; the queue is far from empty all the same.
+    let is_waiting = |client: &mut Client| {
+        client.stream.set_nonblocking(true).unwrap();
+        client.head().is_err()
+    };
+    let waiting = guessing.iter_mut().map(is_waiting).filter(|&is_waiting| is_waiting).count();
+    assert!(waiting > 20, "only {waiting} are left: the others were served first");
+    for _ in 0..100 {
+        assert_eq!(site.ask("GET", "/a", &alice).status, 200, "the password is remembered");
+    }
+}
+
+#[test]
+fn who_has_left_is_not_waited_for_and_who_only_ended_its_side_is_answered() {
+    let site = site(8);
+    let mut client = site.connect();
+    client.send(request("GET", "/a", &[&basic("alice:secret")]));
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.reply().text(), "contents");
+}
+
+#[test]
+fn wrong_passwords_are_answered_later_and_later_but_right_ones_at_once() {
+    let site = site(8);
+    let mut slowest = Duration::ZERO;
+    for number in 1..=12 {
+        let begun = std::time::Instant::now();
+        let wrong = basic(&format!("alice:wrong{}", number % 4));
+        let reply = site.ask("GET", "/a", &[&wrong]);
+        assert_eq!(reply.status, 401, "{number}");
+        slowest = begun.elapsed();
+    }
+    assert!(slowest >= Duration::from_millis(800), "{slowest:?}: the delay doubles");
+    assert_eq!(site.ask("GET", "/a", &[&basic("alice:secret")]).status, 200);
+}
