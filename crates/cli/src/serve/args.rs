@@ -218,6 +218,11 @@ pub(super) struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_connections: Option<u32>,
 
+    /// Connections at once from one address, 0 for any number; a reverse proxy is one address
+    /// [default: half of all]
+    #[arg(long, value_name = "N")]
+    pub(super) max_per_address: Option<u32>,
+
     /// Bytes a second for each connection, such as 512K
     #[arg(long, value_name = "BYTES", value_parser = rate)]
     pub(super) rate: Option<Size>,

@@ -36,11 +36,22 @@ pub(super) fn connections(asked: Option<u32>, descriptors: u64, workers: usize) 
     Ok(usize::try_from(number).unwrap_or(usize::MAX))
 }
 
+/// How many connections one address may have, if that is limited: unless something else is asked
+/// for, it cannot have more than half of all.
+pub(super) fn per_address(asked: Option<u32>, connections: usize) -> Option<usize> {
+    match asked {
+        None => Some(connections.div_ceil(2)),
+        Some(0) => None,
+        Some(asked) => Some(usize::try_from(asked).unwrap_or(usize::MAX)),
+    }
+}
+
 /// A worker has an epoll set, listeners, a pipe, and files it keeps open.
 const PER_WORKER: u64 = 32;
 
-/// Standard streams, the log, the root.
-const BASE: u64 = 64;
+/// Standard streams, the log, the root, and connections beyond the limit: those of the reserve for
+/// health checks and those that are being closed to make room.
+const BASE: u64 = 144;
 
 /// More than this are a choice that somebody should have made.
 const DEFAULT_CONNECTIONS: u64 = 65_536;
@@ -51,14 +62,22 @@ mod tests {
 
     #[test]
     fn the_default_fits_the_limit() {
-        assert_eq!(connections(None, 4096, 2).ok(), Some(2644));
+        assert_eq!(connections(None, 4096, 2).ok(), Some(2592));
         assert_eq!(connections(None, u64::MAX, 2).ok(), Some(65_536));
         assert_eq!(connections(None, 1, 2).ok(), Some(1));
     }
 
     #[test]
+    fn an_address_has_half_of_all_unless_something_else_is_asked_for() {
+        assert_eq!(per_address(None, 101), Some(51));
+        assert_eq!(per_address(None, 1), Some(1));
+        assert_eq!(per_address(Some(7), 100), Some(7));
+        assert_eq!(per_address(Some(0), 100), None);
+    }
+
+    #[test]
     fn more_than_the_limit_allows_are_refused() {
-        assert_eq!(connections(Some(3968), 4096, 2).ok(), Some(3968));
-        assert!(connections(Some(3969), 4096, 2).is_err());
+        assert_eq!(connections(Some(3888), 4096, 2).ok(), Some(3648));
+        assert!(connections(Some(3889), 4096, 2).is_err());
     }
 }

@@ -32,12 +32,14 @@ pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Set
         None => thread::available_parallelism().map_or(1, usize::from),
     };
     let descriptors = limits::raise_descriptors();
+    let max_connections = limits::connections(limits.max_connections, descriptors, workers)?;
     Ok(Settings {
         root: fs::canonicalize(root).with_path("serving", root)?,
         tls,
         redirect_http: args.redirect_http(),
         workers,
-        max_connections: limits::connections(limits.max_connections, descriptors, workers)?,
+        max_connections,
+        max_connections_per_address: limits::per_address(limits.max_per_address, max_connections),
         timeout: limits.timeout,
         rate: limits.rate.map(|Size(bytes)| bytes),
         drops_behind: limits.drop_behind,

@@ -137,6 +137,18 @@ impl Exchange {
         self.fields.clear();
     }
 
+    /// Bytes of memory that it takes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let texts = [&self.target, &self.referer, &self.user_agent];
+        let fields = self.fields.iter().map(|(name, value)| name.capacity() + value.capacity());
+        size_of::<Self>()
+            + self.peer.capacity()
+            + self.verb.capacity()
+            + texts.iter().map(|text| text.capacity()).sum::<usize>()
+            + fields.sum::<usize>()
+    }
+
     /// Takes from a report which mechanisms moved the bytes, and what was declined.
     ///
     /// Bytes of memory, such as the head, are left out. A response that takes several transfers

@@ -87,6 +87,8 @@ pub struct WorkerMetrics {
     closed: AtomicU64,
     /// Connections that were turned away.
     refused: AtomicU64,
+    /// Closed while they were idle, to make room for others.
+    evicted: AtomicU64,
     /// Requests answered, by status.
     requests: Codes,
     /// Bytes by mechanism.
@@ -127,6 +129,11 @@ impl WorkerMetrics {
     /// A connection was turned away, because there are too many or none could be accepted.
     pub fn connection_refused(&self) {
         self.refused.fetch_add(1, Relaxed);
+    }
+
+    /// An idle connection was closed to make room for another one.
+    pub fn connection_evicted(&self) {
+        self.evicted.fetch_add(1, Relaxed);
     }
 
     /// Hands were shaken. `why` the kernel does not encrypt, if it does not.

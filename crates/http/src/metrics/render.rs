@@ -45,6 +45,9 @@ impl Page<'_> {
         let refused = self.sum(|worker| &worker.refused);
         self.counter("connections_accepted_total", "Connections accepted.", accepted);
         self.counter("connections_refused_total", "Connections turned away.", refused);
+        let evicted = self.sum(|worker| &worker.evicted);
+        let help = "Idle connections closed to make room for others.";
+        self.counter("connections_evicted_total", help, evicted);
         let open = accepted.saturating_sub(closed);
         self.gauge("connections_open", "Connections that are open.", open);
     }

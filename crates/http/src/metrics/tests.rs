@@ -69,6 +69,7 @@ fn fresh_page_has_every_family_and_zeros() {
     for name in [
         "connections_accepted_total",
         "connections_refused_total",
+        "connections_evicted_total",
         "connections_open",
         "cold_waits_total",
         "cold_wait_seconds_total",
@@ -92,6 +93,7 @@ fn what_workers_count_is_summed() {
         metrics.connection_opened();
         metrics.connection_closed();
         metrics.connection_refused();
+        metrics.connection_evicted();
         metrics.request(200, Duration::from_millis(1));
         metrics.request(404, Duration::from_micros(1001));
         metrics.request(999, Duration::from_secs(7200));
@@ -107,6 +109,7 @@ fn what_workers_count_is_summed() {
     for (name, value) in [
         ("connections_accepted_total", 6.0),
         ("connections_refused_total", 3.0),
+        ("connections_evicted_total", 3.0),
         ("connections_open", 3.0),
         ("requests_total{code=\"200\"}", 3.0),
         ("requests_total{code=\"404\"}", 3.0),

@@ -3,11 +3,13 @@
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use rustix::net::{Shutdown, shutdown};
 use tokio::time::{sleep, timeout};
 use underpass_engine::socket;
 
 use super::answer::Asking;
+use super::canned::{BEING_WRITTEN, TOO_MANY_DETAIL};
+use super::endpoints;
 use super::left::Left;
 use super::peer::{Doing, Peer};
 use super::question::{Known, Question};
@@ -15,10 +17,9 @@ use super::record;
 use super::response::{Body, Response};
 use super::resume;
 use super::role::Role;
-use super::send::Sending;
+use super::send::{Sending, poll_interval};
 use super::sent::Sent;
 use super::shake;
-use super::socket::Socket;
 use super::uploads::{BodyState, Outcome, Upload};
 use super::worker::Worker;
 use crate::access_log::Exchange;
@@ -43,20 +44,12 @@ pub(super) async fn serve(worker: &Worker, peer: &Peer) {
             break;
         }
     }
+    worker.shared.requests.release(&peer.requests);
     resume::end(worker, peer, peer.has_everything());
     record::settle(worker, peer, true);
     if matches!(peer.doing(), Doing::Idle | Doing::Reading) {
         peer.take_leave();
     }
-}
-
-/// Tells a connection that there are too many, without giving it a task.
-pub(super) fn refuse(socket: &Socket, role: Role) {
-    let answer = if role == Role::Tls { shake::TURNED_AWAY } else { TOO_MANY };
-    // A new socket has room for so little, and whoever has left needs no answer.
-    let _ = send(socket, answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
-    // So that the answer is not thrown away together with a request that nobody reads.
-    let _ = shutdown(socket, Shutdown::Write);
 }
 
 /// A connection and what was read of requests that are not answered yet.
@@ -102,6 +95,9 @@ enum Look {
 impl Connection<'_> {
     /// The next request with its answer; `None` if there is none.
     async fn next(&mut self) -> Option<Box<Turn>> {
+        if !self.entries_have_room().await {
+            return None;
+        }
         let mut started = self.last;
         self.peer.begins(Doing::Idle, started);
         let mut known = Known::default();
@@ -135,23 +131,20 @@ impl Connection<'_> {
                 if self.buffer.is_empty() {
                     let bytes = &scratch[..read];
                     let look = self.look(bytes, started, &mut known);
-                    let rest = match &look {
-                        Look::Answered(_, len) => &bytes[*len..],
-                        _ => bytes,
-                    };
-                    if let Look::Answered(turn, _) = look {
-                        self.buffer.extend_from_slice(rest);
-                        return Some(turn);
+                    if let Look::Answered(turn, len) = look {
+                        let rest = if len < bytes.len() { bytes[len..].to_vec() } else { vec![] };
+                        return Some(self.keep(turn, rest));
                     }
-                    (look, rest.to_vec())
+                    (look, bytes.to_vec())
                 } else {
                     let mut bytes = std::mem::take(&mut self.buffer);
+                    bytes.reserve_exact(read.next_multiple_of(GROWTH));
                     bytes.extend_from_slice(&scratch[..read]);
                     (self.look(&bytes, started, &mut known), bytes)
                 }
             };
             if self.peer.doing() == Doing::Idle {
-                self.peer.begins(Doing::Reading, now);
+                self.peer.begins_request(now);
             }
             if let Some(turn) = self.follow(look, bytes, started, &mut known).await {
                 return Some(turn);
@@ -169,16 +162,16 @@ impl Connection<'_> {
     ) -> Option<Box<Turn>> {
         loop {
             match look {
+                Look::Answered(turn, len) => {
+                    bytes.drain(..len);
+                    return Some(self.keep(turn, bytes));
+                }
+                _ if !self.holds(bytes.len()) => {
+                    return Some(self.reject(&bytes, 503, REQUESTS_TOO_LARGE, started));
+                }
                 Look::More => {
                     self.buffer = bytes;
                     return None;
-                }
-                Look::Answered(turn, len) => {
-                    bytes.drain(..len);
-                    if !bytes.is_empty() {
-                        self.buffer = bytes;
-                    }
-                    return Some(turn);
                 }
                 Look::Ask(question) => {
                     self.peer.begins(Doing::Waiting, Instant::now());
@@ -188,6 +181,45 @@ impl Connection<'_> {
                 }
             }
         }
+    }
+
+    /// Notes how much of requests is kept until more comes or an answer is known; whether that much
+    /// may be.
+    fn holds(&self, bytes: usize) -> bool {
+        let encrypted = self.peer.session().map_or(0, |session| session.kept());
+        self.worker.shared.requests.hold(&self.peer.requests, bytes + encrypted)
+    }
+
+    /// Keeps what came behind a request until that is answered. If there is no room for it, the
+    /// connection ends with the answer, and its client may send the rest anew.
+    fn keep(&mut self, mut turn: Box<Turn>, mut rest: Vec<u8>) -> Box<Turn> {
+        self.peer.has_asked();
+        if !self.holds(rest.len()) && turn.body == BodyLength::None {
+            turn.keeps_alive = false;
+            rest.clear();
+        }
+        if rest.capacity() > rest.len() + GROWTH {
+            rest.shrink_to_fit();
+        }
+        self.buffer = rest;
+        turn
+    }
+
+    /// Waits until so few responses are unread that one more can be noted for the log; false if the
+    /// client does not go on reading.
+    async fn entries_have_room(&self) -> bool {
+        let since = Instant::now();
+        while !record::has_room(self.worker, self.peer) && !self.worker.is_draining() {
+            if self.peer.doing() != Doing::Sending {
+                self.peer.begins(Doing::Sending, since);
+            }
+            sleep(poll_interval(since)).await;
+            if self.peer.is_expired() {
+                return false;
+            }
+            record::settle(self.worker, self.peer, false);
+        }
+        true
     }
 
     /// Reads the request at the front, and answers it if that can be done at once.
@@ -203,6 +235,10 @@ impl Connection<'_> {
             Ok(body) => body,
             Err(fault) => return self.malformed(bytes, &fault, started),
         };
+        if self.peer.is_reserve && !endpoints::is_health(&self.worker.shared.settings, &request) {
+            let turn = self.turn_away(&bytes[..len], started);
+            return Look::Answered(turn, len);
+        }
         let mut asking =
             Asking::new(self.worker, self.peer, &request, &bytes[..len], known, started);
         let response = match asking.answer() {
@@ -220,10 +256,10 @@ impl Connection<'_> {
             started,
             body,
             is_body_withheld: request.expects_continue(),
-            keeps_alive: request.keeps_alive() && !response.closes,
+            keeps_alive: request.keeps_alive() && !response.closes && !self.peer.is_reserve,
             is_http10: request.minor_version == 0,
             is_logged: asking.is_logged,
-            again: is_guarded.then(|| bytes[..len].into()),
+            again: (is_guarded && len <= MAX_KEPT_HEAD).then(|| bytes[..len].into()),
             download: asking.download,
             now: asking.now,
             response,
@@ -257,9 +293,21 @@ impl Connection<'_> {
         })
     }
 
+    /// The answer of the reserve to what is not the health check.
+    fn turn_away(&self, bytes: &[u8], started: Instant) -> Box<Turn> {
+        self.worker.shared.metrics.worker(self.worker.index).connection_refused();
+        let mut turn = self.reject(bytes, 503, TOO_MANY_DETAIL, started);
+        turn.response.add_field("Retry-After", "5");
+        turn.is_logged = false;
+        turn
+    }
+
     /// Nothing more comes: the end, or one more word if a request was begun and took too long.
     fn ended(&mut self, started: Instant) -> Option<Box<Turn>> {
         let bytes = std::mem::take(&mut self.buffer);
+        if self.peer.is_reserve && self.peer.is_expired() {
+            return Some(self.turn_away(&bytes, started));
+        }
         let is_begun = !bytes.is_empty() && self.peer.is_expired();
         is_begun.then(|| self.reject(&bytes, 408, "the request was not complete in time", started))
     }
@@ -372,7 +420,7 @@ impl Connection<'_> {
             BodyLength::Length(len) => Left::Bytes(len),
             BodyLength::Chunked => Left::Chunks(Chunked::default(), MOST_SKIPPED),
         };
-        self.peer.begins(Doing::Reading, Instant::now());
+        self.peer.begins(Doing::Skipping, Instant::now());
         let mut bytes = std::mem::take(&mut self.buffer);
         loop {
             match left.skip(&bytes) {
@@ -386,7 +434,7 @@ impl Connection<'_> {
             }
             match self.read_more(&mut bytes).await {
                 Ok(0) | Err(_) => return false,
-                Ok(_) => self.peer.begins(Doing::Reading, Instant::now()),
+                Ok(_) => self.peer.begins(Doing::Skipping, Instant::now()),
             }
         }
     }
@@ -439,6 +487,15 @@ pub(super) const MOST_FIELDS: usize = 64;
 /// Bytes of a request's head at the most.
 const MOST_HEAD: usize = 32 << 10;
 
+/// Bytes of a head that is kept in case that the request has to be answered anew.
+const MAX_KEPT_HEAD: usize = 4 << 10;
+
+/// By how many bytes the memory for a request grows.
+const GROWTH: usize = 2 << 10;
+
+/// What is said when requests that are not complete have all the memory there is for them.
+const REQUESTS_TOO_LARGE: &str = "too many large requests at once; try again soon";
+
 /// Bytes of a request's body that are read for the sake of keeping the connection.
 const MOST_SKIPPED: u64 = 1 << 20;
 
@@ -451,26 +508,3 @@ const HEAD_CAPACITY: usize = 512;
 
 /// How often it is looked whether a client that is to leave has everything.
 const LINGER_INTERVAL: Duration = Duration::from_millis(100);
-
-const TOO_MANY: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\n\
-    Content-Type: text/plain; charset=utf-8\r\nContent-Length: 46\r\n\r\n\
-    503 Service Unavailable: too many connections\n";
-
-const BEING_WRITTEN: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\
-    Retry-After: 1\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 58\r\n\r\n\
-    503 Service Unavailable: somebody is writing to this file\n";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn canned_answers_are_as_long_as_they_say() {
-        for answer in [TOO_MANY, BEING_WRITTEN] {
-            let text = String::from_utf8_lossy(answer);
-            let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
-            assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head} {body}");
-        }
-    }
-}

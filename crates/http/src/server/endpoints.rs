@@ -4,7 +4,7 @@ use super::answer::Asking;
 use super::response::Response;
 use super::settings::Settings;
 use crate::metrics::MEDIA_TYPE;
-use crate::request::Method;
+use crate::request::{Method, Request};
 use crate::target::Target;
 
 /// Something that the server tells about itself.
@@ -28,6 +28,13 @@ pub(super) fn find(settings: &Settings, target: &Target<'_>) -> Option<Endpoint>
         _ => return None,
     };
     is_on.then_some(endpoint)
+}
+
+/// Whether a request asks for the health check.
+pub(super) fn is_health(settings: &Settings, request: &Request<'_, '_>) -> bool {
+    let target = Target::parse(request.target, settings.path_prefix.as_bytes());
+    matches!(request.method, Method::Get | Method::Head)
+        && target.is_ok_and(|target| find(settings, &target) == Some(Endpoint::Health))
 }
 
 impl Endpoint {

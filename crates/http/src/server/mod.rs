@@ -4,9 +4,12 @@
 //! counters is shared. A connection is one task. What may wait for a disk is done by helper
 //! threads, so that a worker only ever does what can be done now.
 
+mod admission;
 mod answer;
 mod archives;
 mod behind;
+mod budget;
+mod canned;
 mod changes;
 mod connection;
 mod control;

@@ -17,6 +17,7 @@ use rustix::net::{RecvFlags, Shutdown, getsockname, recv, shutdown};
 use tokio::io::Interest;
 use underpass_engine::{Layer, Mechanism, Policy, socket};
 
+use super::budget::Share;
 use super::record::Pending;
 use super::role::Role;
 use super::socket::{READABLE, Socket};
@@ -31,6 +32,8 @@ pub(super) struct Peer {
     pub(super) address: Option<SocketAddr>,
     /// What it was accepted for.
     pub(super) role: Role,
+    /// Whether there were too many connections already: nothing but the health check is answered.
+    pub(super) is_reserve: bool,
     /// The TLS over the socket, once hands were shaken.
     session: OnceCell<Arc<Session>>,
     doing: Cell<Doing>,
@@ -48,6 +51,14 @@ pub(super) struct Peer {
     pub(super) download: Cell<Option<Download>>,
     /// Responses of which it is not yet known whether they arrived, in order.
     pub(super) pending: RefCell<VecDeque<Pending>>,
+    /// What `pending` holds of the budget for it.
+    pub(super) entries: Share,
+    /// What its requests and its handshake hold of the budget for them.
+    pub(super) requests: Share,
+    /// Whether it was closed to make room for another one.
+    is_evicted: Cell<bool>,
+    /// Whether it has sent a whole request.
+    has_asked: Cell<bool>,
 }
 
 /// What a connection is busy with.
@@ -59,6 +70,8 @@ pub(super) enum Doing {
     Idle,
     /// A request has begun and is not complete.
     Reading,
+    /// The body of a request is passed over.
+    Skipping,
     /// A helper looks for the answer.
     Waiting,
     /// A thread of its own takes the body of a request, and minds the time.
@@ -68,11 +81,17 @@ pub(super) enum Doing {
 }
 
 impl Peer {
-    pub(super) fn new(socket: Socket, address: Option<SocketAddr>, role: Role) -> Self {
+    pub(super) fn new(
+        socket: Socket,
+        address: Option<SocketAddr>,
+        role: Role,
+        is_reserve: bool,
+    ) -> Self {
         Self {
             socket,
             address,
             role,
+            is_reserve,
             session: OnceCell::new(),
             doing: Cell::new(Doing::Idle),
             since: Cell::new(Instant::now()),
@@ -82,6 +101,10 @@ impl Peer {
             is_reset: Cell::new(false),
             download: Cell::default(),
             pending: RefCell::default(),
+            entries: Share::default(),
+            requests: Share::default(),
+            is_evicted: Cell::new(false),
+            has_asked: Cell::new(false),
         }
     }
 
@@ -120,6 +143,37 @@ impl Peer {
     pub(super) fn begins(&self, doing: Doing, now: Instant) {
         self.doing.set(doing);
         self.since.set(now);
+    }
+
+    /// Notes that the first bytes of a request have come. The first request of a connection is
+    /// timed from when it could have been sent.
+    pub(super) fn begins_request(&self, now: Instant) {
+        self.begins(Doing::Reading, if self.has_asked.get() { now } else { self.since.get() });
+    }
+
+    /// Notes that a request has been read to its end.
+    pub(super) fn has_asked(&self) {
+        self.has_asked.set(true);
+    }
+
+    /// Since when nothing was asked over it that is not answered, if it may be closed for another
+    /// connection.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        let is_idle = matches!(self.doing.get(), Doing::Shaking | Doing::Idle | Doing::Reading);
+        (is_idle && !self.is_evicted.get() && !self.is_reserve).then(|| self.since.get())
+    }
+
+    /// Closes it to make room for another connection, unless a client that has asked before has just
+    /// asked again; whether it was closed.
+    pub(super) fn evict(&self) -> bool {
+        let is_asked = || recv(&self.socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        let is_used = self.doing.get() == Doing::Idle && self.has_asked.get();
+        if is_used && matches!(is_asked(), Ok((1.., _))) {
+            return false;
+        }
+        self.is_evicted.set(true);
+        self.hang_up();
+        true
     }
 
     /// What it does.
@@ -174,7 +228,12 @@ impl Peer {
                 }
             }
             Doing::Shaking => timeout = timeout.min(MOST_SHAKING),
-            Doing::Idle | Doing::Reading => {}
+            Doing::Reading => timeout = timeout.min(MAX_REQUEST_TIME),
+            Doing::Idle if !self.has_asked.get() => timeout = timeout.min(MAX_REQUEST_TIME),
+            Doing::Idle | Doing::Skipping => {}
+        }
+        if self.is_reserve {
+            timeout = timeout.min(MAX_RESERVE_TIME);
         }
         if now.duration_since(self.since.get()) >= timeout {
             self.is_expired.set(true);
@@ -193,7 +252,13 @@ impl Peer {
             _ => {}
         }
         // Wakes whoever waits for the socket; a half-read request may still be answered.
-        let how = if self.doing.get() == Doing::Reading { Shutdown::Read } else { Shutdown::Both };
+        let is_answered = match self.doing.get() {
+            Doing::Reading | Doing::Skipping => true,
+            // It is told that there are too many.
+            Doing::Idle => self.is_reserve && self.session().is_none(),
+            _ => false,
+        };
+        let how = if is_answered { Shutdown::Read } else { Shutdown::Both };
         let _ = shutdown(&self.socket, how);
     }
 
@@ -299,6 +364,13 @@ impl Peer {
 
 /// How long a handshake may take.
 const MOST_SHAKING: Duration = Duration::from_secs(10);
+
+/// How long a request may take to come, its body not counted, and the first one of a connection to
+/// begin.
+const MAX_REQUEST_TIME: Duration = Duration::from_secs(10);
+
+/// How long a connection of the reserve may take for each thing that it does.
+const MAX_RESERVE_TIME: Duration = Duration::from_secs(2);
 
 /// Connections are not looked at more often than this.
 const LOOK: Duration = Duration::from_secs(1);

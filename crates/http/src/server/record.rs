@@ -46,21 +46,31 @@ impl Default for Desk {
 pub(super) fn begin(worker: &Worker, peer: &Peer, request: &Request) -> Box<Exchange> {
     let mut exchange = worker.desk.borrow_mut().spare.pop().unwrap_or_default();
     exchange.clear();
-    exchange.verb.push_str(request.verb);
-    exchange.target.extend_from_slice(&without_tokens(request.target));
+    exchange.verb.push_str(&request.verb[..request.verb.len().min(MAX_VERB)]);
+    keep(&mut exchange.target, request.target, MAX_TARGET);
     exchange.minor_version = request.minor_version;
     exchange.tls = peer.session().map(|session| secured(session.facts()));
     let Some(format) = &worker.shared.settings.log else { return exchange };
     for (name, value) in
         [("referer", &mut exchange.referer), ("user-agent", &mut exchange.user_agent)]
     {
-        value.extend_from_slice(&without_tokens(request.field(name).unwrap_or_default()));
+        keep(value, request.field(name).unwrap_or_default(), MAX_FIELD);
     }
     for name in format.needs() {
-        let value = without_tokens(request.field(name).unwrap_or_default()).into_owned();
+        let mut value = Vec::new();
+        keep(&mut value, request.field(name).unwrap_or_default(), MAX_FIELD);
         exchange.fields.push((name.clone(), value));
     }
     exchange
+}
+
+/// Takes what came from a client without its tokens, but no more than `most` bytes of it.
+fn keep(kept: &mut Vec<u8>, value: &[u8], most: usize) {
+    let value = without_tokens(value);
+    kept.extend_from_slice(&value[..value.len().min(most)]);
+    if value.len() > most {
+        kept.extend_from_slice(b"...");
+    }
 }
 
 /// The TLS of a connection, as the log tells it.
@@ -129,6 +139,15 @@ pub(super) fn finish(
     peer.pending.borrow_mut().push_back(pending);
 }
 
+/// Whether the responses that have not arrived are so few that there may be one more.
+pub(super) fn has_room(worker: &Worker, peer: &Peer) -> bool {
+    let pending = peer.pending.borrow();
+    let bytes = pending.iter().map(|pending| pending.exchange.memory()).sum();
+    // One can always be noted, whatever others have.
+    let is_within_budget = worker.shared.entries.hold(&peer.entries, bytes) || pending.is_empty();
+    is_within_budget && pending.len() < MAX_PENDING && bytes < MAX_PENDING_BYTES
+}
+
 /// Writes the lines of responses of which everything has arrived; at the connection's end those
 /// of all.
 pub(super) fn settle(worker: &Worker, peer: &Peer, is_over: bool) {
@@ -147,6 +166,9 @@ pub(super) fn settle(worker: &Worker, peer: &Peer, is_over: bool) {
         exchange.is_complete = exchange.failure.is_none() && missing == 0;
         write(worker, peer, &mut exchange);
         recycle(&worker.desk, exchange);
+    }
+    if is_over {
+        worker.shared.entries.release(&peer.entries);
     }
 }
 
@@ -182,6 +204,21 @@ pub(super) fn facts(peer: &Peer, exchange: &Exchange, started: Instant) -> Trans
         started,
     }
 }
+
+/// Responses of one connection that may be unread before its next request is looked at.
+const MAX_PENDING: usize = 128;
+
+/// Bytes that are kept of those for the log.
+const MAX_PENDING_BYTES: usize = 64 << 10;
+
+/// Bytes of a method that are logged.
+const MAX_VERB: usize = 32;
+
+/// Bytes of a target that are logged.
+const MAX_TARGET: usize = 2 << 10;
+
+/// Bytes of a field that are logged.
+const MAX_FIELD: usize = 512;
 
 /// Bytes of an unreadable request that are logged.
 const MOST_LINE: usize = 512;

@@ -195,6 +195,8 @@ struct Slow<'a> {
     behind: Behind,
     /// Sees to it that nothing is set on the file meanwhile.
     unchanged: Option<digests::Transfer<'a>>,
+    /// Since when it waits for acknowledgements, if it does.
+    waiting_since: Option<Instant>,
     _counted: Counted<'a>,
 }
 
@@ -220,6 +222,7 @@ impl<'a> Slow<'a> {
             ahead: None,
             behind: Behind::default(),
             unchanged: version.map(|version| worker.shared.digests.transfer(&version)),
+            waiting_since: None,
             _counted,
         }
     }
@@ -372,8 +375,18 @@ impl<'a> Slow<'a> {
                 // If that fails, the next step fails too and tells why.
                 let _ = self.peer.writable().await;
             }
-            Status::Waiting(Wait::Acknowledgement | Wait::Source) => sleep(LOOK_INTERVAL).await,
+            Status::Waiting(Wait::Acknowledgement | Wait::Source) => {
+                let since = *self.waiting_since.get_or_insert_with(Instant::now);
+                sleep(poll_interval(since)).await;
+                return self.goes_on();
+            }
         }
+        self.waiting_since = None;
+        self.goes_on()
+    }
+
+    /// Whether there is still use in the response.
+    fn goes_on(&mut self) -> bool {
         if self.peer.is_expired() {
             self.fail(Failure::Stalled);
             return false;
@@ -482,5 +495,12 @@ const SHORT_TURN: usize = 128 << 10;
 /// What a receive buffer holds at the most, as systems are set up.
 const UNREAD: u64 = 8 << 20;
 
-/// How often acknowledgements are looked for; no event announces them.
-const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+/// How long to wait before acknowledgements are looked for again; no event announces them. Those of
+/// a client that has not read for long are looked for rarely, because there may be thousands.
+pub(super) fn poll_interval(since: Instant) -> Duration {
+    (since.elapsed() / 8).clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
+}
+
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
+
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(250);

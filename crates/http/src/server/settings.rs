@@ -27,8 +27,12 @@ pub struct Settings {
     pub redirect_http: Option<u16>,
     /// How many threads serve, each with a runtime and a listener of its own; at least one.
     pub workers: usize,
-    /// How many connections may be open at once; one more is told to come back later.
+    /// How many connections may be open at once. For one more the longest idle one is closed; if
+    /// none is idle, the new one is told to come back later.
     pub max_connections: usize,
+    /// How many connections one address may have open at once, if that is limited. An IPv6 address
+    /// counts with all that share its first 64 bits, and unix sockets do not count.
+    pub max_connections_per_address: Option<usize>,
     /// A connection without any progress for so long is closed.
     pub timeout: Duration,
     /// Bytes a second that one connection is sent at the most.

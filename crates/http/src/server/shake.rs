@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
-use tokio::sync::Semaphore;
 use tokio::task::{spawn_blocking, yield_now};
 
 use super::credentials::Credentials;
@@ -20,7 +19,9 @@ use crate::tls::{Acceptor, Handshake, HandshakeError, Place, Progress, Session};
 pub(super) async fn hands(worker: &Worker, peer: &Peer, credentials: &Credentials) -> bool {
     peer.begins(Doing::Shaking, Instant::now());
     let metrics = worker.shared.metrics.worker(worker.index);
-    match shake(&worker.handshakes, peer, credentials).await {
+    let outcome = shake(worker, peer, credentials).await;
+    worker.shared.requests.release(&peer.requests);
+    match outcome {
         Ok(session) => {
             let facts = session.facts();
             let why = match facts.place {
@@ -44,7 +45,7 @@ pub(super) async fn hands(worker: &Worker, peer: &Peer, credentials: &Credential
 /// once. So only a few steps are taken before everything else on the worker has its turn; the
 /// others wait in line. Whoever is waited for is not in that line, so that nobody can hold it up.
 async fn shake(
-    line: &Semaphore,
+    worker: &Worker,
     peer: &Peer,
     credentials: &Credentials,
 ) -> Result<Session, HandshakeError> {
@@ -52,12 +53,16 @@ async fn shake(
     peer.socket.ready(READABLE).await.map_err(HandshakeError::Io)?;
     let mut stepping = Stepping::new(&credentials.acceptor(), peer)?;
     loop {
-        let turn = line.acquire().await;
+        let turn = worker.handshakes.acquire().await;
         let interest = match stepping.step(peer).await? {
             Progress::Done(session) => return Ok(session),
             Progress::Reads => READABLE,
             Progress::Writes => Interest::WRITABLE,
         };
+        if !worker.shared.requests.hold(&peer.requests, stepping.kept()) {
+            // Nothing that could be said is worth the memory.
+            return Err(HandshakeError::Io(io::ErrorKind::OutOfMemory.into()));
+        }
         // Before anything else is waited for: what the runtime is told meanwhile holds.
         if !stepping.has_become(interest) {
             peer.socket.is_not_ready(interest);
@@ -99,6 +104,14 @@ impl Stepping {
         let (progress, stepped) = spawn_blocking(step).await.map_err(|_| lost())?;
         *handshake = Some(stepped);
         progress
+    }
+
+    /// Bytes that came and could not be used yet.
+    fn kept(&self) -> usize {
+        match self {
+            Self::Here(handshake) => handshake.kept(),
+            Self::Elsewhere(handshake, _) => handshake.as_ref().map_or(0, Handshake::kept),
+        }
     }
 
     /// Whether the socket has become ready since a helper found that it was not: the runtime may

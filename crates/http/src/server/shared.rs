@@ -3,13 +3,15 @@
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
 use tokio::sync::Semaphore;
 
+use super::admission::Admission;
 use super::archives::Layouts;
+use super::budget::Budget;
 use super::digests::Digests;
 use super::passwords::Passwords;
 use super::root::Root;
@@ -45,8 +47,12 @@ pub(super) struct Shared {
     changes: AtomicU64,
     /// Changes to files and folders that may be under way at once.
     pub(super) changing: Semaphore,
-    /// Connections that are open.
-    pub(super) connections: AtomicUsize,
+    /// Which connections there may be.
+    pub(super) admission: Admission,
+    /// Memory for requests and handshakes that are not complete.
+    pub(super) requests: Budget,
+    /// Memory for lines of the log whose responses have not arrived yet.
+    pub(super) entries: Budget,
     /// `/dev/null`, where helpers send what only has to be in the page cache.
     pub(super) null: OwnedFd,
     /// Takes a line of the access log.
@@ -88,7 +94,9 @@ impl Shared {
             names: RwLock::new(()),
             changes: AtomicU64::new(0),
             changing: Semaphore::new(MOST_CHANGES),
-            connections: AtomicUsize::new(0),
+            admission: Admission::new(&settings),
+            requests: Budget::new(MAX_REQUEST_BYTES, FREE_REQUEST_BYTES),
+            entries: Budget::new(MAX_ENTRY_BYTES, FREE_ENTRY_BYTES),
             null: null.into(),
             log: Box::new(|_| {}),
             notes: Box::new(|_| {}),
@@ -145,6 +153,18 @@ impl fmt::Debug for Shared {
 const CORS_FIELDS: &[u8] = b"Access-Control-Allow-Origin: *\r\n\
     Access-Control-Expose-Headers: Accept-Ranges, Content-Encoding, Content-Length, Content-Range, \
     ETag, Last-Modified, Link, Repr-Digest, Server-Timing\r\n";
+
+/// Bytes of requests and handshakes that are not complete, of all connections together.
+const MAX_REQUEST_BYTES: usize = 64 << 20;
+
+/// Bytes of those that each connection may hold in any case: as much as most requests have.
+const FREE_REQUEST_BYTES: usize = 1 << 10;
+
+/// Bytes of what is kept for the log until responses have arrived, of all connections together.
+const MAX_ENTRY_BYTES: usize = 32 << 20;
+
+/// Bytes of those that each connection may hold in any case: those of one response.
+const FREE_ENTRY_BYTES: usize = 4 << 10;
 
 /// Changes under way at once: removing and copying large folders keeps disks busy, and must leave
 /// helpers for those who only read.

@@ -1,13 +1,12 @@
 //! One thread that serves: its runtime, its listeners, its connections and the clock over them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{Semaphore, watch};
@@ -15,6 +14,8 @@ use tokio::task::LocalSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use underpass_engine::{Capabilities, PipePool, socket};
 
+use super::admission::Ticket;
+use super::canned;
 use super::connection;
 use super::control::Phase;
 use super::files::Files;
@@ -44,6 +45,10 @@ pub(super) struct Worker {
     pub(super) slow_transfers: Cell<usize>,
     peers: RefCell<HashMap<u64, Rc<Peer>>>,
     next_peer: Cell<u64>,
+    /// Connections that have been idle the longest, and since when.
+    idlest: RefCell<VecDeque<(u64, Instant)>>,
+    /// Not before then are idle connections looked for again.
+    next_search: Cell<Instant>,
     is_draining: Cell<bool>,
     date: RefCell<(u64, String)>,
 }
@@ -92,6 +97,8 @@ impl Worker {
             slow_transfers: Cell::new(0),
             peers: RefCell::default(),
             next_peer: Cell::new(0),
+            idlest: RefCell::default(),
+            next_search: Cell::new(Instant::now()),
             is_draining: Cell::new(false),
             date: RefCell::default(),
         }
@@ -170,6 +177,7 @@ impl Worker {
             // Out of descriptors or memory: some connections have to end first. Those that wait
             // meanwhile wait in the kernel.
             self.shared.accept_failed(error);
+            (0..EVICTED_AT_ONCE).take_while(|_| self.evict_one()).count();
             self.files.borrow_mut().expire(Instant::now() + super::files::LIFETIME);
             sleep(ACCEPT_PAUSE).await;
         }
@@ -177,26 +185,67 @@ impl Worker {
 
     fn welcome(self: &Rc<Self>, socket: Socket, address: Option<SocketAddr>, role: Role) {
         let metrics = self.shared.metrics.worker(self.index);
-        if self.shared.connections.fetch_add(1, Ordering::Relaxed)
-            >= self.shared.settings.max_connections
-        {
-            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        let Some(ticket) = self.shared.admission.enter(address, || self.evict_one()) else {
             metrics.connection_refused();
-            connection::refuse(&socket, role);
+            canned::refuse(&socket, role);
             return;
-        }
+        };
         if let Some(rate) = self.shared.settings.rate {
             // A socket that cannot be paced is served all the same.
             let _ = socket::set_pacing_rate(&socket, rate);
         }
         metrics.connection_opened();
         let id = self.next_peer.replace(self.next_peer.get() + 1);
-        let peer = Rc::new(Peer::new(socket, address, role));
+        let peer = Rc::new(Peer::new(socket, address, role, ticket.is_reserve));
         self.peers.borrow_mut().insert(id, Rc::clone(&peer));
-        let presence = Presence { worker: Rc::clone(self), id };
+        let presence = Presence { worker: Rc::clone(self), id, ticket };
         tokio::task::spawn_local(async move {
             connection::serve(&presence.worker, &peer).await;
         });
+    }
+
+    /// Closes the connection that has been idle the longest, to make room for another one; false if
+    /// none is idle.
+    fn evict_one(&self) -> bool {
+        if self.evict_known() {
+            return true;
+        }
+        let now = Instant::now();
+        if now < self.next_search.get() {
+            return false;
+        }
+        self.find_idlest();
+        let is_evicted = self.evict_known();
+        if !is_evicted {
+            // A crowd that keeps coming must not have all connections looked at each time.
+            self.next_search.set(now + SEARCH_PAUSE);
+        }
+        is_evicted
+    }
+
+    /// Notes which connections have been idle the longest: several at a time.
+    fn find_idlest(&self) {
+        let peers = self.peers.borrow();
+        let idle = |(id, peer): (&u64, &Rc<Peer>)| Some((peer.idle_since()?, *id));
+        let mut idle: Vec<_> = peers.iter().filter_map(idle).collect();
+        if idle.len() > EVICTED_AT_ONCE {
+            idle.select_nth_unstable(EVICTED_AT_ONCE);
+            idle.truncate(EVICTED_AT_ONCE);
+        }
+        idle.sort_unstable();
+        self.idlest.borrow_mut().extend(idle.into_iter().map(|(since, id)| (id, since)));
+    }
+
+    /// Closes one of those that were noted, if any of them is still idle.
+    fn evict_known(&self) -> bool {
+        while let Some((id, since)) = self.idlest.borrow_mut().pop_front() {
+            let peer = self.peers.borrow().get(&id).cloned();
+            if peer.is_some_and(|peer| peer.idle_since() == Some(since) && peer.evict()) {
+                self.shared.metrics.worker(self.index).connection_evicted();
+                return true;
+            }
+        }
+        false
     }
 
     /// Looks after everything that only time changes, once a second.
@@ -249,13 +298,14 @@ impl Worker {
 struct Presence {
     worker: Rc<Worker>,
     id: u64,
+    ticket: Ticket,
 }
 
 impl Drop for Presence {
     fn drop(&mut self) {
         let worker = &self.worker;
         worker.peers.borrow_mut().remove(&self.id);
-        worker.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        worker.shared.admission.leave(&self.ticket);
         worker.shared.metrics.worker(worker.index).connection_closed();
     }
 }
@@ -268,6 +318,12 @@ const HELPER_NICENESS: i32 = 10;
 
 /// The longest piece of a request that is read at once.
 const SCRATCH: usize = 16 << 10;
+
+/// Idle connections that are looked for at once when there are too many.
+const EVICTED_AT_ONCE: usize = 32;
+
+/// How long idle connections are not looked for after there were none.
+const SEARCH_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long to wait before it is tried again to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

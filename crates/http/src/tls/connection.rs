@@ -74,6 +74,16 @@ impl Connection {
         }
     }
 
+    /// More than this is never kept of records that are not yet whole. A client hears long
+    /// messages of a handshake out, in records of any size; what strangers say to a server fits into
+    /// one record.
+    pub(super) fn max_incoming(&self) -> usize {
+        match self {
+            Self::Client(_) => 128 * 1024,
+            Self::Server(_) => MAX_RECORD,
+        }
+    }
+
     /// After a failure: what rustls wants to tell the peer about it. No record is looked at for it,
     /// as rustls would fail again, and that it does not expect.
     pub(super) fn take_alerts(&mut self, incoming: &mut Queue, outgoing: &mut Queue) {
@@ -143,6 +153,9 @@ fn take<Data>(
     });
     (used, turn)
 }
+
+/// The longest record there may be, with its head (RFC 5246 6.2.3).
+const MAX_RECORD: usize = 5 + 16 * 1024 + 2048;
 
 /// Room for what is around a few records, or for a short one.
 const RECORD: usize = 512;

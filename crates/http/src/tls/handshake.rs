@@ -20,7 +20,7 @@ use super::place::{Place, Why, Wish as Wanted, refused};
 use super::queue::Queue;
 use super::session::{Facts, Records, Session};
 use super::suites;
-use super::user_space::{MOST_INCOMING, UserSpace};
+use super::user_space::UserSpace;
 
 /// How much is looked at at once: more than what either side usually says.
 const LOOK: usize = 16 * 1024;
@@ -113,6 +113,12 @@ impl Handshake {
         progress
     }
 
+    /// Bytes that came and could not be used yet.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.incoming.len()
+    }
+
     fn go(&mut self, socket: BorrowedFd<'_>) -> Result<Progress, HandshakeError> {
         loop {
             let is_done = match self.think() {
@@ -154,7 +160,7 @@ impl Handshake {
                 Turn::Idle if !connection.common().is_handshaking() => return Ok(true),
                 Turn::Idle => match record_len(&incoming.bytes()[*shown..]) {
                     Some(len) => *shown += len,
-                    None if incoming.len() > MOST_INCOMING => {
+                    None if incoming.len() > connection.max_incoming() => {
                         return Err(InvalidMessage::HandshakePayloadTooLarge.into());
                     }
                     None => return Ok(false),

@@ -89,6 +89,15 @@ impl Session {
         }
     }
 
+    /// Bytes that came and that nobody has received yet, the beginning of a record included.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        match &*self.records() {
+            Records::Here(records) => records.kept(),
+            Records::Kernel(_) => 0,
+        }
+    }
+
     /// Says that nothing follows (close_notify), as far as the socket takes it at once: call it
     /// before the socket is shut down for writing. Nothing can be sent after it;
     /// [`flush`](Layer::flush) tells whether the socket has taken it.

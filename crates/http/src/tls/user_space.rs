@@ -13,10 +13,6 @@ use rustls::Error;
 use super::connection::{Connection, Turn, Wish};
 use super::queue::{BATCH, Queue, ROOM};
 
-/// More than this is never kept of records that are not yet whole: the longest message of a
-/// handshake, in records of no sensible size.
-pub(super) const MOST_INCOMING: usize = 128 * 1024;
-
 /// Room for one more record at the least, so that a read always leads to something.
 const LEAST_READ: usize = 17 * 1024;
 
@@ -140,6 +136,11 @@ impl UserSpace {
         !self.plaintext.is_empty() || !self.is_idle || is_over
     }
 
+    /// Bytes that came and were not taken yet.
+    pub(super) fn kept(&self) -> usize {
+        self.incoming.len() + self.plaintext.len()
+    }
+
     /// Bytes of records that have to go.
     pub(super) fn held(&self) -> usize {
         self.outgoing.len()
@@ -205,7 +206,7 @@ impl UserSpace {
             let _ = self.flush(socket); // an alert
             return Err(failure);
         }
-        if self.incoming.len() >= MOST_INCOMING {
+        if self.incoming.len() >= self.connection.max_incoming() {
             return Err(self.give_up(socket, Errno::PROTO));
         }
         let limit = ROOM - self.incoming.len().min(ROOM - LEAST_READ);

@@ -32,36 +32,6 @@ fn a_limited_connection_is_not_faster_than_its_limit() {
 }
 
 #[test]
-fn one_connection_too_many_is_told_to_come_back_and_may_do_so() {
-    let site = site().with(|settings| settings.max_connections = 3).start();
-    let mut clients: Vec<_> = (0..3).map(|_| site.connect()).collect();
-    for client in &mut clients {
-        assert_eq!(client.get("/a").text(), "first");
-    }
-    for _ in 0..5 {
-        let mut fourth = site.connect();
-        let reply = fourth.reply();
-        assert_eq!((reply.status, reply.field("Connection")), (503, Some("close")));
-        assert!(reply.field("Retry-After").is_some());
-        assert!(fourth.is_closed());
-    }
-    for client in &mut clients {
-        assert_eq!(client.get("/a").text(), "first");
-    }
-    clients.pop();
-    wait_until("there is room again", || {
-        site.connect().try_ask("GET", "/a", &[]).is_ok_and(|reply| reply.status == 200)
-    });
-    clients.pop();
-    wait_until("there is room for two", || {
-        let mut one = site.connect();
-        one.try_ask("GET", "/a", &[]).is_ok_and(|reply| reply.status == 200)
-            && site.connect().try_ask("GET", "/a", &[]).is_ok_and(|reply| reply.status == 200)
-    });
-    assert!(site.metric("connections_refused_total") >= 5.0);
-}
-
-#[test]
 fn draining_lets_a_transfer_end_and_refuses_new_ones() {
     let site = site().start();
     let mut idle = site.connect();

@@ -12,6 +12,7 @@ mod changes_move;
 mod changes_rights;
 mod conditions;
 mod connections;
+mod crowded;
 mod digests;
 mod endpoints;
 mod integrity;

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use rustls::version::TLS13;
 
-use super::rig::{Certificate, PATIENCE, Running, Site, over, request, text, wait_until};
+use super::rig::{Certificate, PATIENCE, Running, Site, over, pattern, request, text, wait_until};
+
+const LEN: usize = 20 << 20;
 
 fn site() -> Site {
     Site::of(&[("a", b"first")])
@@ -177,12 +179,38 @@ fn keys_whose_signatures_take_long_are_as_good() {
 #[test]
 fn one_connection_too_many_is_told_so_in_a_way_that_tls_understands() {
     let certificate = Certificate::new();
-    let site = site().secure(&certificate).with(|settings| settings.max_connections = 1).start();
+    let site = site().secure(&certificate).with(|settings| {
+        settings.max_connections = 1;
+        // Without a health check there are no places for it.
+        settings.health = false;
+    });
+    site.write("large", &pattern(LEN));
+    let site = site.start();
     let mut first = site.secure();
-    assert_eq!(first.get("/a").text(), "first");
+    first.send(request("GET", "/large", &[]));
+    assert_eq!(first.head().unwrap().status, 200);
     let error = site.secure().try_ask("GET", "/a", &[]).unwrap_err().to_string();
     assert!(error.contains("alert"), "{error}");
+    assert!(first.take(LEN).unwrap() == pattern(LEN));
     assert_eq!(first.get("/a").text(), "first");
+}
+
+#[test]
+fn a_long_hello_is_not_heard_out() {
+    let certificate = Certificate::new();
+    let site = site().secure(&certificate).start();
+    // A message of 64 KiB in records of 16 KiB, which does not come to its end.
+    let mut hello = vec![22, 3, 1, 0x40, 0, 1, 0, 0xff, 0xf0];
+    hello.resize(5 + (16 << 10), 3);
+    let mut next = vec![22, 3, 3, 0x40, 0];
+    next.resize(5 + (16 << 10), 3);
+    hello.extend(next);
+    let begun = std::time::Instant::now();
+    let said = said(&site, &hello);
+    assert!(said.is_empty() || said[0] == 21, "{said:?}");
+    // Sooner than for lack of progress.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(site.get("/a").text(), "first");
 }
 
 #[test]

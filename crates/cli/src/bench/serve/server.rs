@@ -117,6 +117,8 @@ impl Site {
         command.arg("serve").arg(self.folder.file(FILES)).args(OURS).args(options);
         if let Some(connections) = self.connections {
             command.args(["--max-connections", &connections.to_string()]);
+            // The load may come from one address.
+            command.args(["--max-per-address", "0"]);
         }
         if self.is_encrypted {
             command.arg("--tls-cert").arg(self.folder.file(CERTIFICATE));

@@ -200,6 +200,7 @@ pub fn settings(root: &Path) -> Settings {
         redirect_http: None,
         workers: 1,
         max_connections: 1000,
+        max_connections_per_address: None,
         timeout: PATIENCE,
         rate: None,
         integrity: Integrity::Detect,

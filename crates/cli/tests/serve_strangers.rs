@@ -1,0 +1,98 @@
+//! What clients without any rights can make the server hold in memory.
+
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use rig::{Running, folder, underpass};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// A server of one small file on a free port of loopback.
+fn serve(args: &[&str]) -> (tempfile::TempDir, Running) {
+    let folder = folder();
+    fs::write(folder.path().join("a"), "first").unwrap();
+    let mut command = underpass();
+    command.args(["serve", "--port", "0", "--workers", "1"]).args(args).arg(folder.path());
+    (folder, Running::listening(command))
+}
+
+fn connect(server: &Running) -> TcpStream {
+    let address = server.address.trim_start_matches("http://").trim_start_matches("https://");
+    TcpStream::connect(address.trim_end_matches('/')).unwrap()
+}
+
+/// The most memory that a process has had resident so far, in MiB.
+fn peak_mib(server: &Running) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() >> 10
+}
+
+/// Whether the server still answers somebody else.
+fn answers(server: &Running) -> bool {
+    let mut client = connect(server);
+    client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    client.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    client.read_to_string(&mut reply).unwrap();
+    reply.ends_with("first")
+}
+
+#[test]
+fn answers_that_nobody_reads_are_few() {
+    let (_folder, server) = serve(&[]);
+    let before = peak_mib(&server);
+    // Each of these requests would be kept for the log until its answer is acknowledged.
+    let (query, agent) = ("q".repeat(20_000), "u".repeat(10_000));
+    let request = format!("GET /a?{query} HTTP/1.1\r\nHost: a\r\nUser-Agent: {agent}\r\n\r\n");
+    let mut client = connect(&server);
+    client.set_nonblocking(true).unwrap();
+    let (mut sent, mut last) = (0, Instant::now());
+    while sent < 60 << 20 && last.elapsed() < Duration::from_secs(1) {
+        let rest = &request.as_bytes()[sent % request.len()..];
+        match client.write(rest) {
+            Ok(written) => (sent, last) = (sent + written, Instant::now()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(answers(&server));
+    let grown = peak_mib(&server) - before;
+    assert!(grown < 8, "{grown} MiB for {sent} bytes of requests");
+}
+
+#[test]
+fn requests_that_are_not_complete_have_a_bound_together() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
+    let (_folder, server) = serve(&["--max-per-address", "0"]);
+    let before = peak_mib(&server);
+    let head = format!("GET /a HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(31_000));
+    let mut refused = 0;
+    let mut clients: Vec<_> = (0..3000)
+        .filter_map(|_| {
+            let mut client = connect(&server);
+            // Those that came too late are told so, which may be before all of it is sent.
+            match client.write_all(head.as_bytes()) {
+                Ok(()) => Some(client),
+                Err(_) => None,
+            }
+        })
+        .collect();
+    assert!(answers(&server));
+    for client in &mut clients {
+        client.set_nonblocking(true).unwrap();
+        let mut reply = [0; 12];
+        refused += usize::from(matches!(client.read(&mut reply), Ok(12)) && &reply[9..] == b"503");
+    }
+    let grown = peak_mib(&server) - before;
+    assert!(grown < 110, "{grown} MiB for {} connections", clients.len());
+    assert!(refused + (3000 - clients.len()) > 0, "all were taken");
+}
