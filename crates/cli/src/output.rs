@@ -291,6 +291,9 @@ pub(crate) fn serving(served: &Served<'_>) {
         ));
     }
     error_line(&served.confinement.to_string());
+    for warning in served.confinement.warnings() {
+        note(warning);
+    }
 }
 
 /// Prints what a server has to tell while it runs.

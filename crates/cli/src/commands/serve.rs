@@ -11,7 +11,7 @@ use underpass_http::server::{Address, Control, Server, Settings};
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::serve::{
-    self, AccessLog, Bounds, Certificate, Confinement, LogFile, ServeArgs, Served, Watch,
+    self, AccessLog, Bounds, Certificate, Confine, LogFile, ServeArgs, Served, Watch,
 };
 
 /// Serves until a signal ends it.
@@ -42,8 +42,15 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
 
     let signals = serve::keep_signals()?;
     let server = Server::bind(settings, &addresses, inherited)?;
+    let confine = Confine {
+        bounds: &bounds,
+        user: args.user(),
+        sandbox: args.wants_sandbox(),
+        reopened: &certificate.as_ref().map(Certificate::files).unwrap_or_default(),
+        has_secrets: certificate.is_some() || !is_open,
+    };
     // Nothing may start a thread before this.
-    let confinement = if args.wants_sandbox() { bounds.confine() } else { Confinement::Unwanted };
+    let confinement = confine.apply()?;
     output::serving(&Served {
         root: &bounds.root,
         addresses: &server.addresses(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use underpass_engine::Integrity;
 
+use super::confine::User;
 use crate::args::{EngineArgs, seconds};
 use crate::generate::GenerateArgs;
 use crate::size::Size;
@@ -266,7 +267,12 @@ pub(super) struct SetupArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
 
-    /// Do not confine the program to the folder
+    /// Become this user once the sockets are open: a name or a number, or either with :GROUP; for
+    /// servers that root starts
+    #[arg(long, value_name = "NAME")]
+    pub(super) user: Option<User>,
+
+    /// Do not confine the program: no Landlock, no seccomp, capabilities stay
     #[arg(long)]
     pub(super) no_sandbox: bool,
 
@@ -283,6 +289,11 @@ impl ServeArgs {
     /// Whether nothing but addresses and errors is to be told.
     pub(crate) fn is_quiet(&self) -> bool {
         self.told.quiet
+    }
+
+    /// The user to become once the sockets are open.
+    pub(crate) fn user(&self) -> Option<&User> {
+        self.setup.user.as_ref()
     }
 
     /// Whether the program is to be confined.

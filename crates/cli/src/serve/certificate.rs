@@ -92,6 +92,14 @@ impl Certificate {
         self.warning.as_deref()
     }
 
+    /// The files that are read again on SIGHUP.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        match &self.source {
+            Source::Files { certificates, key } => vec![certificates.clone(), key.clone()],
+            Source::Made(_) => Vec::new(),
+        }
+    }
+
     /// The folders that its files are read from again: those that were named, and those that links
     /// lead to, for whoever renews a certificate puts another file in its place.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {

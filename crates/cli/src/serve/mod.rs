@@ -5,12 +5,12 @@ mod activation;
 mod args;
 mod certificate;
 mod config;
+mod confine;
 mod control;
 mod layers;
 mod limits;
 mod listen;
 mod log_file;
-mod sandbox;
 mod settings;
 
 use std::path::Path;
@@ -18,11 +18,11 @@ use std::path::Path;
 pub(crate) use activation::inherited;
 pub(crate) use args::ServeArgs;
 pub(crate) use certificate::Certificate;
+pub(crate) use confine::{Bounds, Confine, Confinement};
 pub(crate) use control::{Watch, keep_signals};
 pub(crate) use layers::complete;
 pub(crate) use listen::addresses;
 pub(crate) use log_file::{AccessLog, LogFile};
-pub(crate) use sandbox::{Bounds, Confinement};
 pub(crate) use settings::settings;
 
 /// What is told when a server starts.
@@ -40,7 +40,7 @@ pub(crate) struct Served<'a> {
     pub(crate) prefix: &'a str,
     /// Whether nobody is asked for a password.
     pub(crate) is_open: bool,
-    /// What the process can still do.
+    /// What the process has given up.
     pub(crate) confinement: &'a Confinement,
     /// Whether only the addresses are to be told.
     pub(crate) quiet: bool,

@@ -1,8 +1,6 @@
-//! Confinement by Landlock: a server that was talked into something can do nothing with it.
+//! The files and connections that the server can still reach, by Landlock.
 //!
-//! Best effort: an old kernel confines less, or not at all, and what it really did is told. A
-//! rule holds for the thread that makes it and for those that it starts, so this has to happen
-//! before there is a second thread.
+//! An old kernel confines less, or not at all; the returned value says what the kernel did.
 
 use std::env;
 use std::fmt;
@@ -34,11 +32,9 @@ pub(crate) struct Bounds {
     pub(crate) sockets: Vec<PathBuf>,
 }
 
-/// What came of it.
+/// What came of the rules.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Confinement {
-    /// Nobody wanted it.
-    Unwanted,
+pub(super) enum Landlock {
     /// This kernel, or whoever confines us already, does not offer it.
     Refused(String),
     /// As far as this kernel can; what it can is in the name of its version.
@@ -52,10 +48,10 @@ pub(crate) enum Confinement {
 
 impl Bounds {
     /// Confines this thread, and those that it starts from now on.
-    pub(crate) fn confine(&self) -> Confinement {
+    pub(super) fn confine(&self) -> Landlock {
         match self.restrict() {
             Ok(status) => self.outcome(&status),
-            Err(error) => Confinement::Refused(error.to_string()),
+            Err(error) => Landlock::Refused(error.to_string()),
         }
     }
 
@@ -112,16 +108,16 @@ impl Bounds {
     }
 
     /// Says what was done as the kernel has told it.
-    fn outcome(&self, status: &RestrictionStatus) -> Confinement {
+    fn outcome(&self, status: &RestrictionStatus) -> Landlock {
         let LandlockStatus::Available { effective_abi, .. } = status.landlock else {
             let why = match status.landlock {
                 LandlockStatus::NotEnabled => "Landlock is switched off on this machine (lsm=)",
                 _ => "this kernel has no Landlock",
             };
-            return Confinement::Refused(why.to_owned());
+            return Landlock::Refused(why.to_owned());
         };
         if status.ruleset == RulesetStatus::NotEnforced {
-            return Confinement::Refused("this kernel enforced none of it".to_owned());
+            return Landlock::Refused("this kernel enforced none of it".to_owned());
         }
         let without = match effective_abi {
             _ if status.ruleset == RulesetStatus::FullyEnforced => None,
@@ -129,7 +125,7 @@ impl Bounds {
             abi if abi < ABI::V6 => Some("signals".to_owned()),
             _ => Some("the newest restrictions".to_owned()),
         };
-        Confinement::Confined { to: self.to_string(), without }
+        Landlock::Confined { to: self.to_string(), without }
     }
 }
 
@@ -161,10 +157,9 @@ impl fmt::Display for Bounds {
     }
 }
 
-impl fmt::Display for Confinement {
+impl fmt::Display for Landlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unwanted => f.write_str("not confined: --no-sandbox"),
             Self::Refused(why) => write!(f, "not confined: {why}"),
             Self::Confined { to, without: None } => write!(f, "confined by Landlock to {to}"),
             Self::Confined { to, without: Some(without) } => {
@@ -206,7 +201,7 @@ mod tests {
     /// Runs in a thread of its own, for which alone the rules then hold.
     fn confined(bounds: Bounds, test: impl FnOnce() + Send + 'static) {
         let thread = thread::spawn(move || match bounds.confine() {
-            Confinement::Confined { .. } => test(),
+            Landlock::Confined { .. } => test(),
             other => {
                 assert!(env::var_os("CI").is_none(), "{other}");
                 eprintln!("skipped: {other}");

@@ -1,0 +1,40 @@
+//! What the user that serves may do with files, asked of the kernel before clients find out.
+
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+
+use crate::failure::{Result, WithPath};
+
+/// Checks that the folder or file that is to be served can be read.
+///
+/// # Errors
+///
+/// If the kernel refuses it to this user.
+pub(super) fn check_readable(root: &Path) -> Result<()> {
+    let access = if root.is_dir() { FOLDER } else { Access::READ_OK };
+    check(root, access).map_err(io::Error::from).with_path("serving", root)
+}
+
+pub(super) fn is_readable(file: &Path) -> bool {
+    check(file, Access::READ_OK).is_ok()
+}
+
+/// Whether names can be made and removed in this folder.
+pub(super) fn is_writable(folder: &Path) -> bool {
+    check(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+}
+
+/// Asks with the effective rights of the process, as open(2) does (faccessat2(2), since Linux 5.8).
+fn check(path: &Path, access: Access) -> std::result::Result<(), Errno> {
+    match accessat(CWD, path, access, AtFlags::EACCESS) {
+        // An older kernel, or a filter: clients will find out.
+        Err(Errno::NOSYS | Errno::PERM | Errno::NOTSUP) => Ok(()),
+        answer => answer,
+    }
+}
+
+/// What it takes to list a folder and open what is in it.
+const FOLDER: Access = Access::READ_OK.union(Access::EXEC_OK);

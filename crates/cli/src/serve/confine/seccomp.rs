@@ -1,0 +1,265 @@
+//! A list of the system calls that the server makes; all others are refused (seccomp(2)).
+//!
+//! A refused call fails with `EPERM`, so that a call this list has forgotten costs one response and
+//! not the server. `clone3` fails with `ENOSYS`, because its flags lie in memory where a filter
+//! cannot look: glibc then takes clone(2), which may make threads and nothing else. Calls that are
+//! allowed whatever their arguments cost next to nothing: the kernel keeps a bitmap of them (since
+//! Linux 5.11).
+
+use std::collections::BTreeMap;
+use std::env::consts::ARCH;
+use std::fmt;
+
+use seccompiler::{
+    BackendError, BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp,
+    SeccompCondition, SeccompFilter, SeccompRule, apply_filter,
+};
+
+/// What came of the filter.
+#[derive(Debug)]
+pub(super) enum Seccomp {
+    /// Only so many system calls are allowed.
+    Filtered(usize),
+    /// The kernel, or a filter that is there already, allows no filter.
+    Refused(String),
+}
+
+/// Restricts this thread, and those that it starts from now on, to the calls of the server.
+pub(super) fn restrict() -> Seccomp {
+    match install() {
+        Ok(count) => Seccomp::Filtered(count),
+        Err(error) => Seccomp::Refused(error.to_string()),
+    }
+}
+
+fn install() -> Result<usize, Error> {
+    let rules = rules()?;
+    let count = rules.len();
+    let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let without_clone3 = filter(clone3, SeccompAction::Allow, errno(libc::ENOSYS))?;
+    let allowed = filter(rules, errno(libc::EPERM), SeccompAction::Allow)?;
+    apply_filter(&without_clone3)?;
+    apply_filter(&allowed)?;
+    Ok(count)
+}
+
+fn filter(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    otherwise: SeccompAction,
+    action: SeccompAction,
+) -> Result<BpfProgram, Error> {
+    Ok(SeccompFilter::new(rules, otherwise, action, ARCH.try_into()?)?.try_into()?)
+}
+
+fn errno(number: i32) -> SeccompAction {
+    SeccompAction::Errno(number.unsigned_abs())
+}
+
+/// The calls that are allowed. A call with rules is allowed if one of them matches.
+fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+    let mut rules: BTreeMap<_, _> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
+    // Already allowed by the filter for it, and by this one as its refusal is that of the other.
+    rules.insert(libc::SYS_clone3, Vec::new());
+    let thread = libc::CLONE_THREAD as u64;
+    rules.insert(libc::SYS_clone, vec![masked(0, thread, thread)?]);
+    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        rules.insert(call, vec![masked(2, libc::PROT_EXEC as u64, 0)?]);
+    }
+    // Unix sockets tell systemd; netlink tells what a peer has received.
+    let families = [libc::AF_UNIX, libc::AF_NETLINK];
+    rules.insert(libc::SYS_socket, one_of(0, &families.map(|family| family as u64))?);
+    rules.insert(libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME as u64, PR_GET_AUXV])?);
+    rules.insert(libc::SYS_ioctl, one_of(1, &REQUESTS)?);
+    Ok(rules)
+}
+
+/// Matches if the bits of `mask` in an argument are those of `value`.
+fn masked(argument: u8, mask: u64, value: u64) -> Result<SeccompRule, BackendError> {
+    let masked = SeccompCmpOp::MaskedEq(mask);
+    SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Qword, masked, value)?])
+}
+
+/// A rule for each value that an argument may have.
+fn one_of(argument: u8, values: &[u64]) -> Result<Vec<SeccompRule>, BackendError> {
+    let rule = |value: &u64| {
+        let equal =
+            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *value)?;
+        SeccompRule::new(vec![equal])
+    };
+    values.iter().map(rule).collect()
+}
+
+impl fmt::Display for Seccomp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Filtered(count) => write!(f, "{count} system calls allowed by seccomp"),
+            Self::Refused(why) => write!(f, "system calls not filtered: {why}"),
+        }
+    }
+}
+
+/// Asks prctl(2) for the size of a page and its like, since Linux 6.4; libc does not name it.
+const PR_GET_AUXV: u64 = 0x4155_5856;
+
+/// Requests of ioctl(2) that the server makes: clones, and the queues of sockets.
+const REQUESTS: [u64; 6] = [
+    0x4004_9409, // FICLONE
+    0x4020_940D, // FICLONERANGE
+    libc::FIONBIO,
+    libc::FIONREAD,
+    libc::TIOCOUTQ, // also SIOCOUTQ
+    0x894B,         // SIOCOUTQNSD
+];
+
+/// Calls that are allowed with any arguments.
+const ALLOWED: &[i64] = &[
+    // Files and folders beneath descriptors; which ones, Landlock says.
+    libc::SYS_chdir,
+    libc::SYS_close,
+    libc::SYS_close_range,
+    libc::SYS_copy_file_range,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_fadvise64,
+    libc::SYS_fallocate,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fcntl,
+    libc::SYS_fdatasync,
+    libc::SYS_fgetxattr,
+    libc::SYS_flistxattr,
+    libc::SYS_flock,
+    libc::SYS_fremovexattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_fstat,
+    libc::SYS_fstatfs,
+    libc::SYS_fsync,
+    libc::SYS_ftruncate,
+    libc::SYS_getcwd,
+    libc::SYS_getdents64,
+    libc::SYS_linkat,
+    libc::SYS_lseek,
+    libc::SYS_mkdirat,
+    libc::SYS_mknodat,
+    libc::SYS_newfstatat,
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_pread64,
+    libc::SYS_preadv2,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev2,
+    libc::SYS_read,
+    libc::SYS_readahead,
+    libc::SYS_readlinkat,
+    libc::SYS_readv,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_statfs,
+    libc::SYS_statx,
+    libc::SYS_symlinkat,
+    libc::SYS_sync_file_range,
+    libc::SYS_syncfs,
+    libc::SYS_unlinkat,
+    libc::SYS_utimensat,
+    libc::SYS_write,
+    libc::SYS_writev,
+    451, // cachestat, which libc does not name on all architectures
+    // Pipes and sockets that are open.
+    libc::SYS_accept4,
+    libc::SYS_bind, // netlink; Landlock refuses TCP
+    libc::SYS_connect,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_pipe2,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_sendfile,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+    libc::SYS_socketpair,
+    libc::SYS_splice,
+    libc::SYS_tee,
+    // Waiting.
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_eventfd2,
+    libc::SYS_futex,
+    libc::SYS_nanosleep,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_restart_syscall,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_settime,
+    // Threads, memory and signals of its own.
+    libc::SYS_brk,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_get_robust_list,
+    libc::SYS_getcpu,
+    libc::SYS_getegid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getpriority,
+    libc::SYS_getrandom,
+    libc::SYS_getrlimit,
+    libc::SYS_getrusage,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_ioprio_set,
+    libc::SYS_madvise,
+    libc::SYS_membarrier,
+    libc::SYS_mlock,
+    libc::SYS_mlock2,
+    libc::SYS_mremap,
+    libc::SYS_munlock,
+    libc::SYS_munmap,
+    libc::SYS_prlimit64,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_setpriority,
+    libc::SYS_sigaltstack,
+    libc::SYS_sysinfo,
+    libc::SYS_tgkill, // abort(3)
+    libc::SYS_umask,
+    libc::SYS_uname,
+    // What glibc still calls where newer calls do not exist.
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lstat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_open,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_readlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_stat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_time,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+];

@@ -1,0 +1,130 @@
+//! The user that the server becomes once its sockets are open (`--user`).
+
+use std::str::FromStr;
+
+use rustix::process::{Gid, Uid, geteuid};
+use rustix::thread::{
+    set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+
+use crate::failure::{Failure, Result};
+
+/// A user, its group and its further groups, as the system's databases have them.
+#[derive(Clone, Debug)]
+pub(crate) struct User {
+    /// As it was typed.
+    name: String,
+    uid: Uid,
+    gid: Gid,
+    groups: Vec<Gid>,
+}
+
+impl User {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn is_root(&self) -> bool {
+        self.uid.is_root()
+    }
+
+    /// Becomes this user for good. The capabilities stay permitted if `keeps_capabilities`, for
+    /// the caller to choose from.
+    pub(super) fn become_user(&self, keeps_capabilities: bool) -> Result<()> {
+        if !geteuid().is_root() {
+            return Err(Failure::Usage(format!(
+                "--user {}: only root can become another user",
+                self.name
+            )));
+        }
+        let become_user = || {
+            set_keep_capabilities(keeps_capabilities)?;
+            set_thread_groups(&self.groups)?;
+            set_thread_res_gid(self.gid, self.gid, self.gid)?;
+            set_thread_res_uid(self.uid, self.uid, self.uid)
+        };
+        become_user().map_err(|errno| {
+            Failure::Usage(format!("--user {}: cannot become this user: {errno}", self.name))
+        })
+    }
+}
+
+impl FromStr for User {
+    type Err = String;
+
+    /// Reads `NAME`, `NAME:GROUP`, or either as a number.
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let (user, group) = match text.split_once(':') {
+            Some((user, group)) => (user, Some(group)),
+            None => (text, None),
+        };
+        let known = match user.parse::<u32>() {
+            Ok(uid) => nix::unistd::User::from_uid(uid.into()),
+            Err(_) => nix::unistd::User::from_name(user),
+        };
+        let known = known.map_err(|errno| format!("the users cannot be read: {errno}"))?;
+        let uid = match (&known, user.parse()) {
+            (Some(known), _) => known.uid.as_raw(),
+            (None, Ok(uid)) => uid,
+            (None, Err(_)) => return Err(format!("there is no user {user}")),
+        };
+        let gid = match group {
+            Some(group) => group_id(group)?,
+            None => known.as_ref().map_or(uid, |known| known.gid.as_raw()),
+        };
+        if uid == u32::MAX || gid == u32::MAX {
+            return Err("this number means no user".to_owned());
+        }
+        let groups = match &known {
+            Some(known) => groups_of(&known.name, gid)?,
+            None => vec![Gid::from_raw(gid)],
+        };
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        Ok(Self { name: text.to_owned(), uid, gid, groups })
+    }
+}
+
+/// The number of a group given by name or number.
+fn group_id(group: &str) -> std::result::Result<u32, String> {
+    if let Ok(gid) = group.parse() {
+        return Ok(gid);
+    }
+    let known = nix::unistd::Group::from_name(group);
+    let known = known.map_err(|errno| format!("the groups cannot be read: {errno}"))?;
+    known.map(|known| known.gid.as_raw()).ok_or_else(|| format!("there is no group {group}"))
+}
+
+/// The groups that the system's databases give to a user.
+fn groups_of(name: &str, gid: u32) -> std::result::Result<Vec<Gid>, String> {
+    let name = std::ffi::CString::new(name).map_err(|_| "a name has no NUL".to_owned())?;
+    let groups = nix::unistd::getgrouplist(&name, gid.into());
+    let groups = groups.map_err(|errno| format!("the groups cannot be read: {errno}"))?;
+    Ok(groups.into_iter().map(|gid| Gid::from_raw(gid.as_raw())).collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_found_by_name_and_by_number() {
+        let root: User = "root".parse().unwrap();
+        assert!(root.uid.is_root() && root.gid.is_root());
+        let number: User = "0".parse().unwrap();
+        assert!(number.uid.is_root());
+        let other: User = "root:4242".parse().unwrap();
+        assert_eq!(other.gid.as_raw(), 4242);
+        let unknown: User = "54321".parse().unwrap();
+        assert_eq!((unknown.uid.as_raw(), unknown.gid.as_raw()), (54321, 54321));
+        assert_eq!(unknown.groups, [Gid::from_raw(54321)]);
+    }
+
+    #[test]
+    fn a_user_that_does_not_exist_is_refused() {
+        assert_eq!("no-such-user".parse::<User>().unwrap_err(), "there is no user no-such-user");
+        assert_eq!("root:no-such".parse::<User>().unwrap_err(), "there is no group no-such");
+        assert!("4294967295".parse::<User>().is_err());
+        assert!("".parse::<User>().is_err());
+    }
+}

@@ -1,0 +1,77 @@
+/* Loaded into the server by LD_PRELOAD. On SIGUSR2 it tries, from inside, what a server that was
+ * talked into something would try, and writes a line for each attempt: its name, and the number of
+ * the error or 0 where it succeeded. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static int report = -1;
+static char outside[4096], inside[4096];
+
+static void tell(const char *name, long result) {
+    char line[128];
+    int error = result == -1 ? errno : 0;
+    int length = snprintf(line, sizeof line, "%s %d\n", name, error);
+    if (write(report, line, length) != length) abort();
+}
+
+static void *nothing(void *unused) { return unused; }
+
+static void attempt(int signal) {
+    (void)signal;
+    char *const words[] = {"/bin/true", NULL};
+    char byte = 0;
+    struct iovec local = {&byte, 1}, remote = {&byte, 1};
+    tell("execve", execve(words[0], words, NULL));
+    tell("fork", syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+    tell("clone3", syscall(SYS_clone3, NULL, 0));
+    tell("ptrace", ptrace(PTRACE_TRACEME, 0, 0, 0));
+    tell("process_vm_readv", process_vm_readv(getppid(), &local, 1, &remote, 1, 0));
+    tell("kill", kill(getppid(), 0));
+    tell("tcp_socket", socket(AF_INET, SOCK_STREAM, 0));
+    tell("packet_socket", socket(AF_PACKET, SOCK_RAW, 0));
+    tell("mount", mount("none", "/", "tmpfs", MS_BIND, NULL));
+    tell("unshare", unshare(CLONE_NEWUSER));
+    tell("setuid", syscall(SYS_setuid, 0));
+    tell("chown", chown(inside, 1, 1));
+    tell("bpf", syscall(SYS_bpf, 0, NULL, 0));
+    tell("io_uring_setup", syscall(SYS_io_uring_setup, 1, NULL));
+    tell("keyctl", syscall(SYS_keyctl, 0, 0, 0, 0, 0));
+    tell("memfd_create", syscall(SYS_memfd_create, "x", 0));
+    tell("executable_memory", (long)mmap(NULL, 4096, PROT_READ | PROT_EXEC,
+                                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    tell("terminal_input", syscall(SYS_ioctl, 0, 0x5412, &byte));
+    tell("read_outside", open(outside, O_RDONLY));
+    tell("write_outside", open(outside, O_WRONLY));
+    tell("write_inside", open(inside, O_WRONLY));
+    tell("read_inside", open(inside, O_RDONLY));
+    pthread_t thread;
+    errno = pthread_create(&thread, NULL, nothing, NULL);
+    tell("thread", errno ? -1 : pthread_join(thread, NULL));
+    tell("end", 0);
+}
+
+__attribute__((constructor)) static void prepare(void) {
+    const char *path = getenv("ATTEMPTS_REPORT");
+    /* Programs that the environment reaches otherwise are not meant. */
+    if (!path) return;
+    report = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    strncpy(outside, getenv("ATTEMPTS_OUTSIDE"), sizeof outside - 1);
+    strncpy(inside, getenv("ATTEMPTS_INSIDE"), sizeof inside - 1);
+    struct sigaction action = {.sa_handler = attempt};
+    sigaction(SIGUSR2, &action, NULL);
+}
