@@ -445,7 +445,7 @@ fn transfer_hint(error: &Error) -> Option<&'static str> {
         Error::SourceChanged { level: Integrity::Lease, .. } => {
             "the peer was too slow for the writer: send again, or use --integrity snapshot"
         }
-        Error::SourceChanged { .. } => "send it again once nobody writes to it",
+        Error::SourceChanged { .. } => "try again once nobody writes, or use --integrity fast",
         Error::SourceEnded { .. } => "somebody made it shorter meanwhile, or the peer gave up",
         Error::Io { source, .. } => match Errno::from_io_error(source)? {
             Errno::NOSPC => "the disk is full: free some space or choose another folder",

@@ -6,6 +6,8 @@
 
 #[path = "cp/bytes.rs"]
 mod bytes;
+#[path = "cp/changing.rs"]
+mod changing;
 #[path = "cp/fallbacks.rs"]
 mod fallbacks;
 #[path = "cp/file_systems.rs"]

@@ -14,6 +14,7 @@ use crate::failure::Result;
 #[derive(Debug, Args)]
 #[command(override_usage = "underpass cp [OPTIONS] <SOURCE>... <TARGET>\n       \
                             underpass cp [OPTIONS] -t <FOLDER> <SOURCE>...")]
+#[command(mut_arg("integrity", |arg| arg.default_value("detect")))]
 pub(crate) struct CpArgs {
     /// What to copy, - for standard input; and last where to: the new name, the folder to put it
     /// in, - for standard output

@@ -207,7 +207,7 @@ impl Worker<'_> {
             .find(|&mechanism| matches!(mechanism, Mechanism::CopyFileRange | Mechanism::Sendfile))
     }
 
-    fn failed(&self, original: &Original<'_>, error: Error) -> Failure {
+    pub(super) fn failed(&self, original: &Original<'_>, error: Error) -> Failure {
         let (folder, entry) = (original.folder, original.entry);
         let (from, to) = (folder.source_path(&entry.name), folder.target_path(entry.target()));
         let what = format!("copying {} to {}", from.display(), to.display());

@@ -6,10 +6,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat, fstat, openat, seek};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use underpass_engine::landing::Existing;
 
+use super::again::is_change;
 use super::folder::{Entry, Folder};
 use super::job::At;
 use super::metadata::{self, Manner};
@@ -50,7 +51,7 @@ impl Worker<'_> {
         entry: &Entry,
         may_link: bool,
     ) -> Result<(), Failure> {
-        let original = self.open(folder, entry)?;
+        let mut original = self.open(folder, entry)?;
         let stat = original.stat;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             return Err(Errno::ISDIR).at("reading", || folder.source_path(&entry.name));
@@ -71,10 +72,10 @@ impl Worker<'_> {
         let made = match verdict {
             Verdict::Resumed => match self.check_resumed(&original) {
                 // It only looked like the copy.
-                Err(Failure::Differs { .. }) => self.make_file(&original, Verdict::Replace),
+                Err(Failure::Differs { .. }) => self.make_file(&mut original, Verdict::Replace),
                 checked => checked,
             },
-            _ => self.make_file(&original, verdict),
+            _ => self.make_file(&mut original, verdict),
         };
         if may_link {
             self.tell_links(folder, entry, &stat, made.is_ok());
@@ -131,31 +132,7 @@ impl Worker<'_> {
     }
 
     /// Copies bytes and everything else, and gives the copy its name.
-    ///
-    /// Where a file may be written to but not replaced, it is written in place: in a folder that
-    /// is not writable, in one like /tmp if it belongs to somebody else, or where something is
-    /// mounted on it.
-    fn make_file(&mut self, original: &Original<'_>, verdict: Verdict) -> Result<(), Failure> {
-        let in_place = self.job.settings.in_place;
-        let made = self.make_file_once(original, verdict, in_place);
-        let is_refused = match &made {
-            // What was read already is read again, unless it comes only once.
-            Err(Failure::Path { action: NAMING, source, .. }) => {
-                is_refused(source) && rewind(&original.file).is_ok()
-            }
-            Err(Failure::Path { action: CREATING, source, .. }) => is_refused(source),
-            _ => false,
-        };
-        if verdict != Verdict::Replace || in_place || !is_refused {
-            return made;
-        }
-        self.make_file_once(original, verdict, true)?;
-        self.totals.in_place += 1;
-        self.job.in_place.get_or_init(|| original.folder.target_path(original.entry.target()));
-        Ok(())
-    }
-
-    fn make_file_once(
+    pub(super) fn make_file_once(
         &mut self,
         original: &Original<'_>,
         verdict: Verdict,
@@ -166,6 +143,7 @@ impl Worker<'_> {
         let manner = Manner::new(&self.job.settings, stat, folder.heritage);
         let place = self.place(original, manner, verdict, in_place)?;
         let copied = self.copy_bytes(original, &place).and_then(|()| self.verify(original, &place));
+        let copied = self.check_version(original, copied);
         if let Err(failure) = copied {
             self.give_up(place, &failure);
             return Err(failure);
@@ -216,20 +194,10 @@ impl Worker<'_> {
     /// What becomes of a copy that has failed: with `--resume` a later run may go on with it, unless
     /// it is known to be wrong.
     fn give_up(&self, place: Place<'_>, failure: &Failure) {
-        if let Failure::Differs { .. } = failure {
+        if matches!(failure, Failure::Differs { .. }) || is_change(failure) {
             place.discard();
         }
     }
-}
-
-/// Has a file be read from its beginning once more.
-fn rewind(file: &File) -> Result<(), Errno> {
-    seek(file, SeekFrom::Start(0)).map(|_| ())
-}
-
-/// Whether a file could not be replaced, though it can perhaps be written to.
-pub(super) fn is_refused(error: &std::io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::ACCESS | Errno::PERM | Errno::BUSY))
 }
 
 /// The name of a part of a large file: only that very version of the original goes on with it.
@@ -243,8 +211,8 @@ pub(super) fn partial_name(name: &CStr, stat: &Stat) -> CString {
 }
 
 /// What is being done with a path while a new file is made there, and while it gets its name.
-const CREATING: &str = "creating";
-const NAMING: &str = "writing";
+pub(super) const CREATING: &str = "creating";
+pub(super) const NAMING: &str = "writing";
 
 /// From this size on an interrupted file is worth keeping.
 pub(super) const PARTIAL: u64 = 16 << 20;

@@ -38,6 +38,8 @@ pub(super) struct Job<'a> {
     pub(super) unkept: [AtomicU64; 2],
     /// The first file that was written in place because it could not be replaced.
     pub(super) in_place: OnceLock<PathBuf>,
+    /// The first file that was copied again because it changed.
+    pub(super) copied_again: OnceLock<PathBuf>,
 }
 
 /// How far it is, for those who watch.
@@ -73,6 +75,7 @@ impl<'a> Job<'a> {
             progress: Progress::default(),
             unkept: Default::default(),
             in_place: OnceLock::new(),
+            copied_again: OnceLock::new(),
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use indicatif::HumanCount;
 use rustix::fs::{Mode, OFlags, openat, syncfs};
 use serde::Serialize;
+use underpass_engine::Integrity;
 
 use super::folder::Folder;
 use super::job::{At, Job, Problems};
@@ -53,6 +54,8 @@ pub(crate) struct CopyReceipt {
     pub(crate) without_attributes: u64,
     /// Files that were written in place because they could not be replaced.
     pub(crate) in_place: u64,
+    /// Files that were copied twice because they changed meanwhile.
+    pub(crate) copied_again: u64,
     /// Further names of files that are copies of their own because they could not be linked.
     pub(crate) links_copied: u64,
     /// How many threads copied.
@@ -136,6 +139,13 @@ fn receipt(job: &Job<'_>, totals: &Totals, elapsed_s: f64, problems: &Problems) 
         page_faults: FaultsReceipt { minor: usage.minor_faults, major: usage.major_faults },
         ..Receipt::from(&report).between(EndKind::File, EndKind::File)
     };
+    let receipt = match job.settings.movement.integrity() {
+        // Small files are not moved by the engine, but looked at all the same.
+        level @ (Integrity::Fast | Integrity::Detect) => {
+            Receipt { integrity: level.to_string(), ..receipt }
+        }
+        _ => receipt,
+    };
     let [owners, attributes] = job.unkept.each_ref().map(|count| count.load(Ordering::Relaxed));
     CopyReceipt {
         receipt,
@@ -154,6 +164,7 @@ fn receipt(job: &Job<'_>, totals: &Totals, elapsed_s: f64, problems: &Problems) 
         without_owner: totals.without_owner + owners,
         without_attributes: totals.without_attributes + attributes,
         in_place: totals.in_place,
+        copied_again: totals.copied_again,
         links_copied: totals.links_copied,
         jobs: job.settings.jobs,
         file_systems: totals.systems.iter().map(SystemReceipt::from).collect(),
@@ -169,6 +180,16 @@ impl CopyReceipt {
         let mut notes = Vec::new();
         if let Some(path) = job.in_place.get() {
             notes.push(in_place(path, self.in_place));
+        }
+        if let Some(path) = job.copied_again.get() {
+            let path = plain_path(path);
+            notes.push(match self.copied_again {
+                0 | 1 => format!("{path} changed while it was copied: copied again"),
+                count => format!(
+                    "{} files, such as {path}, changed while they were copied: copied again",
+                    HumanCount(count)
+                ),
+            });
         }
         if self.links_copied > 0 {
             let names = counted(self.links_copied, "further name", "further names");

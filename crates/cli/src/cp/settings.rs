@@ -105,7 +105,7 @@ impl<'a> Settings<'a> {
     pub(super) fn is_free(&self) -> bool {
         let policy = self.movement.policy();
         self.reflink != When::Always
-            && self.movement.integrity() == Integrity::Fast
+            && self.movement.integrity() <= Integrity::Detect
             && matches!(policy, Policy::Auto | Policy::Require(Mechanism::ReadWrite))
     }
 

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Mode, fchmod, fstat, fsync, ftruncate, futimens, stat
 use rustix::io::Errno;
 use underpass_engine::{Error, Report, Source, Transfer, Version};
 
-use super::file::is_refused;
+use super::again::is_refused;
 use super::metadata::times;
 use super::settings::Settings;
 use crate::commands::cp::{CpArgs, When};

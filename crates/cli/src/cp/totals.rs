@@ -26,6 +26,8 @@ pub(super) struct Totals {
     pub(super) without_attributes: u64,
     /// Files that were written in place because they could not be replaced.
     pub(super) in_place: u64,
+    /// Files that were copied twice because they changed meanwhile.
+    pub(super) copied_again: u64,
     /// Further names that were copied because they could not be linked.
     pub(super) links_copied: u64,
     pub(super) systems: Vec<Between>,
@@ -69,6 +71,7 @@ impl Totals {
         self.without_owner += other.without_owner;
         self.without_attributes += other.without_attributes;
         self.in_place += other.in_place;
+        self.copied_again += other.copied_again;
         self.links_copied += other.links_copied;
         self.usage = self.usage + other.usage;
         for each in &other.systems {
