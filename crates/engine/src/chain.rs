@@ -27,6 +27,8 @@ pub struct Source<F> {
     pub(crate) version: Option<Version>,
     /// Whether the file must be where it was opened, too.
     pub(crate) is_in_place: bool,
+    /// Whether the caller has seen to it that the version tells each change.
+    pub(crate) is_at_rest: bool,
 }
 
 impl<F: AsFd> Source<F> {
@@ -46,14 +48,22 @@ impl<F: AsFd> Source<F> {
         };
         let at = kind.is_seekable().then_some(0);
         let version = Some(Version::from_stat(&stat));
-        Ok(Self { fd, kind, at, len, version, is_in_place: false })
+        Ok(Self { fd, kind, at, len, version, is_in_place: false, is_at_rest: false })
     }
 
     /// `len` bytes of a regular file from `offset`, without looking at the file: for callers who
     /// have its facts already.
     pub fn range(fd: F, offset: u64, len: u64) -> Self {
         let (at, len) = (Some(offset), Some(len));
-        Self { fd, kind: Kind::Regular, at, len, version: None, is_in_place: false }
+        Self {
+            fd,
+            kind: Kind::Regular,
+            at,
+            len,
+            version: None,
+            is_in_place: false,
+            is_at_rest: false,
+        }
     }
 
     /// From `offset` on instead of the first byte; `len` then counts from there.
@@ -95,6 +105,14 @@ impl<F: AsFd> Source<F> {
     #[must_use]
     pub fn in_place(mut self) -> Self {
         self.is_in_place = true;
+        self
+    }
+
+    /// The caller has had a [`WriterCheck`](crate::WriterCheck) say that the file is at rest in its
+    /// [`version`](Self::version), so that the transfer need not.
+    #[must_use]
+    pub fn at_rest(mut self) -> Self {
+        self.is_at_rest = true;
         self
     }
 

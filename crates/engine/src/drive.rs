@@ -103,6 +103,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         let look = self.options.cancel.is_some() || self.holds_lease();
         let bound = match wait {
             Wait::Acknowledgement => Some(ACKNOWLEDGEMENT_INTERVAL),
+            Wait::Writer => Some(WRITER_INTERVAL),
             Wait::Sink | Wait::Source => look.then_some(LOOK_INTERVAL),
         };
         let timeout = match (bound, patience) {
@@ -218,6 +219,9 @@ const LISTEN_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How often progress is looked for before a transfer counts as stalled.
 const LOOKS: u32 = 8;
+
+/// How often it is asked whether a writer is at rest.
+const WRITER_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How often the peer's acknowledgements are counted; no event announces them.
 const ACKNOWLEDGEMENT_INTERVAL: Duration = Duration::from_millis(1);

@@ -66,7 +66,7 @@ mod usage;
 pub use capabilities::Capabilities;
 pub use chain::{Chain, Segment, Source};
 pub use error::Error;
-pub use integrity::{Integrity, UnknownIntegrity, Version};
+pub use integrity::{Integrity, UnknownIntegrity, Version, WriterCheck, Writers};
 pub use kind::Kind;
 pub use layer::{Front, Layer};
 pub use mechanism::{Mechanism, UnknownMechanism};

@@ -49,6 +49,9 @@ pub enum Wait {
     Sink,
     /// The source has to become readable.
     Source,
+    /// Somebody who may be writing to the file has to leave it alone. No event tells: ask again
+    /// after a moment.
+    Writer,
 }
 
 /// How the kernel said that it does not offer a mechanism here.

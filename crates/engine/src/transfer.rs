@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::chain::{Chain, Position, Segment};
 use crate::error::Error;
-use crate::integrity::{Guard, Integrity};
+use crate::integrity::{Guard, Integrity, WriterCheck};
 use crate::kind::Kind;
 use crate::landing;
 use crate::layer::Layer;
@@ -62,6 +62,8 @@ pub struct Transfer<'a, F, S> {
     position: Position,
     /// What watches over each source, from the first step on.
     guards: Vec<Guard>,
+    /// The sources whose versions cannot be compared yet.
+    checks: Vec<(usize, WriterCheck)>,
     /// Where to stop until everything before is known to be of one version.
     gate: Option<Position>,
     candidates: Option<Candidates>,
@@ -89,6 +91,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             options: Options::default(),
             position: Position::default(),
             guards: Vec::new(),
+            checks: Vec::new(),
             gate: None,
             candidates: None,
             active: None,
@@ -125,6 +128,9 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
     /// socket that has got some of the bytes, closing it resets the connection.
     pub fn advance(&mut self) -> Result<Status, Error> {
         self.begin()?;
+        if self.awaits_writers()? {
+            return Ok(Status::Waiting(Wait::Writer));
+        }
         let mut turn = self.options.turn.0;
         while let Some(segment) = self.chain.segments.get(self.position.index) {
             if segment.len() == Some(self.position.offset) {

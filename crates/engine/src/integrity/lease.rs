@@ -84,7 +84,7 @@ impl Lease {
 }
 
 /// `F_SETSIG` of asm-generic/fcntl.h, which the libc crate leaves out.
-const F_SETSIG: i32 = 10;
+pub(super) const F_SETSIG: i32 = 10;
 
 impl Drop for Lease {
     fn drop(&mut self) {

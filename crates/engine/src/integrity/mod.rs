@@ -5,6 +5,7 @@
 
 mod lease;
 mod snapshot;
+mod writers;
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,6 +15,7 @@ use rustix::fs::{Stat, fstat};
 use rustix::io::Errno;
 
 pub(crate) use lease::{Lease, LeaseState};
+pub use writers::{WriterCheck, Writers};
 
 use crate::chain::Source;
 use crate::step::Refusal;

@@ -87,6 +87,32 @@ pub(crate) fn cached(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64,
     Ok(counts.cached * rustix::param::page_size() as u64)
 }
 
+/// How many bytes of `len` from `offset` in the page cache are dirty or being written back, rounded
+/// up to whole pages.
+///
+/// # Errors
+///
+/// As [`cached`].
+pub(crate) fn unwritten(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
+    if len == 0 {
+        // To the kernel that means up to the end.
+        return Ok(0);
+    }
+    let mut counts = CacheCounts::default();
+    request(file, Request::CacheStat(&CacheRange { offset, len }, &mut counts))?;
+    Ok((counts.dirty + counts.written_back) * rustix::param::page_size() as u64)
+}
+
+/// Writes the dirty pages of a file back and waits for it, without the facts of the file and
+/// without emptying the disk's cache (sync_file_range(2)).
+///
+/// # Errors
+///
+/// As sync_file_range(2).
+pub(crate) fn write_back(file: BorrowedFd<'_>) -> Result<(), Errno> {
+    request(file, Request::WriteBack).map(drop)
+}
+
 /// Sets how many bytes a second a socket sends at the most (`SO_MAX_PACING_RATE`, socket(7)).
 ///
 /// # Errors
@@ -164,6 +190,7 @@ enum Request<'a> {
     Fcntl(c_int, c_int),
     Queued(Queue, &'a mut c_int),
     SetOption(SocketOption, &'a [u8]),
+    WriteBack,
 }
 
 /// Bytes that a socket has taken, by their number in linux/sockios.h.
@@ -181,7 +208,8 @@ fn request(fd: BorrowedFd<'_>, request: Request<'_>) -> Result<c_int, Errno> {
     // F_SETSIG, F_SETOWN) take no pointer, and neither does the value of any SocketOption. Proved
     // by `tests/file_systems.rs` (FICLONERANGE), `tests/library.rs` (SIOCOUTQ,
     // SO_MAX_PACING_RATE), `tests/confirm.rs` (cachestat, SIOCOUTQNSD), `tests/integrity.rs`
-    // (fcntl) and `tests/ktls.rs` (the options of TLS).
+    // (fcntl), `tests/writers.rs` (sync_file_range, whose arguments are numbers) and
+    // `tests/ktls.rs` (the options of TLS).
     let result = unsafe {
         match request {
             Request::CacheStat(range, counts) => libc::syscall(
@@ -201,6 +229,14 @@ fn request(fd: BorrowedFd<'_>, request: Request<'_>) -> Result<c_int, Errno> {
                 let len = value.len() as libc::socklen_t;
                 libc::setsockopt(fd, level, name, value.as_ptr().cast::<c_void>(), len)
             }
+            Request::WriteBack => libc::sync_file_range(
+                fd,
+                0,
+                0,
+                libc::SYNC_FILE_RANGE_WAIT_BEFORE
+                    | libc::SYNC_FILE_RANGE_WRITE
+                    | libc::SYNC_FILE_RANGE_WAIT_AFTER,
+            ),
         }
     };
     if result < 0 { Err(last_errno()) } else { Ok(result) }

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use super::{Status, Transfer};
 use crate::chain::{Position, Segment};
 use crate::error::Error;
-use crate::integrity::{Guard, Integrity, LeaseState};
+use crate::integrity::{Guard, Integrity, LeaseState, WriterCheck, Writers};
 use crate::kind::Kind;
 use crate::layer::Layer;
 use crate::options::Confirm;
@@ -45,11 +45,42 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 guard => guard,
             };
             match guard {
-                Ok(guard) => self.guards.push(guard),
+                Ok(guard) => {
+                    if matches!(guard, Guard::Detect(_)) && !source.is_at_rest {
+                        self.checks.push((self.guards.len(), WriterCheck::brief()));
+                    }
+                    self.guards.push(guard);
+                }
                 Err(errno) => return Err(self.failed(errno)),
             }
         }
         Ok(())
+    }
+
+    /// Whether there is a file that somebody may be writing to without its times telling.
+    pub(super) fn awaits_writers(&mut self) -> Result<bool, Error> {
+        while let Some((index, check)) = self.checks.last_mut() {
+            let (Some(Segment::Source(source)), Some(Guard::Detect(before))) =
+                (self.chain.segments.get(*index), self.guards.get(*index))
+            else {
+                self.checks.pop();
+                continue;
+            };
+            match check.look(&source.fd, Some(*before)) {
+                Ok(Writers::AtRest { version, .. }) if !version.differs_from(before) => {
+                    self.checks.pop();
+                }
+                Ok(Writers::AtRest { .. } | Writers::Busy) => {
+                    return Err(self.changed(Integrity::Detect));
+                }
+                Ok(Writers::Wait(_)) => return Ok(true),
+                Err(error) => {
+                    let report = self.stop();
+                    return Err(Error::Io { mechanism: None, source: error, report });
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Fails if a lease has been broken for so long that a writer may be let in.

@@ -5,14 +5,16 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::{Errno, retry_on_intr};
-use underpass_engine::Version;
+use underpass_engine::{Version, WriterCheck, Writers};
 
 use super::error::ArchiveError;
 
-/// Opens a member of an archive for reading, beneath the archived folder.
+/// Opens a member of an archive for reading, beneath the archived folder, and waits for a moment if
+/// somebody may be writing to it.
 ///
 /// # Errors
 ///
@@ -30,10 +32,21 @@ pub fn open_member(
         errno => ArchiveError::io(path, errno),
     })?;
     let now = Version::of(&file).map_err(|error: io::Error| ArchiveError::io(path, error))?;
-    if version.differs_from(&now) {
-        return Err(ArchiveError::Changed { path: path.to_vec() });
+    let mut check = WriterCheck::new();
+    let now = loop {
+        if version.differs_from(&now) {
+            break None;
+        }
+        match check.look(&file, Some(now)).map_err(|error| ArchiveError::io(path, error))? {
+            Writers::AtRest { version, .. } => break Some(version),
+            Writers::Wait(pause) => thread::sleep(pause),
+            Writers::Busy => break None,
+        }
+    };
+    match now {
+        Some(now) if !version.differs_from(&now) => Ok(file),
+        _ => Err(ArchiveError::Changed { path: path.to_vec() }),
     }
-    Ok(file)
 }
 
 /// Opens a path beneath a folder, never by way of a link; an empty path is the folder itself.

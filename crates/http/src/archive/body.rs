@@ -66,7 +66,8 @@ impl Body {
                 Piece::File { path, version, offset, len } => {
                     files += 1;
                     let file = open_member(&self.folder, &path, &version)?;
-                    chain.source(Source::range(Arc::new(file), offset, len).version(version))
+                    let source = Source::range(Arc::new(file), offset, len).version(version);
+                    chain.source(source.at_rest())
                 }
             };
         }

@@ -16,7 +16,6 @@ use super::folder;
 use super::peer::Peer;
 use super::question::{Known, Question};
 use super::response::{Body, FileBody, Response};
-use super::root::Patience;
 use super::send::is_copied;
 use super::uploads;
 use super::worker::Worker;
@@ -230,9 +229,8 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
                 is_kept = opened.changes == changes;
                 opened.found
             }
-            None => match files::open(&self.worker.shared.root, path, Patience::None) {
-                // EINVAL: kernels before 5.12 cannot be asked for what they have in memory only.
-                Err(Errno::AGAIN | Errno::INVAL) => return Err(Question::Open(path.to_vec())),
+            None => match files::open_at_once(&self.worker.shared, path) {
+                Err(Errno::AGAIN) => return Err(Question::Open(path.to_vec())),
                 found => found,
             },
         };
@@ -459,15 +457,20 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         }
     }
 
+    fn unavailable(&self, detail: &str) -> Response {
+        let mut response = self.error(503, detail);
+        response.add_field("Retry-After", "1");
+        response
+    }
+
     fn refused(&self, errno: Errno) -> Response {
         match errno {
             errno if is_missing(errno) => self.error(404, ""),
             Errno::ACCESS | Errno::PERM => self.error(403, ""),
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
-                let mut response = self.error(503, "too much is going on; try again soon");
-                response.add_field("Retry-After", "1");
-                response
+                self.unavailable("too much is going on; try again soon")
             }
+            Errno::BUSY => self.unavailable("the file is being written to; try again soon"),
             _ => self.error(500, "the file cannot be read"),
         }
     }

@@ -13,11 +13,13 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::fs::{FileType, SeekFrom, Stat, fstat, fstatfs, seek};
+use rustix::fs::{FileType, Stat, fstat, fstatfs};
 use rustix::io::Errno;
 use underpass_engine::{Version, is_resident};
 
-use super::root::{Patience, Root};
+use super::root::Patience;
+use super::settled::{AGAIN_LATER, Checks, Settled};
+use super::shared::Shared;
 use crate::digest::{Digest, kept};
 use crate::media::media_type;
 use crate::negotiate::Coding;
@@ -40,6 +42,10 @@ pub(super) struct Served {
     pub(super) packed: Vec<(Coding, Served)>,
     /// Whether the whole file was in the page cache a moment ago.
     pub(super) residence: Residence,
+    /// Whether somebody has it open for writing, and may begin at any moment.
+    has_writer: bool,
+    /// Whether it was found at rest in its version, so that each change can be told.
+    pub(super) is_at_rest: bool,
 }
 
 /// When the whole of a file was last found in the page cache.
@@ -88,8 +94,12 @@ impl Served {
         is_resident
     }
 
-    /// Whether the file was written to so lately that somebody may still be at it.
+    /// Whether the file was written to so lately that somebody may still be at it, or is open for
+    /// writing.
     pub(super) fn is_unsettled(&self, now: SystemTime) -> bool {
+        if self.has_writer {
+            return true;
+        }
         let changed = u64::try_from(self.version.changed().0).unwrap_or(0);
         let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         now < changed + SETTLED_AFTER.as_secs()
@@ -102,8 +112,8 @@ impl Served {
             && self.packed.iter().all(|(_, packed)| packed.is_current())
     }
 
-    fn new(file: OwnedFd, stat: &Stat, name: &[u8]) -> Self {
-        let version = Version::from_stat(stat);
+    fn new(file: OwnedFd, settled: Settled, name: &[u8]) -> Self {
+        let Settled { version, has_writer, is_at_rest } = settled;
         let kept = kept::recall(&file, &version);
         let changed = kept.as_ref().map_or_else(|| version.changed(), kept::Kept::changed);
         Self {
@@ -115,6 +125,8 @@ impl Served {
             digests: kept.map(kept::Kept::into_digests).unwrap_or_default(),
             packed: Vec::new(),
             residence: Residence::default(),
+            has_writer,
+            is_at_rest,
         }
     }
 }
@@ -174,9 +186,15 @@ impl Files {
 ///
 /// # Errors
 ///
-/// As [`Root::open`]; `ENOENT` for what is neither a file nor a folder.
-pub(super) fn open(root: &Root, path: &[u8], patience: Patience) -> Result<Found, Errno> {
-    let file = root.open(path, patience)?;
+/// As [`Root::open`]; `ENOENT` for what is neither a file nor a folder, `AGAIN_LATER` if somebody
+/// may be writing to it, `EBUSY` if somebody is.
+pub(super) fn open(
+    shared: &Shared,
+    path: &[u8],
+    patience: Patience,
+    checks: &mut Checks,
+) -> Result<Found, Errno> {
+    let file = shared.root.open(path, patience)?;
     let stat = fstat(&file)?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     match kind {
@@ -189,28 +207,43 @@ pub(super) fn open(root: &Root, path: &[u8], patience: Patience) -> Result<Found
     if may_be_made_when_read(&stat) && is_made_when_read(&file) {
         return Ok(Found::Unsized(file));
     }
-    wait_for_writer(&file, &stat, patience)?;
+    let settled = checks.settle(shared, path, &file, &stat, patience)?;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    let mut served = Served::new(file, &stat, name);
+    let mut served = Served::new(file, settled, name);
     for coding in Coding::ALL {
-        if let Some(packed) = open_packed(root, path, coding, &served, patience)? {
+        if let Some(packed) = open_packed(shared, path, coding, &served, patience, checks)? {
             served.packed.push((coding, packed));
         }
     }
     Ok(Found::File(Box::new(served)))
 }
 
+/// Opens what is at a path without waiting for a disk or a writer.
+///
+/// # Errors
+///
+/// As [`open`]; `EAGAIN` if it would have to wait.
+pub(super) fn open_at_once(shared: &Shared, path: &[u8]) -> Result<Found, Errno> {
+    let mut checks = Checks::new(shared.settings.integrity);
+    match open(shared, path, Patience::None, &mut checks) {
+        // EINVAL: kernels before 5.12 cannot be asked for what they have in memory only.
+        Err(Errno::INVAL | AGAIN_LATER) => Err(Errno::AGAIN),
+        found => found,
+    }
+}
+
 /// The neighbour that holds the same contents packed, unless it is older than the file: then it
 /// was packed from something else.
 fn open_packed(
-    root: &Root,
+    shared: &Shared,
     path: &[u8],
     coding: Coding,
     original: &Served,
     patience: Patience,
+    checks: &mut Checks,
 ) -> Result<Option<Served>, Errno> {
     let name = [path, coding.extension().as_bytes()].concat();
-    let file = match root.open(&name, patience) {
+    let file = match shared.root.open(&name, patience) {
         Ok(file) => file,
         Err(Errno::AGAIN) if patience == Patience::None => return Err(Errno::AGAIN),
         Err(_) => return Ok(None),
@@ -219,31 +252,15 @@ fn open_packed(
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Ok(None);
     }
-    wait_for_writer(&file, &stat, patience)?;
-    let packed = Served { media_type: original.media_type, ..Served::new(file, &stat, b"") };
+    let settled = match checks.settle(shared, &name, &file, &stat, patience) {
+        Ok(settled) => settled,
+        // It is being packed anew.
+        Err(Errno::BUSY) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    let packed = Served { media_type: original.media_type, ..Served::new(file, settled, b"") };
     let is_current = packed.version.modified().0 >= original.version.modified().0;
     Ok((is_current && packed.len() > 0).then_some(packed))
-}
-
-/// Waits for the end of a write(2) that is going on.
-///
-/// A write changes the times of a file before its bytes, so that one that had begun when the facts
-/// were read would go unnoticed. Looking for data takes the lock that a write holds: what begins
-/// afterwards changes the times again. Only files that were changed lately can be in the middle
-/// of one.
-fn wait_for_writer(file: &OwnedFd, stat: &Stat, patience: Patience) -> Result<(), Errno> {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let version = Version::from_stat(stat);
-    let changed = u64::try_from(version.changed().0).unwrap_or(0);
-    if now.as_secs() >= changed.saturating_add(LONGEST_WRITE.as_secs()) {
-        return Ok(());
-    }
-    if patience == Patience::None {
-        return Err(Errno::AGAIN);
-    }
-    // At the last byte: nothing is searched. No answer to the question is of interest.
-    let _ = seek(file, SeekFrom::Data(version.size().saturating_sub(1)));
-    Ok(())
 }
 
 /// Whether the facts leave it open: procfs says that a file has no bytes, sysfs that it has a page,
@@ -276,9 +293,6 @@ const WHOLE: u64 = 1 << 20;
 
 /// A file at rest for so long is taken to stay so for the moment of a response.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
-
-/// A single write(2) is taken to be over after so long.
-const LONGEST_WRITE: Duration = Duration::from_secs(30);
 
 /// Files that a worker keeps open at the most.
 const MOST: usize = 256;

@@ -33,6 +33,7 @@ mod root;
 mod send;
 mod sent;
 mod settings;
+mod settled;
 mod shake;
 mod shared;
 mod socket;

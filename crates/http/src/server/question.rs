@@ -9,6 +9,7 @@ use std::thread;
 use rustix::io::Errno;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
 use super::archives;
 use super::changes::{Change, Changed, Refusal};
@@ -18,6 +19,8 @@ use super::folder::{self, ListTask, ListingHead};
 use super::peer::Peer;
 use super::response::Body;
 use super::root::Patience;
+use super::settled::{AGAIN_LATER, Checks};
+use super::shared::Shared;
 use super::worker::Worker;
 use crate::archive::ArchiveError;
 use crate::auth::{Pending, Verdict};
@@ -97,20 +100,32 @@ impl Question {
                 known.changed = spawn_blocking(move || change.run(&shared)).await.ok();
             }
             Self::List(task) => known.listing = Some(list(*task, worker).await),
-            Self::Open(path) => {
-                let task = spawn_blocking(move || {
-                    let changes = shared.changes();
-                    let found = files::open(&shared.root, &path, Patience::Disk);
-                    Opened { path, found, changes }
-                });
-                known.opened.extend(task.await.ok());
-            }
+            Self::Open(path) => known.opened.extend(open(path, shared).await),
             Self::Read(file) => known.text = spawn_blocking(move || read(file)).await.ok(),
             Self::Verify(pending) => {
                 known.verdict = Some(shared.passwords.check(pending, peer).await);
             }
             Self::Wrong => known.verdict = Some(shared.passwords.refuse(peer).await),
         }
+    }
+}
+
+/// Opens what is at a path, as soon as whoever may be writing to it leaves it alone.
+async fn open(path: Vec<u8>, shared: Arc<Shared>) -> Option<Opened> {
+    let mut checks = Checks::new(shared.settings.integrity);
+    loop {
+        let (shared, again) = (Arc::clone(&shared), path.clone());
+        let task = spawn_blocking(move || {
+            let changes = shared.changes();
+            let found = files::open(&shared, &again, Patience::Disk, &mut checks);
+            (Opened { path: again, found, changes }, checks)
+        });
+        let (opened, looked) = task.await.ok()?;
+        match opened.found {
+            Err(AGAIN_LATER) => sleep(looked.pause).await,
+            _ => return Some(opened),
+        }
+        checks = looked;
     }
 }
 

@@ -84,12 +84,15 @@ pub(super) struct FileBody {
     pub(super) is_resident: bool,
     /// Whether somebody may be writing to the file.
     pub(super) is_unsettled: bool,
+    /// Whether the file was found at rest in its version.
+    is_at_rest: bool,
 }
 
 impl FileBody {
     pub(super) fn new(served: &Served, content: PlannedBody, len: u64) -> Self {
         let (file, version) = (Arc::clone(&served.file), served.version);
         let residence = served.residence.clone();
+        let is_at_rest = served.is_at_rest;
         Self {
             file,
             version,
@@ -99,6 +102,7 @@ impl FileBody {
             is_guarded: false,
             is_resident: false,
             is_unsettled: false,
+            is_at_rest,
         }
     }
 
@@ -116,7 +120,8 @@ impl FileBody {
     pub(super) fn chain(self, head: Vec<u8>) -> Chain<Arc<OwnedFd>> {
         let part = |from: u64, to: u64| {
             let source = Source::range(Arc::clone(&self.file), from, to - from);
-            source.version(self.version).in_place()
+            let source = source.version(self.version).in_place();
+            if self.is_at_rest { source.at_rest() } else { source }
         };
         let chain = Chain::new().bytes(head);
         match self.content {

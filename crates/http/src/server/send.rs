@@ -375,7 +375,7 @@ impl<'a> Slow<'a> {
                 // If that fails, the next step fails too and tells why.
                 let _ = self.peer.writable().await;
             }
-            Status::Waiting(Wait::Acknowledgement | Wait::Source) => {
+            Status::Waiting(Wait::Acknowledgement | Wait::Source | Wait::Writer) => {
                 let since = *self.waiting_since.get_or_insert_with(Instant::now);
                 sleep(poll_interval(since)).await;
                 return self.goes_on();

@@ -16,6 +16,7 @@ use super::digests::Digests;
 use super::passwords::Passwords;
 use super::root::Root;
 use super::settings::{Note, ServeError, Settings};
+use super::settled::AtRest;
 use super::uploads::Uploads;
 use crate::head::custom_fields;
 use crate::metrics::Metrics;
@@ -30,6 +31,8 @@ pub(super) struct Shared {
     pub(super) custom_fields: Vec<u8>,
     pub(super) metrics: Metrics,
     pub(super) transfers: Transfers,
+    /// Files at rest that are open for writing.
+    pub(super) at_rest: AtRest,
     /// Archives laid out a moment ago.
     pub(super) layouts: Layouts,
     /// Downloads that were broken off.
@@ -86,6 +89,7 @@ impl Shared {
             custom_fields,
             metrics: Metrics::new(settings.workers),
             transfers: Transfers::default(),
+            at_rest: AtRest::default(),
             layouts: Layouts::default(),
             resumptions: Resumptions::default(),
             digests: Digests::default(),

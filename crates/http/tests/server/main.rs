@@ -20,6 +20,7 @@ mod limits;
 mod listeners;
 mod listings;
 mod log;
+mod mapped;
 mod pages;
 mod passwords;
 mod paths;

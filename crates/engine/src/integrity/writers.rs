@@ -1,0 +1,293 @@
+//! Whether somebody may be writing to a file without its times telling.
+//!
+//! write(2) changes a file's times each time. A store through a shared mapping does so only when
+//! it makes a clean page dirty: as long as the page is dirty, further stores go unnoticed. So before
+//! versions can be compared the file has to be known to have no dirty page that is mapped: because
+//! nobody has it open for writing (a mapping counts, even once its descriptor is closed), or because
+//! its dirty pages were written back, which makes the next store to each of them fault.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::fs::{CWD, Mode, OFlags, SeekFrom, fstatfs, openat, seek};
+use rustix::io::Errno;
+
+use super::Version;
+use super::lease::F_SETSIG;
+use crate::sys::{self, fcntl};
+
+/// Finds out whether the versions of a file can be compared: asked before its bytes are read, and
+/// again as long as it says [`Writers::Wait`].
+///
+/// A file that was changed within the last minute is asked for a read lease (fcntl(2),
+/// `F_SETLEASE`), which is given back at once: the kernel refuses it while a writable descriptor or
+/// mapping exists. Where it is refused or says nothing, dirty pages are written back, and the file
+/// has to be left alone for 50 ms.
+#[derive(Debug, Default)]
+pub struct WriterCheck {
+    /// The same file, opened once more.
+    description: Option<OwnedFd>,
+    /// The version that the last look left without a dirty page.
+    clean: Option<Version>,
+    /// The version at the end of the last look.
+    seen: Option<Version>,
+    /// When the next look may be taken.
+    not_before: Option<Instant>,
+    looks: u8,
+    has_writer: bool,
+    is_brief: bool,
+}
+
+/// What a look at a file told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writers {
+    /// The file is in this version: each change of its contents from now on changes its times.
+    AtRest {
+        /// The version.
+        version: Version,
+        /// Whether somebody has it open for writing, and may begin at any moment.
+        has_writer: bool,
+    },
+    /// Somebody may be writing to it: look again after this time.
+    Wait(Duration),
+    /// It was written to each time.
+    Busy,
+}
+
+impl WriterCheck {
+    /// No look was taken yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes a file to be at rest after one look if it is not known to be open for writing: for many
+    /// files, of which each would have to be waited for.
+    #[must_use]
+    pub fn brief() -> Self {
+        Self { is_brief: true, ..Self::default() }
+    }
+
+    /// Whether a file in this version was changed so lately that it may have dirty pages, so that a
+    /// look may wait for a disk. Those of other files are written back, unless the system was told
+    /// to keep them for longer; a look does it then.
+    #[must_use]
+    pub fn is_recent(version: &Version) -> bool {
+        age(version) < RECENT
+    }
+
+    /// Takes a look at a regular file, for which `promised` is the version as far as the caller
+    /// knows it. It may wait for a disk, but not for a writer.
+    ///
+    /// # Errors
+    ///
+    /// As fstat(2).
+    pub fn look(&mut self, file: impl AsFd, promised: Option<Version>) -> std::io::Result<Writers> {
+        let file = file.as_fd();
+        if let Some(not_before) = self.not_before {
+            let left = not_before.saturating_duration_since(Instant::now());
+            if !left.is_zero() {
+                return Ok(Writers::Wait(left));
+            }
+        }
+        match self.seen {
+            Some(_) => self.look_closely(file),
+            None => self.look_first(file, promised),
+        }
+    }
+
+    fn look_first(
+        &mut self,
+        file: BorrowedFd<'_>,
+        promised: Option<Version>,
+    ) -> std::io::Result<Writers> {
+        let version = promised.map_or_else(|| Version::of(file), Ok)?;
+        if !Self::is_recent(&version) {
+            // A change in between is found when the versions are compared.
+            write_back(file);
+            return Ok(Writers::AtRest { version, has_writer: false });
+        }
+        let description = reopen(file).ok();
+        match description.as_ref().map_or(Open::Unknown, ask_for_lease) {
+            Open::ForReading(version) => {
+                let left = granule(&version).saturating_sub(age(&version));
+                if left.is_zero() {
+                    return Ok(Writers::AtRest { version, has_writer: false });
+                }
+                // A change right now would leave the times as they are.
+                return Ok(self.wait(left));
+            }
+            Open::ForWriting => self.has_writer = true,
+            Open::Unknown => {}
+        }
+        self.description = description;
+        self.look_closely(file)
+    }
+
+    /// Looks at a file that somebody may be writing to.
+    ///
+    /// A store that has changed the times but not yet made its page dirty would go unnoticed: it may
+    /// wait for the end of a writeback. So the file has to be found clean twice, in one version.
+    fn look_closely(&mut self, file: BorrowedFd<'_>) -> std::io::Result<Writers> {
+        if let Some(description) = &self.description {
+            wait_for_write(description);
+        }
+        let version = Version::of(file)?;
+        let has_writer = self.has_writer;
+        let is_clean = is_clean(file, version.size());
+        if self.clean == Some(version) && is_clean != Some(false) {
+            return Ok(Writers::AtRest { version, has_writer });
+        }
+        if self.has_only_grown(file, &version) {
+            return Ok(Writers::AtRest { version, has_writer });
+        }
+        if self.looks == MAX_LOOKS {
+            return Ok(Writers::Busy);
+        }
+        self.looks += 1;
+        if is_clean != Some(true) {
+            write_back(file);
+        }
+        let after = Version::of(file)?;
+        let is_kept = after == version && self::is_clean(file, version.size()) != Some(false);
+        self.clean = is_kept.then_some(version);
+        self.seen = Some(after);
+        if is_kept && !has_writer && self.is_brief && time_left(&version).is_zero() {
+            return Ok(Writers::AtRest { version, has_writer });
+        }
+        Ok(self.wait(time_left(&after)))
+    }
+
+    /// Whether what was seen of a file before is still so, and something was written behind it.
+    fn has_only_grown(&self, file: BorrowedFd<'_>, version: &Version) -> bool {
+        let Some(seen) = self.seen.filter(|seen| seen.size() < version.size()) else {
+            return false;
+        };
+        // Its last page was not full.
+        let page = rustix::param::page_size() as u64;
+        is_clean(file, seen.size() / page * page) != Some(false)
+    }
+
+    fn wait(&mut self, pause: Duration) -> Writers {
+        let pause = pause.max(QUIET);
+        self.not_before = Some(Instant::now() + pause);
+        Writers::Wait(pause)
+    }
+}
+
+/// What a lease tells about a file.
+enum Open {
+    /// Nobody had it open for writing, nor a mapping that can be written to, while it was in this
+    /// version.
+    ForReading(Version),
+    /// Somebody has.
+    ForWriting,
+    /// The kernel does not tell: the file belongs to somebody else, or the file system has no
+    /// leases or no knowledge of all mappings.
+    Unknown,
+}
+
+/// Takes a read lease, looks at the file and gives the lease back. Who opens the file for writing
+/// meanwhile waits for these microseconds, or is refused with `EWOULDBLOCK` if it will not wait.
+fn ask_for_lease(description: &OwnedFd) -> Open {
+    if !counts_writers(description) {
+        return Open::Unknown;
+    }
+    // SIGURG is ignored by default, unlike SIGIO.
+    let taken = fcntl(description, F_SETSIG, libc::SIGURG)
+        .and_then(|_| fcntl(description, libc::F_SETLEASE, libc::F_RDLCK));
+    match taken {
+        Ok(_) => {
+            let version = Version::of(description);
+            // Closing the description gives it back, too.
+            let _ = fcntl(description, libc::F_SETLEASE, libc::F_UNLCK);
+            version.map_or(Open::Unknown, Open::ForReading)
+        }
+        Err(Errno::AGAIN) => Open::ForWriting,
+        Err(_) => Open::Unknown,
+    }
+}
+
+/// The same file on a description of our own, whose signals and cursor are nobody else's.
+fn reopen(file: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    openat(CWD, path, flags, Mode::empty())
+}
+
+/// Whether a granted lease proves that no mapping can be written to: not on an overlay, whose
+/// mappings are those of another file, and not where others write over a network.
+fn counts_writers(file: &OwnedFd) -> bool {
+    let kind = fstatfs(file).map(|facts| facts.f_type);
+    #[allow(clippy::unnecessary_cast)] // the type differs by target
+    kind.is_ok_and(|kind| COUNTING.contains(&(kind as u32)))
+}
+
+/// Waits for the end of a write(2) that is going on.
+///
+/// It changes the times of a file before its bytes. Looking for data takes the lock that it holds;
+/// what begins afterwards changes the times again.
+fn wait_for_write(description: &OwnedFd) {
+    // At the last byte: nothing is searched. No answer to the question is of interest.
+    if let Ok(version) = Version::of(description) {
+        let _ = seek(description, SeekFrom::Data(version.size().saturating_sub(1)));
+    }
+}
+
+/// Writes dirty pages back, so that the next store to each of them faults and changes the times. On
+/// a file without any this is one short call. Where it is refused nothing better is known.
+fn write_back(file: BorrowedFd<'_>) {
+    let _ = sys::write_back(file);
+}
+
+/// Whether no page up to a size is dirty or being written back, if the kernel tells.
+fn is_clean(file: BorrowedFd<'_>, size: u64) -> Option<bool> {
+    sys::unwritten(file, 0, size).ok().map(|bytes| bytes == 0)
+}
+
+/// How long ago the file was changed.
+fn age(version: &Version) -> Duration {
+    let (seconds, nanoseconds) = version.changed();
+    let seconds = u64::try_from(seconds).unwrap_or(0);
+    let changed = Duration::new(seconds, u32::try_from(nanoseconds).unwrap_or(0));
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(changed)
+}
+
+/// How much longer the file has to be left alone.
+fn time_left(version: &Version) -> Duration {
+    QUIET.max(granule(version)).saturating_sub(age(version))
+}
+
+/// Within which time two changes may leave the same times: some file systems keep whole seconds,
+/// and FAT every second one.
+fn granule(version: &Version) -> Duration {
+    let is_coarse = (version.modified().1, version.changed().1) == (0, 0);
+    if is_coarse { Duration::from_secs(2) } else { Duration::ZERO }
+}
+
+/// How long a file that somebody has open for writing has to be left alone: longer than a writer
+/// in the midst of its work is usually kept from a processor.
+const QUIET: Duration = Duration::from_millis(50);
+
+/// What was changed before was written back: the kernel does that after 30 s, looking every 5.
+const RECENT: Duration = Duration::from_secs(60);
+
+/// Looks before a file counts as busy.
+const MAX_LOOKS: u8 = 4;
+
+/// File systems of this machine whose files know of all that are open for writing, by their numbers
+/// in linux/magic.h and their own headers: ext2 to ext4, XFS, btrfs, F2FS, bcachefs, ZFS, FAT,
+/// exFAT, tmpfs, ramfs.
+const COUNTING: [u32; 10] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0xf2f5_2010,
+    0xca45_1a4e,
+    0x2fc1_2fc1,
+    0x4d44,
+    0x2011_bab0,
+    0x0102_1994,
+    0x8584_58f6,
+];

@@ -1,0 +1,192 @@
+//! Files that somebody has open for writing, or keeps a mapping of: the versions that a transfer
+//! compares have to tell each change.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "rig/mounts.rs"]
+mod mounts;
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mounts::{FileSystem, Mounted, skip};
+use tempfile::TempDir;
+use underpass_engine::{
+    Error, Integrity, Options, Sink, Source, Transfer, Version, WriterCheck, Writers,
+};
+
+const LEN: usize = 4 << 20;
+
+fn folder() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Maps a file, closes its descriptor and writes a letter all over it for each line it is told.
+const WRITER: &str = "
+import mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDWR)
+mapping = mmap.mmap(file, 0, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+os.close(file)
+print('mapped', flush=True)
+for line in sys.stdin:
+    if line == 'all the time\\n':
+        while True:
+            for letter in b'ABCD': mapping[:] = bytes([letter]) * len(mapping)
+    mapping[:] = line[0].encode() * len(mapping)
+    print('written', flush=True)
+";
+
+/// A process with a mapping of a file.
+struct Mapper {
+    child: Child,
+    orders: ChildStdin,
+    told: BufReader<std::process::ChildStdout>,
+}
+
+impl Mapper {
+    fn of(path: &Path) -> Option<Self> {
+        let child = Command::new("python3")
+            .args(["-c", WRITER])
+            .arg(path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let Ok(mut child) = child else {
+            skip("python3 is not installed");
+            return None;
+        };
+        let orders = child.stdin.take().unwrap();
+        let told = BufReader::new(child.stdout.take().unwrap());
+        let mut mapper = Self { child, orders, told };
+        mapper.hear("mapped\n");
+        Some(mapper)
+    }
+
+    fn hear(&mut self, expected: &str) {
+        let mut line = String::new();
+        self.told.read_line(&mut line).unwrap();
+        assert_eq!(line, expected);
+    }
+
+    fn order(&mut self, line: &str) {
+        writeln!(self.orders, "{line}").unwrap();
+    }
+
+    fn write(&mut self, letter: &str) {
+        self.order(letter);
+        self.hear("written\n");
+    }
+}
+
+impl Drop for Mapper {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Looks until there is an answer; also whether it had to wait for it.
+fn look(check: &mut WriterCheck, file: &File) -> (Writers, bool) {
+    let mut has_waited = false;
+    loop {
+        match check.look(file, None).unwrap() {
+            Writers::Wait(pause) => thread::sleep(pause),
+            told => return (told, has_waited),
+        }
+        has_waited = true;
+    }
+}
+
+fn at_rest(file: &File, has_writer: bool) -> Writers {
+    Writers::AtRest { version: Version::of(file).unwrap(), has_writer }
+}
+
+#[test]
+fn a_file_that_nobody_has_open_for_writing_is_at_rest_at_once() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    fs::write(&path, vec![b'a'; LEN]).unwrap();
+    let file = File::open(&path).unwrap();
+    // A process that another test starts may hold a copy of its descriptor for a moment.
+    assert_eq!(look(&mut WriterCheck::new(), &file).0, at_rest(&file, false));
+}
+
+#[test]
+fn a_file_that_is_open_for_writing_is_at_rest_once_it_is_left_alone() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    let writer = File::create(&path).unwrap();
+    writer.write_all_at(&vec![b'a'; LEN], 0).unwrap();
+    let file = File::open(&path).unwrap();
+    let (told, has_waited) = look(&mut WriterCheck::new(), &file);
+    assert_eq!(told, at_rest(&file, true));
+    assert!(has_waited);
+}
+
+#[test]
+fn after_a_look_each_store_through_a_mapping_changes_the_times() {
+    for kind in [FileSystem::Ext4, FileSystem::Xfs, FileSystem::Btrfs] {
+        let Some(mounted) = Mounted::new(kind, 120) else { continue };
+        let path = mounted.root().join("file");
+        fs::write(&path, vec![b'a'; LEN]).unwrap();
+        let Some(mut mapper) = Mapper::of(&path) else { return };
+        // Every page is dirty now, so that the next store would go unnoticed.
+        mapper.write("b");
+        let file = File::open(&path).unwrap();
+        let (told, _) = look(&mut WriterCheck::new(), &file);
+        let before = Version::of(&file).unwrap();
+        assert_eq!(told, Writers::AtRest { version: before, has_writer: true }, "{kind:?}");
+        mapper.write("c");
+        assert!(before.differs_from(&Version::of(&file).unwrap()), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_log_that_is_written_behind_all_the_time_is_no_busy_file() {
+    let folder = folder();
+    let path = folder.path().join("log");
+    let mut log = File::options().create(true).append(true).open(&path).unwrap();
+    log.write_all(&vec![b'x'; 100_000]).unwrap();
+    let file = File::open(&path).unwrap();
+    let writer = thread::spawn(move || {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(2) {
+            log.write_all(b"another line\n").unwrap();
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let (told, _) = look(&mut WriterCheck::new(), &file);
+    assert!(matches!(told, Writers::AtRest { has_writer: true, .. }), "{told:?}");
+    writer.join().unwrap();
+}
+
+#[test]
+fn no_copy_of_a_file_mixes_what_is_written_through_a_mapping() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    fs::write(&path, vec![b'A'; LEN]).unwrap();
+    for level in [Integrity::Detect, Integrity::Lease] {
+        let Some(mut mapper) = Mapper::of(&path) else { return };
+        mapper.order("all the time");
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(2) {
+            let copy = File::create(folder.path().join("copy")).unwrap();
+            let source = Source::of(File::open(&path).unwrap()).unwrap();
+            let options = Options::default().integrity(level);
+            let outcome = Transfer::new(source, Sink::of(&copy).unwrap()).options(options).run();
+            match outcome {
+                Ok(_) => {
+                    let copied = fs::read(folder.path().join("copy")).unwrap();
+                    assert!(copied.iter().all(|byte| *byte == copied[0]), "two versions");
+                }
+                Err(Error::SourceChanged { .. }) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    }
+}
