@@ -40,7 +40,7 @@ pub(crate) fn all(place: &Place) -> Result<()> {
 /// Asks for the file, and returns the connection before anything of the response is read.
 fn plain(server: &Server) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port))?;
-    let head = b"GET /file HTTP/1.1\r\nHost: rig\r\nConnection: close\r\n\r\n";
+    let head = b"GET /file HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     std::io::Write::write_all(&mut stream, head)?;
     Ok(stream)
 }

@@ -87,7 +87,7 @@ impl Peer {
 
     /// Asks for a path, with more fields of the head, each with its end of line.
     pub(crate) fn ask(&mut self, verb: &str, path: &str, fields: &str) -> Result<()> {
-        let head = format!("{verb} {path} HTTP/1.1\r\nHost: rig\r\n{fields}\r\n");
+        let head = format!("{verb} {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
         self.write(head.as_bytes())
     }
 

@@ -280,10 +280,17 @@ pub(crate) fn serving(served: &Served<'_>) {
     if let Some(warning) = served.certificate.and_then(Certificate::warning) {
         note(warning);
     }
+    let is_local = served.addresses.iter().all(|address| is_local(address));
+    if served.lets_everybody_write && !is_local {
+        note(
+            "WARNING: everybody on the network may change files here without a password; \
+             --auth user:password@/:rw asks for one",
+        );
+    }
     if served.quiet {
         return;
     }
-    if served.addresses.iter().all(|address| is_local(address)) {
+    if is_local {
         let password =
             if served.is_open { "; --auth user:password@/ asks who is there" } else { "" };
         error_line(&format!(

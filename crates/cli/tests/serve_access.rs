@@ -74,3 +74,50 @@ fn passwords_are_checked_in_the_memory_of_one_check() {
     let more = peak(&server) - before;
     assert!(more < 96, "{more} MiB for {} passwords of 32 MiB each", DIGITS.len());
 }
+
+#[test]
+fn everybody_writing_without_a_password_is_warned_of() {
+    let folder = folder();
+    let warning = |args: &[&str]| {
+        let server = serve(folder.path(), args);
+        server.signal("TERM");
+        server.finish().stderr.contains("WARNING: everybody on the network may change files")
+    };
+    assert!(warning(&["-A", "-b", "0.0.0.0"]));
+    assert!(warning(&["--allow-upload", "-b", "0.0.0.0", "-a", "@/in:rw", "-a", "me:word@/"]));
+    assert!(!warning(&["-A"]), "only this machine can connect");
+    assert!(!warning(&["-b", "0.0.0.0"]), "nothing can be changed");
+    assert!(!warning(&["-A", "-b", "0.0.0.0", "-a", "me:word@/:rw", "-a", "@/"]));
+}
+
+#[test]
+fn a_page_of_another_name_gets_nothing_on_loopback() {
+    let folder = folder();
+    fs::write(folder.path().join("a"), "contents").unwrap();
+    let status = |server: &Running, host: &str| {
+        // Every address is told with an example behind it.
+        let address = server.address.trim_start_matches("http://").split('/').next().unwrap();
+        let address = address.replace("0.0.0.0", "127.0.0.1");
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = format!("GET /a HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        reply(stream)[9..12].to_owned()
+    };
+    let strict = serve(folder.path(), &["-A"]);
+    assert_eq!(
+        (status(&strict, "rebound.example"), status(&strict, "localhost")),
+        ("421".into(), "200".into())
+    );
+    let all = serve(folder.path(), &["-b", "0.0.0.0"]);
+    assert_eq!(
+        status(&all, "rebound.example"),
+        "421",
+        "it came to a loopback address all the same"
+    );
+    let named =
+        serve(folder.path(), &["--allow-host", "files.example", "--allow-host", "b.example"]);
+    assert_eq!(
+        (status(&named, "files.example"), status(&named, "c.example")),
+        ("200".into(), "421".into())
+    );
+}

@@ -235,7 +235,7 @@ fn openssl_resumes_and_renews_keys_and_cannot_renegotiate() {
     }
     let site = Site::new(&["--tls", "self"]);
     let connect = ["s_client", "-quiet", "-no_ign_eof", "-connect", site.at()];
-    let request = "GET /file HTTP/1.1\r\nHost: a\r\nRange: bytes=0-9\r\n\r\n";
+    let request = "GET /file HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-9\r\n\r\n";
     for version in ["-tls1_2", "-tls1_3"] {
         let session = format!("session{version}");
         // The tickets of 1.3 come with the answer, which has to be waited for.

@@ -224,7 +224,7 @@ fn an_upload_outlives_a_server_that_is_killed() {
     let all = noise(LEN);
     let mut stream = connect(&server);
     let head = format!(
-        "PUT /file HTTP/1.1\r\nHost: a\r\nUpload-Complete: ?1\r\nContent-Length: {LEN}\r\n\
+        "PUT /file HTTP/1.1\r\nHost: localhost\r\nUpload-Complete: ?1\r\nContent-Length: {LEN}\r\n\
          Upload-Draft-Interop-Version: 8\r\n\r\n"
     );
     let location = field(&exchange(&mut stream, &head, " 104 "), "Location").to_owned();
@@ -235,12 +235,12 @@ fn an_upload_outlives_a_server_that_is_killed() {
     assert!(!stage.served.path().join("file").exists());
     let server = stage.serve(&[], &[]);
     let mut stream = connect(&server);
-    let head = format!("HEAD {location} HTTP/1.1\r\nHost: a\r\n\r\n");
+    let head = format!("HEAD {location} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let said = exchange(&mut stream, &head, " 204 ");
     let at: usize = field(&said, "Upload-Offset").parse().unwrap();
     assert!(at <= LEN / 2);
     let head = format!(
-        "PATCH {location} HTTP/1.1\r\nHost: a\r\nUpload-Complete: ?1\r\nUpload-Offset: {at}\r\n\
+        "PATCH {location} HTTP/1.1\r\nHost: localhost\r\nUpload-Complete: ?1\r\nUpload-Offset: {at}\r\n\
          Content-Type: application/partial-upload\r\nContent-Length: {}\r\n\r\n",
         LEN - at
     );

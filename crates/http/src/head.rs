@@ -77,7 +77,7 @@ pub fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(&digits[start..]);
 }
 
-/// The lines that every response has: `Server`, and those that the operator asks for.
+/// The lines that every response has: `Server`, `X-Content-Type-Options`, and those that the operator asks for.
 ///
 /// # Errors
 ///
@@ -86,6 +86,9 @@ pub fn custom_fields(fields: &[(String, String)]) -> Result<Vec<u8>, BadField> {
     let mut out = Vec::new();
     if !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("server")) {
         push_field(&mut out, "Server", SERVER.as_bytes());
+    }
+    if !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(NO_SNIFFING)) {
+        push_field(&mut out, NO_SNIFFING, b"nosniff");
     }
     for (name, value) in fields {
         if name.is_empty() || !name.bytes().all(is_token_char) {
@@ -158,6 +161,7 @@ pub fn reason(status: u16) -> &'static str {
         415 => "Unsupported Media Type",
         416 => "Range Not Satisfiable",
         417 => "Expectation Failed",
+        421 => "Misdirected Request",
         423 => "Locked",
         429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
@@ -200,6 +204,9 @@ pub fn error_page(status: u16, detail: &str, wants_html: bool) -> (Vec<u8>, Vec<
     let mut fields = Vec::new();
     push_field(&mut fields, "Content-Type", media_type.as_bytes());
     push_number_field(&mut fields, "Content-Length", body.len() as u64);
+    if wants_html {
+        push_field(&mut fields, "Content-Security-Policy", ERROR_POLICY.as_bytes());
+    }
     (fields, body.into_bytes())
 }
 
@@ -213,6 +220,14 @@ pub(crate) const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
 /// What `Server` says. The version is nobody's business but an attacker's.
 const SERVER: &str = "underpass";
+
+/// Tells browsers to take a file for what its type says, whatever is in it.
+const NO_SNIFFING: &str = "X-Content-Type-Options";
+
+/// What a browser may do for the page of an error: show it. The digest is that of its style.
+const ERROR_POLICY: &str = "default-src 'none'; \
+     style-src 'sha256-hSZITqwI/5tnac8rvy1LQ9jXGze0BJBEBN52EBqNiV4='; form-action 'none'; base-uri 'none'; \
+     frame-ancestors 'none'";
 
 /// What the server itself decides for each response: two of any of these would contradict.
 const OWN_FIELDS: [&str; 17] = [

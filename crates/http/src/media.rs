@@ -15,6 +15,14 @@ pub fn media_type(name: &[u8]) -> &'static str {
     }
 }
 
+/// Whether a browser runs scripts in files of this media type.
+#[must_use]
+pub fn is_active(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    matches!(essence, "text/html" | "text/xml" | "application/xml" | "text/xsl")
+        || essence.ends_with("+xml")
+}
+
 /// What follows the last dot, unless that is the first character or the last.
 fn extension(name: &[u8]) -> Option<&[u8]> {
     let dot = name.iter().rposition(|&byte| byte == b'.')?;

@@ -55,7 +55,7 @@ pub(super) fn bad(place: &Place) -> Result<Outcome> {
     }
     let mut plain = TcpStream::connect(("127.0.0.1", server.port))?;
     plain.set_read_timeout(Some(PATIENCE))?;
-    plain.write_all(b"GET / HTTP/1.1\r\nHost: rig\r\n\r\n")?;
+    plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
     let mut answer = String::new();
     plain.read_to_string(&mut answer)?;
     if !answer.starts_with("HTTP/1.1 400") {

@@ -28,7 +28,8 @@ pub(super) fn by_another_client(place: &Place) -> Result<Outcome> {
     let len = 4 * MIB + 4321;
     let server = Server::start(place, &[])?;
     let mut peer = Peer::connect(server.port)?;
-    let mut request = format!("PUT /upload HTTP/1.1\r\nHost: rig\r\nContent-Length: {len}\r\n\r\n");
+    let mut request =
+        format!("PUT /upload HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len}\r\n\r\n");
     let mut body = Vec::new();
     pattern::write(&mut body, 0, len)?;
     // A head and the first bytes of the body share a record.

@@ -39,6 +39,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     };
     let prefix = settings.path_prefix.clone();
     let is_open = settings.access.is_empty();
+    let lets_everybody_write = (settings.changes.upload || settings.changes.delete)
+        && settings.access.lets_everybody_write();
 
     let signals = serve::keep_signals()?;
     let server = Server::bind(settings, &addresses, inherited)?;
@@ -58,6 +60,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         certificate: certificate.as_ref(),
         prefix: &prefix,
         is_open,
+        lets_everybody_write,
         confinement: &confinement,
         quiet: args.is_quiet(),
     });

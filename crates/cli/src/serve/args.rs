@@ -114,6 +114,11 @@ pub(super) struct AccessArgs {
     #[arg(short, long, value_name = "RULE")]
     pub(super) auth: Vec<String>,
 
+    /// Take requests without a password that name this host, besides localhost, addresses and this
+    /// machine's own names, as a reverse proxy passes it on; * for any; repeat for more
+    #[arg(long, value_name = "NAME")]
+    pub(super) allow_host: Vec<String>,
+
     /// Neither list nor serve what matches: *.log, /private/**; repeat for more
     #[arg(long, value_name = "GLOB")]
     pub(super) hide: Vec<String>,
@@ -193,6 +198,11 @@ pub(super) struct PageArgs {
     /// Answer no /.underpass/transfers
     #[arg(long)]
     pub(super) no_transfers: bool,
+
+    /// Let scripts in HTML and SVG files act as pages of this server, even where somebody may
+    /// upload or has a password
+    #[arg(long)]
+    pub(super) allow_scripts: bool,
 
     /// Let pages of every origin read the answers
     #[arg(long)]

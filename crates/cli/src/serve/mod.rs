@@ -40,6 +40,8 @@ pub(crate) struct Served<'a> {
     pub(crate) prefix: &'a str,
     /// Whether nobody is asked for a password.
     pub(crate) is_open: bool,
+    /// Whether everybody may change something.
+    pub(crate) lets_everybody_write: bool,
     /// What the process has given up.
     pub(crate) confinement: &'a Confinement,
     /// Whether only the addresses are to be told.

@@ -48,12 +48,14 @@ pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Set
         step: engine.step(),
         // What the rule says is not repeated: it has a password in it.
         access: Access::parse(&access.auth).map_err(auth)?,
+        allowed_hosts: access.allow_host.iter().map(|name| host(name)).collect::<Result<_>>()?,
         hide: access.hide.clone(),
         shows_hidden: access.show_hidden,
         allows_symlinks_outside: access.allow_symlink,
         cache_control: pages.cache_control.as_deref().map(cache_control).transpose()?,
         headers: pages.header.iter().map(|text| header(text)).collect::<Result<_>>()?,
         cors: pages.enable_cors,
+        allows_scripts: pages.allow_scripts,
         renders_index: pages.render_index,
         renders_spa: pages.render_spa,
         path_prefix: path_prefix(&place.path_prefix)?,
@@ -95,6 +97,17 @@ fn cache_control(text: &str) -> Result<String> {
     }
 }
 
+/// A name of --allow-host, with a port or without.
+fn host(text: &str) -> Result<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
+    match text == "*" || (!text.is_empty() && text.chars().all(is_part)) {
+        true => Ok(text.to_owned()),
+        false => Err(usage(format!(
+            "--allow-host {text:?} is no host: write a name such as files.example.org, or *"
+        ))),
+    }
+}
+
 /// A header as it is typed; whether it may be set is for the server to say.
 fn header(text: &str) -> Result<(String, String)> {
     match text.split_once(':') {
@@ -130,6 +143,16 @@ mod tests {
         assert_eq!(header("X-A:\tb ").ok(), pair("X-A", "b"));
         assert_eq!(header("X-A:").ok(), pair("X-A", ""));
         assert!(header("X-A").is_err());
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_asterisk() {
+        for text in ["files.example.org", "nas:8080", "*", "xn--nxasmq6b"] {
+            assert_eq!(host(text).ok().as_deref(), Some(text));
+        }
+        for text in ["", "http://files.example.org", "a b", "*.example.org", "a/b"] {
+            assert!(host(text).is_err(), "{text:?}");
+        }
     }
 
     #[test]

@@ -21,6 +21,11 @@ impl Grants {
         self.list.is_empty()
     }
 
+    /// Whether it gives this right on any path.
+    pub(super) fn has(&self, right: Right) -> bool {
+        self.list.iter().any(|&(_, given)| given >= right)
+    }
+
     /// The right on this path: that of the longest path that it is, or lies beneath.
     pub(super) fn right_on(&self, path: &[u8]) -> Option<Right> {
         self.list.iter().find(|(above, _)| is_beneath(path, above)).map(|&(_, right)| right)

@@ -96,6 +96,12 @@ impl Access {
         !self.users.names().is_empty()
     }
 
+    /// Whether everybody may write somewhere, whoever it is.
+    #[must_use]
+    pub fn lets_everybody_write(&self) -> bool {
+        self.is_empty() || self.users.lets_everybody_write()
+    }
+
     /// What the rules say to a request with this `Authorization` field for this path.
     ///
     /// The path is decoded, relative to the root, without a slash at its beginning. The longest

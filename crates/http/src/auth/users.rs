@@ -63,6 +63,11 @@ impl Users {
         self.users.is_empty() && self.everybody.is_empty()
     }
 
+    /// Whether everybody may write somewhere.
+    pub(super) fn lets_everybody_write(&self) -> bool {
+        self.everybody.has(Right::Write)
+    }
+
     /// The names.
     pub(super) fn names(&self) -> Vec<&str> {
         self.users.iter().map(|user| &*user.name).collect()

@@ -13,6 +13,7 @@ use super::detour;
 use super::endpoints;
 use super::files::{self, Found, Served};
 use super::folder;
+use super::hosts;
 use super::peer::Peer;
 use super::question::{Known, Question};
 use super::response::{Body, FileBody, Response};
@@ -20,6 +21,7 @@ use super::send::is_copied;
 use super::uploads;
 use super::worker::Worker;
 use crate::auth::{CHALLENGE, Right, Verdict};
+use crate::media::is_active;
 use crate::negotiate::{acceptable, wants_html};
 use crate::plan::{Facts, PlannedBody};
 use crate::request::{Method, Request};
@@ -135,7 +137,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
     fn check_access(&mut self, target: &Target<'_>) -> Result<Option<Response>, Question> {
         let access = &self.worker.shared.settings.access;
         if access.is_empty() {
-            return Ok(None);
+            return Ok(hosts::refusal(self));
         }
         let verdict = match self.known.verdict.take() {
             Some(verdict) => verdict,
@@ -153,7 +155,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
                 // Kept, because the request may be looked at again.
                 self.known.verdict = Some(Verdict::Allowed { user: user.clone() });
                 self.user = user;
-                None
+                if self.user.is_none() { hosts::refusal(self) } else { None }
             }
             Verdict::Busy => {
                 let mut response = self.error(429, "too many passwords are being checked");
@@ -334,7 +336,15 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         let mut response =
             Response { status, fields: plan.fields, body, len: Some(len), closes: false };
         self.add_common(&mut response, way);
+        self.add_sandbox(&mut response, chosen.media_type);
         Ok(response)
+    }
+
+    /// Has a browser keep what scripts of a file do away from this server.
+    fn add_sandbox(&self, response: &mut Response, media_type: &str) {
+        if self.worker.shared.sandboxes && is_active(media_type) {
+            response.add_field("Content-Security-Policy", "sandbox");
+        }
     }
 
     /// What every response about a file or archive says.
@@ -383,6 +393,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
                 let media_type = crate::media::media_type(path);
                 let mut response = Response::memory(200, media_type, text, is_head);
                 response.add_field("Cache-Control", "no-store");
+                self.add_sandbox(&mut response, media_type);
                 Ok(response)
             }
         }

@@ -3,9 +3,11 @@
 use super::answer::Asking;
 use super::response::Response;
 use super::settings::Settings;
+use crate::auth::Right;
 use crate::metrics::MEDIA_TYPE;
 use crate::request::{Method, Request};
 use crate::target::Target;
+use crate::transfers::{CONTENT_SECURITY_POLICY, TransferFacts};
 
 /// Something that the server tells about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +45,26 @@ impl Endpoint {
         self == Self::Health
     }
 
+    /// The refusal to somebody who may not know what it tells; `None` if he may.
+    ///
+    /// Where there are users, it takes one of them. Elsewhere nobody can be told apart, and only
+    /// this machine is told who fetches what.
+    fn refusal(self, asking: &Asking<'_, '_, '_>) -> Option<Response> {
+        if asking.worker.shared.settings.access.has_users() {
+            return asking.user.is_none().then(|| asking.challenge());
+        }
+        let is_forwarded = FORWARDED.iter().any(|name| asking.request.field(name).is_some());
+        let is_private = self == Self::Transfers && (is_forwarded || !asking.peer.is_from_here());
+        is_private.then(|| asking.error(403, "without passwords only this machine is told"))
+    }
+
     /// What it tells.
     pub(super) fn answer(self, asking: &Asking<'_, '_, '_>, target: &Target<'_>) -> Response {
+        if !self.is_open()
+            && let Some(refusal) = self.refusal(asking)
+        {
+            return refusal;
+        }
         let is_head = match asking.request.method {
             Method::Get => false,
             Method::Head => true,
@@ -61,18 +81,33 @@ impl Endpoint {
             Self::Transfers => {
                 let is_json =
                     target.query.has("json") || crate::negotiate::wants_json(asking.request);
+                let may_see = |facts: &TransferFacts| may_see(asking, &facts.target);
                 if is_json {
-                    ("application/json", shared.transfers.json())
+                    ("application/json", shared.transfers.json(may_see))
                 } else {
-                    ("text/html; charset=utf-8", shared.transfers.page())
+                    ("text/html; charset=utf-8", shared.transfers.page(may_see))
                 }
             }
         };
         let mut response = Response::memory(200, media_type, body.into_bytes(), is_head);
         response.add_field("Cache-Control", "no-store");
+        if media_type.starts_with("text/html") {
+            response.add_field("Content-Security-Policy", CONTENT_SECURITY_POLICY);
+        }
         response
     }
 }
+
+/// Whether a user may know of a transfer: whoever may read the file.
+fn may_see(asking: &Asking<'_, '_, '_>, target: &[u8]) -> bool {
+    let settings = &asking.worker.shared.settings;
+    let prefix = settings.path_prefix.as_bytes();
+    Target::parse(target, prefix)
+        .is_ok_and(|target| settings.access.can(asking.user.as_deref(), &target.path, Right::Read))
+}
+
+/// What proxies say of the clients they forward.
+const FORWARDED: [&str; 3] = ["forwarded", "via", "x-forwarded-for"];
 
 /// The first name of every such path.
 pub(super) const PREFIX: &[u8] = b".underpass";

@@ -20,6 +20,7 @@ mod digests;
 mod endpoints;
 mod files;
 mod folder;
+mod hosts;
 mod left;
 mod listen;
 mod passwords;

@@ -18,6 +18,7 @@ use tokio::io::Interest;
 use underpass_engine::{Layer, Mechanism, Policy, socket};
 
 use super::budget::Share;
+use super::hosts::is_loopback;
 use super::record::Pending;
 use super::role::Role;
 use super::socket::{READABLE, Socket};
@@ -179,6 +180,18 @@ impl Peer {
     /// What it does.
     pub(super) fn doing(&self) -> Doing {
         self.doing.get()
+    }
+
+    /// Whether it came to an address that only this machine can reach.
+    pub(super) fn is_to_loopback(&self) -> bool {
+        let address = getsockname(&self.socket).ok();
+        let address = address.and_then(|at| SocketAddr::try_from(at).ok());
+        address.is_some_and(|at| is_loopback(at.ip()))
+    }
+
+    /// Whether it comes from this machine.
+    pub(super) fn is_from_here(&self) -> bool {
+        self.address.is_none_or(|from| is_loopback(from.ip()))
     }
 
     /// Adds the address, as logs show it.

@@ -15,7 +15,7 @@ use super::worker::Worker;
 use crate::access_log::{Exchange, Secured, TimeText};
 use crate::request::Request;
 use crate::tls;
-use crate::transfers::TransferFacts;
+use crate::transfers::{TransferFacts, without_token};
 use crate::upload::without_tokens;
 
 /// An exchange whose response was sent, until it is known how much of it arrived.
@@ -198,7 +198,7 @@ pub(super) fn facts(peer: &Peer, exchange: &Exchange, started: Instant) -> Trans
         peer: name,
         user: exchange.user.clone(),
         verb: exchange.verb.clone(),
-        target: exchange.target.clone(),
+        target: without_token(&exchange.target),
         status: exchange.status,
         expected: exchange.body_len,
         started,

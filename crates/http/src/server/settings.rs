@@ -48,6 +48,10 @@ pub struct Settings {
     pub step: Option<usize>,
     /// Who may read what.
     pub access: Access,
+    /// Names that requests without a password may name as the host, besides `localhost`, addresses
+    /// and those of this machine; `*` for any. Names are looked at where only this machine can
+    /// connect, and everywhere if there are any here.
+    pub allowed_hosts: Vec<String>,
     /// Patterns of names that are not served; one with a slash is compared with the whole path.
     pub hide: Vec<String>,
     /// Whether names that begin with a dot are served.
@@ -60,6 +64,9 @@ pub struct Settings {
     pub headers: Vec<(String, String)>,
     /// Whether scripts of other sites may read what is served.
     pub cors: bool,
+    /// Whether files with scripts in them act as pages of this server even where somebody may
+    /// change files or has a password.
+    pub allows_scripts: bool,
     /// Whether a folder is answered by its `index.html`.
     pub renders_index: bool,
     /// Whether a path that does not exist is answered by the root's `index.html`.

@@ -13,6 +13,7 @@ use super::admission::Admission;
 use super::archives::Layouts;
 use super::budget::Budget;
 use super::digests::Digests;
+use super::hosts::Hosts;
 use super::passwords::Passwords;
 use super::root::Root;
 use super::settings::{Note, ServeError, Settings};
@@ -39,6 +40,11 @@ pub(super) struct Shared {
     pub(super) resumptions: Resumptions,
     /// Digests that were made, and those that are being made.
     pub(super) digests: Digests,
+    /// The names that it goes by.
+    pub(super) hosts: Hosts,
+    /// Whether browsers are told not to run the scripts of files: they would act as pages of this
+    /// server, for whoever looks at them.
+    pub(super) sandboxes: bool,
     /// Passwords that are being checked.
     pub(super) passwords: Arc<Passwords>,
     /// Uploads that are under way.
@@ -93,6 +99,11 @@ impl Shared {
             layouts: Layouts::default(),
             resumptions: Resumptions::default(),
             digests: Digests::default(),
+            hosts: Hosts::new(&settings.allowed_hosts),
+            sandboxes: !settings.allows_scripts
+                && (settings.changes.upload
+                    || settings.changes.delete
+                    || settings.access.has_users()),
             passwords: Arc::default(),
             uploads: Uploads::default(),
             names: RwLock::new(()),

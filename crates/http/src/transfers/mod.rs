@@ -14,7 +14,24 @@ use std::time::{Duration, Instant};
 
 use underpass_engine::Mechanism;
 
+pub use page::CONTENT_SECURITY_POLICY;
 use progress::Progress;
+
+/// A request target without the token of an upload in its query.
+#[must_use]
+pub fn without_token(target: &[u8]) -> Vec<u8> {
+    let Some(query) = target.iter().position(|&byte| byte == b'?') else { return target.into() };
+    let (path, query) = target.split_at(query + 1);
+    let mut shown = path.to_vec();
+    for (index, pair) in query.split(|&byte| byte == b'&').enumerate() {
+        if index > 0 {
+            shown.push(b'&');
+        }
+        let is_token = pair.starts_with(b"upload=");
+        shown.extend_from_slice(if is_token { b"upload" } else { pair });
+    }
+    shown
+}
 
 /// What is known about a transfer when it begins.
 #[derive(Clone, Debug)]
@@ -25,7 +42,8 @@ pub struct TransferFacts {
     pub user: Option<Arc<str>>,
     /// The method.
     pub verb: String,
-    /// The request target as the client sent it.
+    /// The request target as the client sent it, but for the tokens of uploads: whoever knows
+    /// one could act as the client.
     pub target: Vec<u8>,
     /// The status that was sent.
     pub status: u16,
@@ -88,25 +106,26 @@ impl Transfers {
         self.len() == 0
     }
 
-    /// All of them as a JSON array, the oldest first.
+    /// Those that whoever asks may see as a JSON array, the oldest first.
     #[must_use]
-    pub fn json(&self) -> String {
-        json::render(&self.look(Instant::now()))
+    pub fn json(&self, may_see: impl Fn(&TransferFacts) -> bool) -> String {
+        json::render(&self.look(Instant::now(), may_see))
     }
 
-    /// The newest of them as a page that renews itself, in less than 20 KiB.
+    /// The newest of these as a page that renews itself, in less than 20 KiB.
     ///
     /// It has a link to `?json`, where the shell is to answer with [`json`](Self::json).
     #[must_use]
-    pub fn page(&self) -> String {
-        page::render(&self.look(Instant::now()))
+    pub fn page(&self, may_see: impl Fn(&TransferFacts) -> bool) -> String {
+        page::render(&self.look(Instant::now(), may_see))
     }
 
-    /// All of them as they are now, the oldest first.
-    fn look(&self, now: Instant) -> Vec<View> {
+    /// Those that may be seen as they are now, the oldest first.
+    fn look(&self, now: Instant, may_see: impl Fn(&TransferFacts) -> bool) -> Vec<View> {
         let live: Vec<_> =
             self.lock().live.iter().map(|(id, live)| (*id, Arc::clone(live))).collect();
-        live.into_iter().map(|(id, live)| View::new(id, live, now)).collect()
+        let seen = live.into_iter().filter(|(_, live)| may_see(&live.facts));
+        seen.map(|(id, live)| View::new(id, live, now)).collect()
     }
 
     /// Locks even if another thread has panicked: the map is never half-written.

@@ -154,6 +154,11 @@ fn duration(seconds: u64) -> String {
     }
 }
 
+/// What a browser may do for the page: show it. The digest is that of its style.
+pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
+     style-src 'sha256-nreT0+uV4nZ6vVn7MfVtY9DvPv7ruAVNdEzic21QvUI='; form-action 'none'; base-uri 'none'; \
+     frame-ancestors 'none'";
+
 /// The whole style: no other file is asked for.
 const STYLE: &str = "\
 :root{--ink:#1a2129;--faint:#5d6975;--line:#dde3e9;--card:#fff;--ground:#f4f6f8;--bar:#0b6e6e}\

@@ -24,13 +24,13 @@ fn ago(seconds: u64) -> Instant {
 }
 
 fn json(transfers: &Transfers) -> Vec<Value> {
-    serde_json::from_str(&transfers.json()).unwrap()
+    serde_json::from_str(&transfers.json(|_| true)).unwrap()
 }
 
 #[test]
 fn transfer_is_listed_from_registration_until_its_handle_is_dropped() {
     let transfers = Transfers::default();
-    assert!(transfers.is_empty() && transfers.json() == "[]");
+    assert!(transfers.is_empty() && transfers.json(|_| true) == "[]");
     let first = transfers.register(facts("/a", 10, Instant::now()));
     let second = transfers.clone().register(facts("/b", 10, Instant::now()));
     assert_eq!(transfers.len(), 2);
@@ -109,7 +109,7 @@ fn bytes_that_go_backwards_do_no_harm() {
     handle.progress(u64::MAX, None);
     handle.progress(0, None);
     assert_eq!(json(&transfers)[0]["bytes"], 0);
-    assert!(transfers.page().contains("0 B of 10 B"));
+    assert!(transfers.page(|_| true).contains("0 B of 10 B"));
     let later = Instant::now() + Duration::from_secs(1000);
     let _future = transfers.register(facts("/", 0, later));
     assert_eq!(json(&transfers)[1]["elapsed_s"], 0.0);
@@ -124,7 +124,7 @@ fn names_cannot_break_out_of_the_page() {
         peer: "\"><img>".into(),
         ..facts(target, 10, ago(1))
     });
-    let page = transfers.page();
+    let page = transfers.page(|_| true);
     for tag in ["<script", "<img", "<i>"] {
         assert!(!page.contains(tag), "{tag}");
     }
@@ -150,7 +150,7 @@ fn page_is_small_asks_for_nothing_and_renews_itself() {
     for handle in &handles {
         handle.progress(u64::MAX / 3, Some(Mechanism::CopyFileRange));
     }
-    let page = transfers.page();
+    let page = transfers.page(|_| true);
     assert!(page.len() < 20 * 1024, "{}", page.len());
     assert!(page.contains("<meta http-equiv=\"refresh\" content=\"2\">"));
     assert!(page.contains("2000 transfers under way") && page.contains("1984 older ones"));
@@ -161,6 +161,33 @@ fn page_is_small_asks_for_nothing_and_renews_itself() {
 
 #[test]
 fn page_without_transfers_says_so() {
-    let page = Transfers::default().page();
+    let page = Transfers::default().page(|_| true);
     assert!(page.contains("Nothing under way") && !page.contains("<ul>"));
+}
+
+#[test]
+fn tokens_of_uploads_are_left_out_and_what_may_not_be_seen() {
+    for (target, shown) in [
+        ("/a", "/a"),
+        ("/a?upload=secret", "/a?upload"),
+        ("/a?x=1&upload=secret&y", "/a?x=1&upload&y"),
+        ("/a?noupload=1", "/a?noupload=1"),
+    ] {
+        assert_eq!(without_token(target.as_bytes()), shown.as_bytes());
+    }
+    let transfers = Transfers::default();
+    let _handles = ["/a", "/b"].map(|name| transfers.register(facts(name, 10, Instant::now())));
+    let seen = transfers.json(|facts| facts.target == b"/b");
+    assert!(seen.contains("/b") && !seen.contains("\"/a\""), "{seen}");
+}
+
+#[test]
+fn the_style_of_the_page_is_the_one_that_its_policy_allows() {
+    use base64::Engine as _;
+    use sha2::Digest as _;
+    let page = Transfers::default().page(|_| true);
+    let style = page.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
+    let digest = base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(style));
+    assert!(CONTENT_SECURITY_POLICY.contains(&digest), "{digest}");
+    assert!(!page.contains("style=") && !page.contains("<script"));
 }

@@ -153,7 +153,7 @@ fn http_1_0_gets_a_listing_without_chunks_up_to_the_end_of_the_connection() {
 fn an_absolute_target_is_as_good_as_a_path() {
     let site = site();
     let mut client = site.connect();
-    for target in ["http://localhost/a", "HTTP://other.example:80/a", "http://[::1]/a"] {
+    for target in ["http://localhost/a", "HTTP://LocalHost:80/a", "http://[::1]/a"] {
         assert_eq!(client.get(target).text(), "first", "{target}");
     }
     assert_eq!(client.get("http://localhost").status, 200, "no path is the root");

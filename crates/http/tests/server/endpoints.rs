@@ -38,6 +38,44 @@ fn what_tells_more_needs_a_password_where_there_is_one() {
 }
 
 #[test]
+fn everybody_who_may_read_is_not_told_what_others_do() {
+    let site = site().auth(&["user:word@/", "guest:word@/.underpass,/public", "@/"]).start();
+    let user = "Authorization: Basic dXNlcjp3b3Jk";
+    let guest = "Authorization: Basic Z3Vlc3Q6d29yZA==";
+    for path in ["/.underpass/metrics", "/.underpass/transfers", "/.underpass/transfers?json"] {
+        assert_eq!(site.get(path).status, 401, "{path}");
+        assert_eq!(site.ask("GET", path, &[user]).status, 200, "{path}");
+        assert_eq!(site.ask("GET", path, &[guest]).status, 200, "{path}");
+    }
+    assert_eq!(site.get("/a").status, 200);
+}
+
+#[test]
+fn transfers_are_told_to_those_who_may_read_the_files_and_without_tokens() {
+    let rules = ["user:word@/", "guest:word@/.underpass,/public"];
+    let site = site().auth(&rules).with(|settings| settings.changes.upload = true).start();
+    let mut client = site.connect_narrow();
+    let user = "Authorization: Basic dXNlcjp3b3Jk";
+    client.send(request("GET", "/large?x&upload=token", &[user]));
+    client.head().unwrap();
+    client.take(1 << 20).unwrap();
+    let list = |user: &str| site.ask("GET", "/.underpass/transfers?json", &[user]).text();
+    let seen = wait_for("the transfer", || Some(list(user)).filter(|list| list != "[]"));
+    assert!(seen.contains("/large?x&upload\"") && !seen.contains("token"), "{seen}");
+    assert_eq!(list("Authorization: Basic Z3Vlc3Q6d29yZA=="), "[]");
+}
+
+#[test]
+fn without_passwords_only_this_machine_is_told_of_transfers() {
+    let site = site().start();
+    assert_eq!(site.get("/.underpass/transfers").status, 200);
+    for field in ["X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 proxy"] {
+        assert_eq!(site.ask("GET", "/.underpass/transfers", &[field]).status, 403, "{field}");
+        assert_eq!(site.ask("GET", "/.underpass/metrics", &[field]).status, 200, "{field}");
+    }
+}
+
+#[test]
 fn each_can_be_switched_off_and_no_file_takes_its_place() {
     let open = site().with(|settings| settings.shows_hidden = true).start();
     for name in ["health", "metrics", "transfers"] {

@@ -63,7 +63,7 @@ fn a_request_in_its_midst_is_answered_before_the_end() {
     std::thread::sleep(Duration::from_millis(100));
     site.control.drain();
     std::thread::sleep(Duration::from_millis(100));
-    client.send("Host: a\r\n\r\n");
+    client.send("Host: localhost\r\n\r\n");
     let reply = client.reply();
     assert_eq!((reply.text().as_str(), reply.field("Connection")), ("first", Some("close")));
     assert!(client.is_closed());

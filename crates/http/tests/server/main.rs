@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod access;
+mod active;
 mod archives;
 mod bodies;
 mod changes_copy;
@@ -15,6 +16,7 @@ mod connections;
 mod crowded;
 mod digests;
 mod endpoints;
+mod hosts;
 mod integrity;
 mod limits;
 mod listeners;

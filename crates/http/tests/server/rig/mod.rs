@@ -207,6 +207,8 @@ pub fn settings(root: &Path) -> Settings {
         policy: Policy::Auto,
         step: None,
         access: Access::default(),
+        allowed_hosts: Vec::new(),
+        allows_scripts: false,
         hide: Vec::new(),
         shows_hidden: false,
         allows_symlinks_outside: false,
