@@ -197,7 +197,7 @@ fn a_server_that_stays_root_says_so_and_keeps_what_reads_files_alone() {
     }
     let place = Place::new();
     // Root reads what belongs to others: that is what it was started as root for.
-    fs::set_permissions(place.root.join("file"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(place.root.join("file"), fs::Permissions::from_mode(0o0)).unwrap();
     let server = place.serve(&[]);
     assert_eq!(get(&server, "file"), b"inside");
     let kept = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 28;
