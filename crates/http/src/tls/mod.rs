@@ -13,6 +13,7 @@ mod connection; // rustls' two sides as one
 mod connector;
 pub mod control; // what comes after a handshake besides data
 mod error;
+mod framing;
 mod handshake;
 mod identity;
 mod kernel; // records there

@@ -1,28 +1,32 @@
 //! Which algorithms are offered, and what they are called.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 use rustls::{CipherSuite, ProtocolVersion, SupportedCipherSuite};
 use underpass_engine::ktls::{Cipher, Version};
 
+use super::framing::checked;
 use super::place::Wish;
 
 /// Suites in the order of preference: authenticated encryption with forward secrecy, all of it
 /// such as the kernel can do. AES with the shorter key is first, as it is the fastest where
 /// processors have instructions for it.
-static SUITES: [SupportedCipherSuite; 9] = [
-    cipher_suite::TLS13_AES_128_GCM_SHA256,
-    cipher_suite::TLS13_AES_256_GCM_SHA384,
-    cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
-    cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-    cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-    cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-    cipher_suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-    cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-    cipher_suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-];
+static SUITES: LazyLock<[SupportedCipherSuite; 9]> = LazyLock::new(|| {
+    [
+        cipher_suite::TLS13_AES_128_GCM_SHA256,
+        cipher_suite::TLS13_AES_256_GCM_SHA384,
+        cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+        cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        cipher_suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+        cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        cipher_suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+    ]
+    .map(checked)
+});
 
 /// What rustls is to use. Of the suites, those that the kernel can do come first.
 pub(super) fn provider(wish: Option<&Wish>) -> Arc<CryptoProvider> {
@@ -92,7 +96,7 @@ mod tests {
 
     #[test]
     fn every_suite_is_one_that_a_kernel_can_do() {
-        for suite in SUITES {
+        for suite in SUITES.iter().copied() {
             let (version, _) = kind_of(suite.suite()).unwrap();
             assert_eq!(version == Version::Tls13, suite.tls13().is_some());
             assert!(name(suite.suite()).starts_with("TLS_"), "{suite:?}");
