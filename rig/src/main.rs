@@ -8,6 +8,8 @@
 
 mod checks;
 mod count;
+#[path = "../../crates/http/tests/tls/disguise.rs"]
+mod disguise;
 mod origin;
 mod pattern;
 mod peer;

@@ -10,12 +10,21 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
-use crate::Result;
+use crate::{Result, disguise};
 
 /// A client that offers this suite alone, or any if none is named.
 pub(crate) fn client(suite: Option<CipherSuite>) -> Result<Arc<ClientConfig>> {
     let mut provider = aws_lc_rs::default_provider();
     provider.cipher_suites.retain(|offered| suite.is_none_or(|only| offered.suite() == only));
+    client_by(provider)
+}
+
+/// A client that can send records of any type.
+pub(crate) fn disguised_client() -> Result<Arc<ClientConfig>> {
+    client_by(disguise::provider())
+}
+
+fn client_by(provider: CryptoProvider) -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(provider);
     let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions(&provider))?

@@ -52,6 +52,7 @@ pub(crate) const CHECKS: &[Check] = &[
     check("keys_of_a_server", keys::of_a_server),
     check("counters", records::counters),
     check("bad_records", records::bad),
+    check("bad_contents", records::bad_contents),
 ];
 
 /// 1,048,576.

@@ -8,7 +8,7 @@ use super::MIB;
 use crate::peer::{PATIENCE, Peer};
 use crate::place::Place;
 use crate::program::Server;
-use crate::{Outcome, Result, pattern};
+use crate::{Outcome, Result, disguise, pattern, terms};
 
 /// How soon a connection has to end after garbage, emulated as it is: well before the 60 s after
 /// which a server ends one on which nothing comes.
@@ -66,4 +66,44 @@ pub(super) fn bad(place: &Place) -> Result<Outcome> {
     pattern::Arrived::default().read(peer.body(), MIB)?;
     server.end()?;
     Ok(Outcome::Ok(format!("{} kinds, and the server goes on", garbage.len() + 1)))
+}
+
+/// Types and contents of records.
+type Records = &'static [(u8, &'static [u8])];
+
+/// Records that are encrypted as they should be, with contents that no peer may send. Each is
+/// answered by an alert; the kernel knows no type 0, and finds that such a record is none.
+pub(super) fn bad_contents(place: &Place) -> Result<Outcome> {
+    pattern::file(&place.served().join("file"), MIB)?;
+    let server = Server::start(place, &[])?;
+    let no_type: &[&str] = match place.in_kernel() {
+        // A record that the kernel cannot read stays in the socket, so that the end is a reset.
+        true => &["BadRecordMac", "UnexpectedMessage", "reset by peer"],
+        false => &["UnexpectedMessage"],
+    };
+    let unexpected: &[&str] = &["UnexpectedMessage"];
+    let cases: [(&str, Records, &[&str]); 6] = [
+        ("no type", &[(0, b"")], no_type),
+        ("no type behind zeros", &[(0, &[0; 40])], no_type),
+        ("data within a message", &[(22, &[24, 0, 0]), (23, b"x"), (22, &[1, 0])], unexpected),
+        ("empty data within a message", &[(22, &[24, 0]), (23, b""), (22, &[0, 1, 0])], unexpected),
+        ("an alert within a message", &[(22, &[24, 0, 0]), (21, &[1, 0])], unexpected),
+        ("two messages with a key", &[(22, &[24, 0, 0, 1, 0, 24])], unexpected),
+    ];
+    for (what, records, alerts) in &cases {
+        let mut peer = Peer::on(server.port, terms::disguised_client()?)?;
+        peer.get("/file", "Range: bytes=0-7\r\n", 206)?;
+        pattern::Arrived::default().read(peer.body(), 8)?;
+        for (kind, content) in records.iter() {
+            // The server may have gone before it has read it all.
+            let _ = peer.write(&disguise::record(*kind, content));
+        }
+        let end = peer.body().read_to_end(&mut Vec::new());
+        let end = end.map_or_else(|error| error.to_string(), |_| "an end".to_owned());
+        if !alerts.iter().any(|alert| end.contains(alert)) {
+            return Err(format!("{what}: {alerts:?} was to be the alert, it was: {end}").into());
+        }
+    }
+    server.end()?;
+    Ok(Outcome::Ok(format!("{} kinds", cases.len())))
 }

@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn every_suite_is_one_that_a_kernel_can_do() {
-        for suite in SUITES.iter().copied() {
+        for suite in SUITES.iter() {
             let (version, _) = kind_of(suite.suite()).unwrap();
             assert_eq!(version == Version::Tls13, suite.tls13().is_some());
             assert!(name(suite.suite()).starts_with("TLS_"), "{suite:?}");

@@ -7,95 +7,20 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustls::crypto::CryptoProvider;
-use rustls::crypto::cipher::MessageDecrypter;
-use rustls::crypto::cipher::{
-    AeadKey, Iv, MessageEncrypter, OutboundChunks, OutboundOpaqueMessage, OutboundPlainMessage,
-    Tls13AeadAlgorithm, UnsupportedOperationError,
-};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::version::TLS13;
-use rustls::{
-    ClientConfig, ConnectionTrafficSecrets, ContentType, Error, RootCertStore,
-    SupportedCipherSuite, Tls13CipherSuite,
-};
+use rustls::{ClientConfig, RootCertStore};
 
-use crate::rig::{Certificate, Ours, accept, client_peer, converse, converse_with_peer, provider};
+use crate::disguise;
+use crate::rig::{Certificate, Ours, accept, client_peer, converse, converse_with_peer};
 
-/// Data that begins with this is sent as a record of the type in the next byte.
-const DISGUISE: &[u8] = b"as type ";
-
-/// An algorithm whose sender can be told the type of a record.
-struct Disguising(&'static dyn Tls13AeadAlgorithm);
-
-impl Tls13AeadAlgorithm for Disguising {
-    fn encrypter(&self, key: AeadKey, iv: Iv) -> Box<dyn MessageEncrypter> {
-        Box::new(DisguisingEncrypter(self.0.encrypter(key, iv)))
-    }
-
-    fn decrypter(&self, key: AeadKey, iv: Iv) -> Box<dyn MessageDecrypter> {
-        self.0.decrypter(key, iv)
-    }
-
-    fn key_len(&self) -> usize {
-        self.0.key_len()
-    }
-
-    fn extract_keys(
-        &self,
-        key: AeadKey,
-        iv: Iv,
-    ) -> Result<ConnectionTrafficSecrets, UnsupportedOperationError> {
-        self.0.extract_keys(key, iv)
-    }
-}
-
-struct DisguisingEncrypter(Box<dyn MessageEncrypter>);
-
-impl MessageEncrypter for DisguisingEncrypter {
-    fn encrypt(
-        &mut self,
-        message: OutboundPlainMessage<'_>,
-        sequence: u64,
-    ) -> Result<OutboundOpaqueMessage, Error> {
-        let bytes = message.payload.to_vec();
-        let Some((kind, content)) = bytes.strip_prefix(DISGUISE).and_then(<[u8]>::split_first)
-        else {
-            return self.0.encrypt(message, sequence);
-        };
-        let disguised = OutboundPlainMessage {
-            typ: ContentType::from(*kind),
-            version: message.version,
-            payload: OutboundChunks::Single(content),
-        };
-        self.0.encrypt(disguised, sequence)
-    }
-
-    fn encrypted_payload_len(&self, payload_len: usize) -> usize {
-        self.0.encrypted_payload_len(payload_len)
-    }
-}
+/// Types and contents of records.
+type Records = &'static [(u8, &'static [u8])];
 
 /// A peer that can disguise records.
 fn client(certificate: &Certificate) -> ClientConfig {
-    let usual = provider();
-    let suite = usual.cipher_suites.iter().find_map(SupportedCipherSuite::tls13).unwrap();
-    let disguising: &'static Disguising = Box::leak(Box::new(Disguising(suite.aead_alg)));
-    let suite: &'static Tls13CipherSuite = Box::leak(Box::new(Tls13CipherSuite {
-        common: rustls::crypto::CipherSuiteCommon {
-            suite: suite.common.suite,
-            hash_provider: suite.common.hash_provider,
-            confidentiality_limit: suite.common.confidentiality_limit,
-        },
-        hkdf_provider: suite.hkdf_provider,
-        aead_alg: disguising,
-        quic: None,
-    }));
-    let provider = CryptoProvider {
-        cipher_suites: vec![SupportedCipherSuite::Tls13(suite)],
-        ..CryptoProvider::clone(&usual)
-    };
+    let provider = disguise::provider();
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(certificate.pem.as_bytes()).unwrap()).unwrap();
     ClientConfig::builder_with_provider(Arc::new(provider))
@@ -107,12 +32,12 @@ fn client(certificate: &Certificate) -> ClientConfig {
 
 /// What our server does with these records, each a type and a content: its failure, if it is one,
 /// and how the connection ended for the client.
-fn answer_to(records: &'static [(u8, &'static [u8])]) -> (Option<Errno>, String) {
+fn answer_to(records: Records) -> (Option<Errno>, String) {
     let certificate = Certificate::new();
     let (socket, peer) = client_peer(client(&certificate), move |peer| {
         converse(peer);
         for (kind, content) in records {
-            peer.write_all(&[DISGUISE, &[*kind], content].concat()).unwrap();
+            peer.write_all(&disguise::record(*kind, content)).unwrap();
             peer.flush().unwrap();
         }
         peer.conn.send_close_notify();
@@ -140,7 +65,7 @@ const DATA: u8 = 23;
 
 #[test]
 fn contents_that_no_peer_may_send_are_answered_by_an_alert() {
-    let cases: [(&str, &[(u8, &[u8])]); 7] = [
+    let cases: [(&str, Records); 7] = [
         ("no type at all", &[(0, b"")]),
         ("no type behind zeros", &[(0, &[0; 40])]),
         ("data within a message", &[(HANDSHAKE, &[24, 0, 0]), (DATA, b"x"), (HANDSHAKE, &[1, 0])]),

@@ -4,6 +4,7 @@
 
 mod agreement;
 mod bulk;
+mod disguise;
 mod framing;
 mod openssl;
 mod rig;
