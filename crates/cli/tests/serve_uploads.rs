@@ -97,6 +97,29 @@ fn curl_puts_a_file_and_a_stream_into_a_confined_server() {
     assert!(copied < 64 << 10, "{log:?}");
 }
 
+#[test]
+fn a_confined_server_keeps_space_free_and_removes_parts_in_time() {
+    let Some(stage) = Stage::new(&["curl"]) else { return };
+    let full = stage.serve(&[], &["--min-free", "99%"]);
+    let told = stage.upload(&full, &[]);
+    assert!(told.ends_with("507"), "{told}");
+    end(full);
+    let server = stage.serve(&[], &["--min-free", "1K", "--upload-expiry", "1"]);
+    let created = stage.upload(&server, &["-H", "Upload-Complete: ?0"]);
+    assert_eq!(created, "201");
+    assert_eq!(names(stage.served.path()).len(), 1);
+    until("the part is removed", || names(stage.served.path()).is_empty());
+    let (_, log) = end(server);
+    assert_eq!(log[0]["received"], LEN);
+    for wrong in ["100%", "1Q", "some", "5.5%"] {
+        let mut command = rig::underpass();
+        command.args(["serve", "--min-free", wrong]);
+        let failed = Running::start(command).finish();
+        assert_eq!(failed.status.code(), Some(2), "{wrong}");
+        assert!(failed.stderr.contains("--min-free"), "{}", failed.stderr);
+    }
+}
+
 /// Sums of numbers in JSON.
 trait SumOf {
     fn sum_of(self) -> u64;

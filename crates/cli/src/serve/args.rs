@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use underpass_engine::Integrity;
+use underpass_http::server::MinFree;
 
 use super::confine::User;
 use crate::args::{EngineArgs, seconds};
@@ -165,6 +166,15 @@ pub(super) struct ChangeArgs {
     /// Keep an upload that was broken off for so long, to be gone on with
     #[arg(long, value_name = "SECONDS", default_value = "86400", value_parser = seconds)]
     pub(super) upload_expiry: Duration,
+
+    /// End an upload that within --timeout brings fewer than BYTES per second; 0 for no limit
+    #[arg(long, value_name = "BYTES", default_value = "500")]
+    pub(super) upload_min_rate: Size,
+
+    /// Refuse uploads and copies that would leave less free on the disk: 10G or 5%
+    #[arg(long, value_name = "SIZE|PERCENT", default_value = "0", hide_default_value = true,
+        value_parser = min_free)]
+    pub(super) min_free: MinFree,
 }
 
 /// What is answered.
@@ -338,6 +348,18 @@ fn rate(text: &str) -> Result<Size, String> {
         Ok(Size(0)) => Err("at a rate of 0 nothing would ever arrive".to_owned()),
         Ok(size) => Ok(size),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A number of bytes, or hundredths of the file system.
+fn min_free(text: &str) -> Result<MinFree, String> {
+    let fail = || "write a size such as 10G, or a share of the disk from 0% to 99%".to_owned();
+    match text.strip_suffix('%') {
+        Some(percent) => {
+            let percent = percent.parse().ok().filter(|percent| *percent < 100);
+            percent.map(MinFree::Percent).ok_or_else(fail)
+        }
+        None => text.parse().map(|Size(bytes)| MinFree::Bytes(bytes)).map_err(|_| fail()),
     }
 }
 

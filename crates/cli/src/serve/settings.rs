@@ -78,6 +78,8 @@ fn changes(args: &ChangeArgs) -> Changes {
         create_parents: args.create_parents,
         sync: args.sync,
         expiry: args.upload_expiry,
+        min_rate: args.upload_min_rate.0,
+        min_free: args.min_free,
     }
 }
 

@@ -48,7 +48,7 @@ use std::thread;
 
 pub use control::Control;
 pub use credentials::Credentials;
-pub use settings::{Address, Changes, Note, ServeError, Settings, Summary};
+pub use settings::{Address, Changes, MinFree, Note, ServeError, Settings, Summary};
 
 use control::Phase;
 use listen::Listener;

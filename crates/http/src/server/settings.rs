@@ -107,6 +107,20 @@ pub struct Changes {
     pub sync: bool,
     /// How long an upload that was broken off can be gone on with.
     pub expiry: Duration,
+    /// Bytes a second that the body of an upload has to bring on average over
+    /// [`timeout`](Settings::timeout); 0 for no such limit.
+    pub min_rate: u64,
+    /// What is left free on the disk by uploads and copies.
+    pub min_free: MinFree,
+}
+
+/// How much of a file system is left free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinFree {
+    /// This many bytes.
+    Bytes(u64),
+    /// This many hundredths of the whole file system.
+    Percent(u8),
 }
 
 impl Default for Changes {
@@ -120,6 +134,8 @@ impl Default for Changes {
             create_parents: false,
             sync: true,
             expiry,
+            min_rate: 0,
+            min_free: MinFree::Bytes(0),
         }
     }
 }

@@ -256,6 +256,9 @@ impl Worker {
             ticks.tick().await;
             let now = Instant::now();
             self.files.borrow_mut().expire(now);
+            if self.index == 0 {
+                super::uploads::tick(&self.shared, now);
+            }
             if self.index == 0 && self.shared.digests.has_unkept() {
                 let shared = Arc::clone(&self.shared);
                 tokio::task::spawn_blocking(move || shared.digests.keep_all());

@@ -1,7 +1,6 @@
 //! What is told of uploads: in the log, in the metrics, to those who look on; and what becomes of
 //! those that nobody goes on with.
 
-use std::fs;
 use std::time::Duration;
 
 use super::rig::{age, pattern, request, wait_until};
@@ -73,14 +72,6 @@ fn parts_that_nobody_goes_on_with_are_removed() {
         !server.path(&old).exists() && !server.path(&deep).exists()
     });
     assert_eq!(names(&server), [&new, no_part, "a"].map(str::to_owned));
-    // And where a new part is left, without waiting for the next hour.
-    age(&server.path(&new), 4000);
-    let mut client = server.connect();
-    client.send(request("PUT", "/other", &["Content-Length: 3000000"]));
-    client.send(pattern(2_000_000));
-    drop(client);
-    wait_until("the old one is gone", || !server.path(&new).exists());
-    assert_eq!(fs::read_dir(server.path("")).unwrap().count(), 3);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A change to files and folders, as a helper makes it.
 
 use std::ffi::{CString, OsStr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{FileType, Mode, Stat, fstat, mkdirat, syncfs};
@@ -10,7 +10,9 @@ use underpass_engine::landing::{Existing, Landing};
 use underpass_engine::{Report, Version};
 
 use super::super::root::{Patience, sync_folder};
+use super::super::settings::MinFree;
 use super::super::shared::Shared;
+use super::super::uploads::has_room;
 use super::place::{Place, hidden_name, rename};
 use super::refusal::Refusal;
 use super::tree::{self, Check, Copying};
@@ -114,7 +116,8 @@ impl Change {
         let is_folder = tree::kind(&stat) == FileType::Directory;
         let place = open_place(shared, to, &stat, is_folder)?;
         let hides = |path: &[u8]| shared.root.hides(path);
-        let mut copying = Copying::new(&hides, false);
+        let fits = |to: BorrowedFd<'_>, len: u64| fits(shared, to, len);
+        let mut copying = Copying::new(&hides, &fits, false);
         let is_new = match tree::kind(&stat) {
             FileType::RegularFile => {
                 let (folder, name) =
@@ -247,7 +250,8 @@ fn carry(
     place: &Place,
     existing: Existing,
 ) -> Result<Report, Refusal> {
-    let mut copying = Copying::new(&|_| false, true);
+    let fits = |to: BorrowedFd<'_>, len: u64| fits(shared, to, len);
+    let mut copying = Copying::new(&|_| false, &fits, true);
     let copy = Hidden::new(place);
     let (to, new_name) = (place.folder.as_fd(), &copy.name);
     if tree::kind(stat) == FileType::Directory {
@@ -300,6 +304,12 @@ impl Drop for Hidden<'_> {
         // It has its name, or cannot be removed now and is later.
         let _ = tree::remove(self.place.folder.as_fd(), &self.name);
     }
+}
+
+/// Whether a copy of so many bytes leaves as much free as has to be. Where nothing has to be, only
+/// the file system knows: a copy that shares its blocks takes no space.
+fn fits(shared: &Shared, folder: BorrowedFd<'_>, len: u64) -> bool {
+    shared.settings.changes.min_free == MinFree::Bytes(0) || has_room(shared, folder, len)
 }
 
 /// The folder that a new thing lies in, and its name.

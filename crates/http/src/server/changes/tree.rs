@@ -99,6 +99,8 @@ fn remove_at(parent: BorrowedFd<'_>, name: &CStr, depth: usize) -> Result<(), Re
 pub(super) struct Copying<'a> {
     /// Whether a path is left out.
     pub(super) leaves_out: &'a dyn Fn(&[u8]) -> bool,
+    /// Whether a file of so many bytes fits into the file system of another.
+    pub(super) has_room: &'a dyn Fn(BorrowedFd<'_>, u64) -> bool,
     /// Whether to give up at what cannot be copied, such as a pipe or a device, and not to leave
     /// it out.
     pub(super) is_whole: bool,
@@ -109,8 +111,12 @@ pub(super) struct Copying<'a> {
 }
 
 impl<'a> Copying<'a> {
-    pub(super) fn new(leaves_out: &'a dyn Fn(&[u8]) -> bool, is_whole: bool) -> Self {
-        Self { leaves_out, is_whole, report: Report::default(), top: None }
+    pub(super) fn new(
+        leaves_out: &'a dyn Fn(&[u8]) -> bool,
+        has_room: &'a dyn Fn(BorrowedFd<'_>, u64) -> bool,
+        is_whole: bool,
+    ) -> Self {
+        Self { leaves_out, has_room, is_whole, report: Report::default(), top: None }
     }
 
     /// Makes a folder and copies into it what is in another one, whose path is told; with `None`
@@ -207,6 +213,9 @@ impl<'a> Copying<'a> {
     /// set-user-id and set-group-id are not kept.
     pub(super) fn file(&mut self, from: impl AsFd, to: impl AsFd) -> Result<(), Refusal> {
         let stat = fstat(&from)?;
+        if !(self.has_room)(to.as_fd(), u64::try_from(stat.st_size).unwrap_or(0)) {
+            return Err(Errno::NOSPC.into());
+        }
         let source = Source::of(from.as_fd())?;
         let options = Options::default().integrity(Integrity::Detect).reserve();
         let transfer = Transfer::new(source, Sink::of(to.as_fd())?).options(options);

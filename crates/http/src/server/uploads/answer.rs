@@ -7,7 +7,8 @@ use rustix::io::Errno;
 use underpass_engine::Report;
 
 use super::super::response::Response;
-use super::super::settings::Changes;
+use super::super::settings::{Changes, Settings};
+use super::slots::Stop;
 use crate::incoming::ReceiveError;
 use crate::negotiate::wants_html;
 use crate::request::{Method, Request};
@@ -133,6 +134,19 @@ impl Broken {
                 underpass_engine::Error::Io { source, .. } => Self::of_system(source, error),
                 _ => Self::of_system(&io::ErrorKind::Other.into(), error),
             },
+        }
+    }
+
+    /// The same for a body that the server itself has ended.
+    pub(super) fn stopped(stop: Stop, settings: &Settings) -> (Self, Refusal) {
+        let broken = |word, is_cut_off| Self { word, reason: None, is_cut_off };
+        match stop {
+            Stop::TooSlow => {
+                let (rate, window) = (settings.changes.min_rate, settings.timeout.as_secs());
+                let detail = format!("fewer than {rate} bytes a second came in {window} seconds");
+                (broken("too_slow", true), Refusal::new(408, detail))
+            }
+            Stop::Full => (broken("full", false), Refusal::full()),
         }
     }
 

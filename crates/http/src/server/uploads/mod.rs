@@ -15,13 +15,16 @@ mod put;
 mod range;
 mod receive;
 mod resumable;
+mod room;
+mod slots;
 mod verify;
+mod waiting;
 
 use std::borrow::Cow;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Instant;
 
 use tokio::sync::oneshot;
 use underpass_engine::{PipePool, Report};
@@ -35,10 +38,13 @@ use crate::tls::Session;
 use crate::transfers::TransferFacts;
 use crate::upload::Owner;
 use holds::Holds;
+use slots::{Slot, SlotGuard, Slots};
+use waiting::Waiting;
 
 pub(super) use answer::limits;
 pub(super) use leftovers::watch as watch_leftovers;
 pub(super) use receive::Broken;
+pub(super) use room::has_room;
 
 /// What is to be received before it can be answered.
 #[derive(Debug)]
@@ -87,9 +93,23 @@ pub(super) enum BodyState {
 /// What the uploads of all workers have in common.
 #[derive(Debug, Default)]
 pub(super) struct Uploads {
-    running: AtomicUsize,
+    slots: Slots,
     holds: Holds,
+    /// Parts that wait for their rest.
+    waiting: Waiting,
+    /// Held by whoever reserves space.
+    reserving: Mutex<()>,
     pipes: PipePool,
+}
+
+/// Looks after uploads as time passes, once a second: ends those that are too slow, and has parts
+/// removed that have waited long enough.
+pub(super) fn tick(shared: &Arc<Shared>, now: Instant) {
+    shared.uploads.slots.end_slow(&shared.settings, now);
+    if shared.uploads.waiting.is_due(shared.settings.changes.expiry) {
+        let shared = Arc::clone(shared);
+        tokio::task::spawn_blocking(move || leftovers::expire(&shared));
+    }
 }
 
 impl Upload {
@@ -121,19 +141,20 @@ impl Upload {
         ahead: Vec<u8>,
         facts: TransferFacts,
     ) -> Option<Outcome> {
-        let Some(running) = Running::begin(shared) else {
-            return Some(Outcome::untouched(answer::too_many(), ahead));
-        };
         let socket = match peer.socket.as_fd().try_clone_to_owned() {
-            Ok(socket) => socket,
+            Ok(socket) => Arc::new(socket),
             Err(error) => return Some(Outcome::untouched(answer::failed(&error), ahead)),
+        };
+        let Some(guard) = SlotGuard::take(shared, &self.owner, socket) else {
+            return Some(Outcome::untouched(answer::too_many(), ahead));
         };
         let (told, outcome) = oneshot::channel();
         let (shared, session) = (Arc::clone(shared), peer.session().cloned());
-        let job = Job { upload: self, shared, worker, socket, session, ahead, facts };
+        let slot = Arc::clone(&guard.slot);
+        let job = Job { upload: self, shared, worker, slot, session, ahead, facts };
         let work = move || {
             let outcome = job.run();
-            drop(running);
+            drop(guard);
             // The connection may be gone already.
             let _ = told.send(outcome);
         };
@@ -170,33 +191,12 @@ struct Job {
     shared: Arc<Shared>,
     /// The number of the worker, whose counters it uses.
     worker: usize,
-    socket: OwnedFd,
+    slot: Arc<Slot>,
     /// The TLS over it.
     session: Option<Arc<Session>>,
     ahead: Vec<u8>,
     facts: TransferFacts,
 }
-
-/// Counts as one upload for as long as it lives.
-#[derive(Debug)]
-struct Running(Arc<Shared>);
-
-impl Running {
-    /// `None` if there are too many.
-    fn begin(shared: &Arc<Shared>) -> Option<Self> {
-        let running = Self(Arc::clone(shared));
-        (shared.uploads.running.fetch_add(1, Ordering::Relaxed) < MOST).then_some(running)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.uploads.running.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Uploads at once, each with a thread and a pipe.
-const MOST: usize = 512;
 
 /// Bytes for the stack of a thread that receives.
 const STACK: usize = 256 << 10;

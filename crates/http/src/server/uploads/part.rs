@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, FileType, statat, unlinkat};
 use rustix::io::Errno;
@@ -14,6 +15,7 @@ use underpass_engine::landing::{Existing, Landing};
 use underpass_engine::{Sink, Source, Transfer};
 
 use super::super::root::Patience;
+use super::super::shared::Shared;
 use super::answer::Refusal;
 use super::holds::Hold;
 use super::leftovers;
@@ -25,8 +27,23 @@ use crate::upload::{PartId, partial_name};
 /// A part of a file, and the right to go on with it.
 #[derive(Debug)]
 pub(super) struct Part<'a> {
+    shared: &'a Shared,
+    /// From the root.
+    path: Vec<u8>,
     name: Vec<u8>,
     hold: Hold<'a>,
+}
+
+impl Drop for Part<'_> {
+    /// If it is still there, it waits for its rest.
+    fn drop(&mut self) {
+        if let Ok(Some((folder, name))) = self.shared.root.parent_of(&self.path)
+            && statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        {
+            let path = std::mem::take(&mut self.path);
+            leftovers::note(self.shared, path, &self.name, SystemTime::now());
+        }
+    }
 }
 
 impl<'a> Part<'a> {
@@ -39,7 +56,9 @@ impl<'a> Part<'a> {
         let name = partial_name(place.name.as_bytes(), id);
         let holds = &reception.shared.uploads.holds;
         let hold = holds.take(&place.folder, &name, reception.connection())?;
-        Ok(Self { name, hold })
+        let (shared, path) = (reception.shared, place.path_of(&name));
+        shared.uploads.waiting.remove(&path);
+        Ok(Self { shared, path, name, hold })
     }
 
     /// How many bytes there are; `None` if there is no such part.
@@ -113,13 +132,14 @@ pub(super) fn keep(reception: &Reception<'_>, place: &Place, landing: Landing, l
     let holds = &reception.shared.uploads.holds;
     // Somebody goes on with an older part: that one is not to be taken away from under him.
     let Some(_hold) = holds.take_free(&place.folder, &name, reception.connection()) else { return };
-    let name = OsStr::from_bytes(&name);
+    let partial = OsStr::from_bytes(&name);
     // The space that was reserved for the rest is given back, and an older part.
     if landing.file().set_len(len).is_ok() {
-        let _ = unlinkat(&place.folder, name, AtFlags::empty());
+        let _ = unlinkat(&place.folder, partial, AtFlags::empty());
         // If it cannot be kept, the client has to begin anew.
-        let _ = landing.keep_as(name);
-        leftovers::sweep(reception.shared, &place.folder);
+        if landing.keep_as(partial).is_ok() {
+            leftovers::note(reception.shared, place.path_of(&name), &name, SystemTime::now());
+        }
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) fn patch(reception: &mut Reception<'_>) -> Result<Response, Refusal> 
     }
     let total = len.max(start.saturating_add(expected.unwrap_or(0)));
     reception.check_size(total)?;
-    place.check_room(expected.unwrap_or(0))?;
+    reception.check_room(&place, expected.unwrap_or(0))?;
     let folder = place.folder.as_fd().try_clone_to_owned()?;
     let mut landing = Landing::create_in(folder, &place.name, NEW_FILE)?;
     if reception.shared.settings.changes.sync {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, FileType, Stat, fstatvfs, statat};
+use rustix::fs::{AtFlags, FileType, Stat, statat};
 use rustix::io::Errno;
 use underpass_engine::Version;
 
@@ -13,6 +13,7 @@ use super::super::root::{Patience, Root};
 use super::super::settings::Changes;
 use super::Upload;
 use super::answer::Refusal;
+use super::leftovers;
 use crate::conditional::{self, Condition, Validators};
 use crate::digest::kept;
 use crate::request::Request;
@@ -67,6 +68,12 @@ impl Place {
         Ok(place)
     }
 
+    /// The path of another name in the same folder, from the root.
+    pub(super) fn path_of(&self, name: &[u8]) -> Vec<u8> {
+        let folder = self.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+        leftovers::join(&self.path[..folder], name)
+    }
+
     /// What has the name now. A link is not followed when it is replaced, but it is when its facts
     /// are asked for, as they are when it is read.
     pub(super) fn look(&self, root: &Root) -> Result<Option<Present>, Refusal> {
@@ -99,15 +106,6 @@ impl Place {
         let file = root.open(&self.path, Patience::Disk).ok();
         let same = file.filter(|file| Version::of(file).is_ok_and(|now| now == version));
         same.map_or_else(|| etag(&version), |file| kept::etag(file, &version))
-    }
-
-    /// Whether there is room for so many bytes, for file systems that reserve nothing.
-    pub(super) fn check_room(&self, len: u64) -> Result<(), Refusal> {
-        let Ok(facts) = fstatvfs(&self.folder) else { return Ok(()) };
-        // Some know no limit, or do not tell it.
-        let is_known = facts.f_blocks > 0;
-        let free = facts.f_bfree.saturating_mul(facts.f_frsize);
-        if is_known && len > free { Err(Refusal::full()) } else { Ok(()) }
     }
 }
 

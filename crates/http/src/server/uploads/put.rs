@@ -24,16 +24,14 @@ pub(super) fn put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
     let changes = reception.shared.settings.changes;
     let place = reception.place()?;
     let expected = reception.expected();
-    if let Some(len) = expected {
-        place.check_room(len)?;
-    }
+    reception.check_room(&place, expected.unwrap_or(0))?;
     let folder = place.folder.as_fd().try_clone_to_owned()?;
     let mut landing = Landing::create_in(folder, &place.name, NEW_FILE)?;
     if changes.sync {
         landing = landing.durable();
     }
     if let Some(len) = expected {
-        landing.reserve(len)?;
+        reception.reserve(&place, &landing, 0, len)?;
     }
     reception.invite()?;
     match reception.body(landing.file(), 0, changes.limit) {

@@ -11,6 +11,7 @@ use super::part::{Part, copy_present, len_so_far};
 use super::place::Place;
 use super::put::finish;
 use super::receive::Reception;
+use super::room;
 use crate::upload::{ContentRange, PartId};
 
 /// Takes a part, and the file if it was the last one.
@@ -24,6 +25,7 @@ pub(super) fn put(reception: &mut Reception<'_>, range: ContentRange) -> Result<
     reception.superseded_by(&part);
     reception.invite()?;
     let outcome = reception.body(landing.file(), range.first, Some(range.len));
+    room::release(landing.file());
     let written = range.first + reception.received();
     if written == 0 {
         landing.discard();
@@ -68,19 +70,22 @@ fn begin<'a>(
         let detail = "the bytes before this part are not here";
         return Err(Refusal::new(416, detail).with("Upload-Offset", there));
     }
-    place.check_room(if is_copied { range.total } else { range.total - range.first })?;
+    reception.check_room(place, if is_copied { range.total } else { range.total - range.first })?;
     let landing = part.open(place, reception.shared.settings.changes.sync)?;
     let prepared = if is_copied {
         copy_present(reception, landing.file(), range.first)
     } else {
         landing.file().set_len(range.first).map_err(Refusal::from)
     };
-    let prepared = prepared.and_then(|()| Ok(landing.reserve(range.total)?));
+    let end = range.first + range.len;
+    let prepared = prepared.and_then(|()| reception.reserve(place, &landing, range.first, end));
     match prepared {
         Ok(()) => Ok((part, landing)),
         Err(refusal) => {
             if have.is_none() {
                 landing.discard();
+            } else {
+                room::release(landing.file());
             }
             Err(refusal)
         }

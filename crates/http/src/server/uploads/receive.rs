@@ -12,13 +12,14 @@ use rustix::io::ioctl_fionread;
 use underpass_engine::{Layer, Mechanism, Policy, Report};
 
 use super::super::response::Response;
-use super::super::settings::Changes;
+use super::super::settings::{Changes, MinFree};
 use super::super::shared::Shared;
 pub(in super::super) use super::answer::Broken;
 use super::answer::{self, Refusal};
 use super::part::Part;
 use super::place::{Place, check};
-use super::{BodyState, Job, Outcome, Upload, interim, patch, put, range, resumable};
+use super::slots::Slot;
+use super::{BodyState, Job, Outcome, Upload, interim, patch, put, range, resumable, room};
 use crate::incoming::{Extent, Incoming, Manner, ReceiveError};
 use crate::request::{self, BodyLength, Method, Request};
 use crate::tls::Session;
@@ -32,7 +33,8 @@ pub(super) struct Reception<'a> {
     pub(super) upload: &'a Upload,
     pub(super) request: Request<'a, 'a>,
     worker: usize,
-    incoming: Incoming<'a, OwnedFd>,
+    pub(super) slot: &'a Slot,
+    incoming: Incoming<'a, Arc<OwnedFd>>,
     /// What comes; nothing if there is no body.
     extent: Option<Extent>,
     facts: TransferFacts,
@@ -49,7 +51,7 @@ pub(super) struct Reception<'a> {
 impl Job {
     /// Receives it and answers.
     pub(super) fn run(self) -> Outcome {
-        let Self { upload, shared, worker, socket, session, ahead, facts } = self;
+        let Self { upload, shared, worker, slot, session, ahead, facts } = self;
         let mut storage = [httparse::EMPTY_HEADER; super::super::connection::MOST_FIELDS];
         // The head was understood before.
         let Ok(Some((request, _))) = request::parse(&upload.head, &mut storage) else {
@@ -61,8 +63,8 @@ impl Job {
             Ok(BodyLength::None) | Err(_) => None,
         };
         let timeout = Some(shared.settings.timeout);
-        crate::loopback::hold_little_on_loopback(&socket);
-        let mut incoming = Incoming::new(socket, ahead, timeout, None);
+        crate::loopback::hold_little_on_loopback(&slot.connection);
+        let mut incoming = Incoming::new(Arc::clone(&slot.connection), ahead, timeout, None);
         if let Some(session) = session {
             incoming.set_session(session);
         }
@@ -71,6 +73,7 @@ impl Job {
             upload: &upload,
             request,
             worker,
+            slot: &slot,
             incoming,
             extent,
             facts,
@@ -218,7 +221,10 @@ impl<'a> Reception<'a> {
             Some(flag) if is_superseded(flag) => &ReceiveError::Cancelled,
             _ => error,
         };
-        let (broken, refusal) = Broken::of(error, limit);
+        let (broken, refusal) = match self.slot.stopped() {
+            Some(stop) => Broken::stopped(stop, &self.shared.settings),
+            None => Broken::of(error, limit),
+        };
         self.broken = Some(broken);
         refusal
     }
@@ -260,11 +266,14 @@ impl<'a> Reception<'a> {
     ) -> Result<u64, Refusal> {
         let Some(extent) = self.extent else { return Ok(0) };
         let settings = &self.shared.settings;
+        // Where the length is known there was room for it.
+        let watches = extent == Extent::Chunked && settings.changes.min_free != MinFree::Bytes(0);
         let manner = Manner {
             policy: policy(settings.policy, self.incoming.session()),
             step: settings.step,
             pipes: Some(&self.shared.uploads.pipes),
             limit,
+            tell_every: watches.then_some(room::LOOK_EVERY),
             ..Manner::default()
         };
         let expected = self.expected().unwrap_or(0);
@@ -274,9 +283,24 @@ impl<'a> Reception<'a> {
             Policy::Require(Mechanism::ReadWrite) => Mechanism::ReadWrite,
             _ => Mechanism::Splice,
         };
-        let mut tell =
-            |progress: &underpass_engine::Progress| handle.progress(progress.bytes, Some(by));
+        let slot = self.slot;
+        if watches {
+            self.incoming.set_cancel(Some(&slot.is_stopped));
+        }
+        let (shared, mut looked) = (self.shared, 0);
+        let mut tell = |progress: &underpass_engine::Progress| {
+            handle.progress(progress.bytes, Some(by));
+            slot.progress(progress.bytes);
+            if watches && progress.bytes >= looked + room::LOOK_EVERY {
+                looked = progress.bytes;
+                if !room::has_room(shared, file, room::LOOK_EVERY) {
+                    slot.end_full();
+                }
+            }
+        };
+        slot.begin_body();
         let received = self.incoming.body(extent, file, at, &manner, &mut tell);
+        slot.end_body();
         self.report.add(&received.report);
         self.content = at..at.saturating_add(received.report.bytes());
         match received.outcome {

@@ -17,6 +17,7 @@ use super::part::{Part, len_so_far, random_bytes};
 use super::place::Place;
 use super::put::{NEW_FILE, finish};
 use super::receive::Reception;
+use super::room;
 use crate::link::encode_segment;
 use crate::request::Method;
 use crate::upload::{
@@ -38,9 +39,7 @@ pub(super) fn create(
     let part = Part::take(reception, &place, part_id(reception, &place, id))?;
     reception.superseded_by(&part);
     let sync = reception.shared.settings.changes.sync;
-    if let Some(length) = length {
-        place.check_room(length)?;
-    }
+    reception.check_room(&place, length.unwrap_or(0))?;
     if !reception.has_body() {
         // The address is wanted before there is anything to send, or the file is empty.
         let landing = part.open(&place, sync)?;
@@ -49,7 +48,7 @@ pub(super) fn create(
     // Without a name until the first byte: nobody could go on with it who does not know where.
     let folder = place.folder.as_fd().try_clone_to_owned()?;
     let landing = Landing::create_in(folder, &place.name, NEW_FILE)?;
-    landing.reserve(length.unwrap_or(0))?;
+    reception.reserve(&place, &landing, 0, reception.expected().or(length).unwrap_or(0))?;
     let version = reception.request.single("upload-draft-interop-version");
     if reception.request.minor_version > 0 && version == Some(INTEROP_VERSION.as_bytes()) {
         let limits = limits(reception);
@@ -112,11 +111,15 @@ fn patch(reception: &mut Reception<'_>, place: &Place, id: UploadId) -> Result<R
     }
     let length = length(reception, fields, is_complete, offset, id.length)?;
     reception.check_size(length.unwrap_or(offset))?;
-    place.check_room(length.map_or(0, |length| length - offset))?;
+    reception.check_room(place, length.map_or(0, |length| length - offset))?;
     let landing = part.open(place, reception.shared.settings.changes.sync)?;
-    landing.reserve(length.unwrap_or(0))?;
+    let end = reception.expected().map(|body| offset + body).or(length).unwrap_or(offset);
+    if let Err(refusal) = reception.reserve(place, &landing, offset, end) {
+        room::release(landing.file());
+        return Err(refusal);
+    }
     reception.superseded_by(&part);
-    reception.invite()?;
+    reception.invite().inspect_err(|_| room::release(landing.file()))?;
     append(reception, place, landing, Step { id: UploadId { length, ..id }, offset, is_complete })
 }
 
@@ -140,6 +143,7 @@ fn append(
     let limit = reception.shared.settings.changes.limit;
     let most = step.id.length.or(limit).map(|most| most.saturating_sub(step.offset));
     let outcome = reception.body(landing.file(), step.offset, most);
+    room::release(landing.file());
     let offset = step.offset + reception.received();
     match outcome {
         Ok(_) => finish_step(reception, place, landing, Step { offset, ..step }),
