@@ -19,11 +19,11 @@ use crate::trust::TrustArgs;
 #[command(next_help_heading = "How the server is asked")]
 pub(crate) struct AgentArgs {
     /// Who asks, by Basic authentication; a URL may say it too: http://NAME:PASSWORD@HOST/
-    #[arg(short, long, value_name = "NAME:PASSWORD", conflicts_with = "bearer")]
+    #[arg(short, long, value_name = "NAME:PASSWORD", overrides_with = "bearer")]
     user: Option<String>,
 
     /// A token that says who asks [env: UNDERPASS_BEARER]
-    #[arg(long, value_name = "TOKEN")]
+    #[arg(long, value_name = "TOKEN", overrides_with = "user")]
     bearer: Option<String>,
 
     /// Add a field to each request, such as 'Accept-Language: de'; it goes to the server named,
@@ -32,20 +32,20 @@ pub(crate) struct AgentArgs {
     headers: Vec<(String, String)>,
 
     /// Look up names and passwords of servers here [default: $NETRC or ~/.netrc]
-    #[arg(long, value_name = "FILE", conflicts_with = "no_netrc")]
+    #[arg(long, value_name = "FILE", overrides_with = "no_netrc")]
     netrc_file: Option<PathBuf>,
 
     /// Look up no names and passwords
-    #[arg(long)]
+    #[arg(long, overrides_with = "netrc_file")]
     no_netrc: bool,
 
     /// Ask through this server [default: $http_proxy, $https_proxy or $all_proxy, except for
     /// $no_proxy]
-    #[arg(long, value_name = "URL", value_parser = proxy, conflicts_with = "no_proxy")]
+    #[arg(long, value_name = "URL", value_parser = proxy, overrides_with = "no_proxy")]
     proxy: Option<Url>,
 
     /// Ask directly, whatever the environment says
-    #[arg(long)]
+    #[arg(long, overrides_with = "proxy")]
     no_proxy: bool,
 
     /// Give a connection so many seconds to be made, with the handshake of TLS

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
 use crate::bench::BenchArgs;
@@ -19,6 +19,8 @@ use crate::size::{NotASize, Size};
 /// Moves files without letting their bytes climb into user space.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, arg_required_else_help = false)]
+// Of an option that is repeated the last one counts, in every command: aliases have some already.
+#[command(args_override_self = true)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -66,19 +68,19 @@ impl Cli {
 
 /// Which mechanisms move the bytes.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("policy"), next_help_heading = "How the bytes are moved")]
+#[command(next_help_heading = "How the bytes are moved")]
 pub(crate) struct EngineArgs {
     /// Use only this mechanism; a refusal is an error: reflink, copy_file_range, sendfile,
     /// splice, mmap or read_write
-    #[arg(long, value_name = "NAME", group = "policy")]
+    #[arg(long, value_name = "NAME", overrides_with_all = ["prefer", "no_zero_copy"])]
     mechanism: Option<Mechanism>,
 
     /// Try this mechanism first
-    #[arg(long, value_name = "NAME", group = "policy")]
+    #[arg(long, value_name = "NAME", overrides_with_all = ["mechanism", "no_zero_copy"])]
     prefer: Option<Mechanism>,
 
     /// Copy through user space only; the same as --mechanism read_write
-    #[arg(long, group = "policy")]
+    #[arg(long, overrides_with_all = ["mechanism", "prefer"])]
     no_zero_copy: bool,
 
     /// Bytes asked for in one system call, such as 64K or 1M [default: by mechanism]
@@ -139,11 +141,11 @@ pub(crate) struct ShowArgs {
     pub(crate) json: bool,
 
     /// Show progress even if standard error is not a terminal: a line each second
-    #[arg(long, conflicts_with = "quiet")]
+    #[arg(long, overrides_with = "quiet")]
     pub(crate) progress: bool,
 
     /// Print nothing but errors, and what --explain and --json ask for
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with = "progress")]
     pub(crate) quiet: bool,
 }
 

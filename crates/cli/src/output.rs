@@ -341,6 +341,12 @@ pub(crate) fn told(text: &str) {
     error_line(text);
 }
 
+/// Prints a question, after which the answer is typed on the same line.
+pub(crate) fn question(text: &str) {
+    // Without standard error nobody is asked, and nothing is answered.
+    let _ = write!(std::io::stderr(), "underpass: {text}");
+}
+
 /// Prints one line about something that goes on beside the work.
 pub(crate) fn note(text: &str) {
     error_line(&format!("underpass: {text}"));

@@ -82,8 +82,8 @@ fn wrong_words_are_usage_errors_that_name_them() {
         (["send", "f", "::1:80", "--json", "-q"], "HOST:PORT"),
         (["recv", "h:1", "f", "--size", "many"], "4096"),
         (["recv", "h:1", "f", "--append", "--force"], "cannot be used with"),
-        (["cp", "a", "b", "--no-zero-copy", "--prefer=mmap"], "cannot be used with"),
-        (["cp", "a", "b", "--force", "--no-clobber"], "cannot be used with"),
+        (["cp", "a", "b", "--in-place", "--resume"], "cannot be used with"),
+        (["cp", "a", "b", "-T", "-tfolder"], "cannot be used with"),
     ] {
         let finished = run(args);
         assert_eq!(finished.code(), Some(2), "{args:?} {}", finished.stderr);

@@ -48,10 +48,14 @@ pub(crate) struct CpArgs {
     pub(crate) update: bool,
 
     /// Replace nothing: what exists is left as it is
-    #[arg(short, long, conflicts_with = "force")]
+    #[arg(short, long, overrides_with = "interactive")]
     pub(crate) no_clobber: bool,
 
-    /// Replace a file even if it is not writable
+    /// Ask on standard error before a file is replaced; answers are read from standard input
+    #[arg(short, long, overrides_with = "no_clobber")]
+    pub(crate) interactive: bool,
+
+    /// Replace a file even if it is not writable; -n and -i count nevertheless
     #[arg(short, long)]
     pub(crate) force: bool,
 

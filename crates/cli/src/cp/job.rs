@@ -9,6 +9,7 @@ use rustix::fs::Stat;
 use rustix::io::Errno;
 use underpass_engine::{Capabilities, Error};
 
+use super::ask;
 use super::crew::Stack;
 use super::folder::{Folder, State};
 use super::links::Links;
@@ -27,6 +28,8 @@ pub(super) struct Job<'a> {
     /// Set when nothing more can be copied.
     is_over: AtomicBool,
     problems: Mutex<Problems>,
+    /// Held while a question is asked.
+    questions: Mutex<()>,
     /// Folders that were made or written to at the top: device and number of each.
     pub(super) made: Mutex<Vec<(u64, u64)>>,
     /// Whether what is made has to be remembered, for it might be replaced by what comes later.
@@ -69,6 +72,7 @@ impl<'a> Job<'a> {
             cancel,
             is_over: AtomicBool::new(false),
             problems: Mutex::default(),
+            questions: Mutex::default(),
             made: Mutex::default(),
             remembers: false,
             remembered: Mutex::default(),
@@ -91,6 +95,16 @@ impl<'a> Job<'a> {
         {
             self.lock_remembered().insert((stat.st_dev, stat.st_ino));
         }
+    }
+
+    /// Whether a file may be replaced, which somebody may have to be asked: one question at a time.
+    pub(super) fn may_replace(&self, path: impl FnOnce() -> PathBuf) -> Result<bool, Failure> {
+        if !self.settings.interactive || self.settings.dry_run {
+            return Ok(true);
+        }
+        let _turn = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = path();
+        ask::may_replace(&path, &self.cancel).at("asking about", || path)
     }
 
     /// Whether this command has made it.

@@ -1,11 +1,13 @@
 //! Copies files and trees within this machine.
 //!
 //! `paths` tells what goes where. Threads (`crew`, `worker`) walk the tree (`walk`) and copy what
-//! they find: files (`file`, `again`, `content`, `small`, `place`), links, devices and the like (`special`),
-//! with what belongs to them (`metadata`, `links`), unless source and target are one (`same`). Everything is counted where it is done
-//! (`totals`) and told at the end (`report`).
+//! they find: files (`file`, `again`, `content`, `small`, `place`), links, devices and the like
+//! (`special`), with what belongs to them (`metadata`, `links`), unless source and target are one
+//! (`same`) or somebody who is asked (`ask`) wants to keep the target. Everything is counted where it
+//! is done (`totals`) and told at the end (`report`).
 
 mod again;
+mod ask;
 mod content;
 mod crew;
 mod file;

@@ -183,6 +183,10 @@ impl Worker<'_> {
             accessat(&folder.target, entry.target(), Access::WRITE_OK, flags)
                 .at("replacing", path)?;
         }
+        if folder.state != State::Adopted && !self.job.may_replace(path)? {
+            self.totals.kept += 1;
+            return Ok(Verdict::Leave);
+        }
         Ok(Verdict::Replace)
     }
 

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use underpass_engine::{Error, Report, Source, Transfer, Version};
 
 use super::again::is_refused;
+use super::ask;
 use super::metadata::times;
 use super::settings::Settings;
 use crate::commands::cp::{CpArgs, When};
@@ -50,9 +51,12 @@ pub(super) fn run(args: &CpArgs, settings: &Settings<'_>, from: &Path, path: &Pa
     let cancel = signals::cancel_flag();
     let input = Input::open(from, &cancel)?;
     let source = input.source()?;
-    let overwrite = match (args.force, args.no_clobber) {
-        (true, _) => Overwrite::Always,
-        (_, true) => Overwrite::Never,
+    if !may_replace(args, &input, path, &cancel)? {
+        return Ok(());
+    }
+    let overwrite = match (args.no_clobber, args.force) {
+        (true, _) => Overwrite::Never,
+        (_, true) => Overwrite::Always,
         _ => Overwrite::IfWritable,
     };
     let target = create(path, overwrite, &cancel)?;
@@ -78,6 +82,19 @@ pub(super) fn run(args: &CpArgs, settings: &Settings<'_>, from: &Path, path: &Pa
     let receipt = Receipt::from(&report).between(from, to);
     output::finished(show, &Receipt { elapsed_s, ..receipt });
     Ok(())
+}
+
+/// Whether a file that is there may be replaced, as far as that has to be asked.
+fn may_replace(args: &CpArgs, input: &Input, path: &Path, cancel: &AtomicBool) -> Result<bool> {
+    let is_there = || fs::metadata(path).is_ok_and(|found| found.is_file());
+    if !args.interactive || args.no_clobber || !is_there() {
+        return Ok(true);
+    }
+    if !input.has_name() {
+        let message = "-i reads answers from standard input, which is what is to be copied: leave out -i, or name a file";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    ask::may_replace(path, cancel).with_path("asking about", path)
 }
 
 /// Moves all bytes; of a file with holes only what is between them.
