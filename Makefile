@@ -1,6 +1,6 @@
 # The few commands people type. Each is short enough to be read.
 
-.PHONY: run demo test rig check bench
+.PHONY: run demo test test-foreign rig check bench
 
 # Builds and serves a folder until Ctrl-C: DIR=..., or one with a few files made for it.
 run:
@@ -17,6 +17,10 @@ test:
 	scripts/test-peers
 	cargo test --workspace --locked
 	rig/run
+
+# Test suites that others wrote, from packages, with the outcomes that are expected.
+test-foreign:
+	scripts/test-foreign
 
 # The checks of TLS in the kernel, in small virtual machines.
 rig:

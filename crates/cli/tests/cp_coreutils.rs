@@ -1,0 +1,196 @@
+//! `cp` beside the system's own: each case is set up twice, copied by both programs, and compared:
+//! whether they succeed, and what is there afterwards. Where they differ on purpose, the reason is
+//! in the case, and the test fails if they do not differ any more.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "cp_coreutils/cases.rs"]
+mod cases;
+#[path = "../../engine/tests/rig/mounts.rs"]
+mod mounts;
+mod rig;
+#[allow(dead_code)] // another test file uses the rest
+#[path = "cp/users.rs"]
+mod users;
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{XattrFlags, lgetxattr, setxattr};
+
+use cases::{CASES, Case};
+use mounts::{is_root, skip};
+use rig::{Finished, Running, folder};
+use users::{NOBODY, cp_as_user, give_to_user};
+
+/// What is there after a copy: a line for each name.
+fn tree(root: &Path, with_times: bool) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![PathBuf::new()];
+    while let Some(at) = open.pop() {
+        for entry in fs::read_dir(root.join(&at)).unwrap() {
+            let entry = entry.unwrap();
+            let path = at.join(entry.file_name());
+            let facts = entry.metadata().unwrap();
+            let kind = facts.file_type();
+            let content = if kind.is_dir() {
+                open.push(path.clone());
+                "folder".to_owned()
+            } else if kind.is_symlink() {
+                format!("link to {}", fs::read_link(entry.path()).unwrap().display())
+            } else if kind.is_file() {
+                let bytes = fs::read(entry.path()).unwrap();
+                let sum = bytes
+                    .iter()
+                    .fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+                let has_holes = facts.blocks() * 512 + 65_536 < facts.len();
+                format!("file {} {sum:x} holes {has_holes} names {}", facts.len(), facts.nlink())
+            } else if kind.is_fifo() {
+                "fifo".to_owned()
+            } else if kind.is_socket() {
+                "socket".to_owned()
+            } else {
+                format!("device {:x}", facts.rdev())
+            };
+            let mode = if kind.is_symlink() { 0 } else { facts.mode() & 0o7777 };
+            let owner = (facts.uid(), facts.gid());
+            let attributes = ["user.colour", "system.posix_acl_access", "system.posix_acl_default"]
+                .map(|name| {
+                    let mut value = [0; 200];
+                    let len = lgetxattr(entry.path(), name, &mut value[..]).unwrap_or(0);
+                    value[..len].iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+                });
+            let time = if with_times { facts.mtime() } else { 0 };
+            let line =
+                format!("{} {content} {mode:o} {owner:?} {time} {attributes:?}", path.display());
+            found.push(line);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Both trees are made one after the other, and compared with their times.
+const SAME_TIME: &str = "find . -newermt @1500000000 -exec touch -h -d @1000000000 {} +";
+
+/// Gives the file what no program that is surely there can give it.
+fn mark(case: &Case, file: &Path) {
+    // Read and write for the owner, read for user 1000, the mask, and others.
+    let acl: &[u8] = &[
+        2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 232, 3, 0, 0, 4, 0, 4, 0, 255, 255,
+        255, 255, 16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255,
+    ];
+    // A file system without them is no reason to fail: both programs then have the same to copy.
+    for (word, name, value) in
+        [("attributes", "user.colour", b"blue".as_slice()), ("ACL", "system.posix_acl_access", acl)]
+    {
+        if case.name.contains(word) {
+            let _ = setxattr(file, name, value, XattrFlags::empty());
+        }
+    }
+}
+
+/// Runs one of the programs in its own copy of the tree.
+fn copied(case: &Case, here: &Path, ours: bool) -> (Option<i32>, String, Vec<String>) {
+    let setup = Command::new("sh")
+        .args(["-ec", &format!("umask 022; {}; {SAME_TIME}", case.setup)])
+        .current_dir(here)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&setup.stderr);
+    assert!(setup.status.success(), "{}: {said}", case.name);
+    mark(case, &here.join("f"));
+    let words: Vec<&str> =
+        case.words.split_whitespace().map(|word| if word == "''" { "" } else { word }).collect();
+    let finished: Finished = match (case.is_user, ours) {
+        (true, true) => {
+            give_to_user(here);
+            cp_as_user(here, &words).unwrap()
+        }
+        (is_user, ours) => {
+            let mut command = if ours {
+                let mut command = rig::underpass();
+                command.arg("cp");
+                command
+            } else if is_user && is_root() {
+                give_to_user(here);
+                let (user, mut command) = (NOBODY.to_string(), Command::new("setpriv"));
+                command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "cp"]);
+                command
+            } else {
+                Command::new("cp")
+            };
+            command.args(words).current_dir(here).env("LC_ALL", "C");
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            Running::start(command).finish()
+        }
+    };
+    let with_times = case
+        .words
+        .split_whitespace()
+        .any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(['a', 'p']));
+    (finished.code(), finished.stderr.clone(), tree(here, with_times))
+}
+
+/// What differs between both, a line each.
+fn differences(case: &Case) -> Vec<String> {
+    let (theirs, ours) = (folder(), folder());
+    let (their_code, their_words, their_tree) = copied(case, theirs.path(), false);
+    let (our_code, our_words, our_tree) = copied(case, ours.path(), true);
+    let mut differences = Vec::new();
+    if (their_code == Some(0)) != (our_code == Some(0)) {
+        differences.push(format!(
+            "exit code {their_code:?} ({}) and {our_code:?} ({})",
+            their_words.trim(),
+            our_words.trim()
+        ));
+    }
+    for line in their_tree.iter().filter(|line| !our_tree.contains(line)) {
+        differences.push(format!("theirs alone: {line}"));
+    }
+    for line in our_tree.iter().filter(|line| !their_tree.contains(line)) {
+        differences.push(format!("ours alone:   {line}"));
+    }
+    for place in [theirs, ours] {
+        // Modes that were taken away keep nobody from cleaning up but those who are not root.
+        let _ = Command::new("chmod").args(["-R", "u+rwx"]).arg(place.path()).output();
+    }
+    differences
+}
+
+#[test]
+fn copies_are_those_of_the_systems_cp() {
+    let version = Command::new("cp").arg("--version").output();
+    if !version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("coreutils")) {
+        return skip("the system's cp is not that of coreutils");
+    }
+    let mut wrong = Vec::new();
+    let mut seen: Vec<OsString> = Vec::new();
+    for case in CASES {
+        assert!(!seen.iter().any(|name| name.as_bytes() == case.name.as_bytes()), "{}", case.name);
+        seen.push(case.name.into());
+        if case.needs_root && !is_root() {
+            continue;
+        }
+        let differences = differences(case);
+        match (case.differs, differences.is_empty()) {
+            (None, true) | (Some(_), false) => {}
+            (None, false) => wrong.push(format!(
+                "{} (cp {}):\n  {}",
+                case.name,
+                case.words,
+                differences.join("\n  ")
+            )),
+            (Some(reason), true) => {
+                wrong.push(format!("{}: the same by now, though {reason}", case.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), CASES.len(), wrong.join("\n"));
+    println!("{} cases", CASES.len());
+}
