@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use super::article::{ChunksArgs, LimitArgs, SmallCopyArgs, TableArgs};
 use super::compare::CompareArgs;
 use super::cp::CpArgs;
+use super::hostile::HostileArgs;
 use super::record::{Over, Role, SinkKind};
 use super::serve::{ScaleArgs, ServeArgs};
 use super::show::ShowArgs;
@@ -48,6 +49,8 @@ pub(crate) enum ScenarioArgs {
     Chain(ChainArgs),
     /// The file server under load, beside nginx
     Serve(Box<ServeArgs>),
+    /// The file server with thousands of bad clients, as a good one sees it, beside nginx
+    Hostile(Box<HostileArgs>),
     /// The file server as connections become more and files larger: throughput, processor time,
     /// memory
     Scale(ScaleArgs),

@@ -97,7 +97,7 @@ pub(crate) fn empty(scenario: Scenario) -> Record {
 
 pub(crate) fn cell(size: u64, variant: Variant) -> Cell {
     let sha256 = Some("0123456789abcdef".to_owned());
-    Cell { size, variant, sha256, declined: None, connections: None }
+    Cell { size, variant, sha256, declined: None, connections: None, load: None }
 }
 
 /// A sample of an idle machine.

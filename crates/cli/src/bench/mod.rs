@@ -3,7 +3,7 @@
 //!
 //! `way` has the words, `plan` says what is measured, `rounds` in which order, `net`, `copy` and
 //! `chain` how; `serve` measures servers, `transfer` downloads and uploads, `article` what the articles
-//! did, with the programs of `peers`; `cp` programs that copy. `link` is what lies between two
+//! did, with the programs of `peers`; `cp` programs that copy; `hostile` servers beside bad clients. `link` is what lies between two
 //! processes, `counter` counts their system calls by `strace`. `record` keeps all of it;
 //! `statistics`, `trust` and `table` see nothing else.
 
@@ -21,6 +21,7 @@ mod environment;
 mod error;
 #[cfg(test)]
 mod fixture;
+mod hostile;
 mod iperf;
 mod layout;
 mod link;
@@ -49,6 +50,7 @@ pub(crate) use article::{
 pub(crate) use compare::compare;
 pub(crate) use cp::cp;
 pub(crate) use error::BenchError;
+pub(crate) use hostile::run as hostile;
 pub(crate) use record::Record;
 pub(crate) use scenarios::{chain, copy, net};
 pub(crate) use serve::{run as serve, scale};

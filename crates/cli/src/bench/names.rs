@@ -15,10 +15,12 @@ pub(crate) fn way_label(record: &Record, way: Way) -> String {
     }
 }
 
-/// The variant of a cell: the way, and the step unless it is the way's own.
+/// The variant of a cell: the way, the bad clients beside it if there are any, and the step unless
+/// it is the way's own.
 pub(crate) fn variant_label(record: &Record, cell: usize) -> String {
     let variant = record.cells[cell].variant;
-    let way = way_label(record, variant.way);
+    let load = record.cells[cell].load.map(|load| format!(", {}", load.name()));
+    let way = way_label(record, variant.way) + &load.unwrap_or_default();
     match variant.step {
         Step::Default => way,
         step => format!("{way} {step}"),
@@ -42,6 +44,7 @@ pub(crate) const fn command(scenario: Scenario) -> &'static str {
         Scenario::Copy => "copy",
         Scenario::Cp => "cp",
         Scenario::Get => "get",
+        Scenario::Hostile => "hostile",
         Scenario::Limit => "limit",
         Scenario::Net => "net",
         Scenario::Put => "put",

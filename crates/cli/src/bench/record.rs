@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counted::{Counted, Missing};
 use super::cp::Copies;
+use super::hostile::LoadKind;
 use super::plan::Variant;
 use super::serve::{Served, Setting};
 use super::transfer::Transfers;
@@ -66,6 +67,8 @@ pub(crate) enum Scenario {
     Cp,
     /// A file by HTTP from a server into a file, by a client's process.
     Get,
+    /// A small file by HTTP, beside thousands of bad clients.
+    Hostile,
     /// File to TCP beside a bare loop of sendfile and beside the machine's memory.
     Limit,
     /// File to TCP to file or nothing.
@@ -238,6 +241,9 @@ pub(crate) struct Cell {
     /// Connections at once; absent where their number was not varied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) connections: Option<u32>,
+    /// The bad clients; absent where there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) load: Option<LoadKind>,
 }
 
 /// One measurement.

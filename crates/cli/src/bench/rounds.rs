@@ -180,7 +180,7 @@ pub(crate) fn interrupted(cancel: &AtomicBool) -> Result<()> {
 }
 
 fn verified(course: &mut impl Course, size: u64, variant: Variant) -> Result<Cell> {
-    let cell = Cell { size, variant, sha256: None, declined: None, connections: None };
+    let cell = Cell { size, variant, sha256: None, declined: None, connections: None, load: None };
     Ok(match course.verify(size, variant)? {
         Verdict::Arrived(sha256) => Cell { sha256: Some(sha256), ..cell },
         Verdict::Declined(errno) => Cell { declined: Some(errno), ..cell },

@@ -66,6 +66,7 @@ fn cpu(scenario: Scenario, side: &Side) -> f64 {
         | Scenario::Copy
         | Scenario::Cp
         | Scenario::Get
+        | Scenario::Hostile
         | Scenario::Put
         | Scenario::Scale
         | Scenario::Serve
@@ -147,7 +148,8 @@ impl Record {
     /// The cell of a variant that is like another one in everything else.
     pub(crate) fn like(&self, cell: &Cell, variant: Variant) -> Option<usize> {
         let is_like = |other: &Cell| {
-            (other.size, other.connections, other.variant) == (cell.size, cell.connections, variant)
+            let point = |cell: &Cell| (cell.size, cell.connections, cell.load);
+            point(other) == point(cell) && other.variant == variant
         };
         self.cells.iter().position(is_like)
     }

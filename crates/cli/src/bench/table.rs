@@ -3,6 +3,7 @@
 use indicatif::BinaryBytes;
 
 use super::cp;
+use super::hostile;
 use super::layout::{Columns, three_digits};
 use super::names::command;
 use super::record::{Over, Record, Role, Sample, Scenario, SinkKind, Thread};
@@ -34,6 +35,7 @@ pub(crate) fn render(record: &Record) -> String {
         }
         Scenario::Get | Scenario::Put | Scenario::Tree => parts.extend(transfer::render(record)),
         Scenario::Cp => parts.extend(cp::render(record)),
+        Scenario::Hostile => parts.push(hostile::render(record)),
     }
     if let Some(table) = calls(record) {
         let mut columns = Columns::new(table.headings);
@@ -167,6 +169,7 @@ pub(crate) fn baseline(record: &Record) -> String {
         Scenario::ArticleChunks
         | Scenario::ArticleCopy
         | Scenario::ArticleTable
+        | Scenario::Hostile
         | Scenario::Limit
         | Scenario::Scale
         | Scenario::Serve

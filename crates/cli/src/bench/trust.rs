@@ -42,7 +42,8 @@ fn missing(record: &Record) -> Vec<&str> {
     let environment = &record.environment;
     match record.scenario {
         Scenario::Copy => environment.cp.is_none().then_some("cp").into_iter().collect(),
-        Scenario::Serve
+        Scenario::Hostile
+        | Scenario::Serve
         | Scenario::ServeFairness
         | Scenario::ServeHandshakes
         | Scenario::ServeIdle => {
@@ -111,7 +112,8 @@ fn one_core(record: &Record) -> Option<String> {
         | Scenario::Chain
         | Scenario::Limit
         | Scenario::Net => "sender and receiver",
-        Scenario::Scale
+        Scenario::Hostile
+        | Scenario::Scale
         | Scenario::Serve
         | Scenario::ServeFairness
         | Scenario::ServeHandshakes

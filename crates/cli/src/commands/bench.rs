@@ -35,6 +35,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
             keep(&cancel, args.run.json.as_deref(), || bench::limit(args, &cancel))
         }
         ScenarioArgs::Serve(args) => keep(&cancel, args.json(), || bench::serve(args, &cancel)),
+        ScenarioArgs::Hostile(args) => {
+            keep(&cancel, args.common.run.json.as_deref(), || bench::hostile(args, &cancel))
+        }
         ScenarioArgs::Scale(args) => {
             keep(&cancel, args.common.run.json.as_deref(), || bench::scale(args, &cancel))
         }

@@ -62,6 +62,7 @@ fn record(scenario: Scenario, sizes: &[u64], served: impl Fn(u64, f64, f64) -> S
                 sha256,
                 declined: None,
                 connections: None,
+                load: None,
             });
             for round in 1..=2 {
                 let factor = f64::from(round) * share;

@@ -95,6 +95,12 @@ impl Memory {
     }
 }
 
+/// The most resident memory that these processes have had so far, summed up.
+pub(crate) fn peak(processes: &[Pid]) -> u64 {
+    let status = |process: &Pid| read(&format!("/proc/{process}/status"));
+    processes.iter().map(|process| bytes(&status(process), "VmHWM")).sum()
+}
+
 /// A process with its children.
 pub(crate) fn family(parent: Pid) -> Vec<Pid> {
     let is_child = |pid: &Pid| parent_of(&read(&format!("/proc/{pid}/stat"))) == Some(parent);

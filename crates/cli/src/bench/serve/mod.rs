@@ -28,13 +28,17 @@ mod table;
 mod trail;
 mod wire;
 
-pub(crate) use arguments::{ScaleArgs, ServeArgs};
+pub(crate) use arguments::{CommonArgs, ScaleArgs, ServeArgs};
+pub(crate) use client::{Client, Host};
+pub(crate) use course::{Spent, Stage, Window};
 #[cfg(test)]
 pub(crate) use fixture::{fairness_record, idle_record, requests_record};
-pub(crate) use meter::Meter;
+pub(crate) use histogram::Histogram;
+pub(crate) use meter::{Meter, peak};
 pub(crate) use nginx::version as nginx_version;
 pub(crate) use record::{Latency, Load, Memory, Served, Setting};
-pub(crate) use scenarios::{run, scale};
+pub(crate) use scenarios::{Run, run, scale, setting, tls as wire_tls};
 pub(crate) use server::{Kind, Server, Site, free_port};
-pub(crate) use system::SystemCongestion;
+pub(crate) use system::{SystemCongestion, allow_open_files};
 pub(crate) use table::{load_busy, render, server_busy, title};
+pub(crate) use wire::Wire;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bench::hostile::Hostile;
+
 /// What was asked for.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Setting {
@@ -57,6 +59,8 @@ pub(crate) enum Served {
         /// Bytes of the cold files that arrived meanwhile.
         streamed_bytes: u64,
     },
+    /// Of `hostile`: a good client beside bad ones.
+    Hostile(Hostile),
     /// Of `serve_idle`: very many connections at once.
     Idle {
         /// The server's memory after one request.
@@ -112,7 +116,7 @@ impl Served {
         match self {
             Self::Requests(load) | Self::Scale { load, .. } => Some(load.bytes),
             Self::Fairness { streamed_bytes, .. } => Some(*streamed_bytes),
-            Self::Idle { .. } => None,
+            Self::Hostile(_) | Self::Idle { .. } => None,
         }
     }
 }

@@ -43,7 +43,7 @@ impl Scale<'_> {
                     None => self.verify(size, *variant)?,
                 };
                 let (variant, connections) = (*variant, Some(connections));
-                cells.push(Cell { size, variant, sha256, declined: None, connections });
+                cells.push(Cell { size, variant, sha256, declined: None, connections, load: None });
             }
         }
         let samples = self.samples(&cells, schedule)?;

@@ -81,7 +81,8 @@ fn idle(args: &IdleArgs, cancel: &AtomicBool) -> Result<Record> {
     run.measure(setting, cancel, Idle)
 }
 
-fn setting(connections: u32, args: &CommonArgs) -> Setting {
+/// What was asked for, without what only some scenarios have.
+pub(crate) fn setting(connections: u32, args: &CommonArgs) -> Setting {
     Setting {
         connections,
         seconds: args.seconds,
@@ -123,7 +124,7 @@ pub(crate) fn scale(args: &ScaleArgs, cancel: &AtomicBool) -> Result<Record> {
 }
 
 /// A run that has found its place but not yet measured anything.
-struct Run {
+pub(crate) struct Run {
     record: Record,
     stage: Prepared,
     servers: Vec<Way>,
@@ -139,7 +140,8 @@ struct Prepared {
 }
 
 impl Run {
-    fn begin(scenario: Scenario, args: &CommonArgs, sizes: &[u64]) -> Result<Self> {
+    /// Finds the servers and a place for their files.
+    pub(crate) fn begin(scenario: Scenario, args: &CommonArgs, sizes: &[u64]) -> Result<Self> {
         let nginx = nginx::version();
         let (servers, missing) = servers(args, nginx.is_some())?;
         let programs = servers.iter().filter(|way| matches!(way, Way::Dufs | Way::Miniserve));
@@ -189,7 +191,7 @@ impl Run {
     }
 
     /// Lets `work` measure what is to be measured.
-    fn measure_by<'a>(
+    pub(crate) fn measure_by<'a>(
         self,
         setting: Setting,
         cancel: &'a AtomicBool,
@@ -206,7 +208,7 @@ impl Run {
             noise,
             setting,
             congestion: congestion.name.clone(),
-            tls: if setting.tls { Some(wire::tls().map_err(unusable)?) } else { None },
+            tls: if setting.tls { Some(tls()?) } else { None },
             cores,
             counter,
             cancel,
@@ -244,6 +246,11 @@ fn servers(args: &CommonArgs, has_nginx: bool) -> Result<(Vec<Way>, Vec<Missing>
         }
         _ => Ok((servers, missing)),
     }
+}
+
+/// How the load encrypts.
+pub(crate) fn tls() -> Result<wire::Tls> {
+    wire::tls().map_err(unusable)
 }
 
 fn unusable(error: std::io::Error) -> Failure {

@@ -58,7 +58,7 @@ pub(crate) struct Site {
     /// Connections that there may be at once, if there are many.
     pub(crate) connections: Option<u32>,
     /// Whether connections are encrypted, by the certificate and key of the run.
-    is_encrypted: bool,
+    pub(crate) is_encrypted: bool,
     /// Where the server runs; wherever the kernel puts it if it is not kept anywhere.
     pub(crate) core: Option<usize>,
 }

@@ -64,6 +64,7 @@ fn record(scenario: Scenario, ways: &[(Way, f64)]) -> Record {
             sha256,
             declined: None,
             connections: None,
+            load: None,
         });
         record.samples.extend((1..=2).map(|round| one(cell, round, seconds * f64::from(round))));
         let client = format!("{way} URL");

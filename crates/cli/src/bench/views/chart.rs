@@ -237,7 +237,8 @@ pub(crate) fn has_steps(record: &Record) -> bool {
         cell.variant != record.baseline
             && record.cells[..index].iter().any(|other| {
                 other.variant != record.baseline
-                    && (other.size, other.variant.way) == (cell.size, cell.variant.way)
+                    && (other.size, other.load, other.variant.way)
+                        == (cell.size, cell.load, cell.variant.way)
             })
     })
 }

@@ -3,6 +3,7 @@
 
 use super::unit::Unit;
 use crate::bench::counted::{Call, Counted};
+use crate::bench::hostile::Hostile;
 use crate::bench::record::{Process, Record, Role, Sample, Scenario, Side, Thread};
 use crate::bench::serve::{Latency, Load, Memory, Served};
 use crate::bench::statistics::Metric;
@@ -59,6 +60,7 @@ impl Quantity {
         let is_served = record.samples.iter().any(|sample| sample.served.is_some());
         match self.name {
             _ if record.arguments.responses.is_some() => " for each response",
+            _ if record.scenario == Scenario::Hostile => "",
             "calls" | "cpu" | "peer-cpu" if is_by_bytes(record.scenario) => " for each GiB",
             "calls" if record.scenario == Scenario::ServeIdle => "",
             "calls" | "cpu" | "peer-cpu" | "switches" if is_served => " for each response",
@@ -277,6 +279,22 @@ const ALL: &[Quantity] = &[
         },
     },
     Quantity {
+        name: "beside",
+        title: "99 of 100 requests of a good client beside bad ones",
+        whose: None,
+        unit: Unit::Seconds,
+        aim: Some(Aim::Less),
+        of: |_, sample| Some(hostile(sample)?.beside.latency?.p99_s),
+    },
+    Quantity {
+        name: "memory-hostile",
+        title: "The most resident memory beside bad clients",
+        whose: Some(Whose::Measured),
+        unit: Unit::Bytes,
+        aim: Some(Aim::Less),
+        of: |_, sample| Some(hostile(sample)?.peak_bytes as f64),
+    },
+    Quantity {
         name: "memory-idle",
         title: "Resident memory with idle connections",
         whose: Some(Whose::Measured),
@@ -406,6 +424,14 @@ fn requested(sample: &Sample) -> Option<Load> {
 fn windows(sample: &Sample) -> Option<(Load, Load, u64)> {
     match sample.served? {
         Served::Fairness { alone, beside, streamed_bytes } => Some((alone, beside, streamed_bytes)),
+        _ => None,
+    }
+}
+
+/// A sample of `hostile`.
+fn hostile(sample: &Sample) -> Option<Hostile> {
+    match sample.served? {
+        Served::Hostile(hostile) => Some(hostile),
         _ => None,
     }
 }
