@@ -1,6 +1,6 @@
 //! The only place that prints.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,6 +21,7 @@ use crate::failure::{Failure, complaint, plain};
 use crate::figure::Alphabet;
 use crate::get::GetReceipt;
 use crate::get::tree::TreeReceipt;
+use crate::printable::{self, one_line};
 use crate::receipt::{DeclineReceipt, Receipt};
 use crate::serve::{Certificate, Served};
 
@@ -104,9 +105,14 @@ pub(crate) fn fetched_file(show: ShowArgs, receipt: &GetReceipt) {
 
 /// Prints the digests of a file, and its path.
 pub(crate) fn digests(receipt: &GetReceipt) {
+    // Other programs are to find the file by its name; a terminal is not to be driven by it.
+    let file = match std::io::stdout().is_terminal() {
+        true => one_line(&receipt.file),
+        false => receipt.file.clone(),
+    };
     for digest in receipt.digests() {
         // A reader that has gone away wants no more.
-        let _ = writeln!(std::io::stdout(), "{}  {}", digest.value, receipt.file);
+        let _ = writeln!(std::io::stdout(), "{}  {file}", digest.value);
     }
 }
 
@@ -145,7 +151,7 @@ fn tell_json(show: ShowArgs, receipt: &impl serde::Serialize) {
         && let Ok(json) = serde_json::to_string(receipt)
     {
         // A reader that has gone away wants no more.
-        let _ = writeln!(std::io::stdout(), "{json}");
+        let _ = writeln!(std::io::stdout(), "{}", printable::json(&json));
     }
 }
 
@@ -165,7 +171,7 @@ pub(crate) fn failure(failure: &Failure) -> ExitCode {
 
 /// Prints why one of several things failed, in one line.
 pub(crate) fn problem(failure: &Failure) {
-    let text = one_line(&failure.to_string());
+    let text = failure.to_string();
     match failure.hint() {
         Some(hint) => error_line(&format!("underpass: {text} ({hint})")),
         None => error_line(&format!("underpass: {text}")),
@@ -178,22 +184,11 @@ pub(crate) fn plain_path(path: &Path) -> String {
     one_line(&path.to_string_lossy())
 }
 
-fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter.is_control() {
-            true => line.extend(letter.escape_default()),
-            false => line.push(letter),
-        }
-    }
-    line
-}
-
 /// Prints what the doctor found, on standard output.
 pub(crate) fn diagnosis(diagnosis: &Diagnosis, as_json: bool) {
     match serde_json::to_string(diagnosis) {
-        Ok(json) if as_json => text(&format!("{json}\n")),
-        _ => text(&diagnosis.to_string()),
+        Ok(json) if as_json => text(&format!("{}\n", printable::json(&json))),
+        _ => text(&printable::lines(&diagnosis.to_string())),
     }
 }
 
@@ -333,12 +328,12 @@ pub(crate) fn served(summary: &Summary, time: Duration) {
 
 /// A value as one line of JSON.
 pub(crate) fn json(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
+    printable::json(&serde_json::to_string(value).unwrap_or_default())
 }
 
 /// Prints what was asked for, on standard error.
 pub(crate) fn told(text: &str) {
-    error_line(text);
+    error_lines(text);
 }
 
 /// Prints a question, after which the answer is typed on the same line.
@@ -380,13 +375,13 @@ fn is_local(address: &str) -> bool {
 
 fn tell(show: ShowArgs, receipt: &Receipt) {
     if show.explain {
-        error_line(&explained(receipt, Alphabet::of_locale()));
+        error_lines(&explained(receipt, Alphabet::of_locale()));
     }
     if show.json
         && let Ok(json) = serde_json::to_string(receipt)
     {
         // A reader that has gone away wants no more.
-        let _ = writeln!(std::io::stdout(), "{json}");
+        let _ = writeln!(std::io::stdout(), "{}", printable::json(&json));
     }
 }
 
@@ -404,7 +399,14 @@ pub(crate) fn summary(receipt: &Receipt) -> String {
     format!("{bytes} in {:.2} s ({rate}/s) by {names}", receipt.elapsed_s)
 }
 
+/// Prints one line, whatever names in it are made of.
 fn error_line(line: &str) {
     // Nobody is left to be told that nobody is listening.
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", one_line(line));
+}
+
+/// Prints several lines.
+fn error_lines(text: &str) {
+    // Nobody is left to be told that nobody is listening.
+    let _ = writeln!(std::io::stderr(), "{}", printable::lines(text));
 }

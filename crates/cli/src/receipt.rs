@@ -76,6 +76,12 @@ pub(crate) struct UploadReceipt {
     /// What the server answered; absent if it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<u16>,
+    /// Whether nothing was sent because the target exists and was not to be replaced.
+    #[serde(default)]
+    pub(crate) was_there: bool,
+    /// Whether the answer says that the server did not check the condition.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) may_have_replaced: bool,
     /// Bytes that the server had before.
     pub(crate) resumed_at: u64,
     /// Whether a broken upload could be gone on with.

@@ -375,3 +375,26 @@ fn the_guide_tells_every_option() {
         assert!(guide.contains(&format!("`{option}")), "{option} is not in docs/get.md");
     }
 }
+
+#[test]
+fn nobody_at_the_address_is_told_at_once() {
+    // Nobody listens on a port that was just given back.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let url = format!("http://127.0.0.1:{port}/x/");
+    let place = folder();
+    fs::write(place.path().join("file"), "bytes").unwrap();
+    for words in [
+        &["get", "-r", &url][..],
+        &["get", &url],
+        &["get", "-o", "new", &url],
+        &["put", "file", &url],
+        &["put", "-n", "file", &url],
+        &["put", "-r", "-n", ".", &url],
+    ] {
+        let mut command = underpass();
+        command.args(words).current_dir(place.path()).env("XDG_STATE_HOME", place.path());
+        let done = Running::start(command).finish().failed(1, &["refused", "nobody listens there"]);
+        assert!(!done.stderr.contains("trying again"), "{words:?}: {}", done.stderr);
+        assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
+    }
+}

@@ -183,8 +183,8 @@ fn each_refusal_is_one_line_that_says_what_to_do() {
     let cases: &[(&[&str], &[&str])] = &[
         (&[&large, &url("/large")], &["413", "larger than the server allows"]),
         (&[&file, &url("/none/file")], &["409", "put -r", "--create-parents"]),
-        (&[&file, &url("/there"), "--no-clobber"], &["412", "--no-clobber"]),
-        (&[&file, &url("/there"), "--if-match", "other"], &["412", "--if-match"]),
+        (&[&file, &url("/there"), "--if-match", "other"], &["another version", "--if-match"]),
+        (&[&file, &url("/gone"), "--if-match", "other"], &["nothing is at", "--if-match"]),
         (&[&file, &url("/folder")], &["40"]),
         (&[&stage.own.path().join("gone").display().to_string(), &url("/")], &["opening", "gone"]),
         (&[&file, "http://127.0.0.1:1/"], &["connecting to 127.0.0.1:1", "refused"]),
@@ -327,4 +327,66 @@ fn nginx_takes_files_streams_and_folders() {
     // Ends its workers, too.
     server.signal("TERM");
     server.finish();
+}
+
+/// rclone as a WebDAV server on a free port; `None`, which is told, if it is not there.
+fn rclone(root: &Path) -> Option<(Running, String)> {
+    if !has("rclone") {
+        return None;
+    }
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let mut command = Command::new("rclone");
+    command.args(["serve", "webdav", "--addr", &address, "--config", "/dev/null"]).arg(root);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let server = Running::start(command);
+    until("rclone listens", || std::net::TcpStream::connect(&address).is_ok());
+    Some((server, format!("http://{address}")))
+}
+
+/// Neither nginx nor rclone looks at `If-None-Match` and `If-Match` of a PUT.
+fn replaces_nothing(url: &str, root: &Path) {
+    let home = folder();
+    let file = noise_file(home.path(), "file", 100_000);
+    let file = file.to_str().unwrap();
+    let run = |args: &[&str]| Running::start(put(home.path(), args)).finish();
+    fs::write(root.join("there"), "old").unwrap();
+    let there = format!("{url}/there");
+    let done = run(&[file, &there, "-n"]).succeeded();
+    assert_eq!(fs::read(root.join("there")).unwrap(), b"old");
+    assert!(done.stderr.contains("already there"), "{}", done.stderr);
+    let receipt = run(&[file, &there, "-n", "--json"]).succeeded().receipt();
+    assert_eq!((&receipt["was_there"], &receipt["bytes"]), (&true.into(), &0.into()));
+    run(&[file, &there, "--if-match", "other"]).failed(1, &["--if-match"]);
+    assert_eq!(fs::read(root.join("there")).unwrap(), b"old");
+    let receipt = run(&[file, &format!("{url}/new"), "-n", "--json"]).succeeded().receipt();
+    assert_eq!(receipt["was_there"], false);
+    assert!(receipt.get("may_have_replaced").is_none(), "{receipt}");
+    assert!(fs::read(root.join("new")).unwrap() == noise(100_000));
+    // A folder: only what is missing is sent.
+    let tree = home.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("a"), "new").unwrap();
+    fs::write(tree.join("b"), "new").unwrap();
+    fs::create_dir(root.join("tree")).unwrap();
+    fs::write(root.join("tree/a"), "old").unwrap();
+    run(&["-r", "-n", tree.to_str().unwrap(), &format!("{url}/")]).succeeded();
+    assert_eq!(fs::read(root.join("tree/a")).unwrap(), b"old");
+    assert_eq!(fs::read(root.join("tree/b")).unwrap(), b"new");
+}
+
+#[test]
+fn nothing_is_replaced_on_servers_that_ignore_conditions() {
+    let stage = Stage::new(&[]);
+    replaces_nothing(stage.server.address.trim_end_matches('/'), stage.served.path());
+    let place = folder();
+    if let Some((server, url)) = nginx(place.path()) {
+        replaces_nothing(&url, &place.path().join("root"));
+        server.signal("TERM");
+        server.finish();
+    }
+    let place = folder();
+    if let Some((_server, url)) = rclone(place.path()) {
+        replaces_nothing(&url, place.path());
+    }
 }

@@ -10,7 +10,7 @@ use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
 use underpass_http::client::download::Gauge;
 
 use crate::args::ShowArgs;
-use crate::output;
+use crate::output::{self, plain_path};
 
 /// Does the work, and shows meanwhile how far it is: on a terminal a line that is redrawn,
 /// elsewhere one each second, if asked for.
@@ -21,7 +21,7 @@ pub(super) fn shown<T>(show: ShowArgs, path: &Path, gauge: &Gauge, work: impl Fn
     }
     thread::scope(|scope| {
         let (running, stop) = mpsc::channel();
-        let name = path.file_name().unwrap_or(path.as_os_str()).display().to_string();
+        let name = plain_path(Path::new(path.file_name().unwrap_or(path.as_os_str())));
         let shown = scope.spawn(move || watch(&name, gauge, is_terminal, &stop));
         let outcome = work();
         drop(running);

@@ -1,7 +1,7 @@
 //! `underpass get -r`: a whole folder.
 
 use std::ffi::OsStr;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -174,8 +174,7 @@ fn show_progress(show: ShowArgs, gauge: &TreeGauge, stop: Receiver<()>) {
         let line = line(gauge, started.elapsed());
         match &bar {
             Some(bar) => draw(bar, gauge, line),
-            // Nobody is left to be told.
-            None => drop(writeln!(std::io::stderr(), "{line}")),
+            None => output::progress(&line),
         }
     }
     if let Some(bar) = bar {

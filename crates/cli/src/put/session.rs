@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use underpass_engine::{Kind, PipePool, Report, Source};
 use underpass_http::client::upload::{
-    Event, Made, RESUMABLE_FROM, Sending, Upload, UploadFailed, make_folder, upload,
+    Condition, Event, Made, RESUMABLE_FROM, Sending, Upload, UploadFailed, Uploaded, make_folder,
+    upload,
 };
 use underpass_http::client::{Agent, ClientError, Connection, Url};
 use underpass_http::digest::{Computed, Stopped, compute, write_digests};
@@ -59,7 +60,11 @@ impl<'s> Session<'s> {
     pub(super) fn send_alone(&mut self, step: Step) -> Result<()> {
         let Step::File { path, url } = step else { return self.take(&step) };
         let receipt = self.send(&path, &url)?;
-        output::finished(self.args.show, &receipt);
+        match receipt.upload.as_ref().is_some_and(|upload| upload.was_there) {
+            // It has been said.
+            true => output::receipt(self.args.show, &receipt),
+            false => output::finished(self.args.show, &receipt),
+        }
         Ok(())
     }
 
@@ -110,11 +115,12 @@ impl<'s> Session<'s> {
         let journal = self.journal(&input, &source, url);
         let digest = self.digest(&input, &source)?;
         let said = digest.as_ref().map(|computed| write_digests(&computed.digests));
-        let mut fields = self.conditions();
-        fields.extend(said.as_deref().map(|value| ("Repr-Digest", value)));
+        let fields: Vec<_> =
+            said.as_deref().map(|value| ("Repr-Digest", value)).into_iter().collect();
         let what = Upload {
             source: &source,
             fields: &fields,
+            condition: self.condition(),
             manner: Sending {
                 policy: self.args.engine.policy(),
                 step: self.args.engine.step(),
@@ -147,7 +153,8 @@ impl<'s> Session<'s> {
         let (done, idle) = outcome.map_err(|failed| self.failure(name.clone(), url, failed))?;
         self.idle = idle;
         self.total.add(&done.report);
-        self.has_sent = true;
+        self.has_sent |= !done.was_there;
+        self.tell_of_condition(&name, &done);
         let receipt =
             Receipt { tls: done.tls.as_ref().map(TlsReceipt::from), ..payload(&done.report) };
         input.finish(receipt.bytes);
@@ -155,12 +162,32 @@ impl<'s> Session<'s> {
             file: name,
             url: shown(&done.url),
             status: Some(done.status),
+            was_there: done.was_there,
+            may_have_replaced: done.is_suspicious,
             resumed_at: done.resumed_at,
             resumable: done.is_resumable,
             digest: digest.as_ref().and_then(told),
         };
         let receipt = receipt.between(kind, EndKind::Socket);
         Ok(Receipt { elapsed_s, upload: Some(upload), ..receipt })
+    }
+
+    /// Says what became of the condition. That something may be lost is said even if quiet.
+    fn tell_of_condition(&self, name: &str, done: &Uploaded) {
+        let at = shown(&done.url);
+        if done.was_there && !self.args.show.quiet {
+            self.note(&format!("{name}: already there: {at}"));
+        }
+        if done.is_suspicious {
+            let (status, word) = match done.status {
+                201 => (201, "created, not replaced"),
+                status => (status, "replaced"),
+            };
+            self.note(&format!(
+                "{name}: {at} may have been {word}: the server answered {status}, so it may not \
+                 check the condition of -n or --if-match"
+            ));
+        }
     }
 
     /// The journal, for what can be gone on with.
@@ -188,15 +215,12 @@ impl<'s> Session<'s> {
         }
     }
 
-    fn conditions<'v>(&self) -> Vec<(&'v str, &'v str)>
-    where
-        's: 'v,
-    {
+    fn condition(&self) -> Condition<'s> {
         let args: &'s PutArgs = self.args;
         match (&args.if_match, args.no_clobber) {
-            (Some(tag), _) => vec![("If-Match", tag)],
-            (None, true) => vec![("If-None-Match", "*")],
-            (None, false) => Vec::new(),
+            (Some(tag), _) => Condition::Version(tag),
+            (None, true) => Condition::Absent,
+            (None, false) => Condition::None,
         }
     }
 
@@ -208,6 +232,8 @@ impl<'s> Session<'s> {
             file: file.clone(),
             url: shown(url),
             status: failed.error.status(),
+            was_there: false,
+            may_have_replaced: false,
             resumed_at: 0,
             resumable: failed.is_kept,
             digest: None,

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod archive;
+mod hostile;
 mod listings;
 mod resume;
 #[path = "../rig/mod.rs"]

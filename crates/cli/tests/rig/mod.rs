@@ -247,6 +247,22 @@ pub fn bytes_by(receipt: &Value, name: &str) -> u64 {
         .sum()
 }
 
+/// A header of tar, as ustar has it, for a member without contents.
+pub fn tar_header(name: &[u8], kind: u8) -> [u8; 512] {
+    let mut block = [0; 512];
+    let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, &name[..name.len().min(100)]);
+    put(100, b"0000755\0");
+    put(124, b"00000000000\0");
+    put(136, b"00000000000\0");
+    put(148, b"        ");
+    put(156, &[kind]);
+    put(257, b"ustar\x0000");
+    let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    block
+}
+
 /// Whether a program is there. If it has to be and is not, the test fails; elsewhere it says so.
 pub fn has(program: &str) -> bool {
     let found = is_installed(program);

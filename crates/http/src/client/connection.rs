@@ -320,8 +320,8 @@ impl<'a> Connection<'a> {
 
     /// What the body of an answer says to people, if it is a short text.
     pub(super) fn detail(&mut self, response: &Response) -> String {
-        let is_text =
-            response.fields.text("content-type").is_some_and(|it| it.starts_with("text/plain"));
+        let is_text = response.coding().is_none()
+            && response.fields.text("content-type").is_some_and(|it| it.starts_with("text/plain"));
         let body = self.incoming.memory(response.extent, MOST_DETAIL).unwrap_or_default();
         let text = if is_text { String::from_utf8_lossy(&body) } else { "".into() };
         let line = text.lines().next().unwrap_or_default().trim();

@@ -19,6 +19,11 @@ pub enum ClientError {
     Cancelled,
     /// The server closed the connection without an answer.
     Closed,
+    /// The server sends another form of the file than was asked for.
+    Encoded {
+        /// The coding, such as `gzip`.
+        coding: String,
+    },
     /// A server of `https` points to one of `http`.
     Downgrade {
         /// The address.
@@ -88,6 +93,28 @@ impl ClientError {
             _ => false,
         }
     }
+
+    /// How long the server asks to wait.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// Whether no server seems to be at the address.
+    pub(super) fn is_nobody(&self) -> bool {
+        match self {
+            Self::Network { action, source, .. } => {
+                // Whatever shakes no hands has not said a word of HTTP.
+                matches!(*action, "looking up" | "shaking hands with")
+                    || source.kind() == io::ErrorKind::ConnectionRefused
+            }
+            Self::Tls { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for ClientError {
@@ -99,6 +126,9 @@ impl fmt::Display for ClientError {
             Self::Closed => f.write_str("the server closed the connection without an answer"),
             Self::Downgrade { to } => {
                 write!(f, "the server redirects from https to {to}, where anybody could read along")
+            }
+            Self::Encoded { coding } => {
+                write!(f, "the server sends it encoded as {coding}, which was not asked for")
             }
             Self::Network { action, address, source } => {
                 let text = source.to_string();

@@ -3,12 +3,12 @@
 //! A client has few connections and each has a thread that waits for it, so it needs nothing that
 //! watches thousands of sockets. Bodies are moved by the engine in both directions.
 
+mod backoff;
 mod connect;
 mod connection;
 mod credentials;
 pub mod download;
 mod error;
-mod patience;
 mod proxy;
 mod response;
 mod route;
@@ -117,6 +117,7 @@ impl<'a> Agent<'a> {
             let is_trusted = trusted.as_ref() == Some(&url.origin());
             let (connection, response) = self.ask_once(idle.take(), request, &url, is_trusted)?;
             let Some(next) = response.redirect(&url)? else {
+                self.check_coding(request, &response, &url)?;
                 return Ok(Answer { connection, response, url, is_trusted });
             };
             if next.scheme() == "http" && url.scheme() == "https" {
@@ -126,6 +127,22 @@ impl<'a> Agent<'a> {
             url = next;
         }
         Err(ClientError::TooManyRedirects { most: self.max_redirects })
+    }
+
+    /// Refuses a body in a coding that was not asked for: its bytes are not those of the file. What
+    /// is named after its coding, such as `x.tar.gz`, is taken as it is.
+    fn check_coding(
+        &self,
+        request: &Request<'_>,
+        response: &Response,
+        url: &Url,
+    ) -> Result<(), ClientError> {
+        let asks = |(name, _): &(String, String)| name.eq_ignore_ascii_case("accept-encoding");
+        let is_body = request.method == "GET" && response.is_success();
+        match response.coding().filter(|_| is_body && !self.headers.iter().any(asks)) {
+            Some(coding) if !is_named_after(url, &coding) => Err(ClientError::Encoded { coding }),
+            _ => Ok(()),
+        }
     }
 
     /// The same without following redirects.
@@ -149,4 +166,19 @@ impl<'a> Agent<'a> {
         let response = connection.exchange(self, request, url, is_trusted)?;
         Ok((connection, response))
     }
+}
+
+/// Whether the name at an address says by its ending that it is encoded in this way.
+fn is_named_after(url: &Url, coding: &str) -> bool {
+    let endings: &[&str] = match coding.trim_start_matches("x-") {
+        "gzip" => &[".gz", ".tgz", ".svgz"],
+        "compress" => &[".z"],
+        "br" => &[".br"],
+        "zstd" => &[".zst", ".tzst"],
+        "bzip2" => &[".bz2", ".tbz", ".tbz2"],
+        "xz" => &[".xz", ".txz"],
+        _ => &[],
+    };
+    let path = url.path().to_ascii_lowercase();
+    endings.iter().any(|ending| path.ends_with(ending))
 }

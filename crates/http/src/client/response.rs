@@ -96,6 +96,18 @@ impl Response {
         base.join(location).map(Some).map_err(bad)
     }
 
+    /// The codings of the body that change its bytes (RFC 9110 8.4), in lower case. Some servers name
+    /// what is none: S3 its `aws-chunked`, others a character set.
+    #[must_use]
+    pub fn coding(&self) -> Option<String> {
+        let is_none =
+            |word: &str| ["", "identity", "aws-chunked", "none", "binary", "utf-8"].contains(&word);
+        let values = self.fields.all("content-encoding").map(String::from_utf8_lossy);
+        let text = values.collect::<Vec<_>>().join(",").to_ascii_lowercase();
+        let words: Vec<_> = text.split(',').map(str::trim).filter(|word| !is_none(word)).collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
+
     /// How long the server asks to wait (RFC 9110 10.2.3).
     #[must_use]
     pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {

@@ -181,3 +181,39 @@ fn what_is_too_large_for_the_disk_is_refused_before_its_first_byte() {
     });
     Client::new().fails(&server.url("/"), "are free");
 }
+
+#[test]
+fn a_coding_that_was_not_asked_for_is_not_taken_for_the_file() {
+    let bytes = noise(1000);
+    let serve = |coding: &'static str| {
+        let body = bytes.clone();
+        Server::start(move |_, stream| {
+            let fields = format!("Content-Encoding: {coding}\nContent-Length: {}", body.len());
+            say(stream, &format!("HTTP/1.1 200 OK\n{fields}\n\n"))?;
+            stream.write_all(&body)
+        })
+    };
+    for coding in ["gzip", "GZip", "br", "identity, gzip", "gzip\nContent-Encoding: br", "new"] {
+        for connections in [1, 4] {
+            let server = serve(coding);
+            let failed = Client::with(connections).fails(&server.url("/page"), "encoded as ");
+            assert!(failed.to_string().contains("not asked for"), "{failed}");
+            assert_eq!(server.asked().len(), 1, "{coding}");
+        }
+    }
+    // What is none, and what is named after its coding.
+    for (coding, path) in [
+        ("identity", "/page"),
+        ("aws-chunked", "/page"),
+        ("", "/page"),
+        ("utf-8", "/page"),
+        ("gzip", "/a.tar.gz"),
+        ("x-gzip", "/a.TGZ"),
+        ("zstd", "/a.zst"),
+    ] {
+        Client::with(1).gets(&serve(coding).url(path), &bytes);
+    }
+    let mut client = Client::with(1);
+    client.headers = vec![("accept-encoding".to_owned(), "gzip".to_owned())];
+    client.gets(&serve("gzip").url("/page"), &bytes);
+}

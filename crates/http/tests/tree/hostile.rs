@@ -268,3 +268,27 @@ fn a_name_without_a_slash_may_turn_out_to_be_a_folder() {
     assert_eq!(outcome.unwrap().folders, 1);
     assert_eq!(fs::read(place.path().join("x/sub/inner")).unwrap(), b"bytes");
 }
+
+#[test]
+fn a_listing_in_a_coding_is_told() {
+    let url = serve(|_| {
+        let body = b"\x1f\x8b";
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n\
+             Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        [head.as_bytes(), body].concat()
+    });
+    let Err(failed) = attempt(&url).outcome else { panic!("it was taken") };
+    assert!(failed.to_string().contains("encoded as gzip"), "{failed}");
+}
+
+#[test]
+fn a_listing_of_more_links_than_anybody_has_is_refused() {
+    let link = b"<a href=x>";
+    let page = link.repeat(1_000_002);
+    let url = serve(move |_| response("text/html", &page));
+    let Err(failed) = attempt(&url).outcome else { panic!("it was taken") };
+    assert!(failed.to_string().contains("more than 1000000"), "{failed}");
+}

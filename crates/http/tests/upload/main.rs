@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod bodies;
+mod condition;
 mod early;
 mod expectation;
 mod folders;

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use underpass_engine::{Integrity, Report, Source};
-use underpass_http::client::upload::{Event, Sending, Upload, UploadFailed, Uploaded, upload};
+use underpass_http::client::upload::{
+    Condition, Event, Sending, Upload, UploadFailed, Uploaded, upload,
+};
 use underpass_http::client::{Agent, Credentials, Proxies, TlsSetup, Url};
 
 pub use noise::noise;
@@ -188,6 +190,7 @@ impl Sample {
 pub struct Wishes {
     pub journal: Option<PathBuf>,
     pub fields: Vec<(&'static str, &'static str)>,
+    pub condition: Condition<'static>,
     pub timeout: Duration,
     pub retries: u32,
     pub user: Option<(&'static str, &'static str)>,
@@ -226,6 +229,7 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut Wishes)) -> Outcome 
     let mut wishes = Wishes {
         journal: None,
         fields: Vec::new(),
+        condition: Condition::None,
         timeout: PATIENCE,
         retries: 2,
         user: None,
@@ -254,6 +258,7 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut Wishes)) -> Outcome 
     let what = Upload {
         source: &source,
         fields: &wishes.fields,
+        condition: wishes.condition,
         manner: Sending { integrity: Integrity::Detect, ..Sending::default() },
         journal: wishes.journal.as_deref(),
         retries: wishes.retries,

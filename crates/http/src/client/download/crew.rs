@@ -15,7 +15,7 @@ use super::journal::Journal;
 use super::meaning::{Asked, Meaning, Version, meaning};
 use super::pace::Pace;
 use super::{DownloadError, Event, Gauge};
-use crate::client::patience::{Patience, sleep};
+use crate::client::backoff::{Backoff, sleep};
 use crate::client::{Agent, Answer, ClientError, Connection, Request};
 use crate::incoming::{Extent, Manner};
 
@@ -100,7 +100,7 @@ impl<'c> Crew<'c> {
                 first.answer.connection.incoming().set_cancel(agent.cancel);
             }
         }
-        let mut patience = Patience::new(self.retries);
+        let mut backoff = Backoff::new(self.retries);
         let mut idle = None;
         let mut has_failed = false;
         loop {
@@ -121,16 +121,16 @@ impl<'c> Crew<'c> {
             self.gauge.connections.fetch_sub(1, Ordering::Relaxed);
             match outcome {
                 Ok(connection) => {
-                    patience.reset();
+                    backoff.reset();
                     (idle, has_failed) = (connection, false);
                 }
                 Err(error) => {
                     self.board.give_back(me);
                     if self.moved.load(Ordering::Relaxed) > before {
-                        patience.reset();
+                        backoff.reset();
                     }
                     has_failed = true;
-                    if !self.goes_on(me, error, &mut patience) {
+                    if !self.goes_on(me, error, &mut backoff) {
                         break;
                     }
                 }
@@ -230,7 +230,7 @@ impl<'c> Crew<'c> {
     }
 
     /// Whether a connection goes on after a failure, once it has waited long enough.
-    fn goes_on(&self, me: usize, error: DownloadError, patience: &mut Patience) -> bool {
+    fn goes_on(&self, me: usize, error: DownloadError, backoff: &mut Backoff) -> bool {
         if self.board.is_over() && !self.is_cancelled() {
             return false;
         }
@@ -240,7 +240,7 @@ impl<'c> Crew<'c> {
             return true;
         }
         let wait = match error.is_temporary() && self.version.is_some() {
-            true => patience.next(error.retry_after()),
+            true => backoff.next(error.retry_after()),
             false => {
                 self.fail(error);
                 return false;

@@ -106,22 +106,14 @@ impl DownloadError {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Client(ClientError::Status { retry_after, .. }) => *retry_after,
+            Self::Client(error) => error.retry_after(),
             _ => None,
         }
     }
 
-    /// Whether there seems to be nobody to be asked.
+    /// Whether no server seems to be at the address.
     pub(super) fn is_nobody(&self) -> bool {
-        match self {
-            Self::Client(ClientError::Network { action, source, .. }) => {
-                // Whatever shakes no hands has not said a word of HTTP.
-                matches!(*action, "looking up" | "shaking hands with")
-                    || source.kind() == io::ErrorKind::ConnectionRefused
-            }
-            Self::Client(ClientError::Tls { .. }) => true,
-            _ => false,
-        }
+        matches!(self, Self::Client(error) if error.is_nobody())
     }
 
     /// An error of the system while something was done with a file.

@@ -17,7 +17,7 @@ use super::meaning::Version;
 use super::pace::Pace;
 use super::spot::{Name, Spot};
 use super::{Done, DownloadError, Downloader, Event, Failed, Gauge, Target};
-use crate::client::patience::{Patience, sleep};
+use crate::client::backoff::{Backoff, sleep};
 use crate::client::{Answer, ClientError};
 use crate::digest::{Digest, Fact};
 use crate::incoming::Manner;
@@ -108,7 +108,7 @@ impl<'j, 'a> Job<'j, 'a> {
             return Ok(true);
         }
         self.find_earlier()?;
-        let mut patience = Patience::new(self.downloader.wishes.retries);
+        let mut backoff = Backoff::new(self.downloader.wishes.retries);
         let mut changes = 0;
         loop {
             let before = self.here();
@@ -122,24 +122,24 @@ impl<'j, 'a> Job<'j, 'a> {
                 continue;
             }
             if self.here() > before {
-                patience.reset();
+                backoff.reset();
             }
             if !self.is_resumable() && !self.start_over()? {
                 return Err(error);
             }
-            self.wait(&mut patience, error)?;
+            self.wait(&mut backoff, error)?;
         }
         self.finish()?;
         Ok(false)
     }
 
     /// Waits for another attempt, or gives up for this reason.
-    fn wait(&self, patience: &mut Patience, error: DownloadError) -> Result<(), DownloadError> {
+    fn wait(&self, backoff: &mut Backoff, error: DownloadError) -> Result<(), DownloadError> {
         let is_hopeless = !self.has_answered && error.is_nobody();
         if is_hopeless || !error.is_temporary() {
             return Err(error);
         }
-        let Some(after) = patience.next(error.retry_after()) else { return Err(error) };
+        let Some(after) = backoff.next(error.retry_after()) else { return Err(error) };
         (self.tell)(&Event::Retrying { error: &error, after });
         let cancel: Vec<_> = self.downloader.agent.cancel.into_iter().collect();
         if sleep(after, &cancel) { Ok(()) } else { Err(ClientError::Cancelled.into()) }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::client::patience::sleep;
+use crate::client::backoff::sleep;
 
 /// The limit, and how far it is used.
 #[derive(Debug)]

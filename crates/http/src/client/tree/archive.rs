@@ -5,8 +5,8 @@ use std::thread;
 
 use super::error::TreeError;
 use super::journal::{Noted, Origin};
-use super::patience::Patience;
 use super::place::Taken;
+use super::retry::Retry;
 use super::site::Site;
 use super::unpack::{Flow, Unpack};
 use super::{Job, TreeEvent, TreeWay};
@@ -24,12 +24,15 @@ pub(super) struct Offer {
 pub(super) fn offer(job: &Job<'_, '_>) -> Result<Option<Offer>, TreeError> {
     let mut url = job.url.clone();
     url.query_pairs_mut().append_pair("archive", "tar");
-    let mut patience = Patience::new(job);
+    let mut retry = Retry::new(job);
     loop {
         let request = Request { method: "HEAD", fields: &[] };
         match job.agent.ask(None, &request, &url) {
-            Ok(answer) => return Ok(origin(job, &answer).map(|origin| Offer { url, origin })),
-            Err(error) => patience.wait(error.into())?,
+            Ok(answer) => {
+                job.note_answer();
+                return Ok(origin(job, &answer).map(|origin| Offer { url, origin }));
+            }
+            Err(error) => retry.wait(error.into())?,
         }
     }
 }
@@ -64,7 +67,7 @@ pub(super) fn fetch(job: &mut Job<'_, '_>, offer: Offer) -> Result<(), TreeError
         Some(noted) => go_on(&mut unpack, noted, &offer)?,
         None => unpack.begin(&offer.origin)?,
     }
-    let mut patience = Patience::new(unpack.job);
+    let mut retry = Retry::new(unpack.job);
     loop {
         let before = unpack.position;
         match attempt(&mut unpack, &offer) {
@@ -72,10 +75,10 @@ pub(super) fn fetch(job: &mut Job<'_, '_>, offer: Offer) -> Result<(), TreeError
             Ok(Flow::Jump) => {}
             Err(error) => {
                 if unpack.position > before {
-                    patience.renew();
+                    retry.renew();
                 }
                 unpack.note()?;
-                patience.wait(error)?;
+                retry.wait(error)?;
             }
         }
     }

@@ -17,9 +17,9 @@ use url::Url;
 
 use super::error::{TreeError, is_about_name};
 use super::listing::{self, Entry, Facts};
-use super::patience::Patience;
 use super::place::{Place, Taken, errno};
 use super::queue::Queue;
+use super::retry::Retry;
 use super::{Job, TreeDone, TreeEvent, TreeWay, Why, as_path, local, reason, shown};
 use crate::client::download::{self, Downloader, Gauge, Target, Wishes};
 use crate::client::{Answer, ClientError, Connection, Request, Response};
@@ -44,6 +44,8 @@ struct Crawl<'c, 'j, 'a> {
     /// Folders with what is to be set of them at the end.
     folders: Mutex<Vec<(Vec<u8>, Facts)>>,
     found: AtomicU64,
+    /// Bytes of their paths and addresses.
+    found_bytes: AtomicU64,
     pipes: PipePool,
 }
 
@@ -95,6 +97,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
             seen: Mutex::default(),
             folders: Mutex::default(),
             found: AtomicU64::new(0),
+            found_bytes: AtomicU64::new(0),
             pipes: PipePool::default(),
         })
     }
@@ -104,11 +107,11 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
         let mut worker = Worker { crawl: self, idle: None, done: TreeDone::default() };
         while let Some(task) = self.queue.take() {
             worker.done.connections = 1;
-            let mut patience = Patience::new(self.job);
+            let mut retry = Retry::new(self.job);
             let outcome = loop {
                 match worker.fetch(&task) {
                     Ok(()) => break Ok(()),
-                    Err(error) => match patience.wait(error) {
+                    Err(error) => match retry.wait(error) {
                         Ok(()) => {}
                         Err(error) => break worker.give_up(&task, error),
                     },
@@ -183,6 +186,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
     ) -> Result<Answer<'a>, TreeError> {
         let request = Request { method, fields };
         let answer = self.crawl.job.agent.ask(self.idle.take(), &request, url)?;
+        self.crawl.job.note_answer();
         self.done.tls = answer.connection.tls().cloned();
         if answer.response.is_success() {
             return Ok(answer);
@@ -221,6 +225,17 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             self.leave_out(&joined(&task.entry.path, name), refusal);
         }
         let count = listing.entries.len() as u64;
+        if listing.is_too_long {
+            return Err(TreeError::TooMany { limit: MOST_ENTRIES });
+        }
+        let bytes = |entry: &Entry| {
+            (entry.path.len() + task.entry.path.len() + entry.url.as_str().len()) as u64
+        };
+        let bytes: u64 = listing.entries.iter().map(bytes).sum();
+        let before = crawl.found_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes > MOST_NAME_BYTES as u64 {
+            return Err(TreeError::TooManyNames { limit: MOST_NAME_BYTES });
+        }
         if crawl.found.fetch_add(count, Ordering::Relaxed) + count > MOST_ENTRIES {
             return Err(TreeError::TooMany { limit: MOST_ENTRIES });
         }
@@ -447,7 +462,10 @@ const LARGE: u64 = 16 << 20;
 const MOST_LISTING: usize = 256 << 20;
 
 /// Files and folders at the most. Links on the server that lead in circles end here, too.
-const MOST_ENTRIES: u64 = 1_000_000;
+const MOST_ENTRIES: u64 = listing::MOST_LINKS as u64;
+
+/// Bytes of their paths and addresses at the most.
+const MOST_NAME_BYTES: usize = 512 << 20;
 
 /// Folders within each other: the system follows no more than 40 links on one path.
 const DEEPEST: u32 = 256;

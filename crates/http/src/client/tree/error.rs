@@ -58,6 +58,11 @@ pub enum TreeError {
         /// How many there may be.
         limit: u64,
     },
+    /// The names of folders or files take more memory than any folder should need.
+    TooManyNames {
+        /// How many bytes they may take.
+        limit: usize,
+    },
 }
 
 impl TreeError {
@@ -102,6 +107,11 @@ impl fmt::Display for TreeError {
                  neither an archive nor a listing"
             ),
             Self::Tar(error) => error.fmt(f),
+            Self::TooManyNames { limit } => write!(
+                f,
+                "its names take more than {} MiB of memory: fetch its parts one by one",
+                limit >> 20
+            ),
             Self::TooMany { limit } => {
                 write!(f, "the folder has more than {limit} files: fetch its parts one by one")
             }

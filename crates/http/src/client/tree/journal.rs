@@ -41,6 +41,13 @@ pub(super) struct Large {
     pub(super) path: Vec<u8>,
 }
 
+impl Large {
+    /// Whether a position of the archive is within its contents.
+    fn holds(&self, position: u64) -> bool {
+        self.data <= position && position - self.data < self.size
+    }
+}
+
 /// Which archive a folder is from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Origin {
@@ -213,6 +220,12 @@ fn read(text: &[u8], boot: &str) -> (Option<Noted>, u64) {
     for line in lines {
         let Some(words) = unsealed(line) else { break };
         let Some(()) = take(&words, boot, &mut noted, &mut large) else { break };
+        // Of the large files only the last and those at hand are of use.
+        let is_of_use =
+            |large: &Large| [safe, done].into_iter().flatten().any(|at| large.holds(at));
+        if let Some(before) = large.len().checked_sub(2).filter(|it| !is_of_use(&large[*it])) {
+            large.remove(before);
+        }
         end += line.len() as u64;
     }
     let Some(mut noted) = noted else { return nothing };
@@ -221,9 +234,8 @@ fn read(text: &[u8], boot: &str) -> (Option<Noted>, u64) {
         _ => safe.unwrap_or(0),
     };
     let position = noted.position;
-    let is_at_hand = |large: &Large| large.data <= position && position < large.data + large.size;
     noted.partial = large.last().map(|large| large.path.clone());
-    noted.large = large.into_iter().rev().find(is_at_hand);
+    noted.large = large.into_iter().rev().find(|large| large.holds(position));
     (Some(noted), end)
 }
 

@@ -12,10 +12,10 @@ mod error;
 mod journal;
 pub mod listing;
 mod paths;
-mod patience;
 mod pax;
 mod place;
 mod queue;
+mod retry;
 mod site;
 mod stream;
 pub mod tar;
@@ -25,7 +25,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -214,7 +214,8 @@ pub fn fetch(
     tell: Tell<'_>,
 ) -> Result<TreeDone, TreeFailed> {
     let mut done = TreeDone::default();
-    let mut job = Job { agent, wishes, url: folder_of(url), path, gauge, tell, done: &mut done };
+    let (url, has_answered) = (folder_of(url), &AtomicBool::new(false));
+    let mut job = Job { agent, wishes, url, path, gauge, tell, has_answered, done: &mut done };
     match job.run() {
         Ok(()) => Ok(done),
         Err(error) => Err(TreeFailed { error, done: Box::new(done) }),
@@ -229,10 +230,17 @@ struct Job<'j, 'a> {
     path: &'j Path,
     gauge: &'j TreeGauge,
     tell: Tell<'j>,
+    /// Whether the server has ever answered.
+    has_answered: &'j AtomicBool,
     done: &'j mut TreeDone,
 }
 
 impl Job<'_, '_> {
+    /// Notes that the server has answered.
+    fn note_answer(&self) {
+        self.has_answered.store(true, Ordering::Relaxed);
+    }
+
     fn run(&mut self) -> Result<(), TreeError> {
         if self.wishes.archive
             && let Some(offer) = archive::offer(self)?

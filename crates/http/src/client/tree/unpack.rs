@@ -1,5 +1,6 @@
 //! Unpacks an archive while it comes in, and remembers how far it is.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,8 +29,10 @@ pub(super) struct Unpack<'u, 'j, 'a> {
     pub(super) position: u64,
     /// The large file in which that is.
     large: Option<Large>,
-    /// Folders whose permissions and times are to be set at the end.
-    folders: Vec<FolderFacts>,
+    /// Folders whose permissions and times are to be set at the end, by their paths.
+    folders: BTreeMap<Vec<u8>, FolderFacts>,
+    /// What those take, roughly.
+    folder_bytes: usize,
     pipes: PipePool,
     members: u64,
 }
@@ -52,7 +55,8 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             origin: Origin::default(),
             position: 0,
             large: None,
-            folders: Vec::new(),
+            folders: BTreeMap::new(),
+            folder_bytes: 0,
             pipes: PipePool::default(),
             members: 0,
         }
@@ -64,6 +68,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.position = 0;
         self.large = None;
         self.folders.clear();
+        self.folder_bytes = 0;
         self.job.gauge.total.store(origin.len + 1, Ordering::Relaxed);
         self.journal.begin(origin).map_err(|error| self.unnoted(error))
     }
@@ -72,7 +77,9 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     pub(super) fn resume(&mut self, noted: Noted) -> Result<(), TreeError> {
         self.job.gauge.total.store(noted.origin.len + 1, Ordering::Relaxed);
         self.origin = noted.origin;
-        self.folders = noted.folders;
+        for facts in noted.folders {
+            self.remember_folder(facts)?;
+        }
         self.position = noted.position;
         self.large = noted.large;
         self.journal.go_on(self.position).map_err(|error| self.unnoted(error))
@@ -222,9 +229,24 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     fn note_folder(&mut self, facts: FolderFacts) -> Result<(), TreeError> {
+        // An archive may name one folder again and again.
+        if self.folders.get(&facts.path) == Some(&facts) {
+            return Ok(());
+        }
         self.journal.note_folder(&facts).map_err(|error| self.unnoted(error))?;
-        self.folders.push(facts);
-        Ok(())
+        self.remember_folder(facts)
+    }
+
+    /// Remembers a folder for the end; of several entries for one the last counts.
+    fn remember_folder(&mut self, facts: FolderFacts) -> Result<(), TreeError> {
+        let bytes = 2 * facts.path.len() + FOLDER_BYTES;
+        if self.folders.insert(facts.path.clone(), facts).is_none() {
+            self.folder_bytes += bytes;
+        }
+        match self.folder_bytes > MOST_FOLDER_BYTES {
+            true => Err(TreeError::TooManyNames { limit: MOST_FOLDER_BYTES }),
+            false => Ok(()),
+        }
     }
 
     /// Takes a file through memory.
@@ -377,13 +399,9 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
 
     /// Sets the permissions and times of the folders, and gives the whole its name.
     pub(super) fn finish(self) -> Result<(), TreeError> {
-        let mut folders = self.folders;
-        // What lies deeper comes first: to change a folder is to change its time. Of those that
-        // were seen twice, because a run began before the end of the last one, the later counts.
-        folders.reverse();
+        // What lies deeper comes first: to change a folder is to change its time.
+        let mut folders: Vec<_> = self.folders.into_values().collect();
         folders.sort_by_key(|facts| std::cmp::Reverse(depth(&facts.path)));
-        let mut seen = std::collections::HashSet::new();
-        folders.retain(|facts| seen.insert(facts.path.clone()));
         let Ok(journal) = Arc::try_unwrap(self.journal) else {
             unreachable!("the thread that had the other one has ended")
         };
@@ -430,3 +448,9 @@ const WORTH_A_JUMP: u64 = 16 << 20;
 /// Members of an archive at the most: none is expected to have more, and their folders are kept
 /// in memory.
 const MOST_MEMBERS: u64 = 10_000_000;
+
+/// What a folder takes in memory besides its path, which is kept twice.
+const FOLDER_BYTES: usize = 128;
+
+/// What the folders of an archive may take in memory: those of a million and more.
+const MOST_FOLDER_BYTES: usize = 256 << 20;

@@ -6,6 +6,7 @@
 //! next attempt, even of another process, goes on from there.
 
 mod chunks;
+mod condition;
 mod exchange;
 mod folder;
 mod journal;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use underpass_engine::{Integrity, PipePool, Policy, Progress, Source};
 use url::Url;
 
+pub use condition::Condition;
 pub use folder::{Made, make_folder};
 pub use outcome::{UploadError, UploadFailed, Uploaded};
 pub use resumable::RESUMABLE_FROM;
@@ -32,8 +34,10 @@ use super::connection::Connection;
 pub struct Upload<'u> {
     /// The bytes: of known length, or all up to the end of a stream, which then go in chunks.
     pub source: &'u Source<&'u File>,
-    /// Fields of the request that names the target, such as `If-None-Match`.
+    /// Fields of the request that names the target, such as `Repr-Digest`.
     pub fields: &'u [(&'u str, &'u str)],
+    /// What has to be at the target.
+    pub condition: Condition<'u>,
     /// How the bytes are moved.
     pub manner: Sending<'u>,
     /// Where to remember how to go on, should this process not see the end; nothing is resumed

@@ -14,6 +14,11 @@ use crate::tls::Facts;
 pub struct Uploaded {
     /// The status: 201 for something new, 200 or 204 for something replaced.
     pub status: u16,
+    /// Whether nothing was sent because the target exists and was not to be replaced.
+    pub was_there: bool,
+    /// Whether the status says that something was replaced, or created, against the condition: a
+    /// server that ignores the condition, or one that always answers with this status.
+    pub is_suspicious: bool,
     /// The address that took it, to which redirects may have led.
     pub url: Url,
     /// What was moved. Its memory is what the requests had around their bodies.
@@ -47,6 +52,8 @@ impl UploadFailed {
             UploadError::Client(error) => matches!(error, ClientError::Status { .. }),
             UploadError::Broken(_) | UploadError::Journal(_) => false,
             UploadError::Source(_)
+            | UploadError::PartlyThere
+            | UploadError::Precondition { .. }
             | UploadError::Spent
             | UploadError::UnderWay
             | UploadError::Early { .. } => true,
@@ -64,6 +71,13 @@ pub enum UploadError {
     Broken(Box<Error>),
     /// The source ended early, changed, or could not be read.
     Source(Box<Error>),
+    /// Only something new was to be uploaded, an attempt broke off, and now something is there.
+    PartlyThere,
+    /// The target is not the version that was to be replaced.
+    Precondition {
+        /// The entity tag that it has; nothing is there if it is `None`.
+        found: Option<String>,
+    },
     /// The server wants the bytes of a stream again, which gives them only once.
     Spent,
     /// Another process uploads the same file to the same place.
@@ -113,6 +127,13 @@ impl fmt::Display for UploadError {
         match self {
             Self::Client(error) => error.fmt(f),
             Self::Broken(error) | Self::Source(error) => error.fmt(f),
+            Self::PartlyThere => {
+                f.write_str("the target exists now; it may be a part that an earlier attempt left")
+            }
+            Self::Precondition { found: Some(tag) } => {
+                write!(f, "the target is another version, with the entity tag {tag}")
+            }
+            Self::Precondition { found: None } => f.write_str("nothing is at the target"),
             Self::Spent => {
                 f.write_str("the server wants it again, but a stream gives its bytes only once")
             }
@@ -131,7 +152,11 @@ impl std::error::Error for UploadError {
             Self::Client(error) => Some(error),
             Self::Broken(error) | Self::Source(error) => Some(error),
             Self::Journal(error) => Some(error),
-            Self::Spent | Self::UnderWay | Self::Early { .. } => None,
+            Self::PartlyThere
+            | Self::Precondition { .. }
+            | Self::Spent
+            | Self::UnderWay
+            | Self::Early { .. } => None,
         }
     }
 }

@@ -194,7 +194,7 @@ impl<'a> Uploader<'_, 'a, '_> {
 
     /// Asks whether the target is this file already: the server may have had all of it, and only its
     /// answer was lost. Its word for that is the digest; without one nothing is certain.
-    fn is_there(&mut self) -> Result<Option<u16>, UploadError> {
+    pub(super) fn is_there(&mut self) -> Result<Option<u16>, UploadError> {
         let wanted = write_wanted(&[Algorithm::Sha256]);
         let request = Request { method: "HEAD", fields: &[("Want-Repr-Digest", &wanted)] };
         let answer = self.agent.ask(self.idle.take(), &request, &self.url)?;

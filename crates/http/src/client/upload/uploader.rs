@@ -5,11 +5,12 @@ use std::time::Duration;
 use underpass_engine::{Error, Report, socket};
 use url::{Origin, Url};
 
+use super::condition::Seen;
 use super::exchange::{Body, Exchange};
 use super::resumable::Kept;
 use super::{Event, Tell, Upload, UploadError, UploadFailed, Uploaded};
+use crate::client::backoff::{Backoff, sleep};
 use crate::client::connection::{Connection, Request};
-use crate::client::patience::{Patience, sleep};
 use crate::client::{Agent, ClientError, Response};
 use crate::loopback::hold_little_on_loopback;
 use crate::tls::Facts;
@@ -41,6 +42,14 @@ pub(super) struct Uploader<'u, 'a, 't> {
     is_unexpecting: bool,
     /// Whether bytes were taken from a source that does not give them twice.
     is_spent: bool,
+    /// Whether bytes of a body were sent to the target itself.
+    pub(super) has_sent: bool,
+    /// The same before the last request.
+    pub(super) had_sent: bool,
+    /// What is known of the target.
+    pub(super) seen: Seen,
+    /// Whether that was asked since the target may have changed.
+    pub(super) is_asked: bool,
 }
 
 /// What an attempt came to.
@@ -51,6 +60,8 @@ pub(super) enum Came {
     ToKnowBetter,
     /// The next attempt goes to another address.
     Elsewhere,
+    /// Nothing was sent, for the target exists.
+    WasThere(u16),
 }
 
 impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
@@ -79,22 +90,31 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             has_met: false,
             is_unexpecting: false,
             is_spent: false,
+            has_sent: false,
+            had_sent: false,
+            seen: Seen::default(),
+            is_asked: false,
         }
     }
 
     /// Uploads, with as many attempts as are worth it.
     pub(super) fn run(mut self) -> Result<(Uploaded, Option<Connection<'a>>), UploadFailed> {
-        let (mut patience, mut detours) = (Patience::new(self.upload.retries), 0);
+        let (mut backoff, mut detours) = (Backoff::new(self.upload.retries), 0);
         loop {
             let outcome = self.attempt();
+            let outcome = self.judge(outcome);
             // Only what the server keeps is progress; to begin anew for ever is none.
             if std::mem::take(&mut self.has_progressed) {
-                patience.reset();
+                backoff.reset();
                 detours = 0;
             }
             let error = match outcome {
-                Ok(Came::ToItsEnd(status)) => return Ok(self.finish(status)),
-                Ok(Came::Elsewhere) => continue,
+                Ok(Came::ToItsEnd(status)) => return Ok(self.finish(status, false)),
+                Ok(Came::WasThere(status)) => return Ok(self.finish(status, true)),
+                Ok(Came::Elsewhere) => {
+                    (self.has_sent, self.is_asked) = (false, false);
+                    continue;
+                }
                 Ok(Came::ToKnowBetter) if detours < MOST_DETOURS => {
                     detours += 1;
                     continue;
@@ -104,7 +124,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
                 }
                 Err(error) => error,
             };
-            if let Err(error) = self.prepare_again(error, &mut patience) {
+            if let Err(error) = self.prepare_again(error, &mut backoff) {
                 return Err(self.fail(error));
             }
         }
@@ -116,6 +136,9 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         if self.kept.resource.is_some() {
             return self.go_on();
         }
+        if let Some(came) = self.check_condition()? {
+            return Ok(came);
+        }
         self.ask_whether_resumable()?;
         self.begin()
     }
@@ -125,6 +148,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         let total = self.upload.source.promised();
         let length = total.map(|len| len.to_string()).unwrap_or_default();
         let mut fields = self.upload.fields.to_vec();
+        fields.extend(self.upload.condition.field());
         if self.kept.is_resumable() {
             fields.extend([("Upload-Complete", "?1"), ("Upload-Length", &length)]);
             // Without it there is no 104 (Draft Version Identification).
@@ -204,6 +228,13 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         let (report, is_begun) = (exchange.report, exchange.is_begun);
         self.report.add(&report);
         self.is_spent |= is_begun && body.len().is_none();
+        if is_begun && method == "PUT" {
+            // Whatever comes of it, the target may be another one now: on a server that does not
+            // keep unfinished uploads aside even a part of this file.
+            self.had_sent = self.has_sent;
+            self.has_sent |= !self.kept.is_resumable();
+            self.is_asked = false;
+        }
         let (response, is_whole) = outcome?;
         self.has_met = true;
         // What comes behind half a body is no request.
@@ -243,7 +274,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     fn prepare_again(
         &mut self,
         error: UploadError,
-        patience: &mut Patience,
+        backoff: &mut Backoff,
     ) -> Result<(), UploadError> {
         let asked = match &error {
             UploadError::Client(ClientError::Status { retry_after, .. }) => *retry_after,
@@ -254,7 +285,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         if !error.is_temporary() || !self.has_met || self.is_spent {
             return Err(error);
         }
-        let Some(wait) = patience.next(asked) else { return Err(error) };
+        let Some(wait) = backoff.next(asked) else { return Err(error) };
         let resumes = self.kept.resource.is_some();
         (self.tell)(&Event::Again { error: &error, wait, resumes });
         self.idle = None;
@@ -277,11 +308,22 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         self.has_met = true;
     }
 
-    fn finish(mut self, status: u16) -> (Uploaded, Option<Connection<'a>>) {
+    fn finish(mut self, status: u16, was_there: bool) -> (Uploaded, Option<Connection<'a>>) {
         let is_resumable = self.kept.is_resumable();
         self.kept.forget();
-        let Self { url, report, resumed_at, tls, .. } = self;
-        (Uploaded { status, url, report, resumed_at, is_resumable, tls }, self.idle)
+        let is_suspicious = !was_there && self.is_suspicious(status);
+        let Self { url, report, resumed_at, tls, idle, .. } = self;
+        let uploaded = Uploaded {
+            status,
+            was_there,
+            is_suspicious,
+            url,
+            report,
+            resumed_at,
+            is_resumable,
+            tls,
+        };
+        (uploaded, idle)
     }
 
     fn fail(mut self, error: UploadError) -> UploadFailed {

@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::fstatvfs;
 
 use super::{Job, WORTH_KEEPING};
+use crate::client::backoff::Backoff;
 use crate::client::download::check::{check, offered, wanted};
 use crate::client::download::crew::ask;
 use crate::client::download::meaning::{Asked, Meaning, Version, has_ranges, meaning, modified};
 use crate::client::download::spot::Spot;
 use crate::client::download::{DownloadError, Event, Taken, Target};
-use crate::client::patience::Patience;
 use crate::client::{Answer, Request};
 
 /// The answer that tells what there is.
@@ -62,7 +62,7 @@ impl<'j, 'a> Job<'j, 'a> {
 
     /// What the server says of the file, without the file.
     pub(super) fn ask_about(&mut self) -> Result<Answer<'a>, DownloadError> {
-        let mut patience = Patience::new(self.downloader.wishes.retries);
+        let mut backoff = Backoff::new(self.downloader.wishes.retries);
         loop {
             let request = Request { method: "HEAD", fields: &[] };
             let error = match self.downloader.agent.ask(None, &request, self.url) {
@@ -78,7 +78,7 @@ impl<'j, 'a> Job<'j, 'a> {
                 }
                 Err(error) => error,
             };
-            self.wait(&mut patience, error.into())?;
+            self.wait(&mut backoff, error.into())?;
         }
     }
 

@@ -3,6 +3,8 @@
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 use url::Url;
 
+use super::MOST_LINKS;
+
 /// What a page links to.
 pub(super) struct Links {
     /// What its links are relative to.
@@ -21,6 +23,9 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
     let mut has_base = false;
     for Ok(token) in Tokenizer::new_with_emitter(page, emitter) {
         let Token::StartTag(tag) = token else { continue };
+        if links.links.len() > MOST_LINKS {
+            break;
+        }
         let attribute = |name: &[u8]| {
             let value = tag.attributes.get(name)?;
             Some(String::from_utf8_lossy(value).into_owned())

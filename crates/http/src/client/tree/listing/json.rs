@@ -3,26 +3,53 @@
 use std::time::UNIX_EPOCH;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, Visitor};
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
 
-use super::Facts;
+use super::{Facts, MOST_LINKS};
 use crate::target::encode_segment;
 use crate::validator::parse_date;
 
 /// The entries of a listing: a link, whether it is one of a folder, and what else is known.
 pub(super) fn entries(body: &[u8]) -> Option<Vec<(String, bool, Facts)>> {
     // A type that is either could only be read by way of text, which names need not be.
-    let objects: Vec<Object> = match body.trim_ascii_start().first()? {
+    let entries: Entries = match body.trim_ascii_start().first()? {
         b'[' => serde_json::from_slice(body).ok()?,
         _ => serde_json::from_slice::<Dufs>(body).ok()?.paths,
     };
-    Some(objects.into_iter().filter_map(Object::entry).collect())
+    Some(entries.0)
+}
+
+/// Entries, of which one more than [`MOST_LINKS`] are kept.
+struct Entries(Vec<(String, bool, Facts)>);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visit;
+        impl<'de> Visitor<'de> for Visit {
+            type Value = Entries;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a list of objects")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Entries, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(object) = list.next_element::<Object>()? {
+                    if entries.len() <= MOST_LINKS {
+                        entries.extend(object.entry());
+                    }
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_seq(Visit)
+    }
 }
 
 /// What dufs puts its list into.
 #[derive(Deserialize)]
 struct Dufs {
-    paths: Vec<Object>,
+    paths: Entries,
 }
 
 /// An entry as any of them writes it.

@@ -19,6 +19,8 @@ pub struct Listing {
     pub refused: Vec<(Vec<u8>, Refusal)>,
     /// Whether the names are only put there by a script, and the same can be had as `?json`.
     pub is_scripted: bool,
+    /// Whether it has more entries than are read.
+    pub is_too_long: bool,
 }
 
 /// A file or folder in a listing.
@@ -52,7 +54,11 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
     let mut listing = Listing::default();
     if media_type.eq_ignore_ascii_case("application/json") {
         let mut taken = Taken::new(base);
-        for (link, is_folder, facts) in json::entries(body)? {
+        let entries = json::entries(body)?;
+        if entries.len() > MOST_LINKS {
+            return Some(Listing { is_too_long: true, ..Listing::default() });
+        }
+        for (link, is_folder, facts) in entries {
             taken.take(&mut listing, &link, is_folder, facts);
         }
     } else if ["text/html", "application/xhtml+xml"]
@@ -61,6 +67,9 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
     {
         let links = html::links(base, body);
         listing.is_scripted = links.is_scripted;
+        if links.links.len() > MOST_LINKS {
+            return Some(Listing { is_too_long: true, ..Listing::default() });
+        }
         let mut taken = Taken::new(base);
         for link in links.links {
             // RFC 3986 5: relative to the page, unless that says otherwise.
@@ -149,3 +158,6 @@ fn decoded(rest: &str) -> Result<Vec<u8>, (Vec<u8>, Refusal)> {
     // The whole may be longer than any path.
     relative(&path).map_err(|refusal| (path, refusal))
 }
+
+/// Links that are read of one listing at the most.
+pub(super) const MOST_LINKS: usize = 1_000_000;

@@ -1,4 +1,5 @@
-//! How long to wait before the next attempt, and when to make no more.
+//! How long the clients wait before the next attempt, and when they give up: one policy for `get`,
+//! `get -r` and `put`.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,12 +7,12 @@ use std::time::{Duration, Instant};
 
 /// Attempts that failed one after the other.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct Backoff {
     failures: u32,
     most: u32,
 }
 
-impl Patience {
+impl Backoff {
     /// For so many attempts more after the first.
     pub(super) fn new(most: u32) -> Self {
         Self { failures: 0, most }
@@ -70,22 +71,22 @@ mod tests {
 
     #[test]
     fn waits_double_and_end() {
-        let mut patience = Patience::new(8);
-        let waits: Vec<_> = std::iter::from_fn(|| patience.next(None)).collect();
+        let mut backoff = Backoff::new(8);
+        let waits: Vec<_> = std::iter::from_fn(|| backoff.next(None)).collect();
         assert_eq!(waits.len(), 8);
         for (index, wait) in waits.iter().enumerate() {
             let full = (FIRST * 2_u32.pow(u32::try_from(index).expect("small"))).min(LONGEST);
             assert!((full / 2..=full).contains(wait), "{index}: {wait:?}");
         }
-        patience.reset();
-        assert!(patience.next(None).is_some_and(|wait| wait <= FIRST));
+        backoff.reset();
+        assert!(backoff.next(None).is_some_and(|wait| wait <= FIRST));
     }
 
     #[test]
     fn the_server_may_ask_for_more_but_not_for_ever() {
-        let mut patience = Patience::new(8);
-        assert_eq!(patience.next(Some(Duration::from_secs(30))), Some(Duration::from_secs(30)));
-        assert_eq!(patience.next(Some(Duration::from_secs(3600))), None);
-        assert_eq!(Patience::new(0).next(None), None);
+        let mut backoff = Backoff::new(8);
+        assert_eq!(backoff.next(Some(Duration::from_secs(30))), Some(Duration::from_secs(30)));
+        assert_eq!(backoff.next(Some(Duration::from_secs(3600))), None);
+        assert_eq!(Backoff::new(0).next(None), None);
     }
 }

@@ -1,0 +1,90 @@
+//! Text from servers, archives and file systems as it may be shown on a terminal.
+//!
+//! Names, reason phrases and header values are chosen by others. A control character in them could
+//! drive the terminal, a line feed could forge a line, and a bidirectional control could reverse the
+//! end of a name. Everything that is printed goes through here; see `output.rs`.
+
+use std::fmt::Write;
+
+/// A text in one line: control characters and those that change the order of others are escaped.
+pub(crate) fn one_line(text: &str) -> String {
+    escaped(text, |_| false)
+}
+
+/// The same for a text of several lines.
+pub(crate) fn lines(text: &str) -> String {
+    escaped(text, |letter| letter == '\n')
+}
+
+fn escaped(text: &str, is_kept: impl Fn(char) -> bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match is_harmful(letter) && !is_kept(letter) {
+            true => out.extend(letter.escape_default()),
+            false => out.push(letter),
+        }
+    }
+    out
+}
+
+/// JSON in which the same characters are escaped, so that it means the same: they only occur inside
+/// of strings.
+pub(crate) fn json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if is_harmful(letter) {
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                // Writing to a string does not fail.
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(letter);
+        }
+    }
+    out
+}
+
+/// Whether a character controls a terminal, breaks a line, or changes how others are shown.
+fn is_harmful(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter,
+            '\u{61c}' // Arabic letter mark
+            | '\u{200e}' | '\u{200f}' // left-to-right and right-to-left mark
+            | '\u{2028}'..='\u{202e}' // line and paragraph separator, embeddings, overrides
+            | '\u{2066}'..='\u{2069}' // isolates
+            | '\u{feff}' // byte order mark
+            | '\u{fff9}'..='\u{fffb}' // interlinear annotations
+            | '\u{e0000}'..='\u{e007f}') // tags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_controls_a_terminal_is_escaped_and_the_rest_stays() {
+        for (text, shown) in [
+            (
+                "caf\u{e9} \u{65e5}\u{672c} \u{1f600} \u{200d}",
+                "caf\u{e9} \u{65e5}\u{672c} \u{1f600} \u{200d}",
+            ),
+            ("a\x1b[31m", "a\\u{1b}[31m"),
+            ("a\u{9b}31m", "a\\u{9b}31m"),
+            ("a\nb\rc\td", "a\\nb\\rc\\td"),
+            ("a\u{202e}gpj.exe", "a\\u{202e}gpj.exe"),
+            ("\u{2066}x\u{2069}\u{200f}", "\\u{2066}x\\u{2069}\\u{200f}"),
+            ("\u{7f}", "\\u{7f}"),
+        ] {
+            assert_eq!(one_line(text), shown);
+        }
+        assert_eq!(lines("a\nb\x1b"), "a\nb\\u{1b}");
+    }
+
+    #[test]
+    fn json_means_the_same() {
+        let text = "a\u{9b}b\u{202e}c\u{e0041}d\u{7f}\n\x1b";
+        let written = json(&serde_json::to_string(text).expect("a string"));
+        assert!(written.chars().all(|letter| !is_harmful(letter)), "{written}");
+        assert_eq!(serde_json::from_str::<String>(&written).expect("JSON"), text);
+    }
+}

@@ -1,0 +1,52 @@
+//! Attempts for a folder: how often something that failed is tried again.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::error::TreeError;
+use super::{Job, Tell, TreeEvent};
+use crate::client::ClientError;
+use crate::client::backoff::{Backoff, sleep};
+
+/// The attempts for one request.
+pub(super) struct Retry<'p> {
+    tell: Tell<'p>,
+    cancel: Option<&'p AtomicBool>,
+    has_answered: &'p AtomicBool,
+    backoff: Backoff,
+}
+
+impl<'p> Retry<'p> {
+    pub(super) fn new(job: &Job<'p, '_>) -> Self {
+        Self {
+            tell: job.tell,
+            cancel: job.agent.cancel,
+            has_answered: job.has_answered,
+            backoff: Backoff::new(job.wishes.retries),
+        }
+    }
+
+    /// There was progress: failures count from now on.
+    pub(super) fn renew(&mut self) {
+        self.backoff.reset();
+    }
+
+    /// Waits before the next attempt.
+    ///
+    /// # Errors
+    ///
+    /// The error itself, if another attempt makes no sense or there have been enough of them. An
+    /// address at which nothing has ever answered is more likely wrong than busy.
+    pub(super) fn wait(&mut self, error: TreeError) -> Result<(), TreeError> {
+        let TreeError::Client(cause) = &error else { return Err(error) };
+        let is_hopeless = !self.has_answered.load(Ordering::Relaxed) && cause.is_nobody();
+        if is_hopeless || !cause.is_temporary() {
+            return Err(error);
+        }
+        let Some(after) = self.backoff.next(cause.retry_after()) else { return Err(error) };
+        (self.tell)(&TreeEvent::Retrying { error: &error, after });
+        match sleep(after, self.cancel.as_slice()) {
+            true => Ok(()),
+            false => Err(ClientError::Cancelled.into()),
+        }
+    }
+}
