@@ -1,7 +1,8 @@
 //! Downloads and uploads that are killed at random moments, client and server in turn, and gone on
 //! with: the bytes are right, hardly any moves twice, and nothing else is left.
 //!
-//! `UNDERPASS_KILLS` says how often each is killed, instead of a few times.
+//! `UNDERPASS_KILLS` says how often each is killed, instead of a few times; `UNDERPASS_KILLS_MIB` how
+//! large the file is.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -12,11 +13,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rig::{Running, folder, names, noise_file, underpass};
+use rig::{Running, folder, names, noise_file, receiver, sender, underpass};
 use serde_json::Value;
 
 /// Bytes of the file.
-const SIZE: usize = 256 << 20;
+fn size() -> usize {
+    std::env::var("UNDERPASS_KILLS_MIB").map_or(256, |text| text.parse().unwrap()) << 20
+}
 
 const PAGE: usize = 4 << 10;
 
@@ -131,7 +134,7 @@ fn time(command: Command) -> Duration {
 #[test]
 fn downloads_that_are_killed_are_gone_on_with() {
     let (site, here) = (folder(), folder());
-    let source = noise_file(site.path(), "file", SIZE);
+    let source = noise_file(site.path(), "file", size());
     let (target, part) = (here.path().join("file"), here.path().join("file.part"));
     let expected = fs::read(&source).unwrap();
     let mut server = Server::start(site.path());
@@ -162,7 +165,7 @@ fn downloads_that_are_killed_are_gone_on_with() {
         let receipt = finished.receipt();
         let moved = number(&receipt, "bytes") + number(&receipt, "resumed_at");
         let connections = number(&receipt, "connections").max(1);
-        assert!(moved <= SIZE as u64 + TWICE * connections, "{moved} bytes moved: {receipt}");
+        assert!(moved <= size() as u64 + TWICE * connections, "{moved} bytes moved: {receipt}");
         assert!(fs::read(&target).unwrap() == expected, "round {round}: other bytes");
         assert_eq!(names(here.path()), ["file"], "round {round}");
     }
@@ -177,7 +180,7 @@ fn target_was_complete(receipt: &Value) -> bool {
 #[test]
 fn uploads_that_are_killed_are_gone_on_with() {
     let (site, here, state) = (folder(), folder(), folder());
-    let source = noise_file(here.path(), "file", SIZE);
+    let source = noise_file(here.path(), "file", size());
     let target = site.path().join("file");
     let expected = fs::read(&source).unwrap();
     let mut server = Server::start(site.path());
@@ -198,9 +201,48 @@ fn uploads_that_are_killed_are_gone_on_with() {
         let receipt = finished.receipt();
         let (moved, at) = (number(&receipt, "bytes"), number(&receipt, "resumed_at"));
         resumed += u32::from(at > 0);
-        assert!(moved + at <= SIZE as u64 + TWICE, "{moved} bytes moved: {receipt}");
+        assert!(moved + at <= size() as u64 + TWICE, "{moved} bytes moved: {receipt}");
         assert!(fs::read(&target).unwrap() == expected, "round {round}: other bytes");
         assert_eq!(names(site.path()), ["file"], "round {round}");
     }
     println!("{resumed} uploads went on from where they had been broken off");
+}
+
+#[test]
+fn a_killed_receiver_leaves_the_whole_file_or_nothing() {
+    let (there, here) = (folder(), folder());
+    let source = noise_file(there.path(), "file", size());
+    let target = here.path().join("file");
+    let expected = fs::read(&source).unwrap();
+    let transfer = || {
+        let receiver = receiver(&[], &target);
+        let sender = sender(&["-q"], &source, &receiver.address);
+        (receiver, sender)
+    };
+    let started = Instant::now();
+    let (receiver, sender) = transfer();
+    sender.finish().succeeded();
+    receiver.finish().succeeded();
+    let usual = started.elapsed();
+    let mut dice = Dice::new();
+    let (mut without, mut whole) = (0, 0);
+    for round in 0..rounds() {
+        fs::remove_file(&target).unwrap();
+        let (mut receiver, sender) = transfer();
+        std::thread::sleep(dice.moment(usual));
+        kill(&mut receiver);
+        // It fails, unless all was received.
+        sender.finish();
+        if names(here.path()).is_empty() {
+            without += 1;
+            let (receiver, sender) = transfer();
+            sender.finish().succeeded();
+            receiver.finish().succeeded();
+        } else {
+            whole += 1;
+        }
+        assert!(fs::read(&target).unwrap() == expected, "round {round}: other bytes");
+        assert_eq!(names(here.path()), ["file"], "round {round}");
+    }
+    println!("{without} killed receivers left nothing, {whole} the whole file");
 }
