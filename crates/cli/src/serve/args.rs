@@ -1,5 +1,6 @@
 //! What can be typed after `serve`. Spellings are those of dufs where it has them: people know them.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -243,6 +244,10 @@ pub(super) struct LimitArgs {
     /// [default: half of all]
     #[arg(long, value_name = "N")]
     pub(super) max_per_address: Option<u32>,
+
+    /// Answer no folder as a tar that has more entries than this, with all folders in it
+    #[arg(long, value_name = "N", default_value = "1000000")]
+    pub(super) max_archive_entries: NonZeroUsize,
 
     /// Bytes a second for each connection, such as 512K
     #[arg(long, value_name = "BYTES", value_parser = rate)]

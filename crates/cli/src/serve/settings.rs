@@ -62,6 +62,7 @@ pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Set
         changes: self::changes(changes),
         listing: !pages.no_listing,
         archive: !pages.no_archive,
+        max_archive_entries: limits.max_archive_entries.get(),
         health: !pages.no_health,
         metrics: !pages.no_metrics,
         transfers: !pages.no_transfers,

@@ -139,6 +139,25 @@ impl Version {
         }
     }
 
+    /// The version with these facts, as the methods of these names tell them.
+    #[must_use]
+    pub const fn from_parts(
+        device: u64,
+        inode: u64,
+        size: u64,
+        modified: (i64, i64),
+        changed: (i64, i64),
+        links: u64,
+    ) -> Self {
+        Self { device, inode, size: size.cast_signed(), modified, changed, links }
+    }
+
+    /// The number of the file system.
+    #[must_use]
+    pub const fn device(&self) -> u64 {
+        self.device
+    }
+
     /// The file's number on its file system.
     #[must_use]
     pub const fn inode(&self) -> u64 {

@@ -12,6 +12,8 @@ use rustix::io::Errno;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ArchiveError {
+    /// Too many archives are laid out or sent at this moment.
+    Busy,
     /// Nobody wants the archive any more.
     Cancelled,
     /// A file is not the one any more that the archive was laid out with.
@@ -47,8 +49,7 @@ impl ArchiveError {
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
-            // The server could, but is not willing to: there is no status for "too much asked".
-            Self::TooDeep { .. } | Self::TooLarge | Self::TooMany { .. } => 403,
+            Self::TooDeep { .. } | Self::TooLarge | Self::TooMany { .. } => 413,
             Self::Io { source, .. } => match Errno::from_io_error(source) {
                 Some(Errno::ACCESS | Errno::PERM) => 403,
                 Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => 404,
@@ -56,7 +57,7 @@ impl ArchiveError {
                 _ => 500,
             },
             // A second try lays the archive out anew.
-            Self::Cancelled | Self::Changed { .. } => 503,
+            Self::Busy | Self::Cancelled | Self::Changed { .. } => 503,
         }
     }
 
@@ -68,6 +69,7 @@ impl ArchiveError {
 impl fmt::Display for ArchiveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Busy => f.write_str("too many archives are asked for; try again soon"),
             Self::Cancelled => f.write_str("the archive is not wanted any more"),
             Self::Changed { path } => write!(f, "{} changed while it was archived", Shown(path)),
             Self::Io { path, source } => write!(f, "{} cannot be archived: {source}", Shown(path)),
@@ -75,7 +77,9 @@ impl fmt::Display for ArchiveError {
                 write!(f, "{} lies deeper than {limit} folders", Shown(path))
             }
             Self::TooLarge => f.write_str("the archive would be longer than 8 EiB"),
-            Self::TooMany { limit } => write!(f, "the folder has more than {limit} members"),
+            Self::TooMany { limit } => {
+                write!(f, "the folder has more than {limit} entries; ask for the folders in it")
+            }
         }
     }
 }

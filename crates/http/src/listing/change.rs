@@ -6,7 +6,7 @@
 use maud::{Markup, PreEscaped, html};
 
 /// What the reader of a page may do with the folder.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct May {
     /// Put files into it, and make folders.
     pub upload: bool,

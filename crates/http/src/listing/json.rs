@@ -64,14 +64,14 @@ pub(super) struct JsonForm {
 }
 
 impl JsonForm {
-    /// One array, an object on each line of it.
-    pub(super) fn array() -> Self {
-        Self { opening: "[\n", between: ",\n", closing: "\n]\n", is_empty: true }
+    /// One array, an object on each line of it; `is_empty` until one is written.
+    pub(super) fn array(is_empty: bool) -> Self {
+        Self { opening: "[\n", between: ",\n", closing: "\n]\n", is_empty }
     }
 
-    /// One object a line.
-    pub(super) fn lines() -> Self {
-        Self { opening: "", between: "\n", closing: "\n", is_empty: true }
+    /// One object a line; `is_empty` until one is written.
+    pub(super) fn lines(is_empty: bool) -> Self {
+        Self { opening: "", between: "\n", closing: "\n", is_empty }
     }
 }
 

@@ -33,7 +33,7 @@ pub use change::May;
 pub use entry::{Attributes, Resolve};
 pub use html::CONTENT_SECURITY_POLICY;
 pub use order::{Direction, Order, SortKey};
-pub use page::Prepared;
+pub use page::{Prepared, Unsorted};
 pub use query::{BadQuery, Format, ListingQuery};
 
 /// The most entries that one listing sorts, and so the largest `?limit`.

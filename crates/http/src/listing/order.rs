@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 /// What entries are sorted by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SortKey {
     /// As people sort names: case does not matter, numbers count by their value.
     #[default]
@@ -34,7 +34,7 @@ impl SortKey {
 }
 
 /// Which end of the order comes first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// A before Z, small before large, old before new.
     #[default]
@@ -67,7 +67,7 @@ impl Direction {
 }
 
 /// The order of a listing. Folders come first in all of them, and equals are sorted by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Order {
     /// What counts.
     pub key: SortKey,

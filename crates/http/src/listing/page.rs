@@ -9,7 +9,7 @@ use super::html::HtmlForm;
 use super::json::JsonForm;
 use super::pick::{Picked, Start};
 use super::query::Format;
-use super::scan::{complete, scan};
+use super::scan::{Scan, add_up, complete, scan};
 use super::simple::SimpleForm;
 
 /// A listing of which is known what the head of the response has to say.
@@ -106,6 +106,27 @@ impl<'a> Prepared<'a> {
         self.listing.query.format.media_type()
     }
 
+    /// Whether the entries are in memory, and sorted; otherwise they are read while they are written.
+    pub fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Bytes that [`write`](Self::write) gives at the most of a listing that is not held, while
+    /// nobody adds to the folder.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the folder, of which this reads the names.
+    pub fn longest(&self) -> io::Result<u64> {
+        let (entry, byte) = match self.listing.query.format {
+            Format::Html => (HTML_ROW, HTML_BYTE),
+            Format::Json | Format::Ndjson => (JSON_OBJECT, JSON_BYTE),
+            Format::Simple => (SIMPLE_LINE, SIMPLE_BYTE),
+        };
+        let rows = add_up(&self.listing, |name| entry + byte * name.len() as u64)?;
+        Ok(rows.saturating_add(FRAME))
+    }
+
     /// Gives the listing to `sink` in pieces of about 32 KiB.
     ///
     /// # Errors
@@ -114,51 +135,104 @@ impl<'a> Prepared<'a> {
     /// written is then not a whole listing.
     pub fn write(self, sink: &mut dyn FnMut(Vec<u8>) -> io::Result<()>) -> io::Result<()> {
         let Self { listing, held, outline } = self;
-        let mut pieces = Pieces { buf: Vec::with_capacity(PIECE_LEN), sink };
-        let mut form = form(&listing, &outline);
-        form.begin(&mut pieces.buf);
-        let tally = match &held {
-            Some(entries) => {
-                for entry in entries {
-                    form.entry(entry, &mut pieces.buf);
-                    pieces.pass_on()?;
-                }
-                outline.tally.unwrap_or_default()
+        let Some(entries) = held else {
+            let mut unsorted = Unsorted::new(&listing)?;
+            while let Some(piece) = unsorted.next(&listing)? {
+                sink(piece)?;
             }
-            None => stream(&listing, form.as_mut(), &mut pieces)?,
+            return Ok(());
         };
-        form.end(&tally, &mut pieces.buf);
+        let mut pieces = Pieces { buf: Vec::with_capacity(PIECE_LEN), sink };
+        let mut form = form(&listing, &outline, true);
+        form.begin(&mut pieces.buf);
+        for entry in &entries {
+            form.entry(entry, &mut pieces.buf);
+            pieces.pass_on()?;
+        }
+        form.end(&outline.tally.unwrap_or_default(), &mut pieces.buf);
         (pieces.sink)(pieces.buf)
     }
 }
 
-/// Writes the entries as the kernel gives them, and counts them.
-fn stream(
-    listing: &Listing<'_>,
-    form: &mut dyn Form,
-    pieces: &mut Pieces<'_>,
-) -> io::Result<Tally> {
-    let start = Start::new(listing);
-    let mut tally = Tally::default();
-    tally.lost_links = scan(listing, |found| {
-        if !start.is_before(&found)
-            && let Some(entry) = complete(listing, &found)
-        {
-            tally.add(&entry);
-            form.entry(&entry, &mut pieces.buf);
-            pieces.pass_on()?;
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(tally)
+/// A listing that is written as the kernel gives the entries, and can rest after each piece.
+///
+/// It holds no entries and borrows nothing: each piece is asked for with the same listing.
+#[derive(Debug)]
+pub struct Unsorted {
+    scan: Scan,
+    tally: Tally,
+    stage: Stage,
 }
 
-/// The form that was asked for.
-fn form<'l>(listing: &'l Listing<'_>, outline: &'l Outline) -> Box<dyn Form + 'l> {
+/// What is written next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Begin,
+    Entries,
+    End,
+    Nothing,
+}
+
+impl Unsorted {
+    /// The listing from its start.
+    ///
+    /// # Errors
+    ///
+    /// Those of opening the folder.
+    pub fn new(listing: &Listing<'_>) -> io::Result<Self> {
+        Ok(Self { scan: Scan::new(listing)?, tally: Tally::default(), stage: Stage::Begin })
+    }
+
+    /// The next piece, of some ten KiB; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the folder. What has been given is then not a whole listing.
+    pub fn next(&mut self, listing: &Listing<'_>) -> io::Result<Option<Vec<u8>>> {
+        let mut out = Vec::new();
+        let outline = Outline::default();
+        let start = Start::new(listing);
+        while out.is_empty() && self.stage != Stage::Nothing {
+            let is_first = self.tally.folders + self.tally.files == 0;
+            let mut form = form(listing, &outline, is_first);
+            match self.stage {
+                Stage::Begin => {
+                    form.begin(&mut out);
+                    self.stage = Stage::Entries;
+                }
+                Stage::Entries => {
+                    let tally = &mut self.tally;
+                    let step = self.scan.step(listing, STEP_LEN, |found| {
+                        if !start.is_before(&found)
+                            && let Some(entry) = complete(listing, &found)
+                        {
+                            tally.add(&entry);
+                            form.entry(&entry, &mut out);
+                        }
+                        Ok(ControlFlow::Continue(()))
+                    })?;
+                    if step.is_break() {
+                        self.stage = Stage::End;
+                    }
+                }
+                Stage::End => {
+                    self.tally.lost_links = self.scan.lost_links;
+                    form.end(&self.tally, &mut out);
+                    self.stage = Stage::Nothing;
+                }
+                Stage::Nothing => {}
+            }
+        }
+        Ok((!out.is_empty()).then_some(out))
+    }
+}
+
+/// The form that was asked for; `is_first` as long as it has not written an entry.
+fn form<'l>(listing: &'l Listing<'_>, outline: &'l Outline, is_first: bool) -> Box<dyn Form + 'l> {
     match listing.query.format {
         Format::Html => Box::new(HtmlForm::new(listing, outline)),
-        Format::Json => Box::new(JsonForm::array()),
-        Format::Ndjson => Box::new(JsonForm::lines()),
+        Format::Json => Box::new(JsonForm::array(is_first)),
+        Format::Ndjson => Box::new(JsonForm::lines(is_first)),
         Format::Simple => Box::new(SimpleForm),
     }
 }
@@ -186,3 +260,23 @@ impl Pieces<'_> {
 /// Large enough that the hand-over to another thread costs little beside the writing, about 150
 /// entries of a page.
 const PIECE_LEN: usize = 32 << 10;
+
+/// Bytes of names that are read at once for a piece of what is not sorted: some 200 entries.
+const STEP_LEN: usize = 8 << 10;
+
+/// What a row of the page has at the most, and each byte of a name in it: once percent-encoded, and
+/// once as text in which a quotation mark takes six bytes.
+const HTML_ROW: u64 = 512;
+const HTML_BYTE: u64 = 9;
+
+/// The same for an object: a control character takes six bytes in JSON, and one that is not UTF-8
+/// three in each of three fields.
+const JSON_OBJECT: u64 = 256;
+const JSON_BYTE: u64 = 9;
+
+/// The same for a line of plain names.
+const SIMPLE_LINE: u64 = 3;
+const SIMPLE_BYTE: u64 = 2;
+
+/// What stands around the entries at the most: style, scripts, a path of 4 KiB with links.
+const FRAME: u64 = 256 << 10;

@@ -9,7 +9,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use super::order::{Direction, Order, Place, SortKey};
 
 /// The form of a listing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
     /// A page for people, and for programs that follow links.
     #[default]
@@ -51,7 +51,7 @@ impl Format {
 
 /// What a request asks of a listing: `?json`, `?ndjson` or `?simple`, `?sort=name|size|time`,
 /// `?order=asc|desc`, `?limit=N`, `?after=CURSOR`, `?q=WORD`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ListingQuery {
     /// The form of the answer.
     pub format: Format,

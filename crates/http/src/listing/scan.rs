@@ -59,28 +59,73 @@ pub(super) fn scan(
     listing: &Listing<'_>,
     mut visit: impl FnMut(Found<'_>) -> io::Result<ControlFlow<()>>,
 ) -> io::Result<u64> {
-    let wanted = Wanted::new(listing);
+    let mut scan = Scan::new(listing)?;
+    while scan.step(listing, BUF_LEN, &mut visit)?.is_continue() {}
+    Ok(scan.lost_links)
+}
+
+/// A pass over a folder that can rest after any read of the kernel.
+#[derive(Debug)]
+pub(super) struct Scan {
+    /// The folder, with a cursor of its own.
+    folder: OwnedFd,
+    /// Links that were left out so far.
+    pub(super) lost_links: u64,
+}
+
+impl Scan {
+    /// A pass that begins with the first entry.
+    pub(super) fn new(listing: &Listing<'_>) -> io::Result<Self> {
+        Ok(Self { folder: reopen(listing.folder)?, lost_links: 0 })
+    }
+
+    /// Visits the entries that one read into `len` bytes gives; breaks off at the end of the
+    /// folder, or when `visit` does.
+    ///
+    /// # Errors
+    ///
+    /// As [`scan`].
+    pub(super) fn step(
+        &mut self,
+        listing: &Listing<'_>,
+        len: usize,
+        mut visit: impl FnMut(Found<'_>) -> io::Result<ControlFlow<()>>,
+    ) -> io::Result<ControlFlow<()>> {
+        let wanted = Wanted::new(listing);
+        let mut buf = Vec::with_capacity(len);
+        let mut raw = RawDir::new(&self.folder, buf.spare_capacity_mut());
+        loop {
+            let Some(raw_entry) = raw.next() else { return Ok(ControlFlow::Break(())) };
+            let raw_entry = raw_entry?;
+            let (name, kind) = (raw_entry.file_name().to_bytes(), raw_entry.file_type());
+            if wanted.has_name(name) {
+                match wanted.find(name, kind) {
+                    Some(found) if wanted.hides(&found) => {}
+                    Some(found) => {
+                        if visit(found)?.is_break() {
+                            return Ok(ControlFlow::Break(()));
+                        }
+                    }
+                    None => self.lost_links += u64::from(kind == FileType::Symlink),
+                }
+            }
+            if raw.is_buffer_empty() {
+                return Ok(ControlFlow::Continue(()));
+            }
+        }
+    }
+}
+
+/// Adds up `len` of each name in the folder, shown or not.
+pub(super) fn add_up(listing: &Listing<'_>, len: impl Fn(&[u8]) -> u64) -> io::Result<u64> {
     let folder = reopen(listing.folder)?;
     let mut buf = Vec::with_capacity(BUF_LEN);
     let mut raw = RawDir::new(&folder, buf.spare_capacity_mut());
-    let mut lost_links = 0;
-    while let Some(raw_entry) = raw.next() {
-        let raw_entry = raw_entry?;
-        let name = raw_entry.file_name().to_bytes();
-        if !wanted.has_name(name) {
-            continue;
-        }
-        match wanted.find(name, raw_entry.file_type()) {
-            Some(found) if wanted.hides(&found) => {}
-            Some(found) => {
-                if visit(found)?.is_break() {
-                    break;
-                }
-            }
-            None => lost_links += u64::from(raw_entry.file_type() == FileType::Symlink),
-        }
+    let mut sum = 0_u64;
+    while let Some(entry) = raw.next() {
+        sum = sum.saturating_add(len(entry?.file_name().to_bytes()));
     }
-    Ok(lost_links)
+    Ok(sum)
 }
 
 /// The entry with what its form shows of it; `None` if it is gone or cannot be served any more.

@@ -30,6 +30,10 @@ pub struct Metrics {
     digests: AtomicU64,
     /// Bytes that were read for that.
     digest_bytes: AtomicU64,
+    /// Folders that were walked for an archive.
+    folder_walks: AtomicU64,
+    /// Listings that were made, each for all who waited for it.
+    listings: AtomicU64,
 }
 
 impl Metrics {
@@ -37,7 +41,13 @@ impl Metrics {
     #[must_use]
     pub fn new(workers: usize) -> Self {
         let workers = (0..workers.max(1)).map(|_| WorkerMetrics::default()).collect();
-        Self { workers, digests: AtomicU64::new(0), digest_bytes: AtomicU64::new(0) }
+        Self {
+            workers,
+            digests: AtomicU64::new(0),
+            digest_bytes: AtomicU64::new(0),
+            folder_walks: AtomicU64::new(0),
+            listings: AtomicU64::new(0),
+        }
     }
 
     /// The block of one worker. Numbers beyond the last worker start again at the first: two
@@ -52,6 +62,16 @@ impl Metrics {
     pub fn digest(&self, read_bytes: u64, is_made: bool) {
         self.digests.fetch_add(is_made.into(), Relaxed);
         self.digest_bytes.fetch_add(read_bytes, Relaxed);
+    }
+
+    /// A folder was walked to lay out its archive.
+    pub fn folder_walk(&self) {
+        self.folder_walks.fetch_add(1, Relaxed);
+    }
+
+    /// A listing was made.
+    pub fn listing(&self) {
+        self.listings.fetch_add(1, Relaxed);
     }
 
     /// Requests answered, and bytes sent for them, heads included.

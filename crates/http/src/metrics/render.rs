@@ -22,6 +22,10 @@ pub(super) fn render(metrics: &Metrics, open_transfers: usize) -> String {
     page.counter("digests_total", "Digests of files that were made.", digests);
     let help = "Bytes read into user space to make digests.";
     page.counter("digest_read_bytes_total", help, metrics.digest_bytes.load(Relaxed));
+    let help = "Folders walked to lay out archives, each once for all who waited.";
+    page.counter("folder_walks_total", help, metrics.folder_walks.load(Relaxed));
+    let help = "Listings made, each once for all who waited.";
+    page.counter("listings_total", help, metrics.listings.load(Relaxed));
     page.gauge("transfers_open", "Transfers that are under way.", open_transfers as u64);
     page.family("build_info", "gauge", "Which version this is; always 1.");
     page.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);

@@ -1,43 +1,23 @@
 //! A folder as the answer: its listing, or all of it as one archive.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-
-use tokio::sync::oneshot;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use super::answer::Asking;
+use super::archives::LayoutKey;
+use super::listings::{Asked, ListTask};
 use super::question::Question;
 use super::response::{ArchiveBody, Body, Response};
 use super::root::Root;
 use super::settings::Changes;
-use super::shared::Shared;
 use crate::archive;
 use crate::auth::Right;
-use crate::listing::{
-    Attributes, CONTENT_SECURITY_POLICY, Format, Listing, ListingQuery, May, Resolve,
-};
+use crate::listing::{Attributes, CONTENT_SECURITY_POLICY, Format, ListingQuery, May, Resolve};
 use crate::negotiate::wants_json;
 use crate::plan::{Facts, PlannedBody};
 use crate::request::Method;
 use crate::target::{Target, encode_segment};
-
-/// A folder to be listed by a helper.
-#[derive(Debug)]
-pub(super) struct ListTask {
-    folder: OwnedFd,
-    path: Vec<u8>,
-    query: ListingQuery,
-    is_browser: bool,
-    may: May,
-    pub(super) is_chunked: bool,
-}
-
-/// What the head of a listing's response has to say.
-#[derive(Debug)]
-pub(super) struct ListingHead {
-    media_type: &'static str,
-    next_page: Option<String>,
-}
 
 /// Answers a request for a folder.
 pub(super) fn answer(
@@ -65,7 +45,7 @@ fn listing(
     target: &Target<'_>,
     folder: OwnedFd,
 ) -> Result<Response, Question> {
-    let (head, mut body) = match asking.known.listing.take() {
+    let (head, body) = match asking.known.listing.take() {
         Some(Ok(listing)) => listing,
         Some(Err(error)) => return Ok(asking.failed(&error)),
         None => {
@@ -75,20 +55,19 @@ fn listing(
                 Err(fault) => return Ok(asking.error(400, &fault.to_string())),
             };
             let is = |name, value: &[u8]| asking.request.field(name) == Some(value);
-            let task = ListTask {
-                folder,
+            let what = Asked {
                 path: target.path.clone(),
                 query,
                 is_browser: is("sec-fetch-dest", b"document") || is("sec-fetch-mode", b"navigate"),
+                is_head: asking.request.method == Method::Head,
                 may: may(asking, &target.path),
-                is_chunked: asking.request.minor_version > 0,
+                user: asking.user.clone(),
             };
+            let is_chunked = asking.request.minor_version > 0;
+            let task = ListTask { folder, what, is_chunked };
             return Err(Question::List(Box::new(task)));
         }
     };
-    if asking.request.method == Method::Head {
-        body = Body::Nothing;
-    }
     let is_stream = matches!(body, Body::Stream { .. });
     let is_chunked = asking.request.minor_version > 0;
     let mut response =
@@ -120,52 +99,30 @@ fn may(asking: &Asking<'_, '_, '_>, path: &[u8]) -> May {
     May { log_in, ..May::default() }
 }
 
-/// Writes a listing, on a helper thread; whether it came to its end.
-pub(super) fn list(
-    shared: &Shared,
-    task: &ListTask,
-    head: oneshot::Sender<io::Result<ListingHead>>,
-    mut sink: impl FnMut(Vec<u8>) -> io::Result<()>,
-) -> bool {
-    let listing = Listing {
-        folder: task.folder.as_fd(),
-        path: &task.path,
-        query: task.query.clone(),
-        is_browser: task.is_browser,
-        shows_hidden: shared.settings.shows_hidden,
-        hides: &|path, _| shared.root.hides(path),
-        may: task.may,
-        archive: shared.settings.archive,
-        root: &shared.root,
-    };
-    // Whoever asked may have left; then nobody reads either.
-    match listing.prepare() {
-        Err(error) => {
-            let _ = head.send(Err(error));
-            false
-        }
-        Ok(prepared) => {
-            let next_page = prepared.next_page().map(str::to_owned);
-            let _ = head.send(Ok(ListingHead { media_type: prepared.media_type(), next_page }));
-            prepared.write(&mut sink).is_ok()
-        }
-    }
-}
-
 /// The whole folder as a tar, or ranges of it.
 fn archive(
     asking: &mut Asking<'_, '_, '_>,
     path: &[u8],
     folder: OwnedFd,
 ) -> Result<Response, Question> {
-    let (layout, folder) = match asking.known.layout.take() {
-        Some(Ok(kept)) => kept,
-        Some(Err(error)) => return Ok(asking.error(error.status(), &error.to_string())),
-        None => match asking.worker.shared.layouts.get(path) {
-            Some(kept) => kept,
-            None => return Err(Question::Archive(path.to_vec(), folder)),
-        },
+    let laid_out = match asking.known.layout.take() {
+        Some(Ok(laid_out)) => laid_out,
+        Some(Err(error)) => {
+            let mut response = asking.error(error.status(), &error.to_string());
+            if response.status == 503 {
+                response.add_field("Retry-After", "1");
+            }
+            return Ok(response);
+        }
+        None => {
+            let key = LayoutKey::of(&folder, path, asking.user.as_ref());
+            match asking.worker.shared.layouts.get(&key) {
+                Some(laid_out) => laid_out,
+                None => return Err(Question::Archive(key, folder)),
+            }
+        }
     };
+    let layout = &laid_out.layout;
     let name = path.rsplit(|byte| *byte == b'/').next().filter(|name| !name.is_empty());
     let file_name = [name.unwrap_or(b"files"), b".tar"].concat();
     let etag = layout.etag();
@@ -180,20 +137,23 @@ fn archive(
         is_download: true,
     };
     let plan = asking.plan(&facts);
-    let part = |from, to| archive::Body::new(layout.clone(), folder.clone(), from..to);
-    let whole = |parts| Body::Archive(Box::new(ArchiveBody { parts, closing: Vec::new() }));
+    let part =
+        |from, to| archive::Body::new(Arc::clone(layout), Arc::clone(&laid_out.folder), from..to);
+    let whole = |parts, closing| {
+        let _laid_out = Arc::clone(&laid_out);
+        Body::Archive(Box::new(ArchiveBody { parts, closing, _laid_out }))
+    };
     let body = match plan.body {
         PlannedBody::Nothing => Body::Nothing,
         PlannedBody::Message(text) => Body::Memory(text.into_owned().into_bytes().into()),
-        PlannedBody::Whole => whole(vec![(Vec::new(), part(0, layout.len()))]),
-        PlannedBody::Range(range) => whole(vec![(Vec::new(), part(range.start, range.end))]),
+        PlannedBody::Whole => whole(vec![(Vec::new(), part(0, layout.len()))], Vec::new()),
+        PlannedBody::Range(range) => {
+            whole(vec![(Vec::new(), part(range.start, range.end))], Vec::new())
+        }
         PlannedBody::Multipart(multipart) => {
             let parts = multipart.parts.into_iter();
             let parts = parts.map(|(header, range)| (header, part(range.start, range.end)));
-            Body::Archive(Box::new(ArchiveBody {
-                parts: parts.collect(),
-                closing: multipart.closing,
-            }))
+            whole(parts.collect(), multipart.closing)
         }
     };
     let mut response = Response {

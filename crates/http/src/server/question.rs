@@ -4,32 +4,30 @@
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::thread;
 
 use rustix::io::Errno;
-use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::archives;
+use super::archives::{self, LayoutKey};
 use super::changes::{Change, Changed, Refusal};
 use super::digests::{self, Digests, Undigested};
+use super::disk_queue::ClientNet;
 use super::files::{self, Found};
-use super::folder::{self, ListTask, ListingHead};
+use super::listings::{self, ListTask, ListingHead};
 use super::peer::Peer;
 use super::response::Body;
 use super::root::Patience;
 use super::settled::{AGAIN_LATER, Checks};
 use super::shared::Shared;
 use super::worker::Worker;
-use crate::archive::ArchiveError;
 use crate::auth::{Pending, Verdict};
 
 /// Something to be found out.
 #[derive(Debug)]
 pub(super) enum Question {
     /// How a folder is laid out as an archive.
-    Archive(Vec<u8>, OwnedFd),
+    Archive(LayoutKey, OwnedFd),
     /// What the digest of a file is.
     Digest(digests::Request),
     /// What comes of a change.
@@ -49,7 +47,7 @@ pub(super) enum Question {
 /// What was found out about one request.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    pub(super) layout: Option<Result<archives::Kept, ArchiveError>>,
+    pub(super) layout: Option<archives::Outcome>,
     pub(super) listing: Option<io::Result<(ListingHead, Body)>>,
     pub(super) changed: Option<Result<Changed, Refusal>>,
     pub(super) opened: Vec<Opened>,
@@ -85,9 +83,9 @@ impl Question {
     pub(super) async fn ask(self, worker: &Worker, peer: &Peer, known: &mut Known) {
         let shared = Arc::clone(&worker.shared);
         match self {
-            Self::Archive(path, folder) => {
-                let task = spawn_blocking(move || archives::lay_out(&shared, &path, folder));
-                known.layout = task.await.ok();
+            Self::Archive(key, folder) => {
+                let client = ClientNet::of(peer.address);
+                known.layout = Some(archives::ask(shared, client, key, folder).await);
             }
             Self::Digest(request) => {
                 // Minutes, for a large file: nobody reads it for a client that has left.
@@ -99,7 +97,10 @@ impl Question {
                 let _turn = worker.shared.changing.acquire().await;
                 known.changed = spawn_blocking(move || change.run(&shared)).await.ok();
             }
-            Self::List(task) => known.listing = Some(list(*task, worker).await),
+            Self::List(task) => {
+                let client = ClientNet::of(peer.address);
+                known.listing = Some(listings::ask(shared, client, *task).await);
+            }
             Self::Open(path) => known.opened.extend(open(path, shared).await),
             Self::Read(file) => known.text = spawn_blocking(move || read(file)).await.ok(),
             Self::Verify(pending) => {
@@ -129,29 +130,6 @@ async fn open(path: Vec<u8>, shared: Arc<Shared>) -> Option<Opened> {
     }
 }
 
-/// Begins to list a folder; the pieces come as they are wanted.
-async fn list(task: ListTask, worker: &Worker) -> io::Result<(ListingHead, Body)> {
-    let shared = Arc::clone(&worker.shared);
-    let is_chunked = task.is_chunked;
-    let (head, head_told) = oneshot::channel();
-    let (done, completion) = oneshot::channel();
-    let (sender, pieces) = mpsc::channel(PIECES);
-    let task = move || {
-        let is_whole = folder::list(&shared, &task, head, |piece| {
-            sender.blocking_send(piece).map_err(|_| io::ErrorKind::BrokenPipe.into())
-        });
-        if is_whole {
-            // Nobody may be left to be told.
-            let _ = done.send(());
-        }
-    };
-    // A thread of its own: it waits for its client, and as many slow clients as there are helpers
-    // would keep everybody else from being helped.
-    thread::Builder::new().name("listing".to_owned()).stack_size(STACK).spawn(task)?;
-    let head = head_told.await.map_err(|_| io::Error::from(io::ErrorKind::Other))??;
-    Ok((head, Body::Stream { pieces, completion, is_chunked }))
-}
-
 /// Reads a file whose size nobody knows.
 fn read(file: OwnedFd) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
@@ -161,12 +139,6 @@ fn read(file: OwnedFd) -> io::Result<Vec<u8>> {
     }
     Ok(text)
 }
-
-/// Pieces of a listing that wait for a slow client.
-const PIECES: usize = 2;
-
-/// Bytes for the stack of a thread that lists a folder.
-const STACK: usize = 256 << 10;
 
 /// Bytes of a file of procfs at the most; the endless ones have no end here either.
 const MOST_TEXT: u64 = 4 << 20;

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
 use underpass_engine::{Chain, Source, Version};
 
+use super::archives::LaidOut;
 use super::files::{Residence, Served};
+use super::listings::Pieces;
 use super::uploads::Upload;
 use crate::archive;
 use crate::head::{error_page, reason};
@@ -37,12 +38,10 @@ pub(super) enum Body {
     File(Box<FileBody>),
     /// A folder as an archive.
     Archive(Box<ArchiveBody>),
-    /// A helper that makes them as they are sent; it ends early if they are not wanted.
+    /// Helpers that make them.
     Stream {
-        /// What it makes.
-        pieces: mpsc::Receiver<Vec<u8>>,
-        /// Tells whether it came to its end.
-        completion: Completion,
+        /// What they make.
+        pieces: Pieces,
         /// Whether the client can tell the end from an interruption only by chunks.
         is_chunked: bool,
     },
@@ -64,10 +63,9 @@ pub(super) struct ArchiveBody {
     pub(super) parts: Vec<(Vec<u8>, archive::Body)>,
     /// What stands after the last.
     pub(super) closing: Vec<u8>,
+    /// What the parts are of, which counts as memory for as long as they are sent.
+    pub(super) _laid_out: Arc<LaidOut>,
 }
-
-/// Tells whether the helper of a stream came to its end.
-pub(super) type Completion = tokio::sync::oneshot::Receiver<()>;
 
 /// A file or ranges of one.
 #[derive(Debug)]

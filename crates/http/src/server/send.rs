@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 use tokio::time::sleep;
 use underpass_engine::{
@@ -19,8 +18,9 @@ use super::behind::Behind;
 use super::cost::advance;
 use super::digests;
 use super::files::Residence;
+use super::listings::Pieces;
 use super::peer::Peer;
-use super::response::{ArchiveBody, Body, Completion, FileBody};
+use super::response::{ArchiveBody, Body, FileBody};
 use super::sent::{Failure, Sent};
 use super::settings::Settings;
 use super::socket::Socket;
@@ -258,9 +258,7 @@ impl<'a> Slow<'a> {
         if self.send(Chain::new().bytes(head), Confirm::HandedOver).await {
             match body {
                 Body::Archive(archive) => self.archive(*archive).await,
-                Body::Stream { pieces, completion, is_chunked } => {
-                    self.stream(pieces, completion, is_chunked).await;
-                }
+                Body::Stream { pieces, is_chunked } => self.stream(pieces, is_chunked).await,
                 Body::Nothing | Body::Memory(_) | Body::File(_) | Body::Upload(_) => {}
             }
         }
@@ -296,21 +294,15 @@ impl<'a> Slow<'a> {
         }
     }
 
-    async fn stream(
-        &mut self,
-        mut pieces: mpsc::Receiver<Vec<u8>>,
-        completion: Completion,
-        is_chunked: bool,
-    ) {
-        while let Some(piece) = pieces.recv().await {
-            let framed = if is_chunked { chunk(&piece) } else { piece };
+    async fn stream(&mut self, mut pieces: Pieces, is_chunked: bool) {
+        loop {
+            // A client that counts no bytes must not take a part for the whole.
+            let Ok(piece) = pieces.next().await else { return self.fail(Failure::Stream) };
+            let Some(piece) = piece else { break };
+            let framed = piece.framed(is_chunked);
             if !self.send(Chain::new().bytes(framed), Confirm::HandedOver).await {
                 return;
             }
-        }
-        // Whoever counts no bytes must not take a part for the whole.
-        if completion.await.is_err() {
-            return self.fail(Failure::Stream);
         }
         if is_chunked {
             self.send(Chain::new().bytes(&b"0\r\n\r\n"[..]), Confirm::HandedOver).await;
@@ -448,14 +440,6 @@ impl<'a> Slow<'a> {
         let _ = underpass_engine::socket::arm_reset(&self.peer.socket);
         self.sent.failure = Some(failure);
     }
-}
-
-/// A chunk of a body whose length is not known (RFC 9112, section 7.1).
-fn chunk(piece: &[u8]) -> Vec<u8> {
-    let mut framed = format!("{:x}\r\n", piece.len()).into_bytes();
-    framed.extend_from_slice(piece);
-    framed.extend_from_slice(b"\r\n");
-    framed
 }
 
 /// Counts itself for as long as it lives.

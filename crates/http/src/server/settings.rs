@@ -79,6 +79,8 @@ pub struct Settings {
     pub listing: bool,
     /// Whether folders can be had as a tar archive.
     pub archive: bool,
+    /// How many entries the folder of an archive may have, all folders in it included.
+    pub max_archive_entries: usize,
     /// Whether `/.underpass/health` answers.
     pub health: bool,
     /// Whether `/.underpass/metrics` answers.

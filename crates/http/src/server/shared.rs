@@ -14,6 +14,7 @@ use super::archives::Layouts;
 use super::budget::Budget;
 use super::digests::Digests;
 use super::hosts::Hosts;
+use super::listings::Listings;
 use super::passwords::Passwords;
 use super::root::Root;
 use super::settings::{Note, ServeError, Settings};
@@ -36,6 +37,8 @@ pub(super) struct Shared {
     pub(super) at_rest: AtRest,
     /// Archives laid out a moment ago.
     pub(super) layouts: Layouts,
+    /// Listings that are being made.
+    pub(super) listings: Listings,
     /// Downloads that were broken off.
     pub(super) resumptions: Resumptions,
     /// Digests that were made, and those that are being made.
@@ -96,7 +99,8 @@ impl Shared {
             metrics: Metrics::new(settings.workers),
             transfers: Transfers::default(),
             at_rest: AtRest::default(),
-            layouts: Layouts::default(),
+            layouts: Layouts::new(settings.max_archive_entries),
+            listings: Listings::default(),
             resumptions: Resumptions::default(),
             digests: Digests::default(),
             hosts: Hosts::new(&settings.allowed_hosts),

@@ -63,7 +63,9 @@ pub(super) fn run(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(HELPERS)
+        .max_blocking_threads(
+            HELPERS.min(ALL_HELPERS / shared.settings.workers.max(1)).max(FEWEST_HELPERS),
+        )
         .on_thread_start(step_back)
         .build()?;
     let worker = Rc::new(Worker::new(shared, index));
@@ -258,6 +260,7 @@ impl Worker {
             self.files.borrow_mut().expire(now);
             if self.index == 0 {
                 super::uploads::tick(&self.shared, now);
+                self.shared.layouts.expire();
             }
             if self.index == 0 && self.shared.digests.has_unkept() {
                 let shared = Arc::clone(&self.shared);
@@ -315,6 +318,12 @@ impl Drop for Presence {
 
 /// Threads of one worker that may wait for disks at once.
 const HELPERS: usize = 64;
+
+/// The same for all workers together,
+const ALL_HELPERS: usize = 256;
+
+/// unless each would have fewer than this.
+const FEWEST_HELPERS: usize = 8;
 
 /// Helpers get about a tenth of the processor if workers want all of it.
 const HELPER_NICENESS: i32 = 10;

@@ -152,7 +152,7 @@ fn clients_that_read_no_listing_keep_nobody_from_theirs() {
     let waiting: Vec<_> = (0..68)
         .map(|_| {
             let mut client = site.connect_narrow();
-            client.send(super::rig::request("GET", "/?ndjson", &[]).repeat(4));
+            client.send(super::rig::request("GET", "/?ndjson", &[]).repeat(16));
             client
         })
         .collect();

@@ -15,6 +15,7 @@ mod conditions;
 mod connections;
 mod crowded;
 mod digests;
+mod disk_work;
 mod endpoints;
 mod hosts;
 mod integrity;

@@ -221,6 +221,7 @@ pub fn settings(root: &Path) -> Settings {
         changes: Changes::default(),
         listing: true,
         archive: true,
+        max_archive_entries: 1_000_000,
         health: true,
         metrics: true,
         transfers: true,

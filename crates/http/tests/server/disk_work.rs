@@ -1,0 +1,117 @@
+//! Archives and listings that many ask for at once: made once, by few threads, in bounded memory.
+
+use std::fs;
+
+use super::rig::{Client, Running, Site, request};
+
+/// Files of a folder whose walk takes long enough for others to join.
+const MANY: usize = 3_000;
+
+fn site() -> Site {
+    let site = Site::new();
+    fs::create_dir(site.path("many")).unwrap();
+    for at in 0..MANY {
+        fs::File::create(site.path(&format!("many/{at:05}"))).unwrap();
+    }
+    site
+}
+
+/// As many clients with a request under way.
+fn asking<S: AsRef<str>>(site: &Running, requests: &[S]) -> Vec<Client> {
+    let mut clients: Vec<_> = requests.iter().map(|_| site.connect_narrow()).collect();
+    for (client, request) in clients.iter_mut().zip(requests) {
+        client.send(request.as_ref());
+    }
+    clients
+}
+
+/// Threads of this process with this name, of the servers of all tests.
+fn threads(name: &str) -> usize {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|comm| comm.trim_end() == name).count()
+}
+
+#[test]
+fn one_walk_is_enough_for_all_who_ask_for_an_archive_at_once() {
+    let site = site().start();
+    let head = request("HEAD", "/many/?archive=tar", &[]);
+    let mut clients = asking(&site, &vec![head; 60]);
+    let replies: Vec<_> = clients.iter_mut().map(|one| one.try_reply(false).unwrap()).collect();
+    let tag = replies[0].field("ETag").unwrap();
+    for reply in &replies {
+        assert_eq!((reply.status, reply.field("ETag")), (200, Some(tag)));
+    }
+    let walks = site.metric("folder_walks_total");
+    // More than one only where they took longer than it is kept.
+    assert!((1.0..=6.0).contains(&walks), "{walks}");
+}
+
+#[test]
+fn an_archive_of_too_many_entries_is_refused_with_the_limit() {
+    let site = Site::of(&[("folder/a", b"1"), ("folder/b", b"2"), ("folder/in/c", b"3")]);
+    let site = site.with(|settings| settings.max_archive_entries = 3).start();
+    let refused = site.get("/folder/?archive=tar");
+    assert_eq!(refused.status, 413);
+    assert!(refused.text().contains("more than 3 entries"), "{}", refused.text());
+    assert_eq!(site.get("/folder/in/?archive=tar").status, 200);
+}
+
+#[test]
+fn one_listing_is_enough_for_all_who_wait_and_none_is_older_than_its_request() {
+    let site = site().start();
+    let mut clients = asking(&site, &vec![request("GET", "/many/?json", &[]); 60]);
+    let replies: Vec<_> = clients.iter_mut().map(Client::reply).collect();
+    assert!(replies.iter().all(|reply| reply.status == 200 && reply.body == replies[0].body));
+    let listings = site.metric("listings_total");
+    assert!((1.0..=30.0).contains(&listings), "{listings}");
+    for at in 0..5 {
+        // While the listing is made over and over for others.
+        let _others = asking(&site, &vec![request("GET", "/many/?simple", &[]); 8]);
+        let name = format!("new{at}");
+        fs::write(site.path(&format!("many/{name}")), b"").unwrap();
+        assert!(site.get("/many/?simple").text().contains(&name));
+    }
+}
+
+#[test]
+fn listings_that_nobody_reads_hold_no_threads() {
+    let site = Site::new();
+    for at in 0..10_100 {
+        fs::File::create(site.path(&format!("{at:05}"))).unwrap();
+    }
+    let site = site.start();
+    // The same for many, and too large to be sorted; and some that are each their own.
+    let requests: Vec<_> =
+        (0..150).map(|at| request("GET", &format!("/?ndjson&q=&limit=&x={at}"), &[])).collect();
+    let distinct: Vec<_> =
+        (0..50).map(|at| request("GET", &format!("/?ndjson&limit={}", 9_000 + at), &[])).collect();
+    let mut clients = asking(&site, &[requests, distinct].concat());
+    for client in &mut clients {
+        let status = client.head().unwrap().status;
+        assert!(matches!(status, 200 | 503), "{status}");
+        let (quick, long) = (threads("listing"), threads("long-listing"));
+        // The servers of other tests have some, too.
+        assert!(quick <= 40 && long <= 20, "{quick} {long}");
+    }
+    let reply = site.get("/?simple&limit=3");
+    assert_eq!(reply.text().lines().count(), 3);
+}
+
+#[test]
+fn a_listing_that_is_made_for_each_client_is_whole() {
+    let site = Site::new();
+    // With such names it is too long to be held in memory for several.
+    let long = "x".repeat(240);
+    for at in 0..30_000 {
+        fs::File::create(site.path(&format!("{at:05}{long}"))).unwrap();
+    }
+    let site = site.start();
+    let mut clients = asking(&site, &vec![request("GET", "/?ndjson", &[]); 3]);
+    for client in &mut clients {
+        let reply = client.reply();
+        let mut names: Vec<_> = reply.text().lines().map(|line| line[9..14].to_owned()).collect();
+        names.sort();
+        assert!(names == (0..30_000).map(|at| format!("{at:05}")).collect::<Vec<_>>());
+    }
+}
