@@ -207,3 +207,11 @@ fn is_text(byte: u8) -> bool {
 
 /// How many bytes of chunk extensions and trailers one body may have; nobody is known to use any.
 pub const MAX_FRAMING: usize = 16 * 1024;
+
+/// A chunk of a body whose length is not known (RFC 9112, section 7.1).
+pub(crate) fn chunk(piece: &[u8]) -> Vec<u8> {
+    let mut framed = format!("{:x}\r\n", piece.len()).into_bytes();
+    framed.extend_from_slice(piece);
+    framed.extend_from_slice(b"\r\n");
+    framed
+}

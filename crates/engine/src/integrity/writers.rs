@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{CWD, Mode, OFlags, SeekFrom, fstatfs, openat, seek};
 use rustix::io::Errno;
+use rustix::system::sysinfo;
 
 use super::Version;
 use super::lease::F_SETSIG;
@@ -22,7 +23,7 @@ use crate::sys::{self, fcntl};
 /// A file that was changed within the last minute is asked for a read lease (fcntl(2),
 /// `F_SETLEASE`), which is given back at once: the kernel refuses it while a writable descriptor or
 /// mapping exists. Where it is refused or says nothing, dirty pages are written back, and the file
-/// has to be left alone for 50 ms.
+/// has to be left alone for 100 ms, on a loaded machine for up to 300 ms.
 #[derive(Debug, Default)]
 pub struct WriterCheck {
     /// The same file, opened once more.
@@ -169,7 +170,7 @@ impl WriterCheck {
     }
 
     fn wait(&mut self, pause: Duration) -> Writers {
-        let pause = pause.max(QUIET);
+        let pause = pause.max(quiet());
         self.not_before = Some(Instant::now() + pause);
         Writers::Wait(pause)
     }
@@ -256,7 +257,16 @@ fn age(version: &Version) -> Duration {
 
 /// How much longer the file has to be left alone.
 fn time_left(version: &Version) -> Duration {
-    QUIET.max(granule(version)).saturating_sub(age(version))
+    quiet().max(granule(version)).saturating_sub(age(version))
+}
+
+/// How long a file that somebody has open for writing has to be left alone: the longer, the more
+/// threads want a processor.
+fn quiet() -> Duration {
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let waiting = sysinfo().loads[0] >> LOAD_SHIFT;
+    let share = usize::try_from(waiting).unwrap_or(0) / processors;
+    QUIET * u32::try_from(share.clamp(1, MAX_SHARE)).unwrap_or(1)
 }
 
 /// Within which time two changes may leave the same times: some file systems keep whole seconds,
@@ -266,9 +276,14 @@ fn granule(version: &Version) -> Duration {
     if is_coarse { Duration::from_secs(2) } else { Duration::ZERO }
 }
 
-/// How long a file that somebody has open for writing has to be left alone: longer than a writer
-/// in the midst of its work is usually kept from a processor.
-const QUIET: Duration = Duration::from_millis(50);
+/// Longer than a writer in the midst of its work is usually kept from a processor.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// So many times as long at the most.
+const MAX_SHARE: usize = 3;
+
+/// The load that sysinfo(2) tells is a fraction of this power of two.
+const LOAD_SHIFT: u32 = 16;
 
 /// What was changed before was written back: the kernel does that after 30 s, looking every 5.
 const RECENT: Duration = Duration::from_secs(60);

@@ -11,7 +11,7 @@ use underpass_engine::{Integrity, Mechanism, Policy};
 use super::changes;
 use super::detour;
 use super::endpoints;
-use super::files::{self, Found, Served};
+use super::files::{self, Found, Served, is_missing};
 use super::folder;
 use super::hosts;
 use super::peer::Peer;
@@ -468,37 +468,21 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         }
     }
 
-    fn unavailable(&self, detail: &str) -> Response {
-        let mut response = self.error(503, detail);
-        response.add_field("Retry-After", "1");
-        response
-    }
-
     fn refused(&self, errno: Errno) -> Response {
         match errno {
             errno if is_missing(errno) => self.error(404, ""),
             Errno::ACCESS | Errno::PERM => self.error(403, ""),
-            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
-                self.unavailable("too much is going on; try again soon")
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::BUSY => {
+                let is_busy = errno == Errno::BUSY;
+                let what =
+                    if is_busy { "the file is being written to" } else { "too much is going on" };
+                let mut response = self.error(503, &format!("{what}; try again soon"));
+                response.add_field("Retry-After", "1");
+                response
             }
-            Errno::BUSY => self.unavailable("the file is being written to; try again soon"),
             _ => self.error(500, "the file cannot be read"),
         }
     }
-}
-
-/// Whether an error means that nothing is there for a client to see.
-fn is_missing(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::NOENT
-            | Errno::NOTDIR // a file in the middle of the path
-            | Errno::LOOP // links in a circle, or a link of procfs
-            | Errno::NAMETOOLONG
-            | Errno::XDEV // a link leads out of the root
-            | Errno::NXIO // a socket
-            | Errno::NODEV // a device without a driver
-    )
 }
 
 /// Whether a path is one that files cannot have here.

@@ -276,6 +276,20 @@ fn is_made_when_read(file: impl AsFd) -> bool {
     kind.is_ok_and(|kind| MADE_WHEN_READ.contains(&(kind as u32)))
 }
 
+/// Whether an error means that nothing is there for a client to see.
+pub(super) fn is_missing(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::NOENT
+            | Errno::NOTDIR // a file in the middle of the path
+            | Errno::LOOP // links in a circle, or a link of procfs
+            | Errno::NAMETOOLONG
+            | Errno::XDEV // a link leads out of the root
+            | Errno::NXIO // a socket
+            | Errno::NODEV // a device without a driver
+    )
+}
+
 /// When a version was written, as far as this system can say it.
 pub(super) fn modified(version: &Version) -> SystemTime {
     let (seconds, _) = version.modified();

@@ -190,7 +190,7 @@ fn a_file_rewritten_now_and_then_is_served_in_whole_versions() {
     let path = site.path("file");
     for len in [1 << 10, 12 << 10, 100 << 10] {
         let file = File::create(&path).unwrap();
-        for at in 0..40 {
+        for at in 0..10 {
             let version = vec![b'A' + at % 2; len];
             file.write_all_at(&version, 0).unwrap();
             assert!(site.get("/file").body == version, "version {at} of {len} bytes");

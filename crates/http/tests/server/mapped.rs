@@ -138,11 +138,11 @@ fn a_file_written_through_a_mapping_now_and_then_is_served_in_whole_versions() {
         for len in LENGTHS {
             let path = site.path("file");
             fs::write(&path, vec![b'A'; len]).unwrap();
-            let Some(writer) = Writer::start(&path, 0.4) else { return };
-            let seen = ask_twice(&site, len, Duration::from_secs(60), 20);
+            let Some(writer) = Writer::start(&path, 1.5) else { return };
+            let seen = ask_twice(&site, len, Duration::from_secs(60), 8);
             drop(writer);
             println!("{level}, {len} bytes: {seen:?}");
-            assert_eq!((seen.whole, seen.mixed), (40, 0), "{level}, {len} bytes: {seen:?}");
+            assert_eq!((seen.whole, seen.mixed), (16, 0), "{level}, {len} bytes: {seen:?}");
         }
     }
 }
