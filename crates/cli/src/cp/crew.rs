@@ -13,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::folder::{Entry, Folder};
+use super::later::Later;
 
 /// Something to do in a folder. It counts as one that the folder waits for.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(super) enum Task {
     Read(Arc<Folder>),
     /// Copy a folder in it.
     Enter(Arc<Folder>, Entry),
+    /// Copy what is in a folder that was too deep.
+    Later(Box<Later>),
 }
 
 impl Task {
@@ -31,6 +34,7 @@ impl Task {
         match self {
             Self::Entries(folder, _) | Self::Read(folder) => (Arc::clone(folder), true),
             Self::Enter(folder, _) => (Arc::clone(folder), false),
+            Self::Later(later) => (Arc::clone(&later.top), false),
         }
     }
 }
@@ -39,7 +43,7 @@ impl Task {
 fn filled(task: &Task) -> Option<usize> {
     match task {
         Task::Entries(folder, _) => Some(Arc::as_ptr(folder).addr()),
-        Task::Read(_) | Task::Enter(..) => None,
+        Task::Read(_) | Task::Enter(..) | Task::Later(_) => None,
     }
 }
 
@@ -90,6 +94,12 @@ impl Stack {
         if state.waiting > 0 && state.tasks.len() > before {
             self.changed.notify_all();
         }
+    }
+
+    /// Puts a task below all others.
+    pub(super) fn push_last(&self, task: Task) {
+        self.lock().tasks.push_front(task);
+        self.changed.notify_all();
     }
 
     /// The next task. `None` when nothing is left and nobody is at anything from which more could

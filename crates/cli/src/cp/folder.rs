@@ -20,6 +20,10 @@ pub(super) struct Folder {
     pub(super) trail: Arc<Trail>,
     /// `None` for the one in which sources that were named are put.
     pub(super) parent: Option<Arc<Folder>>,
+    /// Where the trail begins, if it has no parent and yet is not that.
+    pub(super) top: Option<Arc<Folder>>,
+    /// How many folders above it are open because of it.
+    pub(super) depth: usize,
     /// The facts of the source; `None` where they are none of our business.
     pub(super) stat: Option<Stat>,
     pub(super) state: State,
@@ -134,7 +138,7 @@ pub(super) struct Trail {
 }
 
 impl Trail {
-    fn path(&self, name: impl Fn(&Self) -> Option<CString>) -> PathBuf {
+    pub(super) fn path(&self, name: impl Fn(&Self) -> Option<CString>) -> PathBuf {
         let mut names = Vec::new();
         let mut next = Some(self);
         while let Some(trail) = next {
@@ -146,6 +150,18 @@ impl Trail {
             path.push(OsStr::from_bytes(name.to_bytes()));
         }
         path
+    }
+
+    /// The names by which the source can be reached, from the top; the first one is a path.
+    pub(super) fn sources(&self) -> Vec<CString> {
+        let mut names = Vec::new();
+        let mut next = Some(self);
+        while let Some(trail) = next.filter(|trail| trail.parent.is_some()) {
+            names.push(trail.source.clone());
+            next = trail.parent.as_deref();
+        }
+        names.reverse();
+        names
     }
 
     /// The names by which the target can be reached now, from the top.

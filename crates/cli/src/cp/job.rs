@@ -25,6 +25,8 @@ pub(super) struct Job<'a> {
     pub(super) links: Links,
     pub(super) capabilities: Capabilities,
     pub(super) cancel: Arc<AtomicBool>,
+    /// How many levels of a tree may be open at a time, for each thread.
+    pub(super) levels: usize,
     /// Set when nothing more can be copied.
     is_over: AtomicBool,
     problems: Mutex<Problems>,
@@ -70,6 +72,7 @@ impl<'a> Job<'a> {
             stack: Stack::default(),
             capabilities: Capabilities::new(),
             cancel,
+            levels: usize::MAX,
             is_over: AtomicBool::new(false),
             problems: Mutex::default(),
             questions: Mutex::default(),

@@ -136,6 +136,7 @@ impl Spot {
         while let Some(parent) = &top.parent {
             top = parent;
         }
+        let top = top.top.as_ref().unwrap_or(top);
         Self {
             folder: Arc::downgrade(folder),
             trail: Arc::clone(&folder.trail),

@@ -14,6 +14,7 @@ mod file;
 mod folder;
 mod glob;
 mod job;
+mod later;
 mod links;
 mod metadata;
 mod names;
@@ -63,9 +64,10 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
     };
     // The permissions of a copy are those of its original.
     umask(Mode::empty());
-    allow_many_files();
+    let descriptors = allow_many_files();
     let cancel = signals::cancel_flag();
     let mut job = Job::new(settings, cancel);
+    (job.levels, job.settings.jobs) = later::levels(descriptors, job.settings.jobs);
     job.remembers = plan.turns.len() > 1;
     let started = Instant::now();
     let totals = copy(&job, plan);
@@ -114,6 +116,8 @@ fn begin(job: &Job<'_>, plan: Plan) -> Arc<Folder> {
         target: plan.target,
         trail: Arc::new(plan.trail),
         parent: None,
+        top: None,
+        depth: 0,
         stat: None,
         state: folder::State::Existing,
         device: None,
@@ -129,11 +133,12 @@ fn begin(job: &Job<'_>, plan: Plan) -> Arc<Folder> {
     top
 }
 
-/// A deep tree needs two descriptors for each of its levels.
-fn allow_many_files() {
+/// A deep tree needs two descriptors for each of its levels. Returns how many there may be.
+fn allow_many_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    // What is not allowed is missed only by very deep trees, which then say so.
+    // What is not allowed is missed only by very deep trees, of which fewer levels are open then.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// That nothing was done because of what was typed.

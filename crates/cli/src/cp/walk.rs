@@ -48,10 +48,13 @@ impl Worker<'_> {
         self.refuse_circles(parent, entry, &stat)?;
         let device = parent.device.unwrap_or(stat.st_dev);
         let is_elsewhere = self.job.settings.one_file_system && device != stat.st_dev;
-        let listing = match is_elsewhere {
+        let is_too_deep = self.is_too_deep(parent);
+        let listing = match is_elsewhere || is_too_deep {
             true => Listing { is_last: true, ..Listing::default() },
             false => {
-                self.list(&source, parent.trail_is_top(), parent, entry).at("reading", from)?
+                let is_top = parent.trail_is_top();
+                let below = |name: &CStr| path_below(parent, is_top, entry, name);
+                self.list(&source, below).at("reading", from)?
             }
         };
         let is_plain = listing.is_last && listing.files.is_empty();
@@ -69,12 +72,16 @@ impl Worker<'_> {
             hidden: Mutex::new(made.hidden),
         };
         parent.hold(false);
+        let is_put_off = is_too_deep && !is_elsewhere;
         let folder = Arc::new(Folder {
             source,
             target: made.folder,
             trail: Arc::new(trail),
             parent: Some(Arc::clone(parent)),
-            stat: Some(stat),
+            top: None,
+            depth: parent.depth + 1,
+            // Who copies its entries finishes it.
+            stat: Some(stat).filter(|_| !is_put_off),
             state: made.state,
             system,
             device: Some(device),
@@ -84,22 +91,15 @@ impl Worker<'_> {
         });
         self.totals.folders += 1;
         self.push(&folder, listing);
+        let put_off = if is_put_off { self.put_off(&folder, &stat) } else { Ok(()) };
         self.job.release(&folder, true);
-        Ok(())
+        put_off
     }
 
-    /// Goes on with a listing.
+    /// Goes on with a listing, or begins with it.
     pub(super) fn read(&mut self, folder: &Arc<Folder>) -> Result<(), Failure> {
-        let Some(parent) = &folder.parent else { return Ok(()) };
-        let entry = Entry {
-            name: folder.trail.source.clone(),
-            new_name: None,
-            kind: FileType::Directory,
-            follows: false,
-            number: 0,
-        };
         let listing = self
-            .list(&folder.source, parent.trail_is_top(), parent, &entry)
+            .list(&folder.source, |name| folder.path_below(name))
             .at("reading", || folder.source_path(c""))?;
         self.push(folder, listing);
         Ok(())
@@ -135,9 +135,7 @@ impl Worker<'_> {
     fn list(
         &mut self,
         source: &OwnedFd,
-        is_top: bool,
-        parent: &Folder,
-        of: &Entry,
+        path_below: impl Fn(&CStr) -> Vec<u8>,
     ) -> Result<Listing, Errno> {
         let mut listing = Listing::default();
         let job = self.job;
@@ -159,10 +157,9 @@ impl Worker<'_> {
             found += 1;
             let kind = next.file_type();
             if !settings.exclude.is_empty() {
-                let path = || path_below(parent, is_top, of, name);
                 let is_folder = kind == FileType::Directory;
                 let is_out = settings.exclude.iter().any(|pattern| match pattern.is_path() {
-                    true => pattern.matches(&path(), is_folder),
+                    true => pattern.matches(&path_below(name), is_folder),
                     false => pattern.matches(name.to_bytes(), is_folder),
                 });
                 if is_out {

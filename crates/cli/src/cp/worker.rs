@@ -55,6 +55,7 @@ impl<'a> Worker<'a> {
         match task {
             Task::Read(folder) => self.note(|worker| worker.read(&folder)),
             Task::Enter(folder, entry) => self.note(|worker| worker.enter(&folder, &entry)),
+            Task::Later(later) => self.note(|worker| worker.go_on(&later)),
             Task::Entries(folder, entries) => {
                 for entry in &entries {
                     if self.job.is_over() {

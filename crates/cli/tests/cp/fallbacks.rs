@@ -125,3 +125,30 @@ fn a_name_that_is_none_is_told_in_one_line_and_the_rest_is_copied() {
     assert_eq!(names(here.path()), ["a", "t"]);
     assert_eq!(names(&here.path().join("t")), ["a"]);
 }
+
+#[test]
+fn a_tree_with_more_levels_than_descriptors_is_copied() {
+    let here = folder();
+    // The names of 300 levels are longer than a path may be, too.
+    let make = "mkdir a; cd a; for i in $(seq 300); do echo $i >f; mkdir ddddddddddddddd e; \
+                echo $i >e/h; ln f g; cd -P ddddddddddddddd; done; echo deep >last";
+    let look = "cd $0; find . -printf '%d %f %y %m %n %s %T@\\n' | sort";
+    let run = |script: &str, words: &[&str]| {
+        let mut command = std::process::Command::new("bash");
+        let output = command.args(["-ec", script]).args(words).current_dir(here.path()).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run(make, &[]);
+    let before = run(look, &["a"]);
+    for words in ["-a -j4", "-aH --resume -j1"] {
+        let script = format!("ulimit -n 64; exec \"$0\" cp {words} a z 2>&1");
+        let said = run(&script, &[env!("CARGO_BIN_EXE_underpass")]);
+        assert!(said.contains("601 files"), "{words}: {said}");
+        assert!(run(look, &["z"]) == before, "{words}");
+        // Removing a tree by its paths would not do.
+        run("rm -rf z", &[]);
+    }
+    run("rm -rf a", &[]);
+}
