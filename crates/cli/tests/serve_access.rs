@@ -7,6 +7,7 @@ mod rig;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -120,4 +121,28 @@ fn a_page_of_another_name_gets_nothing_on_loopback() {
         (status(&named, "files.example"), status(&named, "c.example")),
         ("200".into(), "421".into())
     );
+}
+
+#[test]
+fn a_confined_server_follows_links_and_knows_where_they_lead() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("real")).unwrap();
+    fs::write(folder.path().join("real/file"), "contents").unwrap();
+    fs::write(folder.path().join(".hidden"), "hidden").unwrap();
+    symlink("real", folder.path().join("link")).unwrap();
+    symlink(".hidden", folder.path().join("shown")).unwrap();
+    let server = serve(folder.path(), &["-A"]);
+    let host = server.address.trim_start_matches("http://").trim_end_matches('/');
+    let status = |verb: &str, path: &str| {
+        let mut stream = TcpStream::connect(host).unwrap();
+        let head = format!(
+            "{verb} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        reply(stream)[9..12].to_owned()
+    };
+    assert_eq!(status("GET", "/link/file"), "200");
+    assert_eq!(status("GET", "/shown"), "404");
+    assert_eq!(status("PUT", "/link/new"), "201");
+    assert!(folder.path().join("real/new").exists());
 }

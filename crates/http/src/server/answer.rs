@@ -13,14 +13,13 @@ use super::detour;
 use super::endpoints;
 use super::files::{self, Found, Served, is_missing};
 use super::folder;
-use super::hosts;
 use super::peer::Peer;
 use super::question::{Known, Question};
+use super::reach;
 use super::response::{Body, FileBody, Response};
 use super::send::is_copied;
 use super::uploads;
 use super::worker::Worker;
-use crate::auth::{CHALLENGE, Right, Verdict};
 use crate::media::is_active;
 use crate::negotiate::{acceptable, wants_html};
 use crate::plan::{Facts, PlannedBody};
@@ -123,7 +122,10 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
             return if is_reserved {
                 Ok(self.error(403, ""))
             } else {
-                changes::answer(self, &target)
+                match reach::target(self, target)? {
+                    Ok(target) => changes::answer(self, &target),
+                    Err(refusal) => Ok(refusal),
+                }
             };
         }
         match endpoint {
@@ -133,53 +135,13 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         }
     }
 
-    /// Who asks, and whether he may.
-    fn check_access(&mut self, target: &Target<'_>) -> Result<Option<Response>, Question> {
-        let access = &self.worker.shared.settings.access;
-        if access.is_empty() {
-            return Ok(hosts::refusal(self));
-        }
-        let verdict = match self.known.verdict.take() {
-            Some(verdict) => verdict,
-            None => {
-                let changes = self.request.method.changes() || self.asks_of_upload(target);
-                let right = if changes { Right::Write } else { Right::Read };
-                access.check(self.request.field("authorization"), &target.path, right)
-            }
-        };
-        Ok(match verdict {
-            Verdict::Allowed { user: None } if access.has_users() && target.query.has("login") => {
-                Some(self.challenge())
-            }
-            Verdict::Allowed { user } => {
-                // Kept, because the request may be looked at again.
-                self.known.verdict = Some(Verdict::Allowed { user: user.clone() });
-                self.user = user;
-                if self.user.is_none() { hosts::refusal(self) } else { None }
-            }
-            Verdict::Busy => {
-                let mut response = self.error(429, "too many passwords are being checked");
-                response.add_field("Retry-After", "1");
-                Some(response)
-            }
-            Verdict::Challenge => Some(self.challenge()),
-            Verdict::Wrong => return Err(Question::Wrong),
-            Verdict::Forbidden => Some(self.error(403, "")),
-            Verdict::Verify(pending) => return Err(Question::Verify(pending)),
-        })
-    }
-
-    /// Asks who it is.
-    pub(super) fn challenge(&self) -> Response {
-        let mut response = self.error(401, "a name and a password are needed");
-        response.add_field("WWW-Authenticate", CHALLENGE);
-        response
-    }
-
     /// What is at the path, if anything is.
     fn path(&mut self, target: &Target<'_>) -> Result<Response, Question> {
         if self.asks_of_upload(target) {
-            return Ok(changes::answer_of_upload(self, target));
+            return match reach::target(self, target.clone())? {
+                Ok(target) => Ok(changes::answer_of_upload(self, &target)),
+                Err(refusal) => Ok(refusal),
+            };
         }
         if let Some(name) = self.worker.shared.root.only(&target.path) {
             let name = name.to_vec();
@@ -205,7 +167,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
 
     /// Whether it is asked how far an upload is, and not for the file: that is for those who may
     /// write.
-    fn asks_of_upload(&self, target: &Target<'_>) -> bool {
+    pub(super) fn asks_of_upload(&self, target: &Target<'_>) -> bool {
         if !self.worker.shared.settings.changes.upload {
             return false;
         }
@@ -223,7 +185,8 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         let changes = self.worker.shared.changes();
         files.keep_up(changes);
         if let Some(served) = files.get(path, self.instant) {
-            return Ok(Ok(Place::File(served)));
+            let may = self.may_reach(served.reached.as_deref());
+            return Ok(may.map(|()| Place::File(served)));
         }
         let mut is_kept = true;
         let found = match self.known.take(path) {
@@ -236,9 +199,14 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
                 found => found,
             },
         };
+        if let Ok(found) = &found
+            && let Err(errno) = self.may_reach(found.reached())
+        {
+            return Ok(Err(errno));
+        }
         Ok(found.map(|found| match found {
-            Found::Folder(folder) => Place::Folder(folder),
-            Found::Unsized(file) => Place::Unsized(file),
+            Found::Folder(folder, _) => Place::Folder(folder),
+            Found::Unsized(file, _) => Place::Unsized(file),
             Found::File(served) => {
                 let served = Rc::from(served);
                 if is_kept {

@@ -152,11 +152,12 @@ fn lay_out(
     if let Some(kept) = shared.layouts.get(key) {
         return Ok(kept);
     }
+    let reached = shared.root.reached(&folder).ok().flatten();
     let options = WalkOptions {
         top: key.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
         base: &key.path,
         shows_hidden: shared.settings.shows_hidden,
-        hides: &|path, _| shared.root.hides(path),
+        hides: &|inside, _| shared.root.hides_reached(inside, &key.path, reached.as_deref()),
         max_members: shared.settings.max_archive_entries,
         ..WalkOptions::default()
     };

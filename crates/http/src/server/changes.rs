@@ -15,6 +15,7 @@ pub(super) use tree::remove;
 use super::answer::{Asking, Place};
 use super::files::modified;
 use super::question::Question;
+use super::reach;
 use super::response::{Body, Response};
 use super::settings::Changes;
 use super::uploads::Upload;
@@ -100,10 +101,18 @@ fn change(asking: &mut Asking<'_, '_, '_>, target: &Target<'_>) -> Result<Respon
         Some(Err(refusal)) => return Ok(refused(asking, &refusal)),
         None => {}
     }
-    let what = match read(asking) {
+    let mut what = match read(asking) {
         Ok(what) => what,
         Err(refusal) => return Ok(refused(asking, &refusal)),
     };
+    if let What::Move(to, _) | What::Copy(to, _) = &mut what
+        && asking.worker.shared.settings.access.can(asking.user.as_deref(), &to.path, Right::Write)
+    {
+        match reach::path(asking, &to.path, false)? {
+            Ok(path) => to.path = path,
+            Err(refusal) => return Ok(refusal),
+        }
+    }
     if let Some(refusal) = check_rights(asking, &target.path, &what) {
         return Ok(refusal);
     }

@@ -32,6 +32,8 @@ pub(super) const LIFETIME: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) file: Arc<OwnedFd>,
+    /// The path that was reached, if links led to another one.
+    pub(super) reached: Option<Vec<u8>>,
     pub(super) version: Version,
     pub(super) etag: String,
     pub(super) modified: SystemTime,
@@ -70,10 +72,20 @@ impl Residence {
 pub(super) enum Found {
     /// A regular file.
     File(Box<Served>),
-    /// A folder, open.
-    Folder(OwnedFd),
+    /// A folder, open, with the path that was reached if links led to another one.
+    Folder(OwnedFd, Option<Vec<u8>>),
     /// A file of procfs or sysfs, whose size is not known before it is read.
-    Unsized(OwnedFd),
+    Unsized(OwnedFd, Option<Vec<u8>>),
+}
+
+impl Found {
+    /// The path that was reached, if links led to another one.
+    pub(super) fn reached(&self) -> Option<&[u8]> {
+        match self {
+            Self::File(served) => served.reached.as_deref(),
+            Self::Folder(_, reached) | Self::Unsized(_, reached) => reached.as_deref(),
+        }
+    }
 }
 
 impl Served {
@@ -118,6 +130,7 @@ impl Served {
         let changed = kept.as_ref().map_or_else(|| version.changed(), kept::Kept::changed);
         Self {
             file: Arc::new(file),
+            reached: None,
             version,
             etag: etag_since(&version, changed),
             modified: modified(&version),
@@ -194,22 +207,22 @@ pub(super) fn open(
     patience: Patience,
     checks: &mut Checks,
 ) -> Result<Found, Errno> {
-    let file = shared.root.open(path, patience)?;
+    let (file, reached) = shared.root.open_reached(path, patience)?;
     let stat = fstat(&file)?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     match kind {
-        FileType::Directory => return Ok(Found::Folder(file)),
+        FileType::Directory => return Ok(Found::Folder(file, reached)),
         FileType::RegularFile => {}
         // A fifo, a device or a socket, whose reading may never end.
         _ => return Err(Errno::NOENT),
     }
     // Before anything moves the cursor, at which such a file is read.
     if may_be_made_when_read(&stat) && is_made_when_read(&file) {
-        return Ok(Found::Unsized(file));
+        return Ok(Found::Unsized(file, reached));
     }
     let settled = checks.settle(shared, path, &file, &stat, patience)?;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    let mut served = Served::new(file, settled, name);
+    let mut served = Served { reached, ..Served::new(file, settled, name) };
     for coding in Coding::ALL {
         if let Some(packed) = open_packed(shared, path, coding, &served, patience, checks)? {
             served.packed.push((coding, packed));
@@ -243,13 +256,21 @@ fn open_packed(
     checks: &mut Checks,
 ) -> Result<Option<Served>, Errno> {
     let name = [path, coding.extension().as_bytes()].concat();
-    let file = match shared.root.open(&name, patience) {
-        Ok(file) => file,
+    let (file, reached) = match shared.root.open_reached(&name, patience) {
+        Ok(opened) => opened,
         Err(Errno::AGAIN) if patience == Patience::None => return Err(Errno::AGAIN),
         Err(_) => return Ok(None),
     };
     let stat = fstat(&file)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+    // A link would lead to where the reader has no right to be.
+    let is_neighbour = match (&original.reached, reached) {
+        (None, None) => true,
+        (Some(original), Some(reached)) => {
+            reached == [original.as_slice(), coding.extension().as_bytes()].concat()
+        }
+        _ => false,
+    };
+    if !is_neighbour || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Ok(None);
     }
     let settled = match checks.settle(shared, &name, &file, &stat, patience) {

@@ -307,13 +307,14 @@ fn write(prepared: Prepared<'_>, held: &mut Reservation) -> io::Result<Vec<Arc<[
 /// Gives `use_it` the listing that is asked of a folder.
 fn with_listing<T>(shared: &Shared, folder: &Folder, use_it: impl FnOnce(Listing<'_>) -> T) -> T {
     let Asked { path, query, is_browser, may, .. } = &folder.asked;
+    let reached = shared.root.reached(&folder.opened).ok().flatten();
     use_it(Listing {
         folder: folder.opened.as_fd(),
         path,
         query: query.clone(),
         is_browser: *is_browser,
         shows_hidden: shared.settings.shows_hidden,
-        hides: &|path, _| shared.root.hides(path),
+        hides: &|inside, _| shared.root.hides_reached(inside, path, reached.as_deref()),
         may: *may,
         archive: shared.settings.archive,
         root: &shared.root,

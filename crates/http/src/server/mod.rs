@@ -4,6 +4,7 @@
 //! counters is shared. A connection is one task. What may wait for a disk is done by helper
 //! threads, so that a worker only ever does what can be done now.
 
+mod access;
 mod admission;
 mod answer;
 mod archives;
@@ -30,6 +31,7 @@ mod memory_budget;
 mod passwords;
 mod peer;
 mod question;
+mod reach;
 mod record;
 mod response;
 mod resume;

@@ -16,6 +16,7 @@ use super::disk_queue::ClientNet;
 use super::files::{self, Found};
 use super::listings::{self, ListTask, ListingHead};
 use super::peer::Peer;
+use super::reach::Reached;
 use super::response::Body;
 use super::root::Patience;
 use super::settled::{AGAIN_LATER, Checks};
@@ -36,6 +37,8 @@ pub(super) enum Question {
     List(Box<ListTask>),
     /// What is at a path.
     Open(Vec<u8>),
+    /// Where links lead a change to.
+    Reach(Vec<u8>),
     /// What a file of procfs says.
     Read(OwnedFd),
     /// Whether a password is right.
@@ -51,6 +54,8 @@ pub(super) struct Known {
     pub(super) listing: Option<io::Result<(ListingHead, Body)>>,
     pub(super) changed: Option<Result<Changed, Refusal>>,
     pub(super) opened: Vec<Opened>,
+    /// Where links lead to.
+    pub(super) reached: Vec<Reached>,
     pub(super) text: Option<io::Result<Vec<u8>>>,
     /// How often a digest was asked for.
     pub(super) asked_digests: u32,
@@ -102,6 +107,10 @@ impl Question {
                 known.listing = Some(listings::ask(shared, client, *task).await);
             }
             Self::Open(path) => known.opened.extend(open(path, shared).await),
+            Self::Reach(path) => {
+                let task = spawn_blocking(move || Reached::find(&shared.root, path));
+                known.reached.extend(task.await.ok());
+            }
             Self::Read(file) => known.text = spawn_blocking(move || read(file)).await.ok(),
             Self::Verify(pending) => {
                 known.verdict = Some(shared.passwords.check(pending, peer).await);

@@ -2,13 +2,14 @@
 //! kernel sees to it (openat2(2)), whatever the path says and whoever moves folders meanwhile.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use rustix::fs::{
     CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat, openat2,
+    readlinkat,
 };
 use rustix::io::Errno;
 
@@ -74,6 +75,19 @@ impl Root {
     /// As openat2(2); `ENOENT` for what is hidden, `EXDEV` for what lies outside, `EAGAIN` for
     /// what a disk has to be asked about if that is not wanted.
     pub(super) fn open(&self, path: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
+        self.open_reached(path, patience).map(|(file, _)| file)
+    }
+
+    /// The same, with the path that was reached if links beneath the root led to another one.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open); `ENOENT` also if the path that was reached is hidden.
+    pub(super) fn open_reached(
+        &self,
+        path: &[u8],
+        patience: Patience,
+    ) -> Result<(OwnedFd, Option<Vec<u8>>), Errno> {
         if self.only.as_deref().is_some_and(|only| only != path) {
             return Err(Errno::NOENT);
         }
@@ -87,15 +101,83 @@ impl Root {
         let path = if path.is_empty() { b"." } else { path };
         // A fifo must not wait for a writer, a terminal not become this process's own.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let mut attempts = 0;
+        // Few paths have links in them: the others cost one call.
+        let (mut attempts, mut links) = (0, ResolveFlags::NO_SYMLINKS);
         loop {
-            match openat2(&self.folder, path, flags, Mode::empty(), resolve) {
+            match openat2(&self.folder, path, flags, Mode::empty(), resolve | links) {
                 // Somebody renamed a folder on the way meanwhile.
                 Err(Errno::AGAIN) if patience == Patience::Disk && attempts < ATTEMPTS => {
                     attempts += 1;
                 }
-                outcome => return outcome,
+                Err(Errno::LOOP) if !links.is_empty() => links = ResolveFlags::empty(),
+                Ok(file) if links.is_empty() && self.only.is_none() => {
+                    let reached = self.reached(&file)?;
+                    if reached.as_deref().is_some_and(|reached| self.hides(reached)) {
+                        return Err(Errno::NOENT);
+                    }
+                    return Ok((file, reached));
+                }
+                outcome => return outcome.map(|file| (file, None)),
             }
+        }
+    }
+
+    /// The path of something open; `None` if it is not beneath the root.
+    ///
+    /// # Errors
+    ///
+    /// As readlink(2), if there is no procfs.
+    pub(super) fn reached(&self, file: impl AsFd) -> Result<Option<Vec<u8>>, Errno> {
+        let path_of = |file: &dyn AsFd| {
+            let link = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+            readlinkat(CWD, link, Vec::new()).map(std::ffi::CString::into_bytes)
+        };
+        let (root, path) = (path_of(&self.folder)?, path_of(&file)?);
+        let inside = path.strip_prefix(root.strip_suffix(b"/").unwrap_or(&root));
+        Ok(match inside {
+            Some([]) => Some(Vec::new()),
+            Some([b'/', inside @ ..]) => Some(inside.to_vec()),
+            _ => None,
+        })
+    }
+
+    /// The path at which a change would be made, if links lead from this one to another: that of
+    /// the folder, as far as it is there, with the rest behind it.
+    ///
+    /// # Errors
+    ///
+    /// As [`parent_of`](Self::parent_of).
+    pub(super) fn real_path(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+        let (above, name) = split(path);
+        if above.is_empty() || self.only.is_some() {
+            return Ok(None);
+        }
+        let real = match self.open_folder(above) {
+            Ok(_) => return Ok(None),
+            Err(Errno::LOOP) => match self.open_linked_folder(above) {
+                Ok(folder) => Some(self.reached(&folder)?.ok_or(Errno::XDEV)?),
+                // It may be about to be made, at the end of a link.
+                Err(Errno::NOENT) => self.real_path(above)?,
+                Err(errno) => return Err(errno),
+            },
+            Err(Errno::NOENT) => self.real_path(above)?,
+            Err(errno) => return Err(errno),
+        };
+        Ok(real.map(|real| match real.as_slice() {
+            [] => name.to_vec(),
+            real => [real, b"/", name].concat(),
+        }))
+    }
+
+    /// Where a link of this path leads to; `None` if it is no link, or leads nowhere beneath the
+    /// root.
+    pub(super) fn link_target(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let open = |links| openat2(&self.folder, path, flags, Mode::empty(), resolve | links);
+        match open(ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::LOOP) => self.reached(open(ResolveFlags::empty()).ok()?).ok()?,
+            _ => None,
         }
     }
 
@@ -103,6 +185,19 @@ impl Root {
     /// not whole.
     pub(super) fn hides(&self, path: &[u8]) -> bool {
         self.hidden.matches(path)
+    }
+
+    /// Whether a path in a folder is not to be known, by itself or by where links have led: the
+    /// folder was asked for as `folder`, and is at `reached`.
+    pub(super) fn hides_reached(&self, path: &[u8], folder: &[u8], reached: Option<&[u8]>) -> bool {
+        if self.hides(path) {
+            return true;
+        }
+        let Some(reached) = reached.filter(|reached| *reached != folder) else { return false };
+        let inside = path.get(folder.len()..).unwrap_or_default();
+        let inside = inside.strip_prefix(b"/").unwrap_or(inside);
+        let slash: &[u8] = if reached.is_empty() { b"" } else { b"/" };
+        self.hides(&[reached, slash, inside].concat())
     }
 
     /// The facts of what a path leads to, without opening it.
@@ -130,8 +225,8 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// As openat2(2). Links that lead out of the root are not followed here, whatever the settings
-    /// say of reading: `EXDEV`.
+    /// As openat2(2). Links on the way are not followed here, whatever the settings say of reading:
+    /// `ELOOP`. Callers ask for the [`real_path`](Self::real_path) first, and for the right to it.
     pub(super) fn parent_of<'p>(
         &self,
         path: &'p [u8],
@@ -165,11 +260,20 @@ impl Root {
         if is_synced { sync_folder(&outer) } else { Ok(()) }
     }
 
-    /// Opens a folder beneath the root, for the names in it.
+    /// Opens a folder beneath the root, for the names in it. There is no link on the way.
     fn open_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        self.open_folder_by(path, ResolveFlags::NO_SYMLINKS)
+    }
+
+    /// The same, following links.
+    fn open_linked_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        self.open_folder_by(path, ResolveFlags::empty())
+    }
+
+    fn open_folder_by(&self, path: &[u8], links: ResolveFlags) -> Result<OwnedFd, Errno> {
         let path = if path.is_empty() { b"." } else { path };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | links;
         let mut attempts = 0;
         loop {
             match openat2(&self.folder, path, flags, Mode::empty(), resolve) {

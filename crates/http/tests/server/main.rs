@@ -20,6 +20,7 @@ mod endpoints;
 mod hosts;
 mod integrity;
 mod limits;
+mod links;
 mod listeners;
 mod listings;
 mod log;
