@@ -114,11 +114,13 @@ fn number(receipt: &Value, name: &str) -> u64 {
     receipt[name].as_u64().unwrap_or_else(|| panic!("no {name} in {receipt}"))
 }
 
-/// Waits for a client whose server was killed. One that was refused before it had begun says so at
-/// once, and is started again.
+/// Waits for a client whose server was killed. One that was refused or cut off before the server had
+/// ever answered says so at once, and is started again.
 fn finish(client: Running, again: impl Fn() -> Command) -> rig::Finished {
     let finished = client.finish();
-    match finished.stderr.contains("Connection refused") && finished.code() == Some(1) {
+    let words = ["Connection refused", "Connection reset"];
+    let is_unmet = words.iter().any(|word| finished.stderr.contains(word));
+    match is_unmet && finished.code() == Some(1) {
         true => Running::start(again()).finish().succeeded(),
         false => finished.succeeded(),
     }
