@@ -10,6 +10,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Instant;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -17,6 +19,9 @@ use tempfile::TempDir;
 use rig::{Finished, Running, folder, has, names, noise, noise_file, until};
 
 const LEN: usize = 24 << 20;
+
+/// What may be moved twice by a client whose server was killed.
+const TWICE: u64 = 1 << 20;
 
 /// A folder that is uploaded to, a file to upload, and a place for what strace says.
 struct Stage {
@@ -40,6 +45,14 @@ impl Stage {
         let mut command = rig::traced(&self.trace(), strace);
         command.args(["serve", "-p", "0", "--workers", "1", "--log-format", "json"]);
         command.arg("--allow-upload").args(args).arg(self.served.path());
+        Running::listening(command)
+    }
+
+    /// A server at this port.
+    fn serve_at(&self, port: &str) -> Running {
+        let mut command = rig::underpass();
+        command.args(["serve", "-p", port, "--workers", "1", "--log-format", "json"]);
+        command.args(["--allow-upload", "--sync", "off"]).arg(self.served.path());
         Running::listening(command)
     }
 
@@ -273,6 +286,55 @@ fn an_upload_outlives_a_server_that_is_killed() {
     assert!(stage.arrived() == all);
     end(server);
     assert_eq!(names(stage.served.path()), ["file"]);
+}
+
+/// `UNDERPASS_KILLS` says how often the server is killed, instead of a few times.
+#[test]
+fn a_server_that_is_killed_at_any_moment_leaves_the_old_file_or_the_new_one() {
+    let Some(stage) = Stage::new(&[]) else { return };
+    let rounds = std::env::var("UNDERPASS_KILLS").map_or(4, |text| text.parse().unwrap());
+    let (file, state) = (stage.served.path().join("file"), folder());
+    let (old, new) = (noise(LEN / 2), noise(LEN));
+    let put = |port: &str| {
+        let mut command = rig::underpass();
+        command.args(["put", "--json", "--rate", "48M"]).arg(&stage.source);
+        command.arg(format!("http://127.0.0.1:{port}/file"));
+        command.env("XDG_STATE_HOME", state.path());
+        Running::start(command)
+    };
+    let mut server = stage.serve_at("0");
+    let port = server.address.trim_end_matches('/').rsplit(':').next().unwrap().to_owned();
+    let began = Instant::now();
+    put(&port).finish().succeeded();
+    let usual = began.elapsed();
+    let (mut resumed, mut replaced) = (0, 0);
+    for round in 0..rounds {
+        fs::write(&file, &old).unwrap();
+        let client = put(&port);
+        // Moments spread evenly over the time that it usually takes, and some beyond.
+        sleep(usual * (round * 37 % 101) / 90);
+        server.child.kill().unwrap();
+        server.child.wait().unwrap();
+        let found = fs::read(&file).unwrap();
+        assert!(found == old || found == new, "round {round}: neither the old nor the new file");
+        replaced += u32::from(found == new);
+        server = stage.serve_at(&port);
+        let mut finished = client.finish();
+        if finished.code() != Some(0) {
+            // Nobody had ever answered it.
+            let is_early =
+                ["refused", "reset by peer"].iter().any(|it| finished.stderr.contains(it));
+            assert!(is_early, "{}", finished.stderr);
+            finished = put(&port).finish().succeeded();
+        }
+        resumed += u32::from(finished.stderr.contains("going on there"));
+        let moved = finished.receipt()["bytes"].as_u64().unwrap();
+        assert!(moved <= LEN as u64 + TWICE, "round {round}: {moved} bytes moved");
+        assert!(fs::read(&file).unwrap() == new, "round {round}: other bytes");
+        assert_eq!(names(stage.served.path()), ["file"], "round {round}");
+    }
+    println!("{rounds} kills: {replaced} after the new file was there, {resumed} uploads went on");
+    end(server);
 }
 
 #[test]

@@ -33,6 +33,10 @@ fn one_address_does_not_take_the_places_of_all_others() {
     wait_until("all are received", || server.metric("transfers_open") == 256.0);
     let refused = put(&server, "/file", &[], b"more");
     assert_eq!((refused.status, refused.field("Retry-After")), (503, Some("1")));
+    // Before its body, which may be as slow as the others.
+    let mut unsent = server.connect();
+    unsent.send(request("PUT", "/unsent", &["Content-Length: 10"]));
+    assert_eq!(unsent.reply().status, 503);
     let mut other = from_elsewhere(&server, 2);
     send(&mut other, "PUT", "/file", &[], b"other");
     assert_eq!(other.reply().status, 201);

@@ -170,7 +170,8 @@ pub(in super::super) fn limits(changes: &Changes) -> Limits {
 
 /// There are more uploads than the server has threads for.
 pub(super) fn too_many() -> Response {
-    let mut response = Response::error(503, TRY_AGAIN, false, false);
+    // Its body is not waited for: it may come slowly.
+    let mut response = Response::error(503, TRY_AGAIN, false, false).closing();
     response.add_field("Retry-After", "1");
     response
 }
