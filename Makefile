@@ -1,6 +1,6 @@
 # The few commands people type. Each is short enough to be read.
 
-.PHONY: run demo test test-foreign rig check bench
+.PHONY: run demo test test-foreign rig check bench soak
 
 # Builds and serves a folder until Ctrl-C: DIR=..., or one with a few files made for it.
 run:
@@ -30,6 +30,11 @@ rig:
 # Everything that has to hold before a change lands.
 check:
 	scripts/check
+
+# Serves mixed clients for an hour (SOAK_MINUTES=60) and looks for what is not given back.
+soak:
+	cargo build --release --locked
+	scripts/soak
 
 # The articles' tables on this machine; records in bench/.
 bench:

@@ -1,0 +1,239 @@
+//! Power that is cut at random moments: what has its final name afterwards is whole, and the same
+//! command completes the rest.
+//!
+//! The disk is a file on XFS, so that all that had reached it is cloned in one moment while commands
+//! write. The clone is mounted, which replays its journal, compared and checked. What a real disk
+//! holds in a cache of its own and loses is not lost here.
+//!
+//! `UNDERPASS_CUTS` says how often, instead of a few times.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod rig;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rig::{Running, folder, names, noise_file, skip, underpass};
+
+const SIZE: usize = 24 << 20;
+
+/// Files of the tree that is copied.
+const FILES: usize = 24;
+
+fn call(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// An image that is mounted until it is dropped.
+struct Mount(PathBuf);
+
+impl Mount {
+    fn new(image: &Path, at: &Path) -> Result<Self, String> {
+        fs::create_dir_all(at).unwrap();
+        call("mount", &["-o", "loop", text(image), text(at)])?;
+        Ok(Self(at.to_owned()))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let path = text(&self.0);
+        // What was killed may still be closing its files.
+        for _ in 0..100 {
+            if call("umount", &[path]).is_ok() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        let _ = call("umount", &["-l", path]);
+    }
+}
+
+fn make(image: &Path, mebibytes: u64, kind: &str) -> Result<(), String> {
+    File::create(image).unwrap().set_len(mebibytes << 20).unwrap();
+    let quiet = if kind == "ext4" { ["-q", "-F"] } else { ["-q", "-f"] };
+    call(&format!("mkfs.{kind}"), &[quiet[0], quiet[1], text(image)])
+}
+
+fn clone(image: &Path, to: &Path) {
+    call("cp", &["--reflink=always", text(image), text(to)]).unwrap();
+}
+
+/// What is under way when the power is cut.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    Copy,
+    Get,
+    Put,
+}
+
+/// Where the bytes come from.
+struct Sources {
+    folder: tempfile::TempDir,
+    server: Running,
+}
+
+impl Sources {
+    fn new() -> Self {
+        let folder = folder();
+        noise_file(folder.path(), "file", SIZE);
+        let tree = folder.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        for number in 0..FILES {
+            noise_file(&tree, &number.to_string(), 100_000 + number * 40_000);
+        }
+        let server = serve(folder.path(), &[]);
+        Self { folder, server }
+    }
+
+    /// Begins the work in a folder of the disk: the command, and a server if there has to be one.
+    fn begin(&self, work: Work, disk: &Path) -> (Option<Running>, Command) {
+        let mut command = underpass();
+        let from = |name: &str| self.folder.path().join(name);
+        match work {
+            Work::Copy => {
+                command
+                    .args(["cp", "-a", "-T", "--resume"])
+                    .arg(from("tree"))
+                    .arg(disk.join("copy"));
+                (None, command)
+            }
+            Work::Get => {
+                let url = format!("{}file", self.server.address);
+                command.args(["get", "--sync", "-q", "-o"]).arg(disk.join("got")).arg(url);
+                (None, command)
+            }
+            Work::Put => {
+                let server = serve(disk, &["--allow-upload"]);
+                let url = format!("{}put", server.address);
+                command.args(["put", "-q"]).arg(from("file")).arg(url);
+                (Some(server), command)
+            }
+        }
+    }
+
+    /// Everything of the disk that has its final name is as it should be; whether that is all.
+    ///
+    /// `is_promised` is false for what nobody has asked to be on the disk: then it may be less.
+    fn compare(&self, work: Work, disk: &Path, is_promised: bool) -> bool {
+        let is_same = |name: &Path, original: &str| {
+            let Ok(bytes) = fs::read(name) else { return false };
+            let expected = fs::read(self.folder.path().join(original)).unwrap();
+            let is_same = bytes == expected;
+            let (name, len, of) = (name.display(), bytes.len(), expected.len());
+            assert!(is_same || !is_promised, "{name}: {len} of {of} bytes, or others");
+            is_same
+        };
+        match work {
+            Work::Get => is_same(&disk.join("got"), "file"),
+            Work::Put => is_same(&disk.join("put"), "file"),
+            Work::Copy => (0..FILES).all(|number| {
+                is_same(&disk.join(format!("copy/{number}")), &format!("tree/{number}"))
+            }),
+        }
+    }
+}
+
+fn serve(root: &Path, options: &[&str]) -> Running {
+    let mut command = underpass();
+    command.args(["serve", "--bind", "127.0.0.1", "--port", "0", "-q"]).args(options).arg(root);
+    Running::listening(command)
+}
+
+/// Does the work until the power is cut after some time; whether it had ended by then.
+fn cut(sources: &Sources, work: Work, disk: (&Path, &Path), after: Duration, to: &Path) -> bool {
+    let (image, root) = disk;
+    let (server, mut command) = sources.begin(work, root);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let is_over = AtomicBool::new(false);
+    let has_ended = thread::scope(|scope| {
+        // The kernel would write back and commit after seconds: here as often as can be.
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let _ = call("sync", &["-f", text(root)]);
+                thread::sleep(Duration::from_millis(7));
+            }
+        });
+        thread::sleep(after);
+        let has_ended = child.try_wait().unwrap().is_some_and(|status| status.success());
+        clone(image, to);
+        is_over.store(true, Ordering::Relaxed);
+        has_ended
+    });
+    let _ = child.kill();
+    child.wait().unwrap();
+    drop(server);
+    has_ended
+}
+
+fn check(kind: &str, image: &Path) {
+    match kind {
+        "ext4" => call("e2fsck", &["-fn", text(image)]).unwrap(),
+        _ => call("xfs_repair", &["-n", text(image)]).unwrap(),
+    }
+}
+
+fn rounds() -> u32 {
+    std::env::var("UNDERPASS_CUTS").map_or(3, |text| text.parse().unwrap())
+}
+
+#[test]
+fn what_has_its_name_after_a_power_cut_is_whole_and_the_rest_is_completed() {
+    let scratch = folder();
+    let at = |name: &str| scratch.path().join(name);
+    let outer = make(&at("outer"), 3000, "xfs").and_then(|()| Mount::new(&at("outer"), &at("on")));
+    let _outer = match outer {
+        Ok(outer) => outer,
+        Err(reason) => return skip(&reason),
+    };
+    let on = |name: &str| at("on").join(name);
+    for kind in ["ext4", "xfs"] {
+        make(&on(kind), 400, kind).unwrap();
+    }
+    let sources = Sources::new();
+    let mut moment = 17_u64;
+    let (mut ended, mut whole) = (0, 0);
+    for round in 0..rounds() {
+        let work = [Work::Copy, Work::Get, Work::Put][round as usize % 3];
+        let kind = ["ext4", "xfs"][round as usize / 3 % 2];
+        moment = moment.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let after = Duration::from_millis((moment >> 33) % 260);
+        let (disk, lost) = (on("disk"), on("lost"));
+        clone(&on(kind), &disk);
+        let mounted = Mount::new(&disk, &at("disk")).unwrap();
+        let had_ended = cut(&sources, work, (&disk, &at("disk")), after, &lost);
+        drop(mounted);
+        let mounted = Mount::new(&lost, &at("disk")).unwrap();
+        println!("{round}: {work:?} on {kind} after {after:?}: {:?}", names(&at("disk")));
+        // A copy is on the disk only when somebody has asked for that.
+        let is_promised = !matches!(work, Work::Copy);
+        let is_whole = sources.compare(work, &at("disk"), is_promised);
+        assert!(is_whole || !had_ended || !is_promised, "{work:?} had ended");
+        drop(mounted);
+        check(kind, &lost);
+        let mounted = Mount::new(&lost, &at("disk")).unwrap();
+        if !is_whole {
+            let (server, mut again) = sources.begin(work, &at("disk"));
+            assert!(again.status().unwrap().success(), "{work:?}");
+            drop(server);
+        }
+        assert!(sources.compare(work, &at("disk"), true), "{work:?} is not completed");
+        drop(mounted);
+        (ended, whole) = (ended + u32::from(had_ended), whole + u32::from(is_whole));
+    }
+    println!("{} cuts: {ended} after the end, {whole} whole, none half", rounds());
+}
