@@ -9,14 +9,15 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{
-    Access, CWD, FileType, OFlags, SeekFrom, accessat, fcntl_getfl, fcntl_setfl, fstat, ftruncate,
-    seek,
+    Access, CWD, FileType, Mode, OFlags, SeekFrom, accessat, fcntl_getfl, fcntl_setfl, fstat,
+    ftruncate, openat, seek,
 };
 use rustix::io::Errno;
 use underpass_engine::landing::{Existing, Landing};
 use underpass_engine::{Kind, Sink, Source};
 
 use crate::failure::{Failure, Result, WithPath};
+use crate::modes;
 use crate::signals::interruptible;
 
 /// A file to read, or standard input.
@@ -136,6 +137,9 @@ impl Target {
             }
         };
         let landing = Landing::create(&path, 0o666).with_path("creating", &path)?;
+        if existing == Existing::Replace {
+            keep_mode(&path, &landing).with_path("keeping mode of", &path)?;
+        }
         Ok(Self { path, place: Place::New { landing, existing } })
     }
 
@@ -201,6 +205,11 @@ impl Target {
         matches!(self.place, Place::New { .. })
     }
 
+    /// Whether it takes the place of a file that is there.
+    pub(crate) fn replaces(&self) -> bool {
+        matches!(self.place, Place::New { existing: Existing::Replace, .. })
+    }
+
     /// Finds out before the first byte whether `len` bytes fit.
     pub(crate) fn reserve(&self, len: u64) -> Result<()> {
         match &self.place {
@@ -233,6 +242,16 @@ impl Target {
             Place::End { file, at } => ftruncate(&file, at).with_path("cutting back", self.path),
             Place::New { .. } | Place::Open { .. } => Ok(()),
         }
+    }
+}
+
+/// Gives a new file the permissions of the one that it is to replace.
+fn keep_mode(path: &Path, landing: &Landing) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(CWD, path, flags, Mode::empty()) {
+        // It is gone by now.
+        Err(Errno::NOENT) => Ok(()),
+        old => Ok(modes::take_over(landing.file(), old?.as_fd())?),
     }
 }
 

@@ -21,6 +21,7 @@ mod generate;
 mod get;
 mod hint;
 mod holes;
+mod modes;
 mod netrc;
 mod output;
 mod printable;

@@ -16,6 +16,8 @@ mod file_systems;
 mod kept;
 #[path = "cp/kills.rs"]
 mod kills;
+#[path = "cp/modes.rs"]
+mod modes;
 #[path = "../../engine/tests/rig/mounts.rs"]
 mod mounts;
 mod rig;
@@ -27,6 +29,8 @@ mod sources;
 mod takeover;
 #[path = "cp/tree.rs"]
 mod tree;
+#[path = "cp/unfinished.rs"]
+mod unfinished;
 #[path = "cp/users.rs"]
 mod users;
 

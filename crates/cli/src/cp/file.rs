@@ -19,6 +19,7 @@ use super::special::Verdict;
 use super::worker::Worker;
 use super::{names, system};
 use crate::failure::Failure;
+use crate::modes;
 use crate::signals::interruptible;
 
 /// A file that was opened, and its facts.
@@ -32,6 +33,11 @@ pub(super) struct Original<'a> {
 }
 
 impl Original<'_> {
+    /// Whether it is a file, and not a device or FIFO.
+    pub(super) fn is_file(&self) -> bool {
+        FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
+    }
+
     /// Its length, as far as its facts tell.
     pub(super) fn len(&self) -> u64 {
         u64::try_from(self.stat.st_size).unwrap_or(0)
@@ -140,8 +146,11 @@ impl Worker<'_> {
     ) -> Result<(), Failure> {
         let (folder, entry, stat) = (original.folder, original.entry, &original.stat);
         let path = || folder.target_path(entry.target());
-        let manner = Manner::new(&self.job.settings, stat, folder.heritage);
+        let manner = Manner::new(&self.job.settings, original.file.as_fd(), stat, folder.heritage);
         let place = self.place(original, manner, verdict, in_place)?;
+        if verdict == Verdict::Replace && !original.is_file() && !self.job.settings.preserve {
+            take_over(folder, entry, &place).at("keeping mode of", path)?;
+        }
         let copied = self.copy_bytes(original, &place).and_then(|()| self.verify(original, &place));
         let copied = self.check_version(original, copied);
         if let Err(failure) = copied {
@@ -197,6 +206,15 @@ impl Worker<'_> {
         if matches!(failure, Failure::Differs { .. }) || is_change(failure) {
             place.discard();
         }
+    }
+}
+
+/// Gives what comes from a device or FIFO the permissions of the file that it replaces.
+fn take_over(folder: &Folder, entry: &Entry, place: &Place<'_>) -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(&folder.target, entry.target(), flags, Mode::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        old => modes::take_over(place.file(), old?.as_fd()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::fs::Stat;
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use underpass_engine::{Capabilities, Error};
 
@@ -13,8 +13,8 @@ use super::ask;
 use super::crew::Stack;
 use super::folder::{Folder, State};
 use super::links::Links;
-use super::metadata;
 use super::settings::Settings;
+use super::{marker, metadata, settle};
 use crate::failure::Failure;
 
 /// One command.
@@ -36,6 +36,8 @@ pub(super) struct Job<'a> {
     pub(super) made: Mutex<Vec<(u64, u64)>>,
     /// Whether what is made has to be remembered, for it might be replaced by what comes later.
     pub(super) remembers: bool,
+    /// Whether the folder that is copied to is marked until it is complete.
+    pub(super) marks: bool,
     /// What was made then: device and number of each.
     remembered: Mutex<HashSet<(u64, u64)>>,
     pub(super) progress: Progress,
@@ -78,6 +80,7 @@ impl<'a> Job<'a> {
             questions: Mutex::default(),
             made: Mutex::default(),
             remembers: false,
+            marks: false,
             remembered: Mutex::default(),
             progress: Progress::default(),
             unkept: Default::default(),
@@ -144,6 +147,11 @@ impl<'a> Job<'a> {
         }
         let mut folder = Arc::clone(folder);
         while folder.all.fetch_sub(1, Ordering::AcqRel) == 1 {
+            if folder.state == State::Existing && self.is_complete() {
+                settle::sweep(&self.settings, &folder, |name| {
+                    statat(&folder.source, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+                });
+            }
             if let Some(stat) = folder.stat.filter(|_| !self.settings.dry_run)
                 && (folder.state.is_new() || self.settings.preserve || self.settings.resume)
             {
@@ -156,8 +164,40 @@ impl<'a> Job<'a> {
                     self.problem(failure);
                 }
             }
+            self.unmark(&folder);
+            self.settle(&folder);
             let Some(parent) = folder.parent.clone() else { return };
             folder = parent;
+        }
+    }
+
+    /// Whether nothing has been missing so far.
+    pub(super) fn is_complete(&self) -> bool {
+        let problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        problems.count == 0 && !self.is_over()
+    }
+
+    /// Takes away the mark of a folder that was named, once nothing in it is missing.
+    fn unmark(&self, folder: &Folder) {
+        let is_top = folder.parent.as_ref().is_some_and(|parent| parent.parent.is_none());
+        if self.settings.resume && is_top && !self.settings.dry_run && self.is_complete() {
+            marker::remove(&folder.target, &folder.source, folder.stat.as_ref());
+        }
+    }
+
+    /// Everything in a folder is done: if another process has taken its name meanwhile, what is in it
+    /// goes there.
+    fn settle(&self, folder: &Folder) {
+        let mut hidden = folder.trail.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(name), Some(parent)) = (&*hidden, &folder.parent) else { return };
+        let merged = merge_into(&self.settings, folder, parent)
+            .and_then(|()| unlinkat(&parent.target, name, AtFlags::REMOVEDIR));
+        match merged {
+            Ok(()) => *hidden = None,
+            Err(errno) => {
+                let path = parent.target_path(&folder.trail.target);
+                self.problem(Failure::Path { action: "naming", path, source: errno.into() });
+            }
         }
     }
 
@@ -168,12 +208,21 @@ impl<'a> Job<'a> {
         let target = &folder.trail.target;
         match rename_new(parent, name, target) {
             Ok(()) => *hidden = None,
+            // Another process was faster: see `settle`.
+            Err(Errno::EXIST | Errno::NOTEMPTY) => {}
             Err(errno) => {
                 let path = parent.target_path(target);
                 self.problem(Failure::Path { action: "naming", path, source: errno.into() });
             }
         }
     }
+}
+
+/// Moves what is in a hidden folder to where its name was taken, and removes the folder.
+fn merge_into(settings: &Settings<'_>, folder: &Folder, parent: &Folder) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let there = openat(&parent.target, &folder.trail.target, flags, Mode::empty())?;
+    settle::merge(settings, &folder.target, &there)
 }
 
 /// Renames without replacing anything but an empty folder.

@@ -7,9 +7,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::PathBuf;
 
 use rustix::fs::{
-    AtFlags, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, chownat, fchmod, fchown,
-    fgetxattr, flistxattr, fremovexattr, fsetxattr, futimens, lgetxattr, llistxattr, lsetxattr,
-    utimensat,
+    AtFlags, FileType, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, chownat, fchmod,
+    fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, futimens, lgetxattr, llistxattr,
+    lsetxattr, utimensat,
 };
 use rustix::io::Errno;
 
@@ -17,6 +17,7 @@ use super::folder::{Folder, Heritage};
 use super::settings::Settings;
 use super::totals::Totals;
 use crate::failure::Failure;
+use crate::modes;
 
 /// How a new file is to be made, and what is to be done about it afterwards.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,8 @@ pub(super) struct Manner {
     pub(super) first: u32,
     /// The permissions that it has to have.
     mode: u32,
+    /// The same without the ACL of its original.
+    without_acl: u32,
     /// Whether it would belong to somebody else.
     is_foreign: bool,
     /// Whether its permissions have to be set again.
@@ -33,14 +36,24 @@ pub(super) struct Manner {
 
 impl Manner {
     /// How to make a copy of what has these facts, in such a folder.
-    pub(super) fn new(settings: &Settings<'_>, stat: &Stat, heritage: Heritage) -> Self {
-        let mode = settings.mode(stat.st_mode);
+    pub(super) fn new(
+        settings: &Settings<'_>,
+        from: BorrowedFd<'_>,
+        stat: &Stat,
+        heritage: Heritage,
+    ) -> Self {
+        let without_acl = settings.mode(modes::without_acl(from, stat.st_mode));
+        // The permissions of a device or FIFO say nothing about bytes that come from it.
+        let is_stream = FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile;
+        let mask = if is_stream && !settings.preserve { settings.mask } else { 0 };
+        let without_acl = without_acl & !mask;
+        let mode = if settings.preserve { settings.mode(stat.st_mode) } else { without_acl };
         let is_foreign =
             settings.preserve && (heritage.group || (stat.st_uid, stat.st_gid) != settings.owner);
         let is_other = is_foreign || mode & 0o6000 != 0 || (settings.preserve && heritage.acl);
         // Until it has its owner, nobody else is to open it.
-        let first = mode & if is_foreign { 0o700 } else { 0o1777 };
-        Self { first, mode, is_foreign, is_other }
+        let first = without_acl & if is_foreign { 0o700 } else { 0o1777 };
+        Self { first, mode, without_acl, is_foreign, is_other }
     }
 }
 
@@ -89,6 +102,9 @@ pub(super) fn keep(
         }
         let copied = copy_open_attributes(from, to, mode, &mut lacking);
         totals.without_attributes += u64::from(!copied.is_complete);
+        if !copied.is_complete {
+            mode &= manner.without_acl;
+        }
         is_other |= copied.was_opened;
     }
     if is_other && (is_new || settings.preserve) {
@@ -140,6 +156,7 @@ pub(super) fn finish_folder(
 ) -> (bool, bool, Lacking) {
     let (from, to) = (folder.source.as_fd(), folder.target.as_fd());
     let mut lacking = Lacking::default();
+    let without_acl = settings.mode(modes::without_acl(from, stat.st_mode));
     let mut mode = settings.mode(stat.st_mode);
     let (mut has_owner, mut has_attributes) = (true, true);
     if settings.preserve {
@@ -149,8 +166,11 @@ pub(super) fn finish_folder(
             mode &= 0o1777;
         }
         has_attributes = copy_open_attributes(from, to, mode, &mut lacking).is_complete;
-    } else if folder.heritage.group {
-        mode |= 0o2000;
+        if !has_attributes {
+            mode &= without_acl;
+        }
+    } else {
+        mode = without_acl | if folder.heritage.group { 0o2000 } else { 0 };
     }
     lacking.note("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
     lacking.note("keeping times of", futimens(to, &times(stat)));

@@ -5,6 +5,9 @@
 //! (`special`), with what belongs to them (`metadata`, `links`), unless source and target are one
 //! (`same`) or somebody who is asked (`ask`) wants to keep the target. Everything is counted where it
 //! is done (`totals`) and told at the end (`report`).
+//!
+//! What is not whole has a hidden name (`names`), is merged or removed in the end (`settle`), and is
+//! marked for a resumed command (`marker`).
 
 mod again;
 mod ask;
@@ -16,6 +19,7 @@ mod glob;
 mod job;
 mod later;
 mod links;
+mod marker;
 mod metadata;
 mod names;
 mod paths;
@@ -24,6 +28,7 @@ mod progress;
 mod report;
 mod same;
 mod settings;
+mod settle;
 pub(crate) mod small;
 mod special;
 mod stream;
@@ -69,6 +74,7 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
     let mut job = Job::new(settings, cancel);
     (job.levels, job.settings.jobs) = later::levels(descriptors, job.settings.jobs);
     job.remembers = plan.turns.len() > 1;
+    job.marks = plan.marks;
     let started = Instant::now();
     let totals = copy(&job, plan);
     let elapsed_s = started.elapsed().as_secs_f64();
@@ -78,6 +84,7 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
 /// Copies everything, one turn after the other.
 fn copy(job: &Job<'_>, mut plan: Plan) -> Totals {
     let turns = std::mem::take(&mut plan.turns);
+    let named: Vec<_> = turns.iter().flatten().map(|entry| entry.target().to_owned()).collect();
     let top = begin(job, plan);
     let mut totals = Totals::default();
     for turn in turns {
@@ -88,6 +95,9 @@ fn copy(job: &Job<'_>, mut plan: Plan) -> Totals {
             job.stack.push([Task::Entries(Arc::clone(&top), vec![entry])]);
         }
         work(job, jobs, &mut totals);
+    }
+    if (job.settings.recursive || job.settings.resume) && job.is_complete() {
+        settle::sweep(&job.settings, &top, |name| named.iter().any(|each| each.as_c_str() == name));
     }
     if job.settings.sync && !job.settings.dry_run {
         report::sync(job, &top);

@@ -14,6 +14,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat, stat};
 use rustix::io::Errno;
 
 use super::folder::{Entry, Trail};
+use super::marker;
 use super::settings::{Follow, Settings};
 use super::special::twin;
 use super::usage;
@@ -48,6 +49,8 @@ pub(super) struct Plan {
     /// The first turn of those that come after the last source whose contents are spread out in the
     /// target.
     pub(super) spread: usize,
+    /// Whether the folder that is copied to is marked until it is complete.
+    pub(super) marks: bool,
     /// What cannot be copied from the outset.
     pub(super) problems: Vec<Failure>,
     /// The size of the one file that is copied.
@@ -88,6 +91,8 @@ pub(super) fn understand(args: &CpArgs, settings: &Settings<'_>) -> Result<Way> 
         },
         turns: Vec::new(),
         spread: 0,
+        // A repeated command would take what this one makes for a folder to put things in.
+        marks: settings.resume && goal.name.is_some() && !args.no_target_directory,
         problems: Vec::new(),
         len: None,
     };
@@ -184,7 +189,13 @@ fn goal(
     if target.as_os_str().is_empty() {
         return Err(Errno::NOENT).with_path("creating", target);
     }
-    if args.target_directory.is_some() || (is_folder && !args.no_target_directory) {
+    let is_unfinished = || match sources {
+        [from] => settings.resume && marker::is_set(target, from, settings.follow),
+        _ => false,
+    };
+    if args.target_directory.is_some()
+        || (is_folder && !args.no_target_directory && !is_unfinished())
+    {
         return Ok(into);
     }
     if sources.len() > 1 {

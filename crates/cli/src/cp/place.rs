@@ -5,7 +5,10 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, ftruncate, openat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, flock, fstat, ftruncate, openat, statat,
+    unlinkat,
+};
 use rustix::io::Errno;
 use underpass_engine::landing::{Existing, Landing};
 
@@ -24,6 +27,19 @@ pub(super) enum Place<'a> {
     Landing { landing: Box<Landing>, existing: Existing },
     /// A file that was there.
     Old(File),
+}
+
+/// Takes what has a hidden name for this process, until it ends or closes it; false if another
+/// process has it, or has given it its own name or removed it meanwhile.
+pub(super) fn is_ours(file: impl AsFd, folder: impl AsFd, hidden: impl rustix::path::Arg) -> bool {
+    // File systems without locks are rare; two copies to one place at a time, too.
+    if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        return false;
+    }
+    match (fstat(&file), statat(folder, hidden, AtFlags::SYMLINK_NOFOLLOW)) {
+        (Ok(mine), Ok(there)) => (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino),
+        _ => false,
+    }
 }
 
 /// Removes what was not finished.
@@ -53,18 +69,22 @@ impl<'a> Place<'a> {
         Ok(Self::Landing { landing: Box::new(landing), existing })
     }
 
-    /// A file that outlives this process under the name `partial` until it is whole.
+    /// A file that outlives this process under the name `partial` until it is whole; one that does not
+    /// if another process is at that.
     pub(super) fn partial(
         folder: &'a Folder,
-        name: &'a CStr,
+        entry_name: &'a CStr,
         partial: &OsStr,
         mode: u32,
         existing: Existing,
     ) -> Result<Self, std::io::Error> {
         let target = folder.target.as_fd().try_clone_to_owned()?;
-        let name = OsStr::from_bytes(name.to_bytes());
+        let name = OsStr::from_bytes(entry_name.to_bytes());
         let landing = Landing::partial(target, name, partial, mode, Existing::Replace)?;
-        Ok(Self::Landing { landing: Box::new(landing), existing })
+        match is_ours(landing.file(), &folder.target, partial) {
+            true => Ok(Self::Landing { landing: Box::new(landing), existing }),
+            false => Self::new(folder, entry_name, mode, existing),
+        }
     }
 
     /// The file that has the name, emptied; a new one if there is none.

@@ -18,6 +18,7 @@ use crate::commands::cp::{CpArgs, When};
 use crate::ends::{Input, Overwrite, Target, is_sparse};
 use crate::failure::{Failure, Result, WithPath};
 use crate::holes::extents;
+use crate::modes;
 use crate::output::{self, plain_path};
 use crate::progress::Meter;
 use crate::receipt::Receipt;
@@ -72,7 +73,8 @@ pub(super) fn run(args: &CpArgs, settings: &Settings<'_>, from: &Path, path: &Pa
     let elapsed_s = started.elapsed().as_secs_f64();
     let (from, to) = (source.kind().into(), target.sink()?.kind().into());
     if target.is_new() {
-        keep_mode_and_times(input.file(), target.file()).with_path("keeping mode of", path)?;
+        let how = (settings.preserve, target.replaces(), settings.mask);
+        keep_mode_and_times(input.file(), target.file(), how).with_path("keeping mode of", path)?;
     }
     if args.sync {
         sync(target.file()).with_path("writing to the disk of", path)?;
@@ -178,10 +180,23 @@ fn refuse_itself(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Gives the copy the permissions and times of the original. Its owner is the one who copies, so
-/// set-user-id and set-group-id are not kept.
-fn keep_mode_and_times(from: &File, to: &File) -> rustix::io::Result<()> {
+/// Gives the copy the times of the original, and a mode: exactly that of the original if it is to be
+/// kept, that of the file that it replaces, or else that of the original less the umask. Its owner is
+/// the one who copies, so set-user-id and set-group-id are not kept.
+fn keep_mode_and_times(
+    from: &File,
+    to: &File,
+    (preserve, replaces, mask): (bool, bool, u32),
+) -> rustix::io::Result<()> {
     let stat = fstat(from)?;
-    fchmod(to, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
+    let mode = modes::without_acl(from.as_fd(), stat.st_mode);
+    if preserve {
+        fchmod(to, Mode::from_raw_mode(mode & 0o1777))?;
+    } else if !replaces {
+        // No more than the folder's default ACL lets a new file have, but for the right to execute.
+        let new = fstat(to)?.st_mode;
+        let mode = mode & 0o777 & !mask & (new | (new & 0o444) >> 2);
+        fchmod(to, Mode::from_raw_mode(mode))?;
+    }
     futimens(to, &times(&stat))
 }

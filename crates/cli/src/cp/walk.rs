@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, RawDir, Stat, StatxFlags, flock, fremovexattr,
-    fstat, mkdirat, openat, statx,
+    AtFlags, FileType, Mode, OFlags, RawDir, Stat, StatxFlags, fremovexattr, fstat, mkdirat,
+    openat, statx,
 };
 use rustix::io::Errno;
 
@@ -15,9 +15,10 @@ use super::crew::Task;
 use super::folder::{Entry, Folder, Heritage, State, Trail};
 use super::job::At;
 use super::names;
+use super::place::is_ours;
 use super::settings::Follow;
 use super::worker::Worker;
-use super::{metadata, system};
+use super::{marker, metadata, system};
 use crate::failure::Failure;
 
 /// A part of what is in a folder.
@@ -216,11 +217,33 @@ impl Worker<'_> {
         }
         // Nobody else is to look in before it has its owner and mode.
         let mode = Mode::RWXU;
-        if is_plain || self.job.settings.in_place {
+        let is_marked = self.job.marks && parent.trail_is_top();
+        if (is_plain && !is_marked) || self.job.settings.in_place {
             mkdirat(&parent.target, target, mode).at("creating", path)?;
             let folder = open(target).at("opening", path)?;
             return Ok(Made { folder, state: State::Fresh, hidden: None });
         }
+        let made = self.make_hidden(parent, target, source)?;
+        if is_marked {
+            marker::set(&made.folder, source).at("creating", path)?;
+        }
+        Ok(made)
+    }
+
+    /// Makes the target of a folder under a name that it has until its own entries are whole, or
+    /// goes on with what a killed run has left.
+    fn make_hidden(
+        &self,
+        parent: &Folder,
+        target: &CStr,
+        source: &OwnedFd,
+    ) -> Result<Made, Failure> {
+        let path = || parent.target_path(target);
+        let mode = Mode::RWXU;
+        let open = |name: &CStr| {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            openat(&parent.target, name, flags, Mode::empty())
+        };
         let hidden = names::hidden(target, Some(identity(source)));
         let state = match mkdirat(&parent.target, &hidden, mode) {
             Err(Errno::EXIST) => State::Adopted,
@@ -228,24 +251,28 @@ impl Worker<'_> {
         };
         let opened = open(&hidden);
         if let Ok(folder) = &opened
-            && self.is_ours(folder)
+            && self.is_ours(parent, folder, &hidden)
         {
             let folder = opened.at("opening", path)?;
             return Ok(Made { folder, state, hidden: Some(hidden) });
         }
-        // Somebody else is at it, who is alive.
-        let hidden = names::hidden(target, Some(std::process::id()));
-        mkdirat(&parent.target, &hidden, mode).at("creating", path)?;
-        let folder = open(&hidden).at("opening", path)?;
+        // Another process is at it, which is alive.
+        let claimed = names::claim(target, |hidden| {
+            mkdirat(&parent.target, hidden, mode)?;
+            let folder = open(hidden)?;
+            // Whoever sweeps up may have taken it for a dead one's before it was locked.
+            let is_ours = is_ours(&folder, &parent.target, hidden);
+            is_ours.then_some(folder).ok_or(Errno::EXIST)
+        });
+        let (folder, hidden) = claimed.at("creating", path)?;
         Ok(Made { folder, state: State::Fresh, hidden: Some(hidden) })
     }
 
     /// Whether a hidden folder is one of this user's, at which nobody else is.
-    fn is_ours(&self, folder: &OwnedFd) -> bool {
+    fn is_ours(&self, parent: &Folder, folder: &OwnedFd, hidden: &CStr) -> bool {
         let (owner, _) = self.job.settings.owner;
-        // File systems without locks are rare; two copies to one place at a time, too.
         fstat(folder).is_ok_and(|stat| stat.st_uid == owner)
-            && flock(folder, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
+            && is_ours(folder, &parent.target, hidden)
     }
 
     /// What entries of a folder get from it.
@@ -327,7 +354,7 @@ impl Folder {
 
 /// What a folder is known by, so that nobody goes on with the copy of another one. A number may be
 /// given away again, but not together with the time at which it was made.
-fn identity(source: &OwnedFd) -> u32 {
+pub(super) fn identity(source: &OwnedFd) -> u32 {
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
     let facts = match statx(source, c"", AtFlags::EMPTY_PATH, wanted) {
         Ok(known) => format!(
