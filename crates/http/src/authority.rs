@@ -26,26 +26,55 @@ pub(crate) fn is_https(address: &[u8]) -> bool {
 
 /// Whether this is `host` or `host:port` (RFC 3986 3.2.2, 3.2.3); an empty host is one.
 pub(crate) fn is_authority(authority: &[u8]) -> bool {
-    let (host, rest) = match authority {
+    let (is_host, rest) = match authority {
         [b'[', inside @ ..] => {
             let Some(end) = inside.iter().position(|&byte| byte == b']') else { return false };
-            (&inside[..end], &inside[end + 1..])
+            (is_literal(&inside[..end]), &inside[end + 1..])
         }
         _ => {
-            authority.split_at(authority.iter().position(|&b| b == b':').unwrap_or(authority.len()))
+            let colon = authority.iter().position(|&byte| byte == b':');
+            let (name, rest) = authority.split_at(colon.unwrap_or(authority.len()));
+            (is_name(name), rest)
         }
     };
-    let is_literal = authority.first() == Some(&b'[');
-    let is_host = host.iter().all(|byte| match byte {
-        b':' => is_literal,
-        b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*'
-        | b'+' | b',' | b';' | b'=' => true,
-        _ => byte.is_ascii_alphanumeric(),
-    });
     let is_port = match rest {
         [] => true,
         [b':', port @ ..] => port.iter().all(u8::is_ascii_digit),
         _ => false,
     };
     is_host && is_port
+}
+
+/// Whether this is a name, or an IPv4 address: each `%` with its two digits.
+fn is_name(mut name: &[u8]) -> bool {
+    while let [byte, rest @ ..] = name {
+        name = match (byte, rest) {
+            (b'%', [high, low, rest @ ..])
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                rest
+            }
+            (byte, rest) if is_plain(*byte) => rest,
+            _ => return false,
+        };
+    }
+    true
+}
+
+/// Whether this is an IPv6 address, or one of a version to come: `v1.` and what that has.
+fn is_literal(inside: &[u8]) -> bool {
+    let Ok(text) = str::from_utf8(inside) else { return false };
+    if let Some((version, address)) = text.strip_prefix(['v', 'V']).and_then(|v| v.split_once('.'))
+    {
+        return !version.is_empty()
+            && version.bytes().all(|byte| byte.is_ascii_hexdigit())
+            && !address.is_empty()
+            && address.bytes().all(|byte| byte == b':' || is_plain(byte));
+    }
+    text.parse::<std::net::Ipv6Addr>().is_ok()
+}
+
+/// Whether the byte may stand in a name as it is.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte)
 }

@@ -43,8 +43,8 @@ pub enum BadChunk {
 enum State {
     /// In the digits of a length, of which there are so many so far.
     Size { size: u64, digits: u32 },
-    /// In what follows the digits.
-    Extension { size: u64 },
+    /// In an extension, which follows the digits.
+    Extension { size: u64, part: Part },
     /// Before the LF that ends the line of a length.
     SizeLf { size: u64 },
     /// In the data, of which so much is left.
@@ -55,7 +55,9 @@ enum State {
     DataLf,
     /// At the start of a line of the trailer.
     TrailerStart,
-    /// In a line of the trailer.
+    /// In the name of a field of the trailer.
+    TrailerName,
+    /// In the value of one.
     Trailer,
     /// Before the LF that ends a line of the trailer.
     TrailerLf,
@@ -63,6 +65,54 @@ enum State {
     LastLf,
     /// After the end.
     Done,
+}
+
+/// A part of `; name = value` or `; name = "value"` (RFC 9112 7.1.1), with white space between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// After white space: a semicolon has to come.
+    Space,
+    /// Before a name.
+    NameStart,
+    Name,
+    /// In white space after a name.
+    NameEnd,
+    /// Before a value.
+    ValueStart,
+    Value,
+    Quoted,
+    /// After a backslash in quotes.
+    Escaped,
+    /// After a closing quote.
+    QuotedEnd,
+}
+
+impl Part {
+    /// The part after one byte; `None` if it cannot stand there.
+    fn after(self, byte: u8) -> Option<Self> {
+        let is_space = matches!(byte, b' ' | b'\t');
+        Some(match (self, byte) {
+            (Self::Quoted, b'"') => Self::QuotedEnd,
+            (Self::Quoted, b'\\') => Self::Escaped,
+            (Self::Quoted | Self::Escaped, byte) if is_text(byte) => Self::Quoted,
+            (Self::NameStart | Self::ValueStart, _) if is_space => self,
+            (Self::NameStart | Self::Name, byte) if is_token(byte) => Self::Name,
+            (Self::ValueStart, b'"') => Self::Quoted,
+            (Self::ValueStart | Self::Value, byte) if is_token(byte) => Self::Value,
+            (Self::Name | Self::NameEnd, b'=') => Self::ValueStart,
+            (Self::Name | Self::NameEnd, _) if is_space => Self::NameEnd,
+            (Self::Space | Self::Value | Self::QuotedEnd, _) if is_space => Self::Space,
+            (Self::Space | Self::Name | Self::NameEnd | Self::Value | Self::QuotedEnd, b';') => {
+                Self::NameStart
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether the line may end here.
+    fn is_end(self) -> bool {
+        matches!(self, Self::Name | Self::Value | Self::QuotedEnd)
+    }
 }
 
 impl Default for Chunked {
@@ -131,6 +181,7 @@ impl Chunked {
             State::TrailerStart => 2,
             // The rest of this line, and the blank one.
             State::Trailer => 4,
+            State::TrailerName => 5,
             State::TrailerLf => 3,
             State::SizeLf { .. } | State::LastLf => 1,
             State::Data { .. } | State::Done => 0,
@@ -150,7 +201,7 @@ impl Chunked {
     fn after(&mut self, byte: u8) -> Result<State, BadChunk> {
         Ok(match (self.state, byte) {
             (State::Size { size, digits }, byte) => return self.after_digit(size, digits, byte),
-            (State::Extension { size }, b'\r') => State::SizeLf { size },
+            (State::Extension { size, part }, b'\r') if part.is_end() => State::SizeLf { size },
             (State::SizeLf { size: 0 }, b'\n') => State::TrailerStart,
             (State::SizeLf { size }, b'\n') => State::Data { left: size },
             (State::DataCr, b'\r') => State::DataLf,
@@ -159,10 +210,15 @@ impl Chunked {
             (State::Trailer, b'\r') => State::TrailerLf,
             (State::TrailerLf, b'\n') => State::TrailerStart,
             (State::LastLf, b'\n') => State::Done,
-            (State::Extension { .. }, byte) if is_text(byte) => self.spend(self.state)?,
-            (State::TrailerStart | State::Trailer, byte) if is_text(byte) => {
-                self.spend(State::Trailer)?
+            (State::Extension { size, part }, byte) => {
+                let part = part.after(byte).ok_or(BadChunk::Unexpected(byte))?;
+                self.spend(State::Extension { size, part })?
             }
+            (State::TrailerStart | State::TrailerName, byte) if is_token(byte) => {
+                self.spend(State::TrailerName)?
+            }
+            (State::TrailerName, b':') => self.spend(State::Trailer)?,
+            (State::Trailer, byte) if is_text(byte) => self.spend(State::Trailer)?,
             (_, byte) => return Err(BadChunk::Unexpected(byte)),
         })
     }
@@ -176,7 +232,10 @@ impl Chunked {
                 Ok(State::Size { size: size << 4 | u64::from(digit), digits: digits + 1 })
             }
             (None, b'\r') if digits > 0 => Ok(State::SizeLf { size }),
-            (None, b';' | b' ' | b'\t') if digits > 0 => self.spend(State::Extension { size }),
+            (None, b';' | b' ' | b'\t') if digits > 0 => {
+                let part = if byte == b';' { Part::NameStart } else { Part::Space };
+                self.spend(State::Extension { size, part })
+            }
             _ => Err(BadChunk::Unexpected(byte)),
         }
     }
@@ -200,7 +259,12 @@ impl fmt::Display for BadChunk {
 
 impl std::error::Error for BadChunk {}
 
-/// What may stand in an extension or a trailer: anything but control characters.
+/// What a name is made of (RFC 9110 5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// What may stand in quotes or in the value of a field: anything but control characters.
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }

@@ -5,7 +5,8 @@ use crate::link::{is_unreserved, push_encoded};
 
 /// Appends `Content-Disposition`, if there is something to say.
 ///
-/// A name of harmless characters is written plainly, which every client reads; any other as
+/// A name of harmless characters is written plainly, which every client reads. Any other is
+/// written twice: with `_` for what is not harmless, for clients that know no more, and as
 /// `filename*` in UTF-8 (RFC 8187), with U+FFFD for what is not UTF-8: that field knows no bytes.
 pub(crate) fn push_disposition(fields: &mut Vec<u8>, name: Option<&[u8]>, is_download: bool) {
     let kind = if is_download { "attachment" } else { "inline" };
@@ -24,8 +25,12 @@ pub(crate) fn push_disposition(fields: &mut Vec<u8>, name: Option<&[u8]>, is_dow
             value.push('"');
         }
         _ => {
-            value.push_str("; filename*=UTF-8''");
-            for byte in String::from_utf8_lossy(name).bytes() {
+            let name = String::from_utf8_lossy(name);
+            let harmless = |letter: char| u8::try_from(letter).is_ok_and(is_harmless);
+            value.push_str("; filename=\"");
+            value.extend(name.chars().map(|each| if harmless(each) { each } else { '_' }));
+            value.push_str("\"; filename*=UTF-8''");
+            for byte in name.bytes() {
                 push_encoded(&mut value, byte, is_unreserved(byte));
             }
         }

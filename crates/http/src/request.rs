@@ -45,7 +45,7 @@ pub struct Request<'f, 'b> {
     pub verb: &'b str,
     /// The target as it was written: `/path?query`, `http://host/path`, `*`, or `host:port`.
     pub target: &'b [u8],
-    /// `1` in HTTP/1.1.
+    /// `1` in HTTP/1.1, and in versions from 1.2 to 1.9.
     pub minor_version: u8,
     fields: &'f [Header<'b>],
 }
@@ -66,6 +66,9 @@ pub fn parse<'f, 'b>(
     bytes: &'b [u8],
     storage: &'f mut [Header<'b>],
 ) -> Result<Option<(Request<'f, 'b>, usize)>, Malformed> {
+    if let Some(line) = line_of_later_minor(bytes) {
+        return parse_later_minor(bytes, line, storage);
+    }
     let mut head = httparse::Request::new(storage);
     let status = head.parse(bytes).map_err(|error| Malformed::of(error, bytes))?;
     if bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count() > EMPTY_LINES {
@@ -78,9 +81,53 @@ pub fn parse<'f, 'b>(
     };
     let (target, method) = (target.as_bytes(), Method::of(verb));
     let request = Request { method, verb, target, minor_version, fields: head.headers };
-    request.check_target()?;
-    request.check_host()?;
-    Ok(Some((request, len)))
+    request.checked().map(|request| Some((request, len)))
+}
+
+/// The length of the request line with its end, or so far, if its version is HTTP/1.2 to HTTP/1.9.
+fn line_of_later_minor(bytes: &[u8]) -> Option<usize> {
+    let start = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let len = bytes[start..].iter().position(|&byte| byte == b'\n');
+    let end = len.map_or(bytes.len(), |len| start + len);
+    let line = bytes[start..end].strip_suffix(b"\r").unwrap_or(&bytes[start..end]);
+    match line {
+        [.., b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9'] => Some(end),
+        _ => None,
+    }
+}
+
+/// Reads a head of a later minor version as one of HTTP/1.1, which it has to make sense as
+/// (RFC 9110 2.5).
+fn parse_later_minor<'f, 'b>(
+    bytes: &'b [u8],
+    line: usize,
+    storage: &'f mut [Header<'b>],
+) -> Result<Option<(Request<'f, 'b>, usize)>, Malformed> {
+    let text = bytes[..line].strip_suffix(b"\r").unwrap_or(&bytes[..line]);
+    let known = [&text[..text.len() - 1], b"1\r\n\r\n"].concat();
+    let mut none = [httparse::EMPTY_HEADER; 0];
+    let mut head = httparse::Request::new(&mut none);
+    head.parse(&known).map_err(|error| Malformed::of(error, bytes))?;
+    let (Some(verb), Some(target)) = (head.method, head.path) else {
+        return Err(Malformed::RequestLine);
+    };
+    let start = text.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    if start > EMPTY_LINES {
+        return Err(Malformed::RequestLine);
+    }
+    let target = start + verb.len() + 1..start + verb.len() + 1 + target.len();
+    let verb = str::from_utf8(&bytes[start..start + verb.len()]);
+    let Ok(verb) = verb else { return Err(Malformed::RequestLine) };
+    let Some(rest) = bytes.get(line + 1..) else { return Ok(None) };
+    let parsed = httparse::parse_headers(rest, storage);
+    let httparse::Status::Complete((len, fields)) =
+        parsed.map_err(|error| Malformed::of(error, bytes))?
+    else {
+        return Ok(None);
+    };
+    let (target, method) = (&bytes[target], Method::of(verb));
+    let request = Request { method, verb, target, minor_version: 1, fields };
+    request.checked().map(|request| Some((request, line + 1 + len)))
 }
 
 /// What to answer when a head does not fit: 414 if not even the request line did, otherwise 431.
@@ -151,6 +198,13 @@ impl<'b> Request<'_, 'b> {
         split_absolute(self.target).map(|(authority, _)| authority).or_else(|| self.field("host"))
     }
 
+    /// The same, if target and `Host` are what they have to be.
+    fn checked(self) -> Result<Self, Malformed> {
+        self.check_target()?;
+        self.check_host()?;
+        Ok(self)
+    }
+
     /// RFC 9112 3.2: the form of the target fits the method.
     fn check_target(&self) -> Result<(), Malformed> {
         let fits = match (self.target, self.verb) {
@@ -176,6 +230,13 @@ impl<'b> Request<'_, 'b> {
 }
 
 impl Method {
+    /// Whether the method of this name is one that servers of files know, though none of ours.
+    #[must_use]
+    pub fn is_known(verb: &str) -> bool {
+        let known = ["POST", "CONNECT", "TRACE", "PROPFIND", "PROPPATCH", "LOCK", "UNLOCK"];
+        Self::of(verb) != Self::Other || known.contains(&verb)
+    }
+
     /// Whether it asks for something to be changed.
     #[must_use]
     pub fn changes(self) -> bool {
@@ -225,7 +286,7 @@ pub enum Malformed {
     TransferCoding,
     /// The end of the body is not certain.
     TransferEncoding,
-    /// Not HTTP/1.0 or HTTP/1.1.
+    /// Not HTTP/1.0, HTTP/1.1 or a later HTTP/1.
     Version,
 }
 

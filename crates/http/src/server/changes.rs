@@ -78,6 +78,9 @@ fn refuse_foreign(asking: &Asking<'_, '_, '_>) -> Option<Response> {
 
 /// What is said to a method that nobody may use here.
 pub(super) fn refuse(asking: &Asking<'_, '_, '_>) -> Response {
+    if !Method::is_known(asking.request.verb) {
+        return asking.error(501, "this method is not known here");
+    }
     let changes = &asking.worker.shared.settings.changes;
     let mut response = asking.error(405, "files here can be read, not written");
     response.add_field("Allow", methods(changes));

@@ -194,15 +194,29 @@ fn a_download_has_a_name_that_every_client_can_use() {
         (None, true, Some("attachment")),
         (Some(&b"a b(1).txt"[..]), false, Some("inline; filename=\"a b(1).txt\"")),
         (Some(b"a.txt"), true, Some("attachment; filename=\"a.txt\"")),
-        (Some("\u{e4}.txt".as_bytes()), true, Some("attachment; filename*=UTF-8''%C3%A4.txt")),
-        (Some(b"\xe4.txt"), true, Some("attachment; filename*=UTF-8''%EF%BF%BD.txt")),
-        (Some(b"a\"b"), false, Some("inline; filename*=UTF-8''a%22b")),
-        (Some(b"a\\b"), false, Some("inline; filename*=UTF-8''a%5Cb")),
-        (Some(b"100%.txt"), false, Some("inline; filename*=UTF-8''100%25.txt")),
+        (
+            Some("\u{e4}.txt".as_bytes()),
+            true,
+            Some("attachment; filename=\"_.txt\"; filename*=UTF-8''%C3%A4.txt"),
+        ),
+        (
+            Some(b"\xe4.txt"),
+            true,
+            Some("attachment; filename=\"_.txt\"; filename*=UTF-8''%EF%BF%BD.txt"),
+        ),
+        (Some(b"a\"b"), false, Some("inline; filename=\"a_b\"; filename*=UTF-8''a%22b")),
+        (Some(b"a\\b"), false, Some("inline; filename=\"a_b\"; filename*=UTF-8''a%5Cb")),
+        (
+            Some(b"100%.txt"),
+            false,
+            Some("inline; filename=\"100_.txt\"; filename*=UTF-8''100%25.txt"),
+        ),
         (
             Some(b"a\r\nSet-Cookie: b"),
             false,
-            Some("inline; filename*=UTF-8''a%0D%0ASet-Cookie%3A%20b"),
+            Some(
+                "inline; filename=\"a__Set-Cookie: b\"; filename*=UTF-8''a%0D%0ASet-Cookie%3A%20b",
+            ),
         ),
     ] {
         let plan = planned("GET", &[], &Facts { file_name: name, is_download, ..facts() });

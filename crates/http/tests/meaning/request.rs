@@ -33,6 +33,19 @@ fn every_beginning_of_a_head_asks_for_more() {
 }
 
 #[test]
+fn a_later_minor_version_is_read_as_1_1() {
+    let head = b"\r\nGET /a?b HTTP/1.2\r\nHost: c\r\nRange: d\r\n\r\n";
+    for len in 0..head.len() {
+        assert_eq!(outcome(&head[..len]), Ok(None), "{len} bytes");
+    }
+    let mut storage = [httparse::EMPTY_HEADER; 8];
+    let (request, len) = parse(head, &mut storage).unwrap().unwrap();
+    assert_eq!((len, request.verb, request.target), (head.len(), "GET", b"/a?b".as_slice()));
+    assert_eq!((request.minor_version, request.field("range")), (1, Some(b"d".as_slice())));
+    assert!(request.keeps_alive());
+}
+
+#[test]
 fn what_two_servers_could_read_in_two_ways_is_refused() {
     for (head, refused) in [
         ("GET / HTTP/1.1\r\n\r\n", Malformed::Host),
@@ -60,7 +73,20 @@ fn what_two_servers_could_read_in_two_ways_is_refused() {
         ("GET / SPDY/1.1\r\n", Malformed::RequestLine),
         ("\u{16}\u{3}\u{1}\u{2}\0\u{1}", Malformed::RequestLine), // TLS
         ("GET / HTTP/2.0\r\n", Malformed::Version),
-        ("GET / HTTP/1.2\r\n", Malformed::Version),
+        ("GET / HTTP/3.0\r\n", Malformed::Version),
+        ("GET / HTTP/1.2\r\nHost: a\r\nHost: b\r\n\r\n", Malformed::Host),
+        ("GET / HTTP/1.2\r\nHost : a\r\n\r\n", Malformed::Field),
+        ("GET a HTTP/1.2\r\nHost: a\r\n\r\n", Malformed::Target),
+        ("GET  / HTTP/1.2\r\nHost: a\r\n\r\n", Malformed::RequestLine),
+        ("GET / HTTP/1.1\r\nHost: [ab..cd::1]\r\n\r\n", Malformed::Host),
+        ("GET / HTTP/1.1\r\nHost: []\r\n\r\n", Malformed::Host),
+        ("GET / HTTP/1.1\r\nHost: [v.a]\r\n\r\n", Malformed::Host),
+        ("GET / HTTP/1.1\r\nHost: [::1]a\r\n\r\n", Malformed::Host),
+        ("GET / HTTP/1.1\r\nHost: [fe80::1%25eth0]\r\n\r\n", Malformed::Host),
+        ("GET / HTTP/1.1\r\nHost: a%zz\r\n\r\n", Malformed::Host),
+        ("GET / HTTP/1.1\r\nHost: a%4\r\n\r\n", Malformed::Host),
+        ("GET http://[]/ HTTP/1.1\r\nHost: a\r\n\r\n", Malformed::Target),
+        ("GET http://a%zz/ HTTP/1.1\r\nHost: a\r\n\r\n", Malformed::Target),
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Malformed::Version), // HTTP/2 from the start
         ("GET a HTTP/1.1\r\nHost: a\r\n\r\n", Malformed::Target),
         ("GET * HTTP/1.1\r\nHost: a\r\n\r\n", Malformed::Target),
@@ -82,6 +108,11 @@ fn what_has_one_meaning_is_accepted() {
         "GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a_b.example:\r\n\r\n",
         "GET / HTTP/1.1\nHost: a\n\n",
+        "GET / HTTP/1.2\r\nHost: a\r\n\r\n",
+        "\r\nGET /a?b HTTP/1.9\nHost: a\n\n",
+        "GET / HTTP/1.1\r\nHost: [v1.a:b]:1\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: [::ffff:192.0.2.1]\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a%4a\r\n\r\n",
         "GET /\u{e4} HTTP/1.1\r\nHost: a\r\n\r\n",
         "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET HTTP://a:80 HTTP/1.1\r\nHost: b\r\n\r\n",

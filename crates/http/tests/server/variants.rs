@@ -140,7 +140,10 @@ fn a_download_has_its_name_whatever_is_in_it() {
     let plain = ask("/plain%20name.txt?download");
     assert_eq!(plain.as_deref(), Some("attachment; filename=\"plain name.txt\""));
     let other = ask("/f%C3%BCr%20%22dich%22.txt?download=1");
-    assert_eq!(other.as_deref(), Some("attachment; filename*=UTF-8''f%C3%BCr%20%22dich%22.txt"));
+    assert_eq!(
+        other.as_deref(),
+        Some("attachment; filename=\"f_r _dich_.txt\"; filename*=UTF-8''f%C3%BCr%20%22dich%22.txt")
+    );
 }
 
 #[test]
