@@ -1,29 +1,29 @@
 //! One connection: reads requests, has them answered, sends the answers in their order.
 
-use std::io;
-use std::time::{Duration, Instant, SystemTime};
+mod rest;
 
-use rustix::net::{Shutdown, shutdown};
-use tokio::time::{sleep, timeout};
+use std::time::{Instant, SystemTime};
+
+use tokio::time::sleep;
 use underpass_engine::socket;
 
+use self::rest::MOST_SKIPPED;
 use super::answer::Asking;
 use super::canned::{BEING_WRITTEN, TOO_MANY_DETAIL};
 use super::endpoints;
-use super::left::Left;
 use super::peer::{Doing, Peer};
+use super::poll::poll_interval;
 use super::question::{Known, Question};
 use super::record;
 use super::response::{Body, Response};
 use super::resume;
 use super::role::Role;
-use super::send::{Sending, poll_interval};
+use super::send::Sending;
 use super::sent::Sent;
 use super::shake;
 use super::uploads::{BodyState, Outcome, Upload};
 use super::worker::Worker;
 use crate::access_log::Exchange;
-use crate::chunked::Chunked;
 use crate::head::{Connection as Wish, write_head};
 use crate::request::{self, BodyLength, Malformed};
 use crate::resumption::Download;
@@ -140,7 +140,13 @@ impl Connection<'_> {
                     let mut bytes = std::mem::take(&mut self.buffer);
                     bytes.reserve_exact(read.next_multiple_of(GROWTH));
                     bytes.extend_from_slice(&scratch[..read]);
-                    (self.look(&bytes, started, &mut known), bytes)
+                    let is_worth_a_look = may_be_over(&bytes, read);
+                    let look = if is_worth_a_look {
+                        self.look(&bytes, started, &mut known)
+                    } else {
+                        Look::More
+                    };
+                    (look, bytes)
                 }
             };
             if self.peer.doing() == Doing::Idle {
@@ -409,73 +415,13 @@ impl Connection<'_> {
             Sending::Slow(sending) => sending.await,
         }
     }
+}
 
-    /// Reads the body of a request, which nobody wants; false if it is too long for that.
-    async fn skip_body(&mut self, body: BodyLength, is_withheld: bool) -> bool {
-        let mut left = match body {
-            BodyLength::None | BodyLength::Length(0) => return true,
-            // The client does not send it without being asked to; or it does, who knows.
-            _ if is_withheld => return false,
-            BodyLength::Length(len) if len > MOST_SKIPPED => return false,
-            BodyLength::Length(len) => Left::Bytes(len),
-            BodyLength::Chunked => Left::Chunks(Chunked::default(), MOST_SKIPPED),
-        };
-        self.peer.begins(Doing::Skipping, Instant::now());
-        let mut bytes = std::mem::take(&mut self.buffer);
-        loop {
-            match left.skip(&bytes) {
-                Some((consumed, true)) => {
-                    bytes.drain(..consumed);
-                    self.buffer = bytes;
-                    return true;
-                }
-                Some((consumed, false)) => drop(bytes.drain(..consumed)),
-                None => return false,
-            }
-            match self.read_more(&mut bytes).await {
-                Ok(0) | Err(_) => return false,
-                Ok(_) => self.peer.begins(Doing::Skipping, Instant::now()),
-            }
-        }
-    }
-
-    /// Waits for more bytes and adds them.
-    async fn read_more(&self, bytes: &mut Vec<u8>) -> io::Result<usize> {
-        loop {
-            self.peer.readable().await?;
-            let mut scratch = self.worker.scratch.borrow_mut();
-            if let Some(read) = self.peer.take(&mut scratch)? {
-                bytes.extend_from_slice(&scratch[..read]);
-                return Ok(read);
-            }
-        }
-    }
-
-    /// Closes a connection so that the client gets the last answer: a socket that is closed while
-    /// something unread is in it is reset, and takes with it what the client has not read.
-    async fn linger(&mut self, most_skipped: u64) {
-        self.buffer = Vec::new();
-        self.peer.take_leave();
-        if shutdown(&self.peer.socket, Shutdown::Write).is_err() {
-            return;
-        }
-        // Until then its lack of progress counts as that of the response.
-        self.peer.begins(Doing::Sending, Instant::now());
-        let mut skipped = 0;
-        while skipped < most_skipped && !self.peer.is_expired() {
-            let mut bytes = Vec::new();
-            match timeout(LINGER_INTERVAL, self.read_more(&mut bytes)).await {
-                Ok(Ok(0) | Err(_)) => return,
-                Ok(Ok(read)) => skipped += read as u64,
-                Err(_) if self.peer.acknowledged() == self.peer.written.get() => {
-                    // It has everything; what it still wants to say has had its time.
-                    sleep(LINGER_INTERVAL).await;
-                    return;
-                }
-                Err(_) => {}
-            }
-        }
-    }
+/// Whether a head may be over, or too long, now that its last `read` bytes have come. Of one that
+/// trickles in not every byte is worth a look at all of it.
+fn may_be_over(bytes: &[u8], read: usize) -> bool {
+    let new = &bytes[bytes.len() - read..];
+    bytes.len() <= CHEAP_HEAD || bytes.len() >= MOST_HEAD || new.contains(&b'\n')
 }
 
 /// How often a request is answered anew because a file changed meanwhile.
@@ -490,14 +436,14 @@ const MOST_HEAD: usize = 32 << 10;
 /// Bytes of a head that is kept in case that the request has to be answered anew.
 const MAX_KEPT_HEAD: usize = 4 << 10;
 
+/// Up to this length a head is looked at whenever any of it comes.
+const CHEAP_HEAD: usize = 512;
+
 /// By how many bytes the memory for a request grows.
 const GROWTH: usize = 2 << 10;
 
 /// What is said when requests that are not complete have all the memory there is for them.
 const REQUESTS_TOO_LARGE: &str = "too many large requests at once; try again soon";
-
-/// Bytes of a request's body that are read for the sake of keeping the connection.
-const MOST_SKIPPED: u64 = 1 << 20;
 
 /// Bytes of an upload that was refused, read so that a client that sends all of it before it listens
 /// gets the answer.
@@ -506,5 +452,19 @@ const MOST_REFUSED: u64 = 64 << 20;
 /// A usual head fits into this.
 const HEAD_CAPACITY: usize = 512;
 
-/// How often it is looked whether a client that is to leave has everything.
-const LINGER_INTERVAL: Duration = Duration::from_millis(100);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_head_is_looked_at_where_a_line_ends() {
+        let mut head = vec![b'x'; 1000];
+        assert!(!may_be_over(&head, 1) && !may_be_over(&head, 1000));
+        assert!(may_be_over(&head[..CHEAP_HEAD], 1));
+        head.push(b'\n');
+        assert!(may_be_over(&head, 1) && may_be_over(&head, 7));
+        head.push(b'x');
+        assert!(!may_be_over(&head, 1) && may_be_over(&head, 2));
+        assert!(may_be_over(&vec![b'x'; MOST_HEAD], 1));
+    }
+}

@@ -30,6 +30,7 @@ mod listings;
 mod memory_budget;
 mod passwords;
 mod peer;
+mod poll;
 mod question;
 mod reach;
 mod record;

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 use tokio::time::sleep;
@@ -20,6 +20,7 @@ use super::digests;
 use super::files::Residence;
 use super::listings::Pieces;
 use super::peer::Peer;
+use super::poll::poll_interval;
 use super::response::{ArchiveBody, Body, FileBody};
 use super::sent::{Failure, Sent};
 use super::settings::Settings;
@@ -479,13 +480,3 @@ const SHORT_TURN: usize = 128 << 10;
 
 /// What a receive buffer holds at the most, as systems are set up.
 const UNREAD: u64 = 8 << 20;
-
-/// How long to wait before acknowledgements are looked for again; no event announces them. Those of
-/// a client that has not read for long are looked for rarely, because there may be thousands.
-pub(super) fn poll_interval(since: Instant) -> Duration {
-    (since.elapsed() / 8).clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
-}
-
-const MIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
-
-const MAX_POLL_INTERVAL: Duration = Duration::from_millis(250);

@@ -10,7 +10,7 @@ pub(crate) struct Pipelines;
 
 impl Load for Pipelines {
     fn turns_per_second(&self) -> u32 {
-        4000
+        1000
     }
 
     fn turn(&self, connection: &mut Connection, _host: &Host) -> io::Result<()> {
