@@ -15,6 +15,7 @@ use super::disk_queue::{ClientNet, DiskQueue};
 use super::memory_budget::{MemoryBudget, Reservation};
 use super::response::Body;
 use super::shared::Shared;
+use crate::chunked::chunk;
 use crate::listing::{Listing, ListingQuery, May, Prepared, Unsorted};
 
 /// A listing that somebody asks for.
@@ -192,13 +193,7 @@ impl Piece {
             Self::Own(bytes) => bytes.as_slice(),
             Self::Shared(bytes) => bytes,
         };
-        if !is_chunked {
-            return bytes.to_vec();
-        }
-        let mut framed = format!("{:x}\r\n", bytes.len()).into_bytes();
-        framed.extend_from_slice(bytes);
-        framed.extend_from_slice(b"\r\n");
-        framed
+        if is_chunked { chunk(bytes) } else { bytes.to_vec() }
     }
 }
 

@@ -27,7 +27,6 @@ use super::settings::Settings;
 use super::socket::Socket;
 use super::warm::{Cold, Warmth};
 use super::worker::Worker;
-use crate::chunked::chunk;
 use crate::metrics::{Recorded, WorkerMetrics};
 use crate::plan::PlannedBody;
 use crate::transfers::{Handle, TransferFacts};
