@@ -1,4 +1,7 @@
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use proptest::prelude::*;
+use sha2::{Digest as _, Sha256};
 use underpass_http::head::{
     BadField, Connection, custom_fields, error_page, push_decimal, reason, write_head,
 };
@@ -46,12 +49,11 @@ fn every_status_that_is_answered_has_a_phrase() {
 #[test]
 fn fields_of_the_operator_cannot_break_a_response() {
     let field = |name: &str, value: &str| custom_fields(&[(name.to_owned(), value.to_owned())]);
-    assert_eq!(custom_fields(&[]).unwrap(), b"Server: underpass\r\n");
-    assert_eq!(field("server", " mine ").unwrap(), b"server: mine\r\n");
-    assert_eq!(
-        field("Cache-Control", "no-cache").unwrap(),
-        b"Server: underpass\r\nCache-Control: no-cache\r\n"
-    );
+    let text = |name, value| String::from_utf8(field(name, value).unwrap()).unwrap();
+    let usual = "Server: underpass\r\nX-Content-Type-Options: nosniff\r\n";
+    assert_eq!(custom_fields(&[]).unwrap(), usual.as_bytes());
+    assert_eq!(text("server", " mine "), "X-Content-Type-Options: nosniff\r\nserver: mine\r\n");
+    assert_eq!(text("Cache-Control", "no-cache"), format!("{usual}Cache-Control: no-cache\r\n"));
     for name in ["", "a b", "a:", "\u{e4}", "a\r\n"] {
         assert_eq!(field(name, "v"), Err(BadField::Name(name.to_owned())));
     }
@@ -75,7 +77,12 @@ fn an_error_is_told_in_the_form_that_the_client_reads() {
     let (fields, body) = (String::from_utf8(fields).unwrap(), String::from_utf8(body).unwrap());
     assert!(body.starts_with("<!DOCTYPE html>") && body.contains("no &lt;such&gt; file"), "{body}");
     assert!(fields.starts_with("Content-Type: text/html; charset=utf-8\r\n"), "{fields}");
-    assert!(fields.ends_with(&format!("Content-Length: {}\r\n", body.len())), "{fields}");
+    assert!(fields.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{fields}");
+    // The policy lets nothing but the page's own style through, which it names by its digest.
+    let style = body.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
+    let digest = BASE64_STANDARD.encode(Sha256::digest(style));
+    assert!(fields.contains(&format!("style-src 'sha256-{digest}'")), "{digest}: {fields}");
+    assert!(fields.contains("\r\nContent-Security-Policy: default-src 'none'; "), "{fields}");
     assert_eq!(error_page(404, "", false).1, b"404 Not Found\n");
 }
 
