@@ -18,11 +18,11 @@ const fn case(name: &'static str, setup: &'static str, words: &'static str) -> C
 }
 
 impl Case {
-    const fn as_user(self) -> Self {
+    const fn by_user(self) -> Self {
         Self { is_user: true, ..self }
     }
 
-    const fn as_root(self) -> Self {
+    const fn by_root(self) -> Self {
         Self { needs_root: true, ..self }
     }
 
@@ -116,16 +116,16 @@ pub(crate) const CASES: &[Case] = &[
     case("an archive of a file", "echo x >f; touch -d @1000000 f; chmod 640 f", "-a f n"),
     case("times and modes by -p", "echo x >f; touch -d @1000000 f; chmod 4755 f", "-p f n"),
     case("attributes by -a", "echo x >f", "-a f n"),
-    case("owners", "echo x >f; chown 1234:77 f; chmod 6755 f", "-p f n").as_root(),
+    case("owners", "echo x >f; chown 1234:77 f; chmod 6755 f", "-p f n").by_root(),
     case("owners of a tree", "mkdir a; echo x >a/f; chown 1234:77 a a/f; chmod 2750 a", "-a a n")
-        .as_root(),
+        .by_root(),
     case("set-user-id without -p", "echo x >f; chmod 4755 f", "f n"),
     case("hard links stay", "mkdir a; echo x >a/f; ln a/f a/g; ln a/f a/h", "-a a n"),
     case("hard links are lost by -r", "mkdir a; echo x >a/f; ln a/f a/g", "-r a n"),
     case("hard links of what was named", "echo x >f; ln f g; mkdir t", "-a f g t"),
     case("a link that has two names", "mkdir a; ln -s x a/l; ln a/l a/m", "-a a n"),
     case("a FIFO and a device", "mkdir a; mkfifo -m 640 a/p; mknod -m 600 a/n c 1 3", "-a a n")
-        .as_root(),
+        .by_root(),
     case("a FIFO with -r", "mkdir a; mkfifo -m 644 a/p", "-r a n"),
     case("procfs is read", "true", "/proc/version n"),
     case("holes", "truncate -s 4M f; echo end >>f", "f n"),
@@ -165,35 +165,35 @@ pub(crate) const CASES: &[Case] = &[
     case("a FIFO over a file", "mkdir a t; mkfifo -m 644 a/x; echo y >t/x", "-rT a t"),
     // By a user.
     case("a file that is not readable", "mkdir a; echo x >a/f; echo y >a/g; chmod 0 a/f", "-r a n")
-        .as_user(),
-    case("a file that is not writable", "echo x >f; echo y >g; chmod 444 g", "f g").as_user(),
+        .by_user(),
+    case("a file that is not writable", "echo x >f; echo y >g; chmod 444 g", "f g").by_user(),
     case(
         "forced over what is not writable",
         "echo x >f; echo y >g; chmod 644 f; chmod 444 g",
         "-f f g",
     )
-    .as_user(),
+    .by_user(),
     case(
         "a read-only tree",
         "mkdir -p a/b; echo x >a/b/f; chmod 444 a/b/f; chmod 555 a/b a",
         "-a a n",
     )
-    .as_user(),
+    .by_user(),
     case(
         "a read-only tree without -p",
         "mkdir -p a/b; echo x >a/b/f; chmod 444 a/b/f; chmod 555 a/b a",
         "-r a n",
     )
-    .as_user(),
-    case("attributes of a read-only file", "echo x >f; chmod 444 f", "-a f n").as_user(),
-    case("into a folder that is not writable", "mkdir t; echo x >f; chmod 555 t", "f t").as_user(),
+    .by_user(),
+    case("attributes of a read-only file", "echo x >f; chmod 444 f", "-a f n").by_user(),
+    case("into a folder that is not writable", "mkdir t; echo x >f; chmod 555 t", "f t").by_user(),
     case(
         "over a file in a folder that is not writable",
         "mkdir t; echo x >f; echo y >t/f; chmod 555 t",
         "f t",
     )
-    .as_user(),
-    case("set-user-id by -p", "echo x >f; chmod 4755 f", "-p f n").as_user(),
+    .by_user(),
+    case("set-user-id by -p", "echo x >f; chmod 4755 f", "-p f n").by_user(),
     // Deep and long.
     case(
         "a deep tree",
