@@ -157,7 +157,9 @@ fn lay_out(
         top: key.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
         base: &key.path,
         shows_hidden: shared.settings.shows_hidden,
-        hides: &|inside, _| shared.root.hides_reached(inside, &key.path, reached.as_deref()),
+        hides: &|inside, is_folder| {
+            shared.root.hides_reached(inside, is_folder, &key.path, reached.as_deref())
+        },
         max_members: shared.settings.max_archive_entries,
         ..WalkOptions::default()
     };

@@ -309,7 +309,9 @@ fn with_listing<T>(shared: &Shared, folder: &Folder, use_it: impl FnOnce(Listing
         query: query.clone(),
         is_browser: *is_browser,
         shows_hidden: shared.settings.shows_hidden,
-        hides: &|inside, _| shared.root.hides_reached(inside, path, reached.as_deref()),
+        hides: &|inside, is_folder| {
+            shared.root.hides_reached(inside, is_folder, path, reached.as_deref())
+        },
         may: *may,
         archive: shared.settings.archive,
         root: &shared.root,

@@ -19,12 +19,16 @@ pub(super) struct Reached {
     real: Result<Option<Vec<u8>>, Errno>,
     /// Where a link at the path itself leads.
     target: Option<Vec<u8>>,
+    /// Whether that is hidden.
+    hides_target: bool,
 }
 
 impl Reached {
     /// Follows the links of a path. May wait for the disk.
     pub(super) fn find(root: &Root, path: Vec<u8>) -> Self {
-        Self { real: root.real_path(&path), target: root.link_target(&path), path }
+        let target = root.link_target(&path);
+        let hides_target = target.as_deref().is_some_and(|target| root.hides_entry(target, false));
+        Self { real: root.real_path(&path), target, hides_target, path }
     }
 }
 
@@ -55,7 +59,7 @@ pub(super) fn path(
     let may = |path: &[u8], right| !shared.root.hides(path) && access.can(user, path, right);
     let forbidden = || asking.error(403, "a link leads from there to where you may not do this");
     let target = reached.target.as_deref().filter(|_| is_followed);
-    if target.is_some_and(|target| !may(target, Right::Read)) {
+    if target.is_some_and(|target| reached.hides_target || !may(target, Right::Read)) {
         return Ok(Err(forbidden()));
     }
     Ok(match &reached.real {

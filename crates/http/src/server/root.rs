@@ -98,6 +98,7 @@ impl Root {
         if patience == Patience::None {
             resolve |= ResolveFlags::CACHED;
         }
+        let asked = path;
         let path = if path.is_empty() { b"." } else { path };
         // A fifo must not wait for a writer, a terminal not become this process's own.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -115,9 +116,15 @@ impl Root {
                     if reached.as_deref().is_some_and(|reached| self.hides(reached)) {
                         return Err(Errno::NOENT);
                     }
+                    self.refuse_hidden_folder(&file, asked)?;
+                    self.refuse_hidden_folder(&file, reached.as_deref().unwrap_or_default())?;
                     return Ok((file, reached));
                 }
-                outcome => return outcome.map(|file| (file, None)),
+                Ok(file) => {
+                    self.refuse_hidden_folder(&file, asked)?;
+                    return Ok((file, None));
+                }
+                Err(errno) => return Err(errno),
             }
         }
     }
@@ -181,23 +188,46 @@ impl Root {
         }
     }
 
-    /// Whether a path is not to be known: one of its names is hidden, or that of an upload that is
-    /// not whole.
+    /// `ENOENT` for a folder at a path that is hidden where it is a folder.
+    fn refuse_hidden_folder(&self, file: &OwnedFd, path: &[u8]) -> Result<(), Errno> {
+        if self.only.is_none() && self.hidden.matches(path, true) && is_folder(&fstat(file)?) {
+            return Err(Errno::NOENT);
+        }
+        Ok(())
+    }
+
+    /// Whether a path is not to be known, whatever is there: one of its names is hidden, or that of an
+    /// upload that is not whole.
     pub(super) fn hides(&self, path: &[u8]) -> bool {
-        self.hidden.matches(path)
+        self.hidden.matches(path, false)
+    }
+
+    /// The same of something that is a folder, or is none. A link counts as what it leads to, which
+    /// the file system is asked for only where it matters.
+    pub(super) fn hides_entry(&self, path: &[u8], is_folder_itself: bool) -> bool {
+        if !self.hidden.matches(path, true) {
+            return false;
+        }
+        is_folder_itself || self.hides(path) || self.look(path).is_ok_and(|stat| is_folder(&stat))
     }
 
     /// Whether a path in a folder is not to be known, by itself or by where links have led: the
     /// folder was asked for as `folder`, and is at `reached`.
-    pub(super) fn hides_reached(&self, path: &[u8], folder: &[u8], reached: Option<&[u8]>) -> bool {
-        if self.hides(path) {
+    pub(super) fn hides_reached(
+        &self,
+        path: &[u8],
+        is_folder_itself: bool,
+        folder: &[u8],
+        reached: Option<&[u8]>,
+    ) -> bool {
+        if self.hides_entry(path, is_folder_itself) {
             return true;
         }
         let Some(reached) = reached.filter(|reached| *reached != folder) else { return false };
         let inside = path.get(folder.len()..).unwrap_or_default();
         let inside = inside.strip_prefix(b"/").unwrap_or(inside);
         let slash: &[u8] = if reached.is_empty() { b"" } else { b"/" };
-        self.hides(&[reached, slash, inside].concat())
+        self.hides_entry(&[reached, slash, inside].concat(), is_folder_itself)
     }
 
     /// The facts of what a path leads to, without opening it.
@@ -303,6 +333,10 @@ pub(super) fn sync_folder(folder: impl AsFd) -> Result<(), Errno> {
     }
 }
 
+fn is_folder(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
 /// The path of the folder that a path lies in, and the last name.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|byte| *byte == b'/') {
@@ -322,29 +356,38 @@ struct Hidden {
     dot_files: bool,
     names: GlobSet,
     paths: GlobSet,
+    /// The same of patterns that end in a slash: what matches is hidden if it is a folder.
+    folder_names: GlobSet,
+    folder_paths: GlobSet,
 }
 
 impl Hidden {
     fn new(settings: &Settings) -> Result<Self, ServeError> {
-        let (mut names, mut paths) = (GlobSetBuilder::new(), GlobSetBuilder::new());
+        let mut sets: [_; 4] = std::array::from_fn(|_| GlobSetBuilder::new());
         for pattern in &settings.hide {
             let fail = |source| ServeError::Pattern { pattern: pattern.clone(), source };
             let trimmed = pattern.trim_matches('/');
             let glob = globset::GlobBuilder::new(trimmed).literal_separator(true).build();
             let glob: Glob = glob.map_err(fail)?;
-            let set =
-                if pattern.trim_end_matches('/').contains('/') { &mut paths } else { &mut names };
-            set.add(glob);
+            let is_path = pattern.trim_end_matches('/').contains('/');
+            sets[usize::from(is_path) + 2 * usize::from(pattern.ends_with('/'))].add(glob);
         }
         let build = |set: GlobSetBuilder| {
             set.build()
                 .map_err(|source| ServeError::Pattern { pattern: settings.hide.join(", "), source })
         };
-        Ok(Self { dot_files: !settings.shows_hidden, names: build(names)?, paths: build(paths)? })
+        let [names, paths, folder_names, folder_paths] = sets.map(build);
+        Ok(Self {
+            dot_files: !settings.shows_hidden,
+            names: names?,
+            paths: paths?,
+            folder_names: folder_names?,
+            folder_paths: folder_paths?,
+        })
     }
 
-    /// Whether the path or any folder on the way to it is hidden.
-    fn matches(&self, path: &[u8]) -> bool {
+    /// Whether the path, which is that of a folder or is not, or any folder on the way to it is hidden.
+    fn matches(&self, path: &[u8], is_folder: bool) -> bool {
         if path.is_empty() {
             return false;
         }
@@ -355,6 +398,9 @@ impl Hidden {
             (name.starts_with(b".") && (self.dot_files || is_partial_name(name)))
                 || self.names.is_match(text(name))
                 || self.paths.is_match(text(&path[..end]))
+                || ((is_folder || end < path.len())
+                    && (self.folder_names.is_match(text(name))
+                        || self.folder_paths.is_match(text(&path[..end]))))
         })
     }
 }

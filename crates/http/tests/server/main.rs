@@ -17,6 +17,7 @@ mod crowded;
 mod digests;
 mod disk_work;
 mod endpoints;
+mod hidden_folders;
 mod hosts;
 mod integrity;
 mod limits;

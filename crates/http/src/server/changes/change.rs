@@ -65,6 +65,7 @@ impl Change {
     fn delete(&self, shared: &Shared, depth: Depth) -> Result<Changed, Refusal> {
         let (folder, name, stat) = self.find(shared)?;
         check_depth(&stat, depth)?;
+        self.check_hidden(shared, &stat)?;
         check_contents(shared, &folder, &name, &stat, &self.path, None)?;
         tree::remove(folder.as_fd(), &name)?;
         sync(shared, &folder)?;
@@ -72,6 +73,9 @@ impl Change {
     }
 
     fn make_folder(&self, shared: &Shared) -> Result<Changed, Refusal> {
+        if shared.root.hides_entry(&self.path, true) {
+            return Err(hidden());
+        }
         let (folder, name) = place_of(shared, &self.path)?;
         mkdirat(&folder, &name, Mode::from_raw_mode(0o777)).map_err(|errno| match errno {
             Errno::EXIST => Refusal::new(405, "something of this name is there already"),
@@ -89,6 +93,7 @@ impl Change {
     ) -> Result<Changed, Refusal> {
         let (folder, name, stat) = self.find(shared)?;
         check_depth(&stat, depth)?;
+        self.check_hidden(shared, &stat)?;
         let is_folder = tree::kind(&stat) == FileType::Directory;
         let place = open_place(shared, to, &stat, is_folder)?;
         self.refuse_own_target(shared, &stat, &place)?;
@@ -115,7 +120,7 @@ impl Change {
         self.check(&stat)?;
         let is_folder = tree::kind(&stat) == FileType::Directory;
         let place = open_place(shared, to, &stat, is_folder)?;
-        let hides = |path: &[u8]| shared.root.hides(path);
+        let hides = |path: &[u8], is_folder| shared.root.hides_entry(path, is_folder);
         let fits = |to: BorrowedFd<'_>, len: u64| fits(shared, to, len);
         let mut copying = Copying::new(&hides, &fits, false);
         let is_new = match tree::kind(&stat) {
@@ -166,6 +171,12 @@ impl Change {
         Ok((folder, name, stat))
     }
 
+    /// Refuses what is hidden because of what it is.
+    fn check_hidden(&self, shared: &Shared, stat: &Stat) -> Result<(), Refusal> {
+        let is_folder = tree::kind(stat) == FileType::Directory;
+        if shared.root.hides_entry(&self.path, is_folder) { Err(hidden()) } else { Ok(()) }
+    }
+
     /// Whether it is what the client meant.
     fn check(&self, stat: &Stat) -> Result<(), Refusal> {
         let kind = tree::kind(stat);
@@ -199,6 +210,9 @@ fn open_place(
     if to.is_folder && !is_folder {
         return Err(Refusal::new(409, "the Destination ends in a slash, but this is no folder"));
     }
+    if is_folder && shared.root.hides_entry(&to.path, true) {
+        return Err(hidden());
+    }
     let (folder, name) = place_of(shared, &to.path)?;
     let existing = tree::look(&folder, &name)?;
     let place = Place { folder, name, existing };
@@ -231,10 +245,11 @@ fn check_contents(
     if tree::kind(stat) != FileType::Directory {
         return Ok(());
     }
-    let is_kept = |inside: &[u8]| {
-        shared.root.hides(inside)
+    let is_kept = |inside: &[u8], is_folder| {
+        shared.root.hides_entry(inside, is_folder)
             && new_path.is_none_or(|new_path| {
-                !shared.root.hides(&[new_path, &inside[path.len()..]].concat())
+                let there = [new_path, &inside[path.len()..]].concat();
+                !shared.root.hides(&there) && !(is_folder && shared.root.hides_entry(&there, true))
             })
     };
     // A mount point moves along with a folder above it, but would be emptied with it too.
@@ -251,7 +266,7 @@ fn carry(
     existing: Existing,
 ) -> Result<Report, Refusal> {
     let fits = |to: BorrowedFd<'_>, len: u64| fits(shared, to, len);
-    let mut copying = Copying::new(&|_| false, &fits, true);
+    let mut copying = Copying::new(&|_, _| false, &fits, true);
     let copy = Hidden::new(place);
     let (to, new_name) = (place.folder.as_fd(), &copy.name);
     if tree::kind(stat) == FileType::Directory {
@@ -321,6 +336,10 @@ fn place_of(shared: &Shared, path: &[u8]) -> Result<(OwnedFd, CString), Refusal>
     let parent = shared.root.parent_of(path).map_err(Refusal::at_target)?;
     let (folder, name) = parent.ok_or_else(root_itself)?;
     Ok((folder, c_name(name)))
+}
+
+fn hidden() -> Refusal {
+    Refusal::new(403, "names like this are hidden here")
 }
 
 fn root_itself() -> Refusal {

@@ -16,8 +16,8 @@ use crate::upload::is_partial_name;
 
 /// What must not be in a folder that is to be removed or moved.
 pub(super) struct Check<'a> {
-    /// Asked about each path.
-    pub(super) is_kept: &'a dyn Fn(&[u8]) -> bool,
+    /// Asked about each path, and told whether it is a folder.
+    pub(super) is_kept: &'a dyn Fn(&[u8], bool) -> bool,
     /// Whether other file systems may be mounted in it.
     pub(super) crosses_mounts: bool,
 }
@@ -48,11 +48,12 @@ impl Check<'_> {
             }
             path.push(b'/');
             path.extend_from_slice(name.to_bytes());
-            if (self.is_kept)(path) {
+            let stat = look(&folder, &name)?;
+            let is_folder = stat.is_some_and(|stat| kind(&stat) == FileType::Directory);
+            if (self.is_kept)(path, is_folder) {
                 return Err(Refusal::new(403, "the folder holds what is hidden here"));
             }
-            let stat = look(&folder, &name)?;
-            if stat.is_some_and(|stat| kind(&stat) == FileType::Directory) {
+            if is_folder {
                 self.run(&folder, &name, path, depth + 1)?;
             }
             path.truncate(len);
@@ -97,8 +98,8 @@ fn remove_at(parent: BorrowedFd<'_>, name: &CStr, depth: usize) -> Result<(), Re
 
 /// Copies folders and files.
 pub(super) struct Copying<'a> {
-    /// Whether a path is left out.
-    pub(super) leaves_out: &'a dyn Fn(&[u8]) -> bool,
+    /// Whether a path, which is that of a folder or is not, is left out.
+    pub(super) leaves_out: &'a dyn Fn(&[u8], bool) -> bool,
     /// Whether a file of so many bytes fits into the file system of another.
     pub(super) has_room: &'a dyn Fn(BorrowedFd<'_>, u64) -> bool,
     /// Whether to give up at what cannot be copied, such as a pipe or a device, and not to leave
@@ -112,7 +113,7 @@ pub(super) struct Copying<'a> {
 
 impl<'a> Copying<'a> {
     pub(super) fn new(
-        leaves_out: &'a dyn Fn(&[u8]) -> bool,
+        leaves_out: &'a dyn Fn(&[u8], bool) -> bool,
         has_room: &'a dyn Fn(BorrowedFd<'_>, u64) -> bool,
         is_whole: bool,
     ) -> Self {
@@ -150,9 +151,7 @@ impl<'a> Copying<'a> {
             for name in names(from, depth)? {
                 path.push(b'/');
                 path.extend_from_slice(name.to_bytes());
-                if !(self.leaves_out)(path) {
-                    self.entry(from, &name, path, &to, depth)?;
-                }
+                self.entry(from, &name, path, &to, depth)?;
                 path.truncate(len);
             }
         }
@@ -172,6 +171,9 @@ impl<'a> Copying<'a> {
         depth: usize,
     ) -> Result<(), Refusal> {
         let Some(stat) = look(from, name)? else { return Ok(()) };
+        if (self.leaves_out)(path, kind(&stat) == FileType::Directory) {
+            return Ok(());
+        }
         match kind(&stat) {
             FileType::Directory if self.top == Some(identity(&stat)) => Ok(()),
             FileType::Directory => {
