@@ -52,6 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         is_browser: value(&query, "browser").is_some(),
         shows_hidden: false,
         hides: &|_, _| false,
+        shows_times: &|_| true,
         may: May::default(),
         archive: true,
         root: &root,

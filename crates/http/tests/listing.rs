@@ -104,6 +104,7 @@ impl Root {
             is_browser: self.is_browser,
             shows_hidden: self.shows_hidden,
             hides: &|path, _| !self.hidden.is_empty() && path == self.hidden,
+            shows_times: &|_| true,
             may: self.may,
             archive: true,
             root: self,

@@ -50,6 +50,12 @@ pub enum Verdict {
     Challenge,
     /// 403: it is known who asks, and he may not; or nobody may.
     Forbidden,
+    /// The client may read something beneath the path, but not the path itself: it may be shown which
+    /// names lead there, and nothing else.
+    Partial {
+        /// Who asks; nobody in particular if there was no need to tell.
+        user: Option<Arc<str>>,
+    },
     /// Not known yet: the password must be checked against a hash, away from the event loop.
     Verify(Pending),
     /// 401 with [`CHALLENGE`], and later each time: the name or the password is wrong.
@@ -130,6 +136,13 @@ impl Access {
     #[must_use]
     pub fn can(&self, user: Option<&str>, path: &[u8], right: Right) -> bool {
         self.is_empty() || self.users.can(user, path, right)
+    }
+
+    /// Whether this user may know that there is an entry at this path: one that may be read, or a
+    /// folder on the way to one.
+    #[must_use]
+    pub fn may_know(&self, user: Option<&str>, path: &[u8], is_folder: bool) -> bool {
+        self.can(user, path, Right::Read) || (is_folder && self.users.leads(user, path))
     }
 
     /// The same, with this path and with all that may lie beneath it.

@@ -48,6 +48,7 @@ fn verdict(access: &Access, authorization: &str, path: &str, right: Right) -> (S
         Verdict::Challenge | Verdict::Wrong => "challenge".into(),
         Verdict::Busy => panic!("that is for the server to say"),
         Verdict::Forbidden => "forbidden".into(),
+        Verdict::Partial { user } => format!("partial {}", user.as_deref().unwrap_or("-")),
         Verdict::Verify(_) => panic!("run() never asks to wait again"),
     };
     (word, waited)
@@ -77,7 +78,7 @@ fn every_combination_of_rule_user_and_path_has_one_answer() {
     let access =
         access(&["alice:secret@/:rw,/archive:ro", "bob:b:c@@/in:rw,/out", "@/out,/drop:rw"]);
     let table = [
-        ("", "", Right::Read, "challenge"),
+        ("", "", Right::Read, "partial -"),
         ("", "outer", Right::Read, "challenge"),
         ("", "out", Right::Read, "allowed -"),
         ("", "out/x", Right::Read, "allowed -"),
@@ -89,7 +90,9 @@ fn every_combination_of_rule_user_and_path_has_one_answer() {
         ("alice:secret", "archive/x", Right::Write, "forbidden"),
         ("alice:secret", "archived", Right::Write, "allowed alice"),
         ("alice:secret", "out/x", Right::Write, "allowed alice"),
-        ("bob:b:c@", "", Right::Read, "forbidden"),
+        ("bob:b:c@", "", Right::Read, "partial bob"),
+        ("bob:b:c@", "", Right::Write, "forbidden"),
+        ("bob:b:c@", "other", Right::Read, "forbidden"),
         ("bob:b:c@", "in/x", Right::Write, "allowed bob"),
         ("bob:b:c@", "out/x", Right::Write, "forbidden"),
         ("bob:b:c@", "drop/x", Right::Write, "allowed bob"),
@@ -125,7 +128,7 @@ fn can_agrees_with_check() {
 fn credentials_of_another_scheme_count_as_none() {
     let access = access(&["alice:a@/", "@/open"]);
     assert_eq!(verdict(&access, "Bearer abc", "open", Right::Read).0, "allowed -");
-    assert_eq!(verdict(&access, "Bearer abc", "", Right::Read).0, "challenge");
+    assert_eq!(verdict(&access, "Bearer abc", "", Right::Read).0, "partial -");
     assert_eq!(verdict(&access, "Basic !", "open", Right::Read).0, "challenge");
 }
 

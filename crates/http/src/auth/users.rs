@@ -97,15 +97,31 @@ impl Users {
     /// The same with all that may lie beneath the path: a longer path of a rule may give less.
     pub(super) fn can_all(&self, user: Option<&str>, path: &[u8], right: Right) -> bool {
         let user = user.and_then(|name| self.position(name));
+        self.beneath(user, path).chain([path]).all(|path| self.allows(user, path, right))
+    }
+
+    /// Whether this user, or everybody, may read something beneath the path.
+    pub(super) fn leads(&self, user: Option<&str>, path: &[u8]) -> bool {
+        self.beneath(user.and_then(|name| self.position(name)), path).next().is_some()
+    }
+
+    /// The paths beneath this one of a user's own rule and of that for everybody.
+    fn beneath<'u>(
+        &'u self,
+        user: Option<usize>,
+        path: &'u [u8],
+    ) -> impl Iterator<Item = &'u [u8]> {
         let own = user.map(|user| &self.users[user].grants);
-        let beneath = own.into_iter().chain([&self.everybody]).flat_map(|it| it.beneath(path));
-        beneath.chain([path]).all(|path| self.allows(user, path, right))
+        own.into_iter().chain([&self.everybody]).flat_map(move |grants| grants.beneath(path))
     }
 
     /// The verdict on somebody whose password was right, or who gave none.
     pub(super) fn decide(&self, user: Option<usize>, path: &[u8], right: Right) -> Verdict {
+        let name = || user.map(|user| Arc::clone(&self.users[user].name));
         if self.allows(user, path, right) {
-            Verdict::Allowed { user: user.map(|user| Arc::clone(&self.users[user].name)) }
+            Verdict::Allowed { user: name() }
+        } else if right == Right::Read && self.beneath(user, path).next().is_some() {
+            Verdict::Partial { user: name() }
         } else if user.is_none() && !self.users.is_empty() {
             Verdict::Challenge
         } else {

@@ -29,6 +29,11 @@ impl Attributes {
         Self { file_type, permissions: 0, len: 0, modified: (0, 0) }
     }
 
+    /// Without the time of the last change: with one that no form can show.
+    pub(super) fn timeless(self) -> Self {
+        Self { modified: (i64::MAX, 0), ..self }
+    }
+
     /// Whether a request for it can be answered: a folder or a regular file.
     pub(super) fn is_served(&self) -> bool {
         matches!(self.file_type, FileType::Directory | FileType::RegularFile)

@@ -62,6 +62,8 @@ pub struct Listing<'a> {
     pub shows_hidden: bool,
     /// Whether the server hides this path below the root, which is that of a folder or is not.
     pub hides: &'a dyn Fn(&[u8], bool) -> bool,
+    /// Whether the time of this entry may be shown: that of a folder tells of names that are hidden.
+    pub shows_times: &'a dyn Fn(&[u8]) -> bool,
     /// What the client may change here: nothing of the rest is on the page.
     pub may: May,
     /// Offer the folder as a tar: `?archive=tar`.

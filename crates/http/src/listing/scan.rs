@@ -106,7 +106,10 @@ impl Scan {
                             return Ok(ControlFlow::Break(()));
                         }
                     }
-                    None => self.lost_links += u64::from(kind == FileType::Symlink),
+                    None => {
+                        let is_lost = kind == FileType::Symlink && !wanted.hides_name(name, false);
+                        self.lost_links += u64::from(is_lost);
+                    }
                 }
             }
             if raw.is_buffer_empty() {
@@ -191,7 +194,11 @@ impl<'l> Wanted<'l> {
 
     /// Whether the server hides it.
     fn hides(&self, found: &Found<'_>) -> bool {
-        (self.listing.hides)(&path_below_root(self.listing, &found.name), found.is_folder)
+        self.hides_name(&found.name, found.is_folder)
+    }
+
+    fn hides_name(&self, name: &[u8], is_folder: bool) -> bool {
+        (self.listing.hides)(&path_below_root(self.listing, name), is_folder)
     }
 }
 
@@ -205,6 +212,9 @@ fn ask(listing: &Listing<'_>, name: &[u8]) -> Option<(bool, Attributes)> {
     } else {
         attributes
     };
+    let shows_time =
+        !attributes.is_folder() || (listing.shows_times)(&path_below_root(listing, name));
+    let attributes = if shows_time { attributes } else { attributes.timeless() };
     attributes.is_served().then_some((is_symlink, attributes))
 }
 

@@ -2,11 +2,13 @@
 
 use rustix::io::Errno;
 
-use super::answer::Asking;
+use super::answer::{Asking, Place, is_reserved};
+use super::folder;
 use super::hosts;
 use super::question::Question;
 use super::response::Response;
 use crate::auth::{CHALLENGE, Right, Verdict};
+use crate::request::Method;
 use crate::target::Target;
 
 impl Asking<'_, '_, '_> {
@@ -28,13 +30,21 @@ impl Asking<'_, '_, '_> {
             }
         };
         Ok(match verdict {
-            Verdict::Allowed { user: None } if access.has_users() && target.query.has("login") => {
+            Verdict::Allowed { user: None } | Verdict::Partial { user: None }
+                if access.has_users() && target.query.has("login") =>
+            {
                 Some(self.challenge())
             }
             Verdict::Allowed { user } => {
                 // Kept, because the request may be looked at again.
                 self.known.verdict = Some(Verdict::Allowed { user: user.clone() });
                 self.user = user;
+                if self.user.is_none() { hosts::refusal(self) } else { None }
+            }
+            Verdict::Partial { user } => {
+                self.known.verdict = Some(Verdict::Partial { user: user.clone() });
+                self.user = user;
+                self.is_partial = true;
                 if self.user.is_none() { hosts::refusal(self) } else { None }
             }
             Verdict::Busy => {
@@ -47,6 +57,32 @@ impl Asking<'_, '_, '_> {
             Verdict::Forbidden => Some(self.error(403, "")),
             Verdict::Verify(pending) => return Err(Question::Verify(pending)),
         })
+    }
+
+    /// Answers a request for a path of which only the names may be known that lead to what the client
+    /// may read: with a listing of these, or as if it might know nothing.
+    pub(super) fn partial(&mut self, target: &Target<'_>) -> Result<Response, Question> {
+        let shared = &self.worker.shared;
+        let settings = &shared.settings;
+        let is_page = settings.renders_index || (settings.renders_spa && target.path.is_empty());
+        let is_read = matches!(self.request.method, Method::Get | Method::Head);
+        let is_listed = is_read && settings.listing && !is_page && !shared.root.is_file();
+        if !is_listed || is_reserved(&target.path) || target.query.has("archive") {
+            return Ok(self.denied());
+        }
+        match self.find(&target.path)? {
+            Ok(Place::Folder(_)) if !target.is_folder => Ok(self.redirect(target)),
+            Ok(Place::Folder(folder)) => folder::answer(self, target, folder),
+            _ => Ok(self.denied()),
+        }
+    }
+
+    /// Refuses what the client may not read; perhaps it can say who it is.
+    fn denied(&self) -> Response {
+        if self.user.is_none() && self.worker.shared.settings.access.has_users() {
+            return self.challenge();
+        }
+        self.error(403, "")
     }
 
     /// Asks who it is.

@@ -42,6 +42,8 @@ pub(super) struct Asking<'a, 'f, 'b> {
     pub(super) instant: Instant,
     /// Who asks, once that is known.
     pub(super) user: Option<std::sync::Arc<str>>,
+    /// Whether it may know only which names lead to what it may read.
+    pub(super) is_partial: bool,
     /// Whether the request goes into the log.
     pub(super) is_logged: bool,
     /// What is to be remembered if the response breaks off.
@@ -77,6 +79,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
             now,
             instant,
             user: None,
+            is_partial: false,
             is_logged: true,
             download: None,
             explains,
@@ -113,6 +116,9 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
         }
         if let Some(refusal) = self.check_access(&target)? {
             return Ok(refusal);
+        }
+        if self.is_partial {
+            return self.partial(&target);
         }
         if self.request.method == Method::Other {
             return Ok(changes::refuse(self));
@@ -180,7 +186,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
     }
 
     /// Opens a path, or takes what was opened a moment ago.
-    fn find(&mut self, path: &[u8]) -> Result<Result<Place, Errno>, Question> {
+    pub(super) fn find(&mut self, path: &[u8]) -> Result<Result<Place, Errno>, Question> {
         let mut files = self.worker.files.borrow_mut();
         let changes = self.worker.shared.changes();
         files.keep_up(changes);
@@ -399,7 +405,7 @@ impl<'a, 'f, 'b> Asking<'a, 'f, 'b> {
     }
 
     /// The same folder, with the slash that links on its page need.
-    fn redirect(&self, target: &Target<'_>) -> Response {
+    pub(super) fn redirect(&self, target: &Target<'_>) -> Response {
         let mut response = self.error(301, "");
         response.add_field("Location", &slash_redirect(target.raw_path, target.query.raw));
         response

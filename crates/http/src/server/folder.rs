@@ -62,6 +62,7 @@ fn listing(
                 is_head: asking.request.method == Method::Head,
                 may: may(asking, &target.path),
                 user: asking.user.clone(),
+                is_partial: asking.is_partial,
             };
             let is_chunked = asking.request.minor_version > 0;
             let task = ListTask { folder, what, is_chunked };
@@ -95,7 +96,9 @@ fn may(asking: &Asking<'_, '_, '_>, path: &[u8]) -> May {
         return May { upload, delete, log_in: false };
     }
     // A browser tells who its user is only where it was asked to, which nobody does who may read.
-    let log_in = (upload || delete) && asking.user.is_none() && settings.access.has_users();
+    let log_in = (upload || delete || asking.is_partial)
+        && asking.user.is_none()
+        && settings.access.has_users();
     May { log_in, ..May::default() }
 }
 

@@ -15,6 +15,7 @@ use super::disk_queue::{ClientNet, DiskQueue};
 use super::memory_budget::{MemoryBudget, Reservation};
 use super::response::Body;
 use super::shared::Shared;
+use crate::auth::Right;
 use crate::chunked::chunk;
 use crate::listing::{Listing, ListingQuery, May, Prepared, Unsorted};
 
@@ -35,6 +36,8 @@ pub(super) struct Asked {
     pub(super) is_head: bool,
     pub(super) may: May,
     pub(super) user: Option<Arc<str>>,
+    /// Only the names are listed that lead to what the user may read.
+    pub(super) is_partial: bool,
 }
 
 /// What the head of a listing's response has to say.
@@ -301,7 +304,8 @@ fn write(prepared: Prepared<'_>, held: &mut Reservation) -> io::Result<Vec<Arc<[
 
 /// Gives `use_it` the listing that is asked of a folder.
 fn with_listing<T>(shared: &Shared, folder: &Folder, use_it: impl FnOnce(Listing<'_>) -> T) -> T {
-    let Asked { path, query, is_browser, may, .. } = &folder.asked;
+    let Asked { path, query, is_browser, may, user, is_partial, .. } = &folder.asked;
+    let (access, user) = (&shared.settings.access, user.as_deref());
     let reached = shared.root.reached(&folder.opened).ok().flatten();
     use_it(Listing {
         folder: folder.opened.as_fd(),
@@ -310,10 +314,12 @@ fn with_listing<T>(shared: &Shared, folder: &Folder, use_it: impl FnOnce(Listing
         is_browser: *is_browser,
         shows_hidden: shared.settings.shows_hidden,
         hides: &|inside, is_folder| {
-            shared.root.hides_reached(inside, is_folder, path, reached.as_deref())
+            (*is_partial && !access.may_know(user, inside, is_folder))
+                || shared.root.hides_reached(inside, is_folder, path, reached.as_deref())
         },
+        shows_times: &|inside| !is_partial || access.can(user, inside, Right::Read),
         may: *may,
-        archive: shared.settings.archive,
+        archive: shared.settings.archive && !is_partial,
         root: &shared.root,
     })
 }

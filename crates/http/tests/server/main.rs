@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod access;
+mod access_parents;
 mod active;
 mod archives;
 mod bodies;

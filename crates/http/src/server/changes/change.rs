@@ -246,11 +246,14 @@ fn check_contents(
         return Ok(());
     }
     let is_kept = |inside: &[u8], is_folder| {
-        shared.root.hides_entry(inside, is_folder)
-            && new_path.is_none_or(|new_path| {
-                let there = [new_path, &inside[path.len()..]].concat();
-                !shared.root.hides(&there) && !(is_folder && shared.root.hides_entry(&there, true))
-            })
+        if !shared.root.hides_entry(inside, is_folder) {
+            return false;
+        }
+        let Some(new_path) = new_path else { return true };
+        let there = [new_path, &inside[path.len()..]].concat();
+        // What only a folder pattern hides is a folder, or a link to one.
+        let as_folder = is_folder || !shared.root.hides(inside);
+        !if as_folder { shared.root.hides_entry(&there, true) } else { shared.root.hides(&there) }
     };
     // A mount point moves along with a folder above it, but would be emptied with it too.
     let check = Check { is_kept: &is_kept, crosses_mounts: new_path.is_some() };
