@@ -199,8 +199,8 @@ impl Files {
 ///
 /// # Errors
 ///
-/// As [`Root::open`]; `ENOENT` for what is neither a file nor a folder, `AGAIN_LATER` if somebody
-/// may be writing to it, `EBUSY` if somebody is.
+/// As openat2(2) beneath the root; `ENOENT` for what is neither a file nor a folder, `AGAIN_LATER`
+/// if somebody may be writing to it, `EBUSY` if somebody is.
 pub(super) fn open(
     shared: &Shared,
     path: &[u8],
