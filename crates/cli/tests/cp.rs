@@ -20,6 +20,8 @@ mod kills;
 mod modes;
 #[path = "../../engine/tests/rig/mounts.rs"]
 mod mounts;
+#[path = "cp/power.rs"]
+mod power;
 mod rig;
 #[path = "cp/same_file.rs"]
 mod same_file;

@@ -104,7 +104,8 @@ pub(crate) struct CpArgs {
     pub(crate) in_place: bool,
 
     /// Go on with an interrupted copy: what has the size and time of its original is left as it
-    /// is, and large files are kept when they are interrupted
+    /// is, once it is compared if a power cut may have damaged it, and large files are kept when
+    /// they are interrupted
     #[arg(long)]
     pub(crate) resume: bool,
 

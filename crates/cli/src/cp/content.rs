@@ -10,6 +10,7 @@ use underpass_engine::{Error, Kind, Mechanism, Policy, Report, Sink, Source, Tra
 use super::file::Original;
 use super::job::At;
 use super::place::Place;
+use super::session;
 use super::small::{self, BLOCK, is_small};
 use super::worker::Worker;
 use crate::commands::cp::When;
@@ -54,8 +55,20 @@ impl Worker<'_> {
         let path = || original.folder.target_path(original.entry.target());
         let stat = fstat(place.file()).at("looking at", path)?;
         let here = u64::try_from(stat.st_size).unwrap_or(0).min(original.len());
-        let here = here.saturating_sub(AGAIN) / AGAIN * AGAIN;
+        let session = self.job.boot.as_deref().map(|boot| session::of(boot, place.file()));
+        let is_trusted = original.folder.is_trusted
+            || session.as_ref().is_some_and(|session| session::is_of(place.file(), session));
+        let here = match is_trusted {
+            true => here.saturating_sub(AGAIN),
+            // The disk may not have got all of its bytes.
+            false if here > 0 => self.same_bytes(original, place.file())?,
+            false => 0,
+        };
+        let here = here / AGAIN * AGAIN;
         ftruncate(place.file(), here).at("writing", path)?;
+        if let Some(session) = session.filter(|_| !is_trusted) {
+            session::note(place.file(), &session);
+        }
         self.totals.resumed_bytes += here;
         Ok(here)
     }

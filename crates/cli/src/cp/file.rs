@@ -17,7 +17,7 @@ use super::metadata::{self, Manner};
 use super::place::Place;
 use super::special::Verdict;
 use super::worker::Worker;
-use super::{names, system};
+use super::{names, session, system};
 use crate::failure::Failure;
 use crate::modes;
 use crate::signals::interruptible;
@@ -69,18 +69,17 @@ impl Worker<'_> {
         if self.is_dry(folder, entry) {
             let between = self.totals.between(original.system, folder.system);
             between.files += u64::from(verdict != Verdict::Resumed);
-            self.totals.files += u64::from(verdict != Verdict::Resumed);
+            match verdict {
+                Verdict::Resumed => self.totals.count_resumed(&stat),
+                _ => self.totals.files += 1,
+            }
             return Ok(());
         }
         if may_link && self.is_linked(folder, entry, &stat)? {
             return Ok(());
         }
         let made = match verdict {
-            Verdict::Resumed => match self.check_resumed(&original) {
-                // It only looked like the copy.
-                Err(Failure::Differs { .. }) => self.make_file(&mut original, Verdict::Replace),
-                checked => checked,
-            },
+            Verdict::Resumed => self.keep_or_repair(&mut original),
             _ => self.make_file(&mut original, verdict),
         };
         if may_link {
@@ -148,7 +147,8 @@ impl Worker<'_> {
         let path = || folder.target_path(entry.target());
         let manner = Manner::new(&self.job.settings, original.file.as_fd(), stat, folder.heritage);
         let place = self.place(original, manner, verdict, in_place)?;
-        if verdict == Verdict::Replace && !original.is_file() && !self.job.settings.preserve {
+        let settings = &self.job.settings;
+        if verdict == Verdict::Replace && !original.is_file() && !settings.preserve {
             take_over(folder, entry, &place).at("keeping mode of", path)?;
         }
         let copied = self.copy_bytes(original, &place).and_then(|()| self.verify(original, &place));
@@ -157,10 +157,12 @@ impl Worker<'_> {
             self.give_up(place, &failure);
             return Err(failure);
         }
+        if settings.resume && !folder.is_trusted && original.len() >= PARTIAL {
+            session::forget(place.file());
+        }
         let is_new = place.is_new();
         let ends = (original.file.as_fd(), place.file().as_fd());
         let heritage = (is_new, folder.heritage);
-        let settings = &self.job.settings;
         let lacking = metadata::keep(settings, ends, stat, manner, heritage, &mut self.totals);
         self.job.remember(|| fstat(place.file()));
         place.commit().at(NAMING, path)?;

@@ -27,6 +27,8 @@ pub(super) struct Folder {
     /// The facts of the source; `None` where they are none of our business.
     pub(super) stat: Option<Stat>,
     pub(super) state: State,
+    /// Whether everything in it was written in this session, so that size and time tell enough.
+    pub(super) is_trusted: bool,
     /// The file system of the target.
     pub(super) system: &'static str,
     /// The device of the source that was named, for those who stay on it.

@@ -14,7 +14,7 @@ use super::crew::Stack;
 use super::folder::{Folder, State};
 use super::links::Links;
 use super::settings::Settings;
-use super::{marker, metadata, settle};
+use super::{marker, metadata, report, session, settle};
 use crate::failure::Failure;
 
 /// One command.
@@ -36,8 +36,8 @@ pub(super) struct Job<'a> {
     pub(super) made: Mutex<Vec<(u64, u64)>>,
     /// Whether what is made has to be remembered, for it might be replaced by what comes later.
     pub(super) remembers: bool,
-    /// Whether the folder that is copied to is marked until it is complete.
-    pub(super) marks: bool,
+    /// Which run of the machine this is, if that matters and is known.
+    pub(super) boot: Option<String>,
     /// What was made then: device and number of each.
     remembered: Mutex<HashSet<(u64, u64)>>,
     pub(super) progress: Progress,
@@ -70,6 +70,7 @@ impl<'a> Job<'a> {
     pub(super) fn new(settings: Settings<'a>, cancel: Arc<AtomicBool>) -> Self {
         Self {
             links: Links::new(settings.follow),
+            boot: settings.resume.then(session::boot_id).flatten(),
             settings,
             stack: Stack::default(),
             capabilities: Capabilities::new(),
@@ -80,7 +81,6 @@ impl<'a> Job<'a> {
             questions: Mutex::default(),
             made: Mutex::default(),
             remembers: false,
-            marks: false,
             remembered: Mutex::default(),
             progress: Progress::default(),
             unkept: Default::default(),
@@ -181,6 +181,10 @@ impl<'a> Job<'a> {
     fn unmark(&self, folder: &Folder) {
         let is_top = folder.parent.as_ref().is_some_and(|parent| parent.parent.is_none());
         if self.settings.resume && is_top && !self.settings.dry_run && self.is_complete() {
+            // Without the mark a repeated command would mean something else.
+            if self.settings.sync && !report::sync(self, folder) {
+                return;
+            }
             marker::remove(&folder.target, &folder.source, folder.stat.as_ref());
         }
     }

@@ -28,6 +28,7 @@ pub(super) struct Later {
     /// Device and number of the target.
     target: (u64, u64),
     state: State,
+    is_trusted: bool,
     system: &'static str,
     device: Option<u64>,
 }
@@ -62,6 +63,7 @@ impl Worker<'_> {
             stat: *stat,
             target: (target.st_dev, target.st_ino),
             state,
+            is_trusted: folder.is_trusted,
             system: folder.system,
             device: folder.device,
         })));
@@ -91,6 +93,7 @@ impl Worker<'_> {
             depth: 0,
             stat: Some(later.stat),
             state: later.state,
+            is_trusted: later.is_trusted,
             system: later.system,
             device: later.device,
             heritage,

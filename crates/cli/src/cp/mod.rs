@@ -7,7 +7,7 @@
 //! is done (`totals`) and told at the end (`report`).
 //!
 //! What is not whole has a hidden name (`names`), is merged or removed in the end (`settle`), and is
-//! marked for a resumed command (`marker`).
+//! marked for a resumed command (`marker`), which believes what was written in the same `session`.
 
 mod again;
 mod ask;
@@ -27,6 +27,7 @@ mod place;
 mod progress;
 mod report;
 mod same;
+mod session;
 mod settings;
 mod settle;
 pub(crate) mod small;
@@ -74,7 +75,6 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
     let mut job = Job::new(settings, cancel);
     (job.levels, job.settings.jobs) = later::levels(descriptors, job.settings.jobs);
     job.remembers = plan.turns.len() > 1;
-    job.marks = plan.marks;
     let started = Instant::now();
     let totals = copy(&job, plan);
     let elapsed_s = started.elapsed().as_secs_f64();
@@ -130,6 +130,7 @@ fn begin(job: &Job<'_>, plan: Plan) -> Arc<Folder> {
         depth: 0,
         stat: None,
         state: folder::State::Existing,
+        is_trusted: false,
         device: None,
         own: AtomicUsize::new(1),
         all: AtomicUsize::new(1),

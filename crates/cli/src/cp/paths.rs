@@ -49,8 +49,6 @@ pub(super) struct Plan {
     /// The first turn of those that come after the last source whose contents are spread out in the
     /// target.
     pub(super) spread: usize,
-    /// Whether the folder that is copied to is marked until it is complete.
-    pub(super) marks: bool,
     /// What cannot be copied from the outset.
     pub(super) problems: Vec<Failure>,
     /// The size of the one file that is copied.
@@ -91,8 +89,6 @@ pub(super) fn understand(args: &CpArgs, settings: &Settings<'_>) -> Result<Way> 
         },
         turns: Vec::new(),
         spread: 0,
-        // A repeated command would take what this one makes for a folder to put things in.
-        marks: settings.resume && goal.name.is_some() && !args.no_target_directory,
         problems: Vec::new(),
         len: None,
     };

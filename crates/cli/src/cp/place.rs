@@ -146,7 +146,13 @@ impl<'a> Place<'a> {
                 remains.is_whole = true;
                 Ok(())
             }
-            Self::Landing { landing, existing } => landing.commit(existing),
+            Self::Landing { landing, existing } => {
+                if existing == Existing::Replace {
+                    // It has a hidden name for a moment, which another process must not sweep up.
+                    let _ = flock(landing.file(), FlockOperation::NonBlockingLockExclusive);
+                }
+                landing.commit(existing)
+            }
             Self::Old(_) => Ok(()),
         }
     }

@@ -239,11 +239,10 @@ fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", HumanCount(count), if count == 1 { one } else { many })
 }
 
-/// Has everything be on the disk.
-pub(super) fn sync(job: &Job<'_>, top: &Folder) {
+/// Writes everything to the disk; returns whether that went well.
+pub(super) fn sync(job: &Job<'_>, top: &Folder) -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let synced = openat(top.as_fd(), ".", flags, Mode::empty()).and_then(syncfs);
-    if let Err(failure) = synced.at("writing to the disk of", || top.target_path(c"")) {
-        job.problem(failure);
-    }
+    let synced = synced.at("writing to the disk of", || top.target_path(c""));
+    synced.map_err(|failure| job.problem(failure)).is_ok()
 }

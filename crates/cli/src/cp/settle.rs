@@ -33,6 +33,11 @@ pub(super) fn merge(settings: &Settings<'_>, from: &OwnedFd, to: &OwnedFd) -> Re
                 continue;
             }
         }
+        if marker::is_name(&name) {
+            // That of the other process tells of files that were there before this one's.
+            unlinkat(from, &name, AtFlags::empty())?;
+            continue;
+        }
         let look = |folder: &OwnedFd| statat(folder, &name, AtFlags::SYMLINK_NOFOLLOW);
         let (mine, there) = (look(from)?, look(to));
         if is_folder(&mine) && there.is_ok_and(|there| is_folder(&there)) {

@@ -90,6 +90,7 @@ impl Worker<'_> {
             return Ok(false);
         }
         if verdict == Verdict::Resumed {
+            self.totals.count_resumed(stat);
             self.tell_links(folder, entry, stat, true);
             return Ok(false);
         }
@@ -158,8 +159,6 @@ impl Worker<'_> {
             return Err(Failure::Usage(message));
         }
         if settings.resume && is_copy(stat, &there) {
-            self.totals.resumed += 1;
-            self.totals.resumed_bytes += u64::try_from(stat.st_size).unwrap_or(0);
             return Ok(Verdict::Resumed);
         }
         let time = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);

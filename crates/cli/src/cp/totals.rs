@@ -1,5 +1,6 @@
 //! What was done, counted by the thread that did it and added up at the end.
 
+use rustix::fs::Stat;
 use underpass_engine::{Report, Usage};
 
 /// What one thread has done.
@@ -44,6 +45,12 @@ pub(super) struct Between {
 }
 
 impl Totals {
+    /// Counts what an earlier run has made, and stays.
+    pub(super) fn count_resumed(&mut self, stat: &Stat) {
+        self.resumed += 1;
+        self.resumed_bytes += u64::try_from(stat.st_size).unwrap_or(0);
+    }
+
     /// Where to count what goes between two file systems.
     pub(super) fn between(&mut self, from: &'static str, to: &'static str) -> &mut Between {
         let known = self.systems.iter().position(|each| (each.from, each.to) == (from, to));

@@ -5,10 +5,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use rustix::fs::{Advice, OFlags, fadvise, fdatasync};
+use underpass_engine::{Error, Report};
 
 use super::file::Original;
 use super::job::At;
 use super::place::Place;
+use super::special::{Verdict, twin};
 use super::worker::Worker;
 use crate::commands::cp::Verify;
 use crate::failure::Failure;
@@ -27,15 +29,53 @@ impl Worker<'_> {
         }
     }
 
-    /// Compares what an earlier run has left with its original, if that is wanted.
-    pub(super) fn check_resumed(&mut self, original: &Original<'_>) -> Result<(), Failure> {
-        let Some(how) = self.job.settings.verify else { return Ok(()) };
+    /// Leaves alone what an earlier run has made. If that was not in this session, or if it is wanted,
+    /// it is compared with its original first, and made anew if it only looked like the copy.
+    pub(super) fn keep_or_repair(&mut self, original: &mut Original<'_>) -> Result<(), Failure> {
+        let folder = original.folder;
+        let is_trusted = folder.is_trusted;
+        let how = self.job.settings.verify.or((!is_trusted).then_some(Verify::Cache));
+        let checked = how.map_or(Ok(()), |how| self.check_resumed(original, how));
+        match checked {
+            Ok(()) => {
+                self.totals.count_resumed(&original.stat);
+                Ok(())
+            }
+            Err(failure) if self.job.is_over() => Err(failure),
+            // What cannot be read is no copy either.
+            Err(_) => {
+                let there = self.target_stat(folder, original.entry)?;
+                if there.is_some_and(|there| self.job.has_made(&there)) {
+                    let from = folder.source_path(&original.entry.name);
+                    let to = folder.target_path(original.entry.target());
+                    return Err(Failure::Usage(twin(&from, &to)));
+                }
+                self.make_file(original, Verdict::Replace)
+            }
+        }
+    }
+
+    /// Compares what an earlier run has left with its original.
+    fn check_resumed(&mut self, original: &Original<'_>, how: Verify) -> Result<(), Failure> {
         let (folder, name) = (original.folder, original.entry.target());
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = rustix::fs::Mode::empty();
         let copy = rustix::fs::openat(&folder.target, name, flags, mode);
         let copy: File = copy.at("opening", || folder.target_path(name))?.into();
         self.compare(original, &copy, how)
+    }
+
+    /// Returns how many bytes of a part are those of its original.
+    pub(super) fn same_bytes(
+        &mut self,
+        original: &Original<'_>,
+        part: &File,
+    ) -> Result<u64, Failure> {
+        match self.compare(original, part, Verify::Cache) {
+            Ok(()) => Ok(original.len()),
+            Err(Failure::Differs { at, .. }) => Ok(at),
+            Err(failure) => Err(failure),
+        }
     }
 
     fn compare(
@@ -58,6 +98,10 @@ impl Worker<'_> {
         let len = (theirs.len() / ALIGNMENT * ALIGNMENT).min(mine.len() / ALIGNMENT * ALIGNMENT);
         let (mut at, mut read, mut calls) = (0, 0, 0);
         loop {
+            if self.job.is_over() {
+                let report = Box::new(Report::default());
+                return Err(self.failed(original, Error::Cancelled { report }));
+            }
             // What is a hole in both is the same.
             at = at.max(next_block(&original.file, at).min(next_block(copy, at)));
             let copied = fill(copy, &mut mine[..len], at, &mut calls).at("reading", to)?;

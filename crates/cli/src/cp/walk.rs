@@ -34,6 +34,7 @@ struct Listing {
 struct Made {
     folder: OwnedFd,
     state: State,
+    is_trusted: bool,
     hidden: Option<CString>,
 }
 
@@ -84,6 +85,7 @@ impl Worker<'_> {
             // Who copies its entries finishes it.
             stat: Some(stat).filter(|_| !is_put_off),
             state: made.state,
+            is_trusted: made.is_trusted,
             system,
             device: Some(device),
             heritage,
@@ -202,12 +204,20 @@ impl Worker<'_> {
                         State::Fresh,
                     ),
                 };
-            return Ok(Made { folder, state, hidden: None });
+            return Ok(Made { folder, state, is_trusted: false, hidden: None });
         }
+        let is_marked = self.job.settings.resume && parent.trail_is_top();
         if parent.state != State::Fresh {
             match open(target) {
-                // In what a killed run has left, everything is ours.
-                Ok(folder) => return Ok(Made { folder, state: parent.state, hidden: None }),
+                Ok(folder) => {
+                    let is_trusted = match is_marked {
+                        // One that cannot be marked is one whose files are compared.
+                        true => self.mark(&folder, source, false).unwrap_or(false),
+                        false => parent.is_trusted,
+                    };
+                    // In what a killed run has left, everything is ours.
+                    return Ok(Made { folder, state: parent.state, is_trusted, hidden: None });
+                }
                 Err(Errno::NOENT) => {}
                 Err(Errno::NOTDIR | Errno::LOOP) => {
                     return Err(Errno::NOTDIR).at("replacing by a folder", path);
@@ -217,17 +227,23 @@ impl Worker<'_> {
         }
         // Nobody else is to look in before it has its owner and mode.
         let mode = Mode::RWXU;
-        let is_marked = self.job.marks && parent.trail_is_top();
+        let is_trusted = parent.is_trusted;
         if (is_plain && !is_marked) || self.job.settings.in_place {
             mkdirat(&parent.target, target, mode).at("creating", path)?;
             let folder = open(target).at("opening", path)?;
-            return Ok(Made { folder, state: State::Fresh, hidden: None });
+            return Ok(Made { folder, state: State::Fresh, is_trusted, hidden: None });
         }
-        let made = self.make_hidden(parent, target, source)?;
-        if is_marked {
-            marker::set(&made.folder, source).at("creating", path)?;
-        }
-        Ok(made)
+        let (folder, state, hidden) = self.make_hidden(parent, target, source)?;
+        let is_trusted = match is_marked {
+            true => self.mark(&folder, source, true).at("creating", path)?,
+            false => is_trusted,
+        };
+        Ok(Made { folder, state, is_trusted, hidden: Some(hidden) })
+    }
+
+    /// Marks a folder that was named; returns whether everything in it was written in this session.
+    fn mark(&self, folder: &OwnedFd, source: &OwnedFd, always: bool) -> Result<bool, Errno> {
+        marker::set(folder, source, self.job.boot.as_deref(), always)
     }
 
     /// Makes the target of a folder under a name that it has until its own entries are whole, or
@@ -237,7 +253,7 @@ impl Worker<'_> {
         parent: &Folder,
         target: &CStr,
         source: &OwnedFd,
-    ) -> Result<Made, Failure> {
+    ) -> Result<(OwnedFd, State, CString), Failure> {
         let path = || parent.target_path(target);
         let mode = Mode::RWXU;
         let open = |name: &CStr| {
@@ -254,7 +270,7 @@ impl Worker<'_> {
             && self.is_ours(parent, folder, &hidden)
         {
             let folder = opened.at("opening", path)?;
-            return Ok(Made { folder, state, hidden: Some(hidden) });
+            return Ok((folder, state, hidden));
         }
         // Another process is at it, which is alive.
         let claimed = names::claim(target, |hidden| {
@@ -265,7 +281,7 @@ impl Worker<'_> {
             is_ours.then_some(folder).ok_or(Errno::EXIST)
         });
         let (folder, hidden) = claimed.at("creating", path)?;
-        Ok(Made { folder, state: State::Fresh, hidden: Some(hidden) })
+        Ok((folder, State::Fresh, hidden))
     }
 
     /// Whether a hidden folder is one of this user's, at which nobody else is.
