@@ -1,6 +1,6 @@
 # The few commands people type. Each is short enough to be read.
 
-.PHONY: run demo test test-foreign rig check bench soak
+.PHONY: run demo test test-foreign rig check fuzz-long bench soak
 
 # Builds and serves a folder until Ctrl-C: DIR=..., or one with a few files made for it.
 run:
@@ -30,6 +30,10 @@ rig:
 # Everything that has to hold before a change lands.
 check:
 	scripts/check
+
+# Looks for inputs that break what must hold for all, ten minutes for each target (FUZZ_SECONDS=600).
+fuzz-long:
+	scripts/fuzz $(or $(FUZZ_SECONDS),600)
 
 # Serves mixed clients for an hour (SOAK_MINUTES=60) and looks for what is not given back.
 soak:

@@ -5,6 +5,8 @@
 
 #[path = "../../crates/http/tests/fuzz/input.rs"]
 mod input;
+#[path = "../../crates/http/tests/fuzz/tls_handshake.rs"]
+mod tls_handshake;
 #[path = "../../crates/http/tests/fuzz/tls_session.rs"]
 mod tls_session;
 

@@ -6,7 +6,12 @@
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
 
+mod access_rules;
+mod authority;
+mod chunked_body;
 mod conditional;
+mod credentials;
+mod destination;
 mod digest_fields;
 mod folder_page;
 mod input;
@@ -16,76 +21,114 @@ mod request_head;
 mod tar_layout;
 mod tar_reader;
 mod tls_control;
+mod tls_handshake;
 mod tls_session;
 mod upload;
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 #[test]
+fn rights_grow_with_the_user_and_hold_for_whole_folders() {
+    search("access_rules", access_rules::SEEDS, access_rules::check);
+}
+
+#[test]
+fn one_server_is_asked() {
+    search("authority", authority::SEEDS, authority::check);
+}
+
+#[test]
+fn a_chunked_body_is_the_same_in_all_pieces() {
+    search("chunked_body", chunked_body::SEEDS, chunked_body::check);
+}
+
+#[test]
+fn nobody_is_taken_for_a_user_without_the_password() {
+    search("credentials", credentials::SEEDS, credentials::check);
+}
+
+#[test]
+fn a_destination_is_a_path_on_the_server_that_was_asked() {
+    search("destination", destination::SEEDS, destination::check);
+}
+
+#[test]
 fn conditional_requests_get_well_formed_answers() {
-    search(conditional::SEEDS, conditional::check);
+    search("conditional", conditional::SEEDS, conditional::check);
 }
 
 #[test]
 fn digests_are_written_as_they_were_read() {
-    search(digest_fields::SEEDS, digest_fields::check);
+    search("digest_fields", digest_fields::SEEDS, digest_fields::check);
 }
 
 #[test]
 fn no_target_leads_out_of_the_root() {
-    search(path::SEEDS, path::check);
+    search("path", path::SEEDS, path::check);
 }
 
 #[test]
 fn ranges_lie_within_the_file() {
-    search(range::SEEDS, range::check);
+    search("range", range::SEEDS, range::check);
 }
 
 #[test]
 fn a_part_of_a_file_lies_within_it() {
-    search(upload::SEEDS, upload::check);
+    search("upload", upload::SEEDS, upload::check);
 }
 
 #[test]
 fn a_request_has_one_reading() {
-    search(request_head::SEEDS, request_head::check);
+    search("request_head", request_head::SEEDS, request_head::check);
 }
 
 #[test]
 fn every_range_of_an_archive_is_made_of_the_same_bytes() {
-    search(tar_layout::SEEDS, tar_layout::check);
+    search("tar_layout", tar_layout::SEEDS, tar_layout::check);
 }
 
 #[test]
 fn no_archive_leads_out_of_its_folder() {
-    search(tar_reader::SEEDS, tar_reader::check);
+    search("tar_reader", tar_reader::SEEDS, tar_reader::check);
 }
 
 #[test]
 fn no_listing_leads_out_of_its_folder() {
-    search(folder_page::SEEDS, folder_page::check);
+    search("folder_page", folder_page::SEEDS, folder_page::check);
 }
 
 #[test]
 fn what_is_said_after_a_tls_handshake_has_one_meaning() {
-    search(tls_control::SEEDS, tls_control::check);
+    search("tls_control", tls_control::SEEDS, tls_control::check);
 }
 
 #[test]
 fn nobody_in_the_middle_of_tls_is_believed() {
-    search(tls_session::SEEDS, tls_session::check);
+    search("tls_handshake", tls_handshake::SEEDS, tls_handshake::check);
 }
 
-/// Tries the seeds and what becomes of them, for as long as the environment says.
-fn search(seeds: &[&[u8]], check: fn(&[u8])) {
-    let seconds = std::env::var("FUZZ_SECONDS").map_or(0.5, |text| text.parse().unwrap());
-    let end = Instant::now() + Duration::from_secs_f64(seconds);
+#[test]
+fn what_is_said_over_tls_is_heard_whatever_the_pieces() {
+    search("tls_session", tls_session::SEEDS, tls_session::check);
+}
+
+/// Tries the seeds, and what becomes of them and of the inputs in `fuzz/corpus`, for as long as the
+/// environment says.
+fn search(target: &str, seeds: &[&[u8]], check: fn(&[u8])) {
+    let seconds = std::env::var("FUZZ_SECONDS").map_or(0.5_f64, |text| text.parse().unwrap());
     let words = words(include_str!("http.dict"));
     let mut dice = Dice(RandomState::new().hash_one(seconds.to_bits()) | 1);
     seeds.iter().for_each(|seed| try_one(seed, check));
+    let mut seeds: Vec<Vec<u8>> = seeds.iter().map(|seed| seed.to_vec()).collect();
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    for file in corpus.read_dir().unwrap() {
+        seeds.push(std::fs::read(file.unwrap().path()).unwrap());
+    }
     let mut tried = 0_u64;
+    let end = Instant::now() + Duration::from_secs_f64(seconds);
     while Instant::now() < end {
         let mut bytes = seeds[dice.below(seeds.len())].to_vec();
         for _ in 0..=dice.below(12) {

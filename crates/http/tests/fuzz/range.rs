@@ -1,6 +1,8 @@
 //! Ranges lie inside the file, apart from each other, and are few; several of them make a body of
 //! the announced length.
 
+use std::ops::Range;
+
 use underpass_http::multipart::Multipart;
 use underpass_http::range::{MAX_PARTS, RangeAnswer, answer};
 
@@ -35,4 +37,25 @@ pub(crate) fn check(data: &[u8]) {
     let data: u64 = ranges.iter().map(|range| range.end - range.start).sum();
     let framing = (headers + multipart.closing.len()) as u64;
     assert_eq!(multipart.len(), data.saturating_add(framing));
+    check_parts(&multipart, &ranges, len);
+}
+
+/// Each part says which range it has, between boundaries that are all the same.
+fn check_parts(multipart: &Multipart, ranges: &[Range<u64>], len: u64) {
+    assert_eq!(multipart.parts.len(), ranges.len());
+    let boundary = &multipart.boundary;
+    assert!(boundary.len() == 32 && boundary.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    assert!(multipart.media_type().ends_with(boundary));
+    assert_eq!(multipart.closing, format!("\r\n--{boundary}--\r\n").as_bytes());
+    for (index, ((header, part), range)) in multipart.parts.iter().zip(ranges).enumerate() {
+        assert_eq!(part, range);
+        let break_before = if index == 0 { "" } else { "\r\n" };
+        let expected = format!(
+            "{break_before}--{boundary}\r\nContent-Type: text/plain; charset=utf-8\r\n\
+             Content-Range: bytes {}-{}/{len}\r\n\r\n",
+            range.start,
+            range.end - 1
+        );
+        assert_eq!(str::from_utf8(header), Ok(expected.as_str()));
+    }
 }
