@@ -155,25 +155,25 @@ impl Root {
     ///
     /// As [`parent_of`](Self::parent_of).
     pub(super) fn real_path(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
-        let (above, name) = split(path);
-        if above.is_empty() || self.only.is_some() {
-            return Ok(None);
-        }
-        let real = match self.open_folder(above) {
-            Ok(_) => return Ok(None),
-            Err(Errno::LOOP) => match self.open_linked_folder(above) {
-                Ok(folder) => Some(self.reached(&folder)?.ok_or(Errno::XDEV)?),
+        let (mut above, _) = split(path);
+        while !above.is_empty() && self.only.is_none() {
+            let opened = match self.open_folder(above) {
+                Ok(_) => return Ok(None),
+                Err(Errno::LOOP) => self.open_linked_folder(above),
+                Err(errno) => Err(errno),
+            };
+            match opened {
+                Ok(folder) => {
+                    let real = self.reached(&folder)?.ok_or(Errno::XDEV)?;
+                    let slash: &[u8] = if real.is_empty() { b"" } else { b"/" };
+                    return Ok(Some([&real, slash, &path[above.len() + 1..]].concat()));
+                }
                 // It may be about to be made, at the end of a link.
-                Err(Errno::NOENT) => self.real_path(above)?,
+                Err(Errno::NOENT) => above = split(above).0,
                 Err(errno) => return Err(errno),
-            },
-            Err(Errno::NOENT) => self.real_path(above)?,
-            Err(errno) => return Err(errno),
-        };
-        Ok(real.map(|real| match real.as_slice() {
-            [] => name.to_vec(),
-            real => [real, b"/", name].concat(),
-        }))
+            }
+        }
+        Ok(None)
     }
 
     /// Where a link of this path leads to; `None` if it is no link, or leads nowhere beneath the
@@ -274,49 +274,60 @@ impl Root {
     ///
     /// As mkdir(2) and [`parent_of`](Self::parent_of).
     pub(super) fn make_parents(&self, path: &[u8], is_synced: bool) -> Result<(), Errno> {
-        let (above, _) = split(path);
-        match self.open_folder(above) {
-            Err(Errno::NOENT) if !above.is_empty() => {}
-            found => return found.map(drop),
+        let (mut above, _) = split(path);
+        let mut missing = Vec::new();
+        let mut folder = loop {
+            match self.open_folder(above) {
+                Err(Errno::NOENT) if !above.is_empty() => {
+                    let (outer, name) = split(above);
+                    missing.push(name);
+                    above = outer;
+                }
+                found => break found?,
+            }
+        };
+        for name in missing.into_iter().rev() {
+            match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
+                // Somebody else was faster.
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+            if is_synced {
+                sync_folder(&folder)?;
+            }
+            folder = open_folder_by(&folder, name, ResolveFlags::NO_SYMLINKS)?;
         }
-        self.make_parents(above, is_synced)?;
-        let (outer, name) = split(above);
-        let outer = self.open_folder(outer)?;
-        match mkdirat(&outer, name, Mode::from_raw_mode(0o777)) {
-            // Somebody else was faster.
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(errno),
-        }
-        if is_synced { sync_folder(&outer) } else { Ok(()) }
+        Ok(())
     }
 
     /// Opens a folder beneath the root, for the names in it. There is no link on the way.
     fn open_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
-        self.open_folder_by(path, ResolveFlags::NO_SYMLINKS)
+        open_folder_by(&self.folder, path, ResolveFlags::NO_SYMLINKS)
     }
 
     /// The same, following links.
     fn open_linked_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
-        self.open_folder_by(path, ResolveFlags::empty())
-    }
-
-    fn open_folder_by(&self, path: &[u8], links: ResolveFlags) -> Result<OwnedFd, Errno> {
-        let path = if path.is_empty() { b"." } else { path };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | links;
-        let mut attempts = 0;
-        loop {
-            match openat2(&self.folder, path, flags, Mode::empty(), resolve) {
-                Err(Errno::AGAIN) if attempts < ATTEMPTS => attempts += 1,
-                outcome => return outcome,
-            }
-        }
+        open_folder_by(&self.folder, path, ResolveFlags::empty())
     }
 
     /// What beneath the root means to the kernel.
     fn resolve(&self) -> ResolveFlags {
         let beneath = if self.is_open { ResolveFlags::empty() } else { ResolveFlags::BENEATH };
         beneath | ResolveFlags::NO_MAGICLINKS
+    }
+}
+
+/// Opens a folder beneath another one, for the names in it.
+fn open_folder_by(from: &OwnedFd, path: &[u8], links: ResolveFlags) -> Result<OwnedFd, Errno> {
+    let path = if path.is_empty() { b"." } else { path };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | links;
+    let mut attempts = 0;
+    loop {
+        match openat2(from, path, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN) if attempts < ATTEMPTS => attempts += 1,
+            outcome => return outcome,
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod changes_rights;
 mod conditions;
 mod connections;
 mod crowded;
+mod deep_trees;
 mod digests;
 mod disk_work;
 mod endpoints;

@@ -257,7 +257,7 @@ fn check_contents(
     };
     // A mount point moves along with a folder above it, but would be emptied with it too.
     let check = Check { is_kept: &is_kept, crosses_mounts: new_path.is_some() };
-    check.run(folder, name, &mut path.to_vec(), 0)
+    check.run(folder, name, path)
 }
 
 /// Moves something to another file system: copies all of it, gives the copy its name, and removes

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer};
 
 use super::refusal::Refusal;
+use crate::archive::open_beneath;
 use crate::upload::is_partial_name;
 
 /// What must not be in a folder that is to be removed or moved.
@@ -28,35 +29,57 @@ impl Check<'_> {
     /// # Errors
     ///
     /// If there is something that must not be, or that cannot be looked at.
-    pub(super) fn run(
-        &self,
-        parent: &OwnedFd,
-        name: &CStr,
-        path: &mut Vec<u8>,
-        depth: usize,
-    ) -> Result<(), Refusal> {
+    pub(super) fn run(&self, parent: &OwnedFd, name: &CStr, path: &[u8]) -> Result<(), Refusal> {
         let folder = open_folder(parent.as_fd(), name)?;
-        if !self.crosses_mounts && mount_of(parent)? != mount_of(&folder)? {
+        let mut walk = CheckWalk { check: self, top: folder.as_fd(), path: path.to_vec() };
+        walk.folder(mount_of(parent)?, &mut Vec::new(), 0)
+    }
+}
+
+/// A look at everything in a folder on its way.
+struct CheckWalk<'c> {
+    check: &'c Check<'c>,
+    top: BorrowedFd<'c>,
+    /// The path of what is looked at, from the root.
+    path: Vec<u8>,
+}
+
+impl CheckWalk<'_> {
+    /// Looks at the folder `inside` the top one, which lies in one of the mount `above`.
+    fn folder(&mut self, above: u64, inside: &mut Vec<u8>, depth: usize) -> Result<(), Refusal> {
+        let folder = open_inside(self.top, inside)?;
+        let mount = mount_of(&folder)?;
+        if !self.check.crosses_mounts && mount != above {
             // Before anything is removed from it.
             return Err(Errno::BUSY.into());
         }
-        let len = path.len();
+        let mut folders = Vec::new();
+        let len = self.path.len();
         for name in names(&folder, depth)? {
             if is_partial_name(name.to_bytes()) {
                 // Of an upload that has no place to go to then.
                 continue;
             }
-            path.push(b'/');
-            path.extend_from_slice(name.to_bytes());
             let stat = look(&folder, &name)?;
             let is_folder = stat.is_some_and(|stat| kind(&stat) == FileType::Directory);
-            if (self.is_kept)(path, is_folder) {
+            push(&mut self.path, &name);
+            let is_kept = (self.check.is_kept)(&self.path, is_folder);
+            self.path.truncate(len);
+            if is_kept {
                 return Err(Refusal::new(403, "the folder holds what is hidden here"));
             }
             if is_folder {
-                self.run(&folder, &name, path, depth + 1)?;
+                folders.push(name);
             }
-            path.truncate(len);
+        }
+        drop(folder);
+        let inside_len = inside.len();
+        for name in folders {
+            push(&mut self.path, &name);
+            push_inside(inside, &name);
+            self.folder(mount, inside, depth + 1)?;
+            inside.truncate(inside_len);
+            self.path.truncate(len);
         }
         Ok(())
     }
@@ -77,23 +100,54 @@ fn mount_of(folder: &OwnedFd) -> Result<u64, Errno> {
 ///
 /// Some of it may be gone; what the system refused to remove, and the folders above it, are there.
 pub(in super::super) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Refusal> {
-    remove_at(parent, name, 0)
-}
-
-fn remove_at(parent: BorrowedFd<'_>, name: &CStr, depth: usize) -> Result<(), Refusal> {
     let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if kind(&stat) != FileType::Directory {
         return Ok(unlinkat(parent, name, AtFlags::empty())?);
     }
     let folder = open_folder(parent, name)?;
-    for name in names(&folder, depth)? {
-        match remove_at(folder.as_fd(), &name, depth + 1) {
-            // Somebody else was faster.
+    empty(folder.as_fd(), &mut Vec::new(), 0)?;
+    Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+}
+
+/// Removes everything in the folder `inside` the top one.
+fn empty(top: BorrowedFd<'_>, inside: &mut Vec<u8>, depth: usize) -> Result<(), Refusal> {
+    let folder = open_inside(top, inside)?;
+    let mut folders = Vec::new();
+    // A copy that was given up may be one level deeper than what is copied.
+    for name in names(&folder, depth.saturating_sub(1))? {
+        match look(&folder, &name)? {
+            Some(stat) if kind(&stat) == FileType::Directory => folders.push(name),
+            Some(_) => unless_gone(unlinkat(&folder, &name, AtFlags::empty()))?,
+            None => {}
+        }
+    }
+    drop(folder);
+    if folders.is_empty() {
+        return Ok(());
+    }
+    let len = inside.len();
+    for name in &folders {
+        push_inside(inside, name);
+        let emptied = empty(top, inside, depth + 1);
+        inside.truncate(len);
+        match emptied {
             Err(refusal) if refusal == Errno::NOENT.into() => {}
             outcome => outcome?,
         }
     }
-    Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+    let folder = open_inside(top, inside)?;
+    for name in &folders {
+        unless_gone(unlinkat(&folder, name, AtFlags::REMOVEDIR))?;
+    }
+    Ok(())
+}
+
+/// Nothing went wrong where another was faster to remove something.
+fn unless_gone(removed: Result<(), Errno>) -> Result<(), Errno> {
+    match removed {
+        Err(Errno::NOENT) => Ok(()),
+        outcome => outcome,
+    }
 }
 
 /// Copies folders and files.
@@ -129,65 +183,80 @@ impl<'a> Copying<'a> {
         parent: BorrowedFd<'_>,
         name: &CStr,
     ) -> Result<(), Refusal> {
-        let mut path = path.map(<[u8]>::to_vec);
-        self.folder_at(from, path.as_mut(), parent, name, 0)
-    }
-
-    fn folder_at(
-        &mut self,
-        from: &OwnedFd,
-        path: Option<&mut Vec<u8>>,
-        parent: BorrowedFd<'_>,
-        name: &CStr,
-        depth: usize,
-    ) -> Result<(), Refusal> {
         mkdirat(parent, name, Mode::RWXU)?;
         let to = open_folder(parent, name)?;
         if self.top.is_none() {
             self.top = Some(identity(&fstat(&to)?));
         }
-        if let Some(path) = path {
-            let len = path.len();
-            for name in names(from, depth)? {
-                path.push(b'/');
-                path.extend_from_slice(name.to_bytes());
-                self.entry(from, &name, path, &to, depth)?;
-                path.truncate(len);
-            }
-        }
-        let stat = fstat(from)?;
-        // Without set-group-id, which the new folder has got from the one above it if it has to.
-        fchmod(&to, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
-        Ok(futimens(&to, &times(&stat))?)
+        let Some(path) = path else { return Ok(finish(&to, &fstat(from)?)?) };
+        let tops = (from.as_fd(), to.as_fd());
+        self.contents(tops, &mut path.to_vec(), &mut Vec::new(), 0)
     }
 
-    /// Copies what has a name in a folder.
+    /// Copies what is in the folder `inside` the top one, which lies at `path`, to the new folder of
+    /// that name.
+    fn contents(
+        &mut self,
+        tops: (BorrowedFd<'_>, BorrowedFd<'_>),
+        path: &mut Vec<u8>,
+        inside: &mut Vec<u8>,
+        depth: usize,
+    ) -> Result<(), Refusal> {
+        let from = open_inside(tops.0, inside)?;
+        let to = open_inside(tops.1, inside)?;
+        let stat = fstat(&from)?;
+        let len = path.len();
+        let mut folders = Vec::new();
+        for name in names(&from, depth)? {
+            push(path, &name);
+            let is_folder = self.entry(&from, &name, path, &to)?;
+            path.truncate(len);
+            if is_folder {
+                folders.push(name);
+            }
+        }
+        if folders.is_empty() {
+            return Ok(finish(&to, &stat)?);
+        }
+        drop((from, to));
+        let inside_len = inside.len();
+        for name in folders {
+            push(path, &name);
+            push_inside(inside, &name);
+            self.contents(tops, path, inside, depth + 1)?;
+            inside.truncate(inside_len);
+            path.truncate(len);
+        }
+        Ok(finish(&open_inside(tops.1, inside)?, &stat)?)
+    }
+
+    /// Copies what has a name in a folder; of a folder, which it tells, only that.
     fn entry(
         &mut self,
         from: &OwnedFd,
         name: &CStr,
-        path: &mut Vec<u8>,
+        path: &[u8],
         to: &OwnedFd,
-        depth: usize,
-    ) -> Result<(), Refusal> {
-        let Some(stat) = look(from, name)? else { return Ok(()) };
+    ) -> Result<bool, Refusal> {
+        let Some(stat) = look(from, name)? else { return Ok(false) };
         if (self.leaves_out)(path, kind(&stat) == FileType::Directory) {
-            return Ok(());
+            return Ok(false);
         }
         match kind(&stat) {
-            FileType::Directory if self.top == Some(identity(&stat)) => Ok(()),
+            FileType::Directory if self.top == Some(identity(&stat)) => {}
             FileType::Directory => {
-                let folder = open_folder(from.as_fd(), name)?;
-                self.folder_at(&folder, Some(path), to.as_fd(), name, depth + 1)
+                mkdirat(to, name, Mode::RWXU)?;
+                return Ok(true);
             }
             FileType::RegularFile | FileType::Symlink => {
-                self.leaf(from.as_fd(), name, &stat, to.as_fd(), name)
+                self.leaf(from.as_fd(), name, &stat, to.as_fd(), name)?;
             }
             _ if self.is_whole => {
-                Err(Refusal::new(403, "pipes, sockets and devices cannot be moved so far"))
+                return Err(Refusal::new(403, "pipes, sockets and devices cannot be moved so far"));
             }
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(false)
     }
 
     /// Copies a file, or a link as it is, to a name that is free.
@@ -227,6 +296,33 @@ impl<'a> Copying<'a> {
     }
 }
 
+/// Gives a new folder the mode and times of the one it is a copy of.
+fn finish(to: &OwnedFd, stat: &Stat) -> Result<(), Errno> {
+    // Without set-group-id, which the new folder has got from the one above it if it has to.
+    fchmod(to, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
+    futimens(to, &times(stat))
+}
+
+/// Opens a folder beneath another one, by no link. Folders are opened again by their path instead of
+/// being kept open, so that a deep tree does not take a descriptor for each level.
+fn open_inside(top: BorrowedFd<'_>, inside: &[u8]) -> Result<OwnedFd, Errno> {
+    open_beneath(top, inside, OFlags::RDONLY | OFlags::DIRECTORY)
+}
+
+/// Goes down to a name.
+fn push(path: &mut Vec<u8>, name: &CStr) {
+    path.push(b'/');
+    path.extend_from_slice(name.to_bytes());
+}
+
+/// The same where the path begins with a name.
+fn push_inside(inside: &mut Vec<u8>, name: &CStr) {
+    if !inside.is_empty() {
+        inside.push(b'/');
+    }
+    inside.extend_from_slice(name.to_bytes());
+}
+
 /// What tells one file or folder from all others.
 pub(super) fn identity(stat: &Stat) -> (u64, u64) {
     #[allow(clippy::useless_conversion)] // types differ by target
@@ -254,7 +350,7 @@ pub(super) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd
 
 /// The names in a folder that lies so deep.
 fn names(folder: &OwnedFd, depth: usize) -> Result<Vec<CString>, Refusal> {
-    if depth >= MOST_DEPTH {
+    if depth >= MAX_DEPTH {
         return Err(Refusal::new(409, "the folders lie too deep within each other"));
     }
     let mut names = Vec::new();
@@ -279,5 +375,5 @@ fn times(stat: &Stat) -> Timestamps {
     }
 }
 
-/// Folders within folders: each has a descriptor open while those in it are looked after.
-const MOST_DEPTH: usize = 500;
+/// Folders within folders, which bounds the stack.
+const MAX_DEPTH: usize = 500;
