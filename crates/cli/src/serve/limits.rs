@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn more_than_the_limit_allows_are_refused() {
-        assert_eq!(connections(Some(3888), 4096, 2).ok(), Some(3648));
+        assert_eq!(connections(Some(3888), 4096, 2).ok(), Some(3888));
         assert!(connections(Some(3889), 4096, 2).is_err());
     }
 }
