@@ -129,6 +129,8 @@ mod tests {
         assert_eq!(peer.get("/file", "", 200)?.length()?, len);
         Arrived::default().read(peer.body(), len)?;
         let ended = peer.ends_well();
+        // The origin reads until the client has closed, too.
+        drop(peer);
         origin.end()?;
         ended
     }

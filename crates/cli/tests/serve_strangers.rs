@@ -37,7 +37,7 @@ fn peak_mib(server: &Running) -> u64 {
 fn answers(server: &Running) -> bool {
     let mut client = connect(server);
     client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    client.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    client.write_all(b"GET /a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut reply = String::new();
     client.read_to_string(&mut reply).unwrap();
     reply.ends_with("first")
@@ -49,7 +49,8 @@ fn answers_that_nobody_reads_are_few() {
     let before = peak_mib(&server);
     // Each of these requests would be kept for the log until its answer is acknowledged.
     let (query, agent) = ("q".repeat(20_000), "u".repeat(10_000));
-    let request = format!("GET /a?{query} HTTP/1.1\r\nHost: a\r\nUser-Agent: {agent}\r\n\r\n");
+    let request =
+        format!("GET /a?{query} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: {agent}\r\n\r\n");
     let mut client = connect(&server);
     client.set_nonblocking(true).unwrap();
     let (mut sent, mut last) = (0, Instant::now());
@@ -74,7 +75,7 @@ fn requests_that_are_not_complete_have_a_bound_together() {
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
     let (_folder, server) = serve(&["--max-per-address", "0"]);
     let before = peak_mib(&server);
-    let head = format!("GET /a HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(31_000));
+    let head = format!("GET /a HTTP/1.1\r\nHost: localhost\r\nX: {}", "x".repeat(31_000));
     let mut refused = 0;
     let mut clients: Vec<_> = (0..3000)
         .filter_map(|_| {

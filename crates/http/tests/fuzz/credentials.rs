@@ -31,6 +31,13 @@ pub(crate) fn check(data: &[u8]) {
                     assert_is_of(&user, field.unwrap());
                 }
             }
+            Verdict::Partial { user } => {
+                // What is beneath may be read, and the path itself may not.
+                assert!(!access.can(user.as_deref(), path, right));
+                if let Some(user) = user {
+                    assert_is_of(&user, field.unwrap());
+                }
+            }
             Verdict::Forbidden => {
                 let known = USERS.iter().filter(|(name, _)| is_of(name, field.unwrap()));
                 assert_eq!(known.count(), 1, "it is known who asks");

@@ -121,20 +121,8 @@ fn a_client_of_ours_reads_what_openssl_serves() {
         return;
     }
     let certificate = Certificate::new();
-    let folder = certificate.folder.path();
     for version in ["-tls1_2", "-tls1_3"] {
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-        let program = Command::new("openssl")
-            .args(["s_server", "-accept", &port.to_string(), "-www", "-quiet", version])
-            .arg("-cert")
-            .arg(folder.join("cert.pem"))
-            .arg("-key")
-            .arg(folder.join("key.pem"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let _program = Program(program.unwrap());
+        let (_program, port) = server(&certificate, version);
         let connector: Connector = certificate.connector();
         for round in 0..2 {
             let socket = reach(port);
@@ -149,6 +137,34 @@ fn a_client_of_ours_reads_what_openssl_serves() {
             assert!(ours.0.flush(ours.1.as_fd()).is_ok());
         }
     }
+}
+
+/// `openssl s_server`, which accepts connections, and its port.
+fn server(certificate: &Certificate, version: &str) -> (Program, u16) {
+    let folder = certificate.folder.path();
+    // Another process may take the port before this one has it.
+    for _ in 0..10 {
+        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let program = Command::new("openssl")
+            .args(["s_server", "-accept", &port.to_string(), "-www", "-quiet", version])
+            .arg("-cert")
+            .arg(folder.join("cert.pem"))
+            .arg("-key")
+            .arg(folder.join("key.pem"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let mut program = Program(program.unwrap());
+        while program.0.try_wait().unwrap().is_none() {
+            // It says nothing about a connection that ends at once.
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return (program, port);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    panic!("openssl cannot listen on any port");
 }
 
 /// A connection to a server that may not have begun.
