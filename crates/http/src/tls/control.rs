@@ -98,6 +98,15 @@ impl Control {
         }
     }
 
+    /// Checks that data may come now.
+    ///
+    /// # Errors
+    ///
+    /// [`Breach`] between the parts of a message (RFC 8446, 5.1).
+    pub fn allow_data(&self) -> Result<(), Breach> {
+        if self.partial.is_empty() { Ok(()) } else { Err(Breach::because(UNEXPECTED_MESSAGE)) }
+    }
+
     /// Reads a record that holds no data, or the part of one that has not been read yet.
     ///
     /// # Errors
@@ -248,7 +257,9 @@ mod tests {
             assert_eq!(control.read(ALERT, &[1, 0]), Ok(vec![Event::End]));
         }
         let mut control = Control::new(true, true);
+        assert_eq!(control.allow_data(), Ok(()));
         assert_eq!(control.read(HANDSHAKE, &bytes[..5]), Ok(vec![]));
+        assert_eq!(control.allow_data(), Err(REFUSED), "between the parts of a message");
         assert_eq!(control.read(ALERT, &[1, 0]), Err(REFUSED), "between the parts of a message");
     }
 

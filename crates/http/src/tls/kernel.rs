@@ -241,6 +241,10 @@ impl Kernel {
             Ok(ktls::Record { kind: ktls::DATA, len: 0 }) => {
                 Err(self.give_up(socket, None, Errno::CONNABORTED))
             }
+            Ok(record) if record.kind == ktls::DATA => match self.control.allow_data() {
+                Ok(()) => Ok(record),
+                Err(Breach { alert, errno }) => Err(self.give_up(socket, alert, errno)),
+            },
             Ok(record) => Ok(record),
             Err(Errno::AGAIN) => Err(Errno::AGAIN),
             Err(Errno::BADMSG) => Err(self.give_up(socket, Some(BAD_RECORD_MAC), Errno::BADMSG)),
