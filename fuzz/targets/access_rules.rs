@@ -3,7 +3,7 @@
 #![no_main]
 #![allow(dead_code)] // seeds are for the test
 
-#[path = "../../crates/http/tests/fuzz/access_rules.rs"]
+#[path = "../../crates/server/tests/fuzz/access_rules.rs"]
 mod access_rules;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| access_rules::check(data));

@@ -3,7 +3,7 @@
 #![no_main]
 #![allow(dead_code)] // seeds are for the test
 
-#[path = "../../crates/http/tests/fuzz/authority.rs"]
+#[path = "../../crates/server/tests/fuzz/authority.rs"]
 mod authority;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| authority::check(data));

@@ -3,9 +3,9 @@
 #![no_main]
 #![allow(dead_code)] // seeds are for the test
 
-#[path = "../../crates/http/tests/fuzz/input.rs"]
+#[path = "../../crates/server/tests/fuzz/input.rs"]
 mod input;
-#[path = "../../crates/http/tests/fuzz/chunked_body.rs"]
+#[path = "../../crates/server/tests/fuzz/chunked_body.rs"]
 mod chunked_body;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| chunked_body::check(data));

@@ -3,7 +3,7 @@
 #![no_main]
 #![allow(dead_code)] // seeds are for the test
 
-#[path = "../../crates/http/tests/fuzz/credentials.rs"]
+#[path = "../../crates/server/tests/fuzz/credentials.rs"]
 mod credentials;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| credentials::check(data));

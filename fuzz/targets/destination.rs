@@ -3,7 +3,7 @@
 #![no_main]
 #![allow(dead_code)] // seeds are for the test
 
-#[path = "../../crates/http/tests/fuzz/destination.rs"]
+#[path = "../../crates/server/tests/fuzz/destination.rs"]
 mod destination;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| destination::check(data));

@@ -3,7 +3,7 @@
 #![no_main]
 #![allow(dead_code)] // seeds are for the test
 
-#[path = "../../crates/http/tests/fuzz/digest_fields.rs"]
+#[path = "../../crates/server/tests/fuzz/digest_fields.rs"]
 mod digest_fields;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| digest_fields::check(data));

@@ -3,7 +3,7 @@
 #![no_main]
 #![allow(dead_code)] // seeds are for the test
 
-#[path = "../../crates/http/tests/fuzz/path.rs"]
+#[path = "../../crates/server/tests/fuzz/path.rs"]
 mod path;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| path::check(data));

@@ -3,9 +3,9 @@
 #![no_main]
 #![allow(dead_code)] // seeds are for the test
 
-#[path = "../../crates/http/tests/fuzz/input.rs"]
+#[path = "../../crates/server/tests/fuzz/input.rs"]
 mod input;
-#[path = "../../crates/http/tests/fuzz/range.rs"]
+#[path = "../../crates/server/tests/fuzz/range.rs"]
 mod range;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| range::check(data));

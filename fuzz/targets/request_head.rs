@@ -3,7 +3,7 @@
 #![no_main]
 #![allow(dead_code)] // seeds are for the test
 
-#[path = "../../crates/http/tests/fuzz/request_head.rs"]
+#[path = "../../crates/server/tests/fuzz/request_head.rs"]
 mod request_head;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| request_head::check(data));

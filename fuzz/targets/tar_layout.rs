@@ -3,9 +3,9 @@
 #![no_main]
 #![allow(dead_code)] // seeds are for the test
 
-#[path = "../../crates/http/tests/fuzz/input.rs"]
+#[path = "../../crates/server/tests/fuzz/input.rs"]
 mod input;
-#[path = "../../crates/http/tests/fuzz/tar_layout.rs"]
+#[path = "../../crates/server/tests/fuzz/tar_layout.rs"]
 mod tar_layout;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tar_layout::check(data));

@@ -3,9 +3,9 @@
 #![no_main]
 #![allow(dead_code)] // seeds are for the test
 
-#[path = "../../crates/http/tests/fuzz/input.rs"]
+#[path = "../../crates/server/tests/fuzz/input.rs"]
 mod input;
-#[path = "../../crates/http/tests/fuzz/tls_control.rs"]
+#[path = "../../crates/server/tests/fuzz/tls_control.rs"]
 mod tls_control;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tls_control::check(data));

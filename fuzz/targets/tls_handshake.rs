@@ -3,9 +3,9 @@
 #![no_main]
 #![allow(dead_code)] // seeds are for the test
 
-#[path = "../../crates/http/tests/fuzz/input.rs"]
+#[path = "../../crates/server/tests/fuzz/input.rs"]
 mod input;
-#[path = "../../crates/http/tests/fuzz/tls_handshake.rs"]
+#[path = "../../crates/server/tests/fuzz/tls_handshake.rs"]
 mod tls_handshake;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tls_handshake::check(data));

@@ -3,11 +3,11 @@
 #![no_main]
 #![allow(dead_code)] // seeds are for the test
 
-#[path = "../../crates/http/tests/fuzz/input.rs"]
+#[path = "../../crates/server/tests/fuzz/input.rs"]
 mod input;
-#[path = "../../crates/http/tests/fuzz/tls_handshake.rs"]
+#[path = "../../crates/server/tests/fuzz/tls_handshake.rs"]
 mod tls_handshake;
-#[path = "../../crates/http/tests/fuzz/tls_session.rs"]
+#[path = "../../crates/server/tests/fuzz/tls_session.rs"]
 mod tls_session;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tls_session::check(data));

@@ -3,9 +3,9 @@
 #![no_main]
 #![allow(dead_code)] // seeds are for the test
 
-#[path = "../../crates/http/tests/fuzz/input.rs"]
+#[path = "../../crates/server/tests/fuzz/input.rs"]
 mod input;
-#[path = "../../crates/http/tests/fuzz/upload.rs"]
+#[path = "../../crates/server/tests/fuzz/upload.rs"]
 mod upload;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| upload::check(data));

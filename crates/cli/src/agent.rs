@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use underpass_engine::Policy;
-use underpass_http::client::{Agent, Credentials, Proxies, TlsSetup, Url};
+use underpass_server::client::{Agent, Credentials, Proxies, TlsSetup, Url};
 
 use crate::args::seconds;
 use crate::failure::{Failure, Result, WithPath};

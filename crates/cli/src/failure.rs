@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use indicatif::BinaryBytes;
 use rustix::io::Errno;
 use underpass_engine::Error;
-use underpass_http::client::download::{DownloadError, Kept};
-use underpass_http::client::tree::TreeFailed;
-use underpass_http::client::upload::UploadFailed;
-use underpass_http::server::ServeError;
-use underpass_http::tls::{HandshakeError, TlsError};
+use underpass_server::client::download::{DownloadError, Kept};
+use underpass_server::client::tree::TreeFailed;
+use underpass_server::client::upload::UploadFailed;
+use underpass_server::server::ServeError;
+use underpass_server::tls::{HandshakeError, TlsError};
 
 use crate::args::ShowArgs;
 use crate::bench::BenchError;

@@ -4,11 +4,11 @@ use std::io;
 
 use rustix::io::Errno;
 use underpass_engine::{Error, Integrity};
-use underpass_http::client::ClientError;
-use underpass_http::client::download::DownloadError;
-use underpass_http::client::tree::TreeError;
-use underpass_http::client::upload::{UploadError, UploadFailed};
-use underpass_http::tls::HandshakeError;
+use underpass_server::client::ClientError;
+use underpass_server::client::download::DownloadError;
+use underpass_server::client::tree::TreeError;
+use underpass_server::client::upload::{UploadError, UploadFailed};
+use underpass_server::tls::HandshakeError;
 
 pub(crate) fn network_hint(errno: Errno) -> Option<&'static str> {
     Some(match errno {

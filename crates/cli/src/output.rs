@@ -9,9 +9,9 @@ use std::time::Duration;
 use indicatif::{BinaryBytes, HumanCount, HumanDuration};
 use rustix::system::uname;
 use underpass_engine::Integrity;
-use underpass_http::client::upload::Event;
-use underpass_http::server::{Note, Summary};
-use underpass_http::tls::Pin;
+use underpass_server::client::upload::Event;
+use underpass_server::server::{Note, Summary};
+use underpass_server::tls::Pin;
 
 use crate::args::ShowArgs;
 use crate::cp::CopyReceipt;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use underpass_engine::{Kind, Report, Tally};
-use underpass_http::tls::{Facts, Place};
+use underpass_server::tls::{Facts, Place};
 
 /// What a transfer did, as one JSON object.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use underpass_engine::{Mechanism, Policy};
-use underpass_http::client::TlsSetup;
-use underpass_http::tls::{Pin, Trust, UnknownPin};
+use underpass_server::client::TlsSetup;
+use underpass_server::tls::{Pin, Trust, UnknownPin};
 
 use crate::failure::{Failure, Result};
 use crate::output;

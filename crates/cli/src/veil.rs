@@ -9,7 +9,9 @@ use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use underpass_engine::{Layer, Policy};
-use underpass_http::tls::{Acceptor, Connector, Handshake, HandshakeError, Identity, Pin, Session};
+use underpass_server::tls::{
+    Acceptor, Connector, Handshake, HandshakeError, Identity, Pin, Session,
+};
 
 use crate::address::{Address, Stream};
 use crate::failure::{Failure, Result};

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use underpass_engine::Version;
-use underpass_http::digest::{Algorithm, Digest, kept};
+use underpass_server::digest::{Algorithm, Digest, kept};
 
 use rig::{Running, folder, has, noise_file, skip, until};
 

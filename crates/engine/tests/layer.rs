@@ -1,5 +1,5 @@
 //! TLS at an end of a transfer, as far as the engine has to do with it: layers without
-//! cryptography stand for the real ones, which `underpass-http` has.
+//! cryptography stand for the real ones, which `underpass-server` has.
 
 #![allow(clippy::unwrap_used)]
 

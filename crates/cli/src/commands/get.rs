@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use clap::Args;
-use underpass_http::client::Url;
-use underpass_http::digest::{Algorithm, Digest, UnknownDigest};
+use underpass_server::client::Url;
+use underpass_server::digest::{Algorithm, Digest, UnknownDigest};
 
 use crate::agent::{AgentArgs, address};
 use crate::args::{EngineArgs, ShowArgs, rate};

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 use underpass_engine::Integrity;
-use underpass_http::digest::Algorithm;
+use underpass_server::digest::Algorithm;
 
 use crate::agent::AgentArgs;
 use crate::args::{EngineArgs, ShowArgs, rate};

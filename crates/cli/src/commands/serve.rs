@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use signal_hook::iterator::Signals;
 use underpass_engine::Integrity;
-use underpass_http::server::{Address, Control, Server, Settings};
+use underpass_server::server::{Address, Control, Server, Settings};
 
 use crate::failure::{Failure, Result};
 use crate::output;

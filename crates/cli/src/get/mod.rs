@@ -9,8 +9,8 @@ pub(crate) mod tree;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use underpass_http::client::download::{Done, Downloader, Event, Failed, Gauge, Wishes};
-use underpass_http::client::{TlsSetup, Url};
+use underpass_server::client::download::{Done, Downloader, Event, Failed, Gauge, Wishes};
+use underpass_server::client::{TlsSetup, Url};
 
 use crate::args::ShowArgs;
 use crate::commands::get::GetArgs;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use underpass_http::client::Url;
-use underpass_http::client::download::{Taken, Target, name_of};
+use underpass_server::client::Url;
+use underpass_server::client::download::{Taken, Target, name_of};
 
 use crate::commands::get::GetArgs;
 use crate::ends::{self, Overwrite};

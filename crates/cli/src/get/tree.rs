@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{BinaryBytes, HumanCount, ProgressBar, ProgressStyle};
 use serde::Serialize;
-use underpass_http::client::tree::{
+use underpass_server::client::tree::{
     self, TreeDone, TreeEvent, TreeGauge, TreeWay, TreeWishes, name_of,
 };
-use underpass_http::client::{TlsSetup, Url};
+use underpass_server::client::{TlsSetup, Url};
 
 use super::shown;
 use crate::args::ShowArgs;

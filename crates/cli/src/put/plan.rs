@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use underpass_http::client::Url;
-use underpass_http::target::encode_segment;
+use underpass_server::client::Url;
+use underpass_server::target::encode_segment;
 
 use crate::agent::address;
 use crate::commands::put::PutArgs;

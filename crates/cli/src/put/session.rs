@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use underpass_engine::{Kind, PipePool, Report, Source};
-use underpass_http::client::upload::{
+use underpass_server::client::upload::{
     Condition, Event, Made, RESUMABLE_FROM, Sending, Upload, UploadFailed, Uploaded, make_folder,
     upload,
 };
-use underpass_http::client::{Agent, ClientError, Connection, Url};
-use underpass_http::digest::{Computed, Stopped, compute, write_digests};
+use underpass_server::client::{Agent, ClientError, Connection, Url};
+use underpass_server::digest::{Computed, Stopped, compute, write_digests};
 
 use super::memory;
 use super::plan::Step;

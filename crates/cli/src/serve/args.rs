@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use underpass_engine::Integrity;
-use underpass_http::server::MinFree;
+use underpass_server::server::MinFree;
 
 use super::confine::User;
 use crate::args::{EngineArgs, seconds};

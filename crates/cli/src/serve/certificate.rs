@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use underpass_engine::{Mechanism, Policy};
-use underpass_http::server::Credentials;
-use underpass_http::tls::{Acceptor, Identity, Pin, TlsError};
+use underpass_server::server::Credentials;
+use underpass_server::tls::{Acceptor, Identity, Pin, TlsError};
 
 use super::args::{ServeArgs, TlsArgs};
 use crate::failure::{Failure, Result};

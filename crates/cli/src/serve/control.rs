@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
-use underpass_http::server::Control;
+use underpass_server::server::Control;
 
 use super::certificate::Certificate;
 use super::log_file::AccessLog;

@@ -3,9 +3,9 @@
 use std::fs;
 use std::thread;
 
-use underpass_http::access_log::LogFormat;
-use underpass_http::auth::{Access, RuleError};
-use underpass_http::server::{Changes, Credentials, Settings};
+use underpass_server::access_log::LogFormat;
+use underpass_server::auth::{Access, RuleError};
+use underpass_server::server::{Changes, Credentials, Settings};
 
 use super::args::{ChangeArgs, ServeArgs};
 use super::limits;

@@ -1,0 +1,3 @@
+//! Scenarios, samples, records and reports of measurements.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! Downloads, uploads and whole trees over HTTP.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! Copies files and trees.
+
+#![forbid(unsafe_code)]

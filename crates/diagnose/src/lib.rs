@@ -1,0 +1,3 @@
+//! What this machine can do, and what another program asks of the kernel.
+
+#![forbid(unsafe_code)]

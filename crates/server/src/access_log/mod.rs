@@ -1,0 +1,130 @@
+//! The access log: one line about each request, written when it is over.
+//!
+//! A status of 200 says nothing about whether the client got the file: the status is sent before
+//! the first byte. So each line also tells how many bytes the peer's kernel has acknowledged,
+//! whether that was all, and which way the bytes took. Every line is made of one [`Exchange`], and
+//! no byte that a client sends can end it or forge another.
+
+mod combined;
+mod escape;
+mod exchange;
+mod json;
+mod template;
+#[cfg(test)]
+mod tests;
+mod time;
+
+use std::fmt;
+
+pub use exchange::{Exchange, Secured};
+pub use template::{Template, TemplateError};
+pub use time::TimeText;
+
+/// How a line of the access log looks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// The combined format of nginx and Apache, and what we have to add after it: seconds, bytes
+    /// acknowledged, `complete` or what went wrong, and mechanism.
+    #[default]
+    Combined,
+    /// One JSON object.
+    Json,
+    /// A template with `$variables` as in nginx.
+    Custom(Template),
+}
+
+impl LogFormat {
+    /// Reads `combined`, `json`, or a template, which contains a `$`.
+    ///
+    /// ```
+    /// use underpass_server::access_log::LogFormat;
+    /// assert_eq!(LogFormat::parse("json"), Ok(LogFormat::Json));
+    /// let format = LogFormat::parse("$remote_addr $status $http_x_request_id")?;
+    /// assert_eq!(format.needs(), ["x-request-id"]);
+    /// # Ok::<(), underpass_server::access_log::LogFormatError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LogFormatError`] says what there is to choose from.
+    pub fn parse(text: &str) -> Result<Self, LogFormatError> {
+        match text {
+            "combined" => Ok(Self::Combined),
+            "json" => Ok(Self::Json),
+            _ if text.contains('$') => {
+                Template::parse(text).map(Self::Custom).map_err(LogFormatError::Template)
+            }
+            _ => Err(LogFormatError::Unknown),
+        }
+    }
+
+    /// The request fields that a line needs beside `Referer` and `User-Agent`, in lower case: what
+    /// [`Exchange::fields`] is asked for.
+    #[must_use]
+    pub fn needs(&self) -> &[String] {
+        match self {
+            Self::Combined | Self::Json => &[],
+            Self::Custom(template) => template.needs(),
+        }
+    }
+
+    /// Whether a line tells processor time or context switches, which somebody then has to measure.
+    #[must_use]
+    pub fn tells_cost(&self) -> bool {
+        match self {
+            Self::Combined => false,
+            Self::Json => true,
+            Self::Custom(template) => template.tells_cost(),
+        }
+    }
+
+    /// Appends one line, which ends with a newline and contains no other.
+    pub fn line_into(&self, exchange: &Exchange, time: &mut TimeText, out: &mut Vec<u8>) {
+        time.set(exchange.ended());
+        match self {
+            Self::Combined => combined::write(exchange, time, out),
+            Self::Json => json::write(exchange, time, out),
+            Self::Custom(template) => template.write(exchange, time, out),
+        }
+        out.push(b'\n');
+    }
+
+    /// One line, for those who write few.
+    #[must_use]
+    pub fn line(&self, exchange: &Exchange) -> Vec<u8> {
+        let mut out = Vec::with_capacity(256);
+        self.line_into(exchange, &mut TimeText::local(), &mut out);
+        out
+    }
+}
+
+/// The text is not a [`LogFormat`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LogFormatError {
+    /// It is meant as a template, but is none.
+    Template(TemplateError),
+    /// It is neither a known name nor a template.
+    Unknown,
+}
+
+impl fmt::Display for LogFormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Template(error) => error.fmt(f),
+            Self::Unknown => f.write_str(
+                "log formats are combined, json, or a template such as \
+                 \"$remote_addr $request $status\" (in single quotes, for the shell)",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for LogFormatError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Template(error) => Some(error),
+            Self::Unknown => None,
+        }
+    }
+}

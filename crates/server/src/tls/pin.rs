@@ -1,0 +1,79 @@
+//! Public keys that a client insists on.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+
+const PREFIX: &str = "sha256//";
+
+/// The SHA-256 digest of a public key (a SubjectPublicKeyInfo in DER), written as curl writes it:
+/// `sha256//` and BASE64.
+///
+/// ```
+/// use underpass_server::tls::Pin;
+///
+/// let pin: Pin = "sha256//47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=".parse()?;
+/// assert_eq!(pin, Pin::of(b""));
+/// # Ok::<(), underpass_server::tls::UnknownPin>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pin(pub [u8; 32]);
+
+impl Pin {
+    /// Of a public key in DER.
+    #[must_use]
+    pub fn of(public_key: &[u8]) -> Self {
+        Self(Sha256::digest(public_key).into())
+    }
+}
+
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}{}", STANDARD.encode(self.0))
+    }
+}
+
+/// A text that is no pin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownPin(String);
+
+impl fmt::Display for UnknownPin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is not a pin: {PREFIX} and 44 characters of base64, as of a SHA-256",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for UnknownPin {}
+
+impl FromStr for Pin {
+    type Err = UnknownPin;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPin> {
+        let digest = text.strip_prefix(PREFIX).and_then(|digest| STANDARD.decode(digest).ok());
+        let digest = digest.and_then(|digest| digest.try_into().ok());
+        digest.map(Self).ok_or_else(|| UnknownPin(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pin_reads_as_it_is_written() {
+        let pin = Pin::of(b"key");
+        assert_eq!(pin.to_string().parse(), Ok(pin));
+        for wrong in ["", "sha256//", "sha256//AAAA", "sha1//AAAA", "sha256//not base64"] {
+            let error = wrong.parse::<Pin>().unwrap_err();
+            assert!(error.to_string().contains(&format!("`{wrong}`")), "{error}");
+        }
+    }
+}

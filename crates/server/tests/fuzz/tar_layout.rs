@@ -1,0 +1,73 @@
+//! Lays out archives of made-up members: every range has to be within the archive, as long as it
+//! says, and made of the same bytes as the whole.
+
+use std::fs::File;
+
+use rustix::fs::fstat;
+use underpass_engine::Version;
+use underpass_server::archive::{Builder, Kind, Layout, Member, Piece};
+
+use crate::input::Input;
+
+/// Where the search begins.
+pub(crate) const SEEDS: &[&[u8]] = &[
+    &[0; 64],
+    b"\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x10\0\x01to\x02\0\0\0\0\0\0\x10\0\0\0\0\0\0\0\0\0\x05\
+        \0\0\0\0\0\0\0\x06\x02name\x01\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x05\x01ln\x03target\0",
+];
+
+/// An archive of what the input tells, and a range of it.
+pub(crate) fn check(data: &[u8]) {
+    let mut input = Input(data);
+    let (start, end) = (input.number(), input.number());
+    let Some(layout) = lay_out(&mut input) else { return };
+    let len = layout.len();
+    assert_eq!(len % 512, 0);
+    let (start, end) = (start % (len + 1), end % (len + 1));
+    check_range(&layout, start.min(end), start.max(end));
+    check_range(&layout, 0, len);
+}
+
+/// A layout of what the input tells; `None` if it refuses to become so long.
+fn lay_out(input: &mut Input<'_>) -> Option<Layout> {
+    let stat = fstat(File::open("/").ok()?).ok()?;
+    let mut builder = Builder::new(input.name());
+    builder.push_top(0o755, Version::from_stat(&stat)).ok()?;
+    let mut count = 0;
+    while !input.0.is_empty() && count < 200 {
+        let shape = input.byte();
+        let mut stat = stat;
+        // Of every magnitude, not only huge.
+        stat.st_size = ((input.number() >> 1) >> (input.byte() % 64)) as _;
+        stat.st_mtime = input.number() as _;
+        stat.st_mtime_nsec = (input.number() % 1_000_000_000) as _;
+        let name = input.name();
+        let kind = match shape % 4 {
+            0 => Kind::Folder,
+            1 => Kind::Symlink(input.name()),
+            _ => Kind::File,
+        };
+        let parent = (shape & 4 != 0).then(|| u32::from(input.byte()));
+        let version = Version::from_stat(&stat);
+        builder.push(&Member { parent, name, kind, mode: input.byte().into(), version }).ok()?;
+        count += 1;
+    }
+    Some(builder.finish())
+}
+
+/// Walks along a range, and asks for each piece once more by itself.
+fn check_range(layout: &Layout, start: u64, end: u64) {
+    let mut at = start;
+    for piece in layout.pieces(start..end) {
+        let len = piece.len();
+        assert!(len > 0 && len <= end - at);
+        let mut again = layout.pieces(at..at + len);
+        assert_eq!(again.next().as_ref(), Some(&piece));
+        assert_eq!(again.next(), None);
+        if let Piece::File { version, offset, len, .. } = piece {
+            assert!(offset + len <= version.size());
+        }
+        at += len;
+    }
+    assert_eq!(at, end);
+}

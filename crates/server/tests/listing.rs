@@ -1,0 +1,478 @@
+//! What a client is told of a folder.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use percent_encoding::percent_decode_str;
+use rustix::fd::{AsFd as _, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, mknodat, openat2};
+use serde_json::Value;
+use tempfile::TempDir;
+use underpass_server::listing::{
+    Attributes, BROWSER_LIMIT, BadQuery, HELD_MAX, Listing, ListingQuery, May, Prepared, Resolve,
+};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// Names that break careless servers.
+const AWKWARD: [&[u8]; 14] = [
+    b"it's \"quoted\".txt",
+    b"line\nbreak",
+    b"return\r",
+    b"<b>bold",
+    b"100%25.txt",
+    b"what?.txt",
+    b"#hash",
+    b":colon:80",
+    b"...",
+    b"..almost",
+    b"caf\xe9",
+    b"back\\slash",
+    b"a&amp;b",
+    b" spaces  ",
+];
+
+/// A folder on disk, and how a test server would list it.
+struct Root {
+    folder: TempDir,
+    opened: File,
+    shows_hidden: bool,
+    is_browser: bool,
+    hidden: &'static [u8],
+    may: May,
+}
+
+impl Root {
+    /// An empty folder.
+    fn new() -> io::Result<Self> {
+        let folder = TempDir::new()?;
+        let opened = File::open(folder.path())?;
+        Ok(Self {
+            folder,
+            opened,
+            shows_hidden: true,
+            is_browser: false,
+            hidden: b"",
+            may: May::default(),
+        })
+    }
+
+    /// A folder with empty files.
+    fn with_files<N: AsRef<[u8]>>(names: impl IntoIterator<Item = N>) -> io::Result<Self> {
+        let root = Self::new()?;
+        for name in names {
+            root.file(name.as_ref(), 0)?;
+        }
+        Ok(root)
+    }
+
+    /// The path of an entry.
+    fn path(&self, name: &[u8]) -> PathBuf {
+        self.folder.path().join(OsStr::from_bytes(name))
+    }
+
+    /// Creates a file of some size.
+    fn file(&self, name: &[u8], len: u64) -> io::Result<()> {
+        File::create(self.path(name))?.set_len(len)
+    }
+
+    /// Opens something below the root.
+    fn open(&self, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+        let path = if path.is_empty() { b"." } else { path };
+        let flags = flags | OFlags::CLOEXEC;
+        Ok(openat2(&self.opened, path, flags, Mode::empty(), ResolveFlags::BENEATH)?)
+    }
+
+    /// Lists a folder, and gives what is prepared to `read`.
+    fn prepared<T>(
+        &self,
+        path: &str,
+        query: &str,
+        read: impl FnOnce(Prepared<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let folder = self.open(path.as_bytes(), OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let listing = Listing {
+            folder: folder.as_fd(),
+            path: path.as_bytes(),
+            query: parse(query)?,
+            is_browser: self.is_browser,
+            shows_hidden: self.shows_hidden,
+            hides: &|path, _| !self.hidden.is_empty() && path == self.hidden,
+            shows_times: &|_| true,
+            may: self.may,
+            archive: true,
+            root: self,
+        };
+        read(listing.prepare()?)
+    }
+
+    /// The listing, and the link to the next page.
+    fn list(&self, path: &str, query: &str) -> Result<(Vec<u8>, Option<String>)> {
+        self.prepared(path, query, |prepared| {
+            let next = prepared.next_page().map(str::to_owned);
+            let mut body = Vec::new();
+            prepared.write(&mut |piece| {
+                body.extend(piece);
+                Ok(())
+            })?;
+            Ok((body, next))
+        })
+    }
+
+    /// The listing as text.
+    fn text(&self, path: &str, query: &str) -> Result<String> {
+        Ok(String::from_utf8(self.list(path, query)?.0)?)
+    }
+
+    /// The objects of a JSON listing.
+    fn json(&self, query: &str) -> Result<Vec<Value>> {
+        Ok(serde_json::from_slice(&self.list("", &format!("json&{query}"))?.0)?)
+    }
+
+    /// The names, in their order.
+    fn names(&self, query: &str) -> Result<Vec<String>> {
+        Ok(self.text("", &format!("simple&{query}"))?.lines().map(str::to_owned).collect())
+    }
+}
+
+impl Resolve for Root {
+    fn resolve(&self, path_below_root: &[u8]) -> io::Result<Attributes> {
+        Ok(Attributes::from(&fstat(self.open(path_below_root, OFlags::PATH)?)?))
+    }
+}
+
+/// Reads a query as a server would.
+fn parse(query: &str) -> std::result::Result<ListingQuery, BadQuery> {
+    let value = |key: &str| {
+        let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let (_, value) = pairs.into_iter().find(|(name, _)| *name == key)?;
+        Some(Cow::from(percent_decode_str(value)))
+    };
+    ListingQuery::read(value, false)
+}
+
+/// The names that the links of a page lead to, as a crawler understands them.
+fn linked(page: &str) -> BTreeSet<Vec<u8>> {
+    let rows = page.split_once("<tbody>").map_or("", |(_, rows)| rows);
+    let hrefs = rows.split("href=\"./").skip(1).filter_map(|rest| rest.split('"').next());
+    hrefs.map(|href| percent_decode_str(href).collect()).collect()
+}
+
+#[test]
+fn awkward_names_are_linked_exactly_in_every_format() -> Result<()> {
+    let root = Root::with_files(AWKWARD)?;
+    let expected: BTreeSet<_> = AWKWARD.iter().map(|name| name.to_vec()).collect();
+    assert_eq!(linked(&root.text("", "")?), expected);
+    let urls = root.json("")?.iter().map(url_of).collect::<BTreeSet<_>>();
+    assert_eq!(urls, expected);
+    let (lines, _) = root.list("", "simple")?;
+    assert_eq!(lines.iter().filter(|&&byte| byte == b'\n').count(), AWKWARD.len());
+    Ok(())
+}
+
+/// The name that the address of an object leads to.
+fn url_of(object: &Value) -> Vec<u8> {
+    let url = object["url"].as_str().unwrap_or_default();
+    percent_decode_str(url.trim_start_matches("./")).collect()
+}
+
+#[test]
+fn names_are_text_on_the_page_and_never_markup() -> Result<()> {
+    let root = Root::with_files([b"<img onerror=x>\"'&".as_slice()])?;
+    let page = root.text("", "q=<img onerror=x>\"'%26")?;
+    assert!(!page.contains("<img"), "{page}");
+    assert!(page.contains("&lt;img onerror=x&gt;&quot;'&amp;"), "{page}");
+    Ok(())
+}
+
+#[test]
+fn a_name_that_is_not_utf_8_is_exact_in_a_field_of_its_own() -> Result<()> {
+    let root = Root::with_files([b"caf\xe9".as_slice(), b"tea"])?;
+    let objects = root.json("")?;
+    assert_eq!(objects[0]["name"], "caf\u{fffd}");
+    assert_eq!(objects[0]["name_bytes"], "caf%E9");
+    assert_eq!(objects[1].get("name_bytes"), None);
+    Ok(())
+}
+
+#[test]
+fn an_object_tells_what_the_entry_is() -> Result<()> {
+    let root = Root::new()?;
+    fs::create_dir(root.path(b"folder"))?;
+    root.file(b"file", 5_000_000_000)?;
+    let modified = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 120_000_000);
+    File::options().write(true).open(root.path(b"file"))?.set_modified(modified)?;
+    symlink("file", root.path(b"link"))?;
+    let objects = root.json("")?;
+    assert_eq!(objects[0]["size"], Value::Null);
+    assert_eq!(objects[0]["is_dir"], true);
+    assert_eq!(objects[0]["url"], "./folder/");
+    for (object, is_symlink) in [(&objects[1], false), (&objects[2], true)] {
+        assert_eq!(object["size"], 5_000_000_000_u64);
+        assert_eq!(object["mtime"], "2001-09-09T01:46:40.12Z");
+        assert_eq!(object["is_dir"], false);
+        assert_eq!(object["is_symlink"], is_symlink);
+        assert_eq!(object["mode"].as_str().map(str::len), Some(4));
+    }
+    Ok(())
+}
+
+#[test]
+fn an_array_of_nothing_is_still_an_array() -> Result<()> {
+    let root = Root::new()?;
+    assert_eq!(root.json("")?, Vec::<Value>::new());
+    assert_eq!(root.text("", "ndjson")?, "");
+    assert_eq!(root.text("", "simple")?, "");
+    assert!(root.text("", "")?.contains("This folder is empty."));
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_fetched_is_left_out_and_links_are_counted() -> Result<()> {
+    let root = Root::with_files(["file"])?;
+    symlink("nowhere", root.path(b"broken"))?;
+    symlink("/etc", root.path(b"outside"))?;
+    symlink("../..", root.path(b"above"))?;
+    symlink("loop", root.path(b"loop"))?;
+    mknodat(&root.opened, "pipe", FileType::Fifo, Mode::RUSR, 0)?;
+    assert_eq!(root.names("")?, ["file"]);
+    assert_eq!(root.names("sort=time")?, ["file"]);
+    assert!(root.text("", "")?.contains("4 links are not shown"));
+    Ok(())
+}
+
+#[test]
+fn hidden_names_are_listed_only_when_shown() -> Result<()> {
+    let mut root = Root::with_files([".secret", "plain", "private"])?;
+    root.hidden = b"private";
+    assert_eq!(root.names("")?, [".secret", "plain"]);
+    root.shows_hidden = false;
+    assert_eq!(root.names("")?, ["plain"]);
+    assert_eq!(root.names("q=secret")?, Vec::<String>::new());
+    Ok(())
+}
+
+#[test]
+fn a_glob_sees_the_path_from_the_root() -> Result<()> {
+    let mut root = Root::new()?;
+    fs::create_dir(root.path(b"folder"))?;
+    root.file(b"folder/private", 0)?;
+    root.file(b"private", 0)?;
+    root.hidden = b"folder/private";
+    assert_eq!(root.text("folder", "simple")?, "");
+    assert_eq!(root.names("")?, ["folder/", "private"]);
+    Ok(())
+}
+
+#[test]
+fn each_order_has_folders_first_and_both_directions() -> Result<()> {
+    let root = Root::new()?;
+    for (name, len) in [("b10", 1), ("B9", 3), ("a", 2)] {
+        root.file(name.as_bytes(), len)?;
+        let modified = std::time::UNIX_EPOCH + std::time::Duration::from_secs(len);
+        File::options().write(true).open(root.path(name.as_bytes()))?.set_modified(modified)?;
+    }
+    fs::create_dir(root.path(b"z"))?;
+    for (query, expected) in [
+        ("", ["z/", "a", "B9", "b10"]),
+        ("order=desc", ["z/", "b10", "B9", "a"]),
+        ("sort=size", ["z/", "b10", "a", "B9"]),
+        ("sort=size&order=desc", ["z/", "B9", "a", "b10"]),
+        ("sort=time", ["z/", "b10", "a", "B9"]),
+        ("sort=time&order=desc", ["z/", "B9", "a", "b10"]),
+    ] {
+        assert_eq!(root.names(query)?, expected, "{query}");
+    }
+    Ok(())
+}
+
+#[test]
+fn pages_together_are_the_whole_in_every_order() -> Result<()> {
+    let root = Root::new()?;
+    for number in 0..57_u64 {
+        root.file(format!("file {number}").as_bytes(), number % 5)?;
+    }
+    for number in 0..8 {
+        fs::create_dir(root.path(format!("%folder:{number}").as_bytes()))?;
+    }
+    for order in ["sort=name", "order=desc", "sort=size", "sort=size&order=desc", "sort=time"] {
+        let whole = root.names(order)?;
+        assert_eq!(whole.len(), 65);
+        for limit in [1, 7, 64, 65, 66] {
+            let mut query = format!("simple&{order}&limit={limit}");
+            let mut joined = Vec::new();
+            loop {
+                let (page, next) = root.list("", &query)?;
+                let page = String::from_utf8(page)?;
+                assert!(page.lines().count() <= limit);
+                joined.extend(page.lines().map(str::to_owned));
+                let Some(next) = next else { break };
+                query = next.trim_start_matches('?').to_owned();
+            }
+            assert_eq!(joined, whole, "{order} by {limit}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_page_goes_on_after_an_entry_that_is_gone() -> Result<()> {
+    let root = Root::with_files(["a", "b", "c", "d"])?;
+    let (_, next) = root.list("", "simple&limit=2")?;
+    fs::remove_file(root.path(b"b"))?;
+    root.file(b"a2", 0)?;
+    let query = next.as_deref().unwrap_or_default().trim_start_matches('?');
+    assert_eq!(root.list("", query)?.0, b"c\nd\n");
+    Ok(())
+}
+
+#[test]
+fn a_search_ignores_case() -> Result<()> {
+    let root = Root::with_files(["Grüße.TXT", "other"])?;
+    assert_eq!(root.names("q=GRÜSSE")?, Vec::<String>::new());
+    assert_eq!(root.names("q=GRÜß")?, ["Grüße.TXT"]);
+    assert_eq!(root.names("q=.txt")?, ["Grüße.TXT"]);
+    Ok(())
+}
+
+#[test]
+fn a_browser_gets_pages_and_a_crawler_everything() -> Result<()> {
+    let count = BROWSER_LIMIT + 1;
+    let mut root = Root::with_files((0..count).map(|number| number.to_string()))?;
+    assert_eq!(linked(&root.text("", "")?).len(), count);
+    root.is_browser = true;
+    let (page, next) = root.list("", "")?;
+    let page = String::from_utf8(page)?;
+    assert_eq!(linked(&page).len(), BROWSER_LIMIT);
+    assert_eq!(next.as_deref(), Some("?after=1999"));
+    assert!(page.contains("1\u{2013}2,000 of 2,001 entries"));
+    assert_eq!(root.json("")?.len(), count, "programs ask for a limit if they want one");
+    Ok(())
+}
+
+#[test]
+fn more_entries_than_are_held_are_streamed() -> Result<()> {
+    let count = HELD_MAX + 1;
+    let root = Root::with_files((0..count).map(|number| number.to_string()))?;
+    for query in ["", "sort=size&order=desc"] {
+        let names: BTreeSet<_> = root.names(query)?.into_iter().collect();
+        assert_eq!(names.len(), count, "{query}");
+        assert_eq!(linked(&root.text("", query)?).len(), count, "{query}");
+    }
+    assert_eq!(root.names("after=9999")?.len(), 1);
+    Ok(())
+}
+
+#[test]
+fn pieces_are_bounded_and_a_client_that_left_ends_the_listing() -> Result<()> {
+    let root = Root::with_files((0..2_000).map(|number| format!("{number:0200}")))?;
+    let mut pieces = Vec::new();
+    root.prepared("", "", |prepared| {
+        prepared.write(&mut |piece| {
+            pieces.push(piece.len());
+            Ok(())
+        })?;
+        Ok(())
+    })?;
+    assert!(pieces.len() > 20);
+    assert!(pieces.iter().all(|&len| len < 40 << 10), "{pieces:?}");
+    let mut taken = 0;
+    let result = root.prepared("", "", |prepared| {
+        Ok(prepared.write(&mut |_| {
+            taken += 1;
+            Err(io::ErrorKind::BrokenPipe.into())
+        }))
+    })?;
+    assert_eq!(result.map_err(|error| error.kind()), Err(io::ErrorKind::BrokenPipe));
+    assert_eq!(taken, 1);
+    Ok(())
+}
+
+#[test]
+fn nothing_but_entries_parents_and_pages_is_a_link() -> Result<()> {
+    let root = Root::new()?;
+    fs::create_dir_all(root.path(b"a/b/c"))?;
+    let page = root.text("a/b", "")?;
+    let hrefs: Vec<_> =
+        page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(hrefs, ["../../", "../", "../", "./c/"]);
+    assert!(page.contains("name=\"archive\" value=\"tar\""));
+    Ok(())
+}
+
+#[test]
+fn an_order_stays_while_a_reader_looks_around() -> Result<()> {
+    let root = Root::new()?;
+    fs::create_dir_all(root.path(b"a/b"))?;
+    root.file(b"a/file", 0)?;
+    let page = root.text("a", "sort=size&order=desc")?;
+    assert!(page.contains("href=\"./b/?sort=size&amp;order=desc\""));
+    assert!(page.contains("href=\"../?sort=size&amp;order=desc\""));
+    assert!(page.contains("href=\"./file\""));
+    Ok(())
+}
+
+#[test]
+fn a_page_without_rows_is_small_and_asks_for_nothing_else() -> Result<()> {
+    let page = Root::new()?.text("", "")?;
+    assert!(page.len() < 20 << 10, "{}", page.len());
+    for elsewhere in ["src=", "<link", "@import", "https:"] {
+        assert!(!page.contains(elsewhere), "{elsewhere}");
+    }
+    Ok(())
+}
+
+/// The contents of the elements of a page that have this name.
+fn elements<'p>(page: &'p str, name: &str) -> Vec<&'p str> {
+    let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+    page.split(&open).skip(1).filter_map(|rest| rest.split(&close).next()).collect()
+}
+
+#[test]
+fn only_what_is_written_here_runs_on_a_page() -> Result<()> {
+    use base64::Engine as _;
+    use sha2::Digest as _;
+    let mut root = Root::with_files(["file"])?;
+    root.may = May { upload: true, delete: true, log_in: false };
+    let page = root.text("", "")?;
+    let policy = underpass_server::listing::CONTENT_SECURITY_POLICY;
+    let (styles, scripts) = (elements(&page, "style"), elements(&page, "script"));
+    assert_eq!((styles.len(), scripts.len()), (2, 3));
+    for contents in styles.into_iter().chain(scripts) {
+        let digest = sha2::Sha256::digest(contents);
+        let digest = base64::engine::general_purpose::STANDARD.encode(digest);
+        assert!(policy.contains(&format!("'sha256-{digest}'")), "{digest}: {}", &contents[..60]);
+    }
+    assert!(!policy.contains("unsafe") && policy.matches("sha256-").count() == 5);
+    for inline in [" style=", " onclick=", " onload=", " onsubmit=", "javascript:"] {
+        assert!(!page.contains(inline), "{inline}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_page_offers_only_what_its_reader_may_do() -> Result<()> {
+    let mut root = Root::with_files(["file"])?;
+    let plain = root.text("", "")?;
+    let words = ["data-may", "Upload", "Delete", "MKCOL", "MOVE", "type=\"file\"", "data-do"];
+    for word in words {
+        assert!(!plain.contains(word), "{word}");
+    }
+    root.may = May { delete: true, ..May::default() };
+    let page = root.text("", "")?;
+    assert!(page.contains("data-may=\"delete\"") && !page.contains("type=\"file\""));
+    root.may = May { upload: true, ..May::default() };
+    let page = root.text("", "")?;
+    assert!(page.contains("data-may=\"upload\"") && page.contains("type=\"file\""));
+    // Programs get the same either way.
+    let json = root.text("", "json")?;
+    root.may = May::default();
+    assert_eq!(json, root.text("", "json")?);
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! A server that has more clients than it may have at once.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+
+use super::rig::{Certificate, Client, Running, Site, pattern, request, wait_until};
+
+const LEN: usize = 12 << 20;
+
+fn site() -> Site {
+    let site = Site::of(&[("a", b"first")]);
+    site.write("large", &pattern(LEN));
+    site
+}
+
+/// A client in the middle of a response, which cannot end before it reads.
+fn begun(site: &Running) -> Client {
+    let mut client = site.connect_narrow();
+    client.send(request("GET", "/large", &[]));
+    assert_eq!(client.head().unwrap().status, 200);
+    client.take(100_000).unwrap();
+    client
+}
+
+/// A client that comes from another address of loopback.
+fn from(site: &Running, address: Ipv4Addr) -> Client {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::new(IpAddr::V4(address), 0)).unwrap();
+    connect(&socket, &site.socket()).unwrap();
+    Client::new(TcpStream::from(socket))
+}
+
+#[test]
+fn silent_connections_do_not_shut_out_those_who_ask() {
+    let site = site().with(|settings| settings.max_connections = 8).start();
+    let silent: Vec<_> = (0..40).map(|_| site.connect()).collect();
+    for _ in 0..20 {
+        assert_eq!(site.get("/a").text(), "first");
+        assert_eq!(site.get("/.underpass/health").status, 200);
+    }
+    assert!(site.metric("connections_evicted_total") >= 30.0);
+    drop(silent);
+}
+
+#[test]
+fn begun_requests_do_not_shut_out_those_who_ask() {
+    let site = site().with(|settings| settings.max_connections = 8).start();
+    let begun: Vec<_> = (0..40)
+        .map(|_| {
+            let mut client = site.connect();
+            client.send("GET /a HTTP/1.1\r\nHost: a\r\nX: y");
+            client
+        })
+        .collect();
+    for _ in 0..20 {
+        assert_eq!(site.get("/a").text(), "first");
+    }
+    drop(begun);
+}
+
+#[test]
+fn begun_handshakes_do_not_shut_out_those_who_ask() {
+    let certificate = Certificate::new();
+    let site = site().secure(&certificate).with(|settings| settings.max_connections = 8).start();
+    let begun: Vec<_> = (0..40)
+        .map(|at| {
+            let mut client = site.connect();
+            client.send(if at % 2 == 0 { &[][..] } else { &[22, 3, 1, 2, 0, 1] });
+            client
+        })
+        .collect();
+    for _ in 0..20 {
+        assert_eq!(site.get("/a").text(), "first");
+    }
+    drop(begun);
+}
+
+#[test]
+fn the_longest_idle_connection_is_the_one_that_is_closed() {
+    let site = site().with(|settings| settings.max_connections = 3).start();
+    let mut clients: Vec<_> = (0..3).map(|_| site.connect()).collect();
+    for at in [1, 0, 2, 0] {
+        assert_eq!(clients[at].get("/a").text(), "first");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut new = site.connect();
+    assert_eq!(new.get("/a").text(), "first");
+    assert!(clients[1].is_closed());
+    for client in [&mut clients.remove(0), &mut clients.remove(1), &mut new] {
+        assert_eq!(client.get("/a").text(), "first");
+    }
+}
+
+#[test]
+fn a_server_full_of_downloads_answers_its_health_check_and_refuses_the_rest() {
+    let site = site().with(|settings| settings.max_connections = 3).start();
+    let mut busy: Vec<_> = (0..3).map(|_| begun(&site)).collect();
+    for _ in 0..40 {
+        let mut other = site.connect();
+        let reply = other.get("/a");
+        assert_eq!((reply.status, reply.field("Connection")), (503, Some("close")));
+        assert!(reply.field("Retry-After").is_some());
+        assert!(other.is_closed());
+        assert_eq!(site.get("/.underpass/health").status, 200);
+        assert_eq!(site.ask("HEAD", "/.underpass/health", &[]).status, 200);
+    }
+    for client in &mut busy {
+        assert!(client.take(LEN - 100_000).unwrap() == pattern(LEN)[100_000..]);
+        assert_eq!(client.get("/a").text(), "first");
+    }
+    busy.pop();
+    wait_until("there is room again", || {
+        site.connect().try_ask("GET", "/a", &[]).is_ok_and(|reply| reply.status == 200)
+    });
+    assert!(site.metric("connections_refused_total") >= 40.0);
+}
+
+#[test]
+fn those_beyond_the_reserve_are_turned_away_and_its_places_come_free() {
+    let site = site().with(|settings| settings.max_connections = 1).start();
+    let _busy = begun(&site);
+    let begun = Instant::now();
+    // More than the reserve holds, and none of them asks.
+    let mut silent: Vec<_> = (0..60).map(|_| site.connect()).collect();
+    for client in &mut silent {
+        let reply = client.reply();
+        assert_eq!(reply.status, 503);
+        assert!(client.is_closed());
+    }
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    wait_until("the reserve is free", || {
+        site.connect().try_ask("GET", "/.underpass/health", &[]).is_ok_and(|r| r.status == 200)
+    });
+}
+
+#[test]
+fn one_address_cannot_have_every_connection() {
+    let site = site().with(|settings| settings.max_connections_per_address = Some(3)).start();
+    let mut busy: Vec<_> = (0..3).map(|_| begun(&site)).collect();
+    let reply = site.connect().reply();
+    assert_eq!((reply.status, reply.field("Connection")), (503, Some("close")));
+    for _ in 0..3 {
+        assert_eq!(from(&site, Ipv4Addr::new(127, 0, 0, 2)).get("/a").text(), "first");
+    }
+    busy.pop();
+    wait_until("there is room again", || {
+        site.connect().try_ask("GET", "/a", &[]).is_ok_and(|reply| reply.status == 200)
+    });
+}
+
+#[test]
+fn a_socket_in_the_file_system_has_no_limit_of_an_address() {
+    let folder = super::rig::folder();
+    let path = folder.path().join("socket");
+    let mut site = site().with(|settings| settings.max_connections_per_address = Some(2));
+    site.address = underpass_server::server::Address::Unix(path.clone());
+    let _site = site.start();
+    let connect = |_| Client::unix(path.to_str().unwrap()).unwrap();
+    let mut clients: Vec<_> = (0..10).map(connect).collect();
+    for client in &mut clients {
+        assert_eq!(client.get("/a").text(), "first");
+    }
+}
+
+#[test]
+fn the_first_request_has_to_be_complete_sooner_than_the_timeout() {
+    // The timeout of these sites is two minutes.
+    let site = site().start();
+    let started = Instant::now();
+    let (mut silent, mut begun, mut later) = (site.connect(), site.connect(), site.connect());
+    begun.send("GET /a HTTP/1.1\r\nHost: a\r\n");
+    assert_eq!(later.get("/a").text(), "first");
+    later.send("GET /a HTTP/1.1\r\nHost: a\r\n");
+    assert!(silent.is_closed());
+    assert_eq!(begun.reply().status, 408);
+    assert_eq!(later.reply().status, 408, "nor does a later one trickle in for minutes");
+    assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
+}

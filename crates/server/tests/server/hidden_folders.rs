@@ -1,0 +1,84 @@
+//! Patterns that end in a slash hide folders, and no files.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use super::rig::{Running, Site, request};
+use underpass_server::server::Changes;
+
+fn site() -> Running {
+    let site = Site::of(&[
+        ("x", b"a file"),
+        ("in/x/kept", b"in a hidden folder"),
+        ("in/y", b"shown"),
+        ("build/out/kept", b"in a hidden folder"),
+        ("deep/build/out/shown", b"shown"),
+        ("files/x", b"a file"),
+        ("files/build", b"a file"),
+    ]);
+    symlink("../in", site.path("files/dir.d")).unwrap();
+    symlink("../x", site.path("files/file.d")).unwrap();
+    let changes = Changes { upload: true, delete: true, ..Changes::default() };
+    site.with(|settings| {
+        settings.changes = changes;
+        settings.hide = ["x/", "/build/out/", "*.d/"].map(str::to_owned).to_vec();
+    })
+    .start()
+}
+
+fn ask(site: &Running, verb: &str, path: &str, fields: &[&str]) -> u16 {
+    let mut client = site.connect();
+    client.send(request(verb, path, &[&["Content-Length: 0"], fields].concat()));
+    client.reply().status
+}
+
+#[test]
+fn a_pattern_that_ends_in_a_slash_hides_folders_only() {
+    let site = site();
+    for (path, status) in [
+        ("/x", 200),
+        ("/files/x", 200),
+        ("/files/build", 200),
+        ("/files/file.d", 200),
+        ("/in/x", 404),
+        ("/in/x/", 404),
+        ("/in/x/kept", 404),
+        ("/in/x/?archive=tar", 404),
+        ("/build/out/", 404),
+        ("/build/out/kept", 404),
+        ("/deep/build/out/shown", 200),
+        ("/files/dir.d/", 404),
+        ("/files/dir.d/y", 404),
+    ] {
+        assert_eq!(site.get(path).status, status, "{path}");
+    }
+    let names = |path: &str| site.get(path).text();
+    assert_eq!(names("/in/?simple"), "y\n");
+    assert_eq!(names("/in/?simple&q=x"), "");
+    assert_eq!(names("/?simple&q=x"), "x\n");
+    assert_eq!(names("/build/?simple"), "");
+    assert_eq!(names("/files/?simple"), "build\nfile.d\nx\n");
+    let tar = site.get("/?archive=tar").text();
+    for (name, is_there) in
+        [("in/y", true), ("in/x", false), ("kept", false), ("files/x", true), ("dir.d", false)]
+    {
+        assert_eq!(tar.contains(name), is_there, "{name}");
+    }
+}
+
+#[test]
+fn changes_leave_hidden_folders_alone_and_files_of_the_name_not() {
+    let site = site();
+    assert_eq!(ask(&site, "PUT", "/in/x/new", &[]), 403);
+    assert_eq!(ask(&site, "PUT", "/build/x", &[]), 201, "a file");
+    assert_eq!(ask(&site, "MKCOL", "/deep/x", &[]), 403, "a folder");
+    assert_eq!(ask(&site, "DELETE", "/in", &[]), 403, "a hidden folder is in it");
+    assert_eq!(ask(&site, "DELETE", "/in/x", &[]), 403);
+    assert_eq!(ask(&site, "MOVE", "/deep", &["Destination: /x.d"]), 403);
+    assert_eq!(ask(&site, "MOVE", "/in", &["Destination: /moved"]), 201, "hidden there as well");
+    assert_eq!(ask(&site, "COPY", "/moved", &["Destination: /copy"]), 201);
+    assert!(site.path("copy/y").exists() && !site.path("copy/x").exists());
+    assert_eq!(fs::read(site.path("moved/x/kept")).unwrap(), b"in a hidden folder");
+    assert_eq!(ask(&site, "DELETE", "/files/x", &[]), 204);
+    assert_eq!(ask(&site, "COPY", "/files", &["Destination: /x"]), 403);
+}

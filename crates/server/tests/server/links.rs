@@ -1,0 +1,136 @@
+//! Links inside of the root: rules and patterns hold for where they lead to.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use super::rig::{Running, Site, request};
+use underpass_server::server::Changes;
+
+const BOB: &str = "Authorization: Basic Ym9iOnNlY3JldDI="; // bob:secret2
+const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0MQ=="; // alice:secret1
+
+/// Links in `in`, where bob may write: to files and folders that he may not read, may only read, or
+/// that are hidden.
+fn site() -> Running {
+    let site = Site::of(&[
+        ("private/s", b"secret"),
+        ("private/deep/s", b"secret"),
+        ("kept/k", b"kept"),
+        ("hidden/h", b"hidden"),
+        ("in/own/o", b"own"),
+        ("in/plain", b"plain"),
+        ("in/plain2", b"plain"),
+    ]);
+    for (link, target) in [
+        ("in/to_private", "../private"),
+        ("in/to_secret", "../private/s"),
+        ("in/to_kept", "../kept"),
+        ("in/to_k", "../kept/k"),
+        ("in/to_hidden", "../hidden"),
+        ("in/to_h", "../hidden/h"),
+        ("in/to_own", "own"),
+        ("in/plain2.gz", "../private/s"),
+    ] {
+        symlink(target, site.path(link)).unwrap();
+    }
+    let changes = Changes { upload: true, delete: true, ..Changes::default() };
+    site.with(|settings| {
+        settings.changes = changes;
+        settings.changes.create_parents = true;
+        settings.hide = vec!["/hidden/**".to_owned()];
+    })
+    .auth(&["alice:secret1@/:rw", "bob:secret2@/in:rw,/kept"])
+    .start()
+}
+
+fn put(site: &Running, path: &str) -> u16 {
+    let mut client = site.connect();
+    client.send(request("PUT", path, &[BOB, "Content-Length: 3"]) + "new");
+    client.reply().status
+}
+
+#[test]
+fn what_may_not_be_read_is_not_read_through_a_link() {
+    let site = site();
+    for path in [
+        "/in/to_secret",
+        "/in/to_private/s",
+        "/in/to_private/deep/s",
+        "/in/to_private/",
+        "/in/to_private/?json",
+        "/in/to_private/?archive=tar",
+        "/in/to_secret?hash",
+    ] {
+        let reply = site.ask("GET", path, &[BOB]);
+        assert_eq!(reply.status, 403, "{path}");
+        assert!(!reply.text().contains("secret"), "{path}");
+        // Also while it is open for somebody else.
+        assert_eq!(site.ask("GET", path, &[ALICE]).status, 200, "{path}");
+        assert_eq!(site.ask("GET", path, &[BOB]).status, 403, "{path}");
+    }
+    let packed = site.ask("GET", "/in/plain2", &[BOB, "Accept-Encoding: gzip"]);
+    assert_eq!((packed.status, packed.text().as_str()), (200, "plain"));
+    for (path, contents) in
+        [("/in/to_k", "kept"), ("/in/to_kept/k", "kept"), ("/in/to_own/o", "own")]
+    {
+        assert_eq!(site.ask("GET", path, &[BOB]).text(), contents, "{path}");
+    }
+}
+
+#[test]
+fn what_is_hidden_is_hidden_behind_a_link() {
+    let site = site();
+    for user in [ALICE, BOB] {
+        assert!(matches!(site.ask("GET", "/in/to_h", &[user]).status, 403 | 404));
+        assert!(matches!(site.ask("GET", "/in/to_hidden/h", &[user]).status, 403 | 404));
+    }
+    let names = site.ask("GET", "/in/to_hidden/?simple", &[ALICE]);
+    assert!(!names.text().contains('h'), "{}", names.text());
+    let tar = site.ask("GET", "/in/to_hidden/?archive=tar", &[ALICE]);
+    assert!(!tar.text().contains("to_hidden/h"));
+}
+
+#[test]
+fn nothing_is_changed_through_a_link_where_it_may_not_be() {
+    let site = site();
+    for path in [
+        "/in/to_kept/new",
+        "/in/to_kept/k",
+        "/in/to_private/new",
+        "/in/to_hidden/new",
+        "/in/to_kept/a/b",
+    ] {
+        assert_eq!(put(&site, path), 403, "{path}");
+    }
+    assert_eq!(site.ask("DELETE", "/in/to_kept/k", &[BOB]).status, 403);
+    assert_eq!(site.ask("MKCOL", "/in/to_kept/new", &[BOB]).status, 403);
+    assert_eq!(site.ask("MOVE", "/in/to_kept/k", &[BOB, "Destination: /in/k"]).status, 403);
+    assert_eq!(site.ask("COPY", "/in/to_secret", &[BOB, "Destination: /in/s"]).status, 403);
+    assert_eq!(site.ask("COPY", "/in/to_private/s", &[BOB, "Destination: /in/s"]).status, 403);
+    for verb in ["COPY", "MOVE"] {
+        let there = ["Destination: /in/to_kept/p", BOB];
+        assert_eq!(site.ask(verb, "/in/plain", &there).status, 403, "{verb}");
+    }
+    let mut client = site.connect();
+    let fields = [BOB, "X-Update-Range: append", "Content-Length: 3"];
+    client.send(request("PATCH", "/in/to_secret", &fields) + "new");
+    assert_eq!(client.reply().status, 403, "the rest would be copied from there");
+    assert!(!site.path("kept/a").exists());
+    assert_eq!(fs::read_dir(site.path("kept")).unwrap().count(), 1);
+    assert_eq!(fs::read(site.path("kept/k")).unwrap(), b"kept");
+    assert!(!site.path("in/s").exists() && site.path("in/plain").exists());
+}
+
+#[test]
+fn where_it_may_be_changed_a_link_is_a_way() {
+    let site = site();
+    assert_eq!(put(&site, "/in/to_own/new"), 201);
+    assert_eq!(fs::read(site.path("in/own/new")).unwrap(), b"new");
+    assert_eq!(put(&site, "/in/to_own/a/b/c"), 201);
+    assert_eq!(fs::read(site.path("in/own/a/b/c")).unwrap(), b"new");
+    let there = [BOB, "Destination: /in/to_own/moved"];
+    assert_eq!(site.ask("MOVE", "/in/plain", &there).status, 201);
+    assert_eq!(site.ask("DELETE", "/in/to_own/moved", &[BOB]).status, 204);
+    assert_eq!(site.ask("DELETE", "/in/to_secret", &[BOB]).status, 204, "the link itself");
+    assert!(site.path("private/s").exists());
+}

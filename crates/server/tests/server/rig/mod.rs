@@ -1,0 +1,275 @@
+//! What these tests share: a server of a folder of their own, and a client that believes nothing.
+
+#![allow(unreachable_pub)] // as in the other rigs
+
+mod client;
+#[path = "../../../../engine/tests/rig/mounts.rs"]
+mod mounts;
+mod secure;
+
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustls::ClientConfig;
+use tempfile::TempDir;
+use underpass_engine::{Integrity, Policy};
+use underpass_server::access_log::LogFormat;
+use underpass_server::auth::Access;
+use underpass_server::server::{Address, Changes, Control, ServeError, Server, Settings, Summary};
+
+pub use client::{Client, Reply, request};
+pub(crate) use mounts::{FileSystem, Mounted, is_root, skip};
+pub use secure::{Certificate, Secure, over};
+
+/// A folder and the settings of its server, before it starts.
+pub struct Site {
+    folder: TempDir,
+    pub settings: Settings,
+    pub address: Address,
+    /// How clients speak TLS, if the server does.
+    client: Option<Arc<ClientConfig>>,
+}
+
+impl Site {
+    /// An empty folder with the settings of the command line, but for one worker and JSON lines.
+    pub fn new() -> Self {
+        let folder = folder();
+        let settings = settings(folder.path());
+        let address = Address::Tcp(([127, 0, 0, 1], 0).into());
+        Self { folder, settings, address, client: None }
+    }
+
+    /// A folder with these files.
+    pub fn of(files: &[(&str, &[u8])]) -> Self {
+        let site = Self::new();
+        files.iter().for_each(|(name, bytes)| site.write(name, bytes));
+        site
+    }
+
+    /// Writes a file, and the folders that it is in.
+    pub fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    /// Where a name of the folder is.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Changes the settings.
+    pub fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.settings);
+        self
+    }
+
+    /// Sets who may read what.
+    pub fn auth(self, rules: &[&str]) -> Self {
+        let rules: Vec<_> = rules.iter().map(|rule| (*rule).to_owned()).collect();
+        self.with(|settings| settings.access = Access::parse(&rules).unwrap())
+    }
+
+    /// Binds and serves on a thread of its own.
+    pub fn start(self) -> Running {
+        self.try_start().unwrap()
+    }
+
+    /// The same, for a server that may not be able to.
+    pub fn try_start(self) -> Result<Running, ServeError> {
+        let Self { folder, settings, address, client } = self;
+        let server = Server::bind(settings, &[address], Vec::new())?;
+        let (address, redirects) = (server.addresses().remove(0), server.redirects());
+        let control = Control::new();
+        let (lines, notes) = (Lines::default(), Lines::default());
+        let (log, told) = (Arc::clone(&lines), Arc::clone(&notes));
+        let remote = control.clone();
+        let thread = thread::spawn(move || {
+            let log = move |line: &[u8]| log.lock().unwrap().push(text(line));
+            let note = move |note| told.lock().unwrap().push(format!("{note:?}"));
+            server.run(remote, log, note).unwrap()
+        });
+        let thread = Some(thread);
+        Ok(Running { folder, address, redirects, client, control, lines, notes, thread })
+    }
+}
+
+type Lines = Arc<Mutex<Vec<String>>>;
+
+/// A server that serves until it is dropped.
+pub struct Running {
+    folder: TempDir,
+    /// As the server tells it: `127.0.0.1:5000` or `unix:/path`.
+    pub address: String,
+    /// Where those without TLS are led on.
+    pub redirects: Vec<String>,
+    client: Option<Arc<ClientConfig>>,
+    pub control: Control,
+    lines: Lines,
+    notes: Lines,
+    thread: Option<JoinHandle<Summary>>,
+}
+
+impl Running {
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn socket(&self) -> SocketAddr {
+        self.address.parse().unwrap()
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::new(TcpStream::connect(self.socket()).unwrap())
+    }
+
+    /// A connection that takes little before it is read from.
+    pub fn connect_narrow(&self) -> Client {
+        Client::new(client::narrow(self.socket()))
+    }
+
+    /// The reply to a GET on a connection of its own.
+    pub fn get(&self, path: &str) -> Reply {
+        self.ask("GET", path, &[])
+    }
+
+    /// The reply to a request with these fields, on a connection of its own, with TLS if the server
+    /// speaks it.
+    pub fn ask(&self, verb: &str, path: &str, fields: &[&str]) -> Reply {
+        if self.client.is_some() {
+            return self.secure().ask(verb, path, fields);
+        }
+        self.connect().ask(verb, path, fields)
+    }
+
+    /// The lines of the access log so far.
+    pub fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    /// Waits for a line of the access log that has this in it.
+    pub fn line(&self, part: &str) -> String {
+        wait_for("the line", || self.lines().into_iter().find(|line| line.contains(part)))
+    }
+
+    /// The same, as JSON.
+    pub fn record(&self, part: &str) -> serde_json::Value {
+        serde_json::from_str(&self.line(part)).unwrap()
+    }
+
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap().clone()
+    }
+
+    /// The value of one sample of the metrics, 0 if there is none.
+    pub fn metric(&self, sample: &str) -> f64 {
+        let text = String::from_utf8(self.get("/.underpass/metrics").body).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("underpass_{sample} ")));
+        line.map_or(0.0, |value| value.parse().unwrap())
+    }
+
+    /// Waits for its end, which somebody has asked for.
+    pub fn finish(mut self) -> Summary {
+        self.thread.take().unwrap().join().unwrap()
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.control.stop();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || thread::panicking(), "the server panicked");
+        }
+    }
+}
+
+/// The settings of the command line.
+pub fn settings(root: &Path) -> Settings {
+    Settings {
+        root: root.to_owned(),
+        tls: None,
+        redirect_http: None,
+        workers: 1,
+        max_connections: 1000,
+        max_connections_per_address: None,
+        timeout: PATIENCE,
+        rate: None,
+        integrity: Integrity::Detect,
+        policy: Policy::Auto,
+        step: None,
+        access: Access::default(),
+        allowed_hosts: Vec::new(),
+        allows_scripts: false,
+        hide: Vec::new(),
+        shows_hidden: false,
+        allows_symlinks_outside: false,
+        cache_control: None,
+        headers: Vec::new(),
+        cors: false,
+        renders_index: false,
+        renders_spa: false,
+        path_prefix: String::new(),
+        changes: Changes::default(),
+        listing: true,
+        archive: true,
+        max_archive_entries: 1_000_000,
+        health: true,
+        metrics: true,
+        transfers: true,
+        log: Some(LogFormat::Json),
+        drain: PATIENCE,
+        drops_behind: false,
+    }
+}
+
+/// A folder of the test's own, on a real file system, gone afterwards.
+pub fn folder() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// The first bytes of a sequence of which no two pages are equal; at most 24 MiB.
+pub fn pattern(len: usize) -> Vec<u8> {
+    static ALL: OnceLock<Vec<u8>> = OnceLock::new();
+    let byte = |at: usize| ((at ^ (at >> 8) ^ (at >> 16)) % 251 + 1) as u8;
+    ALL.get_or_init(|| (0..24 << 20).map(byte).collect())[..len].to_vec()
+}
+
+/// Gives a file a modification time so long ago that nobody can be writing to it; its ctime stays
+/// that of now.
+pub fn age(path: &Path, seconds: u64) {
+    let then = std::time::SystemTime::now() - Duration::from_secs(seconds);
+    fs::File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
+}
+
+/// Far longer than anything here takes; a test that waits for it has failed.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Looks every few milliseconds until there is something.
+pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Looks every few milliseconds until it is so.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    wait_for(what, || is_so().then_some(()));
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,243 @@
+//! Two ends of a loopback connection: ours, driven by poll(2), and a peer by rustls on its thread.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+use rustls::{StreamOwned, SupportedProtocolVersion};
+use sha2::{Digest, Sha256};
+use underpass_engine::Layer;
+use underpass_server::tls::{
+    Acceptor, Connector, Handshake, HandshakeError, Identity, Progress, Session, Trust,
+};
+
+/// A certificate for `localhost` in files.
+pub(crate) struct Certificate {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) pem: String,
+    pub(crate) key: String,
+}
+
+impl Certificate {
+    /// For localhost and 127.0.0.1, as it is made when nobody changes anything.
+    pub(crate) fn new() -> Self {
+        Self::with(|_| ())
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut rcgen::CertificateParams)) -> Self {
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let mut params = rcgen::CertificateParams::new(names).unwrap();
+        change(&mut params);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self::of(&pem, &key.serialize_pem())
+    }
+
+    pub(crate) fn of(pem: &str, key: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("cert.pem"), pem).unwrap();
+        std::fs::write(folder.path().join("key.pem"), key).unwrap();
+        let secret = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(folder.path().join("key.pem"), secret).unwrap();
+        Self { folder, pem: pem.to_owned(), key: key.to_owned() }
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        let folder = self.folder.path();
+        Identity::load(&folder.join("cert.pem"), &folder.join("key.pem")).unwrap()
+    }
+
+    pub(crate) fn acceptor(&self) -> Acceptor {
+        Acceptor::new(self.identity(), false).unwrap()
+    }
+
+    /// Trust in this certificate alone.
+    pub(crate) fn trust(&self) -> Trust {
+        Trust { authorities: Some(self.folder.path().join("cert.pem")), ..Trust::default() }
+    }
+
+    pub(crate) fn connector(&self) -> Connector {
+        Connector::new(&self.trust()).unwrap()
+    }
+
+    /// A peer that believes this certificate.
+    pub(crate) fn client(&self, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()).unwrap();
+        ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth()
+    }
+
+    /// A peer that shows this certificate.
+    pub(crate) fn server(&self, versions: &[&'static SupportedProtocolVersion]) -> ServerConfig {
+        let chain = vec![CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).unwrap();
+        ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap()
+    }
+}
+
+/// All that rustls can, also what we would not choose.
+pub(crate) fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+/// Both ends of a new connection.
+pub(crate) fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (other, _) = listener.accept().unwrap();
+    one.set_nonblocking(true).unwrap();
+    (one, other)
+}
+
+/// The peer's end.
+pub(crate) type ClientPeer = StreamOwned<ClientConnection, TcpStream>;
+/// The peer's end.
+pub(crate) type ServerPeer = StreamOwned<ServerConnection, TcpStream>;
+
+/// Has a client do something at the other end of a socket, on a thread.
+pub(crate) fn client_peer<T: Send + 'static>(
+    config: ClientConfig,
+    act: impl FnOnce(&mut ClientPeer) -> T + Send + 'static,
+) -> (TcpStream, JoinHandle<T>) {
+    let (ours, theirs) = pair();
+    let name = ServerName::try_from("localhost").unwrap();
+    let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+    (ours, std::thread::spawn(move || act(&mut StreamOwned::new(connection, theirs))))
+}
+
+/// Has a server do something at the other end of a socket, on a thread.
+pub(crate) fn server_peer<T: Send + 'static>(
+    config: Arc<ServerConfig>,
+    act: impl FnOnce(&mut ServerPeer) -> T + Send + 'static,
+) -> (TcpStream, JoinHandle<T>) {
+    let (ours, theirs) = pair();
+    let connection = ServerConnection::new(config).unwrap();
+    (ours, std::thread::spawn(move || act(&mut StreamOwned::new(connection, theirs))))
+}
+
+/// Goes through a handshake, waiting where it has to.
+pub(crate) fn shake(socket: &TcpStream, mut hands: Handshake) -> Result<Session, HandshakeError> {
+    loop {
+        match hands.advance(socket.as_fd())? {
+            Progress::Reads => wait(socket, PollFlags::IN),
+            Progress::Writes => wait(socket, PollFlags::OUT),
+            Progress::Done(session) => return Ok(session),
+        }
+    }
+}
+
+/// Our server's end of a connection.
+pub(crate) fn accept(socket: &TcpStream, acceptor: &Acceptor) -> Result<Session, HandshakeError> {
+    shake(socket, Handshake::accept(acceptor).unwrap())
+}
+
+/// Our client's end of a connection, to localhost.
+pub(crate) fn connect(socket: &TcpStream, to: &Connector) -> Result<Session, HandshakeError> {
+    shake(socket, Handshake::connect(to, "localhost").unwrap())
+}
+
+/// Waits until something can be done with a socket.
+pub(crate) fn wait(socket: &TcpStream, flags: PollFlags) {
+    let ten_seconds = rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 };
+    let ready = poll(&mut [PollFd::new(socket, flags)], Some(&ten_seconds)).unwrap();
+    assert!(ready > 0, "nothing happens on the socket");
+}
+
+/// One step of a session, as soon as it can be taken.
+pub(crate) fn when_ready<T>(
+    socket: &TcpStream,
+    flags: PollFlags,
+    mut step: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    loop {
+        match step() {
+            Err(Errno::AGAIN) => wait(socket, flags),
+            other => return other,
+        }
+    }
+}
+
+/// A session with its socket, for tests that may wait.
+pub(crate) struct Ours(pub(crate) Session, pub(crate) TcpStream);
+
+impl Ours {
+    pub(crate) fn send(&self, mut bytes: &[u8]) -> Result<(), Errno> {
+        let Self(session, socket) = self;
+        while !bytes.is_empty() {
+            let send = || session.send(socket.as_fd(), bytes, false);
+            bytes = &bytes[when_ready(socket, PollFlags::OUT, send)?..];
+        }
+        when_ready(socket, PollFlags::OUT, || session.flush(socket.as_fd()))
+    }
+
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let Self(session, socket) = self;
+        when_ready(socket, PollFlags::IN, || session.receive(socket.as_fd(), buffer))
+    }
+
+    /// All until the peer says that it was all.
+    pub(crate) fn receive_all(&self, step: usize) -> Result<Vec<u8>, Errno> {
+        let mut all = Vec::new();
+        let mut buffer = vec![0; step];
+        loop {
+            match self.receive(&mut buffer)? {
+                0 => return Ok(all),
+                len => all.extend_from_slice(&buffer[..len]),
+            }
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        self.0.close(self.1.as_fd());
+    }
+}
+
+/// Bytes that show if one is lost or comes twice.
+pub(crate) fn sample(len: usize) -> Vec<u8> {
+    let mut state = 1_u32;
+    let bytes = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    });
+    bytes.take(len).collect()
+}
+
+pub(crate) fn digest(bytes: &[u8]) -> Vec<u8> {
+    Sha256::digest(bytes).to_vec()
+}
+
+/// A word to the peer and one back.
+pub(crate) fn converse(peer: &mut (impl Read + Write)) {
+    let mut word = [0; 4];
+    peer.read_exact(&mut word).unwrap();
+    assert_eq!(&word, b"ping");
+    peer.write_all(b"pong").unwrap();
+}
+
+/// The same from our side.
+pub(crate) fn converse_with_peer(ours: &Ours) {
+    ours.send(b"ping").unwrap();
+    let mut word = [0; 4];
+    let mut len = 0;
+    while len < word.len() {
+        len += ours.receive(&mut word[len..]).unwrap();
+    }
+    assert_eq!(&word, b"pong");
+}

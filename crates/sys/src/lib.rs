@@ -1,0 +1,1 @@
+//! The system calls that rustix leaves out, each with types around it.

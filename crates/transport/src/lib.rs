@@ -1,0 +1,3 @@
+//! The bytes of a connection: TLS, and the heads and bodies that come in.
+
+#![forbid(unsafe_code)]
