@@ -8,9 +8,9 @@ use std::io;
 use std::os::fd::AsFd;
 
 use rustix::fs::{SeekFrom, fstat, seek};
+use underpass_sys::Kind;
 
 use crate::integrity::Version;
-use crate::kind::Kind;
 
 /// Something that gives bytes: a file, a range of it, or a stream.
 ///

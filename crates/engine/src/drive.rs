@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
+use underpass_sys::Kind;
+use underpass_sys::Usage;
 
 use crate::error::Error;
-use crate::kind::Kind;
 use crate::options::{Heard, Turn};
 use crate::report::Report;
 use crate::socket;
 use crate::step::Wait;
 use crate::transfer::{Status, Transfer};
-use crate::usage::Usage;
 
 impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     /// Moves every byte, waiting where an end is not ready.

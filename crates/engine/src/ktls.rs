@@ -14,12 +14,11 @@ mod self_test;
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
+use underpass_sys::{self as sys, SocketOption};
 
 pub use keys::{Cipher, Direction, Keys, Version};
 pub use probe::{Support, loopback_pair, probe};
 pub use self_test::{SelfTest, SelfTestError, self_test};
-
-use crate::sys::{self, SocketOption};
 
 /// The record type of data, `application_data` of RFC 8446 5.1.
 pub const DATA: u8 = 23;

@@ -28,7 +28,7 @@
 //! one place only, [`Transfer::run`]. A program that writes to sockets and pipes should ignore
 //! `SIGPIPE`, as Rust's own runtime does: not every mechanism can suppress it.
 
-#![deny(missing_docs, unsafe_code)]
+#![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("underpass-engine is about Linux system calls and needs Linux");
@@ -39,7 +39,6 @@ mod drive;
 pub mod errno;
 mod error;
 mod integrity;
-mod kind;
 pub mod ktls;
 pub mod landing;
 mod layer;
@@ -57,17 +56,13 @@ mod residence;
 mod sink;
 pub mod socket;
 mod step;
-#[allow(unsafe_code)]
-mod sys;
 pub mod trace;
 mod transfer;
-mod usage;
 
 pub use capabilities::Capabilities;
 pub use chain::{Chain, Segment, Source};
 pub use error::Error;
 pub use integrity::{Integrity, UnknownIntegrity, Version, WriterCheck, Writers};
-pub use kind::Kind;
 pub use layer::{Front, Layer};
 pub use mechanism::{Mechanism, UnknownMechanism};
 pub use mechanisms::memory::SMALL_TRANSFER;
@@ -79,4 +74,4 @@ pub use residence::{is_absent, is_resident};
 pub use sink::Sink;
 pub use step::{Refusal, Wait};
 pub use transfer::{Status, Transfer};
-pub use usage::{Usage, processor_time};
+pub use underpass_sys::{Kind, Usage, processor_time};

@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use underpass_sys::Kind;
+
 use crate::capabilities::Capabilities;
 use crate::integrity::Integrity;
-use crate::kind::Kind;
 use crate::layer::Layer;
 use crate::mechanism::Mechanism;
 use crate::pipes::PipePool;

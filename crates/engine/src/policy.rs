@@ -1,6 +1,7 @@
 //! Which mechanisms are tried for two ends, and in which order: pure decisions.
 
-use crate::kind::Kind;
+use underpass_sys::Kind;
+
 use crate::mechanism::Mechanism;
 
 /// How strictly a mechanism is asked for.

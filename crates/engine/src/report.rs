@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use underpass_sys::Usage;
+
 use crate::integrity::Integrity;
 use crate::mechanism::Mechanism;
 use crate::step::Refusal;
-use crate::usage::Usage;
 
 /// Bytes moved, and the system calls that moved them or tried to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

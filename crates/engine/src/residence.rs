@@ -4,8 +4,7 @@ use std::io::IoSliceMut;
 use std::os::fd::AsFd;
 
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
-
-use crate::sys;
+use underpass_sys as sys;
 
 /// Whether `len` bytes of a regular file from `offset` are in the page cache.
 ///

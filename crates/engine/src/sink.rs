@@ -4,8 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use rustix::fs::{OFlags, fcntl_getfl, fstat};
-
-use crate::kind::Kind;
+use underpass_sys::Kind;
 
 /// Something that takes bytes: a file at an offset, the end of a file, a stream or a device.
 #[derive(Clone, Debug)]

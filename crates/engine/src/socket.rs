@@ -40,12 +40,12 @@ pub fn disarm_reset(socket: impl AsFd) -> io::Result<()> {
 ///
 /// As ioctl(2) for `SIOCOUTQ`, tcp(7).
 pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
-    Ok(crate::sys::unacknowledged(socket.as_fd())?)
+    Ok(underpass_sys::unacknowledged(socket.as_fd())?)
 }
 
 /// How many bytes were handed to a socket of TCP that it has not sent even once.
 pub(crate) fn unsent(socket: impl AsFd) -> Result<u64, Errno> {
-    crate::sys::unsent(socket.as_fd())
+    underpass_sys::unsent(socket.as_fd())
 }
 
 /// Lets a socket send at most so many bytes a second, headers of packets included.
@@ -57,7 +57,7 @@ pub(crate) fn unsent(socket: impl AsFd) -> Result<u64, Errno> {
 ///
 /// As setsockopt(2) for `SO_MAX_PACING_RATE`, socket(7).
 pub fn set_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Result<()> {
-    Ok(crate::sys::set_pacing_rate(socket.as_fd(), bytes_per_second)?)
+    Ok(underpass_sys::set_pacing_rate(socket.as_fd(), bytes_per_second)?)
 }
 
 /// Whether the peer of a TCP connection is reached over loopback, so that nothing is far away.

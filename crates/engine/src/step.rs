@@ -8,8 +8,8 @@ use std::os::fd::BorrowedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use underpass_sys::Kind;
 
-use crate::kind::Kind;
 use crate::layer::{Front, Layer};
 
 /// What one step of a mechanism did.

@@ -10,11 +10,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 use rustix::io::Errno;
+use underpass_sys::Kind;
 
 use crate::chain::{Chain, Position, Segment};
 use crate::error::Error;
 use crate::integrity::{Guard, Integrity, WriterCheck};
-use crate::kind::Kind;
 use crate::landing;
 use crate::layer::Layer;
 use crate::mechanism::Mechanism;

@@ -1,1 +1,41 @@
-//! The system calls that rustix leaves out, each with types around it.
+//! The system calls that rustix leaves out or cannot make safe, each with types around it.
+//!
+//! This is the only crate of the workspace with unsafe code. Every function that it offers is safe
+//! to call with any argument, and every unsafe block names the test that proves it; where no crate
+//! is named, the test is one of the engine's.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("underpass-sys is about Linux system calls and needs Linux");
+
+mod beneath;
+mod descriptor;
+mod ethtool;
+mod kernel;
+mod kind;
+mod mapping;
+mod record;
+mod trace;
+mod usage;
+
+use rustix::io::Errno;
+
+pub use beneath::open_beneath;
+pub use descriptor::{
+    SocketOption, cached, clear_lease_owner, clone_range, has_read_lease, release_lease,
+    set_option, set_pacing_rate, take_read_lease, unacknowledged, unsent, unwritten, write_back,
+};
+pub use ethtool::{Features, features};
+pub use kernel::{landlock_version, make_ring};
+pub use kind::Kind;
+pub use mapping::{Destination, Mapping};
+pub use record::{receive_record, send_record};
+pub use trace::{
+    CallInfo, Resume, SignalSet, StartFailure, TraceRequest, TracedProgram, spawn_traced, trace,
+    wait_for_any,
+};
+pub use usage::{Usage, processor_time};
+
+/// The error that the last system call of this thread has left.
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}

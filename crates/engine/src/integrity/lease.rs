@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
+use underpass_sys::{clear_lease_owner, has_read_lease, release_lease, take_read_lease};
 
 use super::Version;
-use crate::sys::fcntl;
 
 /// A read lease, on an open file description of its own, so that the caller's keeps its signals
 /// and closing it gives the lease back.
@@ -51,9 +51,8 @@ impl Lease {
         let description = openat(CWD, path, flags, Mode::empty())?;
         let last_whole = Instant::now();
         // SIGURG is ignored by default. It can only be sent between the next two calls.
-        fcntl(&description, F_SETSIG, libc::SIGURG)?;
-        fcntl(&description, libc::F_SETLEASE, libc::F_RDLCK)?;
-        fcntl(&description, libc::F_SETOWN, 0)?;
+        take_read_lease(&description)?;
+        clear_lease_owner(&description)?;
         let now = Version::from_stat(&fstat(&description)?);
         if promised.is_some_and(|promised| promised.differs_from(&now)) {
             return Err(Errno::STALE);
@@ -64,8 +63,8 @@ impl Lease {
     /// Asks the kernel whether a writer waits.
     pub(crate) fn state(&mut self) -> LeaseState {
         let now = Instant::now();
-        let held = fcntl(&self.description, libc::F_GETLEASE, 0);
-        if !self.is_broken && held == Ok(libc::F_RDLCK) {
+        let is_held = has_read_lease(&self.description);
+        if !self.is_broken && is_held {
             self.last_whole = now;
             return LeaseState::Whole;
         }
@@ -83,14 +82,11 @@ impl Lease {
     }
 }
 
-/// `F_SETSIG` of asm-generic/fcntl.h, which the libc crate leaves out.
-pub(super) const F_SETSIG: i32 = 10;
-
 impl Drop for Lease {
     fn drop(&mut self) {
         // Closing the description gives the lease back, but a child process of the caller may hold
         // it open too. If this fails there is no lease any more.
-        let _ = fcntl(&self.description, libc::F_SETLEASE, libc::F_UNLCK);
+        let _ = release_lease(&self.description);
     }
 }
 

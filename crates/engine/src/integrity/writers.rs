@@ -12,10 +12,9 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::fs::{CWD, Mode, OFlags, SeekFrom, fstatfs, openat, seek};
 use rustix::io::Errno;
 use rustix::system::sysinfo;
+use underpass_sys::{self as sys, release_lease, take_read_lease};
 
 use super::Version;
-use super::lease::F_SETSIG;
-use crate::sys::{self, fcntl};
 
 /// Finds out whether the versions of a file can be compared: asked before its bytes are read, and
 /// again as long as it says [`Writers::Wait`].
@@ -194,14 +193,11 @@ fn ask_for_lease(description: &OwnedFd) -> Open {
     if !counts_writers(description) {
         return Open::Unknown;
     }
-    // SIGURG is ignored by default, unlike SIGIO.
-    let taken = fcntl(description, F_SETSIG, libc::SIGURG)
-        .and_then(|_| fcntl(description, libc::F_SETLEASE, libc::F_RDLCK));
-    match taken {
-        Ok(_) => {
+    match take_read_lease(description) {
+        Ok(()) => {
             let version = Version::of(description);
             // Closing the description gives it back, too.
-            let _ = fcntl(description, libc::F_SETLEASE, libc::F_UNLCK);
+            let _ = release_lease(description);
             version.map_or(Open::Unknown, Open::ForReading)
         }
         Err(Errno::AGAIN) => Open::ForWriting,

@@ -8,11 +8,11 @@ use std::os::fd::AsFd;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, pread};
+use underpass_sys::Kind;
 
 use super::Meter;
 use crate::chain::{Position, Segment};
 use crate::integrity::Guard;
-use crate::kind::Kind;
 use crate::layer::{self, Layer};
 use crate::sink::Sink;
 use crate::step::{Step, Wait};

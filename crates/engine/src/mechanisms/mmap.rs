@@ -5,11 +5,11 @@
 
 use rustix::fs::fstat;
 use rustix::io::Errno;
+use underpass_sys::Kind;
+use underpass_sys::{Destination, Mapping};
 
 use super::Meter;
-use crate::kind::Kind;
 use crate::step::{Ends, Refusal, Step, Wait};
-use crate::sys::{Destination, Mapping};
 
 /// The part of the source that is mapped now.
 #[derive(Debug, Default)]

@@ -1,9 +1,9 @@
 //! The way that always works: read into a buffer, write from it. Never declines.
 
 use rustix::io::Errno;
+use underpass_sys::Kind;
 
 use super::Meter;
-use crate::kind::Kind;
 use crate::layer;
 use crate::step::{Ends, Step, Wait};
 

@@ -18,7 +18,7 @@ pub(crate) fn step(ends: &Ends<'_>, meter: &mut Meter) -> Result<Step, Errno> {
     };
     let len = usize::try_from(rest).map_err(|_| Errno::OVERFLOW)?;
     meter.calls += 1;
-    match crate::sys::clone_range(ends.source, source_at, rest, ends.sink, sink_at) {
+    match underpass_sys::clone_range(ends.source, source_at, rest, ends.sink, sink_at) {
         Ok(()) => Ok(Step::moved(len)),
         Err(errno) if declines(errno) => Ok(Step::Declined(Refusal::Errno(errno))),
         Err(errno) => Err(errno),

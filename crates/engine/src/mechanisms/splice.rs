@@ -9,10 +9,10 @@ use std::num::NonZeroUsize;
 
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, splice};
+use underpass_sys::Kind;
 
 use super::Meter;
 use super::read_write::write;
-use crate::kind::Kind;
 use crate::pipes::{Pipe, PipePool};
 use crate::step::{Ends, Refusal, Step, Wait};
 

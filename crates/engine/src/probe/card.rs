@@ -5,8 +5,7 @@
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-
-use crate::sys::{self, Features};
+use underpass_sys::{self as sys, Features};
 
 /// What an interface does by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

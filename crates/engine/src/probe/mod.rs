@@ -10,9 +10,9 @@ pub mod route;
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
+use underpass_sys as sys;
 
 use crate::pipes::Pipe;
-use crate::sys;
 
 /// How many bytes fit into the pipes that transfers splice through, as the kernel really grants
 /// them to this user now: 1 MiB if neither `fs.pipe-max-size` nor the user's share of

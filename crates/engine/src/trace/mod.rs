@@ -9,16 +9,16 @@
 
 mod filter;
 
-use std::ffi::{CString, c_int, c_uint};
+use std::ffi::{CString, c_int};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+pub use underpass_sys::Resume;
+use underpass_sys::{self as sys, CallInfo, SignalSet, StartFailure, TraceRequest, TracedProgram};
 
 pub use filter::{Filter, Watch};
-
-use crate::sys::{self, CallInfo, Seed, SignalSet, TraceRequest};
 
 /// A program that was started to be traced.
 #[derive(Debug)]
@@ -54,8 +54,9 @@ impl Program {
         let (told, child_told) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let filter = filter.map_or(&[][..], |filter| &filter.code);
         let (go_parent, told_child) = (go.as_fd(), child_told.as_fd());
-        let seed = Seed { words, filter, go: child_go.as_fd(), go_parent, told: told_child };
-        let pid = sys::sow(&seed)?;
+        let program =
+            TracedProgram { words, filter, go: child_go.as_fd(), go_parent, report: told_child };
+        let pid = sys::spawn_traced(&program)?;
         let seized = sys::trace(pid, TraceRequest::Seize(OPTIONS));
         if let Err(errno) = seized {
             // It has not been told to go, sees the end of the pipe and ends.
@@ -82,8 +83,8 @@ impl Program {
             let [what, errno @ ..] = message;
             let errno = Errno::from_raw_os_error(i32::from_ne_bytes(errno));
             match what {
-                sys::TOLD_NO_FILTER => start = Start::Unfiltered,
-                sys::TOLD_NO_PROGRAM => start = Start::Failed(errno),
+                what if what == StartFailure::Filter as u8 => start = Start::Unfiltered,
+                what if what == StartFailure::Program as u8 => start = Start::Failed(errno),
                 _ => {}
             }
         }
@@ -121,17 +122,6 @@ pub enum Stop {
     Attached,
 }
 
-/// How a thread goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resume {
-    /// Until the filter stops it.
-    Free,
-    /// Until the beginning or end of any system call.
-    ToCall,
-    /// Not at all, until a signal has it go on: the answer to [`Stop::Halt`].
-    Listen,
-}
-
 /// A system call at its beginning or end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
@@ -165,12 +155,7 @@ pub fn wait() -> io::Result<Option<(u32, Event)>> {
 ///
 /// `ESRCH` if somebody has killed it meanwhile.
 pub fn resume(tid: u32, how: Resume, signal: c_int) -> io::Result<()> {
-    let how = match how {
-        Resume::Free => libc::PTRACE_CONT,
-        Resume::ToCall => libc::PTRACE_SYSCALL,
-        Resume::Listen => libc::PTRACE_LISTEN,
-    };
-    Ok(sys::trace(tid, TraceRequest::Resume(how as c_uint, signal))?)
+    Ok(sys::trace(tid, TraceRequest::Resume(how, signal))?)
 }
 
 /// The system call at whose beginning or end a thread has stopped.

@@ -3,12 +3,12 @@
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
+use underpass_sys::Kind;
 
 use super::{Status, Transfer};
 use crate::chain::{Position, Segment};
 use crate::error::Error;
 use crate::integrity::{Guard, Integrity, LeaseState, WriterCheck, Writers};
-use crate::kind::Kind;
 use crate::layer::Layer;
 use crate::options::Confirm;
 use crate::peer;

@@ -17,7 +17,6 @@ mod layout;
 mod pieces;
 mod walk;
 
-pub(crate) use beneath::open as open_beneath;
 pub use beneath::open_member;
 pub use body::Body;
 pub use error::ArchiveError;

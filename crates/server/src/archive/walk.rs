@@ -14,8 +14,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::Version;
+use underpass_sys::open_beneath;
 
-use super::beneath::{is_gone, open};
+use super::beneath::is_gone;
 use super::error::ArchiveError;
 use super::layout::{Builder, Kind, Layout, Member};
 
@@ -112,7 +113,8 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Takes the archived folder itself.
     fn begin(&mut self) -> Result<(), ArchiveError> {
-        let folder = open(self.folder, b"", FOLDER).map_err(|errno| self.failed(b"", errno))?;
+        let folder =
+            open_beneath(self.folder, b"", FOLDER).map_err(|errno| self.failed(b"", errno))?;
         let stat = fstat(&folder).map_err(|errno| self.failed(b"", errno))?;
         self.builder.push_top(stat.st_mode, Version::from_stat(&stat))?;
         self.enter(folder, None)
@@ -148,7 +150,7 @@ impl Walk<'_> {
             return Ok(Some(folder));
         }
         let path = self.path.strip_suffix(b"/").unwrap_or(&self.path);
-        self.unless_gone(b"", open(self.folder, path, FOLDER))
+        self.unless_gone(b"", open_beneath(self.folder, path, FOLDER))
     }
 
     /// Takes a folder, and goes down into it.
@@ -158,7 +160,7 @@ impl Walk<'_> {
         name: &[u8],
         parent_member: Option<u32>,
     ) -> Result<(), ArchiveError> {
-        let opened = open(parent.as_fd(), name, FOLDER);
+        let opened = open_beneath(parent.as_fd(), name, FOLDER);
         let Some(folder) = self.unless_gone(name, opened)? else { return Ok(()) };
         if self.frames.len() > self.options.max_depth {
             let limit = self.options.max_depth;

@@ -18,10 +18,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::landing::{Existing, Landing};
+use underpass_sys::open_beneath;
 
 use super::journal::FolderFacts;
 use super::paths::PARTIAL;
-use crate::archive::open_beneath;
 
 /// What becomes of a name that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

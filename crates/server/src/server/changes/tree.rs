@@ -10,9 +10,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer};
+use underpass_sys::open_beneath;
 
 use super::refusal::Refusal;
-use crate::archive::open_beneath;
 use crate::upload::is_partial_name;
 
 /// What must not be in a folder that is to be removed or moved.

@@ -6,29 +6,55 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-use super::last_errno;
+use crate::last_errno;
 
 /// A question or command to the kernel about one thread that is traced.
 #[derive(Debug)]
-pub(crate) enum TraceRequest<'a> {
+pub enum TraceRequest<'a> {
     /// `PTRACE_SEIZE` with these options.
     Seize(c_int),
-    /// `PTRACE_CONT`, `PTRACE_SYSCALL` or `PTRACE_LISTEN`, delivering a signal unless it is 0.
-    Resume(c_uint, c_int),
+    /// Lets a stopped thread go on, delivering a signal unless it is 0.
+    Resume(Resume, c_int),
     /// `PTRACE_GET_SYSCALL_INFO`.
     CallInfo(&'a mut CallInfo),
+}
+
+/// How a thread goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resume {
+    /// Until the filter stops it (`PTRACE_CONT`).
+    Free,
+    /// Until the beginning or end of any system call (`PTRACE_SYSCALL`).
+    ToCall,
+    /// Not at all, until a signal has it go on (`PTRACE_LISTEN`).
+    Listen,
+}
+
+impl Resume {
+    /// The number of the request.
+    const fn number(self) -> c_uint {
+        (match self {
+            Self::Free => libc::PTRACE_CONT,
+            Self::ToCall => libc::PTRACE_SYSCALL,
+            Self::Listen => libc::PTRACE_LISTEN,
+        }) as c_uint
+    }
 }
 
 /// `ptrace_syscall_info` of linux/ptrace.h, its union as numbers.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(crate) struct CallInfo {
-    pub(crate) stage: u8,
+pub struct CallInfo {
+    /// `op`: whether the call begins (1), ends (2), or a filter has stopped it at its beginning (3).
+    pub stage: u8,
     padding: [u8; 3],
-    pub(crate) architecture: u32,
+    /// The architecture whose numbering of calls applies, an `AUDIT_ARCH_` of linux/audit.h.
+    pub architecture: u32,
     instruction_pointer: u64,
     stack_pointer: u64,
-    pub(crate) words: [u64; 8],
+    /// The union: number and arguments at the beginning; result and whether it is an error at the
+    /// end.
+    pub words: [u64; 8],
 }
 
 /// Puts a question to the kernel about a thread that is traced, or gives it a command.
@@ -37,7 +63,7 @@ pub(crate) struct CallInfo {
 ///
 /// As ptrace(2): `ESRCH` if there is no such thread, or it is not stopped; `EPERM` if it may not
 /// be traced.
-pub(crate) fn trace(tid: u32, request: TraceRequest<'_>) -> Result<(), Errno> {
+pub fn trace(tid: u32, request: TraceRequest<'_>) -> Result<(), Errno> {
     let tid = libc::pid_t::try_from(tid).map_err(|_| Errno::SRCH)?;
     let nothing = std::ptr::null_mut::<c_void>();
     // SAFETY: the requests that carry numbers take no address, and the one that fills a structure
@@ -49,7 +75,7 @@ pub(crate) fn trace(tid: u32, request: TraceRequest<'_>) -> Result<(), Errno> {
                 libc::ptrace(libc::PTRACE_SEIZE, tid, nothing, options as c_long)
             }
             TraceRequest::Resume(how, signal) => {
-                libc::ptrace(how as _, tid, nothing, c_long::from(signal))
+                libc::ptrace(how.number() as _, tid, nothing, c_long::from(signal))
             }
             TraceRequest::CallInfo(info) => libc::ptrace(
                 GET_SYSCALL_INFO as _,
@@ -67,7 +93,7 @@ pub(crate) fn trace(tid: u32, request: TraceRequest<'_>) -> Result<(), Errno> {
 /// # Errors
 ///
 /// As wait4(2): `ECHILD` if there is none left.
-pub(crate) fn wait_for_any() -> Result<(u32, c_int), Errno> {
+pub fn wait_for_any() -> Result<(u32, c_int), Errno> {
     loop {
         let mut status = 0;
         // SAFETY: the kernel fills in the one number it is given. Proved by `tests/trace.rs`.
@@ -82,26 +108,33 @@ pub(crate) fn wait_for_any() -> Result<(u32, c_int), Errno> {
 
 /// What a child needs to become a program.
 #[derive(Debug)]
-pub(crate) struct Seed<'a> {
+pub struct TracedProgram<'a> {
     /// The program, as execvp(3) finds it, and its arguments.
-    pub(crate) words: &'a [CString],
+    pub words: &'a [CString],
     /// Which calls are to stop it.
-    pub(crate) filter: &'a [libc::sock_filter],
-    /// The child begins when it can read a byte from this one,
-    pub(crate) go: BorrowedFd<'a>,
-    /// and ends when nobody has the other end, this, any more.
-    pub(crate) go_parent: BorrowedFd<'a>,
-    /// Where the child tells what went wrong: a byte, one of `TOLD_`, and an errno.
-    pub(crate) told: BorrowedFd<'a>,
+    pub filter: &'a [libc::sock_filter],
+    /// The reading end of a pipe: the child begins when it has read a byte from it, and ends when
+    /// every writing end is closed.
+    pub go: BorrowedFd<'a>,
+    /// The writing end of that pipe, which the child closes.
+    pub go_parent: BorrowedFd<'a>,
+    /// Where the child reports what went wrong: a byte, a [`StartFailure`], and an errno as an
+    /// `i32` in the machine's byte order.
+    pub report: BorrowedFd<'a>,
 }
 
-/// The filter could not be installed; the program is started without.
-pub(crate) const TOLD_NO_FILTER: u8 = 1;
+/// What a child reports before it is another program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum StartFailure {
+    /// The filter could not be installed; the program is started without it.
+    Filter = 1,
+    /// The program could not be started.
+    Program = 2,
+}
 
-/// The program could not be started.
-pub(crate) const TOLD_NO_PROGRAM: u8 = 2;
-
-/// Makes a child that becomes the program once it is told to.
+/// Forks a child that becomes the program once a byte comes through its pipe, and returns the
+/// child's process number.
 ///
 /// # Errors
 ///
@@ -109,25 +142,25 @@ pub(crate) const TOLD_NO_PROGRAM: u8 = 2;
 ///
 /// # Panics
 ///
-/// If there is no word.
-pub(crate) fn sow(seed: &Seed<'_>) -> Result<u32, Errno> {
-    assert!(!seed.words.is_empty(), "no program");
-    let mut words: Vec<*const c_char> = seed.words.iter().map(|word| word.as_ptr()).collect();
+/// If `words` is empty.
+pub fn spawn_traced(program: &TracedProgram<'_>) -> Result<u32, Errno> {
+    assert!(!program.words.is_empty(), "no program");
+    let mut words: Vec<*const c_char> = program.words.iter().map(|word| word.as_ptr()).collect();
     words.push(std::ptr::null());
-    // SAFETY: the child does nothing but `germinate`, which neither allocates nor takes a lock
+    // SAFETY: the child does nothing but `become_program`, which neither allocates nor takes a lock
     // that another thread could have held. Proved by `tests/trace.rs`.
     match unsafe { libc::fork() } {
-        0 => germinate(seed, &words),
+        0 => become_program(program, &words),
         child => u32::try_from(child).map_err(|_| last_errno()),
     }
 }
 
-/// The life of the child until it is another program.
-fn germinate(seed: &Seed<'_>, words: &[*const c_char]) -> ! {
-    let tell = |what: u8, errno: Errno| {
+/// Does in the child what is left to do until it is another program.
+fn become_program(program: &TracedProgram<'_>, words: &[*const c_char]) -> ! {
+    let report = |what: StartFailure, errno: Errno| {
         let number = errno.raw_os_error().to_ne_bytes();
-        let message = [what, number[0], number[1], number[2], number[3]];
-        let fd = seed.told.as_raw_fd();
+        let message = [what as u8, number[0], number[1], number[2], number[3]];
+        let fd = program.report.as_raw_fd();
         // SAFETY: the message is its own; nobody is left to be told that it cannot be told.
         unsafe { libc::write(fd, message.as_ptr().cast(), message.len()) };
     };
@@ -138,17 +171,17 @@ fn germinate(seed: &Seed<'_>, words: &[*const c_char]) -> ! {
     unsafe {
         // Rust ignores it for itself, and what is ignored stays so in the next program.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        libc::close(seed.go_parent.as_raw_fd());
-        if libc::read(seed.go.as_raw_fd(), (&raw mut byte).cast(), 1) != 1 {
+        libc::close(program.go_parent.as_raw_fd());
+        if libc::read(program.go.as_raw_fd(), (&raw mut byte).cast(), 1) != 1 {
             libc::_exit(1);
         }
-        if !seed.filter.is_empty()
-            && let Err(errno) = install(seed.filter)
+        if !program.filter.is_empty()
+            && let Err(errno) = install(program.filter)
         {
-            tell(TOLD_NO_FILTER, errno);
+            report(StartFailure::Filter, errno);
         }
         libc::execvp(words[0], words.as_ptr());
-        tell(TOLD_NO_PROGRAM, last_errno());
+        report(StartFailure::Program, last_errno());
         libc::_exit(127)
     }
 }
@@ -181,11 +214,11 @@ fn install(filter: &[libc::sock_filter]) -> Result<(), Errno> {
 
 /// A set of signals.
 #[derive(Clone, Copy)]
-pub(crate) struct SignalSet(libc::sigset_t);
+pub struct SignalSet(libc::sigset_t);
 
 impl SignalSet {
     /// Those.
-    pub(crate) fn new(signals: &[c_int]) -> Self {
+    pub fn new(signals: &[c_int]) -> Self {
         let mut set = std::mem::MaybeUninit::uninit();
         // SAFETY: sigemptyset(3) makes it a set, and sigaddset(3) refuses numbers that are none.
         // Proved by `tests/explain/ends.rs` of the program.
@@ -199,7 +232,7 @@ impl SignalSet {
     }
 
     /// Has the calling thread, and those that it will start, not be interrupted by them.
-    pub(crate) fn block(&self) {
+    pub fn block(&self) {
         // SAFETY: it is a set. Proved by `tests/explain/ends.rs` of the program.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const self.0, std::ptr::null_mut()) };
     }
@@ -210,7 +243,7 @@ impl SignalSet {
     ///
     /// As sigwaitinfo(2), but never `EINTR`, which comes whenever this process was stopped and goes
     /// on.
-    pub(crate) fn wait(&self) -> Result<(c_int, bool), Errno> {
+    pub fn wait(&self) -> Result<(c_int, bool), Errno> {
         loop {
             let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
             // SAFETY: the kernel fills the structure; a zeroed one is valid too. Proved by

@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-use super::last_errno;
+use crate::last_errno;
 
 /// Receives one record that holds no data, or data of any number of records, from a socket whose
 /// records the kernel decrypts: the type, if the kernel tells one, and how many bytes.
@@ -12,7 +12,7 @@ use super::last_errno;
 /// # Errors
 ///
 /// As recvmsg(2).
-pub(crate) fn receive_record(
+pub fn receive_record(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
     peek: bool,
@@ -25,7 +25,7 @@ pub(crate) fn receive_record(
 /// # Errors
 ///
 /// As sendmsg(2).
-pub(crate) fn send_record(socket: BorrowedFd<'_>, kind: u8, bytes: &[u8]) -> Result<usize, Errno> {
+pub fn send_record(socket: BorrowedFd<'_>, kind: u8, bytes: &[u8]) -> Result<usize, Errno> {
     exchange(socket, Bytes::Send { bytes, kind }).map(|(_, len)| len)
 }
 

@@ -5,17 +5,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-use super::last_errno;
+use crate::last_errno;
 
 /// The features of an interface: their names, and a bit for each in the order of the names.
 #[derive(Debug)]
-pub(crate) struct Features {
+pub struct Features {
     /// What they are called.
-    pub(crate) names: Vec<String>,
+    pub names: Vec<String>,
     /// Which could be switched on.
-    pub(crate) available: Vec<u32>,
+    pub available: Vec<u32>,
     /// Which are on.
-    pub(crate) active: Vec<u32>,
+    pub active: Vec<u32>,
 }
 
 /// Asks for the features of an interface, through any socket.
@@ -24,7 +24,7 @@ pub(crate) struct Features {
 ///
 /// As ioctl(2) for `SIOCETHTOOL`: `ENODEV` if there is no such interface, `EOPNOTSUPP` if its
 /// driver cannot tell.
-pub(crate) fn features(socket: impl AsFd, interface: &str) -> Result<Features, Errno> {
+pub fn features(socket: impl AsFd, interface: &str) -> Result<Features, Errno> {
     let socket = socket.as_fd();
     // `ethtool_sset_info`: how many names there are in one set.
     let mut info = [SSET_INFO, 0, 1 << FEATURES, 0, 0];

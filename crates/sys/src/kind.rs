@@ -28,7 +28,7 @@ impl Kind {
     /// # Errors
     ///
     /// `EISDIR` for a directory; `EINVAL` for what is none of the kinds.
-    pub(crate) fn of(fd: impl AsFd, stat: &Stat) -> io::Result<Self> {
+    pub fn of(fd: impl AsFd, stat: &Stat) -> io::Result<Self> {
         Ok(match FileType::from_raw_mode(stat.st_mode) {
             FileType::BlockDevice => Self::Block,
             FileType::CharacterDevice => Self::CharDevice,

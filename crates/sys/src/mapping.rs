@@ -5,13 +5,13 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-use super::last_errno;
-use crate::kind::Kind;
+use crate::Kind;
+use crate::last_errno;
 
 /// A part of a file mapped read-only, of which nobody but the kernel ever sees more than the
 /// address: no reference into it is formed, so another process may change or truncate the file.
 #[derive(Debug)]
-pub(crate) struct Mapping {
+pub struct Mapping {
     /// A number, not a pointer: nobody here may follow it, and a number can go to any thread.
     address: usize,
     len: usize,
@@ -23,7 +23,7 @@ impl Mapping {
     /// # Errors
     ///
     /// As mmap(2).
-    pub(crate) fn new(fd: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Self, Errno> {
+    pub fn new(fd: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Self, Errno> {
         let offset = libc::off_t::try_from(offset).map_err(|_| Errno::OVERFLOW)?;
         // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
         // Proved by `tests/matrix.rs`, which sends by mmap from every kind of source.
@@ -53,7 +53,7 @@ impl Mapping {
     /// # Panics
     ///
     /// If the range is not inside the mapping.
-    pub(crate) fn write(
+    pub fn write(
         &self,
         start: usize,
         len: usize,
@@ -88,7 +88,7 @@ impl Drop for Mapping {
 
 /// How a sink takes bytes from memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Destination {
+pub enum Destination {
     /// At this offset, by pwrite(2).
     Offset(u64),
     /// By send(2), with or without `MSG_MORE`.
@@ -102,7 +102,7 @@ pub(crate) enum Destination {
 
 impl Destination {
     /// How a sink of this kind takes bytes whose place is `at`.
-    pub(crate) fn new(kind: Kind, at: Option<u64>, more: bool) -> Self {
+    pub fn new(kind: Kind, at: Option<u64>, more: bool) -> Self {
         match (kind, at) {
             (Kind::Socket, _) => Self::Socket { more },
             (_, Some(at)) => Self::Offset(at),

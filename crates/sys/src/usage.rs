@@ -1,12 +1,13 @@
 //! What a piece of work cost the calling thread, from getrusage(2), and a process, by its clock.
 
-use std::io;
+use std::ffi::c_int;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::sys::Spender;
+use crate::last_errno;
 
 /// Processor time, context switches and page faults of the calling thread, or of children.
 ///
@@ -35,26 +36,43 @@ impl Usage {
         // getrusage(2) knows nothing of the time since the last tick of the scheduler, some 4 ms.
         // Asking for the thread's clock brings the same account up to date.
         let _ = clock_gettime(ClockId::ThreadCPUTime);
-        crate::sys::usage(Spender::Thread)
+        usage(libc::RUSAGE_THREAD)
     }
 
     /// What the children of this process that were waited for have spent, and all that they have
     /// waited for themselves.
     #[must_use]
     pub fn of_ended_children() -> Self {
-        crate::sys::usage(Spender::Children)
+        usage(libc::RUSAGE_CHILDREN)
     }
 }
 
-/// Processor time, user and system together, that a process has spent since it began: that of all
-/// of its threads, also of those that have ended. A process that has ended still has it until its
-/// parent has waited for it.
+/// Returns the processor time, user and system together, that all threads of a process have spent,
+/// those that have ended included. A process that has ended still has it until its parent has
+/// waited for it.
 ///
 /// # Errors
 ///
-/// If there is no such process.
-pub fn processor_time(pid: u32) -> io::Result<Duration> {
-    Ok(crate::sys::process_time(pid)?)
+/// As clock_getcpuclockid(3) and clock_gettime(2): `ESRCH` or `EINVAL` if there is no such process.
+pub fn processor_time(pid: u32) -> Result<Duration, Errno> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| Errno::SRCH)?;
+    let mut clock: libc::clockid_t = 0;
+    let mut spent = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both functions fill in the one structure that they are given, which outlives them.
+    // Proved by `tests/library.rs::the_time_of_a_process_has_all_of_its_threads_in_it`.
+    let (found, read) = unsafe {
+        let found = libc::clock_getcpuclockid(pid, &raw mut clock);
+        (found, if found == 0 { libc::clock_gettime(clock, &raw mut spent) } else { 0 })
+    };
+    match (found, read) {
+        (0, 0) => Ok(Duration::new(
+            u64::try_from(spent.tv_sec).unwrap_or(0),
+            u32::try_from(spent.tv_nsec).unwrap_or(0),
+        )),
+        // It returns its error instead of leaving it in errno.
+        (0, _) => Err(last_errno()),
+        (error, _) => Err(Errno::from_raw_os_error(error)),
+    }
 }
 
 impl Add for Usage {
@@ -84,5 +102,29 @@ impl Sub for Usage {
             minor_faults: self.minor_faults - earlier.minor_faults,
             major_faults: self.major_faults - earlier.major_faults,
         }
+    }
+}
+
+/// getrusage(2) for one of its `RUSAGE_` numbers.
+fn usage(whose: c_int) -> Usage {
+    let mut raw = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills the structure; a zeroed one is valid too, so that a failure, which
+    // getrusage(2) has none of for these arguments, would read as no usage. Proved by
+    // `tests/library.rs::usage_grows_with_work`.
+    let raw = unsafe {
+        libc::getrusage(whose, raw.as_mut_ptr());
+        raw.assume_init()
+    };
+    let count = |value: i64| u64::try_from(value).unwrap_or(0);
+    let time = |value: libc::timeval| {
+        Duration::from_secs(count(value.tv_sec)) + Duration::from_micros(count(value.tv_usec))
+    };
+    Usage {
+        user: time(raw.ru_utime),
+        system: time(raw.ru_stime),
+        voluntary_switches: count(raw.ru_nvcsw),
+        involuntary_switches: count(raw.ru_nivcsw),
+        minor_faults: count(raw.ru_minflt),
+        major_faults: count(raw.ru_majflt),
     }
 }
