@@ -14,7 +14,7 @@ use crate::commands::{
 use crate::failure::Failure;
 use crate::generate::GenerateArgs;
 use crate::serve::{self, ServeArgs};
-use crate::size::{NotASize, Size};
+use underpass_engine::{NotASize, Size};
 
 /// Moves files without letting their bytes climb into user space.
 #[derive(Debug, Parser)]

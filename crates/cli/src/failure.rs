@@ -14,7 +14,6 @@ use underpass_server::server::ServeError;
 use underpass_server::tls::{HandshakeError, TlsError};
 
 use crate::args::ShowArgs;
-use crate::bench::BenchError;
 use crate::explain::ExplainError;
 use crate::get::GetReceipt;
 use crate::get::tree::TreeReceipt;
@@ -22,6 +21,7 @@ use crate::hint::{
     download_hint, network_hint, path_hint, tls_hint, transfer_hint, tree_hint, upload_hint,
 };
 use crate::receipt::Receipt;
+use underpass_bench::BenchError;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -186,7 +186,7 @@ impl Failure {
     /// be explained cannot be run, 1 for everything else.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Arguments(_) | Self::Usage(_) => 2,
+            Self::Arguments(_) | Self::Usage(_) | Self::Bench(BenchError::Usage(_)) => 2,
             Self::Closed { .. } | Self::Worse { .. } => 3,
             Self::Explain(error) => error.exit_code(),
             _ => 1,
@@ -196,6 +196,12 @@ impl Failure {
     /// What to do about it, if there is something that helps.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::Bench(BenchError::Network { source, .. }) => {
+                network_hint(Errno::from_io_error(source)?)
+            }
+            Self::Bench(BenchError::Path { action, source, .. }) => {
+                path_hint(action, Errno::from_io_error(source)?)
+            }
             Self::Arguments(_) | Self::Bench(_) | Self::Excess { .. } | Self::Usage(_) => None,
             Self::Closed { .. }
             | Self::LeftOut { .. }
@@ -298,6 +304,12 @@ impl std::error::Error for Failure {
             | Self::Usage(_)
             | Self::Worse { .. } => None,
         }
+    }
+}
+
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Self {
+        Self::Bench(error)
     }
 }
 

@@ -32,7 +32,6 @@ mod range;
 mod receipt;
 mod serve;
 mod signals;
-mod size;
 mod trust;
 mod veil;
 
@@ -56,7 +55,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Send(args)) => commands::send::run(&args),
         Some(Command::Recv(args)) => commands::recv::run(&args),
         Some(Command::Cp(args)) => commands::cp::run(&args),
-        Some(Command::Bench(args)) => commands::bench::run(&args),
+        Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Doctor(args)) => commands::doctor::run(&args),
         // It ends as the program that it runs.
         Some(Command::Explain(args)) => return commands::explain::run(&args),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::size::Size;
+use underpass_engine::Size;
 
 /// Bytes of a file, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

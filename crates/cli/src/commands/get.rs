@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::get;
 use crate::output;
 use crate::signals;
-use crate::size::Size;
+use underpass_engine::Size;
 
 /// What can be typed after `get`.
 #[derive(Debug, Args)]

@@ -11,7 +11,7 @@ use crate::args::{EngineArgs, ShowArgs, rate};
 use crate::failure::Result;
 use crate::put;
 use crate::signals;
-use crate::size::Size;
+use underpass_engine::Size;
 
 /// What can be typed after `put`.
 #[derive(Debug, Args)]

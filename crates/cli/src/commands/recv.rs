@@ -20,8 +20,8 @@ use crate::output;
 use crate::progress::Meter;
 use crate::receipt::{EndKind, Receipt, TlsReceipt};
 use crate::signals;
-use crate::size::Size;
 use crate::veil::VeilArgs;
+use underpass_engine::Size;
 
 /// What can be typed after `recv`.
 #[derive(Debug, Args)]

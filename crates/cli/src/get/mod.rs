@@ -16,7 +16,7 @@ use crate::args::ShowArgs;
 use crate::commands::get::GetArgs;
 use crate::failure::{Failure, Result};
 use crate::output;
-use crate::size::Size;
+use underpass_engine::Size;
 
 use place::Place;
 pub(crate) use receipt::GetReceipt;

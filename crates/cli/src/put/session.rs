@@ -21,7 +21,7 @@ use crate::failure::{Failure, Result, WithPath};
 use crate::output;
 use crate::progress::Meter;
 use crate::receipt::{EndKind, Receipt, TlsReceipt, UploadDigest, UploadReceipt};
-use crate::size::Size;
+use underpass_engine::Size;
 
 /// What all uploads of one command have in common.
 pub(super) struct Session<'s> {

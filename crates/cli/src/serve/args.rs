@@ -11,7 +11,7 @@ use underpass_server::server::MinFree;
 use super::confine::User;
 use crate::args::{EngineArgs, seconds};
 use crate::generate::GenerateArgs;
-use crate::size::Size;
+use underpass_engine::Size;
 
 /// What can be typed after `serve`.
 #[derive(Debug, Args)]

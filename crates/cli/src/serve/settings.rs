@@ -10,7 +10,7 @@ use underpass_server::server::{Changes, Credentials, Settings};
 use super::args::{ChangeArgs, ServeArgs};
 use super::limits;
 use crate::failure::{Failure, Result, WithPath};
-use crate::size::Size;
+use underpass_engine::Size;
 
 /// The settings that these arguments ask for. Raises the limit of open files on the way.
 pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Settings> {

@@ -1,0 +1,233 @@
+//! `bench compare`: two records cell by cell, and what of their differences is more than noise.
+
+mod interval;
+mod table;
+
+use std::path::Path;
+
+use self::interval::{Interval, interval};
+use super::names::{cell_label, command};
+use super::record::{Record, Sample};
+use super::views::{Aim, Quantity, quantities};
+use crate::error::{BenchError, Result};
+
+/// Two records of one scenario, compared cell by cell.
+#[derive(Debug)]
+pub struct Comparison {
+    records: [Record; 2],
+    relative: bool,
+    percent: f64,
+    /// Of one record and of the other, in the order of the new one.
+    pub(super) lines: Vec<Line>,
+    /// What is in the old one only, and in the new one only.
+    pub(super) alone: [Vec<String>; 2],
+    /// What was different besides the program.
+    pub(super) doubts: Vec<String>,
+}
+
+/// One cell in both records, by one quantity.
+#[derive(Debug)]
+pub(super) struct Line {
+    /// The cell.
+    pub(super) label: String,
+    /// What is compared of it.
+    pub(super) quantity: &'static Quantity,
+    /// Of what each of both medians is: of the old and of the new.
+    pub(super) medians: [f64; 2],
+    /// How many times the old one the new one is.
+    pub(super) interval: Interval,
+    /// What that means.
+    pub(super) verdict: Verdict,
+}
+
+/// What a difference means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The new one is better.
+    Better,
+    /// Too few rounds to say anything.
+    Few,
+    /// None that could be told from noise, or none that matters.
+    Same,
+    /// The new one is worse.
+    Worse,
+}
+
+impl Comparison {
+    /// Loads and compares two records: their values, or with `relative` how each contender stands to
+    /// the baseline of its own record and round. Differences of up to `percent` do not matter.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Record::load`], and [`BenchError::Unlike`] if nothing of them can be compared.
+    pub fn of(old: &Path, new: &Path, relative: bool, percent: f64) -> Result<Self> {
+        let records = [Record::load(old)?, Record::load(new)?];
+        let unlike = |why| BenchError::Unlike { old: old.to_owned(), new: new.to_owned(), why };
+        Self::between(records, relative, percent).map_err(unlike)
+    }
+
+    /// The comparison as a table, and what it comes to.
+    pub fn table(&self) -> String {
+        let [old, new] = &self.records;
+        table::render(self, old, new, self.relative, self.percent)
+    }
+
+    /// The number of lines.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Whether nothing was compared.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// The number of lines that say that something got worse.
+    pub fn worse(&self) -> usize {
+        self.count(Verdict::Worse)
+    }
+
+    fn between(
+        records: [Record; 2],
+        relative: bool,
+        percent: f64,
+    ) -> std::result::Result<Self, String> {
+        let margin = percent / 100.0;
+        let (old, new) = (&records[0].clone(), &records[1].clone());
+        if old.scenario != new.scenario {
+            let (old, new) = (command(old.scenario), command(new.scenario));
+            return Err(format!("one is of bench {old}, the other of bench {new}"));
+        }
+        let mut comparison = Self {
+            records,
+            relative,
+            percent,
+            lines: Vec::new(),
+            alone: Default::default(),
+            doubts: doubts(old, new),
+        };
+        for (index, cell) in new.cells.iter().enumerate() {
+            match old.like(cell, cell.variant) {
+                None => comparison.alone[1].push(label(new, index)),
+                Some(other) => comparison.add([old, new], [other, index], relative, margin),
+            }
+        }
+        let only =
+            old.cells.iter().enumerate().filter(|(_, cell)| new.like(cell, cell.variant).is_none());
+        comparison.alone[0] = only.map(|(index, _)| label(old, index)).collect();
+        if comparison.lines.is_empty() {
+            return Err("they have no cell in common that both have measured".to_owned());
+        }
+        Ok(comparison)
+    }
+
+    /// Adds a cell of both.
+    fn add(&mut self, records: [&Record; 2], cells: [usize; 2], relative: bool, margin: f64) {
+        let [_, new] = records;
+        let is_baseline = new.cells[cells[1]].variant == new.baseline;
+        for quantity in quantities(new).into_iter().filter(|one| COMPARED.contains(&one.name)) {
+            let values = |side: usize| values(records[side], cells[side], quantity, relative);
+            let (old, new) = (values(0), values(1));
+            let median = |values: &[f64]| {
+                super::statistics::summarize(values.iter().copied()).map(|all| all.median)
+            };
+            let (Some(old_median), Some(new_median), Some(interval)) =
+                (median(&old), median(&new), interval(&old, &new))
+            else {
+                continue;
+            };
+            if relative && is_baseline {
+                continue;
+            }
+            self.lines.push(Line {
+                label: label(records[1], cells[1]),
+                quantity,
+                medians: [old_median, new_median],
+                interval,
+                verdict: verdict(interval, quantity, margin),
+            });
+        }
+    }
+
+    /// How many lines have this verdict.
+    fn count(&self, verdict: Verdict) -> usize {
+        self.lines.iter().filter(|line| line.verdict == verdict).count()
+    }
+}
+
+/// The values of a cell, or their ratios to the baseline of the same round.
+fn values(record: &Record, cell: usize, quantity: &Quantity, relative: bool) -> Vec<f64> {
+    let value = |sample: &Sample| quantity.of(record, sample);
+    if !relative {
+        return record.samples_of(cell).filter_map(value).collect();
+    }
+    let Some(base) = record.like(&record.cells[cell], record.baseline) else {
+        return Vec::new();
+    };
+    let of_base = |round: u32| record.samples_of(base).find(|other| other.round == round);
+    let ratio = |sample: &Sample| Some(value(sample)? / value(of_base(sample.round)?)?);
+    record.samples_of(cell).filter_map(ratio).collect()
+}
+
+/// What bounds mean: a difference is one only if all of them are beyond the margin.
+fn verdict(interval: Interval, quantity: &Quantity, margin: f64) -> Verdict {
+    let Some((least, most)) = interval.bounds else { return Verdict::Few };
+    let grows = least > 1.0 + margin;
+    let shrinks = most < 1.0 / (1.0 + margin);
+    match (grows, shrinks, quantity.aim) {
+        (true, _, Some(Aim::More)) | (_, true, Some(Aim::Less)) => Verdict::Better,
+        (true, _, Some(Aim::Less)) | (_, true, Some(Aim::More)) => Verdict::Worse,
+        _ => Verdict::Same,
+    }
+}
+
+/// A cell, with its size.
+fn label(record: &Record, cell: usize) -> String {
+    let size = super::views::size_label(record, record.cells[cell].size);
+    format!("{size} {}", cell_label(record, cell))
+}
+
+/// What was different besides the program, so that a difference may not be the program's.
+fn doubts(old: &Record, new: &Record) -> Vec<String> {
+    let (one, other) = (&old.environment, &new.environment);
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
+    let pairs = [
+        ("the kernel", one.kernel.clone(), other.kernel.clone()),
+        ("the processor", one.cpu.clone(), other.cpu.clone()),
+        ("the number of cores", one.cores.to_string(), other.cores.to_string()),
+        ("the memory", one.memory_bytes.to_string(), other.memory_bytes.to_string()),
+        (
+            "the file system of the source",
+            one.source_file_system.clone(),
+            other.source_file_system.clone(),
+        ),
+        (
+            "the file system of the target",
+            text(&one.target_file_system),
+            text(&other.target_file_system),
+        ),
+        ("the congestion control", text(&one.congestion), text(&other.congestion)),
+        ("optimization", one.optimized.to_string(), other.optimized.to_string()),
+        ("the page cache, cold", old.arguments.cold.to_string(), new.arguments.cold.to_string()),
+        ("the baseline", old.baseline.to_string(), new.baseline.to_string()),
+        ("the sink", format!("{:?}", old.arguments.sink), format!("{:?}", new.arguments.sink)),
+        ("the side", format!("{:?}", old.arguments.side), format!("{:?}", new.arguments.side)),
+    ];
+    let differ = pairs.into_iter().filter(|(_, old, new)| old != new);
+    differ.map(|(name, old, new)| format!("{name} was another one: {old}, then {new}")).collect()
+}
+
+/// The quantities that are compared: what the work took, for whom it was done.
+const COMPARED: [&str; 11] = [
+    "throughput",
+    "memory-busy",
+    "time",
+    "rate",
+    "cpu",
+    "p99",
+    "slowdown",
+    "streams",
+    "memory-idle",
+    "memory-slow",
+    "answers",
+];

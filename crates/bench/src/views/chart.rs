@@ -1,0 +1,333 @@
+//! Charts as values, made from a record alone: what is drawn, before anything is drawn.
+
+use super::axis::{Base, Scale};
+use super::quantity::{Quantity, quantities};
+use super::unit::Unit;
+use crate::names::{variant_label, way_label};
+use crate::record::{Record, Sample, Scenario};
+use crate::statistics::Summary;
+use crate::way::{Way, short_size};
+
+/// One quantity of a record.
+#[derive(Clone, Debug)]
+pub(crate) struct Chart {
+    /// Its name in the names of files and in anchors.
+    pub(crate) name: String,
+    /// What it shows.
+    pub(crate) title: String,
+    /// How it is to be read.
+    pub(crate) note: String,
+    /// In what its values are told.
+    pub(crate) unit: Unit,
+    /// How it is drawn.
+    pub(crate) form: Form,
+    /// What its rows are by.
+    pub(crate) by: By,
+    /// What it shows, in the order of the record.
+    pub(crate) rows: Vec<Row>,
+}
+
+/// How a chart is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A bar for each row.
+    Bars,
+    /// A line over all sizes for each label.
+    Lines,
+}
+
+/// What the rows of a chart are by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The number of connections.
+    Connections,
+    /// The size of the file.
+    Size,
+    /// The size of the folder, which nobody has typed.
+    Whole,
+}
+
+impl By {
+    /// What a row is of: a size, or a number of connections.
+    pub(crate) fn label(self, at: u64) -> String {
+        match self {
+            Self::Connections => Unit::Count.show(at as f64),
+            Self::Size => short_size(at),
+            Self::Whole => Unit::Bytes.show(at as f64),
+        }
+    }
+
+    /// What the labels are.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Size | Self::Whole => "size",
+        }
+    }
+}
+
+/// One value of a chart.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// The size of the file, or the number of connections.
+    pub(crate) at: u64,
+    /// Whose value it is.
+    pub(crate) label: String,
+    /// At which step, if the label does not say so.
+    pub(crate) step: Option<String>,
+    /// By which colour and shape it is known: 0 is the baseline's.
+    pub(crate) look: usize,
+    /// The value; none if it was not measured.
+    pub(crate) summary: Option<Summary>,
+    /// How it stands to the baseline, round by round.
+    pub(crate) ratio: Option<Summary>,
+    /// The answer with which the kernel declined.
+    pub(crate) declined: Option<String>,
+}
+
+/// An axis with its unit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Axis {
+    scale: Scale,
+    /// What 1 of the scale is: bytes are counted by powers of 1024.
+    one: f64,
+    unit: Unit,
+}
+
+/// Every chart of a record: over sizes if there are several, and at one size for all variants.
+pub(crate) fn charts(record: &Record) -> Vec<Chart> {
+    let quantities = quantities(record);
+    let sizes = record.sizes();
+    let mut charts = Vec::new();
+    if record.cells.iter().any(|cell| cell.connections.is_some()) {
+        charts.extend(quantities.iter().flat_map(|quantity| by_points(record, quantity)));
+    } else if sizes.len() > FEW_SIZES {
+        charts.extend(quantities.iter().map(|quantity| over_sizes(record, quantity)));
+        if let Some(size) = sizes.iter().copied().max().filter(|_| has_steps(record)) {
+            charts.extend(quantities.iter().map(|quantity| at_sizes(record, quantity, &[size])));
+        }
+    } else {
+        charts.extend(quantities.iter().map(|quantity| at_sizes(record, quantity, &sizes)));
+    }
+    charts
+}
+
+/// The way at its best step, at every size.
+fn over_sizes(record: &Record, quantity: &Quantity) -> Chart {
+    let mut rows = Vec::new();
+    for size in record.sizes() {
+        let baseline = record.cell(size, record.baseline);
+        rows.extend(baseline.map(|cell| row(record, quantity, cell, "baseline")));
+        for way in record.ways() {
+            let best = record.best(size, way);
+            rows.extend(best.map(|cell| row(record, quantity, cell, "best")));
+        }
+    }
+    let step =
+        if has_steps(record) { "; each way at the step that took the least time" } else { "" };
+    Chart {
+        name: quantity.name.to_owned(),
+        title: quantity.heading(record),
+        note: format!("by the size of the file; {}{step}", quantity.advice()),
+        unit: quantity.unit,
+        form: Form::Lines,
+        by: by_size(record),
+        rows,
+    }
+}
+
+/// A quantity by the number of connections, and by the size.
+pub(crate) fn by_points(record: &Record, quantity: &Quantity) -> [Chart; 2] {
+    [By::Connections, By::Size].map(|by| over_points(record, quantity, by))
+}
+
+/// Every way by the number of connections at the size that has most of them, or by the size at the
+/// number of connections that has most sizes.
+fn over_points(record: &Record, quantity: &Quantity, by: By) -> Chart {
+    let points =
+        record.cells.iter().map(|cell| (cell.size, u64::from(cell.connections.unwrap_or(1))));
+    let points: Vec<_> = points.collect();
+    let fixed = |point: &(u64, u64)| if by == By::Size { point.1 } else { point.0 };
+    let count = |value: u64| points.iter().filter(|point| fixed(point) == value).count();
+    let held = points.iter().map(fixed).max_by_key(|value| (count(*value), *value)).unwrap_or(0);
+    let cells = points.iter().enumerate().filter(|(_, point)| fixed(point) == held);
+    let rows = cells.map(|(cell, point)| {
+        let at = if by == By::Size { point.0 } else { point.1 };
+        Row { at, ..row(record, quantity, cell, "") }
+    });
+    let (suffix, note) = match by {
+        By::Connections => {
+            ("connections", format!("by connections, each with a file of {}", short_size(held)))
+        }
+        _ => ("sizes", format!("by the size of the file, {held} connections")),
+    };
+    Chart {
+        name: format!("{}-{suffix}", quantity.name),
+        title: quantity.heading(record),
+        note: format!("{note}; {}", quantity.advice()),
+        unit: quantity.unit,
+        form: Form::Lines,
+        by,
+        rows: rows.collect(),
+    }
+}
+
+/// Every variant, at these sizes.
+pub(crate) fn at_sizes(record: &Record, quantity: &Quantity, sizes: &[u64]) -> Chart {
+    let cells = record.cells.iter().enumerate().filter(|(_, cell)| sizes.contains(&cell.size));
+    let rows = cells.map(|(cell, _)| row(record, quantity, cell, "")).collect();
+    let at: Vec<_> = sizes.iter().map(|size| size_label(record, *size)).collect();
+    // Many are told by the headings of their bars.
+    let at = match at.len() {
+        1..=FEW_SIZES => format!(", {}", at.join(" and ")),
+        _ => String::new(),
+    };
+    let (name, note) = match record.sizes().len() > FEW_SIZES && has_steps(record) {
+        true => (format!("{}-steps", quantity.name), "every step; "),
+        false => (quantity.name.to_owned(), ""),
+    };
+    Chart {
+        name,
+        title: format!("{}{at}", quantity.heading(record)),
+        note: format!("{note}{}", quantity.advice()),
+        unit: quantity.unit,
+        form: Form::Bars,
+        by: by_size(record),
+        rows,
+    }
+}
+
+fn row(record: &Record, quantity: &Quantity, index: usize, kind: &str) -> Row {
+    let cell = &record.cells[index];
+    let value = |sample: &Sample| quantity.of(record, sample);
+    let is_baseline = cell.variant == record.baseline;
+    let label = match kind {
+        "best" => way_label(record, cell.variant.way),
+        _ => variant_label(record, index),
+    };
+    Row {
+        at: cell.size,
+        label,
+        step: (kind == "best" && cell.variant.way.has_steps())
+            .then(|| cell.variant.step.to_string()),
+        look: if is_baseline { 0 } else { look(record, cell.variant.way) },
+        summary: record.summary_by(index, value),
+        ratio: record.ratio_by(index, value),
+        declined: cell.declined.clone(),
+    }
+}
+
+/// By which colour a way is known: what `underpass` does by itself has the same one everywhere.
+pub(crate) fn look(record: &Record, way: Way) -> usize {
+    let is_first = |way: &Way| matches!(way, Way::Auto | Way::Underpass);
+    if is_first(&way) {
+        return 1;
+    }
+    let is_measured = |way: &Way| {
+        let mut cells = record.cells.iter().filter(|cell| cell.variant.way == *way);
+        cells.any(|cell| cell.declined.is_none())
+    };
+    let others = record.ways().into_iter().filter(|way| !is_first(way) && is_measured(way));
+    2 + others.take_while(|other| *other != way).count()
+}
+
+/// Whether some way was measured at several steps.
+pub(crate) fn has_steps(record: &Record) -> bool {
+    record.cells.iter().enumerate().any(|(index, cell)| {
+        cell.variant != record.baseline
+            && record.cells[..index].iter().any(|other| {
+                other.variant != record.baseline
+                    && (other.size, other.load, other.variant.way)
+                        == (cell.size, cell.load, cell.variant.way)
+            })
+    })
+}
+
+/// A size as it was typed; of a folder, as it is.
+pub(crate) fn size_label(record: &Record, size: u64) -> String {
+    by_size(record).label(size)
+}
+
+/// How sizes are told.
+const fn by_size(record: &Record) -> By {
+    match record.scenario {
+        Scenario::Cp | Scenario::Tree => By::Whole,
+        _ => By::Size,
+    }
+}
+
+impl Chart {
+    /// The axis of the values.
+    pub(crate) fn axis(&self) -> Axis {
+        let summaries = || self.rows.iter().filter_map(|row| row.summary);
+        let most = summaries().map(|summary| summary.max).fold(0.0, f64::max);
+        let one = match self.unit {
+            Unit::Bytes => 1024_f64.powf((most.max(1.0).log2() / 10.0).floor()),
+            _ => 1.0,
+        };
+        let values: Vec<f64> =
+            summaries().flat_map(|summary| [summary.min / one, summary.max / one]).collect();
+        // Counts differ by thousands where times differ by tens.
+        let base = if self.unit == Unit::Bytes { Base::Two } else { Base::Ten };
+        let scale = match (self.form, self.unit) {
+            (_, Unit::Times) => Scale::linear(values.into_iter()),
+            (Form::Bars, _) => Scale::fit(&values, BAR_FACTOR, base),
+            (Form::Lines, _) => Scale::fit(&values, LINE_FACTOR, base),
+        };
+        Axis { scale, one, unit: self.unit }
+    }
+
+    /// Labels with their looks, each once, in the order of the rows.
+    pub(crate) fn labels(&self) -> Vec<(&str, usize)> {
+        let mut labels: Vec<(&str, usize)> = Vec::new();
+        for row in &self.rows {
+            if !labels.iter().any(|(label, _)| *label == row.label) {
+                labels.push((&row.label, row.look));
+            }
+        }
+        labels
+    }
+
+    /// Sizes or numbers of connections, each once, in ascending order.
+    pub(crate) fn places(&self) -> Vec<u64> {
+        let mut places = Vec::new();
+        for row in &self.rows {
+            if !places.contains(&row.at) {
+                places.push(row.at);
+            }
+        }
+        places.sort_unstable();
+        places
+    }
+
+    /// The row of a label at a place.
+    pub(crate) fn row(&self, label: &str, at: u64) -> Option<&Row> {
+        self.rows.iter().find(|row| row.label == label && row.at == at)
+    }
+}
+
+impl Axis {
+    /// The place of a value, from 0 to 1.
+    pub(crate) fn place(self, value: f64) -> f64 {
+        self.scale.place(value / self.one)
+    }
+
+    /// Places with what is written there.
+    pub(crate) fn ticks(self) -> Vec<(f64, String)> {
+        let ticks = self.scale.ticks().into_iter();
+        ticks.map(|tick| (self.scale.place(tick), self.unit.tick(tick * self.one))).collect()
+    }
+
+    /// Whether it is logarithmic.
+    pub(crate) const fn is_log(self) -> bool {
+        self.scale.is_log()
+    }
+}
+
+/// Up to so many sizes stand beside each other as bars.
+const FEW_SIZES: usize = 2;
+
+/// By how much values differ that need a logarithmic axis.
+const LINE_FACTOR: f64 = 10.0;
+/// The same of bars, whose lengths then tell nothing any more.
+const BAR_FACTOR: f64 = 100.0;

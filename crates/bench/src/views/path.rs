@@ -1,0 +1,383 @@
+//! The ways of the bytes as values: between which places they moved in one sample, and what was
+//! counted there. Taken from the receipts in a record; what no receipt tells is not drawn.
+
+use super::chart::size_label;
+use super::quantity::{Motion, counted, served, served_in, sum};
+use super::unit::Unit;
+use crate::counted::{Call, Counted};
+use crate::names::{command, variant_label};
+use crate::peers::Peer;
+use crate::record::{Over, Record, Role, Sample, Scenario, SinkKind, Thread};
+use crate::way::Way;
+
+/// The way of the bytes in one sample.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    /// Its name in the names of files and in anchors.
+    pub(crate) name: String,
+    /// Whose way it is, at which size.
+    pub(crate) title: String,
+    /// Where the bytes came from.
+    pub(crate) source: End,
+    /// Where they went.
+    pub(crate) sink: End,
+    /// Copied from the kernel into a buffer of the program.
+    pub(crate) up: Option<Flow>,
+    /// Copied from the program's memory into the kernel.
+    pub(crate) down: Option<Flow>,
+    /// Mapped into the program's memory, without a copy.
+    pub(crate) mapped: bool,
+    /// Moved inside the kernel.
+    pub(crate) inside: Option<Flow>,
+    /// Shared between two files, not moved at all.
+    pub(crate) shared: Option<Flow>,
+    /// Bytes that the process had fetched from a disk.
+    pub(crate) disk_read: Option<u64>,
+    /// Bytes that it will have written to one.
+    pub(crate) disk_written: Option<u64>,
+    /// Bytes that arrived.
+    pub(crate) bytes: u64,
+    /// What lies between the connections' ends.
+    pub(crate) over: Over,
+    /// What else was counted, a line each.
+    pub(crate) facts: Vec<String>,
+}
+
+/// What is at an end of a way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// A file: a page cache and a disk.
+    File,
+    /// /dev/null.
+    Nothing,
+    /// A connection: a buffer and a card.
+    Socket,
+}
+
+/// Bytes on their way from one place to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Flow {
+    /// By which system calls.
+    pub(crate) names: Vec<String>,
+    /// How many bytes; none if only calls were counted.
+    pub(crate) bytes: Option<u64>,
+    /// How many calls; none if only bytes were counted.
+    pub(crate) calls: Option<u64>,
+}
+
+impl Flow {
+    /// What was moved, as people read it.
+    pub(crate) fn amount(&self) -> String {
+        match (self.bytes, self.calls) {
+            (Some(bytes), _) => Unit::Bytes.show(bytes as f64),
+            (None, Some(calls)) => plural(calls, "call"),
+            (None, None) => "not counted".to_owned(),
+        }
+    }
+
+    fn add(flow: &mut Option<Self>, name: &str, bytes: Option<u64>, calls: Option<u64>) {
+        let flow = flow.get_or_insert_with(|| Self { names: Vec::new(), bytes: None, calls: None });
+        if !flow.names.iter().any(|known| known == name) {
+            flow.names.push(name.to_owned());
+        }
+        for (sum, more) in [(&mut flow.bytes, bytes), (&mut flow.calls, calls)] {
+            if let Some(more) = more {
+                *sum = Some(sum.unwrap_or(0).saturating_add(more));
+            }
+        }
+    }
+}
+
+/// The ways of a record at its largest size: of the baseline, and of every other at the step that
+/// took the least time. Those of whom nothing was counted are left out.
+pub(crate) fn paths(record: &Record) -> Vec<Path> {
+    shown(record).into_iter().filter_map(|cell| path(record, cell)).collect()
+}
+
+/// Those of whom nothing was counted, so that no way can be drawn.
+pub(crate) fn untold(record: &Record) -> Vec<String> {
+    let untold = shown(record).into_iter().filter(|cell| path(record, *cell).is_none());
+    untold
+        .filter(|cell| record.cells[*cell].declined.is_none())
+        .map(|cell| variant_label(record, cell))
+        .collect()
+}
+
+/// The cells whose ways are shown.
+fn shown(record: &Record) -> Vec<usize> {
+    let Some(size) = record.sizes().into_iter().max() else { return Vec::new() };
+    let best = record.ways().into_iter().filter_map(|way| record.best(size, way));
+    record.cell(size, record.baseline).into_iter().chain(best).collect()
+}
+
+fn path(record: &Record, cell: usize) -> Option<Path> {
+    let sample = middle(record, cell)?;
+    let thread = sample.measured.thread.as_ref().filter(|thread| !thread.mechanisms.is_empty());
+    let calls = counted(record, cell, sample.measured.role);
+    let (source, sink) = ends(record, sample.measured.role);
+    let label = variant_label(record, cell);
+    let process = sample.measured.process;
+    let mut path = Path {
+        name: format!("path-{}", label.replace(' ', "-").to_lowercase()),
+        title: format!("{label}, {}", size_label(record, record.cells[cell].size)),
+        source,
+        sink,
+        up: None,
+        down: None,
+        mapped: false,
+        inside: None,
+        shared: None,
+        disk_read: process.map(|process| process.storage_read_bytes),
+        disk_written: process.map(|process| process.storage_written_bytes),
+        bytes: 0,
+        over: record.arguments.over,
+        facts: Vec::new(),
+    };
+    match (thread, calls) {
+        (Some(thread), _) => {
+            for moved in &thread.mechanisms {
+                path.bytes = path.bytes.saturating_add(moved.bytes);
+                path.take(&moved.name, moved.bytes);
+            }
+            path.facts = facts(record, sample, thread);
+        }
+        (None, Some(counted)) => {
+            path.count(counted, record.cells[cell].size, record.cells[cell].variant.way)?;
+            path.facts.insert(0, fact(record, counted));
+        }
+        (None, None) => return None,
+    }
+    Some(path)
+}
+
+impl Path {
+    /// Adds what one mechanism moved.
+    fn take(&mut self, mechanism: &str, bytes: u64) {
+        match mechanism {
+            "read_write" => {
+                let (read, write) = match (self.source, self.sink) {
+                    (End::Socket, _) => ("recv", "write"),
+                    (_, End::Socket) => ("read", "send"),
+                    _ => ("read", "write"),
+                };
+                Flow::add(&mut self.up, read, Some(bytes), None);
+                Flow::add(&mut self.down, write, Some(bytes), None);
+            }
+            "mmap" => {
+                self.mapped = true;
+                Flow::add(&mut self.down, "write", Some(bytes), None);
+            }
+            "reflink" => Flow::add(&mut self.shared, "reflink", Some(bytes), None),
+            inside => Flow::add(&mut self.inside, inside, Some(bytes), None),
+        }
+    }
+
+    /// Adds what was counted of the calls of another program, of whose bytes no receipt tells; none
+    /// if no call moved any. Where some calls move inside the kernel, those that read and write are
+    /// the program's own business: what it needs to start, headers, logs.
+    fn count(&mut self, counted: &Counted, size: u64, way: Way) -> Option<()> {
+        let ends = (self.source, self.sink);
+        let moving = |motion| {
+            let is_so = move |call: &&Call| Motion::of(&call.name) == Some(motion);
+            counted.calls.iter().filter(is_so).filter(move |call| is_of_file(call, motion, ends))
+        };
+        let has_inside = moving(Motion::Inside).any(|call| call.calls > call.errors);
+        self.mapped = matches!(way, Way::Peer(Peer::CMmap | Peer::CMmapLease));
+        let surfacing = [(Motion::In, &mut self.up), (Motion::Out, &mut self.down)];
+        for (motion, flow) in surfacing.into_iter().filter(|_| !has_inside) {
+            let most = moving(motion).map(|call| call.calls).max().unwrap_or(0);
+            let is_few = |call: &&Call| call.calls <= most / FEW;
+            let is_read_of_mapper = motion == Motion::In && self.mapped;
+            for call in moving(motion).filter(|call| !is_few(call) && !is_read_of_mapper) {
+                Flow::add(flow, &call.name, None, Some(call.calls));
+            }
+        }
+        for call in moving(Motion::Inside).filter(|call| call.calls > call.errors) {
+            Flow::add(&mut self.inside, &call.name, None, Some(call.calls));
+        }
+        if self.up.is_none() && self.down.is_none() && self.inside.is_none() {
+            return None;
+        }
+        self.bytes = counted.served_bytes.unwrap_or(size);
+        let is_own = |call: &Call| matches!(Motion::of(&call.name), Some(Motion::In | Motion::Out));
+        let own = sum(counted, is_own);
+        if has_inside && own > 0 {
+            let own = Unit::Count.show(own as f64);
+            self.facts.push(format!("{own} of them read and write for the program itself"));
+        }
+        self.facts.push("no receipt tells bytes by call".to_owned());
+        Some(())
+    }
+
+    /// Bytes in user space, and whether any are.
+    pub(crate) const fn surfaces(&self) -> bool {
+        self.up.is_some() || self.down.is_some() || self.mapped
+    }
+
+    /// What the drawing says, for whoever cannot see it.
+    pub(crate) fn sentence(&self) -> String {
+        let mut said = Vec::new();
+        let flows = [
+            (&self.up, "from the kernel into a buffer of the program"),
+            (&self.down, "from the program's memory into the kernel"),
+            (&self.inside, "inside the kernel"),
+            (&self.shared, "shared between the files, not moved"),
+        ];
+        for (flow, place) in flows {
+            if let Some(flow) = flow {
+                said.push(format!("{} {place} by {}", flow.amount(), flow.names.join(" and ")));
+            }
+        }
+        format!("{}. {}.", said.join("; "), self.facts.join("; "))
+    }
+}
+
+/// Whether a call may have moved bytes of the file on this way: what was received from a client is
+/// its request where the file is sent, and what was sent to a server is a request where it is
+/// received.
+fn is_of_file(call: &Call, motion: Motion, (source, sink): (End, End)) -> bool {
+    match motion {
+        Motion::In => source == End::Socket || !call.name.starts_with("recv"),
+        Motion::Out => sink == End::Socket || !call.name.starts_with("send"),
+        Motion::Inside => true,
+    }
+}
+
+/// How many calls were counted, and of a server for each response or GiB.
+fn fact(record: &Record, counted: &Counted) -> String {
+    let all = sum(counted, |_| true);
+    match served(record, counted) {
+        None => format!("{} in the counted pass", plural(all, "system call")),
+        Some(amount) => {
+            let each = Unit::Count.show(all as f64 / amount);
+            let of = served_in(record.scenario);
+            format!("{} counted, {each} for each {of}", plural(all, "call"))
+        }
+    }
+}
+
+/// The sample of middle time, whose counts belong together.
+fn middle(record: &Record, cell: usize) -> Option<&Sample> {
+    let mut samples: Vec<_> = record.samples_of(cell).collect();
+    samples.sort_by(|one, other| one.wall_s.total_cmp(&other.wall_s));
+    samples.get(samples.len().saturating_sub(1) / 2).copied()
+}
+
+/// From where to where this role moves bytes.
+fn ends(record: &Record, role: Role) -> (End, End) {
+    match role {
+        Role::Copier => (End::File, End::File),
+        Role::Sender | Role::Server => (End::File, End::Socket),
+        Role::Receiver if record.arguments.sink == Some(SinkKind::File) => (End::Socket, End::File),
+        Role::Receiver => (End::Socket, End::Nothing),
+        Role::Client if record.scenario == Scenario::Put => (End::File, End::Socket),
+        Role::Client => (End::Socket, End::File),
+    }
+}
+
+/// So many of something.
+fn plural(count: u64, one: &str) -> String {
+    let ending = match (count, one.ends_with('h')) {
+        (1, _) => "",
+        (_, true) => "es",
+        _ => "s",
+    };
+    format!("{} {one}{ending}", Unit::Count.show(count as f64))
+}
+
+/// What was counted besides.
+fn facts(record: &Record, sample: &Sample, thread: &Thread) -> Vec<String> {
+    let switches = thread.voluntary_switches.saturating_add(thread.involuntary_switches);
+    let several = record.arguments.responses.unwrap_or(1);
+    let responses = if several > 1 {
+        format!(
+            ", {} responses of {}",
+            Unit::Count.show(f64::from(several)),
+            command(record.scenario)
+        )
+    } else {
+        String::new()
+    };
+    vec![
+        format!("{}, {}", plural(thread.calls, "system call"), plural(switches, "context switch")),
+        format!("{} through user space", Unit::Bytes.show(thread.user_space_bytes as f64)),
+        format!(
+            "{} processor time, round {}{responses}",
+            Unit::Seconds.show(thread.cpu_s()),
+            sample.round
+        ),
+    ]
+}
+
+/// How many times as frequent a call is beside which another one does not count.
+const FEW: u64 = 20;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use underpass_engine::Mechanism;
+
+    use super::*;
+    use crate::counted::Tally;
+    use crate::fixture::net_record;
+    use crate::plan::Variant;
+    use crate::receipt::MechanismReceipt;
+    use crate::way::Step;
+
+    /// The way of a mechanism that moved a MiB, as its receipt tells.
+    fn moved(mechanism: Mechanism) -> Path {
+        let mut record = net_record();
+        let name = mechanism.name().to_owned();
+        for sample in &mut record.samples {
+            let moved = MechanismReceipt { name: name.clone(), bytes: 1 << 20, calls: 16 };
+            sample.measured.thread.as_mut().unwrap().mechanisms = vec![moved];
+        }
+        path(&record, 0).unwrap()
+    }
+
+    /// The way of a program of which only calls were counted.
+    fn called(peer: Peer, calls: &[(&str, u64)]) -> Option<Path> {
+        let mut record = net_record();
+        record.cells[0].variant = Variant::new(Way::Peer(peer), Step::Default);
+        record.samples.iter_mut().for_each(|sample| sample.measured.thread = None);
+        let call = |(name, calls): &(&str, u64)| Call {
+            name: (*name).to_owned(),
+            calls: *calls,
+            errors: 0,
+            seconds: 0.0,
+        };
+        let calls = calls.iter().map(call).collect();
+        record.counted.push(Tally::new(Role::Sender, calls).of(0));
+        path(&record, 0)
+    }
+
+    #[test]
+    fn bytes_surface_only_by_mechanisms_that_copy_them() {
+        let bytes = |flow: &Option<Flow>| flow.as_ref().and_then(|flow| flow.bytes);
+        let whole = Some(1 << 20);
+        for (mechanism, up, down, inside) in [
+            (Mechanism::ReadWrite, whole, whole, None),
+            (Mechanism::Mmap, None, whole, None),
+            (Mechanism::Sendfile, None, None, whole),
+            (Mechanism::Splice, None, None, whole),
+        ] {
+            let path = moved(mechanism);
+            let found = (bytes(&path.up), bytes(&path.down), bytes(&path.inside));
+            assert_eq!(found, (up, down, inside), "{mechanism}");
+            assert_eq!(path.mapped, mechanism == Mechanism::Mmap);
+        }
+    }
+
+    #[test]
+    fn what_a_program_reads_for_itself_is_not_what_it_moves() {
+        let sendfile = called(Peer::CSendfile, &[("sendfile", 1), ("read", 3), ("write", 1)]);
+        let sendfile = sendfile.unwrap();
+        assert!(!sendfile.surfaces() && sendfile.inside.is_some(), "{sendfile:?}");
+        let copied = called(Peer::CReadWrite, &[("read", 260), ("pread64", 2), ("write", 256)]);
+        let copied = copied.unwrap();
+        assert_eq!(copied.up.unwrap().names, ["read"]);
+        let mapped = called(Peer::CMmap, &[("read", 3), ("write", 4), ("mmap", 20)]).unwrap();
+        assert!(mapped.mapped && mapped.up.is_none() && mapped.down.is_some(), "{mapped:?}");
+        assert!(called(Peer::Nc, &[("mmap", 20), ("close", 3)]).is_none());
+    }
+}

@@ -1,0 +1,63 @@
+//! Records as text, on the terminal and in files.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use console::Term;
+use underpass_bench::{self as bench, Record, Screen};
+
+use crate::ends::{Overwrite, Target};
+use crate::failure::{Failure, Result, WithPath};
+
+/// The tables and the bars of a record, as standard output can show them.
+pub(super) fn on_terminal(record: &Record, is_ascii: bool) -> String {
+    let terminal = Term::stdout();
+    let width = terminal.size_checked().map_or(WIDTH, |(_, columns)| usize::from(columns));
+    let has_colors = terminal.is_term() && console::colors_enabled();
+    bench::text(record, Screen { width, is_unicode: !is_ascii && speaks_unicode(), has_colors })
+}
+
+/// Whether the locale of this user has letters beyond ASCII; the first variable that is set decides.
+fn speaks_unicode() -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os);
+    let locale = set.into_iter().find(|value| !value.is_empty());
+    locale.is_some_and(|locale| {
+        let locale = locale.to_string_lossy().to_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
+}
+
+/// Writes a text to a path; a file appears when all of it is there.
+pub(super) fn write(path: &Path, text: &str, cancel: &AtomicBool) -> Result<()> {
+    write_to(Target::create(path, Overwrite::Always, cancel)?, text)
+}
+
+/// Writes a text to a place that was prepared before.
+pub(super) fn write_to(target: Target, text: &str) -> Result<()> {
+    target.file().write_all(text.as_bytes()).with_path("writing", target.path())?;
+    target.finish(text.len() as u64)
+}
+
+/// Writes each chart of the records as a file into a folder, which is created if it is missing.
+pub(super) fn write_charts(
+    folder: &Path,
+    records: &[(String, Record)],
+    cancel: &AtomicBool,
+) -> Result<()> {
+    fs::create_dir_all(folder).with_path("creating", folder)?;
+    let files: Vec<_> =
+        records.iter().flat_map(|(name, record)| bench::charts(name, record)).collect();
+    for (index, (name, _)) in files.iter().enumerate() {
+        if files[..index].iter().any(|(other, _)| other == name) {
+            return Err(Failure::Usage(format!(
+                "two records would both write {name}: show them one after the other into two folders"
+            )));
+        }
+    }
+    files.iter().try_for_each(|(name, text)| write(&folder.join(name), text, cancel))
+}
+
+/// Columns of a line where standard output is not a terminal.
+const WIDTH: usize = 100;

@@ -1,0 +1,61 @@
+//! Sizes as people type them.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A number of bytes: `4096`, `64K`, `1M`, `2G`, `1T`, in powers of 1024.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+/// The text is not a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotASize;
+
+impl FromStr for Size {
+    type Err = NotASize;
+
+    fn from_str(text: &str) -> Result<Self, NotASize> {
+        let text = text.trim();
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+            "" | "B" => 0,
+            "K" | "KB" | "KIB" => 10,
+            "M" | "MB" | "MIB" => 20,
+            "G" | "GB" | "GIB" => 30,
+            "T" | "TB" | "TIB" => 40,
+            _ => return Err(NotASize),
+        };
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let number: u64 = digits.parse().ok().filter(|_| is_number).ok_or(NotASize)?;
+        number.checked_mul(1 << shift).map(Self).ok_or(NotASize)
+    }
+}
+
+impl fmt::Display for NotASize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sizes are whole numbers such as 4096, 64K, 1M or 2G")
+    }
+}
+
+impl std::error::Error for NotASize {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suffixes_are_powers_of_1024() {
+        for (text, bytes) in
+            [("0", 0), ("4096", 4096), ("64K", 65_536), ("1m", 1 << 20), ("2GiB", 2 << 30)]
+        {
+            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_size_is_refused() {
+        for text in ["", "K", "-1", "+1", "1.5G", "64Q", "1 K", "99999999999T", "0x10"] {
+            assert_eq!(text.parse::<Size>(), Err(NotASize), "{text}");
+        }
+    }
+}
