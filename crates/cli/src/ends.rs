@@ -13,7 +13,7 @@ use rustix::fs::{
     ftruncate, openat, seek,
 };
 use rustix::io::Errno;
-use underpass_engine::landing::{Existing, Landing};
+use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{Kind, Sink, Source};
 
 use crate::failure::{Failure, Result, WithPath};
@@ -99,7 +99,7 @@ enum Place {
     /// Behind what a file has already.
     End { file: File, at: u64 },
     /// A file that appears when it is whole.
-    New { landing: Landing, existing: Existing },
+    New { landing: AtomicFile, existing: Existing },
     /// A device, a FIFO, standard output: written to as it is, from its cursor if it has one.
     Open { file: File, at: u64 },
 }
@@ -136,7 +136,7 @@ impl Target {
                 return Ok(Self { path, place: Place::Open { file, at: 0 } });
             }
         };
-        let landing = Landing::create(&path, 0o666).with_path("creating", &path)?;
+        let landing = AtomicFile::create(&path, 0o666).with_path("creating", &path)?;
         if existing == Existing::Replace {
             keep_mode(&path, &landing).with_path("keeping mode of", &path)?;
         }
@@ -246,7 +246,7 @@ impl Target {
 }
 
 /// Gives a new file the permissions of the one that it is to replace.
-fn keep_mode(path: &Path, landing: &Landing) -> io::Result<()> {
+fn keep_mode(path: &Path, landing: &AtomicFile) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(CWD, path, flags, Mode::empty()) {
         // It is gone by now.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use underpass_engine::{Layer, Policy};
+use underpass_engine::{Policy, TlsTransport};
 use underpass_server::tls::{
     Acceptor, Connector, Handshake, HandshakeError, Identity, Pin, Session,
 };
@@ -132,7 +132,7 @@ impl Veil {
 ///
 /// # Errors
 ///
-/// As `Layer::flush`; `EINTR` soon after `cancel` became true, `ETIMEDOUT` when nothing has moved for
+/// As `TlsTransport::flush`; `EINTR` soon after `cancel` became true, `ETIMEDOUT` when nothing has moved for
 /// too long.
 pub(crate) fn end(
     session: &Session,

@@ -33,16 +33,15 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("underpass-engine is about Linux system calls and needs Linux");
 
+pub mod atomic_file;
 mod capabilities;
 mod chain;
 mod drive;
 pub mod errno;
+mod errno_help;
 mod error;
 mod integrity;
 pub mod ktls;
-pub mod landing;
-mod layer;
-mod meanings;
 mod mechanism;
 mod mechanisms;
 mod netlink;
@@ -57,6 +56,7 @@ mod sink;
 mod size;
 pub mod socket;
 mod step;
+mod tls_transport;
 pub mod trace;
 mod transfer;
 
@@ -64,7 +64,6 @@ pub use capabilities::Capabilities;
 pub use chain::{Chain, Segment, Source};
 pub use error::Error;
 pub use integrity::{Integrity, UnknownIntegrity, Version, WriterCheck, Writers};
-pub use layer::{Front, Layer};
 pub use mechanism::{Mechanism, UnknownMechanism};
 pub use mechanisms::memory::SMALL_TRANSFER;
 pub use options::{Confirm, Heard, Options, Progress};
@@ -75,5 +74,6 @@ pub use residence::{is_absent, is_resident};
 pub use sink::Sink;
 pub use size::{NotASize, Size};
 pub use step::{Refusal, Wait};
+pub use tls_transport::{RecordKind, TlsTransport};
 pub use transfer::{Status, Transfer};
 pub use underpass_sys::{Kind, Usage, processor_time};

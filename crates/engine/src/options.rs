@@ -8,11 +8,11 @@ use underpass_sys::Kind;
 
 use crate::capabilities::Capabilities;
 use crate::integrity::Integrity;
-use crate::layer::Layer;
 use crate::mechanism::Mechanism;
 use crate::pipes::PipePool;
 use crate::policy::{Candidates, Policy};
 use crate::sink::Sink;
+use crate::tls_transport::TlsTransport;
 
 /// How a transfer is to be done. The default moves everything in the cheapest way.
 ///
@@ -43,8 +43,8 @@ pub struct Options<'a> {
     pub(crate) observer: Option<Observer<'a>>,
     pub(crate) observe_every: Option<u64>,
     pub(crate) listener: Option<Listener<'a>>,
-    pub(crate) source_layer: Option<&'a dyn Layer>,
-    pub(crate) sink_layer: Option<&'a dyn Layer>,
+    pub(crate) source_tls: Option<&'a dyn TlsTransport>,
+    pub(crate) sink_tls: Option<&'a dyn TlsTransport>,
     shared_pipes: Option<&'a PipePool>,
     own_pipes: PipePool,
 }
@@ -174,15 +174,15 @@ impl<'a> Options<'a> {
 
     /// TLS on the sources that are sockets.
     #[must_use]
-    pub fn source_layer(mut self, layer: &'a dyn Layer) -> Self {
-        self.source_layer = Some(layer);
+    pub fn source_tls(mut self, tls: &'a dyn TlsTransport) -> Self {
+        self.source_tls = Some(tls);
         self
     }
 
     /// TLS on the sink, which is a socket.
     #[must_use]
-    pub fn sink_layer(mut self, layer: &'a dyn Layer) -> Self {
-        self.sink_layer = Some(layer);
+    pub fn sink_tls(mut self, tls: &'a dyn TlsTransport) -> Self {
+        self.sink_tls = Some(tls);
         self
     }
 

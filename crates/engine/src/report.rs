@@ -36,7 +36,7 @@ impl Decline {
     pub fn meaning(&self) -> Option<&'static str> {
         match self.what {
             Declined::Mechanism(mechanism) => {
-                crate::errno::meaning(mechanism.name(), &self.refusal.name())
+                crate::errno_help::errno_help(mechanism.name(), &self.refusal.name())
             }
             Declined::Integrity(level) => Some(level.reason(self.refusal)),
         }

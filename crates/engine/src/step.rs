@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use underpass_sys::Kind;
 
-use crate::layer::{Front, Layer};
+use crate::tls_transport::{RecordKind, TlsTransport};
 
 /// What one step of a mechanism did.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub(crate) struct Ends<'a> {
     /// Offset of the next byte, for a seekable source.
     pub(crate) source_at: Option<u64>,
     /// TLS on the source, which is a socket.
-    pub(crate) source_layer: Option<&'a dyn Layer>,
+    pub(crate) source_tls: Option<&'a dyn TlsTransport>,
     /// Where the bytes go.
     pub(crate) sink: BorrowedFd<'a>,
     /// What the sink is.
@@ -93,7 +93,7 @@ pub(crate) struct Ends<'a> {
     /// Offset of the next byte, for a seekable sink that was not opened with `O_APPEND`.
     pub(crate) sink_at: Option<u64>,
     /// TLS on the sink, which is a socket.
-    pub(crate) sink_layer: Option<&'a dyn Layer>,
+    pub(crate) sink_tls: Option<&'a dyn TlsTransport>,
     /// Bytes of this segment that are still to be moved, `None` for all up to the source's end.
     pub(crate) rest: Option<u64>,
     /// Whether another segment follows.
@@ -107,10 +107,10 @@ impl Ends<'_> {
         self.is_followed || self.rest.is_some_and(|rest| rest > len as u64)
     }
 
-    /// Whether bytes have to pass through a layer of this process, which no mechanism of the kernel
+    /// Whether bytes have to be encrypted or decrypted in this process, which no mechanism of the kernel
     /// can do.
     pub(crate) fn cross_user_space(&self) -> bool {
-        [self.source_layer, self.sink_layer].iter().flatten().any(|layer| !layer.is_in_kernel())
+        [self.source_tls, self.sink_tls].iter().flatten().any(|tls| !tls.is_in_kernel())
     }
 
     /// What a call that takes from the source really said, if the kernel decrypts what is there: a
@@ -118,15 +118,15 @@ impl Ends<'_> {
     ///
     /// `EINTR` stands for a record that has been dealt with: nothing moved, try again.
     pub(crate) fn past_records(&self, answer: Result<usize, Errno>) -> Result<usize, Errno> {
-        let Some(layer) = self.source_layer else { return answer };
+        let Some(tls) = self.source_tls else { return answer };
         if !matches!(answer, Ok(0) | Err(Errno::INVAL | Errno::IO | Errno::KEYEXPIRED)) {
             return answer;
         }
-        match layer.take_control(self.source)? {
-            Front::Control => Err(Errno::INTR),
-            Front::End => Ok(0),
-            Front::Data if answer == Ok(0) => Err(Errno::CONNABORTED),
-            Front::Data => answer,
+        match tls.take_control(self.source)? {
+            RecordKind::Control => Err(Errno::INTR),
+            RecordKind::End => Ok(0),
+            RecordKind::Data if answer == Ok(0) => Err(Errno::CONNABORTED),
+            RecordKind::Data => answer,
         }
     }
 

@@ -12,11 +12,10 @@ use std::time::Instant;
 use rustix::io::Errno;
 use underpass_sys::Kind;
 
+use crate::atomic_file;
 use crate::chain::{Chain, Position, Segment};
 use crate::error::Error;
 use crate::integrity::{Guard, Integrity, WriterCheck};
-use crate::landing;
-use crate::layer::Layer;
 use crate::mechanism::Mechanism;
 use crate::mechanisms::memory::SMALL_TRANSFER;
 use crate::mechanisms::{Active, Meter, default_step, largest_step, memory};
@@ -26,6 +25,7 @@ use crate::report::{Decline, Declined, Report};
 use crate::sink::Sink;
 use crate::socket;
 use crate::step::{Ends, Refusal, Step, Wait};
+use crate::tls_transport::TlsTransport;
 
 /// How far [`Transfer::advance`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,8 +204,8 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
     }
 
     /// TLS on the sink.
-    pub(crate) fn sink_layer(&self) -> Option<&'a dyn Layer> {
-        self.options.sink_layer.filter(|_| self.sink.kind == Kind::Socket)
+    pub(crate) fn sink_tls(&self) -> Option<&'a dyn TlsTransport> {
+        self.options.sink_tls.filter(|_| self.sink.kind == Kind::Socket)
     }
 
     /// Each stream among the sources.
@@ -227,8 +227,8 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             self.set_guards()?;
             self.gate = self.find_gate();
         }
-        // What a layer of this process hands over is for it to cut into packets.
-        let is_ours = self.sink_layer().is_some_and(|layer| !layer.is_in_kernel());
+        // TLS of this process cuts into packets itself what it hands over.
+        let is_ours = self.sink_tls().is_some_and(|tls| !tls.is_in_kernel());
         if self.sink.kind == Kind::Socket && !is_ours && self.chain.wants_cork() {
             self.is_corked = socket::cork(&self.sink.fd);
         }
@@ -242,7 +242,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             return self.memory_step().map(|step| (step, Mechanism::ReadWrite));
         };
         let rest = self.visible_len(source.len).map(|len| len - self.position.offset);
-        let sink_layer = self.sink_layer();
+        let sink_tls = self.sink_tls();
         let active = match &mut self.active {
             Some(active) => active,
             none => {
@@ -260,11 +260,11 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             source: file,
             source_kind: source.kind,
             source_at: source.at.map(|at| at + self.position.offset),
-            source_layer: self.options.source_layer.filter(|_| source.kind == Kind::Socket),
+            source_tls: self.options.source_tls.filter(|_| source.kind == Kind::Socket),
             sink: self.sink.fd.as_fd(),
             sink_kind: self.sink.kind,
             sink_at: self.sink.at,
-            sink_layer,
+            sink_tls,
             rest,
             is_followed: self.position.index + 1 < end,
         };
@@ -272,7 +272,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         if self.options.reserve && !self.is_reserved && mechanism != Mechanism::Reflink {
             self.is_reserved = true;
             if let (Kind::Regular, Some(at), Some(rest)) = (ends.sink_kind, ends.sink_at, ends.rest)
-                && let Err(errno) = landing::reserve(ends.sink, at, rest)
+                && let Err(errno) = atomic_file::reserve(ends.sink, at, rest)
             {
                 // No mechanism has failed: none was tried.
                 self.active = None;
@@ -292,7 +292,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
     fn memory_step(&mut self) -> Result<Step, Errno> {
         // Where every byte is read to be encrypted here, taking files along changes nothing else.
         let is_read = self.options.policy == Policy::Require(Mechanism::ReadWrite)
-            && self.sink_layer().is_some_and(|layer| !layer.is_in_kernel());
+            && self.sink_tls().is_some_and(|tls| !tls.is_in_kernel());
         let is_free = (self.options.policy == Policy::Auto || is_read)
             && self.sink.kind == Kind::Socket
             && self.options.integrity != Integrity::Snapshot;
@@ -303,7 +303,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             position: self.position,
             is_followed: self.visible_memory() < self.visible_segments(),
         };
-        let sink = (&self.sink, self.sink_layer());
+        let sink = (&self.sink, self.sink_tls());
         let (guards, buffer) = (&mut self.guards, &mut self.buffer);
         let step = memory::step(front, sink, guards, small, buffer, &mut meter);
         self.report.memory.calls += meter.calls;
@@ -343,10 +343,8 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             self.next_segment();
         }
         self.tell_progress();
-        match self.sink_layer().filter(|layer| layer.is_in_kernel()) {
-            Some(layer) => {
-                layer.sent(self.sink.fd.as_fd(), moved).map_err(|errno| self.failed(errno))
-            }
+        match self.sink_tls().filter(|tls| tls.is_in_kernel()) {
+            Some(tls) => tls.sent(self.sink.fd.as_fd(), moved).map_err(|errno| self.failed(errno)),
             None => Ok(()),
         }
     }

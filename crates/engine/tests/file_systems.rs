@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use mounts::{FileSystem, Mounted};
 use rustix::io::Errno;
 use scratch::pattern;
-use underpass_engine::landing::{Existing, Landing};
+use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{
     Declined, Error, Integrity, Mechanism, Options, Policy, Refusal, Report, Sink, Source, Transfer,
 };
@@ -161,14 +161,14 @@ fn a_file_lands_on_each_file_system_without_litter() {
         fs::create_dir(&folder).unwrap();
         let target = folder.join("file");
         for existing in [Existing::Keep, Existing::Replace] {
-            let landing = Landing::create(&target, 0o644).unwrap();
-            landing.reserve(LEN as u64).unwrap();
-            landing.file().write_all(&pattern(LEN)).unwrap();
-            landing.commit(existing).unwrap();
+            let file = AtomicFile::create(&target, 0o644).unwrap();
+            file.reserve(LEN as u64).unwrap();
+            file.file().write_all(&pattern(LEN)).unwrap();
+            file.commit(existing).unwrap();
             assert!(fs::read(&target).unwrap() == pattern(LEN), "{kind:?}");
         }
-        assert!(Landing::create(&target, 0o644).unwrap().commit(Existing::Keep).is_err());
-        drop(Landing::create(&target, 0o644).unwrap());
+        assert!(AtomicFile::create(&target, 0o644).unwrap().commit(Existing::Keep).is_err());
+        drop(AtomicFile::create(&target, 0o644).unwrap());
         let left: Vec<_> = fs::read_dir(&folder).unwrap().collect();
         assert_eq!(left.len(), 1, "{kind:?}: {left:?}");
     }
@@ -178,10 +178,10 @@ fn a_file_lands_on_each_file_system_without_litter() {
 fn a_disk_too_small_is_found_out_when_space_is_reserved() {
     for kind in [FileSystem::Ext4, FileSystem::Tmpfs, FileSystem::Overlay] {
         let Some(mounted) = Mounted::new(kind, 8) else { continue };
-        let landing = Landing::create(&mounted.root().join("file"), 0o644).unwrap();
-        let error = landing.reserve(64 << 20).unwrap_err();
+        let file = AtomicFile::create(&mounted.root().join("file"), 0o644).unwrap();
+        let error = file.reserve(64 << 20).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::NOSPC.raw_os_error()), "{kind:?}");
-        drop(landing);
+        drop(file);
         assert!(!mounted.root().join("file").exists());
     }
 }

@@ -17,8 +17,8 @@ use rustix::net::sockopt;
 use underpass_engine::Mechanism::{ReadWrite, Sendfile, Splice};
 use underpass_engine::ktls::{self, Cipher, Direction, Keys, Record, Version};
 use underpass_engine::{
-    Chain, Error, Front, Integrity, Layer, Mechanism, Options, Policy, Report, Sink, Source,
-    Transfer,
+    Chain, Error, Integrity, Mechanism, Options, Policy, RecordKind, Report, Sink, Source,
+    TlsTransport, Transfer,
 };
 
 /// A connection whose near end sends and whose far end receives by the same keys; `None`, and a
@@ -63,22 +63,22 @@ struct Glue {
 
 impl Glue {
     /// Takes the record at the front, which is none of data. `KeyUpdate` brings the other key.
-    fn take(&self, socket: BorrowedFd<'_>) -> Result<Front, Errno> {
+    fn take(&self, socket: BorrowedFd<'_>) -> Result<RecordKind, Errno> {
         let mut message = vec![0; 1 << 14];
         let record = ktls::receive(socket, &mut message, false)?;
         message.truncate(record.len);
         if record.kind == ALERT {
-            return if message == CLOSE_NOTIFY { Ok(Front::End) } else { Err(Errno::PROTO) };
+            return if message == CLOSE_NOTIFY { Ok(RecordKind::End) } else { Err(Errno::PROTO) };
         }
         if message == KEY_UPDATE {
             ktls::install(socket, Direction::Receive, &keys(&OTHER_KEY))?;
         }
         self.messages.lock().unwrap().push(message);
-        Ok(Front::Control)
+        Ok(RecordKind::Control)
     }
 }
 
-impl Layer for Glue {
+impl TlsTransport for Glue {
     fn is_in_kernel(&self) -> bool {
         true
     }
@@ -98,15 +98,15 @@ impl Layer for Glue {
                 Record { kind: ktls::DATA, .. } => {
                     return ktls::receive(socket, buffer, false).map(|record| record.len);
                 }
-                _ if self.take(socket)? == Front::End => return Ok(0),
+                _ if self.take(socket)? == RecordKind::End => return Ok(0),
                 _ => {}
             }
         }
     }
 
-    fn take_control(&self, socket: BorrowedFd<'_>) -> Result<Front, Errno> {
+    fn take_control(&self, socket: BorrowedFd<'_>) -> Result<RecordKind, Errno> {
         match ktls::receive(socket, &mut [0], true)?.kind {
-            ktls::DATA => Ok(Front::Data),
+            ktls::DATA => Ok(RecordKind::Data),
             _ => self.take(socket),
         }
     }
@@ -138,7 +138,7 @@ fn pattern(len: usize) -> Vec<u8> {
 /// Receives into a file, by these mechanisms, what comes until the peer says that it is all.
 fn receive(far: &TcpStream, glue: &Glue, policy: Policy) -> (Result<Report, Error>, Vec<u8>) {
     let sink = file_with(b"");
-    let options = Options::default().source_layer(glue).policy(policy).timeout(PATIENCE);
+    let options = Options::default().source_tls(glue).policy(policy).timeout(PATIENCE);
     let outcome =
         Transfer::new(Source::of(far).unwrap(), Sink::of(&sink).unwrap()).options(options).run();
     (outcome, bytes_in(&sink))
@@ -235,7 +235,7 @@ fn a_file_passes_through_the_kernel_alone() {
         let file = file_with(&bytes);
         let sender = thread::spawn(move || {
             let glue = Glue::default();
-            let options = Options::default().sink_layer(&glue).small(0).timeout(PATIENCE);
+            let options = Options::default().sink_tls(&glue).small(0).timeout(PATIENCE);
             let chain = Chain::new().bytes(&b"head"[..]).source(Source::of(&file).unwrap());
             let sink = Sink::of(&near).unwrap();
             let report = Transfer::new(chain, sink).options(options).run().unwrap();
@@ -320,7 +320,7 @@ fn a_header_and_its_file_are_one_record() {
     let file = file_with(&pattern(5_000));
     let chain = Chain::new().bytes(pattern(100)).source(Source::of(&file).unwrap());
     let glue = Glue::default();
-    let options = Options::default().sink_layer(&glue).small(0);
+    let options = Options::default().sink_tls(&glue).small(0);
     let report = Transfer::new(chain, Sink::of(&near).unwrap()).options(options).run().unwrap();
     assert_eq!(movers(&report), [Sendfile]);
     let mut header = [0; 5];
@@ -337,7 +337,7 @@ fn what_was_sent_is_a_copy() {
     assert!(matches!(allowed, Ok(()) | Err(Errno::NOPROTOOPT)), "{allowed:?}");
     let file = file_with(&pattern(20_000));
     let glue = Glue::default();
-    let options = Options::default().sink_layer(&glue).integrity(Integrity::Detect);
+    let options = Options::default().sink_tls(&glue).integrity(Integrity::Detect);
     let source = Source::of(&file).unwrap();
     // Nobody has read anything when it is done.
     let report = Transfer::new(source, Sink::of(&near).unwrap()).options(options).run().unwrap();
@@ -357,7 +357,7 @@ fn a_peer_that_reads_slowly_gets_whole_records() {
     let len = (512 << 10) + 1;
     let sender = thread::spawn(move || {
         let (file, glue) = (file_with(&pattern(len)), Glue::default());
-        let options = Options::default().sink_layer(&glue).timeout(PATIENCE);
+        let options = Options::default().sink_tls(&glue).timeout(PATIENCE);
         let source = Source::of(&file).unwrap();
         let report = Transfer::new(source, Sink::of(&near).unwrap()).options(options).run();
         near.set_nonblocking(false).unwrap();

@@ -20,7 +20,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use underpass_engine::Transfer;
-use underpass_engine::{Chain, Layer, Options, PipePool, Policy, Progress, Report, Sink, Source};
+use underpass_engine::{
+    Chain, Options, PipePool, Policy, Progress, Report, Sink, Source, TlsTransport,
+};
 
 use crate::chunked::Chunked;
 use crate::tls::Session;
@@ -321,7 +323,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
             tell(&Progress { bytes: before + progress.bytes, expected: len, ..*progress });
         });
         if let Some(session) = &self.session {
-            options = options.source_layer(&**session);
+            options = options.source_tls(&**session);
         }
         if let Some(pipes) = manner.pipes {
             options = options.pipes(pipes);

@@ -123,7 +123,7 @@ fn receive(
     };
     let options = args.stream.apply(args.movement.options()).cancel(cancel);
     let options = match session {
-        Some(session) => options.source_layer(session),
+        Some(session) => options.source_tls(session),
         None => options,
     };
     let report = Transfer::new(source, target.sink()?)

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let options = args.stream.apply(args.movement.options()).cancel(&cancel);
     let options = meter.watch(options);
     let options = match &session {
-        Some(session) => options.sink_layer(session),
+        Some(session) => options.sink_tls(session),
         None => options,
     };
     let started = Instant::now();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
-use underpass_engine::landing::Existing;
+use underpass_engine::atomic_file::Existing;
 
 use super::again::is_change;
 use super::folder::{Entry, Folder};

@@ -10,7 +10,7 @@ use rustix::fs::{
     unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::landing::{Existing, Landing};
+use underpass_engine::atomic_file::{AtomicFile, Existing};
 
 use super::folder::{Folder, State};
 
@@ -24,7 +24,7 @@ pub(super) enum Place<'a> {
     /// In a folder that nobody can take for the copy yet.
     Fresh { file: File, remains: Remains<'a> },
     /// Unnamed.
-    Landing { landing: Box<Landing>, existing: Existing },
+    Landing { landing: Box<AtomicFile>, existing: Existing },
     /// A file that was there.
     Old(File),
 }
@@ -65,7 +65,7 @@ impl<'a> Place<'a> {
             return Ok(Self::Fresh { file, remains });
         }
         let target = folder.target.as_fd().try_clone_to_owned()?;
-        let landing = Landing::create_in(target, OsStr::from_bytes(name.to_bytes()), mode)?;
+        let landing = AtomicFile::create_in(target, OsStr::from_bytes(name.to_bytes()), mode)?;
         Ok(Self::Landing { landing: Box::new(landing), existing })
     }
 
@@ -80,7 +80,7 @@ impl<'a> Place<'a> {
     ) -> Result<Self, std::io::Error> {
         let target = folder.target.as_fd().try_clone_to_owned()?;
         let name = OsStr::from_bytes(entry_name.to_bytes());
-        let landing = Landing::partial(target, name, partial, mode, Existing::Replace)?;
+        let landing = AtomicFile::partial(target, name, partial, mode, Existing::Replace)?;
         match is_ours(landing.file(), &folder.target, partial) {
             true => Ok(Self::Landing { landing: Box::new(landing), existing }),
             false => Self::new(folder, entry_name, mode, existing),

@@ -11,8 +11,8 @@ use std::path::Path;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use underpass_engine::Sink;
+use underpass_engine::atomic_file::AtomicFile;
 use underpass_engine::ktls::loopback_pair;
-use underpass_engine::landing::Landing;
 
 use super::pair::{LOOKS, MOMENT};
 
@@ -22,7 +22,7 @@ pub(crate) enum Scratch {
     /// A file without a name, or with a hidden one.
     File {
         /// The file.
-        landing: Landing,
+        landing: AtomicFile,
         /// Where its bytes begin.
         at: u64,
     },
@@ -37,12 +37,12 @@ pub(crate) enum Scratch {
 impl Scratch {
     /// A file beside this one.
     pub(crate) fn file(beside: &Path) -> io::Result<Self> {
-        Ok(Self::File { landing: Landing::create(beside, 0o600)?, at: 0 })
+        Ok(Self::File { landing: AtomicFile::create(beside, 0o600)?, at: 0 })
     }
 
     /// The same, written to only at its end, or from an offset on.
     pub(crate) fn like(beside: &Path, appends: bool, at: u64) -> io::Result<Self> {
-        let landing = Landing::create(beside, 0o600)?;
+        let landing = AtomicFile::create(beside, 0o600)?;
         if appends {
             let flags = fcntl_getfl(landing.file())?;
             fcntl_setfl(landing.file(), flags | OFlags::APPEND)?;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
-use underpass_engine::landing::{Existing, Landing};
+use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{errno, probe};
 
 use super::sample::Sample;
@@ -72,7 +72,7 @@ fn read_direct(file: &File) -> Result<(), Errno> {
 fn land(folder: &Path) -> Result<bool, Errno> {
     let known = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let path = folder.join(format!(".underpass-doctor.{}", std::process::id()));
-    let landing = Landing::create(&path, 0o600).map_err(known)?;
+    let landing = AtomicFile::create(&path, 0o600).map_err(known)?;
     let is_unnamed = landing.is_unnamed();
     landing.commit(Existing::Keep).map_err(known)?;
     fs::remove_file(&path).map_err(known)?;

@@ -272,7 +272,7 @@ fn refusals(ledger: &Ledger, which: impl Fn(&RefusalCount) -> bool) -> Vec<Refus
                 mechanism: refusal.what.to_owned(),
                 at: refusal.at,
                 times: refusal.times,
-                reason: errno::meaning(refusal.what, &symbol).map(ToOwned::to_owned),
+                reason: errno::errno_help(refusal.what, &symbol).map(ToOwned::to_owned),
                 errno: symbol,
             },
             from: refusal.from,

@@ -13,9 +13,9 @@ use underpass_sys::Kind;
 use super::Meter;
 use crate::chain::{Position, Segment};
 use crate::integrity::Guard;
-use crate::layer::{self, Layer};
 use crate::sink::Sink;
 use crate::step::{Step, Wait};
+use crate::tls_transport::{self, TlsTransport};
 
 /// A file that follows a header over a socket is sent from one buffer with it up to this many
 /// bytes, which costs the sender less processor time than the header by `MSG_MORE` and then
@@ -35,7 +35,7 @@ pub const SMALL_TRANSFER: usize = 8 << 10;
 /// copies.
 pub(crate) fn step<F: AsFd, S: AsFd>(
     chain: Front<'_, F>,
-    (sink, layer): (&Sink<S>, Option<&dyn Layer>),
+    (sink, tls): (&Sink<S>, Option<&dyn TlsTransport>),
     guards: &mut [Guard],
     small: usize,
     buffer: &mut Vec<u8>,
@@ -53,7 +53,7 @@ pub(crate) fn step<F: AsFd, S: AsFd>(
         return Ok(Step::Changed);
     }
     meter.calls += 1;
-    match write(sink, layer, bytes, is_followed || indices.end < segments.len()) {
+    match write(sink, tls, bytes, is_followed || indices.end < segments.len()) {
         Ok(written) => {
             if written == bytes.len() {
                 indices
@@ -138,12 +138,12 @@ fn gather<'a, F: AsFd>(
 
 fn write<S: AsFd>(
     sink: &Sink<S>,
-    layer: Option<&dyn Layer>,
+    tls: Option<&dyn TlsTransport>,
     bytes: &[u8],
     is_followed: bool,
 ) -> Result<usize, Errno> {
     match (sink.kind, sink.at) {
-        (Kind::Socket, _) => layer::send(layer, sink.fd.as_fd(), bytes, is_followed),
+        (Kind::Socket, _) => tls_transport::send(tls, sink.fd.as_fd(), bytes, is_followed),
         (_, Some(at)) => rustix::io::pwrite(&sink.fd, bytes, at),
         (_, None) => rustix::io::write(&sink.fd, bytes),
     }

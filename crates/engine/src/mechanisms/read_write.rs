@@ -4,8 +4,8 @@ use rustix::io::Errno;
 use underpass_sys::Kind;
 
 use super::Meter;
-use crate::layer;
 use crate::step::{Ends, Step, Wait};
+use crate::tls_transport;
 
 /// The buffer, and which part of it still has to be written.
 #[derive(Debug, Default)]
@@ -50,9 +50,9 @@ impl ReadWrite {
         }
         let buffer = &mut self.buffer[..len];
         meter.calls += 1;
-        let bytes = match (ends.source_at, ends.source_layer) {
+        let bytes = match (ends.source_at, ends.source_tls) {
             (Some(at), _) => rustix::io::pread(ends.source, buffer, at)?,
-            (None, Some(layer)) => layer.receive(ends.source, buffer)?,
+            (None, Some(tls)) => tls.receive(ends.source, buffer)?,
             (None, None) => rustix::io::read(ends.source, buffer)?,
         };
         meter.user_space_bytes += bytes as u64;
@@ -65,7 +65,7 @@ impl ReadWrite {
 pub(crate) fn write(ends: &Ends<'_>, bytes: &[u8]) -> Result<usize, Errno> {
     match (ends.sink_kind, ends.sink_at) {
         (Kind::Socket, _) => {
-            layer::send(ends.sink_layer, ends.sink, bytes, ends.is_more_after(bytes.len()))
+            tls_transport::send(ends.sink_tls, ends.sink, bytes, ends.is_more_after(bytes.len()))
         }
         (_, Some(at)) => rustix::io::pwrite(ends.sink, bytes, at),
         (_, None) => rustix::io::write(ends.sink, bytes),

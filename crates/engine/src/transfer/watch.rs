@@ -9,13 +9,13 @@ use super::{Status, Transfer};
 use crate::chain::{Position, Segment};
 use crate::error::Error;
 use crate::integrity::{Guard, Integrity, LeaseState, WriterCheck, Writers};
-use crate::layer::Layer;
 use crate::options::Confirm;
 use crate::peer;
 use crate::policy::Policy;
 use crate::report::{Decline, Declined};
 use crate::socket;
 use crate::step::{Refusal, Wait};
+use crate::tls_transport::TlsTransport;
 
 impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     /// Sets the guard asked for, or a weaker one where the kernel refuses it.
@@ -120,7 +120,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
 
     /// How many bytes of a file wait at the gate: the last, and those to nudge a peer's kernel with.
     fn held_back(&self) -> u64 {
-        let is_ours = self.sink_layer().is_some_and(Layer::copies);
+        let is_ours = self.sink_tls().is_some_and(TlsTransport::copies);
         if self.sink.kind == Kind::Socket && !is_ours { HELD_BACK } else { 1 }
     }
 
@@ -219,10 +219,10 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         Ok(())
     }
 
-    /// Hands the socket what a layer has taken for it; whether all of it went.
+    /// Hands the socket what TLS of this process still holds for it; whether all of it went.
     pub(super) fn is_flushed(&mut self) -> Result<bool, Error> {
-        let Some(layer) = self.sink_layer() else { return Ok(true) };
-        match layer.flush(self.sink.fd.as_fd()) {
+        let Some(tls) = self.sink_tls() else { return Ok(true) };
+        match tls.flush(self.sink.fd.as_fd()) {
             Ok(()) => Ok(true),
             Err(Errno::AGAIN | Errno::INTR) => Ok(false),
             Err(errno) => Err(self.failed(errno)),
@@ -261,7 +261,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     /// Whether the sink still holds pages that its peer has not got.
     fn is_referenced(&mut self) -> Result<bool, Error> {
         // What was encrypted is not the page any more.
-        if self.sink_layer().is_some_and(Layer::copies) {
+        if self.sink_tls().is_some_and(TlsTransport::copies) {
             return Ok(false);
         }
         let bytes = self.in_flight();

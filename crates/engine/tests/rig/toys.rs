@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use underpass_engine::{Front, Layer};
+use underpass_engine::{RecordKind, TlsTransport};
 
 /// A cipher that tells bytes which came twice, not at all or in another order from the right ones:
 /// each is mixed with its place in the stream.
@@ -79,7 +79,7 @@ impl Chance {
     }
 }
 
-/// A layer of user space. It takes only some of what it is given, hands only some of that to the
+/// A TLS transport of user space. It takes only some of what it is given, hands only some of that to the
 /// socket, and is not ready at any turn it likes.
 #[derive(Debug)]
 pub(crate) struct Toy(Mutex<Inside>);
@@ -165,7 +165,7 @@ impl Inside {
     }
 }
 
-impl Layer for Toy {
+impl TlsTransport for Toy {
     fn is_in_kernel(&self) -> bool {
         false
     }
@@ -221,7 +221,7 @@ impl Layer for Toy {
         Ok(len)
     }
 
-    fn take_control(&self, _: BorrowedFd<'_>) -> Result<Front, Errno> {
+    fn take_control(&self, _: BorrowedFd<'_>) -> Result<RecordKind, Errno> {
         unreachable!("nothing of it is in the kernel")
     }
 
@@ -230,11 +230,11 @@ impl Layer for Toy {
     }
 }
 
-/// A layer whose records the kernel is said to encrypt: over a plain socket, where it does nothing.
+/// A TLS transport whose records the kernel is said to encrypt: over a plain socket, where it does nothing.
 #[derive(Debug, Default)]
 pub(crate) struct KernelToy {
     /// What is at the front when that is asked, in turn; data in the end.
-    fronts: Mutex<VecDeque<Result<Front, Errno>>>,
+    fronts: Mutex<VecDeque<Result<RecordKind, Errno>>>,
     /// How often it was asked.
     asked: Mutex<usize>,
     /// What it was told that the kernel took, call by call.
@@ -246,7 +246,7 @@ pub(crate) struct KernelToy {
 }
 
 impl KernelToy {
-    pub(crate) fn with_fronts(fronts: impl IntoIterator<Item = Result<Front, Errno>>) -> Self {
+    pub(crate) fn with_fronts(fronts: impl IntoIterator<Item = Result<RecordKind, Errno>>) -> Self {
         Self { fronts: Mutex::new(fronts.into_iter().collect()), ..Self::default() }
     }
 
@@ -267,7 +267,7 @@ impl KernelToy {
     }
 }
 
-impl Layer for KernelToy {
+impl TlsTransport for KernelToy {
     fn is_in_kernel(&self) -> bool {
         true
     }
@@ -288,9 +288,9 @@ impl Layer for KernelToy {
         recv(socket, buffer, RecvFlags::empty()).map(|(len, _)| len)
     }
 
-    fn take_control(&self, _: BorrowedFd<'_>) -> Result<Front, Errno> {
+    fn take_control(&self, _: BorrowedFd<'_>) -> Result<RecordKind, Errno> {
         *self.asked.lock().unwrap() += 1;
-        self.fronts.lock().unwrap().pop_front().unwrap_or(Ok(Front::Data))
+        self.fronts.lock().unwrap().pop_front().unwrap_or(Ok(RecordKind::Data))
     }
 
     fn sent(&self, _: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {

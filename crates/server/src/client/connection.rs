@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use underpass_engine::Layer;
+use underpass_engine::TlsTransport;
 use url::Url;
 
 use super::Agent;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, getsockname, recv, shutdown};
 use tokio::io::Interest;
-use underpass_engine::{Layer, Mechanism, Policy, socket};
+use underpass_engine::{Mechanism, Policy, TlsTransport, socket};
 
 use super::budget::Share;
 use super::hosts::is_loopback;

@@ -166,7 +166,7 @@ fn transfer<'a>(
         None => options,
     };
     let options = match peer.session() {
-        Some(session) => options.sink_layer(&**session),
+        Some(session) => options.sink_tls(&**session),
         None => options,
     };
     let mut transfer = Transfer::new(chain, Sink::socket(&peer.socket)).options(options);

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use underpass_engine::Layer;
+use underpass_engine::TlsTransport;
 use underpass_engine::ktls::Support;
 
 use super::place::Wish;

@@ -10,7 +10,7 @@ use rustls::client::ClientConnectionData;
 use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
 use rustls::{ConnectionTrafficSecrets, Error};
-use underpass_engine::Front;
+use underpass_engine::RecordKind;
 use underpass_engine::ktls::{self, Cipher, Direction, Keys, Version};
 
 use super::connection::Connection;
@@ -164,17 +164,17 @@ impl Kernel {
     }
 
     /// What is at the front after a mechanism found no data there.
-    pub(super) fn front(&mut self, socket: BorrowedFd<'_>) -> Result<Front, Errno> {
+    pub(super) fn front(&mut self, socket: BorrowedFd<'_>) -> Result<RecordKind, Errno> {
         if self.is_ended {
-            return Ok(Front::End);
+            return Ok(RecordKind::End);
         }
         match self.next(socket, &mut [0], true) {
-            Err(Errno::AGAIN) => Ok(Front::Data),
+            Err(Errno::AGAIN) => Ok(RecordKind::Data),
             Err(error) => Err(error),
-            Ok(record) if record.kind == ktls::DATA => Ok(Front::Data),
+            Ok(record) if record.kind == ktls::DATA => Ok(RecordKind::Data),
             Ok(_) => {
                 self.take_record(socket)?;
-                Ok(if self.is_ended { Front::End } else { Front::Control })
+                Ok(if self.is_ended { RecordKind::End } else { RecordKind::Control })
             }
         }
     }

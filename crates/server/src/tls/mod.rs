@@ -1,6 +1,6 @@
 //! TLS: handshakes by rustls, then records by the kernel where it can, otherwise here.
 //!
-//! A [`Handshake`] becomes a [`Session`], which is the engine's `Layer`: bytes of files go through
+//! A [`Handshake`] becomes a [`Session`], which is the engine's `TlsTransport`: bytes of files go through
 //! the kernel's own TLS where it has one, and through this process where it has none. Which of the
 //! two is decided when the handshake is done and never changed.
 

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
-use underpass_engine::{Front, Layer};
+use underpass_engine::{RecordKind, TlsTransport};
 
 use super::kernel::Kernel;
 use super::place::Place;
@@ -100,7 +100,7 @@ impl Session {
 
     /// Says that nothing follows (close_notify), as far as the socket takes it at once: call it
     /// before the socket is shut down for writing. Nothing can be sent after it;
-    /// [`flush`](Layer::flush) tells whether the socket has taken it.
+    /// [`flush`](TlsTransport::flush) tells whether the socket has taken it.
     pub fn close(&self, socket: BorrowedFd<'_>) {
         match &mut *self.records() {
             Records::Here(records) => records.close(socket),
@@ -114,7 +114,7 @@ impl Session {
     }
 }
 
-impl Layer for Session {
+impl TlsTransport for Session {
     fn is_in_kernel(&self) -> bool {
         self.facts.place == Place::Kernel
     }
@@ -144,9 +144,9 @@ impl Layer for Session {
         }
     }
 
-    fn take_control(&self, socket: BorrowedFd<'_>) -> Result<Front, Errno> {
+    fn take_control(&self, socket: BorrowedFd<'_>) -> Result<RecordKind, Errno> {
         match &mut *self.records() {
-            Records::Here(_) => Ok(Front::Data),
+            Records::Here(_) => Ok(RecordKind::Data),
             Records::Kernel(records) => records.front(socket),
         }
     }

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
-use underpass_engine::Layer;
+use underpass_engine::TlsTransport;
 use underpass_server::tls::{Acceptor, Connector, Handshake, Identity, Progress, Session, Trust};
 
 use crate::input::Input;

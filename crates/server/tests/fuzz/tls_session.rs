@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
-use underpass_engine::Layer;
+use underpass_engine::TlsTransport;
 use underpass_server::tls::{Handshake, Progress, Session};
 
 use crate::input::Input;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 use rustls::version::{TLS12, TLS13};
-use underpass_engine::Layer;
+use underpass_engine::TlsTransport;
 
 use crate::rig::{Certificate, Ours, accept, client_peer, connect, digest, sample, server_peer};
 

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use underpass_engine::Layer;
+use underpass_engine::TlsTransport;
 use underpass_server::tls::Connector;
 
 use crate::rig::{Certificate, Ours, accept, connect};

@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 use rustls::{StreamOwned, SupportedProtocolVersion};
 use sha2::{Digest, Sha256};
-use underpass_engine::Layer;
+use underpass_engine::TlsTransport;
 use underpass_server::tls::{
     Acceptor, Connector, Handshake, HandshakeError, Identity, Progress, Session, Trust,
 };

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use rustls::ClientConnection;
 use rustls::version::{TLS12, TLS13};
-use underpass_engine::Layer;
+use underpass_engine::TlsTransport;
 use underpass_server::tls::{Handshake, HandshakeError, Session};
 
 use crate::rig::{

@@ -194,7 +194,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::thread;
 
-    use underpass_engine::landing::{Existing, Landing};
+    use underpass_engine::atomic_file::{AtomicFile, Existing};
 
     use super::*;
 
@@ -341,7 +341,7 @@ mod tests {
         use std::io::Write;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, folder, flags, Mode::empty())?;
-        let landing = Landing::create_in(folder, name.as_ref(), 0o666)?;
+        let landing = AtomicFile::create_in(folder, name.as_ref(), 0o666)?;
         landing.file().write_all(b"new")?;
         landing.commit(Existing::Replace)
     }

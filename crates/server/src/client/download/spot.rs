@@ -14,7 +14,7 @@ use rustix::fs::{
     futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::landing::{Existing, Landing};
+use underpass_engine::atomic_file::{AtomicFile, Existing};
 
 use super::DownloadError;
 use super::journal::{self, Journal, Remembered, Subject};
@@ -28,13 +28,13 @@ pub(super) enum Spot<'t> {
     /// Something that takes them as they come, of which this many have gone there.
     Stream { file: &'t File, at: u64, done: u64 },
     /// A file without a name, which ends with this process.
-    Unnamed(Landing),
+    Unnamed(AtomicFile),
 }
 
 /// A file that outlives this process, and its journal.
 #[derive(Debug)]
 pub(super) struct Partial {
-    pub(super) landing: Landing,
+    pub(super) landing: AtomicFile,
     pub(super) journal: Journal,
 }
 
@@ -106,7 +106,7 @@ impl<'t> Name<'t> {
 
     /// A file that ends with this process.
     pub(super) fn unnamed(&self) -> Result<Spot<'t>, DownloadError> {
-        let landing = Landing::create_in(self.folder()?, self.name, 0o666);
+        let landing = AtomicFile::create_in(self.folder()?, self.name, 0o666);
         Ok(Spot::Unnamed(landing.map_err(DownloadError::local("creating"))?))
     }
 
@@ -171,11 +171,11 @@ impl<'t> Name<'t> {
     }
 
     /// Opens or creates the partial file, for this process alone.
-    fn locked(&self) -> Result<Landing, DownloadError> {
+    fn locked(&self) -> Result<AtomicFile, DownloadError> {
         let name = self.part_name();
         for _ in 0..ATTEMPTS {
             let landing =
-                Landing::partial(self.folder()?, self.name, &name, 0o666, Existing::Replace);
+                AtomicFile::partial(self.folder()?, self.name, &name, 0o666, Existing::Replace);
             let landing = landing.map_err(DownloadError::local("creating"))?;
             let locked = flock(landing.file(), FlockOperation::NonBlockingLockExclusive);
             // Any other error is that of a file system that knows no locks.

@@ -17,7 +17,7 @@ use rustix::fs::{
     symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
-use underpass_engine::landing::{Existing, Landing};
+use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_sys::open_beneath;
 
 use super::journal::FolderFacts;
@@ -166,10 +166,10 @@ impl Place {
     }
 
     /// A file on its way to its name, which disappears with this process until then.
-    pub(super) fn land(&self, path: &[u8], mode: u32) -> Result<Landing, Errno> {
+    pub(super) fn land(&self, path: &[u8], mode: u32) -> Result<AtomicFile, Errno> {
         self.within(path, |parent, name| {
             let folder = rustix::io::fcntl_dupfd_cloexec(parent, 0)?;
-            Landing::create_in(folder, OsStr::from_bytes(name), mode | OWNER)
+            AtomicFile::create_in(folder, OsStr::from_bytes(name), mode | OWNER)
                 .map_err(|error| errno(&error))
         })
     }
@@ -206,11 +206,11 @@ impl Place {
     }
 
     /// A file on its way to its name that outlives this process.
-    pub(super) fn land_partial(&self, path: &[u8]) -> Result<Landing, Errno> {
+    pub(super) fn land_partial(&self, path: &[u8]) -> Result<AtomicFile, Errno> {
         self.within(path, |parent, name| {
             let folder = rustix::io::fcntl_dupfd_cloexec(parent, 0)?;
             let (name, partial) = (OsStr::from_bytes(name), OsStr::new(PARTIAL));
-            Landing::partial(folder, name, partial, 0o600, Existing::Replace)
+            AtomicFile::partial(folder, name, partial, 0o600, Existing::Replace)
                 .map_err(|error| errno(&error))
         })
     }

@@ -128,7 +128,7 @@ impl<'a> Exchange<'_, 'a, '_> {
         };
         let mut options = options(self.agent, &self.sending, is_short).observer(observer);
         if let Some(session) = &session {
-            options = options.sink_layer(&**session);
+            options = options.sink_tls(&**session);
         }
         // After a final answer nothing follows but the end.
         if self.heard.is_none() {

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{FileType, Mode, Stat, fstat, mkdirat, syncfs};
 use rustix::io::Errno;
-use underpass_engine::landing::{Existing, Landing};
+use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{Report, Version};
 
 use super::super::root::{Patience, sync_folder};
@@ -127,7 +127,7 @@ impl Change {
             FileType::RegularFile => {
                 let (folder, name) =
                     (place.folder.try_clone()?, OsStr::from_bytes(place.name.to_bytes()));
-                let landing = Landing::create_in(folder, name, 0o600)?;
+                let landing = AtomicFile::create_in(folder, name, 0o600)?;
                 copying.file(&from, landing.file())?;
                 let landing = if is_synced(shared) { landing.durable() } else { landing };
                 place.fill(false, |existing| Ok(landing.commit(existing)?))?

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{FileType, RenameFlags, Stat, renameat, renameat_with};
 use rustix::io::Errno;
-use underpass_engine::landing::Existing;
+use underpass_engine::atomic_file::Existing;
 
 use super::refusal::Refusal;
 use super::tree;

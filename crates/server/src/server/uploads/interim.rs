@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
-use underpass_engine::Layer;
+use underpass_engine::TlsTransport;
 
 use crate::incoming::ReceiveError;
 use crate::tls::Session;

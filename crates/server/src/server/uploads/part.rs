@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, FileType, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
-use underpass_engine::landing::{Existing, Landing};
+use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{Sink, Source, Transfer};
 
 use super::super::root::Patience;
@@ -67,10 +67,10 @@ impl<'a> Part<'a> {
     }
 
     /// Opens the part, or makes it.
-    pub(super) fn open(&self, place: &Place, sync: bool) -> Result<Landing, Refusal> {
+    pub(super) fn open(&self, place: &Place, sync: bool) -> Result<AtomicFile, Refusal> {
         let folder = place.folder.as_fd().try_clone_to_owned()?;
         let name = OsStr::from_bytes(&self.name);
-        let landing = Landing::partial(folder, &place.name, name, NEW_FILE, Existing::Replace)?;
+        let landing = AtomicFile::partial(folder, &place.name, name, NEW_FILE, Existing::Replace)?;
         Ok(if sync { landing.durable() } else { landing })
     }
 
@@ -78,9 +78,9 @@ impl<'a> Part<'a> {
     pub(super) fn name(
         &self,
         place: &Place,
-        landing: Landing,
+        landing: AtomicFile,
         sync: bool,
-    ) -> Result<Landing, Refusal> {
+    ) -> Result<AtomicFile, Refusal> {
         landing.keep_as(OsStr::from_bytes(&self.name))?;
         self.open(place, sync)
     }
@@ -126,7 +126,7 @@ fn len_of(place: &Place, name: &[u8]) -> Result<Option<u64>, Refusal> {
 }
 
 /// Keeps what came of a file, so that its client can go on behind it.
-pub(super) fn keep(reception: &Reception<'_>, place: &Place, landing: Landing, len: u64) {
+pub(super) fn keep(reception: &Reception<'_>, place: &Place, landing: AtomicFile, len: u64) {
     let id = reception.upload.owner.part_of_name(place.name.as_bytes());
     let name = partial_name(place.name.as_bytes(), id);
     let holds = &reception.shared.uploads.holds;

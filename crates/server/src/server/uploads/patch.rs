@@ -3,7 +3,7 @@
 
 use std::os::fd::AsFd;
 
-use underpass_engine::landing::Landing;
+use underpass_engine::atomic_file::AtomicFile;
 
 use super::super::response::Response;
 use super::answer::Refusal;
@@ -40,7 +40,7 @@ pub(super) fn patch(reception: &mut Reception<'_>) -> Result<Response, Refusal> 
     reception.check_size(total)?;
     reception.check_room(&place, expected.unwrap_or(0))?;
     let folder = place.folder.as_fd().try_clone_to_owned()?;
-    let mut landing = Landing::create_in(folder, &place.name, NEW_FILE)?;
+    let mut landing = AtomicFile::create_in(folder, &place.name, NEW_FILE)?;
     if reception.shared.settings.changes.sync {
         landing = landing.durable();
     }

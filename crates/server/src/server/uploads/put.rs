@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use rustix::fs::{Mode, fchmod};
 use rustix::io::Errno;
 use underpass_engine::Version;
-use underpass_engine::landing::{Existing, Landing};
+use underpass_engine::atomic_file::{AtomicFile, Existing};
 
 use super::super::files;
 use super::super::response::Response;
@@ -26,7 +26,7 @@ pub(super) fn put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
     let expected = reception.expected();
     reception.check_room(&place, expected.unwrap_or(0))?;
     let folder = place.folder.as_fd().try_clone_to_owned()?;
-    let mut landing = Landing::create_in(folder, &place.name, NEW_FILE)?;
+    let mut landing = AtomicFile::create_in(folder, &place.name, NEW_FILE)?;
     if changes.sync {
         landing = landing.durable();
     }
@@ -51,7 +51,7 @@ pub(super) fn put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
 pub(super) fn finish(
     reception: &Reception<'_>,
     place: &Place,
-    landing: Landing,
+    landing: AtomicFile,
     keeps: bool,
 ) -> Result<Response, Refusal> {
     let shared = reception.shared;
@@ -87,7 +87,7 @@ pub(super) fn finish(
 fn name(
     reception: &Reception<'_>,
     place: &Place,
-    landing: Landing,
+    landing: AtomicFile,
     keeps: bool,
 ) -> Result<bool, Refusal> {
     // RFC 9110 13.1.2: there must be none, not even one that has just come.

@@ -3,7 +3,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use underpass_engine::landing::Landing;
+use underpass_engine::atomic_file::AtomicFile;
 
 use super::super::response::Response;
 use super::answer::Refusal;
@@ -60,7 +60,7 @@ fn begin<'a>(
     reception: &Reception<'a>,
     place: &Place,
     range: ContentRange,
-) -> Result<(Part<'a>, Landing), Refusal> {
+) -> Result<(Part<'a>, AtomicFile), Refusal> {
     let part = Part::take(reception, place, part_id(reception, place))?;
     let have = part.len(place)?;
     let present = place.present.as_ref().map_or(0, |present| present.len);

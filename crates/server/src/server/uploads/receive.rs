@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
 
-use underpass_engine::{Layer, Mechanism, Policy, Report};
+use underpass_engine::{Mechanism, Policy, Report, TlsTransport};
 
 use super::super::response::Response;
 use super::super::settings::{Changes, MinFree};

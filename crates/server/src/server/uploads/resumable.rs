@@ -8,7 +8,7 @@
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
-use underpass_engine::landing::Landing;
+use underpass_engine::atomic_file::AtomicFile;
 
 use super::super::response::Response;
 use super::answer::{self, Refusal};
@@ -47,7 +47,7 @@ pub(super) fn create(
     }
     // Without a name until the first byte: nobody could go on with it who does not know where.
     let folder = place.folder.as_fd().try_clone_to_owned()?;
-    let landing = Landing::create_in(folder, &place.name, NEW_FILE)?;
+    let landing = AtomicFile::create_in(folder, &place.name, NEW_FILE)?;
     reception.reserve(&place, &landing, 0, reception.expected().or(length).unwrap_or(0))?;
     let version = reception.request.single("upload-draft-interop-version");
     if reception.request.minor_version > 0 && version == Some(INTEROP_VERSION.as_bytes()) {
@@ -137,7 +137,7 @@ struct Step {
 fn append(
     reception: &mut Reception<'_>,
     place: &Place,
-    landing: Landing,
+    landing: AtomicFile,
     step: Step,
 ) -> Result<Response, Refusal> {
     let limit = reception.shared.settings.changes.limit;
@@ -163,7 +163,7 @@ fn append(
 fn finish_step(
     reception: &Reception<'_>,
     place: &Place,
-    landing: Landing,
+    landing: AtomicFile,
     step: Step,
 ) -> Result<Response, Refusal> {
     let Step { id, offset, is_complete } = step;

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::PoisonError;
 
 use rustix::fs::{fstat, fstatvfs, ftruncate};
-use underpass_engine::landing::Landing;
+use underpass_engine::atomic_file::AtomicFile;
 
 use super::super::settings::MinFree;
 use super::super::shared::Shared;
@@ -24,7 +24,7 @@ impl Reception<'_> {
     pub(super) fn reserve(
         &self,
         place: &Place,
-        landing: &Landing,
+        landing: &AtomicFile,
         from: u64,
         end: u64,
     ) -> Result<(), Refusal> {

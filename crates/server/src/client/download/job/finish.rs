@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use underpass_engine::landing::Existing;
+use underpass_engine::atomic_file::Existing;
 
 use super::Job;
 use crate::client::download::check::check;

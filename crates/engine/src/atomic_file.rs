@@ -20,7 +20,7 @@ use rustix::io::Errno;
 /// What becomes of a file that has the name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// It stays, and the landing fails.
+    /// It stays, and the commit fails.
     Keep,
     /// It is replaced in one moment: whoever opens the name gets the old or the new file, whole.
     Replace,
@@ -30,21 +30,21 @@ pub enum Existing {
 ///
 /// ```
 /// use std::io::Write;
-/// use underpass_engine::landing::{Existing, Landing};
+/// use underpass_engine::atomic_file::{Existing, AtomicFile};
 ///
-/// # let folder = std::env::temp_dir().join(format!("landing-{}", std::process::id()));
+/// # let folder = std::env::temp_dir().join(format!("atomic-file-{}", std::process::id()));
 /// # std::fs::create_dir_all(&folder)?;
 /// let target = folder.join("file");
-/// let landing = Landing::create(&target, 0o666)?;
-/// landing.file().write_all(b"whole")?;
+/// let file = AtomicFile::create(&target, 0o666)?;
+/// file.file().write_all(b"whole")?;
 /// assert!(!target.exists());
-/// landing.commit(Existing::Keep)?;
+/// file.commit(Existing::Keep)?;
 /// assert_eq!(std::fs::read(&target)?, b"whole");
 /// # std::fs::remove_dir_all(&folder)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Landing {
+pub struct AtomicFile {
     file: File,
     folder: OwnedFd,
     name: OsString,
@@ -57,7 +57,7 @@ pub struct Landing {
     is_durable: bool,
 }
 
-impl Landing {
+impl AtomicFile {
     /// Creates the file for `target`, with these permissions less the process's umask.
     ///
     /// # Errors
@@ -239,7 +239,7 @@ impl Landing {
     }
 }
 
-impl Drop for Landing {
+impl Drop for AtomicFile {
     fn drop(&mut self) {
         if let Some(hidden) = self.hidden.as_ref().filter(|_| !self.is_kept) {
             // Nothing can be done about a file that cannot be removed; it looks unfinished.

@@ -1,9 +1,9 @@
-//! What lies between the bytes of a transfer and a socket: TLS.
+//! TLS between the bytes of a transfer and a socket.
 //!
-//! The engine knows no cryptography. Whoever has shaken hands with the peer hands in a [`Layer`] for
+//! The engine knows no cryptography. After the handshake the caller passes in a [`TlsTransport`] for
 //! the end that is a socket. If the kernel encrypts (kTLS), the mechanisms work on the socket as on
-//! any other, and the layer only deals with the records that hold no data. If it does not, bytes
-//! cross user space through the layer, and every mechanism but `read_write` is declined with
+//! any other, and the transport only handles the records that hold no data. If it does not, bytes
+//! cross user space through the transport, and every mechanism but `read_write` is declined with
 //! `EPROTONOSUPPORT`.
 
 use std::fmt;
@@ -15,10 +15,10 @@ use rustix::net::SendFlags;
 /// TLS on a socket at one end of a transfer.
 ///
 /// Nothing here waits: what cannot be done now fails with `EAGAIN`, and is asked again when the
-/// socket is ready. A transfer sends and receives through a layer of user space with
+/// socket is ready. A transfer sends and receives through a user-space transport with
 /// [`send`](Self::send), [`flush`](Self::flush) and [`receive`](Self::receive). If the kernel
 /// encrypts, it gives bytes to the socket itself and tells so by [`sent`](Self::sent).
-pub trait Layer: fmt::Debug + Send + Sync {
+pub trait TlsTransport: fmt::Debug + Send + Sync {
     /// Whether the kernel encrypts what is written to the socket and decrypts what is read.
     fn is_in_kernel(&self) -> bool;
 
@@ -61,7 +61,7 @@ pub trait Layer: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// As [`receive`](Self::receive).
-    fn take_control(&self, socket: BorrowedFd<'_>) -> Result<Front, Errno>;
+    fn take_control(&self, socket: BorrowedFd<'_>) -> Result<RecordKind, Errno>;
 
     /// Told that the kernel has taken `bytes` by one call and encrypts them, so that records can be
     /// counted: a key is fit for so many only. It may change the key now.
@@ -74,7 +74,7 @@ pub trait Layer: fmt::Debug + Send + Sync {
 
 /// What was at the front of a socket whose records the kernel decrypts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Front {
+pub enum RecordKind {
     /// A record that holds no data, which has been dealt with. Try again.
     Control,
     /// Data, or nothing yet: the failure had another reason.
@@ -83,15 +83,15 @@ pub enum Front {
     End,
 }
 
-/// Sends bytes from memory over a socket, through the layer if this process has to encrypt them.
+/// Sends bytes from memory over a socket, through the transport if this process has to encrypt them.
 pub(crate) fn send(
-    layer: Option<&dyn Layer>,
+    tls: Option<&dyn TlsTransport>,
     socket: BorrowedFd<'_>,
     bytes: &[u8],
     more: bool,
 ) -> Result<usize, Errno> {
-    match layer.filter(|layer| !layer.is_in_kernel()) {
-        Some(layer) => match layer.send(socket, bytes, more) {
+    match tls.filter(|tls| !tls.is_in_kernel()) {
+        Some(tls) => match tls.send(socket, bytes, more) {
             // Would be taken for the end of the source.
             Ok(0) => Err(Errno::IO),
             sent => sent,

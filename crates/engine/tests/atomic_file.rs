@@ -1,4 +1,4 @@
-//! A landing file appears whole or not at all, whatever happens meanwhile.
+//! An atomic file appears whole or not at all, whatever happens meanwhile.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,17 +21,17 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, apply_filter,
 };
-use underpass_engine::landing::{Existing, Landing};
+use underpass_engine::atomic_file::{AtomicFile, Existing};
 
 fn assert_errno<T>(outcome: io::Result<T>, errno: Errno) {
     assert_eq!(outcome.err().and_then(|e| e.raw_os_error()), Some(errno.raw_os_error()));
 }
 
 fn land(target: &Path, bytes: &[u8], existing: Existing) -> io::Result<()> {
-    let landing = Landing::create(target, 0o666)?;
-    landing.reserve(bytes.len() as u64)?;
-    landing.file().write_all(bytes)?;
-    landing.commit(existing)
+    let file = AtomicFile::create(target, 0o666)?;
+    file.reserve(bytes.len() as u64)?;
+    file.file().write_all(bytes)?;
+    file.commit(existing)
 }
 
 /// The names in a folder.
@@ -71,22 +71,22 @@ fn a_file_appears_only_when_it_is_whole() {
     with_and_without_unnamed_files(|| {
         let scratch = Scratch::new();
         let target = scratch.path("file");
-        let landing = Landing::create(&target, 0o666).unwrap();
-        landing.file().write_all(b"part").unwrap();
+        let file = AtomicFile::create(&target, 0o666).unwrap();
+        file.file().write_all(b"part").unwrap();
         assert!(!target.exists());
-        landing.commit(Existing::Keep).unwrap();
+        file.commit(Existing::Keep).unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"part");
         assert_eq!(names(scratch.folder()), [Path::new("file")]);
     });
 }
 
 #[test]
-fn a_landing_that_is_dropped_leaves_nothing() {
+fn a_file_that_is_dropped_leaves_nothing() {
     with_and_without_unnamed_files(|| {
         let scratch = Scratch::new();
-        let landing = Landing::create(&scratch.path("file"), 0o666).unwrap();
-        landing.file().write_all(b"part").unwrap();
-        drop(landing);
+        let file = AtomicFile::create(&scratch.path("file"), 0o666).unwrap();
+        file.file().write_all(b"part").unwrap();
+        drop(file);
         assert_eq!(names(scratch.folder()), [] as [&Path; 0]);
     });
 }
@@ -195,8 +195,8 @@ fn a_killed_program_leaves_nothing() {
     const NAME: &str = "a_killed_program_leaves_nothing";
     const FOLDER: &str = "UNDERPASS_TEST_FOLDER";
     if let Some(folder) = std::env::var_os(FOLDER) {
-        let landing = Landing::create(&Path::new(&folder).join("file"), 0o666).unwrap();
-        landing.file().write_all(&pattern(1 << 20)).unwrap();
+        let file = AtomicFile::create(&Path::new(&folder).join("file"), 0o666).unwrap();
+        file.file().write_all(&pattern(1 << 20)).unwrap();
         println!("written");
         loop {
             thread::park();
@@ -226,13 +226,13 @@ fn a_killed_program_leaves_nothing() {
 #[test]
 fn a_folder_that_cannot_be_written_to_is_an_error() {
     // Not by its permissions, which do not bind root.
-    assert!(Landing::create(Path::new("/proc/self/file"), 0o666).is_err());
+    assert!(AtomicFile::create(Path::new("/proc/self/file"), 0o666).is_err());
     let scratch = Scratch::new();
-    assert_errno(Landing::create(&scratch.path("missing/file"), 0o666), Errno::NOENT);
+    assert_errno(AtomicFile::create(&scratch.path("missing/file"), 0o666), Errno::NOENT);
     let file = scratch.file("file", 1);
-    assert_errno(Landing::create(&file.join("below"), 0o666), Errno::NOTDIR);
-    assert_errno(Landing::create(Path::new("/"), 0o666), Errno::INVAL);
-    assert_errno(Landing::create(&scratch.path(".."), 0o666), Errno::INVAL);
+    assert_errno(AtomicFile::create(&file.join("below"), 0o666), Errno::NOTDIR);
+    assert_errno(AtomicFile::create(Path::new("/"), 0o666), Errno::INVAL);
+    assert_errno(AtomicFile::create(&scratch.path(".."), 0o666), Errno::INVAL);
 }
 
 #[test]
@@ -279,8 +279,8 @@ fn permissions_are_those_asked_for_less_the_umask() {
         return with_and_without_unnamed_files(|| {
             for (asked, given) in [(0o666, 0o640), (0o600, 0o600), (0o777, 0o750)] {
                 let target = Path::new(&folder).join("file");
-                let landing = Landing::create(&target, asked).unwrap();
-                landing.commit(Existing::Replace).unwrap();
+                let file = AtomicFile::create(&target, asked).unwrap();
+                file.commit(Existing::Replace).unwrap();
                 let mode = fs::metadata(&target).unwrap().permissions().mode() & 0o7777;
                 assert_eq!(mode, given, "{asked:o}");
             }

@@ -28,16 +28,16 @@ use rustix::net::sockopt;
 use toys::{KernelToy, Toy, bytes_of, records_of};
 use underpass_engine::Mechanism::{Mmap, ReadWrite, Sendfile, Splice};
 use underpass_engine::{
-    Chain, Confirm, Declined, Error, Front, Integrity, Layer, Mechanism, Options, Policy, Refusal,
-    Report, Sink, Source, Status, Transfer, Wait,
+    Chain, Confirm, Declined, Error, Integrity, Mechanism, Options, Policy, RecordKind, Refusal,
+    Report, Sink, Source, Status, TlsTransport, Transfer, Wait,
 };
 
-fn to(layer: &dyn Layer) -> Options<'_> {
-    Options::default().sink_layer(layer)
+fn to(tls: &dyn TlsTransport) -> Options<'_> {
+    Options::default().sink_tls(tls)
 }
 
-fn from(layer: &dyn Layer) -> Options<'_> {
-    Options::default().source_layer(layer)
+fn from(tls: &dyn TlsTransport) -> Options<'_> {
+    Options::default().source_tls(tls)
 }
 
 /// A connection to read from, on which a peer says this and then nothing more.
@@ -73,10 +73,10 @@ fn failure(outcome: Result<Report, Error>) -> (Errno, Option<Mechanism>, u64) {
 
 #[test]
 fn what_the_kernel_cannot_encrypt_is_read_and_written() {
-    let (file, layer) = (Supply::new(From::File, 300_000), Toy::straight());
+    let (file, tls) = (Supply::new(From::File, 300_000), Toy::straight());
     let drain = Drain::new(To::Tcp);
     let chain = Chain::new().bytes(&b"head"[..]).source(file.source()).source(file.source());
-    let report = Transfer::new(chain, drain.sink()).options(to(&layer)).run().unwrap();
+    let report = Transfer::new(chain, drain.sink()).options(to(&tls)).run().unwrap();
     let declined: Vec<_> = report.declined().iter().map(|d| (d.what, d.refusal, d.times)).collect();
     let by_all = [Sendfile, Splice, Mmap].map(|mechanism| {
         (Declined::Mechanism(mechanism), Refusal::Errno(Errno::PROTONOSUPPORT), 2)
@@ -93,9 +93,9 @@ fn what_the_kernel_cannot_encrypt_is_read_and_written() {
 #[test]
 fn a_required_mechanism_is_declined_before_anything_is_sent() {
     for mechanism in [Sendfile, Splice, Mmap] {
-        let (file, layer) = (Supply::new(From::File, 10_000), Toy::straight());
+        let (file, tls) = (Supply::new(From::File, 10_000), Toy::straight());
         let drain = Drain::new(To::Tcp);
-        let options = to(&layer).policy(Policy::Require(mechanism));
+        let options = to(&tls).policy(Policy::Require(mechanism));
         let outcome = Transfer::new(file.source(), drain.sink()).options(options).run();
         let Err(Error::Declined { mechanism: by, refusal, report }) = outcome else {
             panic!("{outcome:?}")
@@ -108,25 +108,25 @@ fn a_required_mechanism_is_declined_before_anything_is_sent() {
 
 #[test]
 fn nothing_is_done_before_the_socket_has_all() {
-    // More than the socket holds, in what the layer takes at once.
+    // More than the socket holds, in what the transport takes at once.
     let (ours, mut theirs) = small_tcp_pair();
     set_nonblocking(&ours);
-    let (file, layer) = (file_with(&pattern(50_000)), Toy::straight());
+    let (file, tls) = (file_with(&pattern(50_000)), Toy::straight());
     let mut transfer = Transfer::new(Source::of(&file).unwrap(), Sink::of(&ours).unwrap());
-    transfer = transfer.options(to(&layer));
+    transfer = transfer.options(to(&tls));
     assert_eq!(transfer.advance().unwrap(), Status::Waiting(Wait::Sink));
     assert_eq!(transfer.report().bytes(), 50_000);
-    assert!(layer.pending() > 0);
+    assert!(tls.pending() > 0);
     let reader = thread::spawn(move || {
         let mut got = Vec::new();
         theirs.read_to_end(&mut got).unwrap();
         got
     });
     while transfer.advance().unwrap() != Status::Done {
-        assert!(layer.pending() > 0, "it waits for nothing");
+        assert!(tls.pending() > 0, "it waits for nothing");
         thread::sleep(Duration::from_micros(50));
     }
-    assert_eq!(layer.pending(), 0);
+    assert_eq!(tls.pending(), 0);
     drop(ours);
     assert!(bytes_of(&reader.join().unwrap()) == pattern(50_000));
 }
@@ -135,7 +135,7 @@ fn nothing_is_done_before_the_socket_has_all() {
 fn the_peer_gets_what_there_is_while_the_source_rests() {
     let (read_end, mut write_end) = std::io::pipe().unwrap();
     let (ours, mut theirs) = tcp_pair();
-    let layer = Toy::awkward(7);
+    let tls = Toy::awkward(7);
     let peer = thread::spawn(move || {
         for message in [pattern(3_000), pattern(500)] {
             write_end.write_all(&message).unwrap();
@@ -151,7 +151,7 @@ fn the_peer_gets_what_there_is_while_the_source_rests() {
         }
     });
     let source = Source::of(&read_end).unwrap();
-    let options = to(&layer).timeout(Duration::from_secs(20));
+    let options = to(&tls).timeout(Duration::from_secs(20));
     let report = Transfer::new(source, Sink::of(&ours).unwrap()).options(options).run().unwrap();
     assert_eq!(report.bytes(), 3_500);
     peer.join().unwrap();
@@ -160,21 +160,21 @@ fn the_peer_gets_what_there_is_while_the_source_rests() {
 #[test]
 fn only_what_goes_to_the_socket_itself_is_corked() {
     let (user, kernel) = (Toy::straight(), KernelToy::default());
-    for (layer, is_corked) in [(&user as &dyn Layer, false), (&kernel, true)] {
+    for (tls, is_corked) in [(&user as &dyn TlsTransport, false), (&kernel, true)] {
         let (ours, _theirs) = tcp_pair();
         set_nonblocking(&ours);
         let file = file_with(&pattern(3 << 20));
         let mut transfer = Transfer::new(Source::of(&file).unwrap(), Sink::of(&ours).unwrap());
-        transfer = transfer.options(to(layer).turn(1));
+        transfer = transfer.options(to(tls).turn(1));
         transfer.advance().unwrap();
-        assert_eq!(sockopt::tcp_cork(&ours), Ok(is_corked), "{layer:?}");
+        assert_eq!(sockopt::tcp_cork(&ours), Ok(is_corked), "{tls:?}");
     }
 }
 
 /// Sends a file to a peer that reads nothing, up to where the transfer waits or ends.
 fn send_to_nobody<'a>(
     ends: (&'a File, &'a TcpStream),
-    layer: &'a dyn Layer,
+    tls: &'a dyn TlsTransport,
     confirm: Confirm,
     change: impl FnOnce(),
 ) -> Result<Status, Error> {
@@ -182,7 +182,7 @@ fn send_to_nobody<'a>(
     // The test has the file open for writing, but is known not to write now.
     let source = Source::of(ends.0).unwrap().at_rest();
     let mut transfer = Transfer::new(source, Sink::of(ends.1).unwrap());
-    let options = to(layer).integrity(Integrity::Detect).confirm(confirm).turn(4_000).step(1_000);
+    let options = to(tls).integrity(Integrity::Detect).confirm(confirm).turn(4_000).step(1_000);
     transfer = transfer.options(options);
     assert_eq!(transfer.advance().unwrap(), Status::Yielded);
     change();
@@ -195,12 +195,12 @@ fn send_to_nobody<'a>(
 }
 
 #[test]
-fn a_changed_file_is_never_whole_for_the_peer_of_a_layer() {
+fn a_changed_file_is_never_whole_for_the_peer_of_tls() {
     for confirm in [Confirm::BeforeEnd, Confirm::BeforeCopiedEnd] {
-        let (file, layer) = (file_with(&pattern(20_000)), Toy::straight());
+        let (file, tls) = (file_with(&pattern(20_000)), Toy::straight());
         let (ours, mut theirs) = tcp_pair();
         let change = || file.write_all_at(b"other", 15_000).unwrap();
-        let outcome = send_to_nobody((&file, &ours), &layer, confirm, change);
+        let outcome = send_to_nobody((&file, &ours), &tls, confirm, change);
         let Err(Error::SourceChanged { report, .. }) = outcome else { panic!("{outcome:?}") };
         assert!(report.bytes() < 20_000, "{}", report.bytes());
         drop(ours);
@@ -214,29 +214,29 @@ fn copies_need_no_acknowledgement_and_pages_do() {
     let (user, kernel) = (Toy::straight(), KernelToy::default());
     let card = KernelToy::by_reference();
     for confirm in [Confirm::BeforeEnd, Confirm::BeforeCopiedEnd, Confirm::Delivered] {
-        for (layer, expected) in [
-            (&user as &dyn Layer, Status::Done),
+        for (tls, expected) in [
+            (&user as &dyn TlsTransport, Status::Done),
             (&kernel, Status::Done),
             (&card, Status::Waiting(Wait::Acknowledgement)),
         ] {
             let file = file_with(&pattern(20_000));
             let (ours, _theirs) = tcp_pair();
-            let status = send_to_nobody((&file, &ours), layer, confirm, || {}).unwrap();
-            assert_eq!(status, expected, "{confirm:?} {layer:?}");
+            let status = send_to_nobody((&file, &ours), tls, confirm, || {}).unwrap();
+            assert_eq!(status, expected, "{confirm:?} {tls:?}");
         }
     }
 }
 
 #[test]
 fn the_kernel_moves_the_bytes_where_it_encrypts_them() {
-    let (file, layer) = (Supply::new(From::File, 300_000), KernelToy::default());
+    let (file, tls) = (Supply::new(From::File, 300_000), KernelToy::default());
     let drain = Drain::new(To::Tcp);
     let chain = Chain::new().bytes(&b"head"[..]).source(file.source());
-    let options = to(&layer).step(100_000);
+    let options = to(&tls).step(100_000);
     let report = Transfer::new(chain, drain.sink()).options(options).run().unwrap();
     assert_eq!((movers(&report), report.user_space_bytes()), (vec![Sendfile], 0));
     assert_eq!(report.declined(), []);
-    let told = layer.told();
+    let told = tls.told();
     assert_eq!((told[0], told.iter().sum::<usize>()), (4, 300_004), "{told:?}");
     assert_eq!(told.len() as u64, report.calls() - report.waits());
     assert!(drain.finish(0).unwrap() == [b"head", &file.bytes[..]].concat());
@@ -244,30 +244,34 @@ fn the_kernel_moves_the_bytes_where_it_encrypts_them() {
 
 #[test]
 fn a_worn_key_ends_the_connection_with_its_bytes_counted() {
-    let (file, layer) = (Supply::new(From::File, 300_000), KernelToy::worn_after(150_000));
+    let (file, tls) = (Supply::new(From::File, 300_000), KernelToy::worn_after(150_000));
     let drain = Drain::new(To::Tcp);
-    let options = to(&layer).step(100_000);
+    let options = to(&tls).step(100_000);
     let outcome = Transfer::new(file.source(), drain.sink()).options(options).run();
     let (errno, mechanism, bytes) = failure(outcome);
     assert_eq!((errno, mechanism), (Errno::KEYEXPIRED, Some(Sendfile)));
-    assert_eq!(bytes, layer.told().iter().sum::<usize>() as u64);
+    assert_eq!(bytes, tls.told().iter().sum::<usize>() as u64);
 }
 
 #[test]
 fn an_end_is_one_only_if_the_peer_said_so() {
-    let said = KernelToy::with_fronts([Ok(Front::Control), Ok(Front::Control), Ok(Front::End)]);
+    let said = KernelToy::with_fronts([
+        Ok(RecordKind::Control),
+        Ok(RecordKind::Control),
+        Ok(RecordKind::End),
+    ]);
     let (outcome, bytes) = receive(&saying(pattern(70_000)), None, from(&said));
     let report = outcome.unwrap();
     assert_eq!((movers(&report), report.user_space_bytes()), (vec![Splice], 0));
     assert_eq!((said.asked(), report.declined()), (3, &[][..]));
     assert!(bytes == pattern(70_000));
-    for front in [Ok(Front::Data), Err(Errno::CONNABORTED)] {
+    for front in [Ok(RecordKind::Data), Err(Errno::CONNABORTED)] {
         let unsaid = KernelToy::with_fronts([front]);
         let (outcome, bytes) = receive(&saying(pattern(70_000)), None, from(&unsaid));
         assert_eq!(failure(outcome), (Errno::CONNABORTED, Some(Splice), 70_000));
         assert!(bytes == pattern(70_000));
     }
-    let early = KernelToy::with_fronts([Ok(Front::End)]);
+    let early = KernelToy::with_fronts([Ok(RecordKind::End)]);
     let (outcome, _) = receive(&saying(pattern(70_000)), Some(70_001), from(&early));
     assert!(matches!(outcome, Err(Error::SourceEnded { expected: 70_001, .. })), "{outcome:?}");
 }
@@ -275,18 +279,18 @@ fn an_end_is_one_only_if_the_peer_said_so() {
 #[test]
 fn a_refusal_counts_only_if_data_is_at_the_front() {
     for errno in [Errno::INVAL, Errno::IO, Errno::KEYEXPIRED] {
-        let layer = KernelToy::with_fronts([Ok(Front::Control), Err(Errno::BADMSG)]);
+        let tls = KernelToy::with_fronts([Ok(RecordKind::Control), Err(Errno::BADMSG)]);
         let socket = saying(pattern(10));
         let refused = u32::try_from(errno.raw_os_error()).unwrap();
         let (outcome, _) =
-            refusing(Call::SPLICE, refused, || receive(&socket, Some(10), from(&layer)));
-        assert_eq!((failure(outcome), layer.asked()), ((Errno::BADMSG, Some(Splice), 0), 2));
+            refusing(Call::SPLICE, refused, || receive(&socket, Some(10), from(&tls)));
+        assert_eq!((failure(outcome), tls.asked()), ((Errno::BADMSG, Some(Splice), 0), 2));
     }
-    let layer = KernelToy::with_fronts([Ok(Front::Control), Ok(Front::Data)]);
+    let tls = KernelToy::with_fronts([Ok(RecordKind::Control), Ok(RecordKind::Data)]);
     let socket = saying(pattern(10));
     let invalid = u32::try_from(Errno::INVAL.raw_os_error()).unwrap();
     let (outcome, bytes) =
-        refusing(Call::SPLICE, invalid, || receive(&socket, Some(10), from(&layer)));
+        refusing(Call::SPLICE, invalid, || receive(&socket, Some(10), from(&tls)));
     let report = outcome.unwrap();
     assert_eq!((movers(&report), report.declined().len()), (vec![ReadWrite], 1));
     assert_eq!((report.declined()[0].times, bytes), (1, pattern(10)));
@@ -294,11 +298,11 @@ fn a_refusal_counts_only_if_data_is_at_the_front() {
 
 #[test]
 fn what_comes_behind_a_promised_length_is_left_where_it_is() {
-    let layer = Toy::straight();
+    let tls = Toy::straight();
     let socket = saying(records_of(&pattern(50_000), 3, true));
-    let (first, bytes) = receive(&socket, Some(20_001), from(&layer));
+    let (first, bytes) = receive(&socket, Some(20_001), from(&tls));
     assert_eq!((first.unwrap().bytes(), bytes), (20_001, pattern(50_000)[..20_001].to_vec()));
-    let (second, bytes) = receive(&socket, None, from(&layer));
+    let (second, bytes) = receive(&socket, None, from(&tls));
     assert_eq!((second.unwrap().bytes(), bytes), (29_999, pattern(50_000)[20_001..].to_vec()));
 }
 
@@ -321,7 +325,7 @@ proptest! {
     })]
 
     #[test]
-    fn any_chain_passes_an_awkward_layer(
+    fn any_chain_passes_an_awkward_transport(
         segments in prop::collection::vec(any_segment(), 0..6),
         policy in any_policy(),
         step in prop_oneof![1 => 1..300_usize, 9 => 300..30_000_usize],
@@ -347,18 +351,18 @@ proptest! {
             .collect();
         let rest = Duration::from_micros(20);
         let drain = if is_slow { Drain::slow_tcp(rest) } else { Drain::new(To::Tcp) };
-        let layer = Toy::awkward(seed);
-        let options = to(&layer).policy(policy).step(step).turn(turn);
+        let tls = Toy::awkward(seed);
+        let options = to(&tls).policy(policy).step(step).turn(turn);
         let options = options.integrity(integrity).confirm(confirm);
         let report = Transfer::new(chain, drain.sink()).options(options).run().unwrap();
         assert_eq!(report.bytes(), expected.len() as u64);
-        assert_eq!(layer.pending(), 0);
+        assert_eq!(tls.pending(), 0);
         assert!(movers(&report).iter().all(|mover| *mover == ReadWrite), "{report:?}");
         assert!(bytes_of(&drain.finish(0).unwrap()) == expected, "other bytes");
     }
 
     #[test]
-    fn any_stream_passes_an_awkward_layer(
+    fn any_stream_passes_an_awkward_transport(
         len in 0..60_000_usize,
         cut in prop::option::of(any::<prop::sample::Index>()),
         promised in prop::option::of(0..70_000_u64),
@@ -370,8 +374,8 @@ proptest! {
         if let Some(cut) = cut {
             records.truncate(cut.index(records.len()));
         }
-        let layer = Toy::awkward(seed);
-        let options = from(&layer).policy(policy).step(step);
+        let tls = Toy::awkward(seed);
+        let options = from(&tls).policy(policy).step(step);
         let (outcome, bytes) = receive(&saying(records), promised, options);
         assert!(bytes == pattern(len)[..bytes.len()], "other bytes");
         let enough = promised.is_some_and(|promised| promised <= bytes.len() as u64);
@@ -391,11 +395,11 @@ proptest! {
     }
 
     #[test]
-    fn bytes_pass_from_layer_to_layer(len in 0..60_000_usize, seed in any::<u64>()) {
+    fn bytes_pass_from_tls_to_tls(len in 0..60_000_usize, seed in any::<u64>()) {
         let (near, far) = (Toy::awkward(seed), Toy::awkward(seed / 3));
         let socket = saying(records_of(&pattern(len), seed, true));
         let drain = Drain::new(To::Tcp);
-        let options = from(&near).sink_layer(&far);
+        let options = from(&near).sink_tls(&far);
         let source = Source::of(&socket).unwrap();
         let report = Transfer::new(source, drain.sink()).options(options).run().unwrap();
         assert_eq!(report.bytes(), len as u64);

@@ -1,26 +1,26 @@
 //! What the kernel means by declining a mechanism, in words.
 
-/// What it means that the kernel has declined a mechanism with this error, both by name; `None` for
-/// one that it is not known to be declined with.
+/// Explains why the kernel has declined a mechanism with this error, both given by name; `None` for
+/// an error that it is not known to be declined with.
 ///
-/// Beside the mechanisms of this crate, tee(2) and vmsplice(2) are known, which others use.
+/// tee(2) and vmsplice(2), which this crate does not use, are known too.
 ///
 /// ```
-/// use underpass_engine::errno::meaning;
-/// assert_eq!(meaning("copy_file_range", "EXDEV"), Some("two file systems"));
-/// assert_eq!(meaning("sendfile", "EIO"), None);
+/// use underpass_engine::errno::errno_help;
+/// assert_eq!(errno_help("copy_file_range", "EXDEV"), Some("two file systems"));
+/// assert_eq!(errno_help("sendfile", "EIO"), None);
 /// ```
 #[must_use]
-pub fn meaning(mechanism: &str, errno: &str) -> Option<&'static str> {
+pub fn errno_help(mechanism: &str, errno: &str) -> Option<&'static str> {
     if errno == "0" {
         return Some(NOTHING);
     }
-    let known = MEANINGS.iter().find(|known| (known.0, known.1) == (mechanism, errno));
+    let known = HELP.iter().find(|known| (known.0, known.1) == (mechanism, errno));
     known.map(|(.., meaning)| *meaning)
 }
 
 /// The tables of docs/mechanisms.md, and what is known of calls that the engine does not make.
-const MEANINGS: [(&str, &str, &str); 53] = [
+const HELP: [(&str, &str, &str); 53] = [
     ("reflink", "EACCES", "a security module's answer"),
     ("reflink", "EAGAIN", "OpenZFS, for blocks that are not on the disk yet"),
     ("reflink", "EBADF", "the sink is opened with O_APPEND"),
@@ -106,9 +106,9 @@ mod tests {
             else {
                 continue;
             };
-            let is_mechanism = MEANINGS.iter().any(|(name, ..)| *name == section);
+            let is_mechanism = HELP.iter().any(|(name, ..)| *name == section);
             if is_mechanism {
-                let told = super::meaning(section, &format!("E{errno}"));
+                let told = errno_help(section, &format!("E{errno}"));
                 assert_eq!(told, Some(&*meaning.replace('`', "")), "{section} E{errno}");
                 compared += 1;
             }
