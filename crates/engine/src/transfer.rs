@@ -4,6 +4,7 @@
 //! promised lengths and falls back at the exact byte where the kernel declined. It never waits:
 //! `drive` does for those who have nothing else to do.
 
+mod hold_back;
 mod watch;
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -65,7 +66,7 @@ pub struct Transfer<'a, F, S> {
     /// The sources whose versions cannot be compared yet.
     checks: Vec<(usize, WriterCheck)>,
     /// Where to stop until everything before is known to be of one version.
-    gate: Option<Position>,
+    held_back_from: Option<Position>,
     candidates: Option<Candidates>,
     active: Option<Active>,
     /// Header bytes and small files on their way out.
@@ -92,7 +93,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             position: Position::default(),
             guards: Vec::new(),
             checks: Vec::new(),
-            gate: None,
+            held_back_from: None,
             candidates: None,
             active: None,
             buffer: Vec::new(),
@@ -137,7 +138,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                 self.next_segment();
                 continue;
             }
-            if self.gate == Some(self.position) {
+            if self.held_back_from == Some(self.position) {
                 match self.confirm()? {
                     Status::Done => continue,
                     status => return Ok(status),
@@ -225,7 +226,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         self.report.integrity = self.options.integrity;
         if self.options.integrity != Integrity::Fast {
             self.set_guards()?;
-            self.gate = self.find_gate();
+            self.held_back_from = self.hold_back();
         }
         // TLS of this process cuts into packets itself what it hands over.
         let is_ours = self.sink_tls().is_some_and(|tls| !tls.is_in_kernel());

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use underpass_sys::Kind;
 
 use super::{Status, Transfer};
-use crate::chain::{Position, Segment};
+use crate::chain::Segment;
 use crate::error::Error;
 use crate::integrity::{Guard, Integrity, LeaseState, WriterCheck, Writers};
 use crate::options::Confirm;
@@ -102,115 +102,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         Error::SourceChanged { level, report }
     }
 
-    /// Where to stop before the end, if that was asked for and there is something to compare:
-    /// before the last bytes of a file, or before the memory that comes last.
-    pub(super) fn find_gate(&self) -> Option<Position> {
-        let is_compared = self.guards.iter().any(|guard| matches!(guard, Guard::Detect(_)));
-        let waits = matches!(self.options.confirm, Confirm::BeforeEnd | Confirm::BeforeCopiedEnd);
-        if !waits || !is_compared {
-            return None;
-        }
-        let index = self.chain.segments.len().checked_sub(1)?;
-        let offset = match &self.chain.segments[index] {
-            Segment::Bytes(_) | Segment::Payload(_) => 0,
-            Segment::Source(source) => source.len?.saturating_sub(self.held_back()),
-        };
-        Some(Position { index, offset })
-    }
-
-    /// How many bytes of a file wait at the gate: the last, and those to nudge a peer's kernel with.
-    fn held_back(&self) -> u64 {
-        let is_ours = self.sink_tls().is_some_and(TlsTransport::copies);
-        if self.sink.kind == Kind::Socket && !is_ours { HELD_BACK } else { 1 }
-    }
-
-    /// How many segments the chain has for now.
-    pub(super) fn visible_segments(&self) -> usize {
-        match self.gate {
-            Some(gate) => gate.index + usize::from(gate.offset > 0),
-            None => self.chain.segments.len(),
-        }
-    }
-
-    /// How many segments may be taken whole for now.
-    pub(super) fn visible_memory(&self) -> usize {
-        self.gate.map_or(self.chain.segments.len(), |gate| gate.index)
-    }
-
-    /// The length of the segment at the front for now.
-    pub(super) fn visible_len(&self, len: Option<u64>) -> Option<u64> {
-        let gate = self.gate.filter(|gate| gate.index == self.position.index);
-        gate.map_or(len, |gate| Some(gate.offset))
-    }
-
-    /// At the gate: opens it once the peer has what came before and the files are as they were.
-    /// Done if there is more to send.
-    pub(super) fn confirm(&mut self) -> Result<Status, Error> {
-        self.uncork()?;
-        if !self.is_flushed()? {
-            return Ok(Status::Waiting(Wait::Sink));
-        }
-        if self.is_referenced()? {
-            let goes_on = self.nudges();
-            return Ok(if goes_on { Status::Done } else { Status::Waiting(Wait::Acknowledgement) });
-        }
-        let end = self.read_end();
-        self.check_versions()?;
-        self.gate = None;
-        if let Some(bytes) = end {
-            self.replace_end(bytes);
-        }
-        // A peer that counts the bytes does not hear of anything that is found out later.
-        self.guards.iter_mut().for_each(Guard::release);
-        Ok(Status::Done)
-    }
-
-    /// Moves the gate on by a byte, if that makes the peer's kernel acknowledge; whether it did.
-    ///
-    /// It may keep back its acknowledgement of a single small segment for 40 ms, waiting for an
-    /// answer to put it on. Of two in a row Linux acknowledges both as soon as its program has read
-    /// them. So one follows once all is sent, and another one if it has turned out to be single.
-    /// Each is a segment of its own with `TCP_NODELAY`.
-    fn nudges(&mut self) -> bool {
-        let Some(gate) = &mut self.gate else { return false };
-        let Some(Segment::Source(source)) = self.chain.segments.get(gate.index) else {
-            return false;
-        };
-        let left = source.len.unwrap_or_default().saturating_sub(gate.offset);
-        let is_useful = left > 1
-            && match socket::unacknowledged(&self.sink.fd) {
-                Ok(0) | Err(_) => false,
-                Ok(bytes) => left == HELD_BACK || bytes == 1,
-            };
-        let moves = is_useful && socket::unsent(&self.sink.fd) == Ok(0);
-        gate.offset += u64::from(moves);
-        moves
-    }
-
-    /// The last bytes of a file, if a copy of them is to be sent.
-    fn read_end(&self) -> Option<Vec<u8>> {
-        let gate = self.gate.filter(|_| self.options.confirm == Confirm::BeforeCopiedEnd)?;
-        let Segment::Source(source) = &self.chain.segments[gate.index] else { return None };
-        let Guard::Detect(_) = self.guards.get(gate.index)? else { return None };
-        let mut bytes = vec![0; usize::try_from(source.len? - gate.offset).ok()?];
-        // If they are not there any more, the look at the file tells.
-        let read = rustix::io::pread(&source.fd, &mut bytes, source.at? + gate.offset);
-        (read == Ok(bytes.len())).then_some(bytes)
-    }
-
-    /// Ends the file at the gate, and puts a copy of its last bytes behind it.
-    fn replace_end(&mut self, bytes: Vec<u8>) {
-        if let Some(Segment::Source(source)) = self.chain.segments.last_mut() {
-            source.len = Some(self.position.offset);
-        }
-        self.report.memory.calls += 1;
-        self.report.user_space_bytes += 2 * bytes.len() as u64;
-        self.chain.segments.push(Segment::Bytes(bytes.into()));
-        self.guards.push(Guard::None);
-    }
-
     /// Sends what the socket holds back.
-    fn uncork(&mut self) -> Result<(), Error> {
+    pub(super) fn uncork(&mut self) -> Result<(), Error> {
         if std::mem::take(&mut self.is_corked)
             && let Err(errno) = socket::uncork(&self.sink.fd)
         {
@@ -259,7 +152,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     }
 
     /// Whether the sink still holds pages that its peer has not got.
-    fn is_referenced(&mut self) -> Result<bool, Error> {
+    pub(super) fn is_referenced(&mut self) -> Result<bool, Error> {
         // What was encrypted is not the page any more.
         if self.sink_tls().is_some_and(TlsTransport::copies) {
             return Ok(false);
@@ -294,7 +187,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     }
 
     /// Fails if a watched file is not in the version it was in.
-    fn check_versions(&mut self) -> Result<(), Error> {
+    pub(super) fn check_versions(&mut self) -> Result<(), Error> {
         for (segment, guard) in self.chain.segments.iter().zip(&self.guards) {
             if let Segment::Source(source) = segment
                 && !guard.holds(&source.fd)
@@ -310,6 +203,3 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         self.guards.iter().any(|guard| matches!(guard, Guard::Lease(_)))
     }
 }
-
-/// The last byte, and two to nudge with.
-const HELD_BACK: u64 = 3;

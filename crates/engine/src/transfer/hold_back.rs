@@ -1,0 +1,132 @@
+//! Holds back the end of what is sent until everything before it is known to be of one version.
+//!
+//! A peer that counts bytes takes the last one for the end, so it gets that only when nothing can
+//! be found out any more that would make the transfer fail. Whether to hold back is the caller's
+//! choice ([`Confirm`]); where to stop depends on the guards, which only the transfer knows.
+
+use std::os::fd::AsFd;
+
+use underpass_sys::Kind;
+
+use super::{Status, Transfer};
+use crate::chain::{Position, Segment};
+use crate::error::Error;
+use crate::integrity::Guard;
+use crate::options::Confirm;
+use crate::socket;
+use crate::step::Wait;
+use crate::tls_transport::TlsTransport;
+
+impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
+    /// Returns where to stop before the end, if that was asked for and there is something to compare:
+    /// before the last bytes of a file, or before the memory that comes last.
+    pub(super) fn hold_back(&self) -> Option<Position> {
+        let is_compared = self.guards.iter().any(|guard| matches!(guard, Guard::Detect(_)));
+        let waits = matches!(self.options.confirm, Confirm::BeforeEnd | Confirm::BeforeCopiedEnd);
+        if !waits || !is_compared {
+            return None;
+        }
+        let index = self.chain.segments.len().checked_sub(1)?;
+        let offset = match &self.chain.segments[index] {
+            Segment::Bytes(_) | Segment::Payload(_) => 0,
+            Segment::Source(source) => source.len?.saturating_sub(self.held_back_len()),
+        };
+        Some(Position { index, offset })
+    }
+
+    /// Returns how many bytes of a file are held back: the last one, and those that wake a delayed
+    /// acknowledgement.
+    fn held_back_len(&self) -> u64 {
+        let is_ours = self.sink_tls().is_some_and(TlsTransport::copies);
+        if self.sink.kind == Kind::Socket && !is_ours { HELD_BACK } else { 1 }
+    }
+
+    /// How many segments the chain has for now.
+    pub(super) fn visible_segments(&self) -> usize {
+        match self.held_back_from {
+            Some(stop) => stop.index + usize::from(stop.offset > 0),
+            None => self.chain.segments.len(),
+        }
+    }
+
+    /// How many segments may be taken whole for now.
+    pub(super) fn visible_memory(&self) -> usize {
+        self.held_back_from.map_or(self.chain.segments.len(), |stop| stop.index)
+    }
+
+    /// The length of the segment at the front for now.
+    pub(super) fn visible_len(&self, len: Option<u64>) -> Option<u64> {
+        let stop = self.held_back_from.filter(|stop| stop.index == self.position.index);
+        stop.map_or(len, |stop| Some(stop.offset))
+    }
+
+    /// Sends the rest once the peer has what came before and the files are as they were. Done if there
+    /// is more to send.
+    pub(super) fn confirm(&mut self) -> Result<Status, Error> {
+        self.uncork()?;
+        if !self.is_flushed()? {
+            return Ok(Status::Waiting(Wait::Sink));
+        }
+        if self.is_referenced()? {
+            let goes_on = self.wake_delayed_ack();
+            return Ok(if goes_on { Status::Done } else { Status::Waiting(Wait::Acknowledgement) });
+        }
+        let end = self.read_end();
+        self.check_versions()?;
+        self.held_back_from = None;
+        if let Some(bytes) = end {
+            self.replace_end(bytes);
+        }
+        // A peer that counts the bytes does not hear of anything that is found out later.
+        self.guards.iter_mut().for_each(Guard::release);
+        Ok(Status::Done)
+    }
+
+    /// Lets one more byte go if that makes the peer's kernel acknowledge, and returns whether it did.
+    ///
+    /// It may keep back its acknowledgement of a single small segment for 40 ms, waiting for an
+    /// answer to put it on. Of two in a row Linux acknowledges both as soon as its program has read
+    /// them. So one follows once all is sent, and another one if it has turned out to be single.
+    /// Each is a segment of its own with `TCP_NODELAY`.
+    fn wake_delayed_ack(&mut self) -> bool {
+        let Some(stop) = &mut self.held_back_from else { return false };
+        let Some(Segment::Source(source)) = self.chain.segments.get(stop.index) else {
+            return false;
+        };
+        let left = source.len.unwrap_or_default().saturating_sub(stop.offset);
+        let is_useful = left > 1
+            && match socket::unacknowledged(&self.sink.fd) {
+                Ok(0) | Err(_) => false,
+                Ok(bytes) => left == HELD_BACK || bytes == 1,
+            };
+        let moves = is_useful && socket::unsent(&self.sink.fd) == Ok(0);
+        stop.offset += u64::from(moves);
+        moves
+    }
+
+    /// The last bytes of a file, if a copy of them is to be sent.
+    fn read_end(&self) -> Option<Vec<u8>> {
+        let stop =
+            self.held_back_from.filter(|_| self.options.confirm == Confirm::BeforeCopiedEnd)?;
+        let Segment::Source(source) = &self.chain.segments[stop.index] else { return None };
+        let Guard::Detect(_) = self.guards.get(stop.index)? else { return None };
+        let mut bytes = vec![0; usize::try_from(source.len? - stop.offset).ok()?];
+        // If they are not there any more, the look at the file tells.
+        let read = rustix::io::pread(&source.fd, &mut bytes, source.at? + stop.offset);
+        (read == Ok(bytes.len())).then_some(bytes)
+    }
+
+    /// Ends the file where it is held back, and appends a copy of its last bytes.
+    fn replace_end(&mut self, bytes: Vec<u8>) {
+        if let Some(Segment::Source(source)) = self.chain.segments.last_mut() {
+            source.len = Some(self.position.offset);
+        }
+        self.report.memory.calls += 1;
+        self.report.user_space_bytes += 2 * bytes.len() as u64;
+        self.chain.segments.push(Segment::Bytes(bytes.into()));
+        self.guards.push(Guard::None);
+    }
+}
+
+/// The last byte, and two that wake a delayed acknowledgement.
+const HELD_BACK: u64 = 3;
