@@ -52,6 +52,7 @@ mod policy;
 pub mod probe;
 mod report;
 mod residence;
+pub mod session;
 mod sink;
 mod size;
 pub mod socket;

@@ -6,27 +6,10 @@
 //! attribute of a part of a large file.
 
 use std::ffi::CStr;
-use std::fs;
 use std::os::fd::AsFd;
 
-use rustix::fs::{AtFlags, StatxFlags, XattrFlags, fgetxattr, fremovexattr, fsetxattr, statx};
-
-/// Reads the id of this run of the machine; `None` if there is none.
-pub(super) fn boot_id() -> Option<String> {
-    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
-}
-
-/// Returns the session of what is written to this file or folder now.
-pub(super) fn of(boot: &str, file: impl AsFd) -> String {
-    // Linux 6.8: a number that no other mount ever gets. The older ones are given away again.
-    let unique = StatxFlags::from_bits_retain(0x4000);
-    let mount = statx(file, c"", AtFlags::EMPTY_PATH, unique)
-        .ok()
-        .filter(|known| known.stx_mask & unique.bits() != 0)
-        .map_or(0, |known| known.stx_mnt_id);
-    format!("boot {boot} mount {mount}\n")
-}
+use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
+pub(super) use underpass_engine::session::{MAX_LEN, boot_id, of};
 
 /// Checks whether the part of a file was written in this session alone.
 pub(super) fn is_of(file: impl AsFd, session: &str) -> bool {
@@ -47,6 +30,3 @@ pub(super) fn forget(file: impl AsFd) {
 }
 
 const ATTRIBUTE: &CStr = c"user.underpass.written";
-
-/// No session is longer.
-pub(super) const MAX_LEN: usize = 128;

@@ -7,7 +7,7 @@
 //! id, they may be ahead of the data, so only what was on the disk before counts.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -16,6 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use serde::{Deserialize, Serialize};
+use underpass_engine::session;
 
 use super::meaning::Version;
 
@@ -262,8 +263,7 @@ fn new_name(name: &OsStr) -> OsString {
 
 /// What tells one run of the machine from another; nothing if that cannot be known.
 fn boot() -> String {
-    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    id.trim().to_owned()
+    session::boot_id().unwrap_or_default()
 }
 
 /// Ranges in their order, with those that touch made one.
@@ -291,6 +291,7 @@ const LONGEST: u64 = 4 << 20;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::path::Path;
 
     use super::*;
