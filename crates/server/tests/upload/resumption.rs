@@ -161,6 +161,31 @@ fn a_file_that_has_changed_since_is_sent_anew_and_the_old_part_thrown_away() {
 }
 
 #[test]
+fn a_file_that_was_new_before_a_power_cut_is_sent_anew() {
+    let sample = Sample::of(LEN);
+    let server = broken(
+        &sample,
+        vec![script(move |mut conn| {
+            let head = conn.head();
+            assert!(head.starts_with("DELETE /file?upload=7 HTTP/1.1"), "{head}");
+            conn.answer("204 No Content", &[]);
+            begin(&mut conn);
+            conn.take(LEN - HALF);
+            done(&mut conn);
+        })],
+    );
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let text = fs::read_to_string(sample.journal()).unwrap();
+    let other = text.replace(boot.trim(), "another");
+    assert_ne!(text, other);
+    fs::write(sample.journal(), other).unwrap();
+    let outcome = sample.put_resumably(&server.url("/file"));
+    assert_eq!(outcome.told, ["started over: the file has changed since"]);
+    assert_eq!(outcome.done().resumed_at, 0);
+    server.finish();
+}
+
+#[test]
 fn an_upload_that_the_server_has_forgotten_begins_anew() {
     let sample = Sample::of(LEN);
     let expected = sample.bytes.clone();

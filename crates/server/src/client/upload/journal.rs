@@ -8,10 +8,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use underpass_engine::session;
 
 /// What is remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -22,7 +24,8 @@ pub(super) struct Entry {
     pub(super) target: String,
     /// Where the upload is continued.
     pub(super) resource: String,
-    /// The file as it was: device, inode, size, and the times of its last changes.
+    /// The file as it was: device, inode, size, and the times of its last changes; and the run of the
+    /// machine, if it had been changed just before.
     pub(super) file: String,
 }
 
@@ -128,6 +131,30 @@ pub(super) fn version(file: &File) -> io::Result<String> {
         stat.st_ctime_nsec
     ))
 }
+
+/// The version as it is written down. The bytes of a file that was changed just before may not be on the
+/// disk, and after a power cut it can have the same version without them: then it names this run of
+/// the machine, too.
+pub(super) fn version_to_keep(file: &File, version: &str) -> String {
+    let changed = fstat(file).ok().and_then(|stat| u64::try_from(stat.st_ctime).ok());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    match changed.is_some_and(|changed| changed + WRITTEN_AFTER < now) {
+        true => version.to_owned(),
+        false => version_of_boot(version),
+    }
+}
+
+/// Checks whether what was written down means this version of a file.
+pub(super) fn is_version(kept: &str, version: &str) -> bool {
+    kept == version || kept == version_of_boot(version)
+}
+
+fn version_of_boot(version: &str) -> String {
+    format!("{version} boot {}", session::boot_id().unwrap_or_default())
+}
+
+/// Seconds after which the kernel has written what is in a file to the disk: it begins after 30.
+const WRITTEN_AFTER: u64 = 120;
 
 const FORMAT: u32 = 1;
 

@@ -6,7 +6,7 @@ use std::io;
 
 use url::{Origin, Url};
 
-use super::journal::{Entry, Journal, version};
+use super::journal::{Entry, Journal, is_version, version, version_to_keep};
 use super::uploader::{Came, Uploader};
 use super::{Event, Upload, UploadError};
 use crate::client::connection::Request;
@@ -25,6 +25,7 @@ pub(super) struct Kept {
     /// What the journal is to say.
     target: String,
     version: Option<String>,
+    version_to_keep: String,
     path: Option<std::path::PathBuf>,
     journal: Option<Journal>,
 }
@@ -33,7 +34,10 @@ impl Kept {
     pub(super) fn new(upload: &Upload<'_>, url: &Url) -> Self {
         let version = version(upload.source.fd()).ok();
         let path = upload.journal.map(std::path::Path::to_owned);
-        Self { target: public(url).to_string(), version, path, ..Self::default() }
+        let keep = |version: &String| version_to_keep(upload.source.fd(), version);
+        let version_to_keep = version.as_ref().map(keep).unwrap_or_default();
+        let target = public(url).to_string();
+        Self { target, version, version_to_keep, path, ..Self::default() }
     }
 
     /// Whether the server keeps what comes.
@@ -63,8 +67,8 @@ impl Kept {
 
     /// Writes down where the upload is continued. Without, this process alone can go on.
     fn write(&mut self, resource: &Url) {
-        let (Some(path), Some(version)) = (&self.path, &self.version) else { return };
-        let entry = Entry::new(&self.target, public(resource).as_str(), version);
+        let (Some(path), Some(_)) = (&self.path, &self.version) else { return };
+        let entry = Entry::new(&self.target, public(resource).as_str(), &self.version_to_keep);
         self.journal = match self.journal.take() {
             Some(journal) => journal.write(&entry).is_ok().then_some(journal),
             None => Journal::create(path, &entry).ok(),
@@ -108,7 +112,9 @@ impl<'a> Uploader<'_, 'a, '_> {
         let _ = resource.set_password(self.url.password());
         self.kept.resource = Some(resource);
         self.kept.is_known = Some(true);
-        if Some(&entry.file) != self.kept.version.as_ref() || entry.target != self.kept.target {
+        let version = self.kept.version.as_ref();
+        let is_same = version.is_some_and(|version| is_version(&entry.file, version));
+        if !is_same || entry.target != self.kept.target {
             (self.tell)(&Event::StartedOver { reason: "the file has changed since" });
             self.cancel();
         }
