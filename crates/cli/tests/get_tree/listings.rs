@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::rig::{folder, has, has_rare, names, skip};
+use crate::rig::{Running, folder, has, has_rare, names, skip, underpass, until};
 use crate::site::{Peer, awkward, contents, files, get, same};
 
 /// Fetches the awkward folder of a server twice; the second time nothing may be fetched.
@@ -154,6 +154,64 @@ fn miniserve() {
             }))
         });
     }
+}
+
+/// Fetches a folder up to a file that never comes, and is killed then.
+fn broken_off(peer: &Peer, dir: &Path, waits_for: &[&str]) {
+    let mut command = underpass();
+    command.args(["get", "-r", "-q", &peer.url, "-d"]).arg(dir);
+    let running = Running::start(command);
+    until("the other files", || waits_for.iter().all(|name| dir.join(name).exists()));
+    running.signal("KILL");
+    assert!(!running.finish().status.success());
+}
+
+/// Makes a file lose its bytes, as in a power cut: it has its size and time still.
+fn lose(path: &Path) {
+    let facts = fs::metadata(path).unwrap();
+    fs::write(path, vec![0; facts.len() as usize]).unwrap();
+    fs::File::open(path).unwrap().set_modified(facts.modified().unwrap()).unwrap();
+}
+
+#[test]
+fn after_a_power_cut_what_a_broken_run_has_written_is_fetched_again() {
+    if !has("python3") {
+        return;
+    }
+    let (source, target) = (folder(), folder());
+    let (there, dir) = (source.path(), target.path().join("x"));
+    let log = dir.join(".underpass-get.log");
+    awkward(there);
+    let peer = Peer::start(|port| {
+        let mut command = Command::new("python3");
+        command.args(["-m", "http.server", "--bind", "127.0.0.1", "--directory"]);
+        command.arg(there).arg(port.to_string());
+        command
+    });
+    get(&peer.url, &dir, &[]).succeeded();
+    assert!(!log.exists(), "a folder that is complete needs no log");
+    // It was there before the run that is broken off.
+    lose(&dir.join("with space"));
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    fs::write(there.join("new"), "written just before the power went").unwrap();
+    let pipe = there.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    broken_off(&peer, &dir, &["new"]);
+    fs::remove_file(&pipe).unwrap();
+    lose(&dir.join("new"));
+    let bytes = |name: &str| fs::read(dir.join(name)).unwrap();
+    let text = fs::read_to_string(&log).unwrap();
+    get(&peer.url, &dir, &["-f"]).succeeded();
+    assert!(bytes("new").iter().all(|byte| *byte == 0), "within one boot size and time are enough");
+    assert!(!log.exists());
+    // The same again with another boot since.
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    fs::write(&log, text.replace(boot.trim(), &"0".repeat(boot.trim().len()))).unwrap();
+    let receipt = get(&peer.url, &dir, &["-f", "--json"]).succeeded().receipt();
+    assert_eq!(receipt["files"], 1, "{receipt}");
+    assert_eq!(bytes("new"), fs::read(there.join("new")).unwrap());
+    assert!(bytes("with space").iter().all(|byte| *byte == 0), "nothing says that it was lost");
+    assert!(!log.exists());
 }
 
 #[test]

@@ -86,8 +86,9 @@ pub(super) fn fetch(job: &mut Job<'_, '_>, offer: Offer) -> Result<(), TreeError
 
 /// Takes up what an earlier run has left.
 fn go_on(unpack: &mut Unpack<'_, '_, '_>, noted: Noted, offer: &Offer) -> Result<(), TreeError> {
-    // After a power cut a file may have its size and time and not its contents.
-    unpack.site.place.trusts = noted.is_same_boot;
+    // After a power cut a file may have its size and time and not its bytes. In a folder that has its
+    // name a log tells which.
+    unpack.site.place.trusts = noted.is_same_boot || !unpack.site.is_unnamed();
     let is_same = noted.origin == offer.origin && !offer.origin.etag.is_empty();
     if !is_same {
         if noted.position > 0 {

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::UNIX_EPOCH;
 
@@ -56,9 +57,15 @@ pub(super) fn fetch(job: &mut Job<'_, '_>) -> Result<(), TreeError> {
         let crawl = Crawl::new(job)?;
         (job.tell)(&TreeEvent::Begun(TreeWay::Listing));
         let done = thread::scope(|scope| {
+            let (running, stop) = mpsc::channel();
+            if let Some(log) = crawl.place.log() {
+                scope.spawn(move || log.keep_safe(&stop));
+            }
             let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| crawl.work())).collect();
             let done = workers.into_iter().map(|worker| worker.join().unwrap_or_default());
-            done.fold(TreeDone::default(), sum)
+            let done = done.fold(TreeDone::default(), sum);
+            drop(running);
+            done
         });
         crawl.finish(done)
     };
@@ -92,7 +99,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
         let taken = if job.wishes.replaces { Taken::Replaced } else { Taken::Stays };
         Ok(Self {
             job,
-            place: Place::new(root, taken, None),
+            place: Place::with_log(root, taken),
             queue,
             seen: Mutex::default(),
             folders: Mutex::default(),
@@ -123,8 +130,8 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
     }
 
     /// Sets what is to be set of the folders, deepest first, when nothing is made any more.
-    fn finish(self, mut done: TreeDone) -> (Result<(), TreeError>, TreeDone) {
-        let mut folders = self.folders.into_inner().unwrap_or_else(PoisonError::into_inner);
+    fn finish(mut self, mut done: TreeDone) -> (Result<(), TreeError>, TreeDone) {
+        let mut folders = std::mem::take(&mut *lock(&self.folders));
         folders.sort_by_key(|(path, _)| {
             std::cmp::Reverse(path.iter().filter(|byte| **byte == b'/').count())
         });
@@ -134,7 +141,11 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
                 (self.job.tell)(&TreeEvent::LeftOut { path: &path, why: &reason(errno) });
             }
         }
-        (self.queue.finish(), done)
+        let outcome = self.queue.finish().and_then(|()| {
+            let finished = self.place.finish(done.left_out > 0);
+            finished.map_err(|errno| TreeError::io("removing the log of", self.job.path, errno))
+        });
+        (outcome, done)
     }
 }
 

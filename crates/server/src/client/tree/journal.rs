@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, syncfs, unlinkat};
 use rustix::io::Errno;
+use underpass_engine::session;
 
 use crate::archive::Fingerprint;
 use crate::target::encode_segment;
@@ -323,9 +324,7 @@ fn position(line: &[u8], name: &str) -> Option<u64> {
 
 /// Which start of the machine this is; nothing but itself if that is not known.
 fn boot_id() -> String {
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let id = id.trim();
-    if id.is_empty() { format!("unknown-{}", std::process::id()) } else { id.to_owned() }
+    session::boot_id().unwrap_or_else(|| format!("unknown-{}", std::process::id()))
 }
 
 const MAGIC: &str = "underpass get: unfinished folder, 1\n";
@@ -343,7 +342,7 @@ const LINES_AT: u64 = DONE_AT + SLOT;
 const OFTEN: u64 = 512 << 10;
 
 /// How often what is here is brought to the disk.
-const SAFE_INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const SAFE_INTERVAL: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -20,6 +20,7 @@ mod site;
 mod stream;
 pub mod tar;
 mod unpack;
+mod write_log;
 
 use std::ffi::OsStr;
 use std::fmt;

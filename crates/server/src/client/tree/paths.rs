@@ -113,7 +113,10 @@ pub(super) const JOURNAL: &str = ".underpass-get.journal";
 /// What an unfinished file is called.
 pub(super) const PARTIAL: &str = ".underpass-get.part";
 
-const RESERVED: [&[u8]; 2] = [JOURNAL.as_bytes(), PARTIAL.as_bytes()];
+/// What the log of a folder is called that says when its files were written.
+pub(super) const WRITE_LOG: &str = ".underpass-get.log";
+
+const RESERVED: [&[u8]; 3] = [JOURNAL.as_bytes(), PARTIAL.as_bytes(), WRITE_LOG.as_bytes()];
 
 /// Bytes of a path at the most: a thousand folders of 256 bytes each, as our server has it.
 const LONGEST: usize = 256 << 10;

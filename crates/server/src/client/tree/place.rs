@@ -22,6 +22,7 @@ use underpass_sys::open_beneath;
 
 use super::journal::FolderFacts;
 use super::paths::PARTIAL;
+use super::write_log::WriteLog;
 
 /// What becomes of a name that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub(super) struct Place {
     pub(super) taken: Taken,
     /// Whether a file of the right size and time is taken for the right one.
     pub(super) trusts: bool,
+    /// Which of the files here were written in which session, in a folder that has its name.
+    log: Option<WriteLog>,
     /// What came of an older archive; files of it that are the same are moved over.
     old: Option<Box<Place>>,
     /// The bits that new files do not get.
@@ -61,7 +64,28 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn new(root: OwnedFd, taken: Taken, old: Option<OwnedFd>) -> Self {
         let old = old.map(|old| Box::new(Self::new(old, Taken::Ours, None)));
-        Self { root, taken, trusts: true, old, umask: umask(), last: Mutex::new(None) }
+        Self { root, taken, trusts: true, log: None, old, umask: umask(), last: Mutex::new(None) }
+    }
+
+    /// A folder that has its name: what earlier runs have left in it may have lost its bytes since.
+    pub(super) fn with_log(root: OwnedFd, taken: Taken) -> Self {
+        // Where no file can be made there is none that a broken run could have left.
+        let log = WriteLog::open(&root).ok();
+        Self { log, ..Self::new(root, taken, None) }
+    }
+
+    /// Which of the files were written in which session, if that is known.
+    pub(super) fn log(&self) -> Option<&WriteLog> {
+        self.log.as_ref()
+    }
+
+    /// Everything has been fetched, all of it or all but what was left out.
+    pub(super) fn finish(&mut self, has_left_out: bool) -> Result<(), Errno> {
+        match self.log.take() {
+            // What was left out may be here, and without its bytes.
+            Some(log) if !has_left_out || log.believes_all() => log.remove(),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn root(&self) -> &OwnedFd {
@@ -273,7 +297,7 @@ impl Place {
                 && stat.st_mtime_nsec as u32 == modified.1
         };
         match self.look(path)? {
-            Some(stat) if self.trusts && is_same(&stat) => return Ok(true),
+            Some(stat) if self.believes(&stat) && is_same(&stat) => return Ok(true),
             Some(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
                 return Err(Errno::ISDIR);
             }
@@ -288,6 +312,11 @@ impl Place {
         old.within(path, |from, name| {
             self.within(path, |to, _| renameat(from, name, to, name).map(|()| true))
         })
+    }
+
+    /// Checks whether a file has the bytes that were written to it.
+    fn believes(&self, stat: &Stat) -> bool {
+        self.trusts && self.log.as_ref().is_none_or(|log| log.believes(stat))
     }
 
     /// Gives a file that was here already the permissions that it is to have.

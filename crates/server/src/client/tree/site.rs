@@ -76,7 +76,7 @@ impl Site {
         }
         let folder = rustix::io::fcntl_dupfd_cloexec(&root, 0).map_err(failed)?;
         let (journal, noted) = open_journal(folder, OsStr::new(JOURNAL), path)?;
-        let place = Place::new(root, taken, None);
+        let place = Place::with_log(root, taken);
         Ok((Self { path: path.to_path_buf(), unnamed: None, place }, journal, noted))
     }
 
@@ -97,14 +97,15 @@ impl Site {
     }
 
     /// Gives the folder its name, and removes what was needed only until then.
-    pub(super) fn finish(&self, journal: Journal) -> Result<(), TreeError> {
+    pub(super) fn finish(&mut self, journal: Journal, left_out: u64) -> Result<(), TreeError> {
         if let Some(unnamed) = &self.unnamed {
             unnamed.remove_old()?;
             give_name(&unnamed.parent, &unnamed.part, &unnamed.name)
                 .map_err(|errno| TreeError::io("naming", &self.path, errno))?;
         }
-        journal
-            .remove()
+        let removed = self.place.finish(left_out > 0).map_err(Into::into);
+        removed
+            .and_then(|()| journal.remove())
             .map_err(|error| TreeError::io("removing the journal of", &self.path, error))
     }
 

@@ -398,7 +398,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Sets the permissions and times of the folders, and gives the whole its name.
-    pub(super) fn finish(self) -> Result<(), TreeError> {
+    pub(super) fn finish(mut self) -> Result<(), TreeError> {
         // What lies deeper comes first: to change a folder is to change its time.
         let mut folders: Vec<_> = self.folders.into_values().collect();
         folders.sort_by_key(|facts| std::cmp::Reverse(depth(&facts.path)));
@@ -418,10 +418,10 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         };
         if self.site.is_unnamed() {
             settle(&self.site, self.job);
-            return self.site.finish(journal);
+            return self.site.finish(journal, self.job.done.left_out);
         }
         // The journal lies in the folder, whose time is to be the archive's.
-        self.site.finish(journal)?;
+        self.site.finish(journal, self.job.done.left_out)?;
         settle(&self.site, self.job);
         Ok(())
     }

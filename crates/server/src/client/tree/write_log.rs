@@ -1,0 +1,280 @@
+//! Which files of a folder may have lost their bytes in a power cut.
+//!
+//! A file is taken for the same if it has the right size and time. After a power cut it can have both and
+//! not its bytes, if they had not been written to the disk. While a folder is being fetched a small file in
+//! it therefore says since when files are written, and in which session; a run that ends well removes it.
+//! The kernel notes when a file was changed last (ctime), so a later run knows which files it may
+//! believe: those that are older, those of its own session, and those that were on the disk.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+
+use rustix::fs::{
+    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fstat, futimens,
+    openat, syncfs, unlinkat,
+};
+use rustix::io::Errno;
+use underpass_engine::session;
+
+use super::journal::SAFE_INTERVAL;
+use super::paths::WRITE_LOG;
+
+/// Seconds and nanoseconds by the clock of the file system.
+type Moment = (i64, u32);
+
+/// What holds for files that were changed at this moment or later, up to the next period.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Period {
+    since: Moment,
+    /// The session in which they were written; `None` if they are on the disk.
+    session: Option<String>,
+}
+
+/// The periods in which files of a folder were written.
+#[derive(Debug)]
+pub(super) struct WriteLog {
+    folder: OwnedFd,
+    file: File,
+    /// This session; empty if there is no way to tell one from another.
+    session: String,
+    periods: Vec<Period>,
+}
+
+impl WriteLog {
+    /// Opens the log of a folder, or begins one, and notes that files are written from now on.
+    ///
+    /// # Errors
+    ///
+    /// As openat(2), write(2) and utimensat(2). A folder in which no log can be made has none.
+    pub(super) fn open(folder: &OwnedFd) -> io::Result<Self> {
+        let folder = rustix::io::fcntl_dupfd_cloexec(folder, 0)?;
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let (mut file, is_new) = match openat(&folder, WRITE_LOG, flags | OFlags::EXCL, mode) {
+            Err(Errno::EXIST) => (File::from(openat(&folder, WRITE_LOG, flags, mode)?), false),
+            made => (File::from(made?), true),
+        };
+        let boot = session::boot_id();
+        let session = boot.map(|boot| session::of(&boot, &file).trim().to_owned());
+        let session = session.unwrap_or_default();
+        let mut periods = Vec::new();
+        if !is_new {
+            let mut text = Vec::new();
+            file.by_ref().take(MAX_LEN as u64).read_to_end(&mut text)?;
+            periods = read(&text, modified(&fstat(&file)?));
+        }
+        let mut log = Self { folder, file, session, periods };
+        let is_known = log.periods.last().is_some_and(|last| log.is_own(last));
+        if !is_known {
+            let since = now(&log.file)?;
+            if log.periods.last().is_some_and(|last| last.since > since) {
+                // A clock that went backwards tells nothing.
+                log.periods = vec![unknown((0, 0))];
+            }
+            log.periods.push(Period { since, session: Some(log.session.clone()) });
+            log.save(&log.periods)?;
+        }
+        Ok(log)
+    }
+
+    /// Checks whether a file has the bytes that were written to it.
+    pub(super) fn believes(&self, stat: &Stat) -> bool {
+        let changed = (stat.st_ctime, u32::try_from(stat.st_ctime_nsec).unwrap_or(0));
+        let period = self.periods.iter().rev().find(|period| period.since <= changed);
+        period.is_none_or(|period| period.session.is_none() || self.is_own(period))
+    }
+
+    /// Checks whether every file is believed.
+    pub(super) fn believes_all(&self) -> bool {
+        self.periods.iter().all(|period| period.session.is_none() || self.is_own(period))
+    }
+
+    /// Until `stop` is dropped, syncs the file system from time to time, and notes that.
+    pub(super) fn keep_safe(&self, stop: &Receiver<()>) {
+        let mut periods = self.periods.clone();
+        while stop.recv_timeout(SAFE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            // What cannot be noted is fetched again after a power cut, and costs nothing else.
+            let Ok(before) = now(&self.file) else { continue };
+            if syncfs(&self.file).is_ok() {
+                advance(&mut periods, before);
+                let _ = self.save(&periods);
+            }
+        }
+    }
+
+    /// Removes the log: everything is here.
+    pub(super) fn remove(self) -> Result<(), Errno> {
+        unlinkat(self.folder.as_fd(), WRITE_LOG, AtFlags::empty())
+    }
+
+    fn is_own(&self, period: &Period) -> bool {
+        !self.session.is_empty() && period.session.as_ref() == Some(&self.session)
+    }
+
+    fn save(&self, periods: &[Period]) -> io::Result<()> {
+        let lines: String = periods.iter().map(line).collect();
+        self.file.write_all_at(lines.as_bytes(), 0)
+    }
+}
+
+/// Notes that everything before this moment is on the disk.
+fn advance(periods: &mut Vec<Period>, moment: Moment) {
+    let Some(last) = periods.pop() else { return };
+    let is_safe = |period: &Period| period.session.is_none();
+    if !periods.last().is_some_and(is_safe) {
+        periods.push(Period { since: last.since, session: None });
+    }
+    periods.push(Period { since: moment, session: last.session });
+}
+
+/// Reads the lines of a log that was changed last at this moment. What was being written when the power
+/// went is worth nothing, and neither are the files that were written then.
+fn read(text: &[u8], modified: Moment) -> Vec<Period> {
+    let mut periods: Vec<_> = text.chunks(LINE).map_while(parse).collect();
+    let is_cut = periods.is_empty() || periods.len() * LINE < text.len();
+    if text.len() >= MAX_LEN || !periods.is_sorted_by_key(|period| period.since) {
+        periods = vec![unknown((0, 0))];
+    } else if is_cut {
+        periods.push(unknown(modified));
+    }
+    periods
+}
+
+/// Files of this period may be of any session.
+fn unknown(since: Moment) -> Period {
+    Period { since, session: Some(String::new()) }
+}
+
+/// A line of [`LINE`] bytes, which does not cross from one page to another.
+fn line(period: &Period) -> String {
+    let (seconds, nanoseconds) = period.since;
+    let text = format!("{seconds} {nanoseconds} {}", period.session.as_deref().unwrap_or(SAFE));
+    format!("{text:<width$}\n", width = LINE - 1)
+}
+
+fn parse(line: &[u8]) -> Option<Period> {
+    let line = str::from_utf8(line).ok().filter(|line| line.len() == LINE)?.strip_suffix('\n')?;
+    let mut words = line.splitn(3, ' ');
+    let since = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let session = Some(words.next()?.trim_end()).filter(|session| *session != SAFE);
+    Some(Period { since, session: session.map(str::to_owned) })
+}
+
+/// What the clock of the file system says, which need not be that of this machine.
+fn now(file: &File) -> Result<Moment, Errno> {
+    // The time of modification stays: it says when the text was written.
+    let omit = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
+    let times = Timestamps { last_access: omit(UTIME_NOW), last_modification: omit(UTIME_OMIT) };
+    futimens(file, &times)?;
+    let stat = fstat(file)?;
+    Ok((stat.st_atime, u32::try_from(stat.st_atime_nsec).unwrap_or(0)))
+}
+
+fn modified(stat: &Stat) -> Moment {
+    (stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0))
+}
+
+/// What stands in place of a session for files that are on the disk.
+const SAFE: &str = "safe";
+
+/// Bytes of a line.
+const LINE: usize = 256;
+
+/// Bytes of a log that are read.
+const MAX_LEN: usize = 64 << 10;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn open(place: &std::path::Path) -> WriteLog {
+        WriteLog::open(&OwnedFd::from(File::open(place).unwrap())).unwrap()
+    }
+
+    /// Makes a file and tells what is known of it.
+    fn make(place: &std::path::Path, name: &str) -> Stat {
+        let file = File::create(place.join(name)).unwrap();
+        let stat = fstat(&file).unwrap();
+        // The kernel's clock goes on in steps, up to 10 ms each.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        stat
+    }
+
+    /// Makes the log tell of another run of the machine.
+    fn another_boot(place: &std::path::Path) {
+        let path = place.join(WRITE_LOG);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let boot = session::boot_id().unwrap();
+        std::fs::write(path, text.replace(&boot, &"0".repeat(boot.len()))).unwrap();
+    }
+
+    #[test]
+    fn only_what_was_written_in_another_session_is_doubted() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path();
+        let old = make(place, "old");
+        let log = open(place);
+        assert!(log.believes_all());
+        let lost = make(place, "lost");
+        assert!(open(place).believes(&lost), "it is of this session");
+        another_boot(place);
+        let log = open(place);
+        let new = make(place, "new");
+        assert_eq!([&old, &lost, &new].map(|stat| log.believes(stat)), [true, false, true]);
+        assert!(!log.believes_all());
+        // An interrupted run later on does not make it any better, and what it wrote is lost, too.
+        another_boot(place);
+        let log = open(place);
+        assert_eq!([&old, &lost, &new].map(|stat| log.believes(stat)), [true, false, false]);
+        log.remove().unwrap();
+        assert!(open(place).believes(&lost));
+    }
+
+    #[test]
+    fn what_was_synced_is_believed() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path();
+        let log = open(place);
+        let first = make(place, "first");
+        let mut periods = log.periods.clone();
+        advance(&mut periods, now(&log.file).unwrap());
+        let second = make(place, "second");
+        advance(&mut periods, now(&log.file).unwrap());
+        let third = make(place, "third");
+        assert_eq!(periods.len(), 2);
+        log.save(&periods).unwrap();
+        another_boot(place);
+        let log = open(place);
+        assert_eq!([&first, &second, &third].map(|stat| log.believes(stat)), [true, true, false]);
+    }
+
+    #[test]
+    fn a_log_that_is_damaged_is_believed_up_to_its_own_time() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path();
+        let old = make(place, "old");
+        drop(open(place));
+        let text = std::fs::read(place.join(WRITE_LOG)).unwrap();
+        let before = modified(&rustix::fs::stat(place.join(WRITE_LOG)).unwrap());
+        let lost = make(place, "lost");
+        let damaged = [vec![], text[..9].to_vec(), vec![0; LINE], vec![b'x'; MAX_LEN]];
+        for (index, bytes) in damaged.into_iter().enumerate() {
+            let file = File::options().write(true).open(place.join(WRITE_LOG)).unwrap();
+            file.set_len(0).unwrap();
+            file.write_all_at(&bytes, 0).unwrap();
+            let time =
+                |(tv_sec, nanoseconds): Moment| Timespec { tv_sec, tv_nsec: nanoseconds.into() };
+            let times = Timestamps { last_access: time(before), last_modification: time(before) };
+            futimens(&file, &times).unwrap();
+            let log = open(place);
+            assert_eq!((log.believes(&old), log.believes(&lost)), (index < 3, false), "{index}");
+            // What is noted now can be read again, with the doubt.
+            let log = open(place);
+            assert_eq!((log.believes(&old), log.believes(&lost)), (index < 3, false), "{index}");
+        }
+    }
+}
