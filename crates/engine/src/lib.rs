@@ -34,47 +34,27 @@
 compile_error!("underpass-engine is about Linux system calls and needs Linux");
 
 pub mod atomic_file;
-mod capabilities;
 mod chain;
-mod drive;
-pub mod errno;
-mod errno_help;
 mod error;
 mod integrity;
 pub mod ktls;
-mod mechanism;
 mod mechanisms;
-mod netlink;
-mod options;
-mod peer;
-mod pipes;
-mod policy;
 pub mod probe;
 mod report;
-mod residence;
 pub mod session;
-mod sink;
 mod size;
 pub mod socket;
-mod step;
-mod tls_transport;
 pub mod trace;
 mod transfer;
 
-pub use capabilities::Capabilities;
-pub use chain::{Chain, Segment, Source};
-pub use error::Error;
+pub use chain::{Chain, Segment, Sink, Source, is_absent, is_resident};
+pub use error::{Error, errno};
 pub use integrity::{Integrity, UnknownIntegrity, Version, WriterCheck, Writers};
-pub use mechanism::{Mechanism, UnknownMechanism};
-pub use mechanisms::memory::SMALL_TRANSFER;
-pub use options::{Confirm, Heard, Options, Progress};
-pub use pipes::PipePool;
-pub use policy::Policy;
+pub use mechanisms::{
+    Mechanism, PipePool, Policy, Refusal, SMALL_TRANSFER, UnknownMechanism, Wait,
+};
 pub use report::{Decline, Declined, Report, Tally};
-pub use residence::{is_absent, is_resident};
-pub use sink::Sink;
 pub use size::{NotASize, Size};
-pub use step::{Refusal, Wait};
-pub use tls_transport::{RecordKind, TlsTransport};
-pub use transfer::{Status, Transfer};
+pub use socket::tls_transport::{RecordKind, TlsTransport};
+pub use transfer::{Capabilities, Confirm, Heard, Options, Progress, Status, Transfer};
 pub use underpass_sys::{Kind, Usage, processor_time};

@@ -5,8 +5,8 @@ use std::time::Duration;
 use underpass_sys::Usage;
 
 use crate::integrity::Integrity;
-use crate::mechanism::Mechanism;
-use crate::step::Refusal;
+use crate::mechanisms::mechanism::Mechanism;
+use crate::mechanisms::step::Refusal;
 
 /// Bytes moved, and the system calls that moved them or tried to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Decline {
     pub fn meaning(&self) -> Option<&'static str> {
         match self.what {
             Declined::Mechanism(mechanism) => {
-                crate::errno_help::errno_help(mechanism.name(), &self.refusal.name())
+                crate::error::errno_help::errno_help(mechanism.name(), &self.refusal.name())
             }
             Declined::Integrity(level) => Some(level.reason(self.refusal)),
         }

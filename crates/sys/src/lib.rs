@@ -13,6 +13,7 @@ mod ethtool;
 mod kernel;
 mod kind;
 mod mapping;
+mod netlink;
 mod record;
 mod trace;
 mod usage;
@@ -28,6 +29,7 @@ pub use ethtool::{Features, features};
 pub use kernel::{landlock_version, make_ring};
 pub use kind::Kind;
 pub use mapping::{Destination, Mapping};
+pub use netlink::{Netlink, leading_u32};
 pub use record::{receive_record, send_record};
 pub use trace::{
     CallInfo, Resume, SignalSet, StartFailure, TraceRequest, TracedProgram, spawn_traced, trace,

@@ -13,7 +13,7 @@ use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use underpass_sys::{clear_lease_owner, has_read_lease, release_lease, take_read_lease};
 
-use super::Version;
+use super::version::Version;
 
 /// A read lease, on an open file description of its own, so that the caller's keeps its signals
 /// and closing it gives the lease back.

@@ -3,22 +3,23 @@
 //! Pages go to a socket by reference, so a file that is written to while it is sent may reach the
 //! peer half old, half new. Each level is one answer, from trusting to preventing.
 
+mod guard;
 mod lease;
 mod snapshot;
+mod version;
 mod writers;
 
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::str::FromStr;
 
-use rustix::fs::{Stat, fstat};
 use rustix::io::Errno;
 
-pub(crate) use lease::{Lease, LeaseState};
+pub(crate) use guard::Guard;
+pub(crate) use lease::LeaseState;
+pub use version::Version;
 pub use writers::{WriterCheck, Writers};
 
-use crate::chain::Source;
-use crate::step::Refusal;
+use crate::mechanisms::step::Refusal;
 
 /// How sure a transfer has to be that its bytes are those of one version of the file.
 ///
@@ -103,162 +104,3 @@ impl fmt::Display for UnknownIntegrity {
 }
 
 impl std::error::Error for UnknownIntegrity {}
-
-/// The facts of a file that change when its contents do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version {
-    device: u64,
-    inode: u64,
-    size: i64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-    links: u64,
-}
-
-impl Version {
-    /// The present version of a file.
-    ///
-    /// # Errors
-    ///
-    /// As fstat(2).
-    pub fn of(fd: impl AsFd) -> std::io::Result<Self> {
-        Ok(Self::from_stat(&fstat(fd)?))
-    }
-
-    /// The version that a `stat` describes.
-    #[must_use]
-    pub fn from_stat(stat: &Stat) -> Self {
-        #[allow(clippy::useless_conversion, clippy::unnecessary_cast)] // types differ by target
-        Self {
-            device: stat.st_dev.into(),
-            inode: stat.st_ino.into(),
-            size: stat.st_size.into(),
-            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
-            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
-            links: stat.st_nlink.into(),
-        }
-    }
-
-    /// The version with these facts, as the methods of these names tell them.
-    #[must_use]
-    pub const fn from_parts(
-        device: u64,
-        inode: u64,
-        size: u64,
-        modified: (i64, i64),
-        changed: (i64, i64),
-        links: u64,
-    ) -> Self {
-        Self { device, inode, size: size.cast_signed(), modified, changed, links }
-    }
-
-    /// The number of the file system.
-    #[must_use]
-    pub const fn device(&self) -> u64 {
-        self.device
-    }
-
-    /// The file's number on its file system.
-    #[must_use]
-    pub const fn inode(&self) -> u64 {
-        self.inode
-    }
-
-    /// The size in bytes.
-    #[must_use]
-    pub const fn size(&self) -> u64 {
-        self.size.unsigned_abs()
-    }
-
-    /// When the contents were last changed: seconds and nanoseconds since 1970. Anybody who may
-    /// write to the file can set it.
-    #[must_use]
-    pub const fn modified(&self) -> (i64, i64) {
-        self.modified
-    }
-
-    /// When the file or its facts were last changed: seconds and nanoseconds since 1970. Nobody
-    /// can set it.
-    #[must_use]
-    pub const fn changed(&self) -> (i64, i64) {
-        self.changed
-    }
-
-    /// How many names the file has; none once the last was removed.
-    #[must_use]
-    pub const fn links(&self) -> u64 {
-        self.links
-    }
-
-    /// Whether the contents may differ between two looks at one file.
-    ///
-    /// A file that loses its name because another was renamed over it, or gains a second one, has
-    /// a new ctime but the same contents: replacing a file is the right way to publish a new
-    /// version and must not break transfers of the old one. So a ctime alone tells a change only
-    /// while the number of names is the same.
-    #[must_use]
-    pub fn differs_from(&self, other: &Self) -> bool {
-        let same_contents = (self.device, self.inode, self.size, self.modified)
-            == (other.device, other.inode, other.size, other.modified);
-        !same_contents || (self.changed != other.changed && self.links == other.links)
-    }
-}
-
-/// What watches over one file of a transfer.
-#[derive(Debug)]
-pub(crate) enum Guard {
-    /// Nothing has to be watched.
-    None,
-    /// The facts to compare with at the end.
-    Detect(Version),
-    /// The lease held on the file.
-    Lease(Lease),
-    /// The clone that is read instead of the file.
-    Snapshot(OwnedFd),
-}
-
-impl Guard {
-    /// Sets up the guard for one regular file, or says why it cannot be had.
-    pub(crate) fn new(
-        level: Integrity,
-        file: BorrowedFd<'_>,
-        version: Option<Version>,
-    ) -> Result<Self, Errno> {
-        Ok(match level {
-            Integrity::Fast => Self::None,
-            Integrity::Detect => Self::Detect(
-                version.map_or_else(|| fstat(file).map(|s| Version::from_stat(&s)), Ok)?,
-            ),
-            Integrity::Lease => Self::Lease(Lease::take(file, version)?),
-            Integrity::Snapshot => Self::Snapshot(snapshot::take(file, version)?),
-        })
-    }
-
-    /// Whether the file still is as it was; only a guard that compares can tell.
-    pub(crate) fn holds(&self, file: impl AsFd) -> bool {
-        match self {
-            Self::Detect(before) => {
-                Version::of(file).is_ok_and(|after| !after.differs_from(before))
-            }
-            _ => true,
-        }
-    }
-
-    /// The same, before the first byte of a small file is moved.
-    pub(crate) fn holds_before<F: AsFd>(&self, source: &Source<F>) -> bool {
-        match self {
-            Self::Detect(before) if source.is_in_place => {
-                Version::of(&source.fd).is_ok_and(|after| after == *before)
-            }
-            _ => self.holds(&source.fd),
-        }
-    }
-
-    /// Stops comparing, because nothing refers to the file's pages any more. A lease is kept: it
-    /// guards the other parts of the file too.
-    pub(crate) fn release(&mut self) {
-        if let Self::Detect(_) = self {
-            *self = Self::None;
-        }
-    }
-}

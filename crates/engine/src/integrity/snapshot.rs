@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, fstat, ioctl_ficlone, openat, readlink};
 use rustix::io::Errno;
 
-use super::Version;
+use super::version::Version;
 
 /// Clones the file into an unnamed one in the same folder.
 ///

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::system::sysinfo;
 use underpass_sys::{self as sys, release_lease, take_read_lease};
 
-use super::Version;
+use super::version::Version;
 
 /// Finds out whether the versions of a file can be compared: asked before its bytes are read, and
 /// again as long as it says [`Writers::Wait`].

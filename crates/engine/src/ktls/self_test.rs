@@ -15,8 +15,8 @@ use super::{
     Cipher, Direction, Keys, Record, Version, attach, install, loopback_pair, receive, send_record,
 };
 use crate::error::Error;
-use crate::options::Options;
 use crate::report::Report;
+use crate::transfer::options::Options;
 use crate::{Sink, Source, Transfer};
 
 /// What a self-test saw.
@@ -124,7 +124,7 @@ impl From<io::Error> for SelfTestError {
 
 impl fmt::Display for SelfTestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = crate::errno::name;
+        let name = crate::error::errno::name;
         match self {
             Self::Fixture(error) => write!(f, "there is nothing to try it with: {error}"),
             Self::Refused(errno) => write!(f, "the kernel takes no keys ({})", name(*errno)),

@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use super::Meter;
-use crate::step::{Ends, Refusal, Step};
+use crate::mechanisms::step::{Ends, Refusal, Step};
 
 /// Remembers whether the file system has shown that it can.
 #[derive(Debug, Default)]

@@ -11,11 +11,11 @@ use rustix::io::{Errno, pread};
 use underpass_sys::Kind;
 
 use super::Meter;
+use crate::chain::sink::Sink;
 use crate::chain::{Position, Segment};
 use crate::integrity::Guard;
-use crate::sink::Sink;
-use crate::step::{Step, Wait};
-use crate::tls_transport::{self, TlsTransport};
+use crate::mechanisms::step::{Step, Wait};
+use crate::socket::tls_transport::{self, TlsTransport};
 
 /// A file that follows a header over a socket is sent from one buffer with it up to this many
 /// bytes, which costs the sender less processor time than the header by `MSG_MORE` and then
@@ -44,7 +44,9 @@ pub(crate) fn step<F: AsFd, S: AsFd>(
     let Front { segments, position, is_followed } = chain;
     let Batch { count, is_cut, bytes } = gather(segments, position, small, buffer, meter)?;
     let is_changed = |index: usize| match (&segments[index], guards.get(index)) {
-        (Segment::Source(source), Some(guard)) => !guard.holds_before(source),
+        (Segment::Source(source), Some(guard)) => {
+            !guard.holds_in_place(&source.fd, source.is_in_place)
+        }
         _ => false,
     };
     let indices = position.index..position.index + count;

@@ -9,7 +9,7 @@ use underpass_sys::Kind;
 use underpass_sys::{Destination, Mapping};
 
 use super::Meter;
-use crate::step::{Ends, Refusal, Step, Wait};
+use crate::mechanisms::step::{Ends, Refusal, Step, Wait};
 
 /// The part of the source that is mapped now.
 #[derive(Debug, Default)]

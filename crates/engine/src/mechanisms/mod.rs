@@ -1,18 +1,26 @@
 //! The mechanisms, one module each: a system call, its table of refusals, and nothing else.
 
 pub(crate) mod copy_file_range;
+pub(crate) mod mechanism;
 pub(crate) mod memory;
 pub(crate) mod mmap;
+pub(crate) mod pipes;
+pub(crate) mod policy;
 pub(crate) mod read_write;
 pub(crate) mod reflink;
 pub(crate) mod sendfile;
 pub(crate) mod splice;
+pub(crate) mod step;
 
 use rustix::io::Errno;
 
-use crate::mechanism::Mechanism;
-use crate::pipes::PipePool;
-use crate::step::{Ends, Refusal, Step};
+pub use mechanism::{Mechanism, UnknownMechanism};
+pub use memory::SMALL_TRANSFER;
+pub use pipes::PipePool;
+pub use policy::Policy;
+pub use step::{Refusal, Wait};
+
+use step::{Ends, Step};
 
 /// What a step counts as it goes.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,8 +4,8 @@ use rustix::io::Errno;
 use underpass_sys::Kind;
 
 use super::Meter;
-use crate::step::{Ends, Step, Wait};
-use crate::tls_transport;
+use crate::mechanisms::step::{Ends, Step, Wait};
+use crate::socket::tls_transport;
 
 /// The buffer, and which part of it still has to be written.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@
 use rustix::io::Errno;
 
 use super::Meter;
-use crate::step::{Ends, Refusal, Step};
+use crate::mechanisms::step::{Ends, Refusal, Step};
 
 /// Clones the whole remainder in one call.
 pub(crate) fn step(ends: &Ends<'_>, meter: &mut Meter) -> Result<Step, Errno> {

@@ -7,7 +7,7 @@ use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
 use super::Meter;
-use crate::step::{Ends, Refusal, Step};
+use crate::mechanisms::step::{Ends, Refusal, Step};
 
 /// sendfile(2) knows an offset for its source only; into a file it writes at the sink's cursor.
 #[derive(Debug, Default)]

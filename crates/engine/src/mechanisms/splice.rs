@@ -13,8 +13,8 @@ use underpass_sys::Kind;
 
 use super::Meter;
 use super::read_write::write;
-use crate::pipes::{Pipe, PipePool};
-use crate::step::{Ends, Refusal, Step, Wait};
+use crate::mechanisms::pipes::{Pipe, PipePool};
+use crate::mechanisms::step::{Ends, Refusal, Step, Wait};
 
 /// Our pipe, if one is needed, and what it holds.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use underpass_sys as sys;
 
-use crate::pipes::Pipe;
+use crate::mechanisms::pipes::Pipe;
 
 /// How many bytes fit into the pipes that transfers splice through, as the kernel really grants
 /// them to this user now: 1 MiB if neither `fs.pipe-max-size` nor the user's share of

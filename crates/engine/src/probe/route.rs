@@ -3,8 +3,7 @@
 use std::net::IpAddr;
 
 use rustix::io::Errno;
-
-use crate::netlink::{Netlink, number};
+use underpass_sys::{Netlink, leading_u32};
 
 /// How packets to a host leave this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +31,7 @@ pub fn route_to(host: IpAddr) -> Result<Route, Errno> {
     let host = host.to_canonical();
     let answer = netlink.ask(RTM_GETROUTE, &route_question(host), ROOM)?;
     let route = answer.get(ROUTE_HEAD..).ok_or(Errno::BADMSG)?;
-    let index = find(route, RTA_OIF).and_then(number).ok_or(Errno::BADMSG)?;
+    let index = find(route, RTA_OIF).and_then(leading_u32).ok_or(Errno::BADMSG)?;
     let is_local = answer.get(ROUTE_TYPE_AT) == Some(&RTN_LOCAL);
     let gateway = find(route, RTA_GATEWAY).and_then(address);
     let of_route = find(route, RTA_METRICS).and_then(|metrics| find(metrics, RTAX_MTU));
@@ -40,10 +39,11 @@ pub fn route_to(host: IpAddr) -> Result<Route, Errno> {
     let answer = netlink.ask(RTM_GETLINK, &link_question(index), ROOM)?;
     let link = answer.get(LINK_HEAD..).ok_or(Errno::BADMSG)?;
     let interface = find(link, IFLA_IFNAME).map(text).ok_or(Errno::BADMSG)?;
-    let mtu = find(link, IFLA_MTU).and_then(number).ok_or(Errno::BADMSG)?;
-    let link_flags = answer.get(LINK_FLAGS_AT..).and_then(number).unwrap_or(0);
+    let mtu = find(link, IFLA_MTU).and_then(leading_u32).ok_or(Errno::BADMSG)?;
+    let link_flags = answer.get(LINK_FLAGS_AT..).and_then(leading_u32).unwrap_or(0);
     let kind = find(link, IFLA_LINKINFO).and_then(|info| find(info, IFLA_INFO_KIND)).map(text);
-    let mtu = of_route.and_then(number).filter(|&of_route| of_route > 0).unwrap_or(mtu).min(mtu);
+    let mtu =
+        of_route.and_then(leading_u32).filter(|&of_route| of_route > 0).unwrap_or(mtu).min(mtu);
     let is_loopback = is_local || link_flags & IFF_LOOPBACK != 0;
     Ok(Route { interface, kind, is_loopback, gateway, mtu })
 }

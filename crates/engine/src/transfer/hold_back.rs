@@ -12,10 +12,10 @@ use super::{Status, Transfer};
 use crate::chain::{Position, Segment};
 use crate::error::Error;
 use crate::integrity::Guard;
-use crate::options::Confirm;
+use crate::mechanisms::step::Wait;
 use crate::socket;
-use crate::step::Wait;
-use crate::tls_transport::TlsTransport;
+use crate::socket::tls_transport::TlsTransport;
+use crate::transfer::options::Confirm;
 
 impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     /// Returns where to stop before the end, if that was asked for and there is something to compare:

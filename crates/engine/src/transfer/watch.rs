@@ -9,13 +9,13 @@ use super::{Status, Transfer};
 use crate::chain::Segment;
 use crate::error::Error;
 use crate::integrity::{Guard, Integrity, LeaseState, WriterCheck, Writers};
-use crate::options::Confirm;
-use crate::peer;
-use crate::policy::Policy;
+use crate::mechanisms::policy::Policy;
+use crate::mechanisms::step::{Refusal, Wait};
 use crate::report::{Decline, Declined};
 use crate::socket;
-use crate::step::{Refusal, Wait};
-use crate::tls_transport::TlsTransport;
+use crate::socket::peer;
+use crate::socket::tls_transport::TlsTransport;
+use crate::transfer::options::Confirm;
 
 impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     /// Sets the guard asked for, or a weaker one where the kernel refuses it.

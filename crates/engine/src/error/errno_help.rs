@@ -98,7 +98,7 @@ mod tests {
     fn the_documentation_says_the_same() {
         let mut section = "";
         let mut compared = 0;
-        for line in include_str!("../../../docs/mechanisms.md").lines() {
+        for line in include_str!("../../../../docs/mechanisms.md").lines() {
             section = line.strip_prefix("## ").unwrap_or(section);
             let cells: Vec<_> = line.split('|').map(str::trim).collect();
             let ["", errno, meaning, _, ""] = *cells else { continue };

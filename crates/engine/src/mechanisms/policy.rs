@@ -2,7 +2,7 @@
 
 use underpass_sys::Kind;
 
-use crate::mechanism::Mechanism;
+use crate::mechanisms::mechanism::Mechanism;
 
 /// How strictly a mechanism is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

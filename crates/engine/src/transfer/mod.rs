@@ -4,7 +4,10 @@
 //! promised lengths and falls back at the exact byte where the kernel declined. It never waits:
 //! `drive` does for those who have nothing else to do.
 
+mod capabilities;
+mod drive;
 mod hold_back;
+pub(crate) mod options;
 mod watch;
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,19 +17,22 @@ use rustix::io::Errno;
 use underpass_sys::Kind;
 
 use crate::atomic_file;
+use crate::chain::sink::Sink;
 use crate::chain::{Chain, Position, Segment};
 use crate::error::Error;
 use crate::integrity::{Guard, Integrity, WriterCheck};
-use crate::mechanism::Mechanism;
+use crate::mechanisms::mechanism::Mechanism;
 use crate::mechanisms::memory::SMALL_TRANSFER;
+use crate::mechanisms::policy::{Candidates, Policy};
+use crate::mechanisms::step::{Ends, Refusal, Step, Wait};
 use crate::mechanisms::{Active, Meter, default_step, largest_step, memory};
-use crate::options::{Options, Progress, Turn};
-use crate::policy::{Candidates, Policy};
 use crate::report::{Decline, Declined, Report};
-use crate::sink::Sink;
 use crate::socket;
-use crate::step::{Ends, Refusal, Step, Wait};
-use crate::tls_transport::TlsTransport;
+use crate::socket::tls_transport::TlsTransport;
+use options::Turn;
+
+pub use capabilities::Capabilities;
+pub use options::{Confirm, Heard, Options, Progress};
 
 /// How far [`Transfer::advance`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use underpass_sys::Kind;
 
-use crate::capabilities::Capabilities;
+use crate::chain::sink::Sink;
 use crate::integrity::Integrity;
-use crate::mechanism::Mechanism;
-use crate::pipes::PipePool;
-use crate::policy::{Candidates, Policy};
-use crate::sink::Sink;
-use crate::tls_transport::TlsTransport;
+use crate::mechanisms::mechanism::Mechanism;
+use crate::mechanisms::pipes::PipePool;
+use crate::mechanisms::policy::{Candidates, Policy};
+use crate::socket::tls_transport::TlsTransport;
+use crate::transfer::capabilities::Capabilities;
 
 /// How a transfer is to be done. The default moves everything in the cheapest way.
 ///

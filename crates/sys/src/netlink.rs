@@ -1,4 +1,4 @@
-//! Single questions to the kernel over netlink(7).
+//! Single requests to the kernel over netlink(7), which rustix has no types for.
 
 use std::os::fd::OwnedFd;
 
@@ -7,20 +7,29 @@ use rustix::net::{
     AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };
 
-/// A socket for questions about one subject.
+/// A socket for requests to one subsystem of the kernel.
 #[derive(Debug)]
-pub(crate) struct Netlink(OwnedFd);
+pub struct Netlink(OwnedFd);
 
 impl Netlink {
-    /// Opens a socket; without a protocol for questions about routes and interfaces.
-    pub(crate) fn open(protocol: Option<Protocol>) -> Result<Self, Errno> {
+    /// Opens a socket; without a protocol for requests about routes and interfaces.
+    ///
+    /// # Errors
+    ///
+    /// As socket(2) for `AF_NETLINK`, which filters of system calls may refuse.
+    pub fn open(protocol: Option<Protocol>) -> Result<Self, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol).map(Self)
     }
 
-    /// Puts one question, and returns what stands behind the header of the answer, up to `room`
-    /// bytes of it.
-    pub(crate) fn ask(&self, kind: u16, question: &[u8], room: usize) -> Result<Vec<u8>, Errno> {
+    /// Sends one request of this type (`nlmsg_type`) and returns what follows the header of the
+    /// answer, at most `room` bytes of it.
+    ///
+    /// # Errors
+    ///
+    /// The error that the kernel answers with; `EBADMSG` for an answer without a whole header, and
+    /// as send(2) and recv(2).
+    pub fn ask(&self, kind: u16, question: &[u8], room: usize) -> Result<Vec<u8>, Errno> {
         let mut request = Vec::with_capacity(HEAD + question.len());
         request.extend((HEAD as u32 + question.len() as u32).to_ne_bytes());
         request.extend(kind.to_ne_bytes());
@@ -35,15 +44,16 @@ impl Netlink {
         let body = answer.get(HEAD..).ok_or(Errno::BADMSG)?;
         let kind = answer.get(4..6).and_then(|kind| kind.try_into().ok()).map(u16::from_ne_bytes);
         if kind == Some(libc::NLMSG_ERROR as u16) {
-            let code = number(body).unwrap_or(0).cast_signed();
+            let code = leading_u32(body).unwrap_or(0).cast_signed();
             return Err(Errno::from_raw_os_error(code.saturating_neg().max(1)));
         }
         Ok(body.to_vec())
     }
 }
 
-/// A number at the begin of some bytes, in the order of this machine.
-pub(crate) fn number(bytes: &[u8]) -> Option<u32> {
+/// Returns the number that some bytes begin with, in the byte order of this machine.
+#[must_use]
+pub fn leading_u32(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?))
 }
 

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use underpass_sys::Kind;
 
-use crate::tls_transport::{RecordKind, TlsTransport};
+use crate::socket::tls_transport::{RecordKind, TlsTransport};
 
 /// What one step of a mechanism did.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Refusal {
     pub fn name(self) -> std::borrow::Cow<'static, str> {
         match self {
             Self::Nothing => "0".into(),
-            Self::Errno(errno) => crate::errno::name(errno),
+            Self::Errno(errno) => crate::error::errno::name(errno),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::mechanism::Mechanism;
+use crate::mechanisms::mechanism::Mechanism;
 
 /// Mechanisms that this kernel does not have at all.
 ///

@@ -11,10 +11,10 @@ use underpass_sys::Kind;
 use underpass_sys::Usage;
 
 use crate::error::Error;
-use crate::options::{Heard, Turn};
+use crate::mechanisms::step::Wait;
 use crate::report::Report;
 use crate::socket;
-use crate::step::Wait;
+use crate::transfer::options::{Heard, Turn};
 use crate::transfer::{Status, Transfer};
 
 impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {

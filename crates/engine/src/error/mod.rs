@@ -1,13 +1,16 @@
 //! Why a transfer stopped, and how far it had come.
 
+pub mod errno;
+pub(crate) mod errno_help;
+
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
 use crate::integrity::Integrity;
-use crate::mechanism::Mechanism;
+use crate::mechanisms::mechanism::Mechanism;
+use crate::mechanisms::step::Refusal;
 use crate::report::Report;
-use crate::step::Refusal;
 
 /// Why a transfer stopped. Each carries the [`Report`] up to that point: [`Error::report`].
 #[derive(Debug)]

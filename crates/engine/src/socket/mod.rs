@@ -1,5 +1,8 @@
 //! What a stream socket must be told so that its peer can trust what it gets.
 
+pub(crate) mod peer;
+pub(crate) mod tls_transport;
+
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use rustix::io::Errno;
 
-pub use crate::errno_help::errno_help;
+pub use crate::error::errno_help::errno_help;
 
 /// The symbol of an error such as `EINVAL`; `errno 123` for one that moving bytes never meets.
 #[must_use]

@@ -10,8 +10,7 @@ use std::os::fd::BorrowedFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionread};
 use rustix::net::{getpeername, getsockname, netlink};
-
-use crate::netlink::{Netlink, number};
+use underpass_sys::{Netlink, leading_u32};
 
 /// How many bytes wait in a pipe.
 pub(crate) fn unread_in_pipe(pipe: BorrowedFd<'_>) -> u64 {
@@ -68,7 +67,7 @@ fn ask(question: &[u8]) -> Result<u64, Errno> {
     if answer.get(STATE_AT) == Some(&LISTEN) {
         return Err(Errno::NOENT);
     }
-    answer.get(UNREAD_AT..).and_then(number).map(u64::from).ok_or(Errno::BADMSG)
+    answer.get(UNREAD_AT..).and_then(leading_u32).map(u64::from).ok_or(Errno::BADMSG)
 }
 
 /// Room for all that is told about a socket.

@@ -1,0 +1,70 @@
+//! What watches over one file while it is moved.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::fstat;
+use rustix::io::Errno;
+
+use super::lease::Lease;
+use super::version::Version;
+use super::{Integrity, snapshot};
+
+/// What watches over one file of a transfer.
+#[derive(Debug)]
+pub(crate) enum Guard {
+    /// Nothing has to be watched.
+    None,
+    /// The facts to compare with at the end.
+    Detect(Version),
+    /// The lease held on the file.
+    Lease(Lease),
+    /// The clone that is read instead of the file.
+    Snapshot(OwnedFd),
+}
+
+impl Guard {
+    /// Sets up the guard for one regular file, or says why it cannot be had.
+    pub(crate) fn new(
+        level: Integrity,
+        file: BorrowedFd<'_>,
+        version: Option<Version>,
+    ) -> Result<Self, Errno> {
+        Ok(match level {
+            Integrity::Fast => Self::None,
+            Integrity::Detect => Self::Detect(
+                version.map_or_else(|| fstat(file).map(|s| Version::from_stat(&s)), Ok)?,
+            ),
+            Integrity::Lease => Self::Lease(Lease::take(file, version)?),
+            Integrity::Snapshot => Self::Snapshot(snapshot::take(file, version)?),
+        })
+    }
+
+    /// Whether the file still is as it was; only a guard that compares can tell.
+    pub(crate) fn holds(&self, file: impl AsFd) -> bool {
+        match self {
+            Self::Detect(before) => {
+                Version::of(file).is_ok_and(|after| !after.differs_from(before))
+            }
+            _ => true,
+        }
+    }
+
+    /// Returns whether the file still is as it was and, if asked for, where it was: neither
+    /// replaced, renamed nor removed.
+    pub(crate) fn holds_in_place(&self, file: impl AsFd, is_in_place: bool) -> bool {
+        match self {
+            Self::Detect(before) if is_in_place => {
+                Version::of(file).is_ok_and(|after| after == *before)
+            }
+            _ => self.holds(file),
+        }
+    }
+
+    /// Stops comparing, because nothing refers to the file's pages any more. A lease is kept: it
+    /// guards the other parts of the file too.
+    pub(crate) fn release(&mut self) {
+        if let Self::Detect(_) = self {
+            *self = Self::None;
+        }
+    }
+}

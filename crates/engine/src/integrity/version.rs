@@ -1,0 +1,105 @@
+//! The facts that tell one version of a file from another.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{Stat, fstat};
+
+/// The facts of a file that change when its contents do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    device: u64,
+    inode: u64,
+    size: i64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+    links: u64,
+}
+
+impl Version {
+    /// The present version of a file.
+    ///
+    /// # Errors
+    ///
+    /// As fstat(2).
+    pub fn of(fd: impl AsFd) -> std::io::Result<Self> {
+        Ok(Self::from_stat(&fstat(fd)?))
+    }
+
+    /// The version that a `stat` describes.
+    #[must_use]
+    pub fn from_stat(stat: &Stat) -> Self {
+        #[allow(clippy::useless_conversion, clippy::unnecessary_cast)] // types differ by target
+        Self {
+            device: stat.st_dev.into(),
+            inode: stat.st_ino.into(),
+            size: stat.st_size.into(),
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+            links: stat.st_nlink.into(),
+        }
+    }
+
+    /// The version with these facts, as the methods of these names tell them.
+    #[must_use]
+    pub const fn from_parts(
+        device: u64,
+        inode: u64,
+        size: u64,
+        modified: (i64, i64),
+        changed: (i64, i64),
+        links: u64,
+    ) -> Self {
+        Self { device, inode, size: size.cast_signed(), modified, changed, links }
+    }
+
+    /// The number of the file system.
+    #[must_use]
+    pub const fn device(&self) -> u64 {
+        self.device
+    }
+
+    /// The file's number on its file system.
+    #[must_use]
+    pub const fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// The size in bytes.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.size.unsigned_abs()
+    }
+
+    /// When the contents were last changed: seconds and nanoseconds since 1970. Anybody who may
+    /// write to the file can set it.
+    #[must_use]
+    pub const fn modified(&self) -> (i64, i64) {
+        self.modified
+    }
+
+    /// When the file or its facts were last changed: seconds and nanoseconds since 1970. Nobody
+    /// can set it.
+    #[must_use]
+    pub const fn changed(&self) -> (i64, i64) {
+        self.changed
+    }
+
+    /// How many names the file has; none once the last was removed.
+    #[must_use]
+    pub const fn links(&self) -> u64 {
+        self.links
+    }
+
+    /// Whether the contents may differ between two looks at one file.
+    ///
+    /// A file that loses its name because another was renamed over it, or gains a second one, has
+    /// a new ctime but the same contents: replacing a file is the right way to publish a new
+    /// version and must not break transfers of the old one. So a ctime alone tells a change only
+    /// while the number of names is the same.
+    #[must_use]
+    pub fn differs_from(&self, other: &Self) -> bool {
+        let same_contents = (self.device, self.inode, self.size, self.modified)
+            == (other.device, other.inode, other.size, other.modified);
+        !same_contents || (self.changed != other.changed && self.links == other.links)
+    }
+}
