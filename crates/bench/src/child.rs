@@ -126,7 +126,8 @@ impl Running {
         let program = command.get_program().to_owned();
         command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let (started, child) = spawn(command, place.into());
-        let failed = |source| BenchError::Path { action: "starting", path: program.into(), source };
+        let failed =
+            |source| BenchError::Path { action: "starting".into(), path: program.into(), source };
         let mut child = child.map_err(failed)?;
         let errors = child.stderr.take().map(BufReader::new);
         let errors = errors.expect("standard error is piped");

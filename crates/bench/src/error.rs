@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use indicatif::BinaryBytes;
 
 use rustix::io::Errno;
+use underpass_engine::hint::{Action, Hint, Hinted, Plain};
 
 use crate::record::SCHEMA;
 
@@ -66,7 +67,7 @@ pub enum BenchError {
     /// Something about a file.
     Path {
         /// What was being done, such as `opening`.
-        action: &'static str,
+        action: Action,
         /// With which file.
         path: PathBuf,
         /// What the system answered.
@@ -94,18 +95,32 @@ pub enum BenchError {
     Usage(String),
 }
 
+impl Hinted for BenchError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            Self::Network { source, .. } => Hint::of_network(source),
+            Self::Path { action, source, .. } => action.hint(source),
+            _ => None,
+        }
+    }
+}
+
 /// What the bench returns.
 pub type Result<T> = std::result::Result<T, BenchError>;
 
 /// Turns an error of the system into one that names the file.
 pub(crate) trait WithPath<T> {
     /// `action` is what was being done with `path`.
-    fn with_path(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T>;
+    fn with_path(self, action: impl Into<Action>, path: impl Into<PathBuf>) -> Result<T>;
 }
 
 impl<T, E: Into<io::Error>> WithPath<T> for std::result::Result<T, E> {
-    fn with_path(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T> {
-        self.map_err(|source| BenchError::Path { action, path: path.into(), source: source.into() })
+    fn with_path(self, action: impl Into<Action>, path: impl Into<PathBuf>) -> Result<T> {
+        self.map_err(|source| BenchError::Path {
+            action: action.into(),
+            path: path.into(),
+            source: source.into(),
+        })
     }
 }
 
@@ -113,7 +128,7 @@ impl<T, E: Into<io::Error>> WithPath<T> for std::result::Result<T, E> {
 pub(crate) fn plain(error: &io::Error) -> String {
     match Errno::from_io_error(error) {
         Some(Errno::INTR) => "cancelled".to_owned(),
-        _ => error.to_string().split(" (os error").next().unwrap_or_default().to_owned(),
+        _ => Plain(error).to_string(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use underpass_engine::Policy;
+use underpass_engine::hint::Action;
 use underpass_server::client::{Agent, Credentials, Proxies, TlsSetup, Url};
 
 use crate::args::seconds;
@@ -125,7 +126,7 @@ impl AgentArgs {
         }
         let named = self.netrc_file.clone().or_else(|| variable("NETRC").map(PathBuf::from));
         if let Some(path) = named {
-            return fs::read_to_string(&path).with_path("reading", path).map(Some);
+            return fs::read_to_string(&path).with_path(Action::Reading, path).map(Some);
         }
         let home = variable("HOME").map(PathBuf::from);
         Ok(home.and_then(|home| fs::read_to_string(home.join(".netrc")).ok()))

@@ -14,6 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
+use underpass_engine::hint::Action;
 use underpass_engine::{Kind, Sink, Source};
 
 use crate::failure::{Failure, Result, WithPath};
@@ -48,7 +49,7 @@ impl Input {
 
     /// All that is left of it.
     pub(crate) fn source(&self) -> Result<Source<&File>> {
-        Ok(Source::of(&self.file).with_path("reading", &self.path)?.at(self.at))
+        Ok(Source::of(&self.file).with_path(Action::Reading, &self.path)?.at(self.at))
     }
 
     /// The file itself.
@@ -121,7 +122,9 @@ impl Target {
         let existing = match fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Existing::Keep,
             Err(error) => return Err(error).with_path("looking at", path),
-            Ok(found) if found.is_dir() => return Err(Errno::ISDIR).with_path("writing", path),
+            Ok(found) if found.is_dir() => {
+                return Err(Errno::ISDIR).with_path(Action::Writing, path);
+            }
             Ok(found) if found.is_file() => {
                 may_replace(&path, overwrite)?;
                 Existing::Replace
@@ -136,7 +139,7 @@ impl Target {
                 return Ok(Self { path, place: Place::Open { file, at: 0 } });
             }
         };
-        let landing = AtomicFile::create(&path, 0o666).with_path("creating", &path)?;
+        let landing = AtomicFile::create(&path, 0o666).with_path(Action::Creating, &path)?;
         if existing == Existing::Replace {
             keep_mode(&path, &landing).with_path("keeping mode of", &path)?;
         }
@@ -176,7 +179,7 @@ impl Target {
 
     /// Where the engine is to write.
     pub(crate) fn sink(&self) -> Result<Sink<&File>> {
-        Ok(Sink::of(self.file()).with_path("writing", &self.path)?.at(self.at()))
+        Ok(Sink::of(self.file()).with_path(Action::Writing, &self.path)?.at(self.at()))
     }
 
     /// Where its first byte goes, if it has places.
@@ -224,7 +227,7 @@ impl Target {
     pub(crate) fn finish(self, bytes: u64) -> Result<()> {
         match self.place {
             Place::New { landing, existing } => {
-                landing.commit(existing).with_path("writing", self.path)
+                landing.commit(existing).with_path(Action::Writing, self.path)
             }
             Place::Open { file, at } => {
                 // Pipes and devices have no cursor. A file that is standard output has one, which
@@ -257,10 +260,10 @@ fn keep_mode(path: &Path, landing: &AtomicFile) -> io::Result<()> {
 
 fn may_replace(path: &Path, overwrite: Overwrite) -> Result<()> {
     match overwrite {
-        Overwrite::Never => Err(Errno::EXIST).with_path("writing", path),
+        Overwrite::Never => Err(Errno::EXIST).with_path(Action::Writing, path),
         Overwrite::IfWritable => {
             accessat(CWD, path, Access::WRITE_OK, rustix::fs::AtFlags::EACCESS)
-                .with_path("replacing", path)
+                .with_path(Action::Replacing, path)
         }
         Overwrite::Always => Ok(()),
     }

@@ -19,7 +19,6 @@ mod failure;
 mod figure;
 mod generate;
 mod get;
-mod hint;
 mod holes;
 mod modes;
 mod netrc;

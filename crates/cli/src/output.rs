@@ -81,10 +81,11 @@ pub(crate) fn fetched(show: ShowArgs, receipt: &TreeReceipt) {
     if !show.quiet && !show.json {
         error_line(&receipt.summary());
     }
-    tell_tree(show, receipt);
+    tree_receipt(show, receipt);
 }
 
-fn tell_tree(show: ShowArgs, receipt: &TreeReceipt) {
+/// Prints the receipt of a folder, if it is wanted.
+pub(crate) fn tree_receipt(show: ShowArgs, receipt: &TreeReceipt) {
     tell(ShowArgs { json: false, ..show }, &receipt.receipt);
     tell_json(show, receipt);
 }
@@ -100,7 +101,7 @@ pub(crate) fn fetched_file(show: ShowArgs, receipt: &GetReceipt) {
             false => format!("{}: {}{verified}", receipt.file, summary(&receipt.receipt)),
         });
     }
-    tell_file(show, receipt);
+    file_receipt(show, receipt);
 }
 
 /// Prints the digests of a file, and its path.
@@ -130,7 +131,8 @@ pub(crate) fn progress(line: &str) {
     error_line(line);
 }
 
-fn tell_file(show: ShowArgs, receipt: &GetReceipt) {
+/// Prints the receipt of a file, if it is wanted.
+pub(crate) fn file_receipt(show: ShowArgs, receipt: &GetReceipt) {
     tell(ShowArgs { json: false, ..show }, &receipt.receipt);
     if show.explain {
         let (connections, before) = (receipt.connections, HumanCount(receipt.resumed_at));
@@ -159,9 +161,6 @@ fn tell_json(show: ShowArgs, receipt: &impl serde::Serialize) {
 pub(crate) fn failure(failure: &Failure) -> ExitCode {
     match failure {
         Failure::Arguments(error) => return usage(error),
-        Failure::Tree { receipt, show, .. } => tell_tree(*show, receipt),
-        Failure::Upload { receipt, show, .. } => tell(*show, receipt),
-        Failure::Download { receipt, show, .. } => tell_file(*show, receipt),
         Failure::Transfer { receipt, show, .. } => tell(*show, receipt),
         _ => {}
     }

@@ -42,7 +42,7 @@ impl TrustArgs {
         }
         let setup = TlsSetup::new(self.trust(policy));
         if self.cacert.is_some() {
-            setup.connector().map_err(Failure::Tls)?;
+            setup.connector().map_err(Failure::line)?;
         }
         Ok(setup)
     }

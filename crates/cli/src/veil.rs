@@ -70,7 +70,7 @@ impl VeilArgs {
                 if self.tls_cert.is_some() {
                     return usage("--tls-cert is for the side that listens");
                 }
-                let connector = self.trust.setup(policy)?.connector().map_err(Failure::Tls)?;
+                let connector = self.trust.setup(policy)?.connector().map_err(Failure::line)?;
                 Ok(Some(Veil::Looks(connector.for_streams(), host.clone())))
             }
             (None, _) => {
@@ -80,7 +80,7 @@ impl VeilArgs {
                 let (identity, is_known) = self.identity()?;
                 let pin = (!is_known).then(|| identity.pin());
                 let acceptor = Acceptor::new(identity, uses_kernel(policy));
-                let acceptor = acceptor.map_err(Failure::Tls)?.for_streams();
+                let acceptor = acceptor.map_err(Failure::line)?.for_streams();
                 Ok(Some(Veil::Shows(acceptor, pin)))
             }
         }
@@ -92,7 +92,7 @@ impl VeilArgs {
             (Some(certificates), Some(key)) => (Identity::load(certificates, key), true),
             _ => (Identity::self_signed(&Identity::names_of_this_host()), false),
         };
-        Ok((identity.map_err(Failure::Tls)?, is_known))
+        Ok((identity.map_err(Failure::line)?, is_known))
     }
 }
 
@@ -122,7 +122,7 @@ impl Veil {
             let (address, action) = (stream.peer(), "shaking hands with");
             match error {
                 HandshakeError::Io(source) => Failure::Network { action, address, source },
-                error => Failure::Handshake { address, error: Box::new(error) },
+                error => Failure::hinted(format!("TLS with {address}: {error}"), &error),
             }
         })
     }

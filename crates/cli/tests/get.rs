@@ -393,7 +393,8 @@ fn nobody_at_the_address_is_told_at_once() {
     ] {
         let mut command = underpass();
         command.args(words).current_dir(place.path()).env("XDG_STATE_HOME", place.path());
-        let done = Running::start(command).finish().failed(1, &["refused", "nobody listens there"]);
+        let done =
+            Running::start(command).finish().failed(1, &["refused", "nothing listens there"]);
         assert!(!done.stderr.contains("trying again"), "{words:?}: {}", done.stderr);
         assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
     }

@@ -244,7 +244,7 @@ fn what_was_passed_and_is_no_listener_is_an_error() {
     let folder = folder();
     let (one, _other) = UnixStream::pair().unwrap();
     let finished = activated(folder.path(), one, "$$").finish();
-    finished.failed(1, &["socket 1 of LISTEN_FDS", "nobody listens"]);
+    finished.failed(1, &["socket 1 of LISTEN_FDS", "nothing listens"]);
     let file = fs::File::open(folder.path()).unwrap();
     activated(folder.path(), file, "$$").finish().failed(1, &["LISTEN_FDS", "not a socket"]);
 }

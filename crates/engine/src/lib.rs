@@ -36,6 +36,7 @@ compile_error!("underpass-engine is about Linux system calls and needs Linux");
 pub mod atomic_file;
 mod chain;
 mod error;
+pub mod hint;
 mod integrity;
 pub mod ktls;
 mod mechanisms;

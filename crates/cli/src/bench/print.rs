@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use console::Term;
 use underpass_bench::{self as bench, Record, Screen};
+use underpass_engine::hint::Action;
 
 use crate::ends::{Overwrite, Target};
 use crate::failure::{Failure, Result, WithPath};
@@ -36,7 +37,7 @@ pub(super) fn write(path: &Path, text: &str, cancel: &AtomicBool) -> Result<()> 
 
 /// Writes a text to a place that was prepared before.
 pub(super) fn write_to(target: Target, text: &str) -> Result<()> {
-    target.file().write_all(text.as_bytes()).with_path("writing", target.path())?;
+    target.file().write_all(text.as_bytes()).with_path(Action::Writing, target.path())?;
     target.finish(text.len() as u64)
 }
 
@@ -46,7 +47,7 @@ pub(super) fn write_charts(
     records: &[(String, Record)],
     cancel: &AtomicBool,
 ) -> Result<()> {
-    fs::create_dir_all(folder).with_path("creating", folder)?;
+    fs::create_dir_all(folder).with_path(Action::Creating, folder)?;
     let files: Vec<_> =
         records.iter().flat_map(|(name, record)| bench::charts(name, record)).collect();
     for (index, (name, _)) in files.iter().enumerate() {

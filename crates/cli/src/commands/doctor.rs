@@ -32,6 +32,11 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     output::diagnosis(&diagnosis, args.json);
     match diagnosis.closed() {
         0 => Ok(()),
-        ways => Err(Failure::Closed { ways }),
+        1 => {
+            Err(Failure::finding("the fastest mechanism is unavailable; using another".to_owned()))
+        }
+        count => Err(Failure::finding(format!(
+            "{count} fastest mechanisms are unavailable; using others"
+        ))),
     }
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use underpass_engine::hint::{Action, Hinted};
 
 use crate::explain;
 use crate::failure::{Failure, Result, WithPath};
@@ -40,14 +41,20 @@ pub(crate) struct ExplainArgs {
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     // Before the program begins, so that nothing is lost.
     let output = args.output.as_ref();
-    let file = output.map(|path| File::create(path).with_path("creating", path)).transpose()?;
-    let explained = explain::run(&args.command, args.every_call).map_err(Failure::Explain)?;
+    let file =
+        output.map(|path| File::create(path).with_path(Action::Creating, path)).transpose()?;
+    let explained = explain::run(&args.command, args.every_call).map_err(|error| {
+        let exit_code = error.exit_code();
+        Failure::Failed { line: error.to_string(), hint: error.hint(), exit_code }
+    })?;
     let text = match args.json {
         true => output::json(&explained.receipt),
         false => explain::text(&explained.receipt, Alphabet::of_locale()),
     };
     match (file, output) {
-        (Some(mut file), Some(path)) => writeln!(file, "{text}").with_path("writing", path)?,
+        (Some(mut file), Some(path)) => {
+            writeln!(file, "{text}").with_path(Action::Writing, path)?
+        }
         _ => output::told(&text),
     }
     Ok(ExitCode::from(explained.exit_code))

@@ -131,7 +131,9 @@ fn receive(
         .run()
         .map_err(|error| Failure::transfer(what.clone(), error, args.movement.show))?;
     match size {
-        Some(size) if has_more(stream, session) => Err(Failure::Excess { what, size }),
+        Some(size) if has_more(stream, session) => {
+            Err(Failure::line(format!("{what}: more than the {size} bytes of --size arrived")))
+        }
         _ => Ok(report),
     }
 }

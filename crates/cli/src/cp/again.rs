@@ -5,9 +5,10 @@ use std::fs::File;
 
 use rustix::fs::{SeekFrom, fstat, seek};
 use rustix::io::Errno;
+use underpass_engine::hint::Action;
 use underpass_engine::{Error, Integrity, Kind, Report, Source, Version};
 
-use super::file::{CREATING, NAMING, Original};
+use super::file::Original;
 use super::job::At;
 use super::special::Verdict;
 use super::worker::Worker;
@@ -45,10 +46,10 @@ impl Worker<'_> {
         let made = self.make_file_once(original, verdict, in_place);
         let is_refused = match &made {
             // What was read already is read again, unless it comes only once.
-            Err(Failure::Path { action: NAMING, source, .. }) => {
+            Err(Failure::Path { action: Action::Writing, source, .. }) => {
                 is_refused(source) && rewind(&original.file).is_ok()
             }
-            Err(Failure::Path { action: CREATING, source, .. }) => is_refused(source),
+            Err(Failure::Path { action: Action::Creating, source, .. }) => is_refused(source),
             _ => false,
         };
         if verdict != Verdict::Replace || in_place || !is_refused {

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
 use rustix::fs::{Advice, fadvise, fstat, ftruncate};
+use underpass_engine::hint::Action;
 use underpass_engine::{Error, Kind, Mechanism, Policy, Report, Sink, Source, Transfer, Version};
 
 use super::file::Original;
@@ -65,7 +66,7 @@ impl Worker<'_> {
             false => 0,
         };
         let here = here / AGAIN * AGAIN;
-        ftruncate(place.file(), here).at("writing", path)?;
+        ftruncate(place.file(), here).at(Action::Writing, path)?;
         if let Some(session) = session.filter(|_| !is_trusted) {
             session::note(place.file(), &session);
         }
@@ -78,12 +79,14 @@ impl Worker<'_> {
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
         let promised = original.len() as usize;
-        let read = small::read(&original.file, promised, &mut self.buffer).at("reading", from)?;
+        let read =
+            small::read(&original.file, promised, &mut self.buffer).at(Action::Reading, from)?;
         let Some((have, reads)) = read else {
             // Perhaps its size says nothing: the engine knows, and begins at the first byte.
             return self.copy_whole(original, place);
         };
-        let calls = reads + small::write(place.file(), &self.buffer[..have]).at("writing", to)?;
+        let calls =
+            reads + small::write(place.file(), &self.buffer[..have]).at(Action::Writing, to)?;
         let between = self.totals.between(original.system, original.folder.system);
         between.report.add_copied(have as u64, calls);
         self.job.progress.bytes.fetch_add(have as u64, Ordering::Relaxed);
@@ -93,7 +96,7 @@ impl Worker<'_> {
     /// Everything by the engine.
     fn copy_whole(&mut self, original: &Original<'_>, place: &Place<'_>) -> Result<(), Failure> {
         let from = || original.folder.source_path(&original.entry.name);
-        let source = Source::of(&original.file).at("reading", from)?;
+        let source = Source::of(&original.file).at(Action::Reading, from)?;
         let at = 0;
         self.transfer(original, place, source, at, None)
     }
@@ -107,7 +110,7 @@ impl Worker<'_> {
     ) -> Result<(), Failure> {
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
-        let source = Source::of(&original.file).at("reading", from)?;
+        let source = Source::of(&original.file).at(Action::Reading, from)?;
         if source.kind() != Kind::Regular || original.len() == 0 {
             return self.transfer(original, place, source, 0, None);
         }
@@ -118,7 +121,7 @@ impl Worker<'_> {
         let mut copied = 0;
         let mut first = None;
         for extent in extents(original.file.as_fd(), original.len()) {
-            let (at, len) = extent.at("reading", from)?;
+            let (at, len) = extent.at(Action::Reading, from)?;
             let end = at + len;
             let at = at.max(done);
             if at >= end {
@@ -130,7 +133,7 @@ impl Worker<'_> {
             // What served the first part serves all others.
             first = first.or_else(|| self.last_mechanism(original));
         }
-        ftruncate(place.file(), original.len()).at("writing", to)?;
+        ftruncate(place.file(), original.len()).at(Action::Writing, to)?;
         self.totals.hole_bytes += (original.len() - done).saturating_sub(copied);
         Ok(())
     }
@@ -144,8 +147,8 @@ impl Worker<'_> {
         }
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
-        let source = Source::of(&original.file).at("reading", from)?;
-        let sink = Sink::of(place.file()).at("writing", to)?;
+        let source = Source::of(&original.file).at(Action::Reading, from)?;
+        let sink = Sink::of(place.file()).at(Action::Writing, to)?;
         let options = settings.movement.options();
         let options = options.policy(Policy::Require(Mechanism::Reflink));
         match Transfer::new(source, sink).options(options).run() {
@@ -192,7 +195,7 @@ impl Worker<'_> {
             None => options,
         };
         let options = if place.is_new() { options.reserve() } else { options };
-        let sink = Sink::of(place.file()).at("writing", to)?.at(at);
+        let sink = Sink::of(place.file()).at(Action::Writing, to)?.at(at);
         match Transfer::new(source, sink).options(options).run() {
             Ok(report) => {
                 self.count(original, &report);
@@ -246,7 +249,7 @@ impl Worker<'_> {
                 Ok(0) => break,
                 Ok(have) => have,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error).at("reading", from),
+                Err(error) => return Err(error).at(Action::Reading, from),
             };
             let mut offset = 0;
             while offset < have {
@@ -256,7 +259,7 @@ impl Worker<'_> {
                     zeros += len as u64;
                 } else {
                     calls += 1;
-                    place.file().write_all_at(part, at + offset as u64).at("writing", to)?;
+                    place.file().write_all_at(part, at + offset as u64).at(Action::Writing, to)?;
                     copied += len as u64;
                 }
                 offset += len;
@@ -269,7 +272,7 @@ impl Worker<'_> {
             let (expected, report) = (original.len(), Box::new(Report::default()));
             return Err(self.failed(original, Error::SourceEnded { expected, report }));
         }
-        ftruncate(place.file(), at).at("writing", to)?;
+        ftruncate(place.file(), at).at(Action::Writing, to)?;
         self.totals.hole_bytes += zeros;
         let between = self.totals.between(original.system, original.folder.system);
         between.report.add_copied(copied, calls);

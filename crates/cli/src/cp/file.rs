@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use underpass_engine::atomic_file::Existing;
+use underpass_engine::hint::Action;
 
 use super::again::is_change;
 use super::folder::{Entry, Folder};
@@ -60,7 +61,7 @@ impl Worker<'_> {
         let mut original = self.open(folder, entry)?;
         let stat = original.stat;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            return Err(Errno::ISDIR).at("reading", || folder.source_path(&entry.name));
+            return Err(Errno::ISDIR).at(Action::Reading, || folder.source_path(&entry.name));
         }
         let verdict = self.verdict(folder, entry, &stat)?;
         if verdict == Verdict::Leave {
@@ -231,8 +232,8 @@ pub(super) fn partial_name(name: &CStr, stat: &Stat) -> CString {
 }
 
 /// What is being done with a path while a new file is made there, and while it gets its name.
-pub(super) const CREATING: &str = "creating";
-pub(super) const NAMING: &str = "writing";
+pub(super) const CREATING: Action = Action::Creating;
+pub(super) const NAMING: Action = Action::Writing;
 
 /// From this size on an interrupted file is worth keeping.
 pub(super) const PARTIAL: u64 = 16 << 20;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, statat, unlinkat};
 use rustix::io::Errno;
+use underpass_engine::hint::Action;
 use underpass_engine::{Capabilities, Error};
 
 use super::ask;
@@ -200,7 +201,11 @@ impl<'a> Job<'a> {
             Ok(()) => *hidden = None,
             Err(errno) => {
                 let path = parent.target_path(&folder.trail.target);
-                self.problem(Failure::Path { action: "naming", path, source: errno.into() });
+                self.problem(Failure::Path {
+                    action: Action::Other("naming"),
+                    path,
+                    source: errno.into(),
+                });
             }
         }
     }
@@ -216,7 +221,11 @@ impl<'a> Job<'a> {
             Err(Errno::EXIST | Errno::NOTEMPTY) => {}
             Err(errno) => {
                 let path = parent.target_path(target);
-                self.problem(Failure::Path { action: "naming", path, source: errno.into() });
+                self.problem(Failure::Path {
+                    action: Action::Other("naming"),
+                    path,
+                    source: errno.into(),
+                });
             }
         }
     }
@@ -256,12 +265,16 @@ fn ends_all(failure: &Failure) -> bool {
 /// Turns an error of the system into a failure; the path is put together only if there is one.
 pub(super) trait At<T> {
     /// `action` is what was being done with the path.
-    fn at(self, action: &'static str, path: impl FnOnce() -> PathBuf) -> Result<T, Failure>;
+    fn at(self, action: impl Into<Action>, path: impl FnOnce() -> PathBuf) -> Result<T, Failure>;
 }
 
 impl<T, E: Into<std::io::Error>> At<T> for Result<T, E> {
-    fn at(self, action: &'static str, path: impl FnOnce() -> PathBuf) -> Result<T, Failure> {
-        self.map_err(|source| Failure::Path { action, path: path(), source: source.into() })
+    fn at(self, action: impl Into<Action>, path: impl FnOnce() -> PathBuf) -> Result<T, Failure> {
+        self.map_err(|source| Failure::Path {
+            action: action.into(),
+            path: path(),
+            source: source.into(),
+        })
     }
 }
 

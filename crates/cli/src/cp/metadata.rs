@@ -72,7 +72,7 @@ impl Lacking {
     /// The same as a failure, if anything was refused.
     pub(super) fn failure(self, path: impl FnOnce() -> PathBuf) -> Option<Failure> {
         let (action, errno) = self.0?;
-        Some(Failure::Path { action, path: path(), source: errno.into() })
+        Some(Failure::Path { action: action.into(), path: path(), source: errno.into() })
     }
 }
 

@@ -22,6 +22,7 @@ use super::worker::Worker;
 use crate::commands::cp::CpArgs;
 use crate::failure::{Failure, Result, WithPath};
 use crate::output;
+use underpass_engine::hint::Action;
 
 /// What is to be done.
 pub(super) enum Way {
@@ -75,7 +76,7 @@ pub(super) fn understand(args: &CpArgs, settings: &Settings<'_>) -> Result<Way> 
     let goal = goal(args, settings, sources, target)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = |path: &Path| openat(CWD, path, flags, Mode::empty());
-    let action = if goal.name.is_some() { "creating" } else { "opening" };
+    let action = if goal.name.is_some() { Action::Creating } else { Action::Other("opening") };
     let target = open(&goal.folder).with_path(action, goal_path(&goal))?;
     let source = open(Path::new(".")).with_path("opening", ".")?;
     let mut plan = Plan {
@@ -183,7 +184,7 @@ fn goal(
     let is_folder = fs::metadata(target).is_ok_and(|found| found.is_dir());
     let into = Goal { folder: target.to_owned(), name: None };
     if target.as_os_str().is_empty() {
-        return Err(Errno::NOENT).with_path("creating", target);
+        return Err(Errno::NOENT).with_path(Action::Creating, target);
     }
     let is_unfinished = || match sources {
         [from] => settings.resume && marker::is_set(target, from, settings.follow),
@@ -204,7 +205,7 @@ fn goal(
     let is_marked = bytes.ends_with(b"/") && !is_folder;
     let source_is_folder = fs::metadata(from).is_ok_and(|found| found.is_dir());
     if is_marked && !source_is_folder {
-        return Err(Errno::NOTDIR).with_path("creating", target);
+        return Err(Errno::NOTDIR).with_path(Action::Creating, target);
     }
     let Some(name) = target.file_name().filter(|_| !bytes.ends_with(b"/.")) else {
         return Ok(Goal { folder: target, name: Some(b".".to_vec()) });

@@ -122,7 +122,8 @@ pub(super) fn tell(job: &Job<'_>, totals: &Totals, elapsed_s: f64) -> Result<()>
     output::copied(show, &receipt);
     match problems.count {
         0 => Ok(()),
-        count => Err(Failure::NotCopied { count }),
+        1 => Err(Failure::line("one thing could not be copied: see above")),
+        count => Err(Failure::line(format!("{count} things could not be copied: see above"))),
     }
 }
 

@@ -18,6 +18,7 @@ use super::same::is_same;
 use super::worker::Worker;
 use super::{metadata, names};
 use crate::failure::Failure;
+use underpass_engine::hint::Action;
 
 /// What is to be done about something that is to be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,8 @@ impl Worker<'_> {
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind == FileType::Symlink {
             let from = || folder.source_path(&entry.name);
-            let leads = readlinkat(&folder.source, &entry.name, Vec::new()).at("reading", from)?;
+            let leads =
+                readlinkat(&folder.source, &entry.name, Vec::new()).at(Action::Reading, from)?;
             let made = self.make_special(folder, entry, (stat, may_link), |folder, name| {
                 symlinkat(&leads, &folder.target, name)
             })?;
@@ -114,7 +116,7 @@ impl Worker<'_> {
         let hidden =
             (verdict == Verdict::Replace).then(|| names::hidden(target, Some(std::process::id())));
         let name = hidden.as_deref().unwrap_or(target);
-        make(folder, name).at("creating", path)?;
+        make(folder, name).at(Action::Creating, path)?;
         let (from, to) = (folder.source.as_fd(), folder.target.as_fd());
         let ends = ((from, entry.name.as_c_str()), (to, name));
         let settings = &self.job.settings;
@@ -151,7 +153,7 @@ impl Worker<'_> {
         let settings = &self.job.settings;
         let kind = FileType::from_raw_mode(there.st_mode);
         if kind == FileType::Directory {
-            return Err(Errno::ISDIR).at("replacing", path);
+            return Err(Errno::ISDIR).at(Action::Replacing, path);
         }
         if is_same(folder, entry, stat, &there) {
             let from = folder.source_path(&entry.name);
@@ -180,7 +182,7 @@ impl Worker<'_> {
         if kind == FileType::RegularFile && !settings.force {
             let flags = AtFlags::EACCESS;
             accessat(&folder.target, entry.target(), Access::WRITE_OK, flags)
-                .at("replacing", path)?;
+                .at(Action::Replacing, path)?;
         }
         if folder.state != State::Adopted && !self.job.may_replace(path)? {
             self.totals.kept += 1;

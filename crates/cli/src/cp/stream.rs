@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use rustix::fs::{FileType, Mode, fchmod, fstat, fsync, ftruncate, futimens, stat};
 use rustix::io::Errno;
+use underpass_engine::hint::Action;
 use underpass_engine::{Error, Report, Source, Transfer, Version};
 
 use super::again::is_refused;
@@ -27,7 +28,7 @@ use crate::signals;
 /// Prepares the target; a file that may be written to but not replaced is written in place.
 fn create(path: &Path, overwrite: Overwrite, cancel: &AtomicBool) -> Result<Target> {
     match Target::create(path, overwrite, cancel) {
-        Err(Failure::Path { action: "creating", source, .. })
+        Err(Failure::Path { action: Action::Creating, source, .. })
             if is_refused(&source) && fs::metadata(path).is_ok_and(|found| found.is_file()) =>
         {
             let target = Target::in_place(path)?;
@@ -117,15 +118,15 @@ fn copy(
     if !target.is_new() || args.sparse == When::Never || !is_sparse(input, source) {
         return transfer(source.clone(), target.sink()?).map_err(failed);
     }
-    let version = Version::of(input.file()).with_path("reading", input.path())?;
+    let version = Version::of(input.file()).with_path(Action::Reading, input.path())?;
     let len = source.promised().unwrap_or(0);
     let mut report = Report::default();
     for extent in extents(input.file().as_fd(), len) {
-        let (from, len) = extent.with_path("reading", input.path())?;
+        let (from, len) = extent.with_path(Action::Reading, input.path())?;
         let source = source.clone().at(from).len(len).version(version);
         report.add(&transfer(source, target.sink()?.at(from)).map_err(failed)?);
     }
-    ftruncate(target.file(), len).with_path("writing", target.path())?;
+    ftruncate(target.file(), len).with_path(Action::Writing, target.path())?;
     Ok(report)
 }
 

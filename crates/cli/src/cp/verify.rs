@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use rustix::fs::{Advice, OFlags, fadvise, fdatasync};
+use underpass_engine::hint::Action;
 use underpass_engine::{Error, Report};
 
 use super::file::Original;
@@ -88,7 +89,7 @@ impl Worker<'_> {
         let to = || original.folder.target_path(original.entry.target());
         let direct = match how {
             Verify::Cache => None,
-            Verify::Direct => past_the_cache(copy).at("reading", to)?,
+            Verify::Direct => past_the_cache(copy).at(Action::Reading, to)?,
         };
         let copy = direct.as_ref().unwrap_or(copy);
         let half = self.buffer.len() / 2;
@@ -104,9 +105,9 @@ impl Worker<'_> {
             }
             // What is a hole in both is the same.
             at = at.max(next_block(&original.file, at).min(next_block(copy, at)));
-            let copied = fill(copy, &mut mine[..len], at, &mut calls).at("reading", to)?;
-            let wanted =
-                fill(&original.file, &mut theirs[..len], at, &mut calls).at("reading", from)?;
+            let copied = fill(copy, &mut mine[..len], at, &mut calls).at(Action::Reading, to)?;
+            let wanted = fill(&original.file, &mut theirs[..len], at, &mut calls)
+                .at(Action::Reading, from)?;
             let same = mine[..copied].iter().zip(&theirs[..wanted]).take_while(|(a, b)| a == b);
             let same = same.count();
             if same < copied.max(wanted) {

@@ -20,6 +20,7 @@ use super::settings::Follow;
 use super::worker::Worker;
 use super::{marker, metadata, system};
 use crate::failure::Failure;
+use underpass_engine::hint::Action;
 
 /// A part of what is in a folder.
 #[derive(Debug, Default)]
@@ -56,7 +57,7 @@ impl Worker<'_> {
             false => {
                 let is_top = parent.trail_is_top();
                 let below = |name: &CStr| path_below(parent, is_top, entry, name);
-                self.list(&source, below).at("reading", from)?
+                self.list(&source, below).at(Action::Reading, from)?
             }
         };
         let is_plain = listing.is_last && listing.files.is_empty();
@@ -103,7 +104,7 @@ impl Worker<'_> {
     pub(super) fn read(&mut self, folder: &Arc<Folder>) -> Result<(), Failure> {
         let listing = self
             .list(&folder.source, |name| folder.path_below(name))
-            .at("reading", || folder.source_path(c""))?;
+            .at(Action::Reading, || folder.source_path(c""))?;
         self.push(folder, listing);
         Ok(())
     }
@@ -220,7 +221,7 @@ impl Worker<'_> {
                 }
                 Err(Errno::NOENT) => {}
                 Err(Errno::NOTDIR | Errno::LOOP) => {
-                    return Err(Errno::NOTDIR).at("replacing by a folder", path);
+                    return Err(Errno::NOTDIR).at(Action::ReplacingByFolder, path);
                 }
                 Err(errno) => return Err(errno).at("opening", path),
             }
@@ -229,13 +230,13 @@ impl Worker<'_> {
         let mode = Mode::RWXU;
         let is_trusted = parent.is_trusted;
         if (is_plain && !is_marked) || self.job.settings.in_place {
-            mkdirat(&parent.target, target, mode).at("creating", path)?;
+            mkdirat(&parent.target, target, mode).at(Action::Creating, path)?;
             let folder = open(target).at("opening", path)?;
             return Ok(Made { folder, state: State::Fresh, is_trusted, hidden: None });
         }
         let (folder, state, hidden) = self.make_hidden(parent, target, source)?;
         let is_trusted = match is_marked {
-            true => self.mark(&folder, source, true).at("creating", path)?,
+            true => self.mark(&folder, source, true).at(Action::Creating, path)?,
             false => is_trusted,
         };
         Ok(Made { folder, state, is_trusted, hidden: Some(hidden) })
@@ -263,7 +264,7 @@ impl Worker<'_> {
         let hidden = names::hidden(target, Some(identity(source)));
         let state = match mkdirat(&parent.target, &hidden, mode) {
             Err(Errno::EXIST) => State::Adopted,
-            made => made.map(|()| State::Fresh).at("creating", path)?,
+            made => made.map(|()| State::Fresh).at(Action::Creating, path)?,
         };
         let opened = open(&hidden);
         if let Ok(folder) = &opened
@@ -280,7 +281,7 @@ impl Worker<'_> {
             let is_ours = is_ours(&folder, &parent.target, hidden);
             is_ours.then_some(folder).ok_or(Errno::EXIST)
         });
-        let (folder, hidden) = claimed.at("creating", path)?;
+        let (folder, hidden) = claimed.at(Action::Creating, path)?;
         Ok((folder, State::Fresh, hidden))
     }
 
@@ -353,7 +354,7 @@ impl Worker<'_> {
         let mut above = Some(parent).filter(|_| entry.follows);
         while let Some(folder) = above {
             if folder.stat.is_some_and(|stat| (stat.st_dev, stat.st_ino) == own) {
-                return Err(Errno::LOOP).at("following", || parent.source_path(&entry.name));
+                return Err(Errno::LOOP).at(Action::Following, || parent.source_path(&entry.name));
             }
             above = folder.parent.as_ref();
         }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::{AtFlags, FileType, Stat, statat};
 use underpass_engine::Usage;
+use underpass_engine::hint::Action;
 
 use super::crew::Task;
 use super::folder::{Entry, Folder, State};
@@ -91,7 +92,7 @@ impl<'a> Worker<'a> {
             }
             FileType::Directory => {
                 let path = || folder.source_path(&entry.name);
-                Err(rustix::io::Errno::ISDIR).at("reading folder", path)
+                Err(rustix::io::Errno::ISDIR).at(Action::ReadingFolder, path)
             }
             FileType::RegularFile => self.file(folder, entry),
             FileType::Symlink => self.link(folder, entry),

@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, OFlags, Stat, fstat, memfd_create};
+use underpass_engine::hint::Action;
 use underpass_engine::{Kind, Source, Version};
 
 use super::scratch::{NAME, Scratch};
@@ -108,7 +109,7 @@ impl Sample {
 
     /// Its first bytes.
     pub(crate) fn source(&self) -> Result<Source<&File>> {
-        let source = Source::of(&self.file).with_path("reading", &self.name)?;
+        let source = Source::of(&self.file).with_path(Action::Reading, &self.name)?;
         Ok(match source.promised() {
             Some(len) if len > LEN => source.len(LEN),
             _ => source,

@@ -13,6 +13,7 @@ use super::scratch::{self, Scratch};
 use crate::address::Address;
 use crate::failure::{Failure, Result, WithPath};
 use crate::output::plain_path;
+use underpass_engine::hint::Action;
 
 /// Where the bytes would go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +97,7 @@ impl Target {
             Self::Unix => {
                 Scratch::unix().map_err(|source| Failure::System { action: CONNECTING, source })
             }
-            Self::File(path) => Scratch::file(path).with_path("creating", path),
+            Self::File(path) => Scratch::file(path).with_path(Action::Creating, path),
             Self::Folder(path) => {
                 Scratch::file(&path.join(scratch::NAME)).with_path("creating a file in", path)
             }

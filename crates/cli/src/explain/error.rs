@@ -4,6 +4,7 @@ use std::fmt;
 use std::{fs, io};
 
 use rustix::io::Errno;
+use underpass_engine::hint::{Hint, Hinted};
 
 use crate::failure::plain;
 use crate::procfs::field;
@@ -21,7 +22,7 @@ pub(crate) enum ExplainError {
     /// It may not be traced.
     Refused {
         /// What can be done about it.
-        remedy: &'static str,
+        remedy: Hint,
         /// The answer of ptrace(2).
         source: io::Error,
     },
@@ -34,7 +35,7 @@ impl ExplainError {
     pub(super) fn starting(source: io::Error) -> Self {
         match Errno::from_io_error(&source) {
             Some(Errno::PERM | Errno::ACCESS | Errno::NOSYS) => {
-                Self::Refused { remedy: remedy(), source }
+                Self::Refused { remedy: Hint::new(remedy()), source }
             }
             _ => Self::Io(source),
         }
@@ -48,17 +49,19 @@ impl ExplainError {
             Self::Refused { .. } | Self::Io(_) => 1,
         }
     }
+}
 
-    /// What to do about it.
-    pub(crate) fn hint(&self) -> Option<&'static str> {
+impl Hinted for ExplainError {
+    fn hint(&self) -> Option<Hint> {
         match self {
-            Self::NotStarted { errno: Errno::NOENT, .. } => Some("is it installed, and in PATH?"),
-            Self::NotStarted { errno: Errno::ACCESS, .. } => Some("chmod +x makes it a program"),
-            Self::NotStarted { errno: Errno::NOEXEC, .. } => {
-                Some("it is no program for this machine; a script begins with #!")
-            }
-            Self::Refused { remedy, .. } => Some(remedy),
-            _ => None,
+            Self::NotStarted { errno, .. } => Some(Hint::new(match *errno {
+                Errno::NOENT => "is it installed, and in PATH?",
+                Errno::ACCESS => "chmod +x makes it a program",
+                Errno::NOEXEC => "it is no program for this machine; a script begins with #!",
+                _ => return None,
+            })),
+            Self::Refused { remedy, .. } => Some(*remedy),
+            Self::Io(_) => None,
         }
     }
 }

@@ -6,10 +6,12 @@ mod progress;
 mod receipt;
 pub(crate) mod tree;
 
+use std::fmt::Write;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use underpass_server::client::download::{Done, Downloader, Event, Failed, Gauge, Wishes};
+use indicatif::BinaryBytes;
+use underpass_server::client::download::{Done, Downloader, Event, Gauge, Kept, Wishes};
 use underpass_server::client::{TlsSetup, Url};
 
 use crate::args::ShowArgs;
@@ -44,14 +46,22 @@ pub(crate) fn one(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool
             Ok(())
         }
         Err(failed) => {
-            let Failed { error, report, kept, tls } = failed;
-            let done = Done { report: *report, tls: tls.map(|facts| *facts), ..Done::default() };
-            let mut receipt = Box::new(GetReceipt::new(&shown(url), place.path(), &done, elapsed));
-            receipt.receipt.error = Some(error.to_string());
-            receipt.kept = kept.as_ref().map(|kept| kept.bytes);
-            let path = place.path().to_owned();
-            let error = Box::new(error);
-            Err(Failure::Download { url: shown(url), path, error, kept, receipt, show: args.show })
+            let done = Done {
+                report: (*failed.report).clone(),
+                tls: failed.tls.as_deref().cloned(),
+                ..Done::default()
+            };
+            let mut receipt = GetReceipt::new(&shown(url), place.path(), &done, elapsed);
+            receipt.receipt.error = Some(failed.to_string());
+            receipt.kept = failed.kept.as_ref().map(|kept| kept.bytes);
+            output::file_receipt(args.show, &receipt);
+            let to = place.path().display();
+            let mut line = format!("fetching {} to {to}: {failed}", shown(url));
+            if let Some(Kept { name, bytes }) = &failed.kept {
+                // Writing to a string cannot fail.
+                let _ = write!(line, "; {} keeps {}", name.display(), BinaryBytes(*bytes));
+            }
+            Err(Failure::hinted(line, &failed))
         }
     }
 }

@@ -114,14 +114,21 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
             output::fetched(args.show, &TreeReceipt::new(url, &path, &done, elapsed));
             match done.left_out {
                 0 => Ok(()),
-                count => Err(Failure::LeftOut { path, count }),
+                count => Err(Failure::line(match count {
+                    1 => format!("{} lacks one file, folder or link: see above", path.display()),
+                    _ => format!(
+                        "{} lacks {count} files, folders or links: see above",
+                        path.display()
+                    ),
+                })),
             }
         }
         Err(failed) => {
             let mut receipt = TreeReceipt::new(url, &path, &failed.done, elapsed);
             receipt.receipt.error = Some(failed.error.to_string());
-            let (failed, receipt) = (Box::new(failed), Box::new(receipt));
-            Err(Failure::Tree { url: shown(url), path, failed, receipt, show: args.show })
+            output::tree_receipt(args.show, &receipt);
+            let line = format!("fetching {} to {}: {failed}", shown(url), path.display());
+            Err(Failure::hinted(line, &failed))
         }
     }
 }

@@ -12,19 +12,19 @@ use crate::failure::{Failure, Result};
 use crate::output;
 
 use plan::{Plan, Step};
-use session::Session;
+use session::{Session, Stop};
 
 /// Uploads everything that was named.
 pub(crate) fn run(args: &PutArgs, cancel: &AtomicBool) -> Result<()> {
     let plan = Plan::new(args)?;
     let mut session = Session::new(args, plan.url(), cancel)?;
     if let Some(step) = plan.only() {
-        return session.send_alone(step);
+        return session.send_alone(step).map_err(|stop| stop.with_receipt(args.show));
     }
     let mut failures = Vec::new();
     let mut total = 0;
     for step in plan.steps() {
-        let outcome = step.and_then(|step| {
+        let outcome = step.map_err(Stop::from).and_then(|step| {
             if let Step::Skipped { path, reason } = &step {
                 if !args.show.quiet {
                     session.note(&format!("{}: {reason}", path.display()));
@@ -34,10 +34,9 @@ pub(crate) fn run(args: &PutArgs, cancel: &AtomicBool) -> Result<()> {
             session.take(&step)
         });
         total += 1;
-        if let Err(failure) = outcome {
-            let is_fatal = session::is_fatal(&failure) || cancel.load(Ordering::Relaxed);
-            failures.push(failure);
-            if is_fatal {
+        if let Err(stop) = outcome {
+            failures.push(stop);
+            if failures.last().is_some_and(|stop| stop.is_fatal) || cancel.load(Ordering::Relaxed) {
                 break;
             }
         }
@@ -46,10 +45,10 @@ pub(crate) fn run(args: &PutArgs, cancel: &AtomicBool) -> Result<()> {
     let failed = failures.len();
     let Some(last) = failures.pop() else { return Ok(()) };
     if failed == 1 {
-        return Err(last);
+        return Err(last.with_receipt(args.show));
     }
-    failures.iter().chain([&last]).for_each(output::problem);
-    Err(Failure::Partly { failed, total })
+    failures.iter().chain([&last]).for_each(|stop| output::problem(&stop.failure));
+    Err(Failure::line(format!("{failed} of {total} were not sent")))
 }
 
 /// An entity tag (RFC 9110 8.8.3); the quotes may be left out, as shells tend to eat them.

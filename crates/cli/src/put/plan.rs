@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use underpass_engine::hint::Action;
 use underpass_server::client::Url;
 use underpass_server::target::encode_segment;
 
@@ -177,7 +178,7 @@ impl Walk {
             url.set_path(&format!("{}/", url.path()));
         }
         let entries = fs::read_dir(&path).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
-        let mut entries = entries.with_path("reading", &path)?;
+        let mut entries = entries.with_path(Action::Reading, &path)?;
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries.into_iter().rev() {
             let (path, url) = (entry.path(), beneath(&url, &entry.file_name()));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use underpass_engine::hint::Action;
 use underpass_engine::{Kind, PipePool, Report, Source};
 use underpass_server::client::upload::{
     Condition, Event, Made, RESUMABLE_FROM, Sending, Upload, UploadFailed, Uploaded, make_folder,
@@ -15,9 +16,10 @@ use underpass_server::digest::{Computed, Stopped, compute, write_digests};
 
 use super::memory;
 use super::plan::Step;
+use crate::args::ShowArgs;
 use crate::commands::put::PutArgs;
 use crate::ends::Input;
-use crate::failure::{Failure, Result, WithPath};
+use crate::failure::{Failure, WithPath};
 use crate::output;
 use crate::progress::Meter;
 use crate::receipt::{EndKind, Receipt, TlsReceipt, UploadDigest, UploadReceipt};
@@ -40,8 +42,38 @@ pub(super) struct Session<'s> {
     makes_no_folders: bool,
 }
 
+/// Why one of the uploads failed.
+pub(super) struct Stop {
+    /// What is told about it.
+    pub(super) failure: Failure,
+    /// Whether the others would fail in the same way.
+    pub(super) is_fatal: bool,
+    /// What was done before, once a request was made.
+    pub(super) receipt: Option<Box<Receipt>>,
+}
+
+impl Stop {
+    /// Prints the receipt, if there is one and it is wanted, and returns what failed.
+    pub(super) fn with_receipt(self, show: ShowArgs) -> Failure {
+        if let Some(receipt) = &self.receipt {
+            output::receipt(show, receipt);
+        }
+        self.failure
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self { is_fatal: matches!(failure, Failure::Usage(_)), failure, receipt: None }
+    }
+}
+
 impl<'s> Session<'s> {
-    pub(super) fn new(args: &'s PutArgs, url: &Url, cancel: &'s AtomicBool) -> Result<Self> {
+    pub(super) fn new(
+        args: &'s PutArgs,
+        url: &Url,
+        cancel: &'s AtomicBool,
+    ) -> Result<Self, Failure> {
         Ok(Self {
             args,
             cancel,
@@ -57,7 +89,7 @@ impl<'s> Session<'s> {
     }
 
     /// Sends the only file, and tells about it.
-    pub(super) fn send_alone(&mut self, step: Step) -> Result<()> {
+    pub(super) fn send_alone(&mut self, step: Step) -> Result<(), Stop> {
         let Step::File { path, url } = step else { return self.take(&step) };
         let receipt = self.send(&path, &url)?;
         match receipt.upload.as_ref().is_some_and(|upload| upload.was_there) {
@@ -69,7 +101,7 @@ impl<'s> Session<'s> {
     }
 
     /// Does one of several things.
-    pub(super) fn take(&mut self, step: &Step) -> Result<()> {
+    pub(super) fn take(&mut self, step: &Step) -> Result<(), Stop> {
         match step {
             Step::Skipped { .. } => Ok(()),
             Step::Folder { url } => self.make(url),
@@ -96,7 +128,7 @@ impl<'s> Session<'s> {
         self.meter.aside(|| output::note(text));
     }
 
-    fn make(&mut self, url: &Url) -> Result<()> {
+    fn make(&mut self, url: &Url) -> Result<(), Stop> {
         if self.makes_no_folders || url.path() == "/" {
             return Ok(());
         }
@@ -108,7 +140,7 @@ impl<'s> Session<'s> {
     }
 
     /// Sends a file.
-    fn send(&mut self, path: &Path, url: &Url) -> Result<Receipt> {
+    fn send(&mut self, path: &Path, url: &Url) -> Result<Receipt, Stop> {
         let input = Input::open(path, self.cancel)?;
         let source = input.source()?;
         let kind = EndKind::from(source.kind());
@@ -199,7 +231,7 @@ impl<'s> Session<'s> {
     }
 
     /// The digest that is sent along, if one is.
-    fn digest(&self, input: &Input, source: &Source<&File>) -> Result<Option<Computed>> {
+    fn digest(&self, input: &Input, source: &Source<&File>) -> Result<Option<Computed>, Failure> {
         let Some(algorithm) = self.args.digest else { return Ok(None) };
         let (Some(at), Some(len)) = (source.offset(), source.promised()) else {
             let name = input.path().display();
@@ -210,8 +242,8 @@ impl<'s> Session<'s> {
         let wanted = |_| !self.agent.is_cancelled();
         match compute(source.fd(), at..at + len, &[algorithm], wanted) {
             Ok(computed) => Ok(Some(computed)),
-            Err(Stopped::Io(error)) => Err(error).with_path("reading", input.path()),
-            Err(_) => Err(rustix::io::Errno::INTR).with_path("reading", input.path()),
+            Err(Stopped::Io(error)) => Err(error).with_path(Action::Reading, input.path()),
+            Err(_) => Err(rustix::io::Errno::INTR).with_path(Action::Reading, input.path()),
         }
     }
 
@@ -224,8 +256,8 @@ impl<'s> Session<'s> {
         }
     }
 
-    fn failure(&self, file: String, url: &Url, failed: UploadFailed) -> Failure {
-        let mut receipt = Box::new(payload(&failed.report));
+    fn failure(&self, file: String, url: &Url, failed: UploadFailed) -> Stop {
+        let mut receipt = payload(&failed.report);
         receipt.error = Some(failed.error.to_string());
         receipt.tls = failed.tls.as_deref().map(TlsReceipt::from);
         receipt.upload = Some(UploadReceipt {
@@ -238,20 +270,13 @@ impl<'s> Session<'s> {
             resumable: failed.is_kept,
             digest: None,
         });
-        let (failed, show) = (Box::new(failed), self.args.show);
-        Failure::Upload { file, url: shown(url), failed, receipt, show }
-    }
-}
-
-/// Whether there is no sense in going on with the rest.
-pub(super) fn is_fatal(failure: &Failure) -> bool {
-    match failure {
-        Failure::Usage(_) => true,
-        Failure::Upload { failed, .. } => match failed.error.status() {
+        let is_fatal = match failed.error.status() {
             Some(status) => matches!(status, 401 | 407 | 507),
             None => !failed.is_of_this_file(),
-        },
-        _ => false,
+        };
+        let line = format!("sending {file} to {}: {failed}", shown(url));
+        let failure = Failure::hinted(line, &failed);
+        Stop { failure, is_fatal, receipt: Some(Box::new(receipt)) }
     }
 }
 

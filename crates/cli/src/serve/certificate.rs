@@ -151,6 +151,6 @@ fn lacks(option: &str, other: &str, what: &str) -> Failure {
 
 impl From<TlsError> for Failure {
     fn from(error: TlsError) -> Self {
-        Self::Tls(error)
+        Self::line(error)
     }
 }

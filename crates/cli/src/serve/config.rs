@@ -8,6 +8,7 @@ use std::path::Path;
 use toml::{Spanned, Value};
 
 use crate::failure::{Failure, Result, WithPath};
+use underpass_engine::hint::Action;
 
 /// One key of a config file.
 #[derive(Debug, PartialEq)]
@@ -22,7 +23,7 @@ pub(super) struct Entry {
 
 /// Reads a config file, without knowing which keys there are.
 pub(super) fn read(path: &Path) -> Result<Vec<Entry>> {
-    let text = fs::read_to_string(path).with_path("reading", path)?;
+    let text = fs::read_to_string(path).with_path(Action::Reading, path)?;
     entries(&text, &path.display().to_string()).map_err(Failure::Usage)
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::thread;
 
+use underpass_engine::hint::Action;
 use underpass_server::access_log::LogFormat;
 use underpass_server::auth::{Access, RuleError};
 use underpass_server::server::{Changes, Credentials, Settings};
@@ -34,7 +35,7 @@ pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Set
     let descriptors = limits::raise_descriptors();
     let max_connections = limits::connections(limits.max_connections, descriptors, workers)?;
     Ok(Settings {
-        root: fs::canonicalize(root).with_path("serving", root)?,
+        root: fs::canonicalize(root).with_path(Action::Serving, root)?,
         tls,
         redirect_http: args.redirect_http(),
         workers,

@@ -7,6 +7,9 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
+use crate::hint::{Action, Hint, Hinted, Plain};
 use crate::integrity::Integrity;
 use crate::mechanisms::mechanism::Mechanism;
 use crate::mechanisms::step::Refusal;
@@ -173,13 +176,30 @@ impl fmt::Display for Grouped {
     }
 }
 
-/// An error without the `(os error 32)` that std appends.
-struct Plain<'a>(&'a io::Error);
-
-impl fmt::Display for Plain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.0.to_string();
-        f.write_str(text.split(" (os error").next().unwrap_or(&text))
+impl Hinted for Error {
+    fn hint(&self) -> Option<Hint> {
+        Some(Hint::new(match self {
+            Self::Declined { .. } => "leave out --mechanism to use what the kernel offers",
+            Self::IntegrityDeclined { .. } => "leave out --mechanism to fall back to detect",
+            Self::SourceChanged { level: Integrity::Lease, .. } => {
+                "the peer was too slow for the writer: send again, or use --integrity snapshot"
+            }
+            Self::SourceChanged { .. } => {
+                "try again when nothing writes to it, or use --integrity fast"
+            }
+            Self::SourceEnded { .. } => "it became shorter meanwhile, or the peer gave up",
+            Self::Io { source, .. } => match Errno::from_io_error(source)? {
+                Errno::NOSPC => return Action::Writing.hint(source),
+                Errno::CONNABORTED => {
+                    "the connection was cut: no close_notify said that this is all"
+                }
+                Errno::CONNRESET | Errno::PIPE => {
+                    "the other side gave up; its own message says why"
+                }
+                _ => return None,
+            },
+            _ => return None,
+        }))
     }
 }
 
@@ -200,7 +220,7 @@ mod tests {
         report.mechanisms[Mechanism::Sendfile as usize].bytes = 1 << 20;
         let error = Error::Io {
             mechanism: Some(Mechanism::Sendfile),
-            source: rustix::io::Errno::PIPE.into(),
+            source: Errno::PIPE.into(),
             report: Box::new(report),
         };
         assert_eq!(error.to_string(), "sendfile failed after 1,048,576 bytes: Broken pipe");

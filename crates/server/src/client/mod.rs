@@ -9,6 +9,7 @@ mod connection;
 mod credentials;
 pub mod download;
 mod error;
+mod hints;
 mod proxy;
 mod response;
 mod route;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
+use underpass_engine::hint::{Hint, Hinted};
 
 use super::pin::Pin;
 
@@ -189,6 +190,18 @@ impl HandshakeError {
     #[must_use]
     pub fn is_no_tls(&self) -> bool {
         matches!(self, Self::PlainHttp | Self::Tls(Error::InvalidMessage(_)))
+    }
+}
+
+impl Hinted for HandshakeError {
+    fn hint(&self) -> Option<Hint> {
+        Some(Hint::new(match self {
+            error if error.is_no_tls() => "is that the port for it?",
+            Self::NotPinned { .. } => {
+                "it has a new key, or another program answers there: ask its owner"
+            }
+            _ => return None,
+        }))
     }
 }
 

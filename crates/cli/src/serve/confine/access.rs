@@ -7,6 +7,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
 use crate::failure::{Result, WithPath};
+use underpass_engine::hint::Action;
 
 /// Checks that the folder or file that is to be served can be read.
 ///
@@ -15,7 +16,7 @@ use crate::failure::{Result, WithPath};
 /// If the kernel refuses it to this user.
 pub(super) fn check_readable(root: &Path) -> Result<()> {
     let access = if root.is_dir() { FOLDER } else { Access::READ_OK };
-    check(root, access).map_err(io::Error::from).with_path("serving", root)
+    check(root, access).map_err(io::Error::from).with_path(Action::Serving, root)
 }
 
 pub(super) fn is_readable(file: &Path) -> bool {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::{DownloadError, Wishes};
 use crate::client::{ClientError, Response};
 use crate::digest::{Algorithm, Digest, Fact, Stopped, parse_digests, verify, write_wanted};
+use underpass_engine::hint::Action;
 
 /// What a response says of the digests of the whole file (RFC 9530). A field that cannot be read
 /// says nothing (RFC 9651 4.2).
@@ -41,7 +42,7 @@ pub(super) fn check(
     let facts =
         verify(file, len, &expected, &wishes.shown, go_on).map_err(|stopped| match stopped {
             Stopped::Cancelled => ClientError::Cancelled.into(),
-            Stopped::Io(source) => DownloadError::Local { action: "reading", source },
+            Stopped::Io(source) => DownloadError::Local { action: Action::Reading, source },
         })?;
     match facts.iter().find(|fact| fact.matches() == Some(false)) {
         Some(wrong) => Err(DownloadError::Digest(Box::new(wrong.clone()))),

@@ -6,6 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use underpass_engine::hint::{Action, Plain};
 use underpass_engine::{Error, Report};
 
 use crate::client::ClientError;
@@ -33,7 +34,7 @@ pub enum DownloadError {
     /// Something about a file of ours.
     Local {
         /// What was being done, such as `creating`.
-        action: &'static str,
+        action: Action,
         /// What the system answered.
         source: io::Error,
     },
@@ -117,15 +118,10 @@ impl DownloadError {
     }
 
     /// An error of the system while something was done with a file.
-    pub(super) fn local<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> Self {
+    pub(super) fn local<E: Into<io::Error>>(action: impl Into<Action>) -> impl FnOnce(E) -> Self {
+        let action = action.into();
         move |source| Self::Local { action, source: source.into() }
     }
-}
-
-/// The system's words without the number that std appends.
-fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 /// Whether this can only be said of a connection, not of what its bytes go to.
@@ -175,7 +171,7 @@ impl fmt::Display for DownloadError {
                 }
             }
             Self::Exists => f.write_str("there is a file of this name, and it is not the same"),
-            Self::Local { action, source } => write!(f, "{action} it: {}", plain(source)),
+            Self::Local { action, source } => write!(f, "{action} it: {}", Plain(source)),
             Self::NoDigest => f.write_str("the server says no digest to verify it by"),
             Self::NoRoom { needed, free } => {
                 write!(f, "it needs {needed} bytes, and {free} are free")

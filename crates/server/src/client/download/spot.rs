@@ -15,6 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
+use underpass_engine::hint::Action;
 
 use super::DownloadError;
 use super::journal::{self, Journal, Remembered, Subject};
@@ -86,7 +87,7 @@ impl<'t> Name<'t> {
     pub(super) fn existing(&self) -> Result<Option<(u64, i64, u64)>, DownloadError> {
         match statat(self.folder, self.name, AtFlags::empty()) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
-                Err(DownloadError::local("writing")(Errno::ISDIR))
+                Err(DownloadError::local(Action::Writing)(Errno::ISDIR))
             }
             Ok(stat) => {
                 let size = u64::try_from(stat.st_size).unwrap_or_default();
@@ -107,7 +108,7 @@ impl<'t> Name<'t> {
     /// A file that ends with this process.
     pub(super) fn unnamed(&self) -> Result<Spot<'t>, DownloadError> {
         let landing = AtomicFile::create_in(self.folder()?, self.name, 0o666);
-        Ok(Spot::Unnamed(landing.map_err(DownloadError::local("creating"))?))
+        Ok(Spot::Unnamed(landing.map_err(DownloadError::local(Action::Creating))?))
     }
 
     /// A file that outlives this process, with nothing in it.
@@ -176,7 +177,7 @@ impl<'t> Name<'t> {
         for _ in 0..ATTEMPTS {
             let landing =
                 AtomicFile::partial(self.folder()?, self.name, &name, 0o666, Existing::Replace);
-            let landing = landing.map_err(DownloadError::local("creating"))?;
+            let landing = landing.map_err(DownloadError::local(Action::Creating))?;
             let locked = flock(landing.file(), FlockOperation::NonBlockingLockExclusive);
             // Any other error is that of a file system that knows no locks.
             if locked == Err(Errno::WOULDBLOCK) {

@@ -14,6 +14,7 @@ use std::time::UNIX_EPOCH;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use underpass_engine::PipePool;
+use underpass_engine::hint::Action;
 use url::Url;
 
 use super::error::{TreeError, is_about_name};
@@ -300,7 +301,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             };
             // Apache says nothing of the length of an empty file unless it sends it.
             if facts.size.is_some() {
-                if self.is_here(path, facts).map_err(failed("writing"))? {
+                if self.is_here(path, facts).map_err(failed(Action::Writing))? {
                     return Ok(());
                 }
                 asks = false;
@@ -311,7 +312,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             return self.turned_out_a_folder(task, answer);
         }
         let facts = completed(&answer.response, task.entry.facts);
-        if asks && self.is_here(path, facts).map_err(failed("writing"))? {
+        if asks && self.is_here(path, facts).map_err(failed(Action::Writing))? {
             self.idle = answer.connection.finish(&answer.response);
             return Ok(());
         }
@@ -324,7 +325,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
     /// Fetches a large file so that it can be gone on with after a break.
     fn download(&mut self, task: &Task, facts: Facts) -> Result<(), TreeError> {
         let (path, place, job) = (&task.entry.path, &self.crawl.place, self.crawl.job);
-        let failed = |errno: Errno| TreeError::io("writing", as_path(path), errno);
+        let failed = |errno: Errno| TreeError::io(Action::Writing, as_path(path), errno);
         let (folder, name) = place.parted(path).map_err(failed)?;
         let taken = match place.taken {
             Taken::Stays => download::Taken::Refuse,
@@ -402,7 +403,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             let path = as_path(path);
             move |errno: Errno| TreeError::io(action, path, errno)
         };
-        let landing = place.land(path, 0o666).map_err(failed("creating"))?;
+        let landing = place.land(path, 0o666).map_err(failed(Action::Creating))?;
         let manner = Manner {
             policy: job.wishes.policy,
             step: job.wishes.step,
@@ -423,15 +424,15 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             // What was here of it is not any more.
             job.gauge.done.fetch_sub(told, Ordering::Relaxed);
             return Err(match local(&error) {
-                Some(errno) => failed("writing")(errno),
+                Some(errno) => failed(Action::Writing)(errno),
                 None => ClientError::receiving(answer.connection.address(), error).into(),
             });
         }
         job.gauge.done.fetch_add(received.report.bytes() - told, Ordering::Relaxed);
         Place::settle_exactly(landing.file(), facts.mode, facts.modified)
-            .map_err(failed("finishing"))?;
+            .map_err(failed("finishing".into()))?;
         let existing = place.existing();
-        landing.commit(existing).map_err(|error| failed("naming")(errno(&error)))?;
+        landing.commit(existing).map_err(|error| failed("naming".into())(errno(&error)))?;
         self.done.files += 1;
         job.gauge.files.fetch_add(1, Ordering::Relaxed);
         // A body without a length ended with the connection.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
+use underpass_engine::hint::Action;
 
 use super::tar::TarError;
 use crate::client::ClientError;
@@ -38,7 +39,7 @@ pub enum TreeError {
     /// The kernel reported an error about a file or folder here.
     Io {
         /// What was being done, such as `writing`.
-        action: &'static str,
+        action: Action,
         /// With which file.
         path: PathBuf,
         /// What the kernel answered.
@@ -74,11 +75,11 @@ impl TreeError {
 
     /// The error of a call about a path.
     pub(super) fn io(
-        action: &'static str,
+        action: impl Into<Action>,
         path: impl Into<PathBuf>,
         source: impl Into<io::Error>,
     ) -> Self {
-        Self::Io { action, path: path.into(), source: source.into() }
+        Self::Io { action: action.into(), path: path.into(), source: source.into() }
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 use underpass_engine::PipePool;
+use underpass_engine::hint::Action;
 
 use super::error::{TreeError, is_about_name};
 use super::journal::{FolderFacts, Journal, Large, Noted, Origin};
@@ -267,7 +268,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
                 self.job.done.report.add_copied(member.size, 2);
             }
             Ok(Made::Same) => self.is_here(path, member.mode)?,
-            Err(errno) => return self.failed("writing", path, errno),
+            Err(errno) => return self.failed(Action::Writing, path, errno),
         }
         self.job.gauge.files.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -295,7 +296,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
                 self.pass(stream, large.data, padded(large.size))
             }
             Err(errno) => {
-                self.failed("writing", &large.path, errno)?;
+                self.failed(Action::Writing, &large.path, errno)?;
                 self.pass(stream, large.data, padded(large.size))
             }
         }
@@ -307,7 +308,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         let landing = match self.site.place.land_partial(&large.path) {
             Ok(landing) => landing,
             Err(errno) => {
-                self.failed("creating", &large.path, errno)?;
+                self.failed(Action::Creating, &large.path, errno)?;
                 let rest = padded(large.size) - done;
                 return self.pass(stream, large.data + done, rest);
             }
@@ -362,7 +363,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             return Err(self.unnoted(error));
         }
         received.outcome.map_err(|error| match local(&error) {
-            Some(errno) => TreeError::io("writing", as_path(&large.path), errno),
+            Some(errno) => TreeError::io(Action::Writing, as_path(&large.path), errno),
             None => stream.blamed(error).into(),
         })
     }
@@ -380,7 +381,12 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Leaves out what cannot be made for a reason of its own; others end everything.
-    fn failed(&mut self, action: &'static str, path: &[u8], errno: Errno) -> Result<(), TreeError> {
+    fn failed(
+        &mut self,
+        action: impl Into<Action>,
+        path: &[u8],
+        errno: Errno,
+    ) -> Result<(), TreeError> {
         if !is_about_name(errno) {
             return Err(TreeError::io(action, as_path(path), errno));
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use underpass_engine::hint::Plain;
 use underpass_engine::{Error, Report};
 use url::Url;
 
@@ -58,6 +59,18 @@ impl UploadFailed {
             | UploadError::UnderWay
             | UploadError::Early { .. } => true,
         }
+    }
+}
+
+impl fmt::Display for UploadFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for UploadFailed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
     }
 }
 
@@ -138,7 +151,7 @@ impl fmt::Display for UploadError {
                 f.write_str("the server wants it again, but a stream gives its bytes only once")
             }
             Self::UnderWay => f.write_str("another process is uploading it to the same address"),
-            Self::Journal(error) => write!(f, "writing the journal: {error}"),
+            Self::Journal(error) => write!(f, "writing the journal: {}", Plain(error)),
             Self::Early { status } => {
                 write!(f, "the server answered {status} before it had the whole file")
             }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use underpass_engine::atomic_file::Existing;
+use underpass_engine::hint::Action;
 
 use super::Job;
 use crate::client::download::check::check;
@@ -62,7 +63,7 @@ impl Job<'_, '_> {
         };
         landing.commit(existing).map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => DownloadError::Exists,
-            _ => DownloadError::Local { action: "writing", source: error },
+            _ => DownloadError::Local { action: Action::Writing, source: error },
         })?;
         if let Some(name) = self.name().filter(|_| is_partial) {
             name.forget(false);

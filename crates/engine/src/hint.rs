@@ -1,0 +1,165 @@
+//! What people can do about a failure.
+//!
+//! Every crate of this workspace has its own error type, and each implements [`Hinted`]: it alone
+//! knows what was being done. A hint is chosen by matching on values ([`Action`], an errno, a
+//! status), never by the text of a message.
+
+use std::fmt;
+use std::io;
+
+use rustix::io::Errno;
+
+/// A few words about what can be done, such as `the quota is used up`.
+///
+/// The words name options of the `underpass` program. A hint can be printed and nothing else: it
+/// cannot be compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Hint(&'static str);
+
+/// An error that can tell what people can do about it.
+pub trait Hinted: std::error::Error {
+    /// Returns what helps, if something does.
+    fn hint(&self) -> Option<Hint>;
+}
+
+/// What was being done with a file when the kernel refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// A new file or folder is made.
+    Creating,
+    /// The target of a symbolic link is looked for.
+    Following,
+    /// A file or its properties are read.
+    Reading,
+    /// The entries of a folder are read.
+    ReadingFolder,
+    /// Something that exists gives way to a file.
+    Replacing,
+    /// Something that exists gives way to a folder.
+    ReplacingByFolder,
+    /// A path is made available to the clients of a server.
+    Serving,
+    /// Bytes go into a file, or a new file gets its name.
+    Writing,
+    /// Anything else, on which no hint depends, such as `looking at`.
+    Other(&'static str),
+}
+
+impl Hint {
+    /// Makes a hint of its words.
+    #[must_use]
+    pub const fn new(words: &'static str) -> Self {
+        Self(words)
+    }
+
+    /// Returns what helps when the network refuses: binding, listening, connecting.
+    #[must_use]
+    pub fn of_network(error: &io::Error) -> Option<Self> {
+        Some(Self(match Errno::from_io_error(error)? {
+            Errno::ADDRINUSE => {
+                "another program listens there: choose another port or path, or stop it"
+            }
+            Errno::ADDRNOTAVAIL => "this machine does not have that address",
+            Errno::AFNOSUPPORT => "this machine has no such addresses: leave it out",
+            Errno::CONNREFUSED => "nothing listens there: start the other side first",
+            Errno::ACCESS => "ports below 1024 need a privilege: choose a higher one",
+            Errno::INVAL => "nothing listens on it: pass a socket unit with ListenStream=",
+            Errno::NOTSOCK => "something else has that name: choose another path",
+            _ => return None,
+        }))
+    }
+}
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl Action {
+    /// Returns what helps when this was refused with `error`.
+    #[must_use]
+    pub fn hint(self, error: &io::Error) -> Option<Hint> {
+        Some(Hint(match (self, Errno::from_io_error(error)?) {
+            (Self::Serving, Errno::NOENT) => "name a folder or a file that exists",
+            (Self::Serving, Errno::ACCESS) => "its owner has to let this user read it",
+            (Self::Reading, Errno::ISDIR) => {
+                "pack a folder with tar: tar -c FOLDER | underpass send - ..."
+            }
+            (Self::ReadingFolder, Errno::ISDIR) => "-r copies folders, with everything in them",
+            (Self::Replacing, Errno::ISDIR) => "a folder is in the way",
+            (Self::ReplacingByFolder, Errno::NOTDIR) => "something else is in the way",
+            (Self::Following, Errno::LOOP) => "the link leads back to a folder that it is in",
+            (Self::Creating | Self::Replacing | Self::Writing, Errno::PERM) => {
+                "it may be immutable: lsattr tells"
+            }
+            (_, Errno::TXTBSY) => "it is running: leave out --in-place, or add --force",
+            (_, Errno::EXIST) => "it exists already: --force replaces it",
+            (_, Errno::NOSPC) => DISK_FULL,
+            (_, Errno::DQUOT) => "the quota is used up",
+            (_, Errno::ROFS) => "the file system is mounted read-only: choose another folder",
+            _ => return None,
+        }))
+    }
+}
+
+impl From<&'static str> for Action {
+    fn from(words: &'static str) -> Self {
+        Self::Other(words)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Creating => "creating",
+            Self::Following => "following",
+            Self::Reading => "reading",
+            Self::ReadingFolder => "reading folder",
+            Self::Replacing => "replacing",
+            Self::ReplacingByFolder => "replacing by a folder",
+            Self::Serving => "serving",
+            Self::Writing => "writing",
+            Self::Other(words) => words,
+        })
+    }
+}
+
+/// An error of the system without the `(os error 2)` that std appends.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain<'e>(pub &'e io::Error);
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.to_string();
+        f.write_str(text.split(" (os error").next().unwrap_or(&text))
+    }
+}
+
+const DISK_FULL: &str = "the disk is full: free some space or choose another folder";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hint(action: Action, errno: Errno) -> Option<String> {
+        action.hint(&errno.into()).map(|hint| hint.to_string())
+    }
+
+    #[test]
+    fn a_hint_depends_on_what_was_being_done() {
+        assert!(hint(Action::Serving, Errno::NOENT).is_some_and(|it| it.contains("exists")));
+        assert_eq!(hint(Action::Creating, Errno::NOENT), None);
+        assert!(hint(Action::Reading, Errno::ISDIR).is_some_and(|it| it.contains("tar")));
+        assert!(hint(Action::ReadingFolder, Errno::ISDIR).is_some_and(|it| it.contains("-r")));
+        assert_eq!(hint(Action::Other("reading"), Errno::ISDIR), None);
+        assert_eq!(hint("looking at".into(), Errno::NOSPC).as_deref(), Some(DISK_FULL));
+    }
+
+    #[test]
+    fn the_number_of_an_error_is_left_out() {
+        assert_eq!(Plain(&Errno::PIPE.into()).to_string(), "Broken pipe");
+        assert_eq!(Plain(&io::Error::other("its own words")).to_string(), "its own words");
+    }
+}

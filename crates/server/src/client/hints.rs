@@ -1,0 +1,125 @@
+//! What people can do about a failed download, upload or request.
+
+use std::io::ErrorKind;
+
+use underpass_engine::hint::{Hint, Hinted};
+
+use super::ClientError;
+use super::download::{DownloadError, Failed};
+use super::tree::{TreeError, TreeFailed};
+use super::upload::{UploadError, UploadFailed};
+
+impl Hinted for ClientError {
+    fn hint(&self) -> Option<Hint> {
+        Some(Hint::new(match self {
+            Self::Network { source, .. } => return Hint::of_network(source),
+            Self::Status { status: 401, .. } => {
+                "say who asks by --user NAME:PASSWORD, --bearer TOKEN or ~/.netrc"
+            }
+            Self::Proxy { status: 407, .. } | Self::Status { status: 407, .. } => {
+                "say who asks the proxy by --proxy http://NAME:PASSWORD@HOST"
+            }
+            Self::Encoded { .. } => "--header 'Accept-Encoding: *' saves it as it is sent",
+            Self::Stalled => "--timeout gives it longer",
+            Self::Tls { error, .. } => return error.hint(),
+            _ => return None,
+        }))
+    }
+}
+
+impl Hinted for DownloadError {
+    fn hint(&self) -> Option<Hint> {
+        Some(Hint::new(match self {
+            Self::Busy => "wait for it, or name another file by -o",
+            Self::Changed => "fetch it again when nothing writes to it",
+            Self::Client(error) => return error.hint(),
+            Self::Digest(_) => "it was damaged, or is another file",
+            Self::Engine(error) => return error.hint(),
+            Self::Exists => "--force replaces it",
+            Self::Local { action, source } => return action.hint(source),
+            Self::NoDigest => "leave out --verify, or give the digest by --digest",
+            Self::NoRoom { .. } => "free some space or choose another folder",
+            Self::Stranger { .. } => "remove it, or name another file by -o",
+        }))
+    }
+}
+
+impl Hinted for Failed {
+    fn hint(&self) -> Option<Hint> {
+        match self.kept {
+            Some(_) => Some(Hint::new("the same command goes on from there")),
+            None => self.error.hint(),
+        }
+    }
+}
+
+impl Hinted for TreeError {
+    fn hint(&self) -> Option<Hint> {
+        let goes_on = || Some(Hint::new("the same command goes on where it was"));
+        match self {
+            Self::Io { action, source, .. } => action.hint(source),
+            Self::Client(error) => match error {
+                ClientError::Encoded { .. }
+                | ClientError::Proxy { .. }
+                | ClientError::Tls { .. } => error.hint(),
+                ClientError::Network { source, .. }
+                    if source.kind() == ErrorKind::ConnectionRefused =>
+                {
+                    error.hint()
+                }
+                error if error.is_temporary() => goes_on(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+impl Hinted for TreeFailed {
+    fn hint(&self) -> Option<Hint> {
+        self.error.hint()
+    }
+}
+
+impl Hinted for UploadFailed {
+    fn hint(&self) -> Option<Hint> {
+        match self.is_kept {
+            true => Some(Hint::new("the same command goes on from there")),
+            false => self.error.hint(),
+        }
+    }
+}
+
+impl Hinted for UploadError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            Self::Precondition { .. } => return Some(Hint::new(OTHER_VERSION)),
+            Self::PartlyThere => {
+                return Some(Hint::new("compare it with the file, then remove it or leave out -n"));
+            }
+            Self::Source(error) | Self::Broken(error) => return error.hint(),
+            Self::Client(
+                error @ (ClientError::Network { .. }
+                | ClientError::Proxy { .. }
+                | ClientError::Tls { .. }),
+            ) => return error.hint(),
+            _ => {}
+        }
+        Some(Hint::new(match self.status()? {
+            401 => "say who asks: --user NAME:PASSWORD or --bearer TOKEN",
+            403 => "the server has to allow it: underpass serve --allow-upload",
+            404 => "the server takes no uploads there",
+            405 => "the server takes no uploads there; underpass serve does with --allow-upload",
+            409 => {
+                "there is no such folder: put -r makes folders, underpass serve --create-parents too"
+            }
+            411 => "the server has to know the length: save it to a file first",
+            412 => OTHER_VERSION,
+            413 => "it is larger than the server allows",
+            507 => "the disk of the server is full",
+            _ => return None,
+        }))
+    }
+}
+
+const OTHER_VERSION: &str = "it is not the version of --if-match";
