@@ -109,7 +109,7 @@ impl Shared {
                     || settings.changes.delete
                     || settings.access.has_users()),
             passwords: Arc::default(),
-            uploads: Uploads::default(),
+            uploads: Uploads::new(),
             names: RwLock::new(()),
             changes: AtomicU64::new(0),
             changing: Semaphore::new(MOST_CHANGES),

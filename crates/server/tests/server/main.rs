@@ -45,6 +45,7 @@ mod uploads_bounds;
 mod uploads_broken;
 mod uploads_disks;
 mod uploads_owned;
+mod uploads_power;
 mod uploads_resumable;
 mod uploads_room;
 mod uploads_told;

@@ -19,6 +19,7 @@ mod room;
 mod slots;
 mod verify;
 mod waiting;
+mod written;
 
 use std::borrow::Cow;
 use std::os::fd::AsFd;
@@ -40,6 +41,7 @@ use crate::upload::Owner;
 use holds::Holds;
 use slots::{Slot, SlotGuard, Slots};
 use waiting::Waiting;
+use written::Written;
 
 pub(super) use answer::limits;
 pub(super) use leftovers::watch as watch_leftovers;
@@ -91,7 +93,7 @@ pub(super) enum BodyState {
 }
 
 /// What the uploads of all workers have in common.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Uploads {
     slots: Slots,
     holds: Holds,
@@ -100,6 +102,22 @@ pub(super) struct Uploads {
     /// Held by whoever reserves space.
     reserving: Mutex<()>,
     pipes: PipePool,
+    /// What of parts is believed.
+    written: Written,
+}
+
+impl Uploads {
+    /// Nothing is under way yet. To be called before the server is confined.
+    pub(super) fn new() -> Self {
+        Self {
+            slots: Slots::default(),
+            holds: Holds::default(),
+            waiting: Waiting::default(),
+            reserving: Mutex::default(),
+            pipes: PipePool::default(),
+            written: Written::new(),
+        }
+    }
 }
 
 /// Looks after uploads as time passes, once a second: ends those that are too slow, and has parts

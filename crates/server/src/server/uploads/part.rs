@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, FileType, statat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use underpass_engine::atomic_file::{AtomicFile, Existing};
@@ -63,15 +63,22 @@ impl<'a> Part<'a> {
 
     /// How many bytes there are; `None` if there is no such part.
     pub(super) fn len(&self, place: &Place) -> Result<Option<u64>, Refusal> {
-        len_of(place, &self.name)
+        len_of(self.shared, place, &self.name)
     }
 
-    /// Opens the part, or makes it.
+    /// Opens the part, or makes it, without what is not believed of it.
     pub(super) fn open(&self, place: &Place, sync: bool) -> Result<AtomicFile, Refusal> {
         let folder = place.folder.as_fd().try_clone_to_owned()?;
         let name = OsStr::from_bytes(&self.name);
         let landing = AtomicFile::partial(folder, &place.name, name, NEW_FILE, Existing::Replace)?;
+        let believed = self.shared.uploads.written.believed(landing.file())?;
+        self.go_on(&landing, believed)?;
         Ok(if sync { landing.durable() } else { landing })
+    }
+
+    /// Cuts the part to `len` bytes, behind which it is gone on with.
+    pub(super) fn go_on(&self, landing: &AtomicFile, len: u64) -> Result<(), Refusal> {
+        Ok(self.shared.uploads.written.go_on(landing.file(), len)?)
     }
 
     /// Gives a file that has no name yet the name of the part, so that it outlives the server.
@@ -111,18 +118,30 @@ pub(super) fn len_so_far(
     // Before the file is looked at: what is begun now is not what is asked about.
     let is_begun = reception.shared.uploads.holds.is_held(&place.folder, &name);
     // It gets its name with its first byte.
-    Ok(len_of(place, &name)?.or(is_begun.then_some(0)))
+    Ok(len_of(reception.shared, place, &name)?.or(is_begun.then_some(0)))
 }
 
-/// How many bytes the part of this name has; `None` if there is none.
-fn len_of(place: &Place, name: &[u8]) -> Result<Option<u64>, Refusal> {
-    match statat(&place.folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
-            Ok(u64::try_from(stat.st_size).ok())
-        }
-        Ok(_) | Err(Errno::NOENT) => Ok(None),
+/// How many bytes of the part of this name can be gone on with; `None` if there is none.
+fn len_of(shared: &Shared, place: &Place, name: &[u8]) -> Result<Option<u64>, Refusal> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match openat(&place.folder, OsStr::from_bytes(name), flags, Mode::empty()).map(File::from) {
+        Ok(part) if part.metadata()?.is_file() => Ok(Some(shared.uploads.written.believed(&part)?)),
+        Ok(_) | Err(Errno::NOENT | Errno::LOOP) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// Notes what of a part is on the disk when its connection stops; with `--sync on` that is all of it.
+pub(super) fn settle(reception: &Reception<'_>, landing: &AtomicFile, len: u64) {
+    // Another connection waits for the part, and will see to it.
+    if !reception.is_superseded() && is_synced(reception, landing.file()) {
+        reception.shared.uploads.written.note(landing.file(), len);
+    }
+}
+
+/// Brings a part to the disk, if that is wanted.
+fn is_synced(reception: &Reception<'_>, part: &File) -> bool {
+    reception.shared.settings.changes.sync && part.sync_data().is_ok()
 }
 
 /// Keeps what came of a file, so that its client can go on behind it.
@@ -135,6 +154,8 @@ pub(super) fn keep(reception: &Reception<'_>, place: &Place, landing: AtomicFile
     let partial = OsStr::from_bytes(&name);
     // The space that was reserved for the rest is given back, and an older part.
     if landing.file().set_len(len).is_ok() {
+        let synced = if is_synced(reception, landing.file()) { len } else { 0 };
+        reception.shared.uploads.written.note(landing.file(), synced);
         let _ = unlinkat(&place.folder, partial, AtFlags::empty());
         // If it cannot be kept, the client has to begin anew.
         if landing.keep_as(partial).is_ok() {

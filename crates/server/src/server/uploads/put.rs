@@ -17,6 +17,7 @@ use super::answer::Refusal;
 use super::part;
 use super::place::{Place, check};
 use super::receive::Reception;
+use super::written;
 use crate::validator::{etag, last_modified, push_date};
 
 /// Takes the file.
@@ -64,6 +65,9 @@ pub(super) fn finish(
             return Err(refusal);
         }
     };
+    if !landing.is_unnamed() {
+        written::forget(&file);
+    }
     if shared.settings.changes.sync {
         // What takes long is done before others have to wait for the name.
         file.sync_all()?;

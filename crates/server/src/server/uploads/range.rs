@@ -7,7 +7,7 @@ use underpass_engine::atomic_file::AtomicFile;
 
 use super::super::response::Response;
 use super::answer::Refusal;
-use super::part::{Part, copy_present, len_so_far};
+use super::part::{Part, copy_present, len_so_far, settle};
 use super::place::Place;
 use super::put::finish;
 use super::receive::Reception;
@@ -30,6 +30,10 @@ pub(super) fn put(reception: &mut Reception<'_>, range: ContentRange) -> Result<
     if written == 0 {
         landing.discard();
         return outcome.and_then(|_| Err(Refusal::new(400, MISSING)));
+    }
+    let is_whole = matches!(outcome, Ok(len) if len == range.len) && range.is_last();
+    if !is_whole {
+        settle(reception, &landing, written);
     }
     if outcome? != range.len {
         return Err(Refusal::new(400, MISSING).with("Upload-Offset", written));
@@ -75,7 +79,7 @@ fn begin<'a>(
     let prepared = if is_copied {
         copy_present(reception, landing.file(), range.first)
     } else {
-        landing.file().set_len(range.first).map_err(Refusal::from)
+        part.go_on(&landing, range.first)
     };
     let end = range.first + range.len;
     let prepared = prepared.and_then(|()| reception.reserve(place, &landing, range.first, end));

@@ -191,6 +191,11 @@ impl<'a> Reception<'a> {
         self.superseded = Some(part.superseded());
     }
 
+    /// Whether another connection wants to go on with the same part.
+    pub(super) fn is_superseded(&self) -> bool {
+        self.superseded.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+
     /// Waits until something of the body is here.
     pub(super) fn first_byte(&mut self) -> Result<(), Refusal> {
         if !self.incoming.is_ahead_empty() {
@@ -216,11 +221,7 @@ impl<'a> Reception<'a> {
     /// Notes why the body is not whole, and what to say of it.
     fn break_off(&mut self, error: &ReceiveError, limit: Option<u64>) -> Refusal {
         self.state = BodyState::Broken;
-        let is_superseded = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
-        let error = match &self.superseded {
-            Some(flag) if is_superseded(flag) => &ReceiveError::Cancelled,
-            _ => error,
-        };
+        let error = if self.is_superseded() { &ReceiveError::Cancelled } else { error };
         let (broken, refusal) = match self.slot.stopped() {
             Some(stop) => Broken::stopped(stop, &self.shared.settings),
             None => Broken::of(error, limit),

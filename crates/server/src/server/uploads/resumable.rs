@@ -13,7 +13,7 @@ use underpass_engine::atomic_file::AtomicFile;
 use super::super::response::Response;
 use super::answer::{self, Refusal};
 use super::interim;
-use super::part::{Part, len_so_far, random_bytes};
+use super::part::{Part, len_so_far, random_bytes, settle};
 use super::place::Place;
 use super::put::{NEW_FILE, finish};
 use super::receive::Reception;
@@ -152,6 +152,8 @@ fn append(
             let is_too_long = reception.is_too_long();
             if offset == 0 || is_too_long {
                 landing.discard();
+            } else {
+                settle(reception, &landing, offset);
             }
             let is_inconsistent = is_too_long && step.id.length.is_some();
             Err(if is_inconsistent { Refusal::problem(Problem::Length) } else { refusal })
@@ -168,6 +170,7 @@ fn finish_step(
 ) -> Result<Response, Refusal> {
     let Step { id, offset, is_complete } = step;
     if !is_complete {
+        settle(reception, &landing, offset);
         // Section 4.2.2: its address is what was created; 4.4.2: and later it is there already.
         let is_new = reception.request.method == Method::Put;
         let mut response = Response::empty(if is_new { 201 } else { 204 });
