@@ -10,8 +10,8 @@ use std::time::Instant;
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 use tokio::time::sleep;
 use underpass_engine::{
-    Chain, Confirm, Mechanism, Options, Policy, Report, Sink, Status, Transfer, Usage, Version,
-    Wait,
+    Chain, Confirm, Error, Mechanism, Options, Policy, Report, Sink, Status, Transfer, Usage,
+    Version, Wait,
 };
 
 use super::behind::Behind;
@@ -178,7 +178,11 @@ fn transfer<'a>(
 /// Bytes that a connection may have moved before others get their turn: much as long as it is
 /// nearly alone, little if there are others to wait for it.
 fn turn(worker: &Worker) -> usize {
-    if worker.slow_transfers.get() < FEW { LONG_TURN } else { SHORT_TURN }
+    if is_nearly_alone(worker) { LONG_TURN } else { SHORT_TURN }
+}
+
+fn is_nearly_alone(worker: &Worker) -> bool {
+    worker.slow_transfers.get() < FEW
 }
 
 /// A response that takes its time.
@@ -333,8 +337,7 @@ impl<'a> Slow<'a> {
             let turn = turn(self.worker);
             self.warm_up(&mut warmth, transfer.report().bytes(), turn as u64).await;
             transfer.set_turn(turn);
-            let settings = &self.worker.shared.settings;
-            let outcome = advance(settings, &mut transfer, &mut self.sent.usage);
+            let outcome = self.advance(&mut transfer).await;
             self.peer.written.set(written_before + transfer.report().bytes());
             self.metrics().record_more(transfer.report(), &mut recorded);
             let status = match outcome {
@@ -356,6 +359,23 @@ impl<'a> Slow<'a> {
                 return false;
             }
         }
+    }
+
+    /// Takes a turn of a transfer. Where there are many they take turns, and everything else that is
+    /// ready goes before the next one: a crowd of large responses must not hold up a small one by
+    /// more than one turn.
+    async fn advance(&mut self, transfer: &mut Moving<'a>) -> Result<Status, Error> {
+        let (worker, usage) = (self.worker, &mut self.sent.usage);
+        let settings = &worker.shared.settings;
+        if is_nearly_alone(worker) {
+            return advance(settings, transfer, usage);
+        }
+        // It is never closed.
+        let _turn = worker.turns.acquire().await;
+        let outcome = advance(settings, transfer, usage);
+        // Comes back after the runtime has looked which other connections are ready.
+        yield_now().await;
+        outcome
     }
 
     /// Lets others have their turn, and waits for what the transfer needs; false if there is no

@@ -43,6 +43,8 @@ pub(super) struct Worker {
     pub(super) handshakes: Semaphore,
     /// How many transfers are under way that did not end in their first turn.
     pub(super) slow_transfers: Cell<usize>,
+    /// Held by the one of many slow transfers that moves bytes now.
+    pub(super) turns: Semaphore,
     peers: RefCell<HashMap<u64, Rc<Peer>>>,
     next_peer: Cell<u64>,
     /// Connections that have been idle the longest, and since when.
@@ -97,6 +99,7 @@ impl Worker {
             pipes: PipePool::default(),
             handshakes: Semaphore::new(STEPS_AT_ONCE),
             slow_transfers: Cell::new(0),
+            turns: Semaphore::new(1),
             peers: RefCell::default(),
             next_peer: Cell::new(0),
             idlest: RefCell::default(),
