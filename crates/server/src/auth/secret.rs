@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use argon2::password_hash::PasswordHash;
+use argon2::password_hash::phc::PasswordHash;
 use argon2::{Algorithm, Argon2, Block, Params, Version};
-use sha_crypt::{ROUNDS_DEFAULT, Sha512Params, sha512_check};
+use sha_crypt::{Params as ShaParams, PasswordVerifier, ShaCrypt};
 use subtle::{Choice, ConstantTimeEq};
 
 use super::RuleFault;
@@ -82,7 +82,7 @@ impl Secret {
             Self::Argon2(hash) => hash.matches(password, memory),
             Self::Plain(secret) => is_same(secret, password).into(),
             Self::Sha512Crypt { hash, .. } => {
-                str::from_utf8(password).is_ok_and(|password| sha512_check(password, hash).is_ok())
+                ShaCrypt::SHA512.verify_password(password, hash.as_str()).is_ok()
             }
         }
     }
@@ -152,10 +152,9 @@ fn argon2(password: &str) -> Result<Secret, RuleFault> {
     let read = || {
         let hash = PasswordHash::new(password).ok()?;
         let params = Params::try_from(&hash).ok()?;
-        let algorithm = Algorithm::try_from(hash.algorithm).ok()?;
+        let algorithm = Algorithm::try_from(hash.algorithm.as_str()).ok()?;
         let version = hash.version.map(Version::try_from).transpose().ok()?.unwrap_or_default();
-        let mut buffer = [0; MAX_SALT];
-        let salt = hash.salt?.decode_b64(&mut buffer).ok()?.to_vec();
+        let salt = hash.salt?.to_vec();
         let output = hash.hash?.as_bytes().to_vec();
         let argon2 = Argon2::new(algorithm, version, params);
         Some(Argon2Hash { argon2, salt, output })
@@ -172,17 +171,17 @@ fn argon2(password: &str) -> Result<Secret, RuleFault> {
 fn sha512_crypt(password: &str) -> Result<Secret, RuleFault> {
     let read = || {
         let mut rest = password.strip_prefix("$6$")?;
-        let mut rounds = ROUNDS_DEFAULT;
+        let mut rounds = ShaParams::RECOMMENDED_ROUNDS;
         if let Some(given) = rest.strip_prefix("rounds=") {
             let (number, after) = given.split_once('$')?;
             rounds = number.parse().ok()?;
             rest = after;
         }
-        Sha512Params::new(rounds).ok()?;
+        ShaParams::new(rounds).ok()?;
         let (salt, hash) = rest.split_once('$')?;
         let is_code = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'/';
         let is_whole = salt.len() <= 16 && hash.len() == 86 && hash.bytes().all(is_code);
-        is_whole.then_some(rounds as u64)
+        is_whole.then_some(u64::from(rounds))
     };
     let cost = read().ok_or(RuleFault::BrokenHash)?;
     if cost > MAX_ROUNDS {
@@ -208,6 +207,3 @@ const MAX_FILLED: u64 = 1 << 20;
 
 /// The most rounds of a `$6$` hash: about a second.
 const MAX_ROUNDS: u64 = 1_000_000;
-
-/// The longest salt of the PHC format, in bytes.
-const MAX_SALT: usize = 64;

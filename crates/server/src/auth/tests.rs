@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use argon2::password_hash::{PasswordHasher, SaltString};
+use argon2::password_hash::PasswordHasher;
 use argon2::{Argon2, Params};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -18,8 +18,10 @@ const SHA512: &str = "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uB
 /// `Hello world!`, as cheap as the format allows.
 fn argon2() -> String {
     let params = Params::new(8, 1, 1, None).unwrap();
-    let salt = SaltString::encode_b64(b"saltstring").unwrap();
-    Argon2::from(params).hash_password(b"Hello world!", &salt).unwrap().to_string()
+    Argon2::from(params)
+        .hash_password_with_salt(b"Hello world!", b"saltstring")
+        .unwrap()
+        .to_string()
 }
 
 fn access(rules: &[&str]) -> Access {

@@ -3,7 +3,7 @@
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
-use argon2::password_hash::{PasswordHasher, SaltString};
+use argon2::password_hash::PasswordHasher;
 use argon2::{Argon2, Params};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,8 +13,8 @@ use super::rig::{Client, Running, Site, request};
 /// A site of which alice may read everything, with a password that takes so much memory to check.
 fn site(kib: u32) -> Running {
     let params = Params::new(kib, 1, 1, None).unwrap();
-    let salt = SaltString::encode_b64(b"saltstring").unwrap();
-    let hash = Argon2::from(params).hash_password(b"secret", &salt).unwrap().to_string();
+    let hash =
+        Argon2::from(params).hash_password_with_salt(b"secret", b"saltstring").unwrap().to_string();
     let site = Site::of(&[("a", b"contents"), ("open/a", b"open")]);
     site.auth(&[&format!("alice:{hash}@/"), "@/open"]).start()
 }
