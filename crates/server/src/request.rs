@@ -229,6 +229,57 @@ impl<'b> Request<'_, 'b> {
     }
 }
 
+/// The head of a request that outlives the bytes it was read from.
+#[derive(Clone, Debug)]
+pub struct OwnedRequest {
+    method: Method,
+    minor_version: u8,
+    /// The method, the target, and the name and value of each field, one after the other.
+    text: Box<[u8]>,
+    /// Where each of them ends.
+    ends: Box<[usize]>,
+}
+
+impl OwnedRequest {
+    /// Copies what was parsed.
+    #[must_use]
+    pub fn new(request: &Request<'_, '_>) -> Self {
+        let fields = request.fields.iter().flat_map(|field| [field.name.as_bytes(), field.value]);
+        let parts = || [request.verb.as_bytes(), request.target].into_iter().chain(fields.clone());
+        let mut text = Vec::with_capacity(parts().map(<[u8]>::len).sum());
+        let mut ends = Vec::with_capacity(2 + 2 * request.fields.len());
+        for part in parts() {
+            text.extend_from_slice(part);
+            ends.push(text.len());
+        }
+        let (method, minor_version) = (request.method, request.minor_version);
+        Self { method, minor_version, text: text.into(), ends: ends.into() }
+    }
+
+    /// Returns how many bytes of memory it takes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.text.len() + size_of_val(&*self.ends)
+    }
+
+    /// Returns the request, whose fields are listed in `storage`.
+    pub fn request<'a>(&'a self, storage: &'a mut Vec<Header<'a>>) -> Request<'a, 'a> {
+        let mut begin = 0;
+        let mut parts =
+            self.ends.iter().map(|&end| &self.text[std::mem::replace(&mut begin, end)..end]);
+        // These were text when they were parsed.
+        let text =
+            |part: Option<&'a [u8]>| str::from_utf8(part.unwrap_or_default()).unwrap_or_default();
+        let (verb, target) = (text(parts.next()), parts.next().unwrap_or_default());
+        storage.reserve_exact(self.ends.len() / 2);
+        while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
+            storage.push(Header { name: text(Some(name)), value });
+        }
+        let (method, minor_version) = (self.method, self.minor_version);
+        Request { method, verb, target, minor_version, fields: storage }
+    }
+}
+
 impl Method {
     /// Whether the method of this name is one that servers of files know, though none of ours.
     #[must_use]

@@ -1,10 +1,10 @@
 //! The combined format, with our additions at its end, where programs that read logs ignore them.
 
 use super::escape::{self, Place};
-use super::{Exchange, TimeText};
+use super::{AccessEntry, TimeText};
 
 /// Appends one line, without its end.
-pub(super) fn write(exchange: &Exchange, time: &TimeText, out: &mut Vec<u8>) {
+pub(super) fn write(exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
     escape::push_or_dash(out, exchange.peer.as_bytes(), Place::Bare);
     out.extend_from_slice(b" - ");
     escape::push_or_dash(out, user(exchange), Place::Bare);
@@ -31,17 +31,17 @@ pub(super) fn write(exchange: &Exchange, time: &TimeText, out: &mut Vec<u8>) {
 }
 
 /// The name of the user; empty if there is none.
-pub(super) fn user(exchange: &Exchange) -> &[u8] {
+pub(super) fn user(exchange: &AccessEntry) -> &[u8] {
     exchange.user.as_deref().unwrap_or_default().as_bytes()
 }
 
 /// How long it took.
-pub(super) fn milliseconds(exchange: &Exchange) -> u64 {
+pub(super) fn milliseconds(exchange: &AccessEntry) -> u64 {
     u64::try_from(exchange.duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Appends the request line.
-pub(super) fn push_request(out: &mut Vec<u8>, exchange: &Exchange) {
+pub(super) fn push_request(out: &mut Vec<u8>, exchange: &AccessEntry) {
     escape::push(out, exchange.verb.as_bytes(), Place::Quoted);
     out.push(b' ');
     escape::push(out, &exchange.target, Place::Quoted);
@@ -50,13 +50,13 @@ pub(super) fn push_request(out: &mut Vec<u8>, exchange: &Exchange) {
 }
 
 /// Appends the version of the request.
-pub(super) fn push_protocol(out: &mut Vec<u8>, exchange: &Exchange) {
+pub(super) fn push_protocol(out: &mut Vec<u8>, exchange: &AccessEntry) {
     out.extend_from_slice(b"HTTP/1.");
     escape::push_number(out, u64::from(exchange.minor_version));
 }
 
 /// Appends the names of the mechanisms in the order in which they came to move bytes.
-pub(super) fn push_mechanisms(out: &mut Vec<u8>, exchange: &Exchange) {
+pub(super) fn push_mechanisms(out: &mut Vec<u8>, exchange: &AccessEntry) {
     if exchange.mechanisms.is_empty() {
         out.push(b'-');
     }

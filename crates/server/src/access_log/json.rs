@@ -4,12 +4,12 @@ use underpass_engine::Tally;
 
 use super::combined::{milliseconds, push_protocol, user};
 use super::escape;
-use super::{Exchange, TimeText};
+use super::{AccessEntry, TimeText};
 
 /// Appends one object, without the end of the line.
 ///
 /// By hand, because it is written for every request, from bytes that need not be UTF-8.
-pub(super) fn write(exchange: &Exchange, time: &TimeText, out: &mut Vec<u8>) {
+pub(super) fn write(exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"time\":\"");
     time.push_rfc3339_with_thousandths(out);
     out.push(b'"');
@@ -44,7 +44,7 @@ pub(super) fn write(exchange: &Exchange, time: &TimeText, out: &mut Vec<u8>) {
 }
 
 /// The TLS that the request came by, or null.
-fn tls(out: &mut Vec<u8>, exchange: &Exchange) {
+fn tls(out: &mut Vec<u8>, exchange: &AccessEntry) {
     key(out, "tls");
     let Some(tls) = exchange.tls else { return out.extend_from_slice(b"null") };
     out.extend_from_slice(b"{\"version\":");
@@ -60,7 +60,7 @@ fn tls(out: &mut Vec<u8>, exchange: &Exchange) {
 }
 
 /// Bytes and calls by mechanism.
-fn mechanisms(out: &mut Vec<u8>, exchange: &Exchange) {
+fn mechanisms(out: &mut Vec<u8>, exchange: &AccessEntry) {
     let by_mechanism = |out: &mut Vec<u8>, value: fn(&Tally) -> u64| {
         out.push(b'{');
         for (index, (name, tally)) in exchange.mechanisms.iter().enumerate() {
@@ -78,7 +78,7 @@ fn mechanisms(out: &mut Vec<u8>, exchange: &Exchange) {
 }
 
 /// Processor seconds and context switches.
-fn cost(out: &mut Vec<u8>, exchange: &Exchange) {
+fn cost(out: &mut Vec<u8>, exchange: &AccessEntry) {
     let usage = exchange.usage;
     key(out, "cpu_s");
     out.extend_from_slice(b"{\"user\":");
@@ -94,7 +94,7 @@ fn cost(out: &mut Vec<u8>, exchange: &Exchange) {
 }
 
 /// What the kernel declined.
-fn declined(out: &mut Vec<u8>, exchange: &Exchange) {
+fn declined(out: &mut Vec<u8>, exchange: &AccessEntry) {
     key(out, "declined");
     out.push(b'[');
     for (index, decline) in exchange.declined.iter().enumerate() {

@@ -2,12 +2,12 @@
 //!
 //! A status of 200 says nothing about whether the client got the file: the status is sent before
 //! the first byte. So each line also tells how many bytes the peer's kernel has acknowledged,
-//! whether that was all, and which way the bytes took. Every line is made of one [`Exchange`], and
+//! whether that was all, and which way the bytes took. Every line is made of one [`AccessEntry`], and
 //! no byte that a client sends can end it or forge another.
 
 mod combined;
+mod entry;
 mod escape;
-mod exchange;
 mod json;
 mod template;
 #[cfg(test)]
@@ -16,7 +16,7 @@ mod time;
 
 use std::fmt;
 
-pub use exchange::{Exchange, Secured};
+pub use entry::{AccessEntry, Secured};
 pub use template::{Template, TemplateError};
 pub use time::TimeText;
 
@@ -59,7 +59,7 @@ impl LogFormat {
     }
 
     /// The request fields that a line needs beside `Referer` and `User-Agent`, in lower case: what
-    /// [`Exchange::fields`] is asked for.
+    /// [`AccessEntry::fields`] is asked for.
     #[must_use]
     pub fn needs(&self) -> &[String] {
         match self {
@@ -79,7 +79,7 @@ impl LogFormat {
     }
 
     /// Appends one line, which ends with a newline and contains no other.
-    pub fn line_into(&self, exchange: &Exchange, time: &mut TimeText, out: &mut Vec<u8>) {
+    pub fn line_into(&self, exchange: &AccessEntry, time: &mut TimeText, out: &mut Vec<u8>) {
         time.set(exchange.ended());
         match self {
             Self::Combined => combined::write(exchange, time, out),
@@ -91,7 +91,7 @@ impl LogFormat {
 
     /// One line, for those who write few.
     #[must_use]
-    pub fn line(&self, exchange: &Exchange) -> Vec<u8> {
+    pub fn line(&self, exchange: &AccessEntry) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
         self.line_into(exchange, &mut TimeText::local(), &mut out);
         out

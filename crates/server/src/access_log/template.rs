@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::combined::{milliseconds, push_mechanisms, push_protocol, push_request, user};
 use super::escape::{self, Place};
-use super::{Exchange, Secured, TimeText};
+use super::{AccessEntry, Secured, TimeText};
 
 /// A log format with `$variables`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,7 +160,7 @@ impl Template {
     }
 
     /// Appends one line, without its end.
-    pub(super) fn write(&self, exchange: &Exchange, time: &TimeText, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
         for piece in &self.pieces {
             match piece {
                 Piece::Field(name) => {
@@ -219,7 +219,7 @@ fn variable_name(text: &str) -> Result<(&str, &str), TemplateError> {
 
 impl Variable {
     /// Appends its value.
-    fn write(self, exchange: &Exchange, time: &TimeText, out: &mut Vec<u8>) {
+    fn write(self, exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
         match self {
             Self::BodyBytesSent => escape::push_number(out, exchange.sent),
             Self::BytesAcknowledged => escape::push_number(out, exchange.acknowledged),
@@ -264,12 +264,12 @@ impl Variable {
 }
 
 /// Appends what is known of TLS, or `-` if there was none.
-fn push_tls(out: &mut Vec<u8>, exchange: &Exchange, part: fn(&Secured) -> &'static str) {
+fn push_tls(out: &mut Vec<u8>, exchange: &AccessEntry, part: fn(&Secured) -> &'static str) {
     out.extend_from_slice(exchange.tls.as_ref().map_or("-", part).as_bytes());
 }
 
 /// Appends which mechanism moved how many bytes in how many calls, `sendfile:1048576/3`, or `-`.
-fn push_moved(out: &mut Vec<u8>, exchange: &Exchange) {
+fn push_moved(out: &mut Vec<u8>, exchange: &AccessEntry) {
     if exchange.mechanisms.is_empty() {
         out.push(b'-');
     }
@@ -286,7 +286,7 @@ fn push_moved(out: &mut Vec<u8>, exchange: &Exchange) {
 }
 
 /// Appends what the kernel declined, or `-`.
-fn push_declined(out: &mut Vec<u8>, exchange: &Exchange) {
+fn push_declined(out: &mut Vec<u8>, exchange: &AccessEntry) {
     if exchange.declined.is_empty() {
         out.push(b'-');
     }

@@ -13,8 +13,8 @@ use underpass_engine::{Mechanism, Options, Policy, Sink, Source, Tally, Transfer
 
 use super::*;
 
-fn exchange() -> Exchange {
-    Exchange {
+fn exchange() -> AccessEntry {
+    AccessEntry {
         started: SystemTime::UNIX_EPOCH + Duration::from_millis(971_211_334_000),
         duration: Duration::from_micros(2_012_900),
         peer: "192.0.2.7".into(),
@@ -42,12 +42,12 @@ fn exchange() -> Exchange {
         declined: vec!["sendfile EINVAL at 4096".into()],
         referer: b"http://example.org/".into(),
         user_agent: b"curl/8".into(),
-        ..Exchange::default()
+        ..AccessEntry::default()
     }
 }
 
 /// One line in a zone that is seven hours behind.
-fn line(format: &str, exchange: &Exchange) -> String {
+fn line(format: &str, exchange: &AccessEntry) -> String {
     let mut out = b"before".to_vec();
     let mut time = TimeText::new(TimeZone::fixed(Offset::constant(-7)));
     LogFormat::parse(format).unwrap().line_into(exchange, &mut time, &mut out);
@@ -66,7 +66,8 @@ fn combined_line_begins_as_everywhere_and_ends_with_the_truth() {
 
 #[test]
 fn what_is_missing_is_a_dash() {
-    let exchange = Exchange { verb: "HEAD".into(), target: b"/".into(), ..Exchange::default() };
+    let exchange =
+        AccessEntry { verb: "HEAD".into(), target: b"/".into(), ..AccessEntry::default() };
     assert_eq!(
         line("combined", &exchange),
         "- - - [31/Dec/1969:17:00:00 -0700] \"HEAD / HTTP/1.1\" 0 0 \"-\" \"-\" 0.000 0 incomplete -"
@@ -79,7 +80,7 @@ fn what_is_missing_is_a_dash() {
 #[test]
 fn response_that_was_cut_says_why() {
     for failure in ["changed", "reset", "shrank", "timeout"] {
-        let exchange = Exchange { failure: Some(failure), acknowledged: 7, ..exchange() };
+        let exchange = AccessEntry { failure: Some(failure), acknowledged: 7, ..exchange() };
         assert!(line("combined", &exchange).contains(&format!(" 7 {failure} ")), "{failure}");
         let json: Value = serde_json::from_str(&line("json", &exchange)).unwrap();
         assert_eq!((&json["failure"], &json["complete"]), (&failure.into(), &false.into()));
@@ -149,7 +150,7 @@ fn of_tls_a_line_tells_version_suite_and_who_encrypts() {
         why: Some("no_module"),
     };
     let format = "$scheme $ssl_protocol $ssl_cipher $ssl_session_reused $tls";
-    let here = Exchange { tls: Some(tls), ..exchange() };
+    let here = AccessEntry { tls: Some(tls), ..exchange() };
     assert_eq!(line(format, &here), "https TLSv1.3 TLS_AES_128_GCM_SHA256 r user_space");
     let json: Value = serde_json::from_str(&line("json", &here)).unwrap();
     let expected = serde_json::json!({
@@ -161,7 +162,7 @@ fn of_tls_a_line_tells_version_suite_and_who_encrypts() {
     });
     assert_eq!(json["tls"], expected);
     let kernel = Secured { is_resumed: false, why: None, ..tls };
-    let kernel = Exchange { tls: Some(kernel), ..exchange() };
+    let kernel = AccessEntry { tls: Some(kernel), ..exchange() };
     assert_eq!(line("$tls $ssl_session_reused", &kernel), "kernel .");
     let json: Value = serde_json::from_str(&line("json", &kernel)).unwrap();
     assert_eq!((&json["tls"]["where"], &json["tls"]["why"]), (&"kernel".into(), &Value::Null));
@@ -175,7 +176,7 @@ fn template_says_which_request_fields_it_needs() {
     assert_eq!(format.needs(), ["x-request-id", "host"]);
     assert!(LogFormat::Combined.needs().is_empty() && LogFormat::Json.needs().is_empty());
     let fields = vec![("host".into(), b"a".to_vec()), ("x-request-id".into(), b"7".to_vec())];
-    let exchange = Exchange { fields, ..exchange() };
+    let exchange = AccessEntry { fields, ..exchange() };
     assert_eq!(line("$http_x_request_id|$http_host", &exchange), "7|a");
 }
 
@@ -206,7 +207,7 @@ fn what_is_no_format_is_refused_with_a_remedy() {
 #[test]
 fn hostile_bytes_are_escaped_and_others_are_not() {
     let target = b"/\"\\ \n\r\t\x1b\x7f\xff\xc3\xbc\xc2\x85\xe2\x80\xae\xf0\x9f\xa6\x80".to_vec();
-    let exchange = Exchange { target, user: Some("a b".into()), ..exchange() };
+    let exchange = AccessEntry { target, user: Some("a b".into()), ..exchange() };
     assert_eq!(
         line("$request_uri", &exchange),
         "/\\x22\\x5C \\x0A\\x0D\\x09\\x1B\\x7F\\xFF\u{fc}\\xC2\\x85\\xE2\\x80\\xAE\u{1f980}"
@@ -234,21 +235,21 @@ fn time_is_made_anew_when_the_second_changes_in_either_direction() {
 
 #[test]
 fn times_beyond_the_calendar_do_no_harm() {
-    let exchange = Exchange {
+    let exchange = AccessEntry {
         started: SystemTime::UNIX_EPOCH - Duration::from_secs(5),
         duration: Duration::MAX,
         ..exchange()
     };
     assert!(line("$time_local $request_time", &exchange).starts_with("31/Dec/1969"));
     let far = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 60);
-    assert!(line("$time_local", &Exchange { started: far, ..exchange }).contains("/9999:"));
+    assert!(line("$time_local", &AccessEntry { started: far, ..exchange }).contains("/9999:"));
 }
 
 #[test]
 fn cleared_exchange_is_as_new_but_for_the_peer() {
-    let mut exchange = Exchange { fields: vec![("a".into(), Vec::new())], ..exchange() };
+    let mut exchange = AccessEntry { fields: vec![("a".into(), Vec::new())], ..exchange() };
     exchange.clear();
-    assert_eq!(exchange, Exchange { peer: "192.0.2.7".into(), ..Exchange::default() });
+    assert_eq!(exchange, AccessEntry { peer: "192.0.2.7".into(), ..AccessEntry::default() });
 }
 
 #[test]
@@ -257,7 +258,7 @@ fn reports_of_several_transfers_add_up() {
     file.write_all(&[7; 100]).unwrap();
     let end = tempfile::NamedTempFile::new().unwrap();
     let end = File::options().append(true).open(end.path()).unwrap();
-    let mut exchange = Exchange { mechanisms: vec![], declined: vec![], ..exchange() };
+    let mut exchange = AccessEntry { mechanisms: vec![], declined: vec![], ..exchange() };
     for bytes in [100, 200] {
         file.rewind().unwrap();
         let (source, sink) = (Source::of(&file).unwrap(), Sink::of(&end).unwrap());
@@ -286,7 +287,7 @@ proptest! {
         peer in any::<String>(),
         user in any::<String>(),
     ) {
-        let exchange = Exchange {
+        let exchange = AccessEntry {
             target, user_agent: agent.clone(), referer: agent, peer,
             user: Some(user.as_str().into()), ..exchange()
         };

@@ -2,13 +2,13 @@
 
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 
+use super::handshake;
 use super::role::Role;
-use super::shake;
 use super::socket::Socket;
 
 /// Tells a connection that there are too many, without giving it a task.
 pub(super) fn refuse(socket: &Socket, role: Role) {
-    let answer = if role == Role::Tls { shake::TURNED_AWAY } else { TOO_MANY };
+    let answer = if role == Role::Tls { handshake::TURNED_AWAY } else { TOO_MANY };
     // A new socket has room for so little, and whoever has left needs no answer.
     let _ = send(socket, answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     // So that the answer is not thrown away together with a request that nobody reads.

@@ -5,36 +5,43 @@ mod place;
 mod refusal;
 mod tree;
 
+use std::sync::Arc;
+
 use rustix::fs::fstat;
+use tokio::task::spawn_blocking;
 use underpass_engine::Version;
 
-pub(super) use change::{Change, Changed};
-pub(super) use refusal::Refusal;
 pub(super) use tree::remove;
 
-use super::answer::{Asking, Place};
+use super::context::RequestContext;
+use super::endpoints;
 use super::files::modified;
-use super::question::Question;
-use super::reach;
+use super::links;
+use super::lookup::{Place, find_current};
 use super::response::{Body, Response};
 use super::settings::Changes;
-use super::uploads::Upload;
+use super::uploads;
 use crate::auth::Right;
 use crate::conditional::{Condition, Validators, evaluate};
 use crate::destination::{Depth, Destination};
 use crate::origin::is_foreign;
 use crate::request::{BodyLength, Method};
 use crate::target::Target;
-use change::What;
+use change::{Change, Changed, What};
+use refusal::Refusal;
 
-/// Answers a request to change what is at a path. Who asks has the right to write there.
-pub(super) fn answer(
-    asking: &mut Asking<'_, '_, '_>,
-    target: &Target<'_>,
-) -> Result<Response, Question> {
-    let changes = &asking.worker.shared.settings.changes;
+/// Answers a request to change what is at a path, or for the state of an upload to it. The caller must
+/// have checked the right to write there.
+pub(super) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+    if !ctx.request.method.changes() {
+        return match refuse_foreign(ctx) {
+            Some(refusal) => refusal,
+            None => uploads::respond(ctx, target).await,
+        };
+    }
+    let changes = &ctx.settings().changes;
     let goes_on = target.query.has("upload");
-    let is_allowed = match asking.request.method {
+    let is_allowed = match ctx.request.method {
         Method::Put | Method::Patch | Method::Mkcol | Method::Copy => changes.upload,
         // An upload that is given up takes nothing away from anybody.
         Method::Delete if goes_on => changes.upload,
@@ -43,46 +50,39 @@ pub(super) fn answer(
         _ => false,
     };
     if !is_allowed {
-        return Ok(refuse(asking));
+        return refuse(ctx);
     }
-    if let Some(refusal) = refuse_foreign(asking) {
-        return Ok(refusal);
+    if let Some(refusal) = refuse_foreign(ctx) {
+        return refusal;
     }
-    if asking.request.has("if") {
-        let detail = "conditions of WebDAV's If are not evaluated here: use If-Match";
-        return Ok(asking.error(412, detail));
+    if ctx.request.has("if") {
+        return ctx.error(412, "conditions of WebDAV's If are not evaluated here: use If-Match");
     }
-    let takes_body = matches!(asking.request.method, Method::Put | Method::Patch);
+    let takes_body = matches!(ctx.request.method, Method::Put | Method::Patch);
     // RFC 4918 8.4: a body that would be ignored must be refused.
-    if !takes_body && !matches!(asking.request.body(), Ok(BodyLength::None | BodyLength::Length(0)))
-    {
-        return Ok(asking.error(415, "this method takes no body"));
+    if !takes_body && !matches!(ctx.request.body(), Ok(BodyLength::None | BodyLength::Length(0))) {
+        return ctx.error(415, "this method takes no body");
     }
-    match asking.request.method {
-        Method::Delete if goes_on => Ok(Upload::begin(asking, target)),
-        Method::Put | Method::Patch => Ok(Upload::begin(asking, target)),
-        _ => change(asking, target),
+    match ctx.request.method {
+        Method::Delete if goes_on => uploads::respond(ctx, target).await,
+        Method::Put | Method::Patch => uploads::respond(ctx, target).await,
+        _ => change(ctx, target).await.unwrap_or_else(|refusal| refusal),
     }
-}
-
-/// Answers how far an upload is. The caller must have checked the right to write.
-pub(super) fn answer_of_upload(asking: &Asking<'_, '_, '_>, target: &Target<'_>) -> Response {
-    refuse_foreign(asking).unwrap_or_else(|| Upload::begin(asking, target))
 }
 
 /// Refuses what a browser asks for a page of another site.
-fn refuse_foreign(asking: &Asking<'_, '_, '_>) -> Option<Response> {
-    is_foreign(asking.request, asking.peer.session().is_some())
-        .then(|| asking.error(403, "a page of another site may not change files here"))
+fn refuse_foreign(ctx: &RequestContext<'_>) -> Option<Response> {
+    is_foreign(&ctx.request, ctx.peer.session().is_some())
+        .then(|| ctx.error(403, "a page of another site may not change files here"))
 }
 
 /// What is said to a method that nobody may use here.
-pub(super) fn refuse(asking: &Asking<'_, '_, '_>) -> Response {
-    if !Method::is_known(asking.request.verb) {
-        return asking.error(501, "this method is not known here");
+pub(super) fn refuse(ctx: &RequestContext<'_>) -> Response {
+    if !Method::is_known(ctx.request.verb) {
+        return ctx.error(501, "this method is not known here");
     }
-    let changes = &asking.worker.shared.settings.changes;
-    let mut response = asking.error(405, "files here can be read, not written");
+    let changes = &ctx.settings().changes;
+    let mut response = ctx.error(405, "files here can be read, not written");
     response.add_field("Allow", methods(changes));
     response
 }
@@ -97,40 +97,39 @@ pub(super) fn methods(changes: &Changes) -> &'static str {
     }
 }
 
-/// DELETE, MKCOL, MOVE and COPY: a helper makes the change, then this says what came of it.
-fn change(asking: &mut Asking<'_, '_, '_>, target: &Target<'_>) -> Result<Response, Question> {
-    match asking.known.changed.take() {
-        Some(Ok(changed)) => return Ok(made(asking, &changed)),
-        Some(Err(refusal)) => return Ok(refused(asking, &refusal)),
-        None => {}
-    }
-    let mut what = match read(asking) {
-        Ok(what) => what,
-        Err(refusal) => return Ok(refused(asking, &refusal)),
-    };
+/// Has a helper do what DELETE, MKCOL, MOVE and COPY ask for, and says what came of it.
+///
+/// # Errors
+///
+/// The refusal, if nothing was changed.
+async fn change(ctx: &RequestContext<'_>, target: &Target<'_>) -> Result<Response, Response> {
+    let refused = |refusal: Refusal| refused(ctx, &refusal);
+    let mut what = read(ctx).map_err(refused)?;
     if let What::Move(to, _) | What::Copy(to, _) = &mut what
-        && asking.worker.shared.settings.access.can(asking.user.as_deref(), &to.path, Right::Write)
+        && ctx.can(&to.path, Right::Write)
     {
-        match reach::path(asking, &to.path, false)? {
-            Ok(path) => to.path = path,
-            Err(refusal) => return Ok(refusal),
-        }
+        to.path = links::resolve(ctx, &to.path, false).await?;
     }
-    if let Some(refusal) = check_rights(asking, &target.path, &what) {
-        return Ok(refusal);
+    if let Some(refusal) = check_rights(ctx, &target.path, &what) {
+        return Err(refusal);
     }
-    let expected = match check_conditions(asking, target)? {
-        Ok(expected) => expected,
-        Err(refusal) => return Ok(refused(asking, &refusal)),
-    };
+    let expected = check_conditions(ctx, target).await.map_err(refused)?;
     let (path, is_folder) = (target.path.clone(), target.is_folder);
-    Err(Question::Change(Box::new(Change { what, path, is_folder, expected })))
+    let change = Change { what, path, is_folder, expected };
+    let shared = Arc::clone(ctx.shared());
+    // It is never closed.
+    let _turn = shared.changing.acquire().await;
+    let helper_shared = Arc::clone(&shared);
+    match spawn_blocking(move || change.run(&helper_shared)).await {
+        Ok(changed) => changed.map(|changed| made(ctx, &changed)).map_err(refused),
+        Err(_) => Err(ctx.error(500, "")),
+    }
 }
 
 /// What the request wants to be done.
-fn read(asking: &Asking<'_, '_, '_>) -> Result<What, Refusal> {
-    let request = asking.request;
-    let prefix = asking.worker.shared.settings.path_prefix.as_bytes();
+fn read(ctx: &RequestContext<'_>) -> Result<What, Refusal> {
+    let request = &ctx.request;
+    let prefix = ctx.settings().path_prefix.as_bytes();
     let depth = || Depth::read(request).ok_or_else(|| Refusal::new(400, BAD_DEPTH));
     let destination = || {
         Destination::read(request, prefix)
@@ -145,10 +144,10 @@ fn read(asking: &Asking<'_, '_, '_>) -> Result<What, Refusal> {
 }
 
 /// Refuses what must not be known or changed by whoever asks, on either path.
-fn check_rights(asking: &Asking<'_, '_, '_>, path: &[u8], what: &What) -> Option<Response> {
-    let shared = &asking.worker.shared;
+fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &What) -> Option<Response> {
+    let shared = ctx.shared();
     if shared.root.is_file() {
-        return Some(asking.error(403, "only one file is served, and it stays as it is"));
+        return Some(ctx.error(403, "only one file is served, and it stays as it is"));
     }
     let (destination, takes_away) = match what {
         What::Delete(_) => (None, true),
@@ -157,48 +156,48 @@ fn check_rights(asking: &Asking<'_, '_, '_>, path: &[u8], what: &What) -> Option
         What::Copy(to, _) => (Some(to), false),
     };
     let access = &shared.settings.access;
-    let user = asking.user.as_deref();
+    let user = ctx.user.as_deref();
     if takes_away && !access.can_all(user, path, Right::Write) {
-        return Some(asking.error(403, "there is something in it that you may not change"));
+        return Some(ctx.error(403, "there is something in it that you may not change"));
     }
     if shared.root.hides(path) || destination.is_some_and(|to| shared.root.hides(&to.path)) {
-        return Some(asking.error(403, "names like this are hidden here"));
+        return Some(ctx.error(403, "names like this are hidden here"));
     }
     let to = destination?;
     if !access.can_all(user, &to.path, Right::Write) {
-        return Some(unauthorized(asking));
+        return Some(unauthorized(ctx));
     }
-    if super::answer::is_reserved(&to.path) {
-        return Some(asking.error(403, ""));
+    if endpoints::is_reserved(&to.path) {
+        return Some(ctx.error(403, ""));
     }
     let is_within = |path: &[u8], other: &[u8]| {
         other.is_empty()
             || path.strip_prefix(other).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
     };
     if is_within(&to.path, path) || is_within(path, &to.path) {
-        return Some(asking.error(403, "neither of the two may lie in the other"));
+        return Some(ctx.error(403, "neither of the two may lie in the other"));
     }
     None
 }
 
 /// Whoever asks may not write to the destination; perhaps he can say that he is somebody else.
-fn unauthorized(asking: &Asking<'_, '_, '_>) -> Response {
-    if asking.user.is_some() {
-        return asking.error(403, "you may not change what is at the Destination");
+fn unauthorized(ctx: &RequestContext<'_>) -> Response {
+    if ctx.user.is_some() {
+        return ctx.error(403, "you may not change what is at the Destination");
     }
-    asking.challenge()
+    ctx.challenge()
 }
 
-/// Whether the client's conditions hold (RFC 9110 13), and for which version of a file.
-fn check_conditions(
-    asking: &mut Asking<'_, '_, '_>,
+/// Checks the client's conditions (RFC 9110 13); returns the version of a file for which they hold.
+async fn check_conditions(
+    ctx: &RequestContext<'_>,
     target: &Target<'_>,
-) -> Result<Result<Option<Version>, Refusal>, Question> {
-    let request = asking.request;
-    if CONDITIONS.iter().all(|name| request.field(name).is_none()) {
-        return Ok(Ok(None));
+) -> Result<Option<Version>, Refusal> {
+    let request = &ctx.request;
+    if CONDITIONS.iter().all(|name| !request.has(name)) {
+        return Ok(None);
     }
-    let (condition, version) = match asking.find_current(&target.path)? {
+    let (condition, version) = match find_current(ctx, &target.path).await {
         Ok(Place::File(served)) => {
             let now = Validators { etag: &served.etag, modified: served.modified };
             (evaluate(request, Some(now)), Some(served.version))
@@ -211,28 +210,28 @@ fn check_conditions(
         }
         Err(_) => (evaluate(request, None), None),
     };
-    Ok(match condition {
+    match condition {
         Condition::Holds => Ok(version),
         _ => Err(Refusal::new(412, "the conditions of the request do not hold")),
-    })
+    }
 }
 
 /// What is said to a change that was made.
-fn made(asking: &Asking<'_, '_, '_>, changed: &Changed) -> Response {
+fn made(ctx: &RequestContext<'_>, changed: &Changed) -> Response {
     let mut response = Response::empty(if changed.is_new { 201 } else { 204 });
     let most = changed.report.mechanisms().max_by_key(|(_, tally)| tally.bytes);
-    if let Some((mechanism, _)) = most.filter(|_| asking.explains) {
+    if let Some((mechanism, _)) = most.filter(|_| ctx.explains) {
         response.add_field("Server-Timing", &format!("path;desc=\"{}\"", mechanism.name()));
     }
     response
 }
 
 /// What is said to one that was not.
-fn refused(asking: &Asking<'_, '_, '_>, refusal: &Refusal) -> Response {
-    let mut response = asking.error(refusal.status, &refusal.detail);
+fn refused(ctx: &RequestContext<'_>, refusal: &Refusal) -> Response {
+    let mut response = ctx.error(refusal.status, &refusal.detail);
     match refusal.status {
         405 => {
-            let changes = &asking.worker.shared.settings.changes;
+            let changes = &ctx.settings().changes;
             response.add_field("Allow", methods(changes));
         }
         503 => response.add_field("Retry-After", "1"),

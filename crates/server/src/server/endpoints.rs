@@ -1,6 +1,6 @@
 //! What the server tells about itself, under a prefix that no file can have.
 
-use super::answer::Asking;
+use super::context::RequestContext;
 use super::response::Response;
 use super::settings::Settings;
 use crate::auth::Right;
@@ -32,6 +32,11 @@ pub(super) fn find(settings: &Settings, target: &Target<'_>) -> Option<Endpoint>
     is_on.then_some(endpoint)
 }
 
+/// Returns whether files cannot have a path, because it is for what the server tells about itself.
+pub(super) fn is_reserved(path: &[u8]) -> bool {
+    path.split(|byte| *byte == b'/').next() == Some(PREFIX)
+}
+
 /// Whether a request asks for the health check.
 pub(super) fn is_health(settings: &Settings, request: &Request<'_, '_>) -> bool {
     let target = Target::parse(request.target, settings.path_prefix.as_bytes());
@@ -49,39 +54,39 @@ impl Endpoint {
     ///
     /// Where there are users, it takes one of them. Elsewhere nobody can be told apart, and only
     /// this machine is told who fetches what.
-    fn refusal(self, asking: &Asking<'_, '_, '_>) -> Option<Response> {
-        if asking.worker.shared.settings.access.has_users() {
-            return asking.user.is_none().then(|| asking.challenge());
+    fn refusal(self, ctx: &RequestContext<'_>) -> Option<Response> {
+        if ctx.settings().access.has_users() {
+            return ctx.user.is_none().then(|| ctx.challenge());
         }
-        let is_forwarded = FORWARDED.iter().any(|name| asking.request.field(name).is_some());
-        let is_private = self == Self::Transfers && (is_forwarded || !asking.peer.is_from_here());
-        is_private.then(|| asking.error(403, "without passwords only this machine is told"))
+        let is_forwarded = FORWARDED.iter().any(|name| ctx.request.field(name).is_some());
+        let is_private = self == Self::Transfers && (is_forwarded || !ctx.peer.is_from_here());
+        is_private.then(|| ctx.error(403, "without passwords only this machine is told"))
     }
 
     /// What it tells.
-    pub(super) fn answer(self, asking: &Asking<'_, '_, '_>, target: &Target<'_>) -> Response {
+    pub(super) fn respond(self, ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
         if !self.is_open()
-            && let Some(refusal) = self.refusal(asking)
+            && let Some(refusal) = self.refusal(ctx)
         {
             return refusal;
         }
-        let is_head = match asking.request.method {
+        let is_head = match ctx.request.method {
             Method::Get => false,
             Method::Head => true,
             _ => {
-                let mut response = asking.error(405, "");
+                let mut response = ctx.error(405, "");
                 response.add_field("Allow", "GET, HEAD");
                 return response;
             }
         };
-        let shared = &asking.worker.shared;
+        let shared = ctx.shared();
         let (media_type, body) = match self {
             Self::Health => ("application/json", "{\"status\":\"OK\"}\n".to_owned()),
             Self::Metrics => (MEDIA_TYPE, shared.metrics.render(shared.transfers.len())),
             Self::Transfers => {
                 let is_json =
-                    target.query.has("json") || crate::negotiate::wants_json(asking.request);
-                let may_see = |facts: &TransferFacts| may_see(asking, &facts.target);
+                    target.query.has("json") || crate::negotiate::wants_json(&ctx.request);
+                let may_see = |facts: &TransferFacts| may_see(ctx, &facts.target);
                 if is_json {
                     ("application/json", shared.transfers.json(may_see))
                 } else {
@@ -99,15 +104,13 @@ impl Endpoint {
 }
 
 /// Whether a user may know of a transfer: whoever may read the file.
-fn may_see(asking: &Asking<'_, '_, '_>, target: &[u8]) -> bool {
-    let settings = &asking.worker.shared.settings;
-    let prefix = settings.path_prefix.as_bytes();
-    Target::parse(target, prefix)
-        .is_ok_and(|target| settings.access.can(asking.user.as_deref(), &target.path, Right::Read))
+fn may_see(ctx: &RequestContext<'_>, target: &[u8]) -> bool {
+    let prefix = ctx.settings().path_prefix.as_bytes();
+    Target::parse(target, prefix).is_ok_and(|target| ctx.can(&target.path, Right::Read))
 }
 
 /// What proxies say of the clients they forward.
 const FORWARDED: [&str; 3] = ["forwarded", "via", "x-forwarded-for"];
 
 /// The first name of every such path.
-pub(super) const PREFIX: &[u8] = b".underpass";
+const PREFIX: &[u8] = b".underpass";

@@ -4,11 +4,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::answer::Asking;
-use super::archives::LayoutKey;
-use super::listings::{Asked, ListTask};
-use super::question::Question;
+use super::archives::{self, LayoutKey};
+use super::context::RequestContext;
+use super::disk_queue::ClientNet;
+use super::listings::{self, Asked, ListTask};
 use super::response::{ArchiveBody, Body, Response};
+use super::resume;
 use super::root::Root;
 use super::settings::Changes;
 use crate::archive;
@@ -20,59 +21,51 @@ use crate::request::Method;
 use crate::target::{Target, encode_segment};
 
 /// Answers a request for a folder.
-pub(super) fn answer(
-    asking: &mut Asking<'_, '_, '_>,
+pub(super) async fn respond(
+    ctx: &RequestContext<'_>,
     target: &Target<'_>,
     folder: OwnedFd,
-) -> Result<Response, Question> {
-    let settings = &asking.worker.shared.settings;
+) -> Response {
+    let settings = ctx.settings();
     match target.query.get("archive") {
         None => {}
         Some(format) if !settings.archive || *format != *b"tar" => {
-            return Ok(asking.error(400, "folders can be had as ?archive=tar, if at all"));
+            return ctx.error(400, "folders can be had as ?archive=tar, if at all");
         }
-        Some(_) => return archive(asking, &target.path, folder),
+        Some(_) => return archive(ctx, &target.path, folder).await,
     }
     if !settings.listing {
-        return Ok(asking.error(403, "this folder is not listed"));
+        return ctx.error(403, "this folder is not listed");
     }
-    listing(asking, target, folder)
+    listing(ctx, target, folder).await
 }
 
-/// The page, or JSON, or plain names.
-fn listing(
-    asking: &mut Asking<'_, '_, '_>,
-    target: &Target<'_>,
-    folder: OwnedFd,
-) -> Result<Response, Question> {
-    let (head, body) = match asking.known.listing.take() {
-        Some(Ok(listing)) => listing,
-        Some(Err(error)) => return Ok(asking.failed(&error)),
-        None => {
-            let json = wants_json(asking.request);
-            let query = match ListingQuery::read(|key| target.query.get(key), json) {
-                Ok(query) => query,
-                Err(fault) => return Ok(asking.error(400, &fault.to_string())),
-            };
-            let is = |name, value: &[u8]| asking.request.field(name) == Some(value);
-            let what = Asked {
-                path: target.path.clone(),
-                query,
-                is_browser: is("sec-fetch-dest", b"document") || is("sec-fetch-mode", b"navigate"),
-                is_head: asking.request.method == Method::Head,
-                may: may(asking, &target.path),
-                user: asking.user.clone(),
-                is_partial: asking.is_partial,
-            };
-            let is_chunked = asking.request.minor_version > 0;
-            let task = ListTask { folder, what, is_chunked };
-            return Err(Question::List(Box::new(task)));
-        }
+/// Answers with the page, or JSON, or plain names.
+async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd) -> Response {
+    let query = match ListingQuery::read(|key| target.query.get(key), wants_json(&ctx.request)) {
+        Ok(query) => query,
+        Err(fault) => return ctx.error(400, &fault.to_string()),
+    };
+    let is = |name, value: &[u8]| ctx.request.field(name) == Some(value);
+    let what = Asked {
+        path: target.path.clone(),
+        query,
+        is_browser: is("sec-fetch-dest", b"document") || is("sec-fetch-mode", b"navigate"),
+        is_head: ctx.request.method == Method::Head,
+        may: may(ctx, &target.path),
+        user: ctx.user.clone(),
+        is_partial: ctx.is_partial,
+    };
+    let is_chunked = ctx.request.minor_version > 0;
+    let task = ListTask { folder, what, is_chunked };
+    let client = ClientNet::of(ctx.peer.address);
+    let (head, body) = match listings::ask(Arc::clone(ctx.shared()), client, task).await {
+        Ok(listing) => listing,
+        Err(error) => return ctx.failed(&error),
     };
     let is_stream = matches!(body, Body::Stream { .. });
-    let is_chunked = asking.request.minor_version > 0;
-    let mut response =
-        Response { status: 200, fields: Vec::new(), body, len: None, closes: !is_chunked };
+    let mut response = Response::new(200, Vec::new(), body, None);
+    response.closes = !is_chunked;
     response.add_field("Content-Type", head.media_type);
     if is_chunked && is_stream {
         response.add_field("Transfer-Encoding", "chunked");
@@ -85,45 +78,36 @@ fn listing(
     if let Some(next) = head.next_page {
         response.add_field("Link", &format!("<{next}>; rel=\"next\""));
     }
-    Ok(response)
+    response
 }
 
-/// What whoever asks may do with a folder.
-fn may(asking: &Asking<'_, '_, '_>, path: &[u8]) -> May {
-    let settings = &asking.worker.shared.settings;
+/// Returns what the client may do with a folder.
+fn may(ctx: &RequestContext<'_>, path: &[u8]) -> May {
+    let settings = ctx.settings();
     let Changes { upload, delete, .. } = settings.changes;
-    if settings.access.can(asking.user.as_deref(), path, Right::Write) {
+    if ctx.can(path, Right::Write) {
         return May { upload, delete, log_in: false };
     }
     // A browser tells who its user is only where it was asked to, which nobody does who may read.
-    let log_in = (upload || delete || asking.is_partial)
-        && asking.user.is_none()
-        && settings.access.has_users();
+    let log_in =
+        (upload || delete || ctx.is_partial) && ctx.user.is_none() && settings.access.has_users();
     May { log_in, ..May::default() }
 }
 
-/// The whole folder as a tar, or ranges of it.
-fn archive(
-    asking: &mut Asking<'_, '_, '_>,
-    path: &[u8],
-    folder: OwnedFd,
-) -> Result<Response, Question> {
-    let laid_out = match asking.known.layout.take() {
-        Some(Ok(laid_out)) => laid_out,
-        Some(Err(error)) => {
-            let mut response = asking.error(error.status(), &error.to_string());
-            if response.status == 503 {
-                response.add_field("Retry-After", "1");
-            }
-            return Ok(response);
-        }
+/// Answers with the whole folder as a tar, or ranges of it.
+async fn archive(ctx: &RequestContext<'_>, path: &[u8], folder: OwnedFd) -> Response {
+    let key = LayoutKey::of(&folder, path, ctx.user.as_ref());
+    let laid_out = match ctx.shared().layouts.get(&key) {
+        Some(laid_out) => Ok(laid_out),
         None => {
-            let key = LayoutKey::of(&folder, path, asking.user.as_ref());
-            match asking.worker.shared.layouts.get(&key) {
-                Some(laid_out) => laid_out,
-                None => return Err(Question::Archive(key, folder)),
-            }
+            let client = ClientNet::of(ctx.peer.address);
+            archives::ask(Arc::clone(ctx.shared()), client, key, folder).await
         }
+    };
+    let laid_out = match laid_out {
+        Ok(laid_out) => laid_out,
+        Err(error) if error.status() == 503 => return ctx.busy(503, &error.to_string()),
+        Err(error) => return ctx.error(error.status(), &error.to_string()),
     };
     let layout = &laid_out.layout;
     let name = path.rsplit(|byte| *byte == b'/').next().filter(|name| !name.is_empty());
@@ -139,7 +123,7 @@ fn archive(
         file_name: Some(&file_name),
         is_download: true,
     };
-    let plan = asking.plan(&facts);
+    let (plan, download) = resume::plan_resumable(ctx, &facts);
     let part =
         |from, to| archive::Body::new(Arc::clone(layout), Arc::clone(&laid_out.folder), from..to);
     let whole = |parts, closing| {
@@ -159,17 +143,12 @@ fn archive(
             whole(parts.collect(), multipart.closing)
         }
     };
-    let mut response = Response {
-        status: plan.status,
-        fields: plan.fields,
-        body,
-        len: Some(plan.body_len),
-        closes: false,
-    };
+    let mut response = Response::new(plan.status, plan.fields, body, Some(plan.body_len));
+    response.download = download;
     // So that clients which unpack it need not guess whether its one folder is this one.
     response.add_field("Underpass-Top", &encode_segment(name.unwrap_or_default()));
-    asking.add_common(&mut response, "sendfile");
-    Ok(response)
+    response.add_common(ctx.peer, ctx.settings(), ctx.explains, || "sendfile");
+    response
 }
 
 impl Resolve for Root {

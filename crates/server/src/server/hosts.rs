@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::answer::Asking;
+use super::context::RequestContext;
 use super::response::Response;
 
 /// The names a server goes by, besides `localhost` and addresses.
@@ -50,14 +50,14 @@ impl Hosts {
 /// Names are checked at the loopback addresses of this machine, and at all others if there are names
 /// in the settings. Sockets in the file system cannot be reached from a browser, and over TLS the
 /// certificate says who the server is.
-pub(super) fn refusal(asking: &Asking<'_, '_, '_>) -> Option<Response> {
+pub(super) fn refusal(ctx: &RequestContext<'_>) -> Option<Response> {
     // A browser always names a host.
-    let authority = asking.request.authority().filter(|authority| !authority.is_empty())?;
+    let authority = ctx.request.authority().filter(|authority| !authority.is_empty())?;
     if is_plain(authority) {
         return None;
     }
-    let hosts = &asking.worker.shared.hosts;
-    let peer = asking.peer;
+    let hosts = &ctx.shared().hosts;
+    let peer = ctx.peer;
     let is_reachable = peer.address.is_some() && peer.session().is_none();
     if !is_reachable || hosts.allows_all || hosts.has(&bare(authority)) {
         return None;
@@ -69,7 +69,7 @@ pub(super) fn refusal(asking: &Asking<'_, '_, '_>) -> Option<Response> {
     let detail = format!(
         "this server does not go by the name {name:?}; if it should, start it with --allow-host {name}"
     );
-    Some(asking.error(421, &detail))
+    Some(ctx.error(421, &detail))
 }
 
 /// Whether it is `localhost` or an address: no other machine can have these names.

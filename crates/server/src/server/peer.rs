@@ -17,9 +17,9 @@ use rustix::net::{RecvFlags, Shutdown, getsockname, recv, shutdown};
 use tokio::io::Interest;
 use underpass_engine::{Mechanism, Policy, TlsTransport, socket};
 
+use super::access_entry::Pending;
 use super::budget::Share;
 use super::hosts::is_loopback;
-use super::record::Pending;
 use super::role::Role;
 use super::socket::{READABLE, Socket};
 use crate::resumption::Download;

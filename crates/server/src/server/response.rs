@@ -4,15 +4,18 @@ use std::borrow::Cow;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use underpass_engine::{Chain, Source, Version};
+use underpass_engine::{Chain, Policy, Source, Version};
 
 use super::archives::LaidOut;
 use super::files::{Residence, Served};
 use super::listings::Pieces;
-use super::uploads::Upload;
+use super::peer::Peer;
+use super::settings::Settings;
 use crate::archive;
 use crate::head::{error_page, reason};
 use crate::plan::PlannedBody;
+use crate::resumption::Download;
+use crate::tls::Place as TlsPlace;
 
 /// An answer before it is sent.
 #[derive(Debug)]
@@ -25,6 +28,10 @@ pub(super) struct Response {
     pub(super) len: Option<u64>,
     /// Whether the connection ends with it.
     pub(super) closes: bool,
+    /// What is to be remembered if it breaks off.
+    pub(super) download: Option<Download>,
+    /// Whether it goes into the access log.
+    pub(super) is_logged: bool,
 }
 
 /// Where the bytes of a body come from.
@@ -45,15 +52,6 @@ pub(super) enum Body {
         /// Whether the client can tell the end from an interruption only by chunks.
         is_chunked: bool,
     },
-    /// Not known before the body of the request is here, and then another response.
-    Upload(Box<Upload>),
-}
-
-impl Body {
-    /// Whether there are no bytes to be sent.
-    pub(super) fn is_nothing(&self) -> bool {
-        matches!(self, Self::Nothing)
-    }
 }
 
 /// An archive or ranges of one.
@@ -138,6 +136,10 @@ impl FileBody {
 }
 
 impl Response {
+    pub(super) fn new(status: u16, fields: Vec<u8>, body: Body, len: Option<u64>) -> Self {
+        Self { status, fields, body, len, closes: false, download: None, is_logged: true }
+    }
+
     /// A body from memory, or nothing of it for HEAD.
     pub(super) fn memory(
         status: u16,
@@ -146,23 +148,17 @@ impl Response {
         is_head: bool,
     ) -> Self {
         let body = body.into();
-        let mut response = Self {
-            status,
-            fields: Vec::with_capacity(96),
-            len: Some(body.len() as u64),
-            body: if is_head { Body::Nothing } else { Body::Memory(body) },
-            closes: false,
-        };
+        let len = body.len() as u64;
+        let body = if is_head { Body::Nothing } else { Body::Memory(body) };
+        let mut response = Self::new(status, Vec::with_capacity(96), body, Some(len));
         response.add_field("Content-Type", media_type);
-        let len = response.len.unwrap_or(0);
         response.add_field("Content-Length", &len.to_string());
         response
     }
 
     /// No body at all.
     pub(super) fn empty(status: u16) -> Self {
-        let mut response =
-            Self { status, fields: Vec::new(), body: Body::Nothing, len: Some(0), closes: false };
+        let mut response = Self::new(status, Vec::new(), Body::Nothing, Some(0));
         if status != 204 {
             response.add_field("Content-Length", "0");
         }
@@ -175,7 +171,7 @@ impl Response {
         let (fields, page) = error_page(status, detail, wants_html);
         let len = Some(page.len() as u64);
         let body = if is_head { Body::Nothing } else { Body::Memory(page.into()) };
-        Self { status, fields, body, len, closes: false }
+        Self::new(status, fields, body, len)
     }
 
     /// Adds a field; the value must be fit for one.
@@ -185,9 +181,63 @@ impl Response {
         }
     }
 
+    /// Adds what every response about a file or archive says. `mechanism` is what is expected to move
+    /// its bytes.
+    pub(super) fn add_common(
+        &mut self,
+        peer: &Peer,
+        settings: &Settings,
+        explains: bool,
+        mechanism: impl FnOnce() -> &'static str,
+    ) {
+        if let Some(value) = &settings.cache_control
+            && matches!(self.status, 200 | 206 | 304)
+        {
+            self.add_field("Cache-Control", value);
+        }
+        if explains {
+            let mechanism = match self.body {
+                Body::Nothing => "none",
+                _ => mechanism(),
+            };
+            let integrity = settings.integrity.name();
+            let tls = peer.session().map(|session| match session.facts().place {
+                TlsPlace::Kernel => ", tls;desc=\"kernel\"".to_owned(),
+                TlsPlace::UserSpace(why) => format!(", tls;desc=\"user_space {}\"", why.name()),
+            });
+            let tls = tls.unwrap_or_default();
+            let timing = format!("path;desc=\"{mechanism}\", integrity;desc=\"{integrity}\"{tls}");
+            self.add_field("Server-Timing", &timing);
+        }
+    }
+
+    /// The same, without a line in the access log.
+    pub(super) fn unlogged(mut self) -> Self {
+        self.is_logged = false;
+        self
+    }
+
     /// The same, as the last one on its connection.
     pub(super) fn closing(mut self) -> Self {
         self.closes = true;
         self
     }
 }
+
+/// Returns whether a file's bytes leave from one buffer with the head.
+pub(super) fn is_copied(peer: &Peer, settings: &Settings, len: u64, body: &PlannedBody) -> bool {
+    let is_one = matches!(body, PlannedBody::Whole | PlannedBody::Range(_));
+    is_one && len <= small(peer) as u64 && settings.policy == Policy::Auto
+}
+
+/// Returns the size up to which a file is sent from one buffer with its head. What crosses user space
+/// anyway is encrypted and sent in one go.
+pub(super) fn small(peer: &Peer) -> usize {
+    if peer.encrypts_here() { SMALL_HERE } else { SMALL }
+}
+
+/// Bytes of a file that is sent from one buffer with its head.
+const SMALL: usize = 16 << 10;
+
+/// The same where this process encrypts: four records of TLS.
+const SMALL_HERE: usize = 64 << 10;

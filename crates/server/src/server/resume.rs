@@ -2,41 +2,37 @@
 
 use std::time::Instant;
 
-use super::answer::Asking;
+use super::context::RequestContext;
 use super::peer::Peer;
 use super::worker::Worker;
 use crate::plan::{Facts, Plan, PlannedBody, plan, plan_conflict};
 use crate::resumption::Download;
 
-impl Asking<'_, '_, '_> {
-    /// What to say about a file or archive, and what is to be remembered if that breaks off.
-    pub(super) fn plan(&mut self, facts: &Facts) -> Plan {
-        // A version that was looked at before, and is none any more, is not the one to remember.
-        self.download = None;
-        if facts.len <= SMALL && self.request.field("range").is_none() {
-            return plan(self.request, facts, self.now);
-        }
-        let resumptions = &self.worker.shared.resumptions;
-        let client = self.peer.address.map(|address| address.ip());
-        let download = resumptions.download(client, self.request, facts.etag);
-        if download.is_some_and(|download| resumptions.would_mix(&download, self.instant)) {
-            return plan_conflict(self.request, facts, self.now);
-        }
-        let plan = plan(self.request, facts, self.now);
-        let is_sent = matches!(plan.body, PlannedBody::Whole | PlannedBody::Range(_));
-        self.download = download.filter(|_| is_sent);
-        plan
+/// Returns what to say about a file or archive, and what to remember if that breaks off.
+pub(super) fn plan_resumable(ctx: &RequestContext<'_>, facts: &Facts) -> (Plan, Option<Download>) {
+    let request = &ctx.request;
+    if facts.len <= SMALL && !request.has("range") {
+        return (plan(request, facts, ctx.now), None);
     }
+    let resumptions = &ctx.shared().resumptions;
+    let client = ctx.peer.address.map(|address| address.ip());
+    let download = resumptions.download(client, request, facts.etag);
+    if download.is_some_and(|download| resumptions.would_mix(&download, ctx.started)) {
+        return (plan_conflict(request, facts, ctx.now), None);
+    }
+    let plan = plan(request, facts, ctx.now);
+    let is_sent = matches!(plan.body, PlannedBody::Whole | PlannedBody::Range(_));
+    (plan, download.filter(|_| is_sent))
 }
 
-/// The next response begins: whoever asks for it has had the one before.
+/// Notes that the next response begins: the client that asks for it has had the one before.
 pub(super) fn begin(worker: &Worker, peer: &Peer, download: Option<Download>) {
     if let Some(before) = peer.download.replace(download) {
         worker.shared.resumptions.completed(&before);
     }
 }
 
-/// The connection has ended, or its response broke off.
+/// Notes that the connection has ended, or its response broke off.
 pub(super) fn end(worker: &Worker, peer: &Peer, is_whole: bool) {
     let resumptions = &worker.shared.resumptions;
     match peer.download.take() {
@@ -46,5 +42,5 @@ pub(super) fn end(worker: &Worker, peer: &Peer, is_whole: bool) {
     }
 }
 
-/// Whole files up to this size leave in a call or two, and hardly ever break off.
+/// Bytes up to which a whole file leaves in a call or two, and hardly ever breaks off.
 const SMALL: u64 = 16 << 10;

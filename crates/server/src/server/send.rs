@@ -10,8 +10,7 @@ use std::time::Instant;
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 use tokio::time::sleep;
 use underpass_engine::{
-    Chain, Confirm, Error, Mechanism, Options, Policy, Report, Sink, Status, Transfer, Usage,
-    Version, Wait,
+    Chain, Confirm, Error, Mechanism, Options, Report, Sink, Status, Transfer, Usage, Version, Wait,
 };
 
 use super::behind::Behind;
@@ -19,28 +18,37 @@ use super::cost::advance;
 use super::digests;
 use super::files::Residence;
 use super::listings::Pieces;
+use super::outcome::{Failure, SendOutcome};
 use super::peer::Peer;
 use super::poll::poll_interval;
-use super::response::{ArchiveBody, Body, FileBody};
-use super::sent::{Failure, Sent};
-use super::settings::Settings;
+use super::response::{ArchiveBody, Body, FileBody, small};
 use super::socket::Socket;
 use super::warm::{Cold, Warmth};
 use super::worker::Worker;
 use crate::metrics::{Recorded, WorkerMetrics};
-use crate::plan::PlannedBody;
 use crate::transfers::{Handle, TransferFacts};
 
 /// A response on its way: ended already, or one that takes its time.
 #[allow(clippy::large_enum_variant)] // the large one is the usual one, and is not kept
 pub(super) enum Sending<'a> {
     /// It is with the kernel.
-    Done(Sent),
+    Done(SendOutcome),
     /// It goes on when its connection can. On the heap: most connections never have one.
-    Slow(Pin<Box<dyn Future<Output = Sent> + 'a>>),
+    Slow(SlowSending<'a>),
 }
 
+/// A response that goes on when its connection can.
+pub(super) type SlowSending<'a> = Pin<Box<dyn Future<Output = SendOutcome> + 'a>>;
+
 impl<'a> Sending<'a> {
+    /// Waits for the end, which may have come already.
+    pub(super) fn into_slow(self) -> SlowSending<'a> {
+        match self {
+            Self::Done(outcome) => Box::pin(std::future::ready(outcome)),
+            Self::Slow(sending) => sending,
+        }
+    }
+
     /// Sends what can be sent at once. `facts` tells what the register of transfers shows of one
     /// that cannot.
     pub(super) fn begin(
@@ -78,38 +86,26 @@ impl<'a> Sending<'a> {
         }
         let mut transfer = transfer(worker, peer, chain, care.confirm);
         let mut usage = Usage::default();
-        let outcome = advance(&worker.shared.settings, &mut transfer, &mut usage);
+        let advanced = advance(&worker.shared.settings, &mut transfer, &mut usage);
         let bytes = transfer.report().bytes();
         peer.written.set(peer.written.get() + bytes);
-        match outcome {
+        match advanced {
             Ok(Status::Done) => {
                 let report = transfer.report().clone();
-                Self::Done(Sent { report, usage, ..Sent::default() })
+                Self::Done(SendOutcome { report, usage, ..SendOutcome::default() })
             }
             Ok(status) => {
                 let mut slow = Slow::new(worker, peer, head_len, version, facts());
-                slow.sent.usage = usage;
+                slow.outcome.usage = usage;
                 Self::Slow(Box::pin(slow.rest(transfer, status)))
             }
             Err(error) => {
                 let report = error.report().clone();
                 let failure = Some(Failure::Engine(error));
-                Self::Done(Sent { report, usage, failure, ..Sent::default() })
+                Self::Done(SendOutcome { report, usage, failure, ..SendOutcome::default() })
             }
         }
     }
-}
-
-/// Whether a file's bytes go out from one buffer with the head.
-pub(super) fn is_copied(peer: &Peer, settings: &Settings, len: u64, body: &PlannedBody) -> bool {
-    let is_one = matches!(body, PlannedBody::Whole | PlannedBody::Range(_));
-    is_one && len <= small(peer) as u64 && settings.policy == Policy::Auto
-}
-
-/// Up to which size a file is sent from one buffer with its head. What crosses user space anyway is
-/// encrypted and sent in one go.
-fn small(peer: &Peer) -> usize {
-    if peer.encrypts_here() { SMALL_HERE } else { SMALL }
 }
 
 /// What has to be minded about a chain.
@@ -191,7 +187,7 @@ struct Slow<'a> {
     peer: &'a Peer,
     head_len: u64,
     handle: Handle,
-    sent: Sent,
+    outcome: SendOutcome,
     /// Whether any page was missing.
     met_cold: bool,
     /// The part that a helper fetches before it is needed.
@@ -216,13 +212,13 @@ impl<'a> Slow<'a> {
     ) -> Self {
         let handle = worker.shared.transfers.register(facts);
         let _counted = Counted::new(&worker.slow_transfers);
-        let sent = Sent { is_counted: true, ..Sent::default() };
+        let outcome = SendOutcome { is_counted: true, ..SendOutcome::default() };
         Self {
             worker,
             peer,
             head_len,
             handle,
-            sent,
+            outcome,
             met_cold: false,
             ahead: None,
             behind: Behind::default(),
@@ -233,14 +229,14 @@ impl<'a> Slow<'a> {
     }
 
     /// Goes on with a transfer that has had its first turn.
-    async fn rest(mut self, transfer: Moving<'a>, status: Status) -> Sent {
+    async fn rest(mut self, transfer: Moving<'a>, status: Status) -> SendOutcome {
         let before = self.peer.written.get() - transfer.report().bytes();
         if self.wait(status).await {
             // Only what is in the page cache as a whole has had a turn already.
             let warmth = Warmth::known(transfer.chain());
             self.drive(transfer, warmth, before).await;
         }
-        self.sent
+        self.outcome
     }
 
     /// A chain of which pages may be missing.
@@ -249,25 +245,25 @@ impl<'a> Slow<'a> {
         chain: Chain<Arc<OwnedFd>>,
         care: Care,
         residence: Option<Residence>,
-    ) -> Sent {
+    ) -> SendOutcome {
         let began = Instant::now();
         if self.send(chain, care.confirm).await && !self.met_cold {
             // Those who ask for the same file meanwhile need not look.
             residence.inspect(|residence| residence.note(began));
         }
-        self.sent
+        self.outcome
     }
 
     /// What is made piece by piece.
-    async fn pieces(mut self, head: Vec<u8>, body: Body) -> Sent {
+    async fn pieces(mut self, head: Vec<u8>, body: Body) -> SendOutcome {
         if self.send(Chain::new().bytes(head), Confirm::HandedOver).await {
             match body {
                 Body::Archive(archive) => self.archive(*archive).await,
                 Body::Stream { pieces, is_chunked } => self.stream(pieces, is_chunked).await,
-                Body::Nothing | Body::Memory(_) | Body::File(_) | Body::Upload(_) => {}
+                Body::Nothing | Body::Memory(_) | Body::File(_) => {}
             }
         }
-        self.sent
+        self.outcome
     }
 
     async fn archive(&mut self, archive: ArchiveBody) {
@@ -337,25 +333,25 @@ impl<'a> Slow<'a> {
             let turn = turn(self.worker);
             self.warm_up(&mut warmth, transfer.report().bytes(), turn as u64).await;
             transfer.set_turn(turn);
-            let outcome = self.advance(&mut transfer).await;
+            let advanced = self.advance(&mut transfer).await;
             self.peer.written.set(written_before + transfer.report().bytes());
             self.metrics().record_more(transfer.report(), &mut recorded);
-            let status = match outcome {
+            let status = match advanced {
                 Ok(Status::Done) => {
-                    self.sent.report.add(transfer.report());
+                    self.outcome.report.add(transfer.report());
                     self.drop_behind(transfer.report().bytes());
                     return true;
                 }
                 Ok(status) => status,
                 Err(error) => {
-                    self.sent.report.add(error.report());
+                    self.outcome.report.add(error.report());
                     self.fail(Failure::Engine(error));
                     return false;
                 }
             };
             self.tell(transfer.report());
             if !self.wait(status).await {
-                self.sent.report.add(transfer.report());
+                self.outcome.report.add(transfer.report());
                 return false;
             }
         }
@@ -365,7 +361,7 @@ impl<'a> Slow<'a> {
     /// ready goes before the next one: a crowd of large responses must not hold up a small one by
     /// more than one turn.
     async fn advance(&mut self, transfer: &mut Moving<'a>) -> Result<Status, Error> {
-        let (worker, usage) = (self.worker, &mut self.sent.usage);
+        let (worker, usage) = (self.worker, &mut self.outcome.usage);
         let settings = &worker.shared.settings;
         if is_nearly_alone(worker) {
             return advance(settings, transfer, usage);
@@ -450,7 +446,7 @@ impl<'a> Slow<'a> {
 
     /// Tells the register how far it is.
     fn tell(&mut self, report: &Report) {
-        let bytes = self.sent.report.bytes() + report.bytes();
+        let bytes = self.outcome.report.bytes() + report.bytes();
         let by = report.mechanisms().max_by_key(|(_, tally)| tally.bytes);
         let by: Option<Mechanism> = by.map(|(mechanism, _)| mechanism);
         self.handle.progress(bytes.saturating_sub(self.head_len), by);
@@ -459,7 +455,7 @@ impl<'a> Slow<'a> {
     fn fail(&mut self, failure: Failure) {
         // A socket that cannot be reset is closed already.
         let _ = underpass_engine::socket::arm_reset(&self.peer.socket);
-        self.sent.failure = Some(failure);
+        self.outcome.failure = Some(failure);
     }
 }
 
@@ -478,12 +474,6 @@ impl Drop for Counted<'_> {
         self.0.set(self.0.get() - 1);
     }
 }
-
-/// Up to this size a file is sent from one buffer with its head.
-const SMALL: usize = 16 << 10;
-
-/// The same where this process encrypts: four records of TLS.
-const SMALL_HERE: usize = 64 << 10;
 
 /// From this size on the last byte of a file waits until the peer has all others.
 const HELD_BACK: u64 = 2 << 20;

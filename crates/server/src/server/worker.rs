@@ -14,15 +14,15 @@ use tokio::task::LocalSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use underpass_engine::{Capabilities, PipePool, socket};
 
+use super::access_entry::{self, Desk};
 use super::admission::Ticket;
 use super::canned;
 use super::connection;
 use super::control::Phase;
 use super::files::Files;
+use super::handshake::STEPS_AT_ONCE;
 use super::peer::{Doing, Peer};
-use super::record::{self, Desk};
 use super::role::Role;
-use super::shake::STEPS_AT_ONCE;
 use super::shared::Shared;
 use super::socket::{Accepting, Socket};
 
@@ -271,7 +271,7 @@ impl Worker {
             }
             self.for_each_peer(|peer| {
                 peer.expire(self.shared.settings.timeout, now);
-                record::settle(&self, peer, false);
+                access_entry::settle(&self, peer, false);
             });
         }
     }

@@ -1,5 +1,7 @@
 use proptest::prelude::*;
-use underpass_server::request::{BodyLength, EMPTY_LINES, Malformed, Method, parse, too_long};
+use underpass_server::request::{
+    BodyLength, EMPTY_LINES, Malformed, Method, OwnedRequest, parse, too_long,
+};
 
 use crate::rig::{with_fields, with_request};
 
@@ -247,4 +249,18 @@ proptest! {
             prop_assert!(outcome(head.as_bytes()).is_err());
         }
     }
+}
+
+#[test]
+fn a_request_that_is_kept_is_the_one_that_was_read() {
+    let head = b"PUT /a?b HTTP/1.0\r\nHost: h\r\nA: 1\r\nB:\r\na: 2\r\n\r\nrest";
+    let mut storage = [httparse::EMPTY_HEADER; 8];
+    let (request, _) = parse(head, &mut storage).unwrap().unwrap();
+    let kept = OwnedRequest::new(&request);
+    let mut fields = Vec::new();
+    let again = kept.request(&mut fields);
+    assert_eq!((again.method, again.verb, again.target), (request.method, "PUT", &b"/a?b"[..]));
+    assert_eq!((again.minor_version, again.field("b")), (0, Some(&b""[..])));
+    assert_eq!(again.fields("a").collect::<Vec<_>>(), [b"1", b"2"]);
+    assert_eq!(again.authority(), Some(&b"h"[..]));
 }

@@ -13,7 +13,8 @@ use underpass_engine::Version;
 
 use crate::digest::{Algorithm, Digest, kept};
 
-pub(super) use jobs::{Request, Undigested};
+pub(super) use answer::{WANT, add_digest, hash};
+use jobs::{Request, Undigested};
 
 /// What all workers know of digests.
 #[derive(Debug, Default)]

@@ -8,6 +8,7 @@ use underpass_engine::Report;
 
 use super::super::response::Response;
 use super::super::settings::{Changes, Settings};
+use super::received::Broken;
 use super::slots::Stop;
 use crate::incoming::ReceiveError;
 use crate::negotiate::wants_html;
@@ -22,17 +23,6 @@ pub(super) struct Refusal {
     /// What programs are told of it.
     problem: Option<Problem>,
     fields: Vec<(&'static str, String)>,
-}
-
-/// What the log and the operator are told of a body that is not whole.
-#[derive(Debug)]
-pub(in super::super) struct Broken {
-    /// One word for the access log.
-    pub(in super::super) word: &'static str,
-    /// What the operator should know; nothing if it is the client's own doing.
-    pub(in super::super) reason: Option<String>,
-    /// Whether the client may come again with the rest.
-    pub(super) is_cut_off: bool,
 }
 
 impl Refusal {
@@ -174,11 +164,6 @@ pub(super) fn too_many() -> Response {
     let mut response = Response::error(503, TRY_AGAIN, false, false).closing();
     response.add_field("Retry-After", "1");
     response
-}
-
-/// The system did not give what an upload needs.
-pub(super) fn failed(_: &io::Error) -> Response {
-    too_many()
 }
 
 /// The names of the mechanisms that moved the bytes, as `Server-Timing` tells them.

@@ -14,6 +14,7 @@ mod place;
 mod put;
 mod range;
 mod receive;
+mod received;
 mod resumable;
 mod room;
 mod slots;
@@ -28,12 +29,14 @@ use std::thread;
 use std::time::Instant;
 
 use tokio::sync::oneshot;
-use underpass_engine::{PipePool, Report};
+use underpass_engine::PipePool;
 
-use super::answer::Asking;
-use super::peer::Peer;
-use super::response::{Body, Response};
+use super::access_entry;
+use super::context::RequestContext;
+use super::peer::Doing;
+use super::response::Response;
 use super::shared::Shared;
+use crate::request::OwnedRequest;
 use crate::target::Target;
 use crate::tls::Session;
 use crate::transfers::TransferFacts;
@@ -45,14 +48,13 @@ use written::Written;
 
 pub(super) use answer::limits;
 pub(super) use leftovers::watch as watch_leftovers;
-pub(super) use receive::Broken;
+pub(super) use received::{BodyState, Received};
 pub(super) use room::has_room;
 
-/// What is to be received before it can be answered.
+/// A request for an upload.
 #[derive(Debug)]
-pub(super) struct Upload {
-    /// The head of the request, as it came.
-    head: Vec<u8>,
+struct Upload {
+    request: OwnedRequest,
     /// The path that is meant, see [`Target::path`].
     path: Vec<u8>,
     /// Whether the target ended in a slash.
@@ -63,33 +65,6 @@ pub(super) struct Upload {
     owner: Owner,
     /// Whether the answer is to say which way the bytes took.
     explains: bool,
-}
-
-/// What came of it.
-#[derive(Debug)]
-pub(super) struct Outcome {
-    pub(super) response: Response,
-    /// How far the body was read.
-    pub(super) body: BodyState,
-    /// What was read of the connection and not used.
-    pub(super) ahead: Vec<u8>,
-    /// How the bytes were moved.
-    pub(super) report: Report,
-    /// Bytes that were written to the connection before the answer.
-    pub(super) interim: u64,
-    /// Why the body is not whole, if it is not.
-    pub(super) broken: Option<Broken>,
-}
-
-/// How far the body of a request was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BodyState {
-    /// Not at all.
-    Untouched,
-    /// To its end: the next request may follow.
-    Read,
-    /// Somewhere between.
-    Broken,
 }
 
 /// What the uploads of all workers have in common.
@@ -130,76 +105,67 @@ pub(super) fn tick(shared: &Arc<Shared>, now: Instant) {
     }
 }
 
-impl Upload {
-    /// What is to be received for a request to `target`, as an answer that is still to come.
-    pub(super) fn begin(asking: &Asking<'_, '_, '_>, target: &Target<'_>) -> Response {
-        let upload = Self {
-            head: asking.head.to_vec(),
-            path: target.path.clone(),
-            is_folder: target.is_folder,
-            id: target.query.get("upload").map(Cow::into_owned),
-            owner: Owner::new(
-                asking.user.as_ref(),
-                asking.peer.address.map(|address| address.ip()),
-            ),
-            explains: asking.explains,
-        };
-        let mut response = Response::empty(204);
-        response.body = Body::Upload(Box::new(upload));
+/// Answers a request for an upload: receives it on a thread of its own, which may wait for its client
+/// and for the disk. The caller must have checked the right to write.
+pub(super) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+    let upload = Upload {
+        request: OwnedRequest::new(&ctx.request),
+        path: target.path.clone(),
+        is_folder: target.is_folder,
+        id: target.query.get("upload").map(Cow::into_owned),
+        owner: Owner::new(ctx.user.as_ref(), ctx.peer.address.map(|address| address.ip())),
+        explains: ctx.explains,
+    };
+    ctx.peer.begins(Doing::Receiving, ctx.started);
+    let refused = |response: Response, body| {
+        ctx.received.set(Some(Received::nothing(body)));
         response
+    };
+    let socket = match ctx.peer.socket.as_fd().try_clone_to_owned() {
+        Ok(socket) => Arc::new(socket),
+        Err(_) => return refused(answer::too_many(), BodyState::Untouched),
+    };
+    let Some(guard) = SlotGuard::take(ctx.shared(), &upload.owner, socket) else {
+        return refused(answer::too_many(), BodyState::Untouched);
+    };
+    let job = Job {
+        upload,
+        shared: Arc::clone(ctx.shared()),
+        worker: ctx.worker.index,
+        slot: Arc::clone(&guard.slot),
+        session: ctx.peer.session().cloned(),
+        ahead: ctx.ahead.take(),
+        facts: TransferFacts { status: 100, ..access_entry::request_facts(ctx) },
+    };
+    let (told, outcome) = oneshot::channel();
+    let work = move || {
+        let outcome = job.run();
+        drop(guard);
+        // The connection may be gone already.
+        let _ = told.send(outcome);
+    };
+    let thread = thread::Builder::new().name("upload".to_owned()).stack_size(STACK);
+    // What was read ahead is lost with the closure, and the connection with it.
+    if thread.spawn(work).is_err() {
+        return refused(answer::too_many(), BodyState::Broken);
     }
-
-    /// Receives it on a thread of its own, from a connection of which `ahead` was read already;
-    /// `None` if that thread is no more.
-    pub(super) async fn receive(
-        self,
-        shared: &Arc<Shared>,
-        worker: usize,
-        peer: &Peer,
-        ahead: Vec<u8>,
-        facts: TransferFacts,
-    ) -> Option<Outcome> {
-        let socket = match peer.socket.as_fd().try_clone_to_owned() {
-            Ok(socket) => Arc::new(socket),
-            Err(error) => return Some(Outcome::untouched(answer::failed(&error), ahead)),
-        };
-        let Some(guard) = SlotGuard::take(shared, &self.owner, socket) else {
-            return Some(Outcome::untouched(answer::too_many(), ahead));
-        };
-        let (told, outcome) = oneshot::channel();
-        let (shared, session) = (Arc::clone(shared), peer.session().cloned());
-        let slot = Arc::clone(&guard.slot);
-        let job = Job { upload: self, shared, worker, slot, session, ahead, facts };
-        let work = move || {
-            let outcome = job.run();
-            drop(guard);
-            // The connection may be gone already.
-            let _ = told.send(outcome);
-        };
-        let thread = thread::Builder::new().name("upload".to_owned()).stack_size(STACK);
-        match thread.spawn(work) {
-            Ok(_) => outcome.await.ok(),
-            // What was read ahead is lost with the closure, and the connection with it.
-            Err(error) => Some(Outcome {
-                body: BodyState::Broken,
-                ..Outcome::untouched(answer::failed(&error), Vec::new())
-            }),
+    match outcome.await {
+        Ok(Outcome { response, ahead, received }) => {
+            ctx.ahead.set(ahead);
+            ctx.received.set(Some(received));
+            response
         }
+        Err(_) => refused(ctx.error(500, ""), BodyState::Broken),
     }
 }
 
-impl Outcome {
-    /// An answer that needs nothing of the body.
-    fn untouched(response: Response, ahead: Vec<u8>) -> Self {
-        Self {
-            response,
-            body: BodyState::Untouched,
-            ahead,
-            report: Report::default(),
-            interim: 0,
-            broken: None,
-        }
-    }
+/// What came of an upload.
+#[derive(Debug)]
+struct Outcome {
+    response: Response,
+    /// What was read of the connection and not used.
+    ahead: Vec<u8>,
+    received: Received,
 }
 
 /// What the thread of one upload has.

@@ -14,14 +14,14 @@ use underpass_engine::{Mechanism, Policy, Report, TlsTransport};
 use super::super::response::Response;
 use super::super::settings::{Changes, MinFree};
 use super::super::shared::Shared;
-pub(in super::super) use super::answer::Broken;
 use super::answer::{self, Refusal};
 use super::part::Part;
 use super::place::{Place, check};
+use super::received::{BodyState, Broken, Received};
 use super::slots::Slot;
-use super::{BodyState, Job, Outcome, Upload, interim, patch, put, range, resumable, room};
+use super::{Job, Outcome, Upload, interim, patch, put, range, resumable, room};
 use crate::incoming::{Extent, Incoming, Manner, ReceiveError};
-use crate::request::{self, BodyLength, Method, Request};
+use crate::request::{BodyLength, Method, Request};
 use crate::tls::Session;
 use crate::transfers::TransferFacts;
 use crate::upload::{ContentRange, UploadFields};
@@ -52,11 +52,8 @@ impl Job {
     /// Receives it and answers.
     pub(super) fn run(self) -> Outcome {
         let Self { upload, shared, worker, slot, session, ahead, facts } = self;
-        let mut storage = [httparse::EMPTY_HEADER; super::super::connection::MOST_FIELDS];
-        // The head was understood before.
-        let Ok(Some((request, _))) = request::parse(&upload.head, &mut storage) else {
-            return Outcome::untouched(Response::error(400, "", false, false), ahead);
-        };
+        let mut storage = Vec::new();
+        let request = upload.request.request(&mut storage);
         let extent = match request.body() {
             Ok(BodyLength::Length(len)) => Some(Extent::Length(len)),
             Ok(BodyLength::Chunked) => Some(Extent::Chunked),
@@ -320,14 +317,9 @@ impl<'a> Reception<'a> {
         }
         let metrics = self.shared.metrics.worker(self.worker);
         metrics.received(&self.report);
-        Outcome {
-            response,
-            body: self.state,
-            ahead: self.incoming.into_ahead(),
-            report: self.report,
-            interim: self.interim,
-            broken: self.broken,
-        }
+        let Self { state: body, report, interim, broken, incoming, .. } = self;
+        let received = Received { body, report, interim, broken };
+        Outcome { response, ahead: incoming.into_ahead(), received }
     }
 }
 

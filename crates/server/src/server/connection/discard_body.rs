@@ -1,5 +1,5 @@
-//! What a client sends that nobody reads: the body of a request that is not wanted, and what comes
-//! after the last response.
+//! Reads what a client sends for nothing: the body of a request that no handler has received, and what
+//! comes after the last response.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -7,27 +7,27 @@ use std::time::{Duration, Instant};
 use rustix::net::{Shutdown, shutdown};
 use tokio::time::{sleep, timeout};
 
-use super::super::left::Left;
 use super::super::peer::Doing;
+use super::super::unwanted_body::UnwantedBody;
 use super::Connection;
 use crate::chunked::Chunked;
 use crate::request::BodyLength;
 
 impl Connection<'_> {
-    /// Reads the body of a request, which nobody wants; false if it is too long for that.
-    pub(super) async fn skip_body(&mut self, body: BodyLength, is_withheld: bool) -> bool {
-        let mut left = match body {
+    /// Reads the body of a request without a use for it; returns false if it is too long for that.
+    pub(super) async fn discard_body(&mut self, body: BodyLength, is_withheld: bool) -> bool {
+        let mut unwanted = match body {
             BodyLength::None | BodyLength::Length(0) => return true,
             // The client does not send it without being asked to; or it does, who knows.
             _ if is_withheld => return false,
-            BodyLength::Length(len) if len > MOST_SKIPPED => return false,
-            BodyLength::Length(len) => Left::Bytes(len),
-            BodyLength::Chunked => Left::Chunks(Chunked::default(), MOST_SKIPPED),
+            BodyLength::Length(len) if len > MAX_DISCARDED => return false,
+            BodyLength::Length(len) => UnwantedBody::Bytes(len),
+            BodyLength::Chunked => UnwantedBody::Chunks(Chunked::default(), MAX_DISCARDED),
         };
         self.peer.begins(Doing::Skipping, Instant::now());
         let mut bytes = std::mem::take(&mut self.buffer);
         loop {
-            match left.skip(&bytes) {
+            match unwanted.skip(&bytes) {
                 Some((consumed, true)) => {
                     bytes.drain(..consumed);
                     self.buffer = bytes;
@@ -57,7 +57,7 @@ impl Connection<'_> {
 
     /// Closes a connection so that the client gets the last answer: a socket that is closed while
     /// something unread is in it is reset, and takes with it what the client has not read.
-    pub(super) async fn linger(&mut self, most_skipped: u64) {
+    pub(super) async fn linger(&mut self, max_discarded: u64) {
         self.buffer = Vec::new();
         self.peer.take_leave();
         if shutdown(&self.peer.socket, Shutdown::Write).is_err() {
@@ -66,7 +66,7 @@ impl Connection<'_> {
         // Until then its lack of progress counts as that of the response.
         self.peer.begins(Doing::Sending, Instant::now());
         let mut skipped = 0;
-        while skipped < most_skipped && !self.peer.is_expired() {
+        while skipped < max_discarded && !self.peer.is_expired() {
             let mut bytes = Vec::new();
             match timeout(LINGER_INTERVAL, self.read_more(&mut bytes)).await {
                 Ok(Ok(0) | Err(_)) => return,
@@ -83,7 +83,11 @@ impl Connection<'_> {
 }
 
 /// Bytes of a request's body that are read for the sake of keeping the connection.
-pub(super) const MOST_SKIPPED: u64 = 1 << 20;
+pub(super) const MAX_DISCARDED: u64 = 1 << 20;
+
+/// Bytes of an upload that was refused, read so that a client that sends all of it before it listens
+/// gets the response.
+pub(super) const MAX_REFUSED: u64 = 64 << 20;
 
 /// How often it is looked whether a client that is to leave has everything.
 const LINGER_INTERVAL: Duration = Duration::from_millis(100);

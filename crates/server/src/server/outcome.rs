@@ -6,7 +6,7 @@ use crate::archive::ArchiveError;
 
 /// How a response ended.
 #[derive(Debug, Default)]
-pub(super) struct Sent {
+pub(super) struct SendOutcome {
     /// What was moved, the head included.
     pub(super) report: Report,
     /// What that cost, if the log tells it.
@@ -60,7 +60,7 @@ fn is_of_the_client(error: &std::io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut)
 }
 
-impl Sent {
+impl SendOutcome {
     /// Whether the file was found changed before the first byte was sent, so that another answer
     /// can be.
     pub(super) fn is_unsent_change(&self) -> bool {

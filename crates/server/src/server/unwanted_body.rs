@@ -1,15 +1,15 @@
-//! The body of a request that nobody wants: passed over, so that the next request can be read.
+//! The body of a request without a use: passed over, so that the next request can be read.
 
 use crate::chunked::Chunked;
 
 /// What is left of a request's body.
-pub(super) enum Left {
+pub(super) enum UnwantedBody {
     Bytes(u64),
     /// Chunks, and how many bytes they may have.
     Chunks(Chunked, u64),
 }
 
-impl Left {
+impl UnwantedBody {
     /// Passes over what is there: how much of it, and whether that was all; `None` if it is no
     /// body, or has no end.
     pub(super) fn skip(&mut self, bytes: &[u8]) -> Option<(usize, bool)> {

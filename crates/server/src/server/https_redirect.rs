@@ -1,46 +1,54 @@
-//! What is said to those who ask without TLS where there is TLS.
+//! Sends clients that speak plain HTTP to HTTPS, where there is HTTPS.
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
-use super::answer::Asking;
+use super::context::RequestContext;
 use super::response::Response;
 use super::role::Role;
 use crate::authority::split_absolute;
 use crate::request::{Method, Request};
 
-/// The answer to a request that is not to be answered here; `None` if it is.
-pub(super) fn answer(asking: &Asking<'_, '_, '_>) -> Option<Response> {
-    match asking.peer.role {
-        Role::Redirect { port } => Some(redirect(asking, port)),
-        Role::Tls if asking.peer.session().is_none() => Some(misdirected(asking)),
-        Role::Tls | Role::Plain => None,
+/// Returns whether a request has come without TLS where there is TLS.
+pub(super) fn applies(ctx: &RequestContext<'_>) -> bool {
+    match ctx.peer.role {
+        Role::Redirect { .. } => true,
+        Role::Tls => ctx.peer.session().is_none(),
+        Role::Plain => false,
     }
 }
 
-/// The same over TLS. Nothing is fetched or changed here.
-fn redirect(asking: &Asking<'_, '_, '_>, port: u16) -> Response {
-    let Some(location) = location(asking.request, port) else {
-        return asking.error(400, "which host is meant is not said: there is no Host").closing();
+/// Returns the response to a request that has come without TLS where there is TLS.
+pub(super) fn response(ctx: &RequestContext<'_>) -> Option<Response> {
+    match ctx.peer.role {
+        Role::Redirect { port } => Some(redirect(ctx, port)),
+        _ => applies(ctx).then(|| misdirected(ctx)),
+    }
+}
+
+/// Redirects to the same address over TLS.
+fn redirect(ctx: &RequestContext<'_>, port: u16) -> Response {
+    let Some(location) = location(&ctx.request, port) else {
+        return ctx.error(400, "which host is meant is not said: there is no Host").closing();
     };
     // RFC 9110 15.4: after a 301 some clients ask by GET whatever they had asked before.
-    let status = match asking.request.method {
+    let status = match ctx.request.method {
         Method::Get | Method::Head => 301,
         _ => 308,
     };
-    let mut response = asking.error(status, "");
+    let mut response = ctx.error(status, "");
     response.add_field("Location", &location);
     response
 }
 
-/// Somebody speaks HTTP to a port of HTTPS. What he wanted he has sent in the clear already, so he
+/// Answers plain HTTP at a port of HTTPS. The client has sent its request in the clear already, so it
 /// is told, and not led on as if nothing had happened.
-fn misdirected(asking: &Asking<'_, '_, '_>) -> Response {
-    let port = asking.peer.local_port();
-    let detail = match location(asking.request, port) {
+fn misdirected(ctx: &RequestContext<'_>) -> Response {
+    let port = ctx.peer.local_port();
+    let detail = match location(&ctx.request, port) {
         Some(location) => format!("this port speaks HTTPS: ask for {location}"),
         None => "this port speaks HTTPS, and this is plain HTTP".to_owned(),
     };
-    asking.error(400, &detail).closing()
+    ctx.error(400, &detail).closing()
 }
 
 /// The same address over TLS; `None` if the request does not say which host it means.

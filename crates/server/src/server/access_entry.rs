@@ -4,15 +4,15 @@
 //! until the last byte is acknowledged, the connection ends, or at least the next request proves
 //! that somebody is there.
 
-use std::cell::RefCell;
 use std::time::Instant;
 
+use super::context::RequestContext;
+use super::outcome::SendOutcome;
 use super::peer::Peer;
-use super::sent::Sent;
 use super::settings::Note;
-use super::uploads::Outcome;
+use super::uploads::Received;
 use super::worker::Worker;
-use crate::access_log::{Exchange, Secured, TimeText};
+use crate::access_log::{AccessEntry, Secured, TimeText};
 use crate::request::Request;
 use crate::tls;
 use crate::transfers::{TransferFacts, without_token};
@@ -21,8 +21,8 @@ use crate::upload::without_tokens;
 /// An exchange whose response was sent, until it is known how much of it arrived.
 #[derive(Debug)]
 pub(super) struct Pending {
-    exchange: Box<Exchange>,
-    /// Bytes written to the connection when the response was sent.
+    exchange: Box<AccessEntry>,
+    /// Bytes written to the connection when the response was outcome.
     end: u64,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Desk {
     line: Vec<u8>,
     /// Exchanges whose memory can be used again.
     #[allow(clippy::vec_box)] // each is handed on as it is, and is large
-    spare: Vec<Box<Exchange>>,
+    spare: Vec<Box<AccessEntry>>,
 }
 
 impl Default for Desk {
@@ -43,7 +43,7 @@ impl Default for Desk {
 }
 
 /// Notes what is asked.
-pub(super) fn begin(worker: &Worker, peer: &Peer, request: &Request) -> Box<Exchange> {
+pub(super) fn begin(worker: &Worker, peer: &Peer, request: &Request) -> Box<AccessEntry> {
     let mut exchange = worker.desk.borrow_mut().spare.pop().unwrap_or_default();
     exchange.clear();
     exchange.verb.push_str(&request.verb[..request.verb.len().min(MAX_VERB)]);
@@ -84,7 +84,7 @@ fn secured(facts: &tls::Facts) -> Secured {
 }
 
 /// Notes what cannot be understood by its first line.
-pub(super) fn begin_unreadable(worker: &Worker, peer: &Peer, bytes: &[u8]) -> Box<Exchange> {
+pub(super) fn begin_unreadable(worker: &Worker, peer: &Peer, bytes: &[u8]) -> Box<AccessEntry> {
     let mut exchange = worker.desk.borrow_mut().spare.pop().unwrap_or_default();
     exchange.clear();
     exchange.tls = peer.session().map(|session| secured(session.facts()));
@@ -94,10 +94,10 @@ pub(super) fn begin_unreadable(worker: &Worker, peer: &Peer, bytes: &[u8]) -> Bo
 }
 
 /// Notes how the body of a request was received.
-pub(super) fn received(worker: &Worker, exchange: &mut Exchange, outcome: &Outcome) {
-    exchange.received = outcome.report.bytes();
-    exchange.record(&outcome.report);
-    if let Some(broken) = &outcome.broken {
+pub(super) fn received(worker: &Worker, exchange: &mut AccessEntry, received: &Received) {
+    exchange.received = received.report.bytes();
+    exchange.record(&received.report);
+    if let Some(broken) = &received.broken {
         exchange.failure = Some(broken.word);
         worker.shared.metrics.worker(worker.index).failed(broken.word);
         if let Some(reason) = broken.reason.clone() {
@@ -111,17 +111,17 @@ pub(super) fn received(worker: &Worker, exchange: &mut Exchange, outcome: &Outco
 pub(super) fn finish(
     worker: &Worker,
     peer: &Peer,
-    mut exchange: Box<Exchange>,
-    sent: &Sent,
+    mut exchange: Box<AccessEntry>,
+    outcome: &SendOutcome,
     head_len: usize,
 ) {
     let metrics = worker.shared.metrics.worker(worker.index);
     metrics.request(exchange.status, exchange.duration);
-    if !sent.is_counted {
-        metrics.record(&sent.report);
+    if !outcome.is_counted {
+        metrics.record(&outcome.report);
     }
-    exchange.sent = sent.report.bytes().saturating_sub(head_len as u64);
-    if let Some(failure) = &sent.failure {
+    exchange.sent = outcome.report.bytes().saturating_sub(head_len as u64);
+    if let Some(failure) = &outcome.failure {
         exchange.failure.get_or_insert(failure.word());
         metrics.failed(failure.word());
         if let Some(reason) = failure.reason() {
@@ -130,11 +130,11 @@ pub(super) fn finish(
         }
     }
     if worker.shared.settings.log.is_none() {
-        recycle(&worker.desk, exchange);
+        recycle(worker, exchange);
         return;
     }
-    exchange.record(&sent.report);
-    exchange.usage = exchange.usage + sent.usage;
+    exchange.record(&outcome.report);
+    exchange.usage = exchange.usage + outcome.usage;
     let pending = Pending { exchange, end: peer.written.get() };
     peer.pending.borrow_mut().push_back(pending);
 }
@@ -165,7 +165,7 @@ pub(super) fn settle(worker: &Worker, peer: &Peer, is_over: bool) {
         exchange.acknowledged = exchange.sent.saturating_sub(missing);
         exchange.is_complete = exchange.failure.is_none() && missing == 0;
         write(worker, peer, &mut exchange);
-        recycle(&worker.desk, exchange);
+        recycle(worker, exchange);
     }
     if is_over {
         worker.shared.entries.release(&peer.entries);
@@ -173,7 +173,7 @@ pub(super) fn settle(worker: &Worker, peer: &Peer, is_over: bool) {
 }
 
 /// Writes one line, unless nobody wants any.
-fn write(worker: &Worker, peer: &Peer, exchange: &mut Exchange) {
+fn write(worker: &Worker, peer: &Peer, exchange: &mut AccessEntry) {
     let Some(format) = &worker.shared.settings.log else { return };
     exchange.peer.clear();
     peer.write_name(&mut exchange.peer);
@@ -183,15 +183,29 @@ fn write(worker: &Worker, peer: &Peer, exchange: &mut Exchange) {
     (worker.shared.log)(line);
 }
 
-fn recycle(desk: &RefCell<Desk>, exchange: Box<Exchange>) {
-    let spare = &mut desk.borrow_mut().spare;
+/// Keeps the memory of an entry for another one.
+pub(super) fn recycle(worker: &Worker, exchange: Box<AccessEntry>) {
+    let spare = &mut worker.desk.borrow_mut().spare;
     if spare.len() < MOST_SPARE {
         spare.push(exchange);
     }
 }
 
+/// Returns what the register of live transfers is told about a request before there is a response.
+pub(super) fn request_facts(ctx: &RequestContext<'_>) -> TransferFacts {
+    let entry = begin(ctx.worker, ctx.peer, &ctx.request);
+    let facts =
+        TransferFacts { user: ctx.user.clone(), ..transfer_facts(ctx.peer, &entry, ctx.started) };
+    recycle(ctx.worker, entry);
+    facts
+}
+
 /// What the register of live transfers is told about a response.
-pub(super) fn facts(peer: &Peer, exchange: &Exchange, started: Instant) -> TransferFacts {
+pub(super) fn transfer_facts(
+    peer: &Peer,
+    exchange: &AccessEntry,
+    started: Instant,
+) -> TransferFacts {
     let mut name = String::new();
     peer.write_name(&mut name);
     TransferFacts {

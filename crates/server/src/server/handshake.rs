@@ -16,7 +16,7 @@ use crate::tls::{Acceptor, Handshake, HandshakeError, Place, Progress, Session};
 
 /// Shakes hands with a client. Whether it is to be served: so is one that does not know TLS, which
 /// has to be told.
-pub(super) async fn hands(worker: &Worker, peer: &Peer, credentials: &Credentials) -> bool {
+pub(super) async fn run(worker: &Worker, peer: &Peer, credentials: &Credentials) -> bool {
     peer.begins(Doing::Shaking, Instant::now());
     let metrics = worker.shared.metrics.worker(worker.index);
     let outcome = shake(worker, peer, credentials).await;

@@ -7,7 +7,7 @@ use underpass_engine::{Report, Tally, Usage};
 
 /// What happened to one request, from its first byte to the last of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exchange {
+pub struct AccessEntry {
     /// When the request was read.
     pub started: SystemTime,
     /// From then until the kernel had the last byte, or it was given up.
@@ -81,7 +81,7 @@ impl Secured {
     }
 }
 
-impl Default for Exchange {
+impl Default for AccessEntry {
     /// Nothing yet, at the beginning of time.
     fn default() -> Self {
         Self {
@@ -112,7 +112,7 @@ impl Default for Exchange {
     }
 }
 
-impl Exchange {
+impl AccessEntry {
     /// Forgets everything but the peer and keeps the memory, for the next request of a connection.
     pub fn clear(&mut self) {
         let Self { peer, verb, target, mechanisms, declined, referer, user_agent, fields, .. } =
