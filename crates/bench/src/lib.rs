@@ -24,7 +24,6 @@ mod environment;
 mod error;
 #[cfg(test)]
 mod fixture;
-mod holes;
 mod hostile;
 mod iperf;
 mod layout;

@@ -8,9 +8,10 @@ use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
 use crate::bench::BenchArgs;
 use crate::commands::{
-    cp::CpArgs, doctor::DoctorArgs, explain::ExplainArgs, get::GetArgs, put::PutArgs,
-    recv::RecvArgs, send::SendArgs,
+    doctor::DoctorArgs, explain::ExplainArgs, get::GetArgs, put::PutArgs, recv::RecvArgs,
+    send::SendArgs,
 };
+use crate::cp::CpArgs;
 use crate::failure::Failure;
 use crate::generate::GenerateArgs;
 use crate::serve::{self, ServeArgs};
@@ -175,6 +176,11 @@ impl MoveArgs {
     /// How sure the transfer has to be.
     pub(crate) fn integrity(&self) -> Integrity {
         self.integrity
+    }
+
+    /// Bytes asked for in one system call, if that was said.
+    pub(crate) fn step(&self) -> Option<usize> {
+        self.engine.step()
     }
 
     /// The engine's options that these arguments ask for.

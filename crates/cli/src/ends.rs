@@ -13,12 +13,12 @@ use rustix::fs::{
     ftruncate, openat, seek,
 };
 use rustix::io::Errno;
+use underpass_copy::permissions;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::hint::Action;
 use underpass_engine::{Kind, Sink, Source};
 
 use crate::failure::{Failure, Result, WithPath};
-use crate::modes;
 use crate::signals::interruptible;
 
 /// A file to read, or standard input.
@@ -254,7 +254,7 @@ fn keep_mode(path: &Path, landing: &AtomicFile) -> io::Result<()> {
     match openat(CWD, path, flags, Mode::empty()) {
         // It is gone by now.
         Err(Errno::NOENT) => Ok(()),
-        old => Ok(modes::take_over(landing.file(), old?.as_fd())?),
+        old => Ok(permissions::take_over(landing.file(), old?.as_fd())?),
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 use underpass_bench::BenchError;
+use underpass_copy::CopyError;
 use underpass_engine::Error;
 use underpass_engine::hint::{Action, Hint, Hinted, Plain};
 use underpass_server::server::ServeError;
@@ -18,15 +19,6 @@ use crate::receipt::Receipt;
 pub(crate) enum Failure {
     /// The words that were typed make no command, or ask for help.
     Arguments(clap::Error),
-    /// A copy was read again and is not what its original is.
-    Differs {
-        /// The original.
-        from: PathBuf,
-        /// The copy.
-        to: PathBuf,
-        /// The offset of the first byte that differs.
-        at: u64,
-    },
     /// Something else failed.
     Failed {
         /// What failed, where and why.
@@ -97,6 +89,18 @@ impl Failure {
         Self::Transfer { what, source, receipt, show }
     }
 
+    /// Makes the failure of a copy; that of a transfer with its receipt.
+    pub(crate) fn copy(error: CopyError, show: ShowArgs) -> Self {
+        match error {
+            CopyError::Transfer { from, to, source } => {
+                let what = format!("copying {} to {}", from.display(), to.display());
+                Self::transfer(what, source, show)
+            }
+            CopyError::Refused(refusal) => Self::Usage(refusal.to_string()),
+            error => Self::hinted(error.to_string(), &error),
+        }
+    }
+
     /// Makes the failure of a command that ran, but found what it looked at not as it should be.
     pub(crate) fn finding(line: String) -> Self {
         Self::Failed { line, hint: None, exit_code: 3 }
@@ -117,9 +121,6 @@ impl Failure {
     pub(crate) fn hint(&self) -> Option<Hint> {
         match self {
             Self::Arguments(_) | Self::System { .. } | Self::Usage(_) => None,
-            Self::Differs { .. } => {
-                Some(Hint::new("something writes to one of them, or the disk is broken"))
-            }
             Self::Failed { hint, .. } => *hint,
             Self::Network { source, .. } => Hint::of_network(source),
             Self::Path { action, source, .. } => action.hint(source),
@@ -132,10 +133,6 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Arguments(error) => f.write_str(&complaint(error)),
-            Self::Differs { from, to, at } => {
-                let (from, to) = (from.display(), to.display());
-                write!(f, "comparing {from} with its copy {to}: byte {at} is another one")
-            }
             Self::Failed { line, .. } | Self::Usage(line) => f.write_str(line),
             Self::Network { action, address, source } => {
                 write!(f, "{action} {address}: {}", plain(source))

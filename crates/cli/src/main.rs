@@ -19,8 +19,6 @@ mod failure;
 mod figure;
 mod generate;
 mod get;
-mod holes;
-mod modes;
 mod netrc;
 mod output;
 mod printable;
@@ -53,7 +51,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Put(args)) => commands::put::run(&args),
         Some(Command::Send(args)) => commands::send::run(&args),
         Some(Command::Recv(args)) => commands::recv::run(&args),
-        Some(Command::Cp(args)) => commands::cp::run(&args),
+        Some(Command::Cp(args)) => cp::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Doctor(args)) => commands::doctor::run(&args),
         // It ends as the program that it runs.

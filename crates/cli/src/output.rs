@@ -14,7 +14,6 @@ use underpass_server::server::{Note, Summary};
 use underpass_server::tls::Pin;
 
 use crate::args::ShowArgs;
-use crate::cp::CopyReceipt;
 use crate::doctor::Diagnosis;
 use crate::explained::explained;
 use crate::failure::{Failure, complaint, plain};
@@ -34,36 +33,8 @@ pub(crate) fn finished(show: ShowArgs, receipt: &Receipt) {
     tell(show, receipt);
 }
 
-/// Prints what a copy is to tell.
-pub(crate) fn copied(show: ShowArgs, receipt: &CopyReceipt) {
-    note_integrity(show, &receipt.receipt);
-    if !show.quiet && !show.json {
-        let would = if receipt.dry_run { "would copy " } else { "" };
-        let counts = receipt.counts();
-        let colon = if counts.is_empty() { "" } else { ": " };
-        error_line(&format!("{would}{counts}{colon}{}", summary(&receipt.receipt)));
-    }
-    tell(ShowArgs { json: false, ..show }, &receipt.receipt);
-    if show.explain {
-        error_line(&format!("  {:<12} {}", "copied", receipt.counts()));
-        for system in &receipt.file_systems {
-            let (files, bytes) = (HumanCount(system.files), HumanCount(system.bytes));
-            let between = format!("{} to {}", system.from, system.to);
-            error_line(&format!("  {:<12} {between}: {files} files, {bytes} bytes", "systems"));
-        }
-        let lacks = [(receipt.without_owner, "owners"), (receipt.without_attributes, "attributes")];
-        for (count, what) in lacks.iter().filter(|(count, _)| *count > 0) {
-            error_line(&format!("  {:<12} {what} of {}", "not kept", HumanCount(*count)));
-        }
-        if receipt.hole_bytes > 0 {
-            error_line(&format!("  {:<12} {} bytes", "holes", HumanCount(receipt.hole_bytes)));
-        }
-    }
-    tell_json(show, receipt);
-}
-
 /// Says which integrity levels were refused.
-fn note_integrity(show: ShowArgs, receipt: &Receipt) {
+pub(crate) fn note_integrity(show: ShowArgs, receipt: &Receipt) {
     for declined in receipt.declined.iter().filter(|_| !show.quiet) {
         let DeclineReceipt { mechanism: level, errno, reason: Some(reason), .. } = declined else {
             continue;
@@ -148,7 +119,7 @@ pub(crate) fn file_receipt(show: ShowArgs, receipt: &GetReceipt) {
 }
 
 /// Prints a receipt as JSON, if that is wanted.
-fn tell_json(show: ShowArgs, receipt: &impl serde::Serialize) {
+pub(crate) fn tell_json(show: ShowArgs, receipt: &impl serde::Serialize) {
     if show.json
         && let Ok(json) = serde_json::to_string(receipt)
     {

@@ -48,7 +48,7 @@ pub mod socket;
 pub mod trace;
 mod transfer;
 
-pub use chain::{Chain, Segment, Sink, Source, is_absent, is_resident};
+pub use chain::{Chain, Segment, Sink, Source, data_ranges, is_absent, is_resident, next_data};
 pub use error::{Error, errno};
 pub use integrity::{Integrity, UnknownIntegrity, Version, WriterCheck, Writers};
 pub use mechanisms::{

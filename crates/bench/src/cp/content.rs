@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, fadvise};
 use sha2::{Digest, Sha256};
+use underpass_engine::data_ranges;
 
 use crate::data::hex;
 use crate::error::{Result, WithPath};
-use crate::holes::extents;
 
 /// A file, or a folder with everything in it, as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Content {
 fn bytes_of(path: &Path, facts: &Metadata, hasher: &mut Sha256) -> std::io::Result<()> {
     let file = File::open(path)?;
     let mut buffer = vec![0; BUFFER.min(facts.len() as usize)];
-    for extent in extents(file.as_fd(), facts.len()) {
+    for extent in data_ranges(file.as_fd(), facts.len()) {
         let (mut at, len) = extent?;
         let end = at + len;
         while at < end {

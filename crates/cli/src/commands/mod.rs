@@ -1,6 +1,5 @@
 //! The commands, one file each: parse, call the engine, report.
 
-pub(crate) mod cp;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod generate;

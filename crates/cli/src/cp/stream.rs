@@ -8,19 +8,18 @@ use std::time::Instant;
 
 use rustix::fs::{FileType, Mode, fchmod, fstat, fsync, ftruncate, futimens, stat};
 use rustix::io::Errno;
+use rustix::process::umask;
+use underpass_copy::{CopyOptions, permissions, times};
 use underpass_engine::hint::Action;
-use underpass_engine::{Error, Report, Source, Transfer, Version};
+use underpass_engine::{Error, Report, Source, Transfer, Version, data_ranges};
 
-use super::again::is_refused;
-use super::ask;
-use super::metadata::times;
-use super::settings::Settings;
-use crate::commands::cp::{CpArgs, When};
+use super::args::{CpArgs, When};
+use super::observer::{may_replace as ask, would_copy};
+use super::print;
+use super::run::{is_dash, usage};
 use crate::ends::{Input, Overwrite, Target, is_sparse};
 use crate::failure::{Failure, Result, WithPath};
-use crate::holes::extents;
-use crate::modes;
-use crate::output::{self, plain_path};
+use crate::output;
 use crate::progress::Meter;
 use crate::receipt::Receipt;
 use crate::signals;
@@ -32,7 +31,7 @@ fn create(path: &Path, overwrite: Overwrite, cancel: &AtomicBool) -> Result<Targ
             if is_refused(&source) && fs::metadata(path).is_ok_and(|found| found.is_file()) =>
         {
             let target = Target::in_place(path)?;
-            output::note(&super::report::in_place(path, 1));
+            output::note(&print::in_place(path, 1));
             Ok(target)
         }
         created => created,
@@ -40,13 +39,11 @@ fn create(path: &Path, overwrite: Overwrite, cancel: &AtomicBool) -> Result<Targ
 }
 
 /// Copies.
-pub(super) fn run(args: &CpArgs, settings: &Settings<'_>, from: &Path, path: &Path) -> Result<()> {
+pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path) -> Result<()> {
     let show = args.movement.show;
     refuse_words(args, path)?;
     if args.dry_run {
-        if !show.quiet && !show.json {
-            output::text(&format!("{} -> {}\n", plain_path(from), plain_path(path)));
-        }
+        would_copy(show, from, path);
         return Ok(());
     }
     refuse_itself(from, path)?;
@@ -63,18 +60,17 @@ pub(super) fn run(args: &CpArgs, settings: &Settings<'_>, from: &Path, path: &Pa
     };
     let target = create(path, overwrite, &cancel)?;
     if path == Path::new("-") && show.json {
-        let message = "--json prints on standard output, where the bytes go: name a file";
-        return Err(Failure::Usage(message.to_owned()));
+        return usage("--json prints on standard output, where the bytes go: name a file");
     }
     let meter = Meter::new(show);
     let started = Instant::now();
-    let outcome = copy((args, settings, &cancel), &input, &source, &target, &meter);
+    let outcome = copy((args, options, &cancel), &input, &source, &target, &meter);
     meter.clear();
     let report = outcome?;
     let elapsed_s = started.elapsed().as_secs_f64();
     let (from, to) = (source.kind().into(), target.sink()?.kind().into());
     if target.is_new() {
-        let how = (settings.preserve, target.replaces(), settings.mask);
+        let how = (options.preserve, target.replaces(), mask());
         keep_mode_and_times(input.file(), target.file(), how).with_path("keeping mode of", path)?;
     }
     if args.sync {
@@ -94,15 +90,16 @@ fn may_replace(args: &CpArgs, input: &Input, path: &Path, cancel: &AtomicBool) -
         return Ok(true);
     }
     if !input.has_name() {
-        let message = "-i reads answers from standard input, which is what is to be copied: leave out -i, or name a file";
-        return Err(Failure::Usage(message.to_owned()));
+        return usage(
+            "-i reads answers from standard input, which is what is to be copied: leave out -i, or name a file",
+        );
     }
-    ask::may_replace(path, cancel).with_path("asking about", path)
+    ask(path, cancel).with_path("asking about", path)
 }
 
 /// Moves all bytes; of a file with holes only what is between them.
 fn copy(
-    (args, settings, cancel): (&CpArgs, &Settings<'_>, &AtomicBool),
+    (args, copy_options, cancel): (&CpArgs, &CopyOptions, &AtomicBool),
     input: &Input,
     source: &Source<&File>,
     target: &Target,
@@ -110,7 +107,7 @@ fn copy(
 ) -> Result<Report> {
     let what = format!("copying {} to {}", input.path().display(), target.path().display());
     let transfer = |source: Source<_>, sink| {
-        let options = meter.watch(settings.options()).cancel(cancel);
+        let options = meter.watch(copy_options.engine_options()).cancel(cancel);
         let options = if target.is_new() { options.reserve() } else { options };
         Transfer::new(source, sink).options(options).run()
     };
@@ -121,7 +118,7 @@ fn copy(
     let version = Version::of(input.file()).with_path(Action::Reading, input.path())?;
     let len = source.promised().unwrap_or(0);
     let mut report = Report::default();
-    for extent in extents(input.file().as_fd(), len) {
+    for extent in data_ranges(input.file().as_fd(), len) {
         let (from, len) = extent.with_path(Action::Reading, input.path())?;
         let source = source.clone().at(from).len(len).version(version);
         report.add(&transfer(source, target.sink()?.at(from)).map_err(failed)?);
@@ -143,9 +140,7 @@ fn refuse_words(args: &CpArgs, path: &Path) -> Result<()> {
         (args.in_place && is_file, "--in-place"),
     ];
     match refused.into_iter().find(|(is_asked, _)| *is_asked) {
-        Some((_, word)) => {
-            Err(Failure::Usage(format!("{word} is for files: here bytes come or go only once")))
-        }
+        Some((_, word)) => usage(&format!("{word} is for files: here bytes come or go only once")),
         None => Ok(()),
     }
 }
@@ -160,7 +155,6 @@ fn sync(file: &File) -> std::io::Result<()> {
 
 /// Refuses to read from what is written to. A terminal is both, where it was not named.
 fn refuse_itself(from: &Path, to: &Path) -> Result<()> {
-    let is_dash = |path: &Path| path == Path::new("-");
     let here = if is_dash(from) { fstat(std::io::stdin()) } else { stat(from) };
     let there = if is_dash(to) { fstat(std::io::stdout()) } else { stat(to) };
     let (Ok(here), Ok(there)) = (here, there) else { return Ok(()) };
@@ -176,7 +170,7 @@ fn refuse_itself(from: &Path, to: &Path) -> Result<()> {
             false => path.display().to_string(),
         };
         let (from, to) = (name(from, "standard input"), name(to, "standard output"));
-        return Err(Failure::Usage(format!("{from} and {to} are the same file")));
+        return usage(&format!("{from} and {to} are the same file"));
     }
     Ok(())
 }
@@ -190,7 +184,7 @@ fn keep_mode_and_times(
     (preserve, replaces, mask): (bool, bool, u32),
 ) -> rustix::io::Result<()> {
     let stat = fstat(from)?;
-    let mode = modes::without_acl(from.as_fd(), stat.st_mode);
+    let mode = permissions::without_acl(from.as_fd(), stat.st_mode);
     if preserve {
         fchmod(to, Mode::from_raw_mode(mode & 0o1777))?;
     } else if !replaces {
@@ -200,4 +194,16 @@ fn keep_mode_and_times(
         fchmod(to, Mode::from_raw_mode(mode))?;
     }
     futimens(to, &times(&stat))
+}
+
+/// Returns the umask, which can only be asked for by setting it.
+fn mask() -> u32 {
+    let mask = umask(Mode::from_raw_mode(0o077));
+    umask(mask);
+    mask.as_raw_mode()
+}
+
+/// Whether a file could not be replaced, though it can perhaps be written to.
+fn is_refused(error: &std::io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::ACCESS | Errno::PERM | Errno::BUSY))
 }

@@ -7,7 +7,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use super::sample::Sample;
 use super::target::Target;
 use super::{Finding, State};
-use crate::cp::system;
+use underpass_copy::file_system_name;
 
 /// The names of both, as far as there are any.
 #[derive(Clone, Debug)]
@@ -21,8 +21,8 @@ impl Facts {
     pub(crate) fn gather(sample: &Sample, target: &Target) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = target.folder().and_then(|path| openat(CWD, path, flags, Mode::empty()).ok());
-        let to = folder.map(|folder| system::name(folder.as_fd()));
-        Self { from: system::name(sample.file()), to }
+        let to = folder.map(|folder| file_system_name(folder.as_fd()));
+        Self { from: file_system_name(sample.file()), to }
     }
 }
 

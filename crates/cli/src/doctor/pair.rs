@@ -8,6 +8,7 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
+use underpass_copy::small;
 use underpass_engine::{
     Error, Integrity, Kind, Mechanism, Options, Policy, Refusal, Report, Status, Transfer, Version,
 };
@@ -15,7 +16,6 @@ use underpass_engine::{
 use super::sample::{LEN, Sample};
 use super::scratch::Scratch;
 use super::target::Target;
-use crate::cp::small;
 use crate::failure::{Failure, Result, plain};
 
 /// What was seen of two ends.

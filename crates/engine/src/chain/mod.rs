@@ -3,6 +3,7 @@
 //! Linux has no vectored sendfile. A chain is the answer: header, file, boundary, file, trailer go
 //! out in order, packed into full segments, without one byte of a file surfacing.
 
+mod holes;
 pub(crate) mod residency;
 pub(crate) mod sink;
 mod source;
@@ -10,6 +11,7 @@ mod source;
 use std::borrow::Cow;
 use std::os::fd::AsFd;
 
+pub use holes::{data_ranges, next_data};
 pub use residency::{is_absent, is_resident};
 pub use sink::Sink;
 pub use source::Source;

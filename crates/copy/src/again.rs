@@ -1,0 +1,105 @@
+//! Files that are copied a second time: because they changed meanwhile, or because the usual way
+//! was closed.
+
+use std::fs::File;
+
+use rustix::fs::{SeekFrom, fstat, seek};
+use rustix::io::Errno;
+use underpass_engine::{Error, Integrity, Kind, Report, Source, Version};
+
+use crate::error::At;
+use crate::error::CopyError;
+use crate::file::Original;
+use crate::special::Verdict;
+use crate::worker::Worker;
+use underpass_engine::hint::Action;
+
+impl Worker<'_> {
+    /// Copies a file; once more if it changes meanwhile.
+    pub(crate) fn make_file(
+        &mut self,
+        original: &mut Original<'_>,
+        verdict: Verdict,
+    ) -> Result<(), CopyError> {
+        match self.make_file_anyhow(original, verdict) {
+            Err(failure) if is_change(&failure) && rewind(&original.file).is_ok() => {}
+            made => return made,
+        }
+        let path = || original.folder.source_path(&original.entry.name);
+        original.stat = fstat(&original.file).at("looking at", path)?;
+        self.make_file_anyhow(original, verdict)?;
+        self.totals.copied_again += 1;
+        let path = || original.folder.source_path(&original.entry.name);
+        self.job.copied_again.get_or_init(path);
+        Ok(())
+    }
+
+    /// Copies a file, in place where it may be written to but not replaced: in a folder that is not
+    /// writable, in one like /tmp if it belongs to somebody else, or where something is mounted on
+    /// it.
+    fn make_file_anyhow(
+        &mut self,
+        original: &Original<'_>,
+        verdict: Verdict,
+    ) -> Result<(), CopyError> {
+        let in_place = self.job.settings.in_place;
+        let made = self.make_file_once(original, verdict, in_place);
+        let is_refused = match &made {
+            // What was read already is read again, unless it comes only once.
+            Err(CopyError::Path { action: Action::Writing, source, .. }) => {
+                is_refused(source) && rewind(&original.file).is_ok()
+            }
+            Err(CopyError::Path { action: Action::Creating, source, .. }) => is_refused(source),
+            _ => false,
+        };
+        if verdict != Verdict::Replace || in_place || !is_refused {
+            return made;
+        }
+        self.make_file_once(original, verdict, true)?;
+        self.totals.in_place += 1;
+        self.job.in_place.get_or_init(|| original.folder.target_path(original.entry.target()));
+        Ok(())
+    }
+
+    /// Looks whether the original is what it was before its bytes were copied; `copied` is what came
+    /// of that.
+    pub(crate) fn check_version(
+        &self,
+        original: &Original<'_>,
+        copied: Result<(), CopyError>,
+    ) -> Result<(), CopyError> {
+        let level = self.job.settings.integrity;
+        let may_have_changed = match &copied {
+            Ok(()) => true,
+            Err(CopyError::Differs { .. }) => true,
+            Err(CopyError::Transfer { source, .. }) => matches!(source, Error::SourceEnded { .. }),
+            Err(_) => false,
+        };
+        if level != Integrity::Detect || !may_have_changed {
+            return copied;
+        }
+        let before = Version::from_stat(&original.stat);
+        let is_same = Version::of(&original.file).is_ok_and(|now| !now.differs_from(&before));
+        // Devices and files of procfs have no versions.
+        if is_same || Source::of(&original.file).is_ok_and(|it| it.kind() != Kind::Regular) {
+            return copied;
+        }
+        let report = Box::new(Report::default());
+        Err(self.failed(original, Error::SourceChanged { level, report }))
+    }
+}
+
+/// Whether a copy failed because its original changed.
+pub(crate) fn is_change(failure: &CopyError) -> bool {
+    matches!(failure, CopyError::Transfer { source: Error::SourceChanged { .. }, .. })
+}
+
+/// Has a file be read from its beginning once more.
+fn rewind(file: &File) -> Result<(), Errno> {
+    seek(file, SeekFrom::Start(0)).map(|_| ())
+}
+
+/// Whether a file could not be replaced, though it can perhaps be written to.
+pub(crate) fn is_refused(error: &std::io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::ACCESS | Errno::PERM | Errno::BUSY))
+}

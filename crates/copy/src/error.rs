@@ -1,0 +1,190 @@
+//! Why something was not copied.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use underpass_engine::Error;
+use underpass_engine::hint::{Action, Hint, Hinted, Plain};
+
+/// Why something was not copied.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CopyError {
+    /// A copy was read again and is not what its original is.
+    Differs {
+        /// The original.
+        from: PathBuf,
+        /// The copy.
+        to: PathBuf,
+        /// The offset of the first byte that differs.
+        at: u64,
+    },
+    /// The system refused something about a file or folder.
+    Path {
+        /// What was being done.
+        action: Action,
+        /// With which file or folder.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The copy would destroy something, or makes no sense.
+    Refused(Refusal),
+    /// The transfer of a file's bytes was begun and failed.
+    Transfer {
+        /// The original.
+        from: PathBuf,
+        /// The copy.
+        to: PathBuf,
+        /// What the engine says, with its report.
+        source: Error,
+    },
+}
+
+/// What would have been wrong with a copy.
+#[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A folder would be copied into itself.
+    IntoItself {
+        /// The folder.
+        from: PathBuf,
+        /// The target in it.
+        to: PathBuf,
+    },
+    /// The folder is the target of this very copy.
+    IsTarget {
+        /// The folder, which is left out.
+        from: PathBuf,
+    },
+    /// The copy would replace what the same call has copied before.
+    JustMade {
+        /// The original.
+        from: PathBuf,
+        /// What it would replace.
+        to: PathBuf,
+    },
+    /// Several sources need a folder as target.
+    NoFolder {
+        /// What is no folder.
+        target: PathBuf,
+    },
+    /// Source and target are the same file.
+    SameFile {
+        /// The source.
+        from: PathBuf,
+        /// The target.
+        to: PathBuf,
+    },
+    /// Source and target are the same folder.
+    SameFolder {
+        /// The source.
+        from: PathBuf,
+        /// The target.
+        to: PathBuf,
+    },
+}
+
+impl Hinted for CopyError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            Self::Differs { .. } => {
+                Some(Hint::new("something writes to one of them, or the disk is broken"))
+            }
+            Self::Path { action, source, .. } => action.hint(source),
+            Self::Refused(_) => None,
+            Self::Transfer { source, .. } => source.hint(),
+        }
+    }
+}
+
+impl fmt::Display for CopyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Differs { from, to, at } => {
+                let (from, to) = (from.display(), to.display());
+                write!(f, "comparing {from} with its copy {to}: byte {at} differs")
+            }
+            Self::Path { action, path, source } if path.as_os_str().is_empty() => {
+                write!(f, "{action} '': {}", in_words(source))
+            }
+            Self::Path { action, path, source } => {
+                write!(f, "{action} {}: {}", path.display(), in_words(source))
+            }
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Transfer { from, to, source } => {
+                write!(f, "copying {} to {}: {source}", from.display(), to.display())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::IntoItself { from, to } => {
+                write!(f, "{} cannot be copied into itself, {}", from.display(), to.display())
+            }
+            Self::IsTarget { from } => {
+                write!(f, "{} is where it is copied to: left out", from.display())
+            }
+            Self::JustMade { from, to } => {
+                let (from, to) = (from.display(), to.display());
+                write!(f, "{from} would replace {to}, which was just made")
+            }
+            Self::NoFolder { target } => {
+                write!(f, "{} is no folder: several sources need one", target.display())
+            }
+            Self::SameFile { from, to } => {
+                write!(f, "{} and {} are the same file", from.display(), to.display())
+            }
+            Self::SameFolder { from, to } => {
+                write!(f, "{} and {} are the same folder", from.display(), to.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for CopyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Path { source, .. } => Some(source),
+            Self::Transfer { source, .. } => Some(source),
+            Self::Differs { .. } | Self::Refused(_) => None,
+        }
+    }
+}
+
+/// Turns an error of the system into a [`CopyError`]; the path is put together only if there is one.
+pub(crate) trait At<T> {
+    /// `action` is what was being done with the path.
+    fn at<P: Into<PathBuf>>(
+        self,
+        action: impl Into<Action>,
+        path: impl FnOnce() -> P,
+    ) -> Result<T, CopyError>;
+}
+
+impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
+    fn at<P: Into<PathBuf>>(
+        self,
+        action: impl Into<Action>,
+        path: impl FnOnce() -> P,
+    ) -> Result<T, CopyError> {
+        self.map_err(|source| CopyError::Path {
+            action: action.into(),
+            path: path().into(),
+            source: source.into(),
+        })
+    }
+}
+
+/// Returns the system's words without the `(os error 2)` that std appends.
+fn in_words(error: &io::Error) -> String {
+    if Errno::from_io_error(error) == Some(Errno::INTR) {
+        return "cancelled".to_owned();
+    }
+    Plain(error).to_string()
+}

@@ -1,0 +1,125 @@
+//! Patterns of what is left out.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+/// A pattern of what is left out.
+#[derive(Clone, Debug)]
+pub struct ExcludePattern {
+    glob: GlobMatcher,
+    /// Whether it is compared with the path below what was named, and not with the name alone.
+    is_path: bool,
+    /// Whether it is about folders alone.
+    is_folder: bool,
+}
+
+impl ExcludePattern {
+    /// `*.o` is about names, `build/*.o` and `/build` about paths below what is copied, and `build/`
+    /// about folders alone. `*` and `?` stand for anything but a slash, `**` for anything, `[a-c]`
+    /// and `[!a-c]` for one byte, `{a,b}` for either, and a backslash makes what follows ordinary.
+    ///
+    /// # Errors
+    ///
+    /// What is no pattern, such as a bracket without its end.
+    pub fn new(text: &OsStr) -> Result<Self, PatternError> {
+        let wrong = |why: &dyn fmt::Display| PatternError {
+            pattern: text.to_owned(),
+            reason: why.to_string(),
+        };
+        let whole = text
+            .to_str()
+            .ok_or_else(|| wrong(&"a pattern has to be UTF-8; ? stands for any byte"))?;
+        let is_folder = whole.len() > 1 && whole.ends_with('/');
+        let text = if is_folder { &whole[..whole.len() - 1] } else { whole };
+        let is_path = text.contains('/');
+        let glob = GlobBuilder::new(text.strip_prefix('/').unwrap_or(text))
+            .literal_separator(true)
+            .backslash_escape(true)
+            .build()
+            .map_err(|error| wrong(error.kind()))?;
+        Ok(Self { glob: glob.compile_matcher(), is_path, is_folder })
+    }
+
+    /// Whether it has to be shown the path.
+    pub(crate) fn is_path(&self) -> bool {
+        self.is_path
+    }
+
+    /// Whether it means this name, or path below what is copied. Both are bytes, so that no name
+    /// escapes.
+    pub(crate) fn matches(&self, name: &[u8], is_folder: bool) -> bool {
+        let name = Path::new(OsStr::from_bytes(name));
+        (is_folder || !self.is_folder) && self.glob.is_match(name)
+    }
+}
+
+/// Why a text is no pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatternError {
+    pattern: OsString,
+    reason: String,
+}
+
+impl fmt::Display for PatternError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}': {}", self.pattern.display(), self.reason)
+    }
+}
+
+impl std::error::Error for PatternError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(text: &str) -> ExcludePattern {
+        ExcludePattern::new(OsStr::new(text)).expect("a pattern")
+    }
+
+    #[test]
+    fn patterns_mean_what_a_shell_means() {
+        for (text, name, expected) in [
+            ("*.o", "main.o", true),
+            ("*.o", "main.os", false),
+            ("a*b*c", "aXbYbZc", true),
+            ("?", "ab", false),
+            ("[a-c]x", "bx", true),
+            ("[!a-c]x", "bx", false),
+            ("[]]", "]", true),
+            ("*.{o,a}", "main.a", true),
+            ("\\*", "*", true),
+            ("\\*", "x", false),
+            ("build/*.o", "build/main.o", true),
+            ("build/*.o", "build/deep/main.o", false),
+            ("**/main.o", "main.o", true),
+            ("**/main.o", "build/deep/main.o", true),
+            ("build/**", "build/deep/main.o", true),
+            ("a/**/b", "a/b", true),
+            ("a/**/b", "a/x/y/b", true),
+            ("a/**/b", "a/xb", false),
+            ("/top", "top", true),
+        ] {
+            let found = pattern(text).matches(name.as_bytes(), false);
+            assert_eq!(found, expected, "{text} and {name}");
+        }
+        assert!(pattern("*").matches(b"\xff\xfe", false));
+        assert!(pattern("?").matches(b"\xff", false));
+        assert!(!pattern("build/").matches(b"build", false));
+        assert!(pattern("build/").matches(b"build", true));
+        assert!(!pattern("build/").is_path() && pattern("/build").is_path());
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_told() {
+        for (text, told) in [("[", "unclosed character class"), ("{a", "unclosed alternate group")]
+        {
+            let error = ExcludePattern::new(OsStr::new(text)).expect_err(text);
+            assert!(error.to_string().starts_with(&format!("'{text}': {told}")), "{error}");
+        }
+        assert!(ExcludePattern::new(OsStr::from_bytes(b"\xff")).is_err());
+    }
+}

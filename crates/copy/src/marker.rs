@@ -1,0 +1,131 @@
+//! The marker of a folder that is not complete, by which a resumed command means the same target.
+//!
+//! `cp -a --resume s k` makes the folder `k`, and would put `k/s` into it when it is repeated. While the
+//! copy is not complete there is therefore a small file in `k` whose name tells the source. It is
+//! there before `k` has its name, and goes when nothing is left to be copied.
+//!
+//! Its contents are the session in which everything in the folder was written. It is only written to a
+//! folder that is empty, and never renewed: a run in another session may not come to all files.
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fchmod, fstat, futimens, openat, statat,
+    unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::metadata::times;
+use crate::options::Follow;
+use crate::walk::identity;
+use crate::{names, session};
+
+/// Marks a folder as one whose copy is not complete: an empty one, or, with `always`, any. Returns
+/// whether everything in it was written in this session.
+///
+/// # Errors
+///
+/// As open(2) and write(2).
+pub(crate) fn set(
+    target: &OwnedFd,
+    source: &OwnedFd,
+    boot: Option<&str>,
+    always: bool,
+) -> Result<bool, Errno> {
+    let name = name(source);
+    let session = boot.map(|boot| session::of(boot, target));
+    if is_marker(target, &name) {
+        return Ok(session.is_some_and(|session| tells(target, &name, &session)));
+    }
+    let session = session.filter(|_| is_empty(target));
+    if session.is_none() && !always {
+        return Ok(false);
+    }
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(openat(target, name, flags, Mode::RUSR | Mode::WUSR)?);
+    let written = session.map(|session| file.write_all(session.as_bytes()));
+    // One that could not be written is not believed later.
+    Ok(written.is_some_and(|written| written.is_ok()))
+}
+
+/// Checks whether a marker has this session in it.
+fn tells(target: &OwnedFd, name: &CString, session: &str) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut text = Vec::new();
+    openat(target, name, flags, Mode::empty())
+        .is_ok_and(|file| File::from(file).take(MAX_LEN).read_to_end(&mut text).is_ok())
+        && text == session.as_bytes()
+}
+
+fn is_empty(folder: &OwnedFd) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(mut found) = openat(folder, c".", flags, Mode::empty()).and_then(Dir::new) else {
+        return false;
+    };
+    found.all(|entry| entry.is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b"..")))
+}
+
+/// Takes the mark away, if there is one: last of all, when the folder has its mode and times, of which
+/// the latter are given again.
+pub(crate) fn remove(target: &OwnedFd, source: &OwnedFd, original: Option<&Stat>) {
+    let name = name(source);
+    if !is_marker(target, &name) {
+        return;
+    }
+    // What stays in spite of all is taken away by the next command.
+    if unlinkat(target, &name, AtFlags::empty()) == Err(Errno::ACCESS)
+        && let Ok(stat) = fstat(target)
+    {
+        // A folder that is not writable, as its original.
+        let _ = fchmod(target, Mode::RWXU);
+        let _ = unlinkat(target, &name, AtFlags::empty());
+        let _ = fchmod(target, Mode::from_raw_mode(stat.st_mode));
+    }
+    if let Some(original) = original {
+        let _ = futimens(target, &times(original));
+    }
+}
+
+/// Whether a folder is a copy of this source that is not complete.
+pub(crate) fn is_set(target: &Path, source: &Path, follow: Follow) -> bool {
+    let open = |path: &Path, more: OFlags| {
+        openat(
+            CWD,
+            path,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | more,
+            Mode::empty(),
+        )
+    };
+    let nofollow = if follow == Follow::Never { OFlags::NOFOLLOW } else { OFlags::empty() };
+    match (open(source, nofollow), open(target, OFlags::empty())) {
+        (Ok(source), Ok(target)) => is_marker(target.as_fd(), &name(&source)),
+        _ => false,
+    }
+}
+
+fn is_marker(target: impl AsFd, name: &CString) -> bool {
+    statat(target, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+            && u64::try_from(stat.st_size).is_ok_and(|size| size <= MAX_LEN)
+    })
+}
+
+fn name(source: &OwnedFd) -> CString {
+    names::hidden(NAME, Some(identity(source)))
+}
+
+/// Whether a marker could have this name.
+pub(crate) fn is_name(name: &CStr) -> bool {
+    name.to_bytes().strip_prefix(b".").is_some_and(|rest| rest.starts_with(NAME.to_bytes()))
+        && name.to_bytes().ends_with(b".part")
+}
+
+/// What the name of a marker begins with, behind a dot.
+pub(crate) const NAME: &CStr = c"unfinished";
+
+/// No marker is longer.
+const MAX_LEN: u64 = session::MAX_LEN as u64;

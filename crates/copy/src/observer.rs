@@ -1,0 +1,67 @@
+//! What a copy has to tell and to ask while it runs.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+/// A program that watches a copy, and answers its questions. Every method does nothing, or gives the
+/// obvious answer, unless it is implemented.
+///
+/// All but [`progress`](Self::progress) are called by the threads that copy.
+pub trait CopyObserver: Sync {
+    /// Takes how far the copy is. It is called some ten times a second, by the thread that has
+    /// called [`copy`](crate::copy).
+    fn progress(&self, progress: &CopyProgress) {
+        let _ = progress;
+    }
+
+    /// Takes what would be copied to where, in a dry run.
+    fn would_copy(&self, from: &Path, to: &Path) {
+        let _ = (from, to);
+    }
+
+    /// Takes a source that was named twice, and is copied once.
+    fn named_twice(&self, from: &Path) {
+        let _ = from;
+    }
+
+    /// Answers whether the file at `path` may be replaced, where
+    /// [`CopyOptions::interactive`](crate::CopyOptions::interactive) is set. It is asked one
+    /// question at a time.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from answering; the file is not copied then.
+    fn may_replace(&self, path: &Path) -> io::Result<bool> {
+        let _ = path;
+        Ok(true)
+    }
+
+    /// Runs `open`, which may wait for another process as long as that likes, for a FIFO waits for
+    /// its writer. A program that can be interrupted runs it on another thread.
+    ///
+    /// # Errors
+    ///
+    /// What `open` returns, or `EINTR` if the copy was cancelled meanwhile.
+    fn open(&self, open: OpenCall) -> io::Result<OwnedFd> {
+        open()
+    }
+}
+
+/// A call of open(2) that may wait.
+pub type OpenCall = Box<dyn FnOnce() -> io::Result<OwnedFd> + Send>;
+
+/// How far a copy is.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct CopyProgress {
+    /// Files that were copied.
+    pub files: u64,
+    /// Bytes that were copied.
+    pub bytes: u64,
+    /// Bytes that are to be copied, if that is known.
+    pub expected: Option<u64>,
+    /// Time since the first byte.
+    pub elapsed: Duration,
+}

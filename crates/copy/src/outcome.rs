@@ -1,0 +1,140 @@
+//! What a copy did, counted by the threads that did it and added up at the end.
+
+use std::path::PathBuf;
+
+use rustix::fs::Stat;
+use underpass_engine::{Report, Usage};
+
+use crate::error::CopyError;
+
+/// What a copy did, and what it could not do.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct CopyOutcome {
+    /// What was done.
+    pub totals: CopyTotals,
+    /// Why something was not copied; at most 1,000 of these.
+    pub problems: Vec<CopyError>,
+    /// How many problems there were.
+    pub problem_count: usize,
+    /// The first file that was written in place because it could not be replaced.
+    pub in_place: Option<PathBuf>,
+    /// The first file that was copied again because it changed meanwhile.
+    pub copied_again: Option<PathBuf>,
+    /// How many threads copied.
+    pub jobs: usize,
+}
+
+/// What was copied, and how.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct CopyTotals {
+    /// Files that were copied.
+    pub files: u64,
+    /// Folders that were walked.
+    pub folders: u64,
+    /// Links that were made anew.
+    pub links: u64,
+    /// Names that were given to copies that had one already.
+    pub hard_links: u64,
+    /// Devices, FIFOs and sockets.
+    pub specials: u64,
+    /// Files that were left as they were, for [`CopyOptions::no_clobber`](crate::CopyOptions) or
+    /// `update`.
+    pub kept: u64,
+    /// Files that an earlier run had copied.
+    pub resumed: u64,
+    /// Bytes that an earlier run had copied.
+    pub resumed_bytes: u64,
+    /// Entries that were left out.
+    pub excluded: u64,
+    /// Bytes of holes, which were not copied.
+    pub hole_bytes: u64,
+    /// Copies that were compared with their originals.
+    pub verified: u64,
+    /// Bytes of these.
+    pub verified_bytes: u64,
+    /// Copies whose owner could not be kept.
+    pub without_owner: u64,
+    /// Copies of which an extended attribute or ACL could not be kept.
+    pub without_attributes: u64,
+    /// Files that were written in place because they could not be replaced.
+    pub in_place: u64,
+    /// Files that were copied twice because they changed meanwhile.
+    pub copied_again: u64,
+    /// Further names that were copied because they could not be linked.
+    pub links_copied: u64,
+    /// The same by file systems.
+    pub systems: Vec<BetweenSystems>,
+    /// What the threads cost.
+    pub usage: Usage,
+}
+
+/// What went from one type of file system to another.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct BetweenSystems {
+    /// The type of the originals' file system, such as `ext4`.
+    pub from: &'static str,
+    /// The type of the copies' file system.
+    pub to: &'static str,
+    /// Files that were copied.
+    pub files: u64,
+    /// How their bytes were moved.
+    pub report: Report,
+}
+
+impl CopyTotals {
+    /// Counts what an earlier run has made, and stays.
+    pub(crate) fn count_resumed(&mut self, stat: &Stat) {
+        self.resumed += 1;
+        self.resumed_bytes += u64::try_from(stat.st_size).unwrap_or(0);
+    }
+
+    /// Where to count what goes between two file systems.
+    pub(crate) fn between(&mut self, from: &'static str, to: &'static str) -> &mut BetweenSystems {
+        let known = self.systems.iter().position(|each| (each.from, each.to) == (from, to));
+        let at = known.unwrap_or_else(|| {
+            self.systems.push(BetweenSystems { from, to, ..BetweenSystems::default() });
+            self.systems.len() - 1
+        });
+        &mut self.systems[at]
+    }
+
+    /// Adds what another thread has done.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.files += other.files;
+        self.folders += other.folders;
+        self.links += other.links;
+        self.hard_links += other.hard_links;
+        self.specials += other.specials;
+        self.kept += other.kept;
+        self.resumed += other.resumed;
+        self.resumed_bytes += other.resumed_bytes;
+        self.excluded += other.excluded;
+        self.hole_bytes += other.hole_bytes;
+        self.verified += other.verified;
+        self.verified_bytes += other.verified_bytes;
+        self.without_owner += other.without_owner;
+        self.without_attributes += other.without_attributes;
+        self.in_place += other.in_place;
+        self.copied_again += other.copied_again;
+        self.links_copied += other.links_copied;
+        self.usage = self.usage + other.usage;
+        for each in &other.systems {
+            let mine = self.between(each.from, each.to);
+            mine.files += each.files;
+            mine.report.add(&each.report);
+        }
+    }
+
+    /// Returns how all bytes were moved.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let mut sum = Report::default();
+        for each in &self.systems {
+            sum.add(&each.report);
+        }
+        sum
+    }
+}

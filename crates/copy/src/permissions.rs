@@ -1,0 +1,74 @@
+//! Permissions of new files, and what they have to do with ACLs and with files that they replace.
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::fs::{Gid, Mode, Stat, fchmod, fchown, fgetxattr, fstat, getxattr};
+use rustix::io::Errno;
+
+/// The permissions that a file without an ACL is to have in the place of this one. Those of the group
+/// are the mask of an ACL if there is one, and more than the group may do.
+pub fn without_acl(file: BorrowedFd<'_>, mode: u32) -> u32 {
+    // Nothing has to be asked if the group may do no more than everybody.
+    if (mode >> 3) & 7 & !(mode & 7) == 0 {
+        return mode;
+    }
+    let mut acl = [0; 4096];
+    let len = match fgetxattr(file, ACL, &mut acl) {
+        // A file opened for its name only.
+        Err(Errno::BADF) => getxattr(format!("/proc/self/fd/{}", file.as_raw_fd()), ACL, &mut acl),
+        len => len,
+    };
+    match len {
+        Ok(len) => mode & (!0o070 | group_of(&acl[..len.min(acl.len())]) << 3),
+        // An ACL that is too long to be looked at.
+        Err(Errno::RANGE) => mode & !0o070,
+        Err(_) => mode,
+    }
+}
+
+/// What an ACL lets the group of the file do.
+fn group_of(acl: &[u8]) -> u32 {
+    let entries = acl.get(HEADER..).unwrap_or_default().chunks_exact(ENTRY);
+    let field = |entry: &[u8], at: usize| u32::from(u16::from_le_bytes([entry[at], entry[at + 1]]));
+    entries
+        .filter(|entry| field(entry, 0) == GROUP_OBJ)
+        .map(|entry| field(entry, 2) & 7)
+        .next()
+        .unwrap_or(0)
+}
+
+/// Gives a new file the permissions of the one that it replaces, as if that had been written to.
+pub fn take_over(new: &File, old: BorrowedFd<'_>) -> Result<(), Errno> {
+    let (had, has): (Stat, Stat) = (fstat(old)?, fstat(new)?);
+    let mut mode = without_acl(old, had.st_mode) & 0o777;
+    if had.st_gid != has.st_gid && fchown(new, None, Some(Gid::from_raw(had.st_gid))).is_err() {
+        // Another group gets no more than everybody.
+        mode &= !0o070 | (mode & 7) << 3;
+    }
+    fchmod(new.as_fd(), Mode::from_raw_mode(mode))
+}
+
+const ACL: &std::ffi::CStr = c"system.posix_acl_access";
+
+/// The layout of an ACL: a version, then tag, permissions and number of each entry (acl(5)).
+const HEADER: usize = 4;
+const ENTRY: usize = 8;
+const GROUP_OBJ: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_group_is_not_the_mask() {
+        let entry = |tag: u16, may: u16| {
+            [tag.to_le_bytes(), may.to_le_bytes(), [0xff; 2], [0xff; 2]].concat()
+        };
+        let acl =
+            [vec![2, 0, 0, 0], entry(1, 6), entry(2, 7), entry(4, 5), entry(16, 7), entry(32, 0)];
+        assert_eq!(group_of(&acl.concat()), 5);
+        assert_eq!(group_of(&[2, 0, 0, 0]), 0);
+        assert_eq!(group_of(&[]), 0);
+    }
+}

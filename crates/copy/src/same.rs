@@ -1,0 +1,58 @@
+//! Whether a source and its target are one file, by whichever links lead from one to the other.
+
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Stat, readlinkat, statat};
+
+use crate::folder::{Entry, Folder};
+
+/// Checks whether copying `entry` would destroy what it is copied from. `stat` is what would be
+/// copied, `there` what has the name in the target. They are one file if either the link or what it
+/// leads to is the target, and also if the target is a link that leads to the source.
+pub(crate) fn is_same(folder: &Folder, entry: &Entry, stat: &Stat, there: &Stat) -> bool {
+    if is_one(stat, there) {
+        return true;
+    }
+    let follow = AtFlags::empty();
+    match (is_link(stat), is_link(there)) {
+        (true, true) => leads_through(folder, &entry.name, there),
+        (true, false) => {
+            statat(&folder.source, &entry.name, follow).is_ok_and(|found| is_one(&found, there))
+        }
+        (false, true) => {
+            statat(&folder.target, entry.target(), follow).is_ok_and(|found| is_one(stat, &found))
+        }
+        (false, false) => false,
+    }
+}
+
+/// Checks whether one of the links that a link leads to is this one: with a copy of the former in its
+/// place, both would lead in a circle.
+fn leads_through(folder: &Folder, name: &CStr, link: &Stat) -> bool {
+    let mut path = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
+    for _ in 0..MAX_LINKS {
+        let Ok(leads) = readlinkat(&folder.source, &path, Vec::new()) else { return false };
+        let above = path.parent().unwrap_or(Path::new(""));
+        path = above.join(OsStr::from_bytes(leads.to_bytes()));
+        // What cannot be reached, for its path is too long or it is missing, cannot be lost either.
+        let found = statat(&folder.source, &path, AtFlags::SYMLINK_NOFOLLOW);
+        let Ok(found) = found else { return false };
+        if is_one(&found, link) {
+            return true;
+        }
+    }
+    false
+}
+
+fn is_link(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
+}
+
+fn is_one(a: &Stat, b: &Stat) -> bool {
+    (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
+}
+
+/// The kernel follows 40 links, one after the other.
+const MAX_LINKS: usize = 40;

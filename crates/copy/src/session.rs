@@ -1,0 +1,32 @@
+//! What was written since the machine was started, and since the file system was mounted.
+//!
+//! Until then the page cache has every byte, even if the process that wrote it was killed. After a power cut,
+//! and after a disk was taken out, a file can have its size and time and not its bytes. A session names
+//! one run of the machine and one mount; it is written to the marker of an unfinished folder, and to an
+//! attribute of a part of a large file.
+
+use std::ffi::CStr;
+use std::os::fd::AsFd;
+
+use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
+pub(crate) use underpass_engine::session::{MAX_LEN, boot_id, of};
+
+/// Checks whether the part of a file was written in this session alone.
+pub(crate) fn is_of(file: impl AsFd, session: &str) -> bool {
+    let mut value = [0; MAX_LEN];
+    let len = fgetxattr(file, ATTRIBUTE, &mut value[..]).unwrap_or(0);
+    value[..len] == *session.as_bytes()
+}
+
+/// Notes that the part of a file was written in this session. Where that cannot be noted, the part is
+/// compared with its original before a later run goes on with it.
+pub(crate) fn note(file: impl AsFd, session: &str) {
+    let _ = fsetxattr(file, ATTRIBUTE, session.as_bytes(), XattrFlags::empty());
+}
+
+/// Removes the note, if there is one: a whole file does not have it.
+pub(crate) fn forget(file: impl AsFd) {
+    let _ = fremovexattr(file, ATTRIBUTE);
+}
+
+const ATTRIBUTE: &CStr = c"user.underpass.written";

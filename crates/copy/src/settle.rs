@@ -1,0 +1,163 @@
+//! What becomes of hidden folders: those whose name was taken meanwhile are merged into what has it, and
+//! those that a dead process has left are removed.
+
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fstat, openat, renameat,
+    renameat_with, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::folder::{Folder, State};
+use crate::marker;
+use crate::options::Settings;
+use crate::place::is_ours;
+
+/// Moves everything in a folder into another one, where another process has put its own copy. What
+/// has a name there is replaced, as by any later copy, unless it is to be kept.
+///
+/// # Errors
+///
+/// As rename(2): `EISDIR` or `ENOTDIR` if a file and a folder have the same name.
+pub(crate) fn merge(settings: &Settings<'_>, from: &OwnedFd, to: &OwnedFd) -> Result<(), Errno> {
+    for name in names(from)? {
+        match renameat_with(from, &name, to, &name, RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST | Errno::NOTEMPTY | Errno::INVAL | Errno::NOSYS) => {}
+            renamed => {
+                renamed?;
+                continue;
+            }
+        }
+        if marker::is_name(&name) {
+            // That of the other process tells of files that were there before this one's.
+            unlinkat(from, &name, AtFlags::empty())?;
+            continue;
+        }
+        let look = |folder: &OwnedFd| statat(folder, &name, AtFlags::SYMLINK_NOFOLLOW);
+        let (mine, there) = (look(from)?, look(to));
+        if is_folder(&mine) && there.is_ok_and(|there| is_folder(&there)) {
+            merge(settings, &open(from, &name)?, &open(to, &name)?)?;
+            unlinkat(from, &name, AtFlags::REMOVEDIR)?;
+        } else if there.is_ok_and(|there| stays(settings, &mine, &there)) {
+            unlinkat(from, &name, AtFlags::empty())?;
+        } else {
+            renameat(from, &name, to, &name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether what is there is to be kept.
+fn stays(settings: &Settings<'_>, mine: &Stat, there: &Stat) -> bool {
+    let time = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
+    let is_kept = settings.no_clobber || (settings.update && time(mine) <= time(there));
+    is_kept && !is_folder(mine) && !is_folder(there)
+}
+
+/// Removes what dead processes have left in a folder under hidden names of what is whole there by
+/// now. `is_copied` tells whether a name was copied by this command.
+///
+/// What a live process uses is locked by it. What has a second name, or is no file or folder, or belongs
+/// to somebody else, or has this very name in the source too, stays.
+pub(crate) fn sweep(settings: &Settings<'_>, folder: &Folder, is_copied: impl Fn(&CStr) -> bool) {
+    if folder.state == State::Fresh || settings.dry_run {
+        return;
+    }
+    let target = &folder.target;
+    // What cannot be listed stays: it harms nobody.
+    let Ok(found) = names(target) else { return };
+    for hidden in found {
+        let Some(name) = meant(&hidden) else { continue };
+        let exists =
+            |folder: &OwnedFd, name: &CStr| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let is_left = is_copied(&name)
+            && exists(target, &name)
+            && (folder.parent.is_none() || !exists(&folder.source, &hidden));
+        if is_left {
+            remove(settings, target, &hidden);
+        }
+    }
+}
+
+/// Removes what has a hidden name, unless it is in use.
+fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr) {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = openat(folder, hidden, flags, Mode::empty()) else { return };
+    let Ok(stat) = fstat(&file) else { return };
+    let is_plain = is_folder(&stat)
+        || (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink == 1);
+    if !is_plain || stat.st_uid != settings.owner.0 || !is_ours(&file, folder, hidden) {
+        return;
+    }
+    // It is locked meanwhile, so that no other process goes on with it.
+    let _ = match is_folder(&stat) {
+        true => fs::remove_dir_all(path(folder, hidden)).map_err(|_| Errno::IO),
+        false => unlinkat(folder, hidden, AtFlags::empty()),
+    };
+}
+
+/// The name that something with a hidden name was to get: of `.NAME.NUMBER.part` or
+/// `.NAME.NUMBER-NUMBER.part`.
+fn meant(hidden: &CStr) -> Option<CString> {
+    let rest = hidden.to_bytes().strip_prefix(b".")?.strip_suffix(b".part")?;
+    let dot = rest.iter().rposition(|&byte| byte == b'.')?;
+    let (name, number) = (&rest[..dot], &rest[dot + 1..]);
+    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    let mut parts = number.split(|&byte| byte == b'-');
+    let is_ours = parts.clone().count() <= 2 && parts.all(is_number);
+    let is_name = !name.is_empty() && name != marker::NAME.to_bytes();
+    (is_ours && is_name).then(|| CString::new(name).ok()).flatten()
+}
+
+fn names(folder: &OwnedFd) -> Result<Vec<CString>, Errno> {
+    let mut names = Vec::new();
+    // Not the descriptor itself, which may be one for names only.
+    for entry in Dir::new(open(folder, c".")?)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            names.push(entry.file_name().to_owned());
+        }
+    }
+    Ok(names)
+}
+
+fn open(folder: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(folder.as_fd(), name, flags, Mode::empty())
+}
+
+fn path(folder: &OwnedFd, name: &CStr) -> PathBuf {
+    let name = std::ffi::OsStr::from_bytes(name.to_bytes());
+    PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name)
+}
+
+fn is_folder(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_hidden_names_mean_another_one() {
+        for (hidden, name) in [
+            (c".k.123.part", Some(c"k")),
+            (c".a.b.1-2.part", Some(c"a.b")),
+            (c".k.part", None),
+            (c"k.1.part", None),
+            (c".k.1x.part", None),
+            (c".k.1-.part", None),
+            (c".k.1-2-3.part", None),
+            (c"..1.part", None),
+            (c".unfinished.1.part", None),
+        ] {
+            assert_eq!(meant(hidden).as_deref(), name, "{hidden:?}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Reads a copy again and compares it with its original, before it gets its name.
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+
+use rustix::fs::{Advice, OFlags, fadvise, fdatasync};
+use underpass_engine::{Error, Report, next_data};
+
+use crate::error::At;
+use crate::error::{CopyError, Refusal};
+use crate::file::Original;
+use crate::options::Verify;
+use crate::place::Place;
+use crate::special::Verdict;
+use crate::worker::Worker;
+use underpass_engine::hint::Action;
+
+impl Worker<'_> {
+    /// Compares a copy with its original, if that is wanted.
+    pub(crate) fn verify(
+        &mut self,
+        original: &Original<'_>,
+        place: &Place<'_>,
+    ) -> Result<(), CopyError> {
+        match self.job.settings.verify {
+            Some(how) => self.compare(original, place.file(), how),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves alone what an earlier run has made. If that was not in this session, or if it is wanted,
+    /// it is compared with its original first, and made anew if it only looked like the copy.
+    pub(crate) fn keep_or_repair(&mut self, original: &mut Original<'_>) -> Result<(), CopyError> {
+        let folder = original.folder;
+        let is_trusted = folder.is_trusted;
+        let how = self.job.settings.verify.or((!is_trusted).then_some(Verify::Cache));
+        let checked = how.map_or(Ok(()), |how| self.check_resumed(original, how));
+        match checked {
+            Ok(()) => {
+                self.totals.count_resumed(&original.stat);
+                Ok(())
+            }
+            Err(failure) if self.job.is_over() => Err(failure),
+            // What cannot be read is no copy either.
+            Err(_) => {
+                let there = self.target_stat(folder, original.entry)?;
+                if there.is_some_and(|there| self.job.has_made(&there)) {
+                    let from = folder.source_path(&original.entry.name);
+                    let to = folder.target_path(original.entry.target());
+                    return Err(CopyError::Refused(Refusal::JustMade { from, to }));
+                }
+                self.make_file(original, Verdict::Replace)
+            }
+        }
+    }
+
+    /// Compares what an earlier run has left with its original.
+    fn check_resumed(&mut self, original: &Original<'_>, how: Verify) -> Result<(), CopyError> {
+        let (folder, name) = (original.folder, original.entry.target());
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = rustix::fs::Mode::empty();
+        let copy = rustix::fs::openat(&folder.target, name, flags, mode);
+        let copy: File = copy.at("opening", || folder.target_path(name))?.into();
+        self.compare(original, &copy, how)
+    }
+
+    /// Returns how many bytes of a part are those of its original.
+    pub(crate) fn same_bytes(
+        &mut self,
+        original: &Original<'_>,
+        part: &File,
+    ) -> Result<u64, CopyError> {
+        match self.compare(original, part, Verify::Cache) {
+            Ok(()) => Ok(original.len()),
+            Err(CopyError::Differs { at, .. }) => Ok(at),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn compare(
+        &mut self,
+        original: &Original<'_>,
+        copy: &File,
+        how: Verify,
+    ) -> Result<(), CopyError> {
+        let from = || original.folder.source_path(&original.entry.name);
+        let to = || original.folder.target_path(original.entry.target());
+        let direct = match how {
+            Verify::Cache => None,
+            Verify::Direct => past_the_cache(copy).at(Action::Reading, to)?,
+        };
+        let copy = direct.as_ref().unwrap_or(copy);
+        let half = self.buffer.len() / 2;
+        // O_DIRECT wants memory at a multiple of a block.
+        let skip = self.buffer.as_ptr().align_offset(ALIGNMENT).min(half);
+        let (mine, theirs) = self.buffer[skip..].split_at_mut(half);
+        let len = (theirs.len() / ALIGNMENT * ALIGNMENT).min(mine.len() / ALIGNMENT * ALIGNMENT);
+        let (mut at, mut read, mut calls) = (0, 0, 0);
+        loop {
+            if self.job.is_over() {
+                let report = Box::new(Report::default());
+                return Err(self.failed(original, Error::Cancelled { report }));
+            }
+            // What is a hole in both is the same.
+            at = at.max(next_block(&original.file, at).min(next_block(copy, at)));
+            let copied = fill(copy, &mut mine[..len], at, &mut calls).at(Action::Reading, to)?;
+            let wanted = fill(&original.file, &mut theirs[..len], at, &mut calls)
+                .at(Action::Reading, from)?;
+            let same = mine[..copied].iter().zip(&theirs[..wanted]).take_while(|(a, b)| a == b);
+            let same = same.count();
+            if same < copied.max(wanted) {
+                return Err(CopyError::Differs { from: from(), to: to(), at: at + same as u64 });
+            }
+            at += copied as u64;
+            read += 2 * copied as u64;
+            if copied < len {
+                break;
+            }
+        }
+        self.totals.verified += 1;
+        self.totals.verified_bytes += at;
+        let between = self.totals.between(original.system, original.folder.system);
+        between.report.add_read(read, calls);
+        Ok(())
+    }
+}
+
+/// The block in which the next data of a file are, from `at` on; its last one if there are none.
+fn next_block(file: &File, at: u64) -> u64 {
+    let data = match next_data(file.as_fd(), at) {
+        Ok(None) => file.metadata().map_or(at, |facts| facts.len()),
+        // What cannot be told has to be read.
+        found => found.ok().flatten().unwrap_or(at),
+    };
+    data / ALIGNMENT as u64 * ALIGNMENT as u64
+}
+
+/// Reads until the buffer is full or nothing is left.
+fn fill(file: &File, buffer: &mut [u8], at: u64, calls: &mut u64) -> std::io::Result<usize> {
+    let mut have = 0;
+    while have < buffer.len() {
+        *calls += 1;
+        match file.read_at(&mut buffer[have..], at + have as u64) {
+            Ok(0) => break,
+            Ok(bytes) => have += bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        // The end of a file is no multiple of a block, and nothing can be read behind it.
+        if have % ALIGNMENT != 0 {
+            break;
+        }
+    }
+    Ok(have)
+}
+
+/// The same file, read from the disk. Where a file system cannot, what the page cache holds of it
+/// is thrown away, so that it has to be read again; `None` then.
+fn past_the_cache(copy: &File) -> std::io::Result<Option<File>> {
+    fdatasync(copy)?;
+    fadvise(copy, 0, None, Advice::DontNeed)?;
+    let path = format!("/proc/self/fd/{}", copy.as_raw_fd());
+    let flags = OFlags::DIRECT.bits() as i32;
+    Ok(File::options().read(true).custom_flags(flags).open(path).ok())
+}
+
+/// What O_DIRECT wants of addresses, offsets and lengths.
+const ALIGNMENT: usize = 4096;
