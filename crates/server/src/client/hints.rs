@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 
 use underpass_engine::hint::{Hint, Hinted};
 
-use super::ClientError;
 use super::download::{DownloadError, Failed};
+use super::error::ClientError;
 use super::tree::{TreeError, TreeFailed};
 use super::upload::{UploadError, UploadFailed};
 

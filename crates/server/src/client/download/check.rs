@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{DownloadError, Wishes};
-use crate::client::{ClientError, Response};
+use super::error::DownloadError;
+use super::options::Wishes;
+use crate::client::error::ClientError;
+use crate::client::http::Response;
 use crate::digest::{Algorithm, Digest, Fact, Stopped, parse_digests, verify, write_wanted};
 use underpass_engine::hint::Action;
 

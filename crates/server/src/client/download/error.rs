@@ -1,4 +1,4 @@
-//! Why a download failed.
+//! How a download ends.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use underpass_engine::hint::{Action, Plain};
 use underpass_engine::{Error, Report};
 
-use crate::client::ClientError;
+use crate::client::error::ClientError;
 use crate::digest::Fact;
 use crate::incoming::ReceiveError;
 use crate::tls::Facts;
@@ -52,6 +52,25 @@ pub enum DownloadError {
         /// Its name.
         name: OsString,
     },
+}
+
+/// What a download did.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    /// What was moved, and how, by all connections.
+    pub report: Report,
+    /// The length of the file.
+    pub size: u64,
+    /// Bytes that were here before; all of them if nothing had to be fetched.
+    pub resumed_at: u64,
+    /// The most connections that were at work at one time.
+    pub connections: u32,
+    /// Whether the file was here already.
+    pub was_here: bool,
+    /// What is known of its digests.
+    pub facts: Vec<Fact>,
+    /// What is known of the TLS that it came over, if it did.
+    pub tls: Option<Facts>,
 }
 
 /// A download that failed, and what it leaves.

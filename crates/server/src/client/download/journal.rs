@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use serde::{Deserialize, Serialize};
 use underpass_engine::session;
 
-use super::meaning::Version;
+use super::interpret::Version;
 
 /// What the parts are parts of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! Why a folder could not be fetched, or not all of it.
+//! How the fetching of a folder ends.
 
 use std::fmt;
 use std::io;
@@ -6,10 +6,69 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
+use underpass_engine::{Error, Report};
 
 use super::tar::TarError;
-use crate::client::ClientError;
 use crate::client::download::DownloadError;
+use crate::client::error::ClientError;
+use crate::incoming::ReceiveError;
+use crate::tls::Facts;
+
+/// In which way a folder comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TreeWay {
+    /// As one archive.
+    #[default]
+    Archive,
+    /// File by file.
+    Listing,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct TreeDone {
+    /// In which way it came.
+    pub way: TreeWay,
+    /// Files that were fetched.
+    pub files: u64,
+    /// Files that were here already.
+    pub here: u64,
+    /// Folders.
+    pub folders: u64,
+    /// Links, symbolic and hard ones.
+    pub links: u64,
+    /// What was left out, each told as an event.
+    pub left_out: u64,
+    /// Bytes of the archive, or of large files, that were here before.
+    pub resumed_at: u64,
+    /// Connections that were made use of.
+    pub connections: u32,
+    /// What was moved, and how.
+    pub report: Report,
+    /// What is known of the TLS that it came over last, if it did.
+    pub tls: Option<Facts>,
+}
+
+/// A folder that was not fetched to its end.
+#[derive(Debug)]
+pub struct TreeFailed {
+    /// Why.
+    pub error: TreeError,
+    /// What was done up to then, which is kept to be gone on with.
+    pub done: Box<TreeDone>,
+}
+
+impl fmt::Display for TreeFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for TreeFailed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
 
 /// Why a folder could not be fetched.
 #[derive(Debug)]
@@ -142,6 +201,29 @@ impl From<TarError> for TreeError {
     fn from(error: TarError) -> Self {
         Self::Tar(error)
     }
+}
+
+/// What people are told about a name for which the system had this answer.
+pub(super) fn reason(errno: Errno) -> String {
+    match errno {
+        Errno::EXIST => "another one is here already, which only --force replaces".to_owned(),
+        Errno::ISDIR => "a folder of that name is here already".to_owned(),
+        Errno::NOTDIR => "a file is where its folder should be".to_owned(),
+        Errno::LOOP => "a link is where its folder should be".to_owned(),
+        errno => errno.to_string(),
+    }
+}
+
+/// The errno of a failure that is the file's and not the connection's.
+pub(super) fn local(error: &ReceiveError) -> Option<Errno> {
+    let ReceiveError::Engine(error) = error else { return None };
+    let Error::Io { source, .. } = &**error else { return None };
+    Errno::from_io_error(source).filter(|errno| {
+        matches!(
+            *errno,
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::IO | Errno::ROFS | Errno::PERM
+        )
+    })
 }
 
 /// Whether an error is about one name, so that the others may well succeed.

@@ -3,7 +3,12 @@
 //! The kernel keeps everything beneath the target folder whatever is decided here; this tells
 //! people why something is left out.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use url::Url;
 
 /// The path of a member relative to the target folder, without empty parts and `.`.
 ///
@@ -64,6 +69,28 @@ pub fn check_target(path: &[u8], target: &[u8]) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// What the folder at an address is called; nothing for the one that a server begins with.
+///
+/// # Errors
+///
+/// [`Refusal`] if no folder can be called so.
+pub fn name_of(url: &Url) -> Result<Option<Vec<u8>>, Refusal> {
+    let Some(last) = url.path().split('/').rfind(|part| !part.is_empty()) else { return Ok(None) };
+    let name: Vec<u8> = percent_encoding::percent_decode_str(last).collect();
+    if name.contains(&b'/') {
+        return Err(Refusal::Slash);
+    }
+    match relative(&name)? {
+        name if name.is_empty() => Err(Refusal::Nul),
+        name => Ok(Some(name)),
+    }
+}
+
+/// Returns a path of bytes as the system has it.
+pub(super) fn as_path(path: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(path))
 }
 
 /// Why something is not made.

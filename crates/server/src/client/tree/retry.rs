@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::error::TreeError;
-use super::{Job, Tell, TreeEvent};
-use crate::client::ClientError;
+use super::job::Job;
+use super::options::{Tell, TreeEvent};
 use crate::client::backoff::{Backoff, sleep};
+use crate::client::error::ClientError;
 
 /// The attempts for one request.
 pub(super) struct Retry<'p> {

@@ -11,6 +11,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use rustix::fs::{
     AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fstat, futimens,
@@ -19,7 +20,6 @@ use rustix::fs::{
 use rustix::io::Errno;
 use underpass_engine::session;
 
-use super::journal::SAFE_INTERVAL;
 use super::paths::WRITE_LOG;
 
 /// Seconds and nanoseconds by the clock of the file system.
@@ -177,6 +177,9 @@ fn modified(stat: &Stat) -> Moment {
     (stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0))
 }
 
+/// How often what is here is brought to the disk.
+pub(super) const SAFE_INTERVAL: Duration = Duration::from_secs(10);
+
 /// What stands in place of a session for files that are on the disk.
 const SAFE: &str = "safe";
 
@@ -187,8 +190,9 @@ const LINE: usize = 256;
 const MAX_LEN: usize = 64 << 10;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn open(place: &std::path::Path) -> WriteLog {
@@ -200,7 +204,7 @@ mod tests {
         let file = File::create(place.join(name)).unwrap();
         let stat = fstat(&file).unwrap();
         // The kernel's clock goes on in steps, up to 10 ms each.
-        std::thread::sleep(std::time::Duration::from_millis(30));
+        std::thread::sleep(Duration::from_millis(30));
         stat
     }
 

@@ -10,9 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionread, pread, read};
 use underpass_engine::{Chain, Error, Heard, Kind, Report, Source};
 
-use super::UploadError;
+use super::error::UploadError;
 use super::exchange::Exchange;
-use crate::client::ClientError;
+use crate::client::error::ClientError;
 
 /// Sends all of a stream behind `head`, which may be empty.
 pub(super) fn send(exchange: &mut Exchange<'_, '_, '_>, head: Vec<u8>) -> Result<(), UploadError> {

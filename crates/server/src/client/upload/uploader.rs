@@ -5,13 +5,13 @@ use std::time::Duration;
 use underpass_engine::{Error, Report, socket};
 use url::{Origin, Url};
 
-use super::condition::Seen;
+use super::error::{UploadError, UploadFailed, Uploaded};
 use super::exchange::{Body, Exchange};
-use super::resumable::Kept;
-use super::{Event, Tell, Upload, UploadError, UploadFailed, Uploaded};
+use super::kept::Kept;
+use super::options::{Event, Tell, Upload};
 use crate::client::backoff::{Backoff, sleep};
-use crate::client::connection::{Connection, Request};
-use crate::client::{Agent, ClientError, Response};
+use crate::client::error::ClientError;
+use crate::client::http::{Agent, Connection, Request, Response};
 use crate::loopback::hold_little_on_loopback;
 use crate::tls::Facts;
 use crate::upload::INTEROP_VERSION;
@@ -62,6 +62,18 @@ pub(super) enum Came {
     Elsewhere,
     /// Nothing was sent, for the target exists.
     WasThere(u16),
+}
+
+/// What a HEAD request told about the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It was not asked, or the server does not tell.
+    #[default]
+    Unknown,
+    /// Nothing is there.
+    Absent,
+    /// It is what was required.
+    AsRequired,
 }
 
 impl<'u, 'a, 't> Uploader<'u, 'a, 't> {

@@ -1,0 +1,183 @@
+//! What an answer means for a download: pure, so that every case can stand in a table.
+
+use std::ops::Range;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use crate::client::error::ClientError;
+use crate::client::http::Response;
+use crate::incoming::Extent;
+use crate::validator::{is_strong, parse_date};
+
+/// What tells one version of a file on a server from all others, strongly enough to put parts of
+/// it together (RFC 9110 13.1.5).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Version {
+    /// A strong entity tag.
+    Tag(String),
+    /// A date of last modification that no second change can share.
+    Date(String),
+}
+
+impl Version {
+    /// What a response says of its version; `None` if nothing that is strong.
+    pub(super) fn of(response: &Response) -> Option<Self> {
+        let fields = &response.fields;
+        if let Some(tag) = fields.text("etag").filter(|tag| is_strong(tag.as_bytes())) {
+            return Some(Self::Tag(tag.to_owned()));
+        }
+        let text = fields.text("last-modified")?;
+        let modified = parse_date(text.as_bytes())?;
+        // RFC 9110 8.8.2.2: within the same second it could change again.
+        let said = parse_date(fields.get("date")?)?;
+        (modified + Duration::from_secs(1) <= said).then(|| Self::Date(text.to_owned()))
+    }
+
+    /// The value of `If-Range`.
+    pub(super) fn field(&self) -> &str {
+        match self {
+            Self::Tag(text) | Self::Date(text) => text,
+        }
+    }
+
+    /// Whether a response that says something of its version says another one.
+    fn is_denied_by(&self, response: &Response) -> bool {
+        let (name, own) = match self {
+            Self::Tag(tag) => ("etag", tag),
+            Self::Date(date) => ("last-modified", date),
+        };
+        response.fields.get(name).is_some_and(|said| said != own.as_bytes())
+    }
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    /// The bytes, if not all of them; up to the end of the file if that is not said.
+    pub(super) range: Option<(u64, Option<u64>)>,
+    /// The version that they have to be of, and how long that is.
+    pub(super) version: Option<(Version, Option<u64>)>,
+    /// Digests that are wanted beside it, the value of the field.
+    pub(super) wants_digest: Option<String>,
+}
+
+impl Asked {
+    /// The value of `Range` (RFC 9110 14.2).
+    pub(super) fn range_field(&self) -> Option<String> {
+        self.range.map(|(from, end)| match end {
+            Some(end) => format!("bytes={from}-{}", end.saturating_sub(1)),
+            None => format!("bytes={from}-"),
+        })
+    }
+}
+
+/// What an answer means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// The file is not what it was, or the server has forgotten how to give parts of it.
+    Changed,
+    /// These bytes of a file of this length follow.
+    Part { range: Range<u64>, total: u64 },
+    /// It is no answer to the question.
+    Refused,
+    /// The file has no such bytes, for it is empty or shorter.
+    Unsatisfiable,
+    /// All of the file follows.
+    Whole {
+        /// How long it is, if that is known.
+        total: Option<u64>,
+    },
+}
+
+/// What a response to this question means.
+///
+/// # Errors
+///
+/// [`ClientError::BadResponse`] if it contradicts the question or itself.
+pub(super) fn meaning(asked: &Asked, response: &Response) -> Result<Meaning, ClientError> {
+    let is_resumed = asked.version.is_some();
+    match response.status {
+        206 => part(asked, response),
+        200 => Ok(whole(asked, response)),
+        // Our own server says 409 for a part of a file that was replaced.
+        409 | 412 | 416 if is_resumed => Ok(Meaning::Changed),
+        416 if asked.range.is_some() => Ok(Meaning::Unsatisfiable),
+        _ => Ok(Meaning::Refused),
+    }
+}
+
+/// The meaning of a 200: all of the file, which is what comes instead of a part of another version
+/// (RFC 9110 13.1.5).
+fn whole(asked: &Asked, response: &Response) -> Meaning {
+    let total = length(response);
+    let is_changed = asked.version.as_ref().is_some_and(|(version, known)| {
+        asked.range.is_some_and(|(from, _)| from > 0)
+            || (known.is_some() && *known != total)
+            || version.is_denied_by(response)
+    });
+    if is_changed { Meaning::Changed } else { Meaning::Whole { total } }
+}
+
+/// The meaning of a 206 (RFC 9110 15.3.7): it may be less than was asked for, but not from
+/// elsewhere, and not of another version.
+fn part(asked: &Asked, response: &Response) -> Result<Meaning, ClientError> {
+    let bad = |what: String| Err(ClientError::BadResponse(what));
+    let Some((from, end)) = asked.range else {
+        return bad("a part, though all was asked for".to_owned());
+    };
+    let text = response.fields.text("content-range").unwrap_or_default();
+    let Some((range, total)) = content_range(text) else {
+        return bad(format!("a part without saying which: Content-Range '{text}'"));
+    };
+    if range.start != from || end.is_some_and(|end| range.end > end) {
+        return bad(format!("other bytes than those asked for: Content-Range '{text}'"));
+    }
+    if length(response).is_some_and(|len| len != range.end - range.start) {
+        return bad(format!("its Content-Length contradicts its Content-Range '{text}'"));
+    }
+    let Some(total) = total else {
+        return bad("a part of something whose length it does not say".to_owned());
+    };
+    let is_changed = asked.version.as_ref().is_some_and(|(version, known)| {
+        known.is_some_and(|known| known != total) || version.is_denied_by(response)
+    });
+    Ok(if is_changed { Meaning::Changed } else { Meaning::Part { range, total } })
+}
+
+/// The length of the body, if the head says it.
+fn length(response: &Response) -> Option<u64> {
+    match response.extent {
+        Extent::Length(len) => Some(len),
+        Extent::Chunked | Extent::UntilEnd => None,
+    }
+}
+
+/// Reads `bytes 0-99/1234`; the total is `None` for `*` (RFC 9110 14.4).
+fn content_range(text: &str) -> Option<(Range<u64>, Option<u64>)> {
+    let (unit, rest) = text.trim().split_once(' ')?;
+    let (range, total) = rest.trim().split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let number = |text: &str| -> Option<u64> {
+        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+    };
+    let (first, last) = (number(first)?, number(last)?);
+    let total = if total == "*" { None } else { Some(number(total)?) };
+    let is_sound = unit.eq_ignore_ascii_case("bytes")
+        && first <= last
+        && last < u64::MAX
+        && total.is_none_or(|total| last < total);
+    is_sound.then_some((first..last + 1, total))
+}
+
+/// Whether parts can be had from whoever sent this.
+pub(super) fn has_ranges(response: &Response) -> bool {
+    let said = response.fields.text("accept-ranges").unwrap_or_default();
+    response.status == 206 || said.split(',').any(|it| it.trim().eq_ignore_ascii_case("bytes"))
+}
+
+/// When the file was changed last, if the response says so.
+pub(super) fn modified(response: &Response) -> Option<SystemTime> {
+    parse_date(response.fields.get("last-modified")?)
+}

@@ -1,0 +1,252 @@
+//! Where the bytes of a download are until it is whole.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, flock,
+    futimens, openat, statat, unlinkat,
+};
+use rustix::io::Errno;
+use underpass_engine::atomic_file::{AtomicFile, Existing};
+use underpass_engine::hint::Action;
+
+use super::error::DownloadError;
+use super::interpret::Version;
+use super::journal::{self, Journal, Remembered, Subject};
+
+/// Where the bytes of a download are until it is whole.
+#[derive(Debug)]
+pub(super) enum Spot<'t> {
+    /// A file with a name of its own that outlives this process, and what is known to be in it.
+    Partial(Partial),
+    /// Something that takes them as they come, of which this many have gone there.
+    Stream { file: &'t File, at: u64, done: u64 },
+    /// A file without a name, which ends with this process.
+    Unnamed(AtomicFile),
+}
+
+/// A file that outlives this process, and its journal.
+#[derive(Debug)]
+pub(super) struct Partial {
+    pub(super) landing: AtomicFile,
+    pub(super) journal: Journal,
+}
+
+/// A folder, and a name in it: the target.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Name<'t> {
+    pub(super) folder: &'t OwnedFd,
+    pub(super) name: &'t OsStr,
+}
+
+impl Spot<'_> {
+    /// The file to write to.
+    pub(super) fn file(&self) -> &File {
+        match self {
+            Self::Partial(partial) => partial.landing.file(),
+            Self::Stream { file, .. } => file,
+            Self::Unnamed(landing) => landing.file(),
+        }
+    }
+
+    /// Where the first byte of the download goes in it.
+    pub(super) fn base(&self) -> u64 {
+        match self {
+            Self::Stream { at, .. } => *at,
+            Self::Partial(_) | Self::Unnamed(_) => 0,
+        }
+    }
+
+    /// The journal, if there is one.
+    pub(super) fn journal(&self) -> Option<&Journal> {
+        match self {
+            Self::Partial(partial) => Some(&partial.journal),
+            Self::Stream { .. } | Self::Unnamed(_) => None,
+        }
+    }
+
+    /// What is there.
+    pub(super) fn present(&self) -> Vec<Range<u64>> {
+        match self {
+            Self::Partial(partial) => partial.journal.present(),
+            Self::Stream { done: 0, .. } | Self::Unnamed(_) => Vec::new(),
+            Self::Stream { done, .. } => vec![0..*done],
+        }
+    }
+}
+
+impl<'t> Name<'t> {
+    /// What the name means now: length and time of change, or nothing.
+    pub(super) fn existing(&self) -> Result<Option<(u64, i64, u64)>, DownloadError> {
+        match statat(self.folder, self.name, AtFlags::empty()) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+                Err(DownloadError::local(Action::Writing)(Errno::ISDIR))
+            }
+            Ok(stat) => {
+                let size = u64::try_from(stat.st_size).unwrap_or_default();
+                Ok(Some((size, stat.st_mtime, stat.st_ino)))
+            }
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(DownloadError::local("looking at")(errno)),
+        }
+    }
+
+    /// The file that has the name.
+    pub(super) fn open(&self) -> Result<File, DownloadError> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = openat(self.folder, self.name, flags, Mode::empty());
+        Ok(File::from(file.map_err(DownloadError::local("opening"))?))
+    }
+
+    /// A file that ends with this process.
+    pub(super) fn unnamed(&self) -> Result<Spot<'t>, DownloadError> {
+        let landing = AtomicFile::create_in(self.folder()?, self.name, 0o666);
+        Ok(Spot::Unnamed(landing.map_err(DownloadError::local(Action::Creating))?))
+    }
+
+    /// A file that outlives this process, with nothing in it.
+    pub(super) fn partial(
+        &self,
+        url: &str,
+        version: &Version,
+        size: Option<u64>,
+        modified: Option<SystemTime>,
+    ) -> Result<Spot<'t>, DownloadError> {
+        let landing = self.locked()?;
+        let found = landing.file().metadata().map_err(DownloadError::local("looking at"))?;
+        if found.len() > 0 && journal::read(self.folder, &self.journal_name()).is_none() {
+            return Err(DownloadError::Stranger { name: self.part_name() });
+        }
+        landing.file().set_len(0).map_err(DownloadError::local("emptying"))?;
+        let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let modified = modified.map(|since| since.as_secs());
+        let subject = Subject {
+            url: url.to_owned(),
+            version: version.clone(),
+            size,
+            modified,
+            inode: found.ino(),
+        };
+        let journal = Journal::create(self.folder()?, &self.journal_name(), subject);
+        let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
+        Ok(Spot::Partial(Partial { landing, journal }))
+    }
+
+    /// The file of an earlier process, if there is one that can be gone on with.
+    pub(super) fn earlier(&self, url: &str) -> Result<Option<Spot<'t>>, DownloadError> {
+        let is_there = statat(self.folder, self.part_name(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        if !is_there || journal::read(self.folder, &self.journal_name()).is_none() {
+            return Ok(None);
+        }
+        let landing = self.locked()?;
+        // Only now nobody else writes to it.
+        let Some(known) = journal::read(self.folder, &self.journal_name()) else {
+            return Ok(None);
+        };
+        let found = landing.file().metadata().map_err(DownloadError::local("looking at"))?;
+        let is_meant = known.subject.url == url && known.subject.inode == found.ino();
+        // Bytes behind the end of the file are not there, whatever the journal says.
+        let is_sound = known.present.last().is_none_or(|last| last.end <= found.len());
+        if !is_meant || !is_sound {
+            return Ok(None);
+        }
+        let journal = Journal::resume(self.folder()?, &self.journal_name(), known);
+        let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
+        Ok(Some(Spot::Partial(Partial { landing, journal })))
+    }
+
+    /// The version of a file that was whole and had its name already when its process was killed,
+    /// just before it could remove the journal.
+    pub(super) fn finished(&self, url: &str, inode: u64, size: u64) -> Option<Version> {
+        let known = journal::read(self.folder, &self.journal_name())?;
+        let Remembered { subject, present, .. } = known;
+        let is_it = subject.url == url && subject.inode == inode && subject.size == Some(size);
+        (is_it && present == [0..size]).then_some(subject.version)
+    }
+
+    /// Opens or creates the partial file, for this process alone.
+    fn locked(&self) -> Result<AtomicFile, DownloadError> {
+        let name = self.part_name();
+        for _ in 0..ATTEMPTS {
+            let landing =
+                AtomicFile::partial(self.folder()?, self.name, &name, 0o666, Existing::Replace);
+            let landing = landing.map_err(DownloadError::local(Action::Creating))?;
+            let locked = flock(landing.file(), FlockOperation::NonBlockingLockExclusive);
+            // Any other error is that of a file system that knows no locks.
+            if locked == Err(Errno::WOULDBLOCK) {
+                return Err(DownloadError::Busy);
+            }
+            // Whoever had the lock before may have finished: then this is the file it made.
+            let own = landing.file().metadata().map_err(DownloadError::local("looking at"))?;
+            let named = statat(self.folder, &name, AtFlags::SYMLINK_NOFOLLOW);
+            if named.is_ok_and(|named| named.st_ino == own.ino()) {
+                return Ok(landing);
+            }
+        }
+        Err(DownloadError::Busy)
+    }
+
+    /// Removes what is kept of a file that is whole now, or of which there is nothing.
+    pub(super) fn forget(&self, also_the_part: bool) {
+        if also_the_part {
+            // There may be none.
+            let _ = unlinkat(self.folder, self.part_name(), AtFlags::empty());
+        }
+        journal::remove(self.folder, &self.journal_name());
+    }
+
+    fn folder(&self) -> Result<OwnedFd, DownloadError> {
+        self.folder.try_clone().map_err(DownloadError::local("opening the folder of"))
+    }
+
+    /// The name of the partial file.
+    pub(super) fn part_name(&self) -> OsString {
+        let mut name = self.name.to_owned();
+        if name.len() + JOURNAL.len() + ".new".len() > NAME_MAX {
+            // Cut short, and told apart from others with the same beginning.
+            let bytes = self.name.as_bytes();
+            let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+            });
+            let room = NAME_MAX - JOURNAL.len() - ".new".len() - 17;
+            name = OsStr::from_bytes(&bytes[..room]).to_owned();
+            name.push(format!("-{hash:016x}"));
+        }
+        name.push(".part");
+        name
+    }
+
+    /// The name of its journal.
+    fn journal_name(&self) -> OsString {
+        let mut name = self.part_name();
+        name.push(".journal");
+        name
+    }
+}
+
+/// Gives a file the time at which it was changed on the server.
+pub(super) fn set_time(file: &File, modified: SystemTime) -> io::Result<()> {
+    let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let tv_sec = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec, tv_nsec: 0 },
+    };
+    Ok(futimens(file, &times)?)
+}
+
+/// The longest name of a file that Linux file systems take.
+const NAME_MAX: usize = 255;
+
+/// What is longest behind the name of the target.
+const JOURNAL: &str = ".part.journal";
+
+/// How often a partial file may become a whole one while we wait for it.
+const ATTEMPTS: usize = 8;

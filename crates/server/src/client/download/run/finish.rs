@@ -1,0 +1,87 @@
+//! How a download ends: with its name, with something that is kept, or from the beginning again.
+
+use std::sync::atomic::Ordering;
+
+use underpass_engine::atomic_file::Existing;
+use underpass_engine::hint::Action;
+
+use super::state::Job;
+use crate::client::download::check::check;
+use crate::client::download::error::{DownloadError, Failed, Kept};
+use crate::client::download::options::{Taken, Target};
+use crate::client::download::partial_file::{Spot, set_time};
+
+impl Job<'_, '_> {
+    /// Throws away what is there; false if it has gone where it cannot be taken back from.
+    pub(super) fn start_over(&mut self) -> Result<bool, DownloadError> {
+        match self.spot.take() {
+            Some(stream @ Spot::Stream { done: 1.., .. }) => {
+                self.spot = Some(stream);
+                return Ok(false);
+            }
+            Some(Spot::Partial(partial)) => {
+                // Empty before another journal is written, so that no crash can leave a mixture.
+                let emptied = partial.landing.file().set_len(0);
+                emptied.map_err(DownloadError::local("emptying"))?;
+            }
+            _ => {}
+        }
+        (self.version, self.total, self.resumed_at) = (None, None, 0);
+        self.modified = None;
+        self.gauge.set(0, None);
+        Ok(true)
+    }
+
+    /// Everything is there: it gets its time and its name.
+    pub(super) fn finish(&mut self) -> Result<(), DownloadError> {
+        let file = match &self.spot {
+            None | Some(Spot::Stream { .. }) => return Ok(()),
+            Some(spot) => spot.file(),
+        };
+        let total = self.total.unwrap_or_default();
+        let (wishes, cancel) = (self.wishes, self.agent.cancel);
+        self.gauge.is_checking.store(true, Ordering::Relaxed);
+        let checked = check(file, total, wishes, &self.offered, cancel);
+        if matches!(checked, Err(DownloadError::Digest(_))) {
+            // There is nothing in it that could be gone on with.
+            self.start_over()?;
+        }
+        self.facts = checked?;
+        let Some(spot) = self.spot.take() else { return Ok(()) };
+        let (landing, is_partial) = match spot {
+            Spot::Stream { .. } => return Ok(()),
+            Spot::Unnamed(landing) => (landing, false),
+            Spot::Partial(partial) => (partial.landing, true),
+        };
+        if let Some(modified) = self.modified.filter(|_| wishes.keep_time) {
+            // The bytes are right whatever the time.
+            let _ = set_time(landing.file(), modified);
+        }
+        let landing = if wishes.durable { landing.durable() } else { landing };
+        let existing = match self.target {
+            Target::Named { taken: Taken::Replace, .. } => Existing::Replace,
+            _ => Existing::Keep,
+        };
+        landing.commit(existing).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => DownloadError::Exists,
+            _ => DownloadError::Local { action: Action::Writing, source: error },
+        })?;
+        if let Some(name) = self.name().filter(|_| is_partial) {
+            name.forget(false);
+        }
+        Ok(())
+    }
+
+    /// The failure, with what is left.
+    pub(super) fn failed(mut self, error: DownloadError) -> Failed {
+        let kept = self.here();
+        if let (true, Some(name), 0) = (self.has_partial, self.name(), kept) {
+            name.forget(true);
+        }
+        let is_kept = matches!(self.spot, Some(Spot::Partial(_))) && kept > 0;
+        self.spot = None;
+        let name = self.name().filter(|_| is_kept);
+        let kept = name.map(|name| Kept { name: name.part_name(), bytes: kept });
+        Failed { error, report: Box::new(self.report), kept, tls: self.tls.map(Box::new) }
+    }
+}

@@ -1,0 +1,211 @@
+//! The rounds of a download: what is missing is asked for and fetched, until nothing is missing.
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use underpass_engine::{Progress, Report};
+
+use super::first::First;
+use super::state::{Job, WORTH_KEEPING};
+use crate::client::backoff::Backoff;
+use crate::client::download::error::{Done, DownloadError, Failed};
+use crate::client::download::options::{Event, Target};
+use crate::client::download::partial_file::Spot;
+use crate::client::download::scheduler::Board;
+use crate::client::download::workers::{Crew, Opened, Outcome};
+use crate::client::error::ClientError;
+use crate::client::http::Answer;
+use crate::incoming::Manner;
+
+impl<'a> Job<'_, 'a> {
+    /// Does it all.
+    pub(in super::super) fn run(mut self) -> Result<Done, Failed> {
+        match self.all() {
+            Ok(was_here) => Ok(Done {
+                size: self.total.unwrap_or_else(|| self.report.bytes()),
+                report: self.report,
+                resumed_at: self.resumed_at,
+                connections: self.connections,
+                was_here,
+                facts: self.facts,
+                tls: self.tls,
+            }),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// Does it all; true if there was nothing to be done.
+    fn all(&mut self) -> Result<bool, DownloadError> {
+        if self.is_here()? {
+            return Ok(true);
+        }
+        self.find_earlier()?;
+        let mut backoff = Backoff::new(self.wishes.retries);
+        let mut changes = 0;
+        loop {
+            let before = self.here();
+            let Err(error) = self.round() else { break };
+            if matches!(error, DownloadError::Changed) {
+                changes += 1;
+                if !self.start_over()? || changes > MOST_CHANGES {
+                    return Err(error);
+                }
+                (self.tell)(&Event::StartingOver);
+                continue;
+            }
+            if self.here() > before {
+                backoff.reset();
+            }
+            if !self.is_resumable() && !self.start_over()? {
+                return Err(error);
+            }
+            self.wait(&mut backoff, error)?;
+        }
+        self.finish()?;
+        Ok(false)
+    }
+
+    /// Asks, and fetches what is missing as long as it comes.
+    fn round(&mut self) -> Result<(), DownloadError> {
+        let Some(First { answer, range }) = self.open()? else { return Ok(()) };
+        match (self.total, range) {
+            (Some(_), Some(range)) => self.fetch(answer, range),
+            _ => self.fetch_unmeasured(answer),
+        }
+    }
+
+    /// Fetches what is missing over as many connections as it is worth.
+    fn fetch(&mut self, answer: Answer<'a>, range: Range<u64>) -> Result<(), DownloadError> {
+        let missing = self.missing();
+        let Some(total) = self.total.filter(|_| !missing.is_empty()) else { return Ok(()) };
+        let connections = self.connections(&missing, answer.connection.is_local());
+        let cuts: Vec<_> = (0..connections).map(|_| AtomicBool::new(false)).collect();
+        let Some(spot) = &self.spot else { return Ok(()) };
+        let wishes = self.wishes;
+        let crew = Crew {
+            agent: self.agent.clone(),
+            board: Board::new(missing.clone(), connections),
+            cuts: &cuts,
+            cancel: self.agent.cancel,
+            manner: self.manner(),
+            pace: &self.pace,
+            retries: wishes.retries,
+            file: spot.file(),
+            base: spot.base(),
+            journal: spot.journal(),
+            url: self.url,
+            answered: (answer.url.clone(), answer.is_trusted),
+            version: self.version.clone().filter(|_| self.has_ranges),
+            total,
+            gauge: self.gauge,
+            tell: self.tell,
+            moved: AtomicU64::new(0),
+            outcome: Mutex::default(),
+        };
+        let first = range.start..missing[0].end.min(range.end);
+        crew.board.assign(0, &first);
+        if let Some(bytes) = self.pace.window() {
+            answer.connection.set_window(bytes);
+        }
+        crew.run(Opened { answer, range }, first);
+        let is_done = crew.board.is_done();
+        let moved = crew.moved.load(Ordering::Relaxed);
+        let Outcome { report, error, connections } =
+            crew.outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.moved(&report, moved, connections);
+        match error {
+            Some(error) => Err(error),
+            None if is_done => Ok(()),
+            None => Err(ClientError::Cancelled.into()),
+        }
+    }
+
+    /// Fetches what has no length that is known.
+    fn fetch_unmeasured(&mut self, mut answer: Answer<'a>) -> Result<(), DownloadError> {
+        let Some(spot) = &self.spot else { return Ok(()) };
+        let journal = spot.journal().map(|journal| (journal, journal.begin(&(0..u64::MAX))));
+        let cancel: Vec<_> = self.agent.cancel.into_iter().collect();
+        let mut moved = 0;
+        let mut note = |bytes: u64| {
+            if let Some((journal, number)) = journal {
+                journal.note(number, bytes);
+            }
+            self.gauge.done.store(bytes, Ordering::Relaxed);
+            self.pace.spend(bytes - moved, &cancel);
+            moved = bytes;
+        };
+        if let Some(bytes) = self.pace.window() {
+            answer.connection.set_window(bytes);
+        }
+        self.gauge.connections.store(1, Ordering::Relaxed);
+        let extent = answer.response.extent;
+        let manner = Manner { reserve: false, ..self.manner() };
+        let mut tell = |progress: &Progress| note(progress.bytes);
+        let incoming = answer.connection.incoming();
+        let received = incoming.body(extent, spot.file(), spot.base(), &manner, &mut tell);
+        note(received.report.bytes());
+        self.gauge.connections.store(0, Ordering::Relaxed);
+        let bytes = received.report.bytes();
+        self.moved(&received.report, bytes, 1);
+        received
+            .outcome
+            .map_err(|error| DownloadError::body(answer.connection.address(), error))?;
+        self.total = Some(bytes);
+        Ok(())
+    }
+
+    /// Counts what one round has moved.
+    fn moved(&mut self, report: &Report, bytes: u64, connections: u32) {
+        self.report.add(report);
+        self.connections = self.connections.max(connections);
+        if let Some(Spot::Stream { done, .. }) = &mut self.spot {
+            *done += bytes;
+        }
+    }
+
+    /// How bodies are received: each step is over before the journal lags behind by more than
+    /// [`WORTH_KEEPING`].
+    fn manner(&self) -> Manner<'_> {
+        let wishes = self.wishes;
+        let most = WORTH_KEEPING - TELL_EVERY;
+        let portion = self.pace.portion().unwrap_or(most);
+        let step = usize::try_from(most.min(portion)).unwrap_or(usize::MAX);
+        Manner {
+            policy: wishes.policy,
+            step: Some(wishes.step.unwrap_or(step).min(step)),
+            pipes: Some(self.pipes),
+            tell_every: Some(TELL_EVERY.min(portion)),
+            limit: None,
+            reserve: !matches!(self.spot, Some(Spot::Stream { .. })),
+        }
+    }
+
+    /// How many connections what is missing is worth.
+    fn connections(&self, missing: &[Range<u64>], is_local: bool) -> usize {
+        let left: u64 = missing.iter().map(|range| range.end - range.start).sum();
+        let is_stream = matches!(self.target, Target::Stream { .. });
+        if self.version.is_none() || !self.has_ranges || is_stream {
+            return 1;
+        }
+        let most = match self.wishes.connections {
+            Some(most) => u64::from(most).min(left / WORTH_KEEPING),
+            // The kernel of one machine copies no faster for having several queues to copy from.
+            None if is_local => 1,
+            None => (left / WORTH_A_CONNECTION).min(DEFAULT_CONNECTIONS),
+        };
+        usize::try_from(most.max(1)).unwrap_or(1)
+    }
+}
+
+/// The journal lags behind by so much at the most, less than a page is written for each.
+const TELL_EVERY: u64 = 128 << 10;
+
+/// What makes another connection worth its while.
+const WORTH_A_CONNECTION: u64 = 16 << 20;
+
+/// Connections at the most, unless somebody asks for more.
+const DEFAULT_CONNECTIONS: u64 = 4;
+
+/// How often a file may change while it is fetched.
+const MOST_CHANGES: u32 = 4;

@@ -1,0 +1,138 @@
+//! What is known of one download.
+
+use std::ops::Range;
+use std::time::SystemTime;
+
+use underpass_engine::{PipePool, Report};
+use url::Url;
+
+use crate::client::backoff::{Backoff, sleep};
+use crate::client::download::error::DownloadError;
+use crate::client::download::interpret::Version;
+use crate::client::download::options::{Event, Gauge, Target, Wishes};
+use crate::client::download::partial_file::{Name, Spot};
+use crate::client::download::rate_limit::Pace;
+use crate::client::download::scheduler::without;
+use crate::client::error::ClientError;
+use crate::client::http::Agent;
+use crate::digest::{Digest, Fact};
+use crate::tls::Facts;
+
+/// One download.
+pub(in crate::client::download) struct Job<'j, 'a> {
+    pub(super) agent: &'j Agent<'a>,
+    pub(super) wishes: &'j Wishes,
+    pub(super) pipes: &'j PipePool,
+    pub(super) url: &'j Url,
+    pub(super) target: &'j Target<'j>,
+    pub(super) gauge: &'j Gauge,
+    pub(super) tell: &'j (dyn Fn(&Event<'_>) + Sync),
+    pub(super) pace: Pace,
+    /// Where the bytes are; `None` before anything is known of them.
+    pub(super) spot: Option<Spot<'j>>,
+    pub(super) version: Option<Version>,
+    pub(super) total: Option<u64>,
+    pub(super) modified: Option<SystemTime>,
+    /// Whether the server gives parts.
+    pub(super) has_ranges: bool,
+    /// Whether there is a partial file of ours.
+    pub(super) has_partial: bool,
+    /// Whether the server has said anything in this run.
+    pub(super) has_answered: bool,
+    /// Whether all is asked for at once, since parts made no sense.
+    pub(super) is_plain: bool,
+    pub(super) report: Report,
+    pub(super) connections: u32,
+    pub(super) resumed_at: u64,
+    /// What the server says of its digests.
+    pub(super) offered: Vec<Digest>,
+    pub(super) facts: Vec<Fact>,
+    pub(super) tls: Option<Facts>,
+}
+
+impl<'j, 'a> Job<'j, 'a> {
+    pub(in super::super) fn new(
+        agent: &'j Agent<'a>,
+        wishes: &'j Wishes,
+        pipes: &'j PipePool,
+        url: &'j Url,
+        target: &'j Target<'j>,
+        gauge: &'j Gauge,
+        tell: &'j (dyn Fn(&Event<'_>) + Sync),
+    ) -> Self {
+        Self {
+            agent,
+            wishes,
+            pipes,
+            url,
+            target,
+            gauge,
+            tell,
+            pace: Pace::new(wishes.rate),
+            spot: None,
+            version: None,
+            total: None,
+            modified: None,
+            has_ranges: false,
+            has_partial: false,
+            has_answered: false,
+            is_plain: false,
+            report: Report::default(),
+            connections: 0,
+            resumed_at: 0,
+            offered: Vec::new(),
+            facts: Vec::new(),
+            tls: None,
+        }
+    }
+
+    /// Waits for another attempt, or gives up for this reason.
+    pub(super) fn wait(
+        &self,
+        backoff: &mut Backoff,
+        error: DownloadError,
+    ) -> Result<(), DownloadError> {
+        let is_hopeless = !self.has_answered && error.is_nobody();
+        if is_hopeless || !error.is_temporary() {
+            return Err(error);
+        }
+        let Some(after) = backoff.next(error.retry_after()) else { return Err(error) };
+        (self.tell)(&Event::Retrying { error: &error, after });
+        let cancel: Vec<_> = self.agent.cancel.into_iter().collect();
+        if sleep(after, &cancel) { Ok(()) } else { Err(ClientError::Cancelled.into()) }
+    }
+
+    /// Whether what is there can be gone on with.
+    pub(super) fn is_resumable(&self) -> bool {
+        match &self.spot {
+            None | Some(Spot::Partial(_)) => true,
+            Some(Spot::Unnamed(_)) => false,
+            Some(Spot::Stream { done, .. }) => {
+                *done == 0 || (self.has_ranges && self.version.is_some())
+            }
+        }
+    }
+
+    /// Bytes that are there.
+    pub(super) fn here(&self) -> u64 {
+        let present = self.spot.as_ref().map(Spot::present).unwrap_or_default();
+        present.iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// What is missing, in its order.
+    pub(super) fn missing(&self) -> Vec<Range<u64>> {
+        let all = 0..self.total.unwrap_or(u64::MAX);
+        let present = self.spot.as_ref().map(Spot::present).unwrap_or_default();
+        present.iter().fold(vec![all], |missing, range| without(&missing, range))
+    }
+
+    pub(super) fn name(&self) -> Option<Name<'j>> {
+        match self.target {
+            Target::Named { folder, name, .. } => Some(Name { folder, name }),
+            Target::Stream { .. } => None,
+        }
+    }
+}
+
+/// Less is fetched anew rather than kept, and no more than this is moved twice by a connection.
+pub(super) const WORTH_KEEPING: u64 = 1 << 20;

@@ -1,0 +1,340 @@
+//! The connections of one download, and what each of them does.
+
+use std::fs::File;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use underpass_engine::{Progress, Report};
+use url::Url;
+
+use super::error::DownloadError;
+use super::interpret::{Asked, Meaning, Version, meaning};
+use super::journal::Journal;
+use super::options::{Event, Gauge};
+use super::rate_limit::Pace;
+use super::scheduler::{Board, Task};
+use crate::client::backoff::{Backoff, sleep};
+use crate::client::error::ClientError;
+use crate::client::http::{Agent, Answer, Connection, Request};
+use crate::incoming::{Extent, Manner};
+
+/// What the connections of one download share.
+pub(super) struct Crew<'c> {
+    pub(super) agent: Agent<'c>,
+    pub(super) board: Board,
+    /// One for each connection: it is to stop.
+    pub(super) cuts: &'c [AtomicBool],
+    /// Nobody wants the download any more.
+    pub(super) cancel: Option<&'c AtomicBool>,
+    pub(super) manner: Manner<'c>,
+    pub(super) pace: &'c Pace,
+    pub(super) retries: u32,
+    pub(super) file: &'c File,
+    /// Where the first byte of the download goes in it.
+    pub(super) base: u64,
+    pub(super) journal: Option<&'c Journal>,
+    /// The address that was named.
+    pub(super) url: &'c Url,
+    /// The address that answered, and whether it may know secrets.
+    pub(super) answered: (Url, bool),
+    pub(super) version: Option<Version>,
+    pub(super) total: u64,
+    pub(super) gauge: &'c Gauge,
+    pub(super) tell: &'c (dyn Fn(&Event<'_>) + Sync),
+    pub(super) moved: AtomicU64,
+    pub(super) outcome: Mutex<Outcome>,
+}
+
+/// What the connections did.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// What was moved.
+    pub(super) report: Report,
+    /// Why everything was ended.
+    pub(super) error: Option<DownloadError>,
+    /// The most connections at one time.
+    pub(super) connections: u32,
+}
+
+/// An answer whose body is about to be read, and which bytes it has.
+pub(super) struct Opened<'c> {
+    pub(super) answer: Answer<'c>,
+    pub(super) range: Range<u64>,
+}
+
+impl<'c> Crew<'c> {
+    /// Fetches everything over as many connections as there are cuts. The first has an answer
+    /// already, for a piece that is assigned to it.
+    pub(super) fn run(&self, first: Opened<'c>, piece: Range<u64>) {
+        let first = Some((first, piece));
+        std::thread::scope(|scope| {
+            let (stop, stopped) = channel();
+            if let Some(journal) = self.journal {
+                scope.spawn(move || save_at_times(journal, self.file, &stopped));
+            }
+            if self.cuts.len() == 1 {
+                self.work(0, first);
+            } else {
+                let others =
+                    (1..self.cuts.len()).map(|me| scope.spawn(move || self.work(me, None)));
+                let mut workers: Vec<_> = others.collect();
+                workers.push(scope.spawn(move || self.work(0, first)));
+                while !self.board.is_deserted() {
+                    if self.is_cancelled() {
+                        self.end();
+                    }
+                    std::thread::park_timeout(LOOK_INTERVAL);
+                }
+            }
+            drop(stop);
+        });
+    }
+
+    /// What one connection does: piece after piece.
+    fn work(&self, me: usize, mut first: Option<(Opened<'c>, Range<u64>)>) {
+        let mut agent = self.agent.clone();
+        if self.cuts.len() > 1 {
+            agent.cancel = Some(&self.cuts[me]);
+            if let Some((first, _)) = &mut first {
+                first.answer.connection.incoming().set_cancel(agent.cancel);
+            }
+        }
+        let mut backoff = Backoff::new(self.retries);
+        let mut idle = None;
+        let mut has_failed = false;
+        loop {
+            let piece = match &first {
+                Some((_, piece)) => piece.clone(),
+                None => match self.board.take(me, self.cuts) {
+                    Task::Fetch(piece) => piece,
+                    Task::Leave => break,
+                },
+            };
+            self.arrive();
+            let before = self.moved.load(Ordering::Relaxed);
+            let opened = match first.take() {
+                Some((opened, _)) => Ok(opened),
+                None => self.open(&agent, idle.take(), &piece, has_failed),
+            };
+            let outcome = opened.and_then(|opened| self.fetch(me, opened, &piece));
+            self.gauge.connections.fetch_sub(1, Ordering::Relaxed);
+            match outcome {
+                Ok(connection) => {
+                    backoff.reset();
+                    (idle, has_failed) = (connection, false);
+                }
+                Err(error) => {
+                    self.board.give_back(me);
+                    if self.moved.load(Ordering::Relaxed) > before {
+                        backoff.reset();
+                    }
+                    has_failed = true;
+                    if !self.goes_on(me, error, &mut backoff) {
+                        break;
+                    }
+                }
+            }
+        }
+        self.board.leave(me);
+    }
+
+    /// Asks for a piece.
+    fn open<'w>(
+        &self,
+        agent: &Agent<'w>,
+        idle: Option<Connection<'w>>,
+        piece: &Range<u64>,
+        has_failed: bool,
+    ) -> Result<Opened<'w>, DownloadError> {
+        let version = self.version.clone().map(|version| (version, Some(self.total)));
+        let asked =
+            Asked { range: Some((piece.start, Some(piece.end))), version, wants_digest: None };
+        // Where a redirect led may have been for a while only.
+        let (url, is_trusted) = match has_failed {
+            true => (self.url, true),
+            false => (&self.answered.0, self.answered.1),
+        };
+        let answer = ask(agent, idle, &asked, url, is_trusted)?;
+        match meaning(&asked, &answer.response)? {
+            Meaning::Part { range, total } if total == self.total => Ok(Opened { answer, range }),
+            Meaning::Whole { total: Some(total) } if total == self.total && piece.start == 0 => {
+                Ok(Opened { answer, range: 0..total })
+            }
+            Meaning::Refused => Err(answer.connection.refusal(&answer.response).into()),
+            Meaning::Changed
+            | Meaning::Unsatisfiable
+            | Meaning::Part { .. }
+            | Meaning::Whole { .. } => Err(DownloadError::Changed),
+        }
+    }
+
+    /// Moves a piece to its place; the connection, if it can be used again.
+    fn fetch<'w>(
+        &self,
+        me: usize,
+        opened: Opened<'w>,
+        piece: &Range<u64>,
+    ) -> Result<Option<Connection<'w>>, DownloadError> {
+        let Opened { answer, range } = opened;
+        let (mut connection, response) = (answer.connection, answer.response);
+        self.board.limit(me, range.end);
+        let number = self.journal.map(|journal| journal.begin(piece));
+        let is_chunked = response.extent == Extent::Chunked;
+        let mut at = piece.start;
+        loop {
+            // What comes in chunks ends where it ends.
+            let bite = match is_chunked && at == piece.start {
+                true => self.board.claim_all(me),
+                false => self.board.claim(me),
+            };
+            let Some(bite) = bite else { break };
+            let mut moved = 0;
+            let mut note = |bytes: u64| {
+                self.note(me, number, at + bytes - piece.start, bytes - moved);
+                moved = bytes;
+            };
+            let extent = match is_chunked {
+                true => Extent::Chunked,
+                false => Extent::Length(bite.end - bite.start),
+            };
+            let manner = Manner { limit: Some(bite.end - bite.start), ..self.manner };
+            let mut tell = |progress: &Progress| note(progress.bytes);
+            let place = self.base + bite.start;
+            let received = connection.incoming().body(extent, self.file, place, &manner, &mut tell);
+            let bytes = received.report.bytes();
+            note(bytes);
+            self.outcome().report.add(&received.report);
+            received.outcome.map_err(|error| DownloadError::body(connection.address(), error))?;
+            at = bite.start + bytes;
+            if at != bite.end {
+                let what = format!("a body of {bytes} bytes instead of {}", bite.end - bite.start);
+                return Err(ClientError::BadResponse(what).into());
+            }
+        }
+        Ok((at == range.end && response.keeps_alive).then_some(connection))
+    }
+
+    /// So many bytes more of a piece are in their place.
+    fn note(&self, me: usize, number: Option<usize>, done: u64, more: u64) {
+        if more == 0 {
+            return;
+        }
+        self.board.moved(me, more);
+        if let (Some(journal), Some(number)) = (self.journal, number) {
+            journal.note(number, done);
+        }
+        self.moved.fetch_add(more, Ordering::Relaxed);
+        self.gauge.done.fetch_add(more, Ordering::Relaxed);
+        self.pace.spend(more, &self.flags(me));
+    }
+
+    /// Whether a connection goes on after a failure, once it has waited long enough.
+    fn goes_on(&self, me: usize, error: DownloadError, backoff: &mut Backoff) -> bool {
+        if self.board.is_over() && !self.is_cancelled() {
+            return false;
+        }
+        if matches!(error, DownloadError::Client(ClientError::Cancelled)) && !self.is_cancelled() {
+            // It was too slow, and another one does its work.
+            self.cuts[me].store(false, Ordering::Relaxed);
+            return true;
+        }
+        let wait = match error.is_temporary() && self.version.is_some() {
+            true => backoff.next(error.retry_after()),
+            false => {
+                self.fail(error);
+                return false;
+            }
+        };
+        let Some(wait) = wait else {
+            // The others may do without it.
+            if self.board.leave(me) {
+                self.fail(error);
+            }
+            return false;
+        };
+        if self.board.busy() == 0 {
+            (self.tell)(&Event::Retrying { error: &error, after: wait });
+        }
+        if sleep(wait, &self.flags(me)) {
+            return true;
+        }
+        if self.is_cancelled() {
+            self.fail(ClientError::Cancelled.into());
+        }
+        false
+    }
+
+    /// Ends everything for this reason.
+    fn fail(&self, error: DownloadError) {
+        self.outcome().error.get_or_insert(error);
+        self.end();
+    }
+
+    /// Ends everything.
+    fn end(&self) {
+        self.board.end();
+        if self.cuts.len() > 1 {
+            self.cuts.iter().for_each(|cut| cut.store(true, Ordering::Relaxed));
+        }
+    }
+
+    fn arrive(&self) {
+        let now = self.gauge.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut outcome = self.outcome();
+        outcome.connections = outcome.connections.max(now);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
+    }
+
+    /// What ends the waiting of a connection.
+    fn flags(&self, me: usize) -> Vec<&AtomicBool> {
+        self.cancel.into_iter().chain([&self.cuts[me]]).collect()
+    }
+
+    fn outcome(&self) -> std::sync::MutexGuard<'_, Outcome> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks for a file or a part of it.
+pub(super) fn ask<'w>(
+    agent: &Agent<'w>,
+    idle: Option<Connection<'w>>,
+    asked: &Asked,
+    url: &Url,
+    is_trusted: bool,
+) -> Result<Answer<'w>, ClientError> {
+    let range = asked.range_field();
+    let mut fields = Vec::new();
+    if let Some(wanted) = &asked.wants_digest {
+        fields.push(("Want-Repr-Digest", wanted.as_str()));
+    }
+    if let Some(range) = &range {
+        fields.push(("Range", range.as_str()));
+        if let Some((version, _)) = &asked.version {
+            fields.push(("If-Range", version.field()));
+        }
+    }
+    let request = Request { method: "GET", fields: &fields };
+    agent.ask_as(idle, &request, url, is_trusted)
+}
+
+/// Every few seconds brings to the disk what is there, and says so, until the other end of the
+/// channel is gone.
+fn save_at_times(journal: &Journal, file: &File, stopped: &Receiver<()>) {
+    while stopped.recv_timeout(SAVE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        // What fails here shows when the file is written or closed; the journal says less.
+        let _ = journal.save(file);
+    }
+}
+
+/// What is lost in a power cut is not much older than this.
+const SAVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether the download is still wanted.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);

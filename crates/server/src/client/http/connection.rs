@@ -1,0 +1,358 @@
+//! One connection to a server.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use underpass_engine::TlsTransport;
+use url::Url;
+
+use super::agent::Agent;
+use super::connect::{Limits, connect};
+use super::credentials::in_url;
+use super::response::Response;
+use super::route::Route;
+use crate::client::error::ClientError;
+use crate::incoming::{Incoming, ReceiveError};
+use crate::tls::{Facts, Session};
+
+/// What a request says besides its address.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'r> {
+    /// The method.
+    pub method: &'r str,
+    /// Fields of this request alone, such as `Range`.
+    pub fields: &'r [(&'r str, &'r str)],
+}
+
+/// A connection to a server, or to a proxy on the way to it.
+#[derive(Debug)]
+pub struct Connection<'a> {
+    incoming: Incoming<'a, TcpStream>,
+    route: Route,
+}
+
+impl<'a> Connection<'a> {
+    /// Connects to the server of a URL, or to the proxy on the way to it.
+    pub(super) fn open(agent: &Agent<'a>, url: &Url) -> Result<Self, ClientError> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(ClientError::Scheme { scheme: url.scheme().to_owned() });
+        }
+        let (proxy, route) = (agent.proxies.of(url), Route::of(agent, url));
+        let limits = Limits::new(agent.connect_timeout, agent.cancel);
+        let stream = connect(proxy.unwrap_or(url), limits)?;
+        let left = limits.deadline.saturating_duration_since(Instant::now());
+        let incoming = Incoming::new(stream, Vec::new(), Some(left), agent.cancel);
+        let mut connection = Self { incoming, route };
+        if connection.route.is_secured() {
+            if let Some(proxy) = proxy {
+                connection.dig(agent, proxy, url).map_err(|error| match error {
+                    // There is no other limit yet.
+                    ClientError::Stalled => {
+                        connection.failed("connecting to", Errno::TIMEDOUT.into())
+                    }
+                    error => error,
+                })?;
+            }
+            let session = agent.tls.shake_hands(connection.stream(), url, limits)?;
+            connection.incoming.set_session(Arc::new(session));
+        }
+        connection.incoming.set_timeout(Some(agent.timeout));
+        Ok(connection)
+    }
+
+    /// Whether a request for this URL may go over it.
+    pub(crate) fn leads_to(&self, agent: &Agent<'_>, url: &Url) -> bool {
+        self.route == Route::of(agent, url)
+    }
+
+    /// The TLS over it.
+    #[must_use]
+    pub fn session(&self) -> Option<&Arc<Session>> {
+        self.incoming.session()
+    }
+
+    /// What is known of the TLS over it.
+    #[must_use]
+    pub fn tls(&self) -> Option<&Facts> {
+        self.session().map(|session| session.facts())
+    }
+
+    /// What comes in.
+    pub fn incoming(&mut self) -> &mut Incoming<'a, TcpStream> {
+        &mut self.incoming
+    }
+
+    /// The socket, as the sink of a body. It does not block.
+    #[must_use]
+    pub fn stream(&self) -> &TcpStream {
+        self.incoming.stream()
+    }
+
+    /// Whom it leads to: host and port.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        self.route.address()
+    }
+
+    /// Whether it leads to a server on this machine.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        !self.route.is_proxied && underpass_engine::socket::has_loopback_peer(self.stream())
+    }
+
+    /// Lets no more than so many bytes wait in the kernel to be taken.
+    pub(crate) fn set_window(&self, bytes: usize) {
+        // A hint: without it more comes at once, and then nothing for a while.
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(self.stream(), bytes);
+    }
+
+    /// Sends a request without a body and reads the head of its answer. Secrets are only sent to
+    /// servers that are trusted with them.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn exchange(
+        &mut self,
+        agent: &Agent<'a>,
+        request: &Request<'_>,
+        url: &Url,
+        is_trusted: bool,
+    ) -> Result<Response, ClientError> {
+        let head = self.head(agent, request, url, is_trusted);
+        self.send(&head)?;
+        for _ in 0..MOST_INTERIM {
+            let response = self.response(request.method)?;
+            match response.status {
+                // Nobody has asked for another protocol.
+                101 => break,
+                100..200 => {}
+                _ => return Ok(response),
+            }
+        }
+        Err(ClientError::BadResponse("no end of interim answers".to_owned()))
+    }
+
+    /// Whether nothing has come since the last answer ended. If something has, it is the end of
+    /// the connection, or belongs to no question.
+    pub(super) fn is_quiet(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        !self.incoming.holds_more()
+            && match self.session() {
+                Some(session) => session.is_quiet(self.stream().as_fd()),
+                None => matches!(recv(self.stream(), &mut [0_u8; 1], flags), Err(Errno::AGAIN)),
+            }
+    }
+
+    /// Whether there is something to read, be it the end, or comes within `patience`. What TLS says
+    /// for itself is no such thing.
+    pub(crate) fn has_spoken(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        loop {
+            if self.incoming.holds_more()
+                || self.session().is_some_and(|it| it.peek(self.stream().as_fd()).is_some())
+            {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut ends = [PollFd::new(self.stream(), PollFlags::IN)];
+            let moment = Timespec::try_from(left).ok();
+            let is_ready = matches!(poll(&mut ends, moment.as_ref()), Ok(1..));
+            if !is_ready || self.session().is_none() {
+                return is_ready;
+            }
+            if left.is_zero() {
+                return self.session().is_some_and(|it| it.peek(self.stream().as_fd()).is_some());
+            }
+        }
+    }
+
+    /// The head of a request, with the blank line at its end.
+    #[must_use]
+    pub fn head(
+        &self,
+        agent: &Agent<'_>,
+        request: &Request<'_>,
+        url: &Url,
+        is_trusted: bool,
+    ) -> Vec<u8> {
+        let mut head = Vec::with_capacity(512);
+        let mut line = |parts: &[&str]| {
+            parts.iter().for_each(|part| head.extend_from_slice(part.as_bytes()));
+            head.extend_from_slice(b"\r\n");
+        };
+        let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
+        let mut absolute = url.clone();
+        // Who asks is for the server to know, not for everybody on the way. An http address has a
+        // host, so both can be taken away.
+        let _ = (absolute.set_username(""), absolute.set_password(None));
+        let target = match self.route.is_read_on_the_way() {
+            true => &absolute[..url::Position::AfterQuery],
+            false => path,
+        };
+        line(&[request.method, " ", target, " HTTP/1.1"]);
+        let own = |name: &str| {
+            let given = agent.headers.iter().filter(|_| is_trusted).map(|(name, _)| name.as_str());
+            !given
+                .chain(request.fields.iter().map(|(name, _)| *name))
+                .any(|given| given.eq_ignore_ascii_case(name))
+        };
+        let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
+        let standard = [
+            ("Host", host),
+            ("User-Agent", &agent.user_agent),
+            ("Accept", "*/*"),
+            // Any other coding would have to be undone in user space.
+            ("Accept-Encoding", "identity"),
+        ];
+        for (name, value) in standard.into_iter().filter(|(name, _)| own(name)) {
+            line(&[name, ": ", value]);
+        }
+        let named = if is_trusted { agent.credentials.value(url) } else { in_url(url) };
+        if let Some(value) = named.filter(|_| own("Authorization")) {
+            line(&["Authorization: ", &value]);
+        }
+        let proxy = agent.proxies.of(url).filter(|_| self.route.is_read_on_the_way());
+        if let Some(value) = proxy.and_then(in_url) {
+            line(&["Proxy-Authorization: ", &value]);
+        }
+        for (name, value) in agent.headers.iter().filter(|_| is_trusted) {
+            line(&[name, ": ", value]);
+        }
+        for (name, value) in request.fields {
+            line(&[name, ": ", value]);
+        }
+        line(&[]);
+        head
+    }
+
+    /// Sends bytes, such as a head.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Network`], `Stalled` or `Cancelled`.
+    pub fn send(&self, mut bytes: &[u8]) -> Result<(), ClientError> {
+        let mut last = Instant::now();
+        loop {
+            let outcome = match self.session() {
+                // What was taken of an earlier call is sent with it, or first.
+                Some(session) if bytes.is_empty() => {
+                    session.flush(self.stream().as_fd()).map(|()| 0)
+                }
+                Some(session) => session.send(self.stream().as_fd(), bytes, false),
+                None => send(self.stream(), bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT),
+            };
+            match outcome {
+                Ok(_) if bytes.is_empty() => return Ok(()),
+                Ok(sent) => {
+                    bytes = &bytes[sent..];
+                    last = Instant::now();
+                    if bytes.is_empty() && self.session().is_none() {
+                        return Ok(());
+                    }
+                }
+                Err(Errno::AGAIN) => self.wait_to_send(last)?,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.failed("sending to", errno.into())),
+            }
+        }
+    }
+
+    /// Waits a moment until something can be sent; fails if it has taken too long since `last`, or
+    /// nobody wants it.
+    fn wait_to_send(&self, last: Instant) -> Result<(), ClientError> {
+        let (timeout, cancel) = self.incoming.limits();
+        if cancel.is_some_and(|it| it.load(Ordering::Relaxed)) {
+            return Err(ClientError::Cancelled);
+        }
+        if timeout.is_some_and(|timeout| last.elapsed() >= timeout) {
+            return Err(ClientError::Stalled);
+        }
+        let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        // An interruption is as good as an event: the next look tells more.
+        let _ = poll(&mut [PollFd::new(self.stream(), PollFlags::OUT)], Some(&moment));
+        Ok(())
+    }
+
+    /// Reads the next head that answers a request of this method; it may be an interim one.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn response(&mut self, method: &str) -> Result<Response, ClientError> {
+        let head = match self.incoming.head(MOST_HEAD) {
+            Ok(Some(head)) => head,
+            Ok(None) => return Err(ClientError::Closed),
+            Err(ReceiveError::TooLong) => {
+                return Err(ClientError::BadResponse("its head is too long".to_owned()));
+            }
+            Err(error) => return Err(ClientError::receiving(self.address(), error)),
+        };
+        Response::parse(&head, method)
+    }
+
+    /// Reads the rest of an answer that nobody wants, if it is short; the connection, if it can be
+    /// used again.
+    #[must_use]
+    pub fn finish(mut self, response: &Response) -> Option<Self> {
+        let is_read = self.incoming.memory(response.extent, MOST_UNWANTED).is_ok();
+        (is_read && response.keeps_alive).then_some(self)
+    }
+
+    /// What a failure says to people: the error for a status that is none that was hoped for, with
+    /// the text of its body if that is short.
+    #[must_use]
+    pub fn refusal(mut self, response: &Response) -> ClientError {
+        let now = std::time::SystemTime::now();
+        ClientError::Status {
+            status: response.status,
+            detail: self.detail(response),
+            retry_after: response.retry_after(now),
+        }
+    }
+
+    /// What the body of an answer says to people, if it is a short text.
+    pub(super) fn detail(&mut self, response: &Response) -> String {
+        let is_text = response.coding().is_none()
+            && response.fields.text("content-type").is_some_and(|it| it.starts_with("text/plain"));
+        let body = self.incoming.memory(response.extent, MOST_DETAIL).unwrap_or_default();
+        let text = if is_text { String::from_utf8_lossy(&body) } else { "".into() };
+        let line = text.lines().next().unwrap_or_default().trim();
+        // Our own servers repeat the status.
+        let line = line.strip_prefix(&response.status.to_string()).unwrap_or(line).trim();
+        let line = line.strip_prefix(crate::head::reason(response.status)).unwrap_or(line);
+        line.trim_start_matches([':', ' ']).chars().filter(|c| !c.is_control()).collect()
+    }
+
+    fn failed(&self, action: &'static str, source: io::Error) -> ClientError {
+        ClientError::Network { action, address: self.address().to_owned(), source }
+    }
+}
+
+impl Drop for Connection<'_> {
+    /// Says that nothing more comes (RFC 8446 6.1), to those who would otherwise have to wonder.
+    fn drop(&mut self) {
+        if let Some(session) = self.session() {
+            session.close(self.stream().as_fd());
+        }
+    }
+}
+
+/// Bytes of a head at the most.
+const MOST_HEAD: usize = 64 << 10;
+
+/// Interim answers before the final one at the most.
+const MOST_INTERIM: u32 = 100;
+
+/// Bytes of a body that are read for the sake of keeping the connection.
+const MOST_UNWANTED: usize = 64 << 10;
+
+/// Bytes of a body that may say what went wrong.
+const MOST_DETAIL: usize = 4 << 10;

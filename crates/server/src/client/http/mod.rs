@@ -1,0 +1,23 @@
+//! Requests and their answers: one connection at a time, without a runtime.
+//!
+//! A client has few connections and each has a thread that waits for it, so it needs nothing that watches
+//! thousands of sockets. Bodies are moved by the engine in both directions.
+
+mod agent;
+mod ask;
+mod connect;
+mod connection;
+mod credentials;
+mod proxy;
+mod response;
+mod route;
+mod tls;
+mod tunnel;
+
+pub use agent::Agent;
+pub use ask::Answer;
+pub use connection::{Connection, Request};
+pub use credentials::Credentials;
+pub use proxy::Proxies;
+pub use response::{Fields, Response};
+pub use tls::TlsSetup;

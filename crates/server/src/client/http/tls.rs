@@ -1,0 +1,71 @@
+//! What connections to `https` servers have in common: whom they believe, and what they remember.
+
+use std::net::TcpStream;
+use std::sync::{Arc, OnceLock};
+
+use rustix::io::Errno;
+use url::Url;
+
+use super::connect::{Limits, address};
+use crate::client::error::ClientError;
+use crate::tls::{Connector, Handshake, HandshakeError, Session, TlsError, Trust};
+
+/// Whom the servers of `https` addresses have to prove to be.
+///
+/// All connections of a run share one, and with it the sessions that can be resumed. The authorities
+/// of the system are read when they are needed first.
+#[derive(Clone, Debug, Default)]
+pub struct TlsSetup {
+    trust: Arc<Trust>,
+    connector: Arc<OnceLock<Connector>>,
+}
+
+impl TlsSetup {
+    /// Believes these.
+    #[must_use]
+    pub fn new(trust: Trust) -> Self {
+        Self { trust: Arc::new(trust), connector: Arc::default() }
+    }
+
+    /// What begins handshakes.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`] if the authorities cannot be read.
+    pub fn connector(&self) -> Result<Connector, TlsError> {
+        if let Some(connector) = self.connector.get() {
+            return Ok(connector.clone());
+        }
+        let connector = Connector::new(&self.trust)?;
+        // Another connection may have been faster.
+        Ok(self.connector.get_or_init(|| connector).clone())
+    }
+
+    /// Shakes hands with the server of a URL.
+    pub(super) fn shake_hands(
+        &self,
+        stream: &TcpStream,
+        url: &Url,
+        limits: Limits<'_>,
+    ) -> Result<Session, ClientError> {
+        let connector =
+            self.connector().map_err(|error| ClientError::Authorities(Box::new(error)))?;
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        Handshake::connect(&connector, host)
+            .and_then(|handshake| handshake.complete(stream, limits.deadline, limits.cancel))
+            .map_err(|error| sorted(error, address(url)))
+    }
+}
+
+/// Tells apart what the connection is to blame for.
+fn sorted(error: HandshakeError, address: String) -> ClientError {
+    match error {
+        HandshakeError::Io(source) if Errno::from_io_error(&source) == Some(Errno::INTR) => {
+            ClientError::Cancelled
+        }
+        HandshakeError::Io(source) => {
+            ClientError::Network { action: "shaking hands with", address, source }
+        }
+        error => ClientError::Tls { address, error: Box::new(error) },
+    }
+}

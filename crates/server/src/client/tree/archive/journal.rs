@@ -1,0 +1,428 @@
+//! What is remembered of an unfinished folder beside it: which archive it is from, how much of
+//! that is here, and what else is needed to go on.
+//!
+//! Two numbers stand at fixed places and are overwritten: up to where the archive is in the page
+//! cache, and up to where it is on the disk. Behind them lines are appended. Each has a sum, so
+//! that one that was being written when the power went is not believed.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, syncfs, unlinkat};
+use rustix::io::Errno;
+use underpass_engine::session;
+
+use crate::archive::Fingerprint;
+use crate::client::tree::dest::FolderFacts;
+use crate::client::tree::write_log::SAFE_INTERVAL;
+use crate::target::encode_segment;
+
+/// A file that is large enough to be gone on with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Large {
+    /// Where in the archive its header begins.
+    pub(super) header: u64,
+    /// Where in the archive its contents begin.
+    pub(super) data: u64,
+    pub(super) size: u64,
+    pub(super) mode: u32,
+    pub(super) modified: (i64, u32),
+    pub(super) path: Vec<u8>,
+}
+
+impl Large {
+    /// Whether a position of the archive is within its contents.
+    fn holds(&self, position: u64) -> bool {
+        self.data <= position && position - self.data < self.size
+    }
+}
+
+/// Which archive a folder is from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Origin {
+    pub(super) url: String,
+    /// Its strong entity tag, quoted.
+    pub(super) etag: String,
+    /// The folder in it that everything is in, or nothing.
+    pub(super) top: Vec<u8>,
+    pub(super) len: u64,
+}
+
+/// What a journal says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Noted {
+    pub(super) origin: Origin,
+    /// Up to where the archive is here.
+    pub(super) position: u64,
+    /// Whether the machine has run ever since, so that what is here besides is what was written.
+    pub(super) is_same_boot: bool,
+    pub(super) folders: Vec<FolderFacts>,
+    /// The large file at hand, if the position is within one.
+    pub(super) large: Option<Large>,
+    /// The path of the last large file, of which something may be here.
+    pub(super) partial: Option<Vec<u8>>,
+}
+
+/// An open journal, locked.
+#[derive(Debug)]
+pub(super) struct Journal {
+    file: File,
+    folder: OwnedFd,
+    name: OsString,
+    /// Where the next line goes.
+    end: AtomicU64,
+    /// The position as it was last written.
+    written: AtomicU64,
+}
+
+impl Journal {
+    /// Opens or creates a journal and reads it; nothing if it says nothing.
+    ///
+    /// # Errors
+    ///
+    /// `EWOULDBLOCK` if another process has it open, and as openat(2) and read(2).
+    pub(super) fn open(folder: OwnedFd, name: &OsStr) -> io::Result<(Self, Option<Noted>)> {
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = loop {
+            let file = File::from(openat(&folder, name, flags, Mode::from_raw_mode(0o600))?);
+            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            // Whoever had it locked may have come to the end and removed it meanwhile.
+            if fstat(&file)?.st_nlink > 0 {
+                break file;
+            }
+        };
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        let (noted, end) = read(&text, &boot_id());
+        if noted.is_some() {
+            file.set_len(end)?;
+        }
+        let written = AtomicU64::new(noted.as_ref().map_or(0, |noted| noted.position));
+        let end = AtomicU64::new(end);
+        Ok((Self { file, folder, name: name.to_owned(), end, written }, noted))
+    }
+
+    /// Begins anew, with nothing of the archive here.
+    pub(super) fn begin(&self, origin: &Origin) -> io::Result<()> {
+        self.file.set_len(0)?;
+        let Origin { url, etag, top, len } = origin;
+        let [url, etag] = [url, etag].map(|text| encode_segment(text.as_bytes()));
+        let (top, boot) = (encode_segment(top), boot_id());
+        let text = [
+            MAGIC.to_owned(),
+            slot(SAFE, 0),
+            slot(DONE, 0),
+            sealed(&format!("archive {len} {etag} {url} .{top} {boot}")),
+        ];
+        self.end.store(0, Ordering::Relaxed);
+        self.written.store(0, Ordering::Relaxed);
+        self.append(&text.concat())
+    }
+
+    /// Says that the machine has been started anew, and all before `position` is here.
+    pub(super) fn go_on(&self, position: u64) -> io::Result<()> {
+        self.append(&sealed(&format!("boot {}", boot_id())))?;
+        self.reach(position)
+    }
+
+    /// Notes a folder whose permissions and time are yet to be set.
+    pub(super) fn note_folder(&self, facts: &FolderFacts) -> io::Result<()> {
+        let (seconds, nanoseconds) = facts.modified;
+        let path = encode_segment(&facts.path);
+        self.append(&sealed(&format!("folder {} {seconds} {nanoseconds} .{path}", facts.mode)))
+    }
+
+    /// Notes a large file that is about to be begun.
+    pub(super) fn note_large(&self, large: &Large) -> io::Result<()> {
+        let Large { header, data, size, mode, modified: (seconds, nanoseconds), path } = large;
+        let path = encode_segment(path);
+        self.append(&sealed(&format!(
+            "large {header} {data} {size} {mode} {seconds} {nanoseconds} .{path}"
+        )))
+    }
+
+    /// Says that all before `position` is here, if that is worth a call.
+    pub(super) fn reached(&self, position: u64) -> io::Result<()> {
+        if position < self.written.load(Ordering::Relaxed) + OFTEN {
+            return Ok(());
+        }
+        self.reach(position)
+    }
+
+    /// Says that all before `position` is here.
+    pub(super) fn reach(&self, position: u64) -> io::Result<()> {
+        self.file.write_all_at(slot(DONE, position).as_bytes(), DONE_AT)?;
+        self.written.store(position, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Until `stop` is dropped, sees from time to time to it that what is here is on the disk,
+    /// and notes how far that is.
+    pub(super) fn keep_safe(&self, stop: &Receiver<()>) {
+        while stop.recv_timeout(SAFE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            let position = self.written.load(Ordering::Relaxed);
+            // If this fails there is nothing safe to note; the next write will tell people.
+            if syncfs(&self.file).is_ok() {
+                let _ = self.file.write_all_at(slot(SAFE, position).as_bytes(), SAFE_AT);
+            }
+        }
+    }
+
+    /// Removes it: there is nothing to go on with.
+    pub(super) fn remove(self) -> io::Result<()> {
+        Ok(unlinkat(self.folder.as_fd(), &self.name, AtFlags::empty())?)
+    }
+
+    fn append(&self, text: &str) -> io::Result<()> {
+        self.file.write_all_at(text.as_bytes(), self.end.load(Ordering::Relaxed))?;
+        self.end.fetch_add(text.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Removes a journal that nobody has open, if there is one.
+pub(super) fn remove_stale(folder: impl AsFd, name: &OsStr) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match openat(&folder, name, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(errno),
+    };
+    let mut magic = [0; MAGIC.len()];
+    let is_ours = file.read_exact_at(&mut magic, 0).is_ok() && magic == *MAGIC.as_bytes();
+    if is_ours && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        unlinkat(&folder, name, AtFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// Reads a journal, and where its last good line ends.
+fn read(text: &[u8], boot: &str) -> (Option<Noted>, u64) {
+    let nothing = (None, 0);
+    let Some(rest) = text.strip_prefix(MAGIC.as_bytes()) else { return nothing };
+    let mut lines = rest.split_inclusive(|byte| *byte == b'\n');
+    let safe = lines.next().and_then(|line| position(line, SAFE));
+    let done = lines.next().and_then(|line| position(line, DONE));
+    let mut end = LINES_AT;
+    let mut noted: Option<Noted> = None;
+    let mut large: Vec<Large> = Vec::new();
+    for line in lines {
+        let Some(words) = unsealed(line) else { break };
+        let Some(()) = take(&words, boot, &mut noted, &mut large) else { break };
+        // Of the large files only the last and those at hand are of use.
+        let is_of_use =
+            |large: &Large| [safe, done].into_iter().flatten().any(|at| large.holds(at));
+        if let Some(before) = large.len().checked_sub(2).filter(|it| !is_of_use(&large[*it])) {
+            large.remove(before);
+        }
+        end += line.len() as u64;
+    }
+    let Some(mut noted) = noted else { return nothing };
+    noted.position = match done {
+        Some(done) if noted.is_same_boot => done,
+        _ => safe.unwrap_or(0),
+    };
+    let position = noted.position;
+    noted.partial = large.last().map(|large| large.path.clone());
+    noted.large = large.into_iter().rev().find(|large| large.holds(position));
+    (Some(noted), end)
+}
+
+/// Takes the words of one line.
+fn take(
+    words: &[&str],
+    boot: &str,
+    noted: &mut Option<Noted>,
+    large: &mut Vec<Large>,
+) -> Option<()> {
+    match (words, noted) {
+        (["archive", len, etag, url, top, then], noted @ None) => {
+            let text = |word: &str| String::from_utf8(decoded(word)).ok();
+            let origin = Origin {
+                url: text(url)?,
+                etag: text(etag)?,
+                top: path(top)?,
+                len: len.parse().ok()?,
+            };
+            let (is_same_boot, folders) = (*then == boot, Vec::new());
+            let (position, large, partial) = (0, None, None);
+            *noted = Some(Noted { origin, position, is_same_boot, folders, large, partial });
+        }
+        (["boot", then], Some(noted)) => noted.is_same_boot = *then == boot,
+        (["folder", mode, seconds, nanoseconds, name], Some(noted)) => {
+            noted.folders.push(FolderFacts {
+                path: path(name)?,
+                mode: mode.parse().ok()?,
+                modified: (seconds.parse().ok()?, nanoseconds.parse().ok()?),
+            });
+        }
+        (["large", header, data, size, mode, seconds, nanoseconds, name], Some(_)) => {
+            large.push(Large {
+                header: header.parse().ok()?,
+                data: data.parse().ok()?,
+                size: size.parse().ok()?,
+                mode: mode.parse().ok()?,
+                modified: (seconds.parse().ok()?, nanoseconds.parse().ok()?),
+                path: path(name)?,
+            });
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// A path behind the dot that keeps an empty one a word.
+fn path(word: &str) -> Option<Vec<u8>> {
+    Some(decoded(word.strip_prefix('.')?))
+}
+
+fn decoded(word: &str) -> Vec<u8> {
+    percent_encoding::percent_decode_str(word).collect()
+}
+
+/// A line with its sum.
+fn sealed(text: &str) -> String {
+    format!("{text} {}\n", sum(text))
+}
+
+/// The words of a line whose sum is right, without that.
+fn unsealed(line: &[u8]) -> Option<Vec<&str>> {
+    let line = str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
+    let (text, told) = line.rsplit_once(' ')?;
+    (told == sum(text)).then(|| text.split(' ').collect())
+}
+
+fn sum(text: &str) -> String {
+    let mut fingerprint = Fingerprint::new();
+    fingerprint.bytes(text.as_bytes());
+    format!("{:032x}", fingerprint.value())
+}
+
+/// A number that is overwritten.
+fn slot(name: &str, position: u64) -> String {
+    sealed(&format!("{name} {position:020}"))
+}
+
+fn position(line: &[u8], name: &str) -> Option<u64> {
+    match unsealed(line)?.as_slice() {
+        [told, number] if *told == name => number.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Which start of the machine this is; nothing but itself if that is not known.
+fn boot_id() -> String {
+    session::boot_id().unwrap_or_else(|| format!("unknown-{}", std::process::id()))
+}
+
+const MAGIC: &str = "underpass get: unfinished folder, 1\n";
+const SAFE: &str = "safe";
+const DONE: &str = "done";
+
+/// Name, twenty digits, thirty-two of the sum, what is between and behind.
+const SLOT: u64 = 4 + 1 + 20 + 1 + 32 + 1;
+const SAFE_AT: u64 = MAGIC.len() as u64;
+const DONE_AT: u64 = SAFE_AT + SLOT;
+const LINES_AT: u64 = DONE_AT + SLOT;
+
+/// Bytes of the archive between two notes: with the files that are not interrupted themselves, no
+/// more than 1 MiB is fetched twice.
+const OFTEN: u64 = 512 << 10;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn origin() -> Origin {
+        let (url, etag) = ("http://h/a b/".to_owned(), "\"e \u{e4}\"".to_owned());
+        Origin { url, etag, top: b"a b".to_vec(), len: 9_000_000 }
+    }
+
+    fn folder(path: &[u8]) -> FolderFacts {
+        FolderFacts { path: path.to_vec(), mode: 0o755, modified: (-1, 999_999_999) }
+    }
+
+    fn large() -> Large {
+        Large {
+            header: 1_024,
+            data: 2_048,
+            size: 5_000_000,
+            mode: 0o600,
+            modified: (7, 8),
+            path: b"x/\xff\n".to_vec(),
+        }
+    }
+
+    /// A journal with one of everything, and its text.
+    fn written(place: &std::path::Path) -> (Journal, Vec<u8>) {
+        let folder_fd = || OwnedFd::from(File::open(place).unwrap());
+        let (journal, noted) = Journal::open(folder_fd(), OsStr::new("j")).unwrap();
+        assert_eq!(noted, None);
+        journal.begin(&origin()).unwrap();
+        journal.note_folder(&folder(b"")).unwrap();
+        journal.note_folder(&folder(b"d/e f")).unwrap();
+        journal.note_large(&large()).unwrap();
+        journal.reach(1_000_000).unwrap();
+        let text = std::fs::read(place.join("j")).unwrap();
+        (journal, text)
+    }
+
+    #[test]
+    fn what_is_noted_is_read_again() {
+        let place = tempfile::tempdir().unwrap();
+        let (journal, text) = written(place.path());
+        let (noted, end) = read(&text, &boot_id());
+        let folders = vec![folder(b""), folder(b"d/e f")];
+        let expected = Noted {
+            origin: origin(),
+            position: 1_000_000,
+            is_same_boot: true,
+            folders,
+            large: Some(large()),
+            partial: Some(large().path),
+        };
+        assert_eq!((noted, end), (Some(expected.clone()), text.len() as u64));
+        // After another start of the machine only what was on the disk counts.
+        let other = Noted { position: 0, is_same_boot: false, large: None, ..expected };
+        assert_eq!(read(&text, "another").0, Some(other));
+        journal.remove().unwrap();
+        assert!(!place.path().join("j").exists());
+    }
+
+    #[test]
+    fn a_line_cut_anywhere_is_not_believed() {
+        let place = tempfile::tempdir().unwrap();
+        let (_journal, text) = written(place.path());
+        for len in 0..text.len() {
+            let (noted, end) = read(&text[..len], &boot_id());
+            assert!(end as usize <= len, "{len}");
+            if let Some(noted) = noted {
+                assert_eq!(noted.origin, origin());
+                assert!(noted.folders.len() <= 2);
+            }
+        }
+        let slot_at = DONE_AT as usize;
+        for at in slot_at..slot_at + SLOT as usize {
+            let mut text = text.clone();
+            text[at] ^= 1;
+            let noted = read(&text, &boot_id()).0;
+            assert!(noted.is_none_or(|noted| noted.position == 0), "{at}");
+        }
+    }
+
+    #[test]
+    fn two_processes_do_not_share_one() {
+        let place = tempfile::tempdir().unwrap();
+        let (_journal, _) = written(place.path());
+        let folder = OwnedFd::from(File::open(place.path()).unwrap());
+        let error = Journal::open(folder, OsStr::new("j")).unwrap_err();
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::WOULDBLOCK));
+    }
+}

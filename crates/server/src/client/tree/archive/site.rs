@@ -1,0 +1,225 @@
+//! Where a folder is being put together: beside its name until it is whole, or in the folder that
+//! has the name already.
+//!
+//! A new folder `a` is made as `a.part`, with its journal beside it, and gets its name when all is
+//! in it. So its files can be created under their own names: nobody takes a part for the whole.
+//! In a folder that exists, each file appears when it is whole.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, renameat, statat};
+use rustix::io::Errno;
+
+use super::journal::{Journal, Noted, remove_stale};
+use crate::client::tree::dest::{Place, Taken, give_name};
+use crate::client::tree::error::TreeError;
+use crate::client::tree::paths::JOURNAL;
+
+/// Where a folder is being put together.
+#[derive(Debug)]
+pub(super) struct Site {
+    /// The folder as it was named.
+    path: PathBuf,
+    /// Where it is as long as it has no name; `None` if it had it already.
+    unnamed: Option<Unnamed>,
+    pub(super) place: Place,
+}
+
+#[derive(Debug)]
+struct Unnamed {
+    parent: OwnedFd,
+    /// The folder's parent, for messages.
+    parent_path: PathBuf,
+    name: OsString,
+    part: OsString,
+    /// What came of an archive that the server does not have any more.
+    old: OsString,
+}
+
+impl Site {
+    /// Opens the site for a folder and its journal, and makes what is missing of them.
+    pub(super) fn open(
+        path: &Path,
+        url: &str,
+        taken: Taken,
+    ) -> Result<(Self, Journal, Option<Noted>), TreeError> {
+        match openat(CWD, path, FOLDER, Mode::empty()) {
+            Ok(root) => Self::existing(path, root, taken),
+            Err(Errno::NOENT) => match Unnamed::of(path)? {
+                Some(unnamed) => unnamed.open(path, url),
+                // A name so long that there is none for the unfinished folder.
+                None => {
+                    fs::create_dir(path).map_err(|error| TreeError::io("making", path, error))?;
+                    Self::open(path, url, taken)
+                }
+            },
+            Err(errno) => Err(TreeError::io("opening", path, errno)),
+        }
+    }
+
+    /// A folder that has its name, whoever made it.
+    fn existing(
+        path: &Path,
+        root: OwnedFd,
+        taken: Taken,
+    ) -> Result<(Self, Journal, Option<Noted>), TreeError> {
+        let failed = |errno: Errno| TreeError::io("opening", path, errno);
+        // If we made it and were killed before the journal was removed.
+        if let Some(unnamed) = Unnamed::of(path)?
+            && statat(&unnamed.parent, &unnamed.part, AtFlags::SYMLINK_NOFOLLOW).is_err()
+        {
+            // In a folder that cannot be written to there is none of ours.
+            let _ = remove_stale(&unnamed.parent, &unnamed.journal());
+        }
+        let folder = rustix::io::fcntl_dupfd_cloexec(&root, 0).map_err(failed)?;
+        let (journal, noted) = open_journal(folder, OsStr::new(JOURNAL), path)?;
+        let place = Place::with_log(root, taken);
+        Ok((Self { path: path.to_path_buf(), unnamed: None, place }, journal, noted))
+    }
+
+    /// Throws away what came of an older archive, but for what may be the same in the new one.
+    pub(super) fn start_over(&mut self) -> Result<(), TreeError> {
+        let Some(unnamed) = &self.unnamed else { return Ok(()) };
+        let trusts = self.place.trusts;
+        if !is_empty(self.place.root()).unwrap_or(true) {
+            unnamed.remove_old()?;
+            let at = unnamed.parent_path.join(&unnamed.part);
+            let failed = |errno: Errno| TreeError::io("putting aside", &at, errno);
+            renameat(&unnamed.parent, &unnamed.part, &unnamed.parent, &unnamed.old)
+                .map_err(failed)?;
+        }
+        self.place = unnamed.place()?;
+        self.place.trusts = trusts;
+        Ok(())
+    }
+
+    /// Gives the folder its name, and removes what was needed only until then.
+    pub(super) fn finish(&mut self, journal: Journal, left_out: u64) -> Result<(), TreeError> {
+        if let Some(unnamed) = &self.unnamed {
+            unnamed.remove_old()?;
+            give_name(&unnamed.parent, &unnamed.part, &unnamed.name)
+                .map_err(|errno| TreeError::io("naming", &self.path, errno))?;
+        }
+        let removed = self.place.finish(left_out > 0).map_err(Into::into);
+        removed
+            .and_then(|()| journal.remove())
+            .map_err(|error| TreeError::io("removing the journal of", &self.path, error))
+    }
+
+    /// Whether the folder has no name yet.
+    pub(super) fn is_unnamed(&self) -> bool {
+        self.unnamed.is_some()
+    }
+
+    /// The folder as it was named.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Unnamed {
+    /// The names of an unfinished folder; `None` if there are none.
+    fn of(path: &Path) -> Result<Option<Self>, TreeError> {
+        let Some(name) = path.file_name() else { return Ok(None) };
+        if name.len() + ".part.journal".len() > NAME_MAX {
+            return Ok(None);
+        }
+        let parent_path = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent.to_path_buf(),
+            _ => PathBuf::from("."),
+        };
+        let failed = |error| TreeError::io("making", &parent_path, error);
+        fs::create_dir_all(&parent_path).map_err(failed)?;
+        let parent = openat(CWD, &parent_path, FOLDER, Mode::empty());
+        let parent = parent.map_err(|errno| TreeError::io("opening", &parent_path, errno))?;
+        let with = |ending: &str| {
+            let mut name = name.to_owned();
+            name.push(ending);
+            name
+        };
+        let (part, old) = (with(".part"), with(".part.old"));
+        Ok(Some(Self { parent, parent_path, name: name.to_owned(), part, old }))
+    }
+
+    fn journal(&self) -> OsString {
+        let mut name = self.part.clone();
+        name.push(".journal");
+        name
+    }
+
+    /// Opens the unfinished folder, or begins one.
+    fn open(self, path: &Path, url: &str) -> Result<(Site, Journal, Option<Noted>), TreeError> {
+        let at = self.parent_path.join(&self.part);
+        let failed = |errno: Errno| TreeError::io("opening", &at, errno);
+        let has_journal = match statat(&self.parent, self.journal(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => true,
+            Err(Errno::NOENT) => false,
+            Err(errno) => return Err(failed(errno)),
+        };
+        // The journal is there before the folder is, so without one it is somebody else's.
+        if !has_journal {
+            match openat(&self.parent, &self.part, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
+                Err(Errno::NOENT) => {}
+                Ok(folder) if is_empty(&folder).map_err(failed)? => {}
+                _ => return Err(TreeError::Foreign { path: at, url: None }),
+            }
+        }
+        let folder = rustix::io::fcntl_dupfd_cloexec(&self.parent, 0).map_err(failed)?;
+        let (journal, noted) = open_journal(folder, &self.journal(), path)?;
+        if let Some(noted) = noted.as_ref().filter(|noted| noted.origin.url != url) {
+            return Err(TreeError::Foreign { path: at, url: Some(noted.origin.url.clone()) });
+        }
+        let place = self.place()?;
+        Ok((Site { path: path.to_path_buf(), unnamed: Some(self), place }, journal, noted))
+    }
+
+    /// The unfinished folder, made if it is missing.
+    fn place(&self) -> Result<Place, TreeError> {
+        let at = self.parent_path.join(&self.part);
+        let failed = |errno: Errno| TreeError::io("making", &at, errno);
+        match mkdirat(&self.parent, &self.part, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+        let flags = FOLDER | OFlags::NOFOLLOW;
+        let root = openat(&self.parent, &self.part, flags, Mode::empty()).map_err(failed)?;
+        let old = openat(&self.parent, &self.old, flags, Mode::empty()).ok();
+        Ok(Place::new(root, Taken::Ours, old))
+    }
+
+    fn remove_old(&self) -> Result<(), TreeError> {
+        let at = self.parent_path.join(&self.old);
+        match fs::remove_dir_all(&at) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(TreeError::io("removing", at, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn open_journal(
+    folder: OwnedFd,
+    name: &OsStr,
+    path: &Path,
+) -> Result<(Journal, Option<Noted>), TreeError> {
+    Journal::open(folder, name).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::WOULDBLOCK) => TreeError::Busy { path: path.to_path_buf() },
+        _ => TreeError::io("opening the journal of", path, error),
+    })
+}
+
+fn is_empty(folder: &OwnedFd) -> Result<bool, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut entries = Dir::new(openat(folder, ".", flags, Mode::empty())?)?;
+    let is_name = |name: &[u8]| !matches!(name, b"." | b"..");
+    Ok(!entries.any(|entry| entry.is_ok_and(|entry| is_name(entry.file_name().to_bytes()))))
+}
+
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// The longest name of a file that Linux file systems take.
+const NAME_MAX: usize = 255;

@@ -1,0 +1,460 @@
+//! Unpacks an archive while it comes in, and remembers how far it is.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+use underpass_engine::PipePool;
+use underpass_engine::hint::Action;
+
+use super::journal::{Journal, Large, Noted, Origin};
+use super::site::Site;
+use super::stream::{Stream, manner};
+use crate::archive::BLOCK;
+use crate::client::http::Answer;
+use crate::client::tree::dest::{FolderFacts, Made, Place, errno};
+use crate::client::tree::error::{TreeError, is_about_name, local, reason};
+use crate::client::tree::job::Job;
+use crate::client::tree::options::{TreeEvent, Why};
+use crate::client::tree::paths::{Refusal, as_path, check_target, relative};
+use crate::client::tree::tar::{Decoder, Member, MemberKind, Step, TarError};
+
+/// An archive that is being unpacked.
+pub(super) struct Unpack<'u, 'j, 'a> {
+    pub(super) job: &'u mut Job<'j, 'a>,
+    pub(super) site: Site,
+    pub(super) journal: Arc<Journal>,
+    pub(super) origin: Origin,
+    /// Up to where the archive is here.
+    pub(super) position: u64,
+    /// The large file in which that is.
+    large: Option<Large>,
+    /// Folders whose permissions and times are to be set at the end, by their paths.
+    folders: BTreeMap<Vec<u8>, FolderFacts>,
+    /// What those take, roughly.
+    folder_bytes: usize,
+    pipes: PipePool,
+    members: u64,
+}
+
+/// How an answer came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// The archive is complete.
+    Done,
+    /// Something large is here already: another answer should begin behind it.
+    Jump,
+}
+
+impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
+    pub(super) fn new(job: &'u mut Job<'j, 'a>, site: Site, journal: Journal) -> Self {
+        Self {
+            job,
+            site,
+            journal: Arc::new(journal),
+            origin: Origin::default(),
+            position: 0,
+            large: None,
+            folders: BTreeMap::new(),
+            folder_bytes: 0,
+            pipes: PipePool::default(),
+            members: 0,
+        }
+    }
+
+    /// Begins with the first byte of an archive.
+    pub(super) fn begin(&mut self, origin: &Origin) -> Result<(), TreeError> {
+        self.origin = origin.clone();
+        self.position = 0;
+        self.large = None;
+        self.folders.clear();
+        self.folder_bytes = 0;
+        self.job.gauge.total.store(origin.len + 1, Ordering::Relaxed);
+        self.journal.begin(origin).map_err(|error| self.unnoted(error))
+    }
+
+    /// Goes on where an earlier run has stopped.
+    pub(super) fn resume(&mut self, noted: Noted) -> Result<(), TreeError> {
+        self.job.gauge.total.store(noted.origin.len + 1, Ordering::Relaxed);
+        self.origin = noted.origin;
+        for facts in noted.folders {
+            self.remember_folder(facts)?;
+        }
+        self.position = noted.position;
+        self.large = noted.large;
+        self.journal.go_on(self.position).map_err(|error| self.unnoted(error))
+    }
+
+    /// Throws away what is of another archive than the server has now.
+    pub(super) fn start_over(&mut self, origin: &Origin) -> Result<(), TreeError> {
+        if let Some(large) = self.large.take() {
+            // It is where it was, or it is not there.
+            let _ = self.site.place.remove_partial(&large.path);
+        }
+        self.site.start_over()?;
+        self.begin(origin)
+    }
+
+    /// Notes how far it is.
+    pub(super) fn note(&self) -> Result<(), TreeError> {
+        self.journal.reach(self.position).map_err(|error| self.unnoted(error))
+    }
+
+    /// Unpacks what an answer brings.
+    pub(super) fn run(&mut self, answer: Answer<'a>) -> Result<Flow, TreeError> {
+        let len = self.origin.len - self.position;
+        let mut stream = Stream::new(answer.connection, len);
+        if let Some(large) = self.large.take()
+            && let Flow::Jump = self.take_large(&mut stream, &large)?
+        {
+            return Ok(Flow::Jump);
+        }
+        let mut decoder = Decoder::default();
+        // Where the header at hand begins, which has several blocks.
+        let mut header = self.position;
+        let mut at = self.position;
+        loop {
+            let needed = decoder.needed();
+            if stream.left() < needed as u64 {
+                // Some writers leave the end out, which is no loss where the length is known.
+                let is_end = stream.left() == 0 && at == header;
+                return if is_end { Ok(Flow::Done) } else { Err(TarError::Cut.into()) };
+            }
+            // Behind the contents of an extension there is always another block.
+            let beyond = if decoder.is_extended() { BLOCK as usize } else { 0 };
+            let step = decoder.step(stream.take(needed, beyond)?)?;
+            at += needed as u64;
+            match step {
+                Step::More => {}
+                Step::End => return Ok(Flow::Done),
+                Step::Member(member) => {
+                    if stream.left() < member.padded() {
+                        return Err(TarError::Cut.into());
+                    }
+                    if self.take(&mut stream, &member, header, at)? == Flow::Jump {
+                        return Ok(Flow::Jump);
+                    }
+                    at += member.padded();
+                    header = at;
+                    self.reached(at)?;
+                }
+            }
+        }
+    }
+
+    /// All before `position` is here.
+    fn reached(&mut self, position: u64) -> Result<(), TreeError> {
+        self.position = position;
+        self.job.gauge.done.store(position, Ordering::Relaxed);
+        self.members += 1;
+        if self.members > MOST_MEMBERS {
+            return Err(TreeError::TooMany { limit: MOST_MEMBERS });
+        }
+        self.journal.reached(position).map_err(|error| self.unnoted(error))
+    }
+
+    /// Takes a member whose header ends at `data`.
+    fn take(
+        &mut self,
+        stream: &mut Stream<'a>,
+        member: &Member,
+        header: u64,
+        data: u64,
+    ) -> Result<Flow, TreeError> {
+        let path = match self.path(member) {
+            Ok(path) => path,
+            Err(refusal) => {
+                self.leave_out(&member.path, &refusal);
+                return self.pass(stream, data, member.padded());
+            }
+        };
+        if member.kind == MemberKind::File {
+            if member.size > LARGEST_SMALL {
+                let (size, mode, modified) = (member.size, member.mode, member.modified);
+                let large = Large { header, data, size, mode, modified, path };
+                return self.begin_large(stream, &large);
+            }
+            return self.take_small(stream, &path, member).map(|()| Flow::Done);
+        }
+        let place = &self.site.place;
+        let made = match &member.kind {
+            MemberKind::Folder => place.make_folder(&path),
+            MemberKind::Symlink(target) => place.make_link(&path, target, member.modified),
+            MemberKind::HardLink(target) => match self.beneath_top(target) {
+                Ok(target) => place.make_hard_link(&path, &target),
+                Err(_) => Err(Errno::NOENT),
+            },
+            MemberKind::File | MemberKind::Other(_) => Err(Errno::OPNOTSUPP),
+        };
+        let done = &mut self.job.done;
+        match made {
+            Ok(_) if member.kind == MemberKind::Folder => {
+                done.folders += 1;
+                let facts = FolderFacts { path, mode: member.mode, modified: member.modified };
+                self.note_folder(facts)?;
+            }
+            Ok(_) => done.links += 1,
+            Err(errno) => self.failed("making", &path, errno)?,
+        }
+        self.pass(stream, data, member.padded())
+    }
+
+    /// Where a member goes.
+    fn path(&self, member: &Member) -> Result<Vec<u8>, Refusal> {
+        let path = self.beneath_top(&member.path)?;
+        match &member.kind {
+            MemberKind::Other(_) => return Err(Refusal::Kind),
+            MemberKind::Symlink(target) => check_target(&path, target)?,
+            MemberKind::HardLink(target) => drop(self.beneath_top(target)?),
+            MemberKind::File | MemberKind::Folder => {}
+        }
+        if path.is_empty() && member.kind != MemberKind::Folder {
+            return Err(Refusal::Nul);
+        }
+        Ok(path)
+    }
+
+    /// A path of the archive without the folder that all are in.
+    fn beneath_top(&self, path: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let mut path = relative(path)?;
+        let top = &self.origin.top;
+        if top.is_empty() {
+            return Ok(path);
+        }
+        match path.strip_prefix(top.as_slice()) {
+            Some([]) => Ok(Vec::new()),
+            Some([b'/', ..]) => Ok(path.split_off(top.len() + 1)),
+            _ => Err(Refusal::Stray),
+        }
+    }
+
+    fn note_folder(&mut self, facts: FolderFacts) -> Result<(), TreeError> {
+        // An archive may name one folder again and again.
+        if self.folders.get(&facts.path) == Some(&facts) {
+            return Ok(());
+        }
+        self.journal.note_folder(&facts).map_err(|error| self.unnoted(error))?;
+        self.remember_folder(facts)
+    }
+
+    /// Remembers a folder for the end; of several entries for one the last counts.
+    fn remember_folder(&mut self, facts: FolderFacts) -> Result<(), TreeError> {
+        let bytes = 2 * facts.path.len() + FOLDER_BYTES;
+        if self.folders.insert(facts.path.clone(), facts).is_none() {
+            self.folder_bytes += bytes;
+        }
+        match self.folder_bytes > MOST_FOLDER_BYTES {
+            true => Err(TreeError::TooManyNames { limit: MOST_FOLDER_BYTES }),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes a file through memory.
+    fn take_small(
+        &mut self,
+        stream: &mut Stream<'a>,
+        path: &[u8],
+        member: &Member,
+    ) -> Result<(), TreeError> {
+        let (size, padded) = (member.size as usize, member.padded() as usize);
+        // Behind each member there is another block, if only one of the end.
+        let contents = &stream.take(padded, BLOCK as usize)?[..size];
+        let place = &self.site.place;
+        match place.make_small(path, contents, member.mode, member.modified) {
+            Ok(Made::New) => {
+                self.job.done.files += 1;
+                // The one that took it off the socket, and the one that put it into the file.
+                self.job.done.report.add_copied(member.size, 2);
+            }
+            Ok(Made::Same) => self.is_here(path, member.mode)?,
+            Err(errno) => return self.failed(Action::Writing, path, errno),
+        }
+        self.job.gauge.files.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A file is here already; only its permissions may be others.
+    fn is_here(&mut self, path: &[u8], mode: u32) -> Result<(), TreeError> {
+        self.job.done.here += 1;
+        match self.site.place.adopt(path, mode) {
+            Ok(()) => Ok(()),
+            Err(errno) => self.failed("setting the permissions of", path, errno),
+        }
+    }
+
+    /// Takes a large file, unless it is here.
+    fn begin_large(&mut self, stream: &mut Stream<'a>, large: &Large) -> Result<Flow, TreeError> {
+        match self.site.place.has(&large.path, large.size, large.modified) {
+            Ok(false) => {
+                self.journal.note_large(large).map_err(|error| self.unnoted(error))?;
+                self.take_large(stream, large)
+            }
+            Ok(true) => {
+                self.is_here(&large.path, large.mode)?;
+                self.job.gauge.files.fetch_add(1, Ordering::Relaxed);
+                self.pass(stream, large.data, padded(large.size))
+            }
+            Err(errno) => {
+                self.failed(Action::Writing, &large.path, errno)?;
+                self.pass(stream, large.data, padded(large.size))
+            }
+        }
+    }
+
+    /// Takes what is missing of a large file.
+    fn take_large(&mut self, stream: &mut Stream<'a>, large: &Large) -> Result<Flow, TreeError> {
+        let done = self.position.saturating_sub(large.data);
+        let landing = match self.site.place.land_partial(&large.path) {
+            Ok(landing) => landing,
+            Err(errno) => {
+                self.failed(Action::Creating, &large.path, errno)?;
+                let rest = padded(large.size) - done;
+                return self.pass(stream, large.data + done, rest);
+            }
+        };
+        let io = |action| {
+            let path = large.path.clone();
+            move |error: std::io::Error| TreeError::io(action, as_path(&path), error)
+        };
+        // What is behind was written when nothing was noted any more, or by somebody else.
+        landing.file().set_len(done).map_err(io("cutting"))?;
+        let outcome = self.receive(stream, large, landing.file(), done);
+        if let Err(error) = outcome {
+            self.large = Some(large.clone());
+            return Err(error);
+        }
+        Place::settle_exactly(landing.file(), Some(large.mode), Some(large.modified))
+            .map_err(|errno| TreeError::io("finishing", as_path(&large.path), errno))?;
+        match landing.commit(self.site.place.existing()) {
+            Ok(()) => self.job.done.files += 1,
+            Err(error) => {
+                let _ = self.site.place.remove_partial(&large.path);
+                self.failed("naming", &large.path, errno(&error))?;
+            }
+        }
+        self.job.gauge.files.fetch_add(1, Ordering::Relaxed);
+        let end = large.data + large.size;
+        stream.skip(padded(large.size) - large.size)?;
+        self.reached(end + padded(large.size) - large.size)?;
+        Ok(Flow::Done)
+    }
+
+    /// Moves what is missing of a large file, by the engine, and notes how far that is.
+    fn receive(
+        &mut self,
+        stream: &mut Stream<'a>,
+        large: &Large,
+        file: &File,
+        done: u64,
+    ) -> Result<(), TreeError> {
+        let manner = manner(self.job.wishes.policy, self.job.wishes.step, &self.pipes, TELL_EVERY);
+        let (journal, gauge) = (&self.journal, self.job.gauge);
+        let begins = large.data + done;
+        let mut unnoted = None;
+        let mut tell = |progress: &underpass_engine::Progress| {
+            gauge.done.store(begins + progress.bytes, Ordering::Relaxed);
+            unnoted = journal.reached(begins + progress.bytes).err().or(unnoted.take());
+        };
+        let received = stream.body(large.size - done, file, done, &manner, &mut tell);
+        self.job.done.report.add(&received.report);
+        self.position = begins + received.report.bytes();
+        if let Some(error) = unnoted {
+            return Err(self.unnoted(error));
+        }
+        received.outcome.map_err(|error| match local(&error) {
+            Some(errno) => TreeError::io(Action::Writing, as_path(&large.path), errno),
+            None => stream.blamed(error).into(),
+        })
+    }
+
+    /// Passes over bytes that nobody wants, or says that it is better to ask for those behind.
+    fn pass(&mut self, stream: &mut Stream<'a>, from: u64, len: u64) -> Result<Flow, TreeError> {
+        if len > WORTH_A_JUMP && !self.origin.etag.is_empty() {
+            self.position = from + len;
+            self.note()?;
+            return Ok(Flow::Jump);
+        }
+        stream.skip(len)?;
+        self.position = from + len;
+        Ok(Flow::Done)
+    }
+
+    /// Leaves out what cannot be made for a reason of its own; others end everything.
+    fn failed(
+        &mut self,
+        action: impl Into<Action>,
+        path: &[u8],
+        errno: Errno,
+    ) -> Result<(), TreeError> {
+        if !is_about_name(errno) {
+            return Err(TreeError::io(action, as_path(path), errno));
+        }
+        self.leave_out(path, &reason(errno));
+        Ok(())
+    }
+
+    fn leave_out(&mut self, path: &[u8], why: &dyn Why) {
+        self.job.done.left_out += 1;
+        (self.job.tell)(&TreeEvent::LeftOut { path, why });
+    }
+
+    fn unnoted(&self, error: std::io::Error) -> TreeError {
+        TreeError::io("writing the journal of", self.site.path(), error)
+    }
+
+    /// Sets the permissions and times of the folders, and gives the whole its name.
+    pub(super) fn finish(mut self) -> Result<(), TreeError> {
+        // What lies deeper comes first: to change a folder is to change its time.
+        let mut folders: Vec<_> = self.folders.into_values().collect();
+        folders.sort_by_key(|facts| std::cmp::Reverse(depth(&facts.path)));
+        let Ok(journal) = Arc::try_unwrap(self.journal) else {
+            unreachable!("the thread that had the other one has ended")
+        };
+        let settle = |site: &Site, job: &mut Job<'_, '_>| {
+            for facts in &folders {
+                if let Err(errno) = site.place.settle_folder(facts) {
+                    job.done.left_out += 1;
+                    (job.tell)(&TreeEvent::LeftOut { path: &facts.path, why: &reason(errno) });
+                }
+            }
+        };
+        if self.site.is_unnamed() {
+            settle(&self.site, self.job);
+            return self.site.finish(journal, self.job.done.left_out);
+        }
+        // The journal lies in the folder, whose time is to be the archive's.
+        self.site.finish(journal, self.job.done.left_out)?;
+        settle(&self.site, self.job);
+        Ok(())
+    }
+}
+
+fn depth(path: &[u8]) -> usize {
+    path.iter().filter(|byte| **byte == b'/').count() + usize::from(!path.is_empty())
+}
+
+fn padded(size: u64) -> u64 {
+    size + crate::archive::padding(size)
+}
+
+/// Files up to this size are taken through memory. The calls that a splice needs cost more than to
+/// copy so much.
+const LARGEST_SMALL: u64 = 128 << 10;
+
+/// Bytes of a large file between two notes.
+const TELL_EVERY: u64 = 512 << 10;
+
+/// From here on it is cheaper to ask for what lies behind than to have it sent for nothing.
+const WORTH_A_JUMP: u64 = 16 << 20;
+
+/// Members of an archive at the most: none is expected to have more, and their folders are kept
+/// in memory.
+const MOST_MEMBERS: u64 = 10_000_000;
+
+/// What a folder takes in memory besides its path, which is kept twice.
+const FOLDER_BYTES: usize = 128;
+
+/// What the folders of an archive may take in memory: those of a million and more.
+const MOST_FOLDER_BYTES: usize = 256 << 20;

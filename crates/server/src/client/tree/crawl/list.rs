@@ -1,0 +1,103 @@
+//! Lists a folder of the server and puts what it has into the queue.
+
+use std::sync::atomic::Ordering;
+
+use url::Url;
+
+use super::state::{Task, lock};
+use super::worker::Worker;
+use crate::client::error::ClientError;
+use crate::client::tree::error::TreeError;
+use crate::client::tree::job::Job;
+use crate::client::tree::listing::{self, Entry};
+use crate::client::tree::paths::as_path;
+
+impl Worker<'_, '_, '_, '_> {
+    /// Lists a folder, and makes it.
+    pub(super) fn list(&mut self, task: &Task) -> Result<(), TreeError> {
+        let crawl = self.crawl;
+        let mut url = task.entry.url.clone();
+        if !lock(&crawl.seen).insert(url.to_string()) {
+            return Ok(());
+        }
+        if task.depth > DEEPEST {
+            self.leave_out(&task.entry.path, &"folders lie too deep within each other");
+            return Ok(());
+        }
+        let mut read = self.read(&url);
+        if let Ok(listing) = &read
+            && listing.is_scripted
+        {
+            url.set_query(Some("json"));
+            read = self.read(&url);
+        }
+        let listing = read.inspect_err(|_| {
+            lock(&crawl.seen).remove(task.entry.url.as_str());
+        })?;
+        let made = crawl.place.make_folder(&task.entry.path);
+        made.map_err(|errno| TreeError::io("making", as_path(&task.entry.path), errno))?;
+        if task.depth > 0 {
+            self.done.folders += 1;
+            lock(&crawl.folders).push((task.entry.path.clone(), task.entry.facts));
+        }
+        for (name, refusal) in &listing.refused {
+            self.leave_out(&joined(&task.entry.path, name), refusal);
+        }
+        let count = listing.entries.len() as u64;
+        if listing.is_too_long {
+            return Err(TreeError::TooMany { limit: MOST_ENTRIES });
+        }
+        let bytes = |entry: &Entry| {
+            (entry.path.len() + task.entry.path.len() + entry.url.as_str().len()) as u64
+        };
+        let bytes: u64 = listing.entries.iter().map(bytes).sum();
+        let before = crawl.found_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes > MOST_NAME_BYTES as u64 {
+            return Err(TreeError::TooManyNames { limit: MOST_NAME_BYTES });
+        }
+        if crawl.found.fetch_add(count, Ordering::Relaxed) + count > MOST_ENTRIES {
+            return Err(TreeError::TooMany { limit: MOST_ENTRIES });
+        }
+        let tasks = listing.entries.into_iter().map(|mut entry| {
+            entry.path = joined(&task.entry.path, &entry.path);
+            Task { entry, depth: task.depth + 1 }
+        });
+        let (folders, files) = tasks.partition(|task: &Task| task.entry.is_folder);
+        crawl.queue.add(files, folders);
+        Ok(())
+    }
+
+    /// Reads a listing.
+    fn read(&mut self, url: &Url) -> Result<listing::Listing, TreeError> {
+        let fields = [("Accept", "application/json, text/html;q=0.9, */*;q=0.1")];
+        let mut answer = self.ask("GET", &fields, url)?;
+        let media_type = answer.response.fields.text("content-type").unwrap_or_default().to_owned();
+        let (extent, address) = (answer.response.extent, answer.connection.address().to_owned());
+        let not_a_folder =
+            || TreeError::NotAFolder { url: Job::shown(url), media_type: media_type.clone() };
+        if !media_type.contains("html") && !media_type.contains("json") {
+            return Err(not_a_folder());
+        }
+        let body = answer.connection.incoming().memory(extent, MOST_LISTING);
+        let body = body.map_err(|error| ClientError::receiving(&address, error))?;
+        self.keep(answer.connection, &answer.response);
+        // Where the server says the folder is: its links are relative to that.
+        listing::read(&answer.url, &media_type, &body).ok_or_else(not_a_folder)
+    }
+}
+
+fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
+}
+
+/// Bytes of a listing at the most: a million names.
+const MOST_LISTING: usize = 256 << 20;
+
+/// Files and folders at the most. Links on the server that lead in circles end here, too.
+const MOST_ENTRIES: u64 = listing::MOST_LINKS as u64;
+
+/// Bytes of their paths and addresses at the most.
+const MOST_NAME_BYTES: usize = 512 << 20;
+
+/// Folders within each other: the system follows no more than 40 links on one path.
+const DEEPEST: u32 = 256;

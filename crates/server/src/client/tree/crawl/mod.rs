@@ -1,0 +1,52 @@
+//! A folder file by file, found by the listings of a server that has no archives.
+
+mod file;
+mod list;
+mod queue;
+mod state;
+mod worker;
+
+use std::sync::mpsc;
+use std::thread;
+
+use super::error::{TreeDone, TreeError, TreeWay};
+use super::job::Job;
+use super::options::TreeEvent;
+use state::Crawl;
+
+/// Fetches the folder.
+pub(super) fn fetch(job: &mut Job<'_, '_>) -> Result<(), TreeError> {
+    let threads = job.wishes.connections.max(1);
+    let (outcome, done) = {
+        let crawl = Crawl::new(job)?;
+        (job.tell)(&TreeEvent::Begun(TreeWay::Listing));
+        let done = thread::scope(|scope| {
+            let (running, stop) = mpsc::channel();
+            if let Some(log) = crawl.place.log() {
+                scope.spawn(move || log.keep_safe(&stop));
+            }
+            let workers: Vec<_> =
+                (0..threads).map(|_| scope.spawn(|| worker::work(&crawl))).collect();
+            let done = workers.into_iter().map(|worker| worker.join().unwrap_or_default());
+            let done = done.fold(TreeDone::default(), sum);
+            drop(running);
+            done
+        });
+        crawl.finish(done)
+    };
+    *job.done = done;
+    job.done.way = TreeWay::Listing;
+    outcome
+}
+
+fn sum(mut all: TreeDone, one: TreeDone) -> TreeDone {
+    all.files += one.files;
+    all.here += one.here;
+    all.folders += one.folders;
+    all.left_out += one.left_out;
+    all.connections += one.connections;
+    all.resumed_at += one.resumed_at;
+    all.report.add(&one.report);
+    all.tls = one.tls.or(all.tls);
+    all
+}

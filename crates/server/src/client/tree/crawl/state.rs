@@ -1,0 +1,87 @@
+//! What the threads that fetch a folder file by file share.
+
+use std::collections::HashSet;
+use std::fs;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use underpass_engine::PipePool;
+
+use super::queue::Queue;
+use crate::client::tree::dest::{Place, Taken};
+use crate::client::tree::error::{TreeDone, TreeError, reason};
+use crate::client::tree::job::Job;
+use crate::client::tree::listing::{Entry, Facts};
+use crate::client::tree::options::TreeEvent;
+
+/// Something to be fetched.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) entry: Entry,
+    /// How many folders it lies in.
+    pub(super) depth: u32,
+}
+
+/// What the threads share.
+pub(super) struct Crawl<'c, 'j, 'a> {
+    pub(super) job: &'c Job<'j, 'a>,
+    pub(super) place: Place,
+    pub(super) queue: Queue<Task>,
+    /// Addresses of folders that were listed.
+    pub(super) seen: Mutex<HashSet<String>>,
+    /// Folders with what is to be set of them at the end.
+    pub(super) folders: Mutex<Vec<(Vec<u8>, Facts)>>,
+    pub(super) found: AtomicU64,
+    /// Bytes of their paths and addresses.
+    pub(super) found_bytes: AtomicU64,
+    pub(super) pipes: PipePool,
+}
+
+impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
+    pub(super) fn new(job: &'c Job<'j, 'a>) -> Result<Self, TreeError> {
+        let (url, facts) = (job.url.clone(), Facts::default());
+        let entry = Entry { path: Vec::new(), url, is_folder: true, facts };
+        let queue = Queue::new(Task { entry, depth: 0 });
+        let failed = |error| TreeError::io("making", job.path, error);
+        fs::create_dir_all(job.path).map_err(failed)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(CWD, job.path, flags, Mode::empty());
+        let root = root.map_err(|errno| TreeError::io("opening", job.path, errno))?;
+        let taken = if job.wishes.replaces { Taken::Replaced } else { Taken::Stays };
+        Ok(Self {
+            job,
+            place: Place::with_log(root, taken),
+            queue,
+            seen: Mutex::default(),
+            folders: Mutex::default(),
+            found: AtomicU64::new(0),
+            found_bytes: AtomicU64::new(0),
+            pipes: PipePool::default(),
+        })
+    }
+
+    /// Sets what is to be set of the folders, deepest first, when nothing is made any more.
+    pub(super) fn finish(mut self, mut done: TreeDone) -> (Result<(), TreeError>, TreeDone) {
+        let mut folders = std::mem::take(&mut *lock(&self.folders));
+        folders.sort_by_key(|(path, _)| {
+            std::cmp::Reverse(path.iter().filter(|byte| **byte == b'/').count())
+        });
+        for (path, facts) in folders {
+            if let Err(errno) = self.place.settle_what_is_known(&path, facts.mode, facts.modified) {
+                done.left_out += 1;
+                (self.job.tell)(&TreeEvent::LeftOut { path: &path, why: &reason(errno) });
+            }
+        }
+        let outcome = self.queue.finish().and_then(|()| {
+            let finished = self.place.finish(done.left_out > 0);
+            finished.map_err(|errno| TreeError::io("removing the log of", self.job.path, errno))
+        });
+        (outcome, done)
+    }
+}
+
+/// Locks what a thread that panicked may have held.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,95 @@
+//! One thread that fetches what is found, over a connection of its own.
+
+use rustix::io::Errno;
+use url::Url;
+
+use super::state::{Crawl, Task};
+use crate::client::error::ClientError;
+use crate::client::http::{Answer, Connection, Request, Response};
+use crate::client::tree::error::{TreeDone, TreeError, is_about_name, reason};
+use crate::client::tree::options::{TreeEvent, Why};
+use crate::client::tree::retry::Retry;
+
+/// Fetches with a connection of its own until nothing is left.
+pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeDone {
+    let mut worker = Worker { crawl, idle: None, done: TreeDone::default() };
+    while let Some(task) = crawl.queue.take() {
+        worker.done.connections = 1;
+        let mut retry = Retry::new(crawl.job);
+        let outcome = loop {
+            match worker.fetch(&task) {
+                Ok(()) => break Ok(()),
+                Err(error) => match retry.wait(error) {
+                    Ok(()) => {}
+                    Err(error) => break worker.give_up(&task, error),
+                },
+            }
+        };
+        crawl.queue.done(outcome);
+    }
+    worker.done
+}
+
+/// One thread.
+pub(super) struct Worker<'w, 'c, 'j, 'a> {
+    pub(super) crawl: &'w Crawl<'c, 'j, 'a>,
+    pub(super) idle: Option<Connection<'a>>,
+    pub(super) done: TreeDone,
+}
+
+impl<'a> Worker<'_, '_, '_, 'a> {
+    fn fetch(&mut self, task: &Task) -> Result<(), TreeError> {
+        if task.entry.is_folder { self.list(task) } else { self.file(task) }
+    }
+
+    /// What becomes of all if one thing cannot be fetched: the rest goes on if it is the server's
+    /// opinion of this one.
+    fn give_up(&mut self, task: &Task, error: TreeError) -> Result<(), TreeError> {
+        match error {
+            TreeError::Client(ClientError::Status { .. }) if task.depth > 0 => {
+                self.leave_out(&task.entry.path, &error);
+                Ok(())
+            }
+            TreeError::NotAFolder { .. } if task.depth > 0 => {
+                self.leave_out(&task.entry.path, &error);
+                Ok(())
+            }
+            TreeError::Io { ref source, .. }
+                if Errno::from_io_error(source).is_some_and(is_about_name) =>
+            {
+                let why = Errno::from_io_error(source).map(reason).unwrap_or_default();
+                self.leave_out(&task.entry.path, &why);
+                Ok(())
+            }
+            error => Err(error),
+        }
+    }
+
+    pub(super) fn leave_out(&mut self, path: &[u8], why: &dyn Why) {
+        self.done.left_out += 1;
+        (self.crawl.job.tell)(&TreeEvent::LeftOut { path, why });
+    }
+
+    pub(super) fn ask(
+        &mut self,
+        method: &str,
+        fields: &[(&str, &str)],
+        url: &Url,
+    ) -> Result<Answer<'a>, TreeError> {
+        let request = Request { method, fields };
+        let answer = self.crawl.job.agent.ask(self.idle.take(), &request, url)?;
+        self.crawl.job.note_answer();
+        self.done.tls = answer.connection.tls().cloned();
+        if answer.response.is_success() {
+            return Ok(answer);
+        }
+        Err(answer.connection.refusal(&answer.response).into())
+    }
+
+    /// Keeps a connection all of whose answer was read.
+    pub(super) fn keep(&mut self, connection: Connection<'a>, response: &Response) {
+        if response.keeps_alive {
+            self.idle = Some(connection);
+        }
+    }
+}

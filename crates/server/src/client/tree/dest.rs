@@ -1,0 +1,460 @@
+//! Makes what an archive or a listing has, beneath a folder and nowhere else.
+//!
+//! Every folder on the way is opened by the kernel beneath the target and never through a link
+//! (openat2(2)); what is made has a single name in such a folder.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT,
+    fchmod, futimens, linkat, mkdirat, openat, readlinkat, renameat, renameat_with, statat,
+    symlinkat, unlinkat, utimensat,
+};
+use rustix::io::Errno;
+use underpass_engine::atomic_file::{AtomicFile, Existing};
+
+use super::paths::PARTIAL;
+use super::write_log::WriteLog;
+use underpass_sys::open_beneath;
+
+/// A folder's permissions and time, set when everything is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FolderFacts {
+    pub(super) path: Vec<u8>,
+    pub(super) mode: u32,
+    pub(super) modified: (i64, u32),
+}
+
+/// What becomes of a name that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It belongs to this download: the folder has no name yet, so nobody minds what is in it.
+    Ours,
+    /// It stays if it is another one.
+    Stays,
+    /// It is replaced in one moment.
+    Replaced,
+}
+
+/// What was made of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made {
+    /// It is here now.
+    New,
+    /// It was here already.
+    Same,
+}
+
+/// A folder in which others, files and links are made.
+#[derive(Debug)]
+pub(super) struct Place {
+    root: OwnedFd,
+    pub(super) taken: Taken,
+    /// Whether a file of the right size and time is taken for the right one.
+    pub(super) trusts: bool,
+    /// Which of the files here were written in which session, in a folder that has its name.
+    log: Option<WriteLog>,
+    /// What came of an older archive; files of it that are the same are moved over.
+    old: Option<Box<Place>>,
+    /// The bits that new files do not get.
+    umask: u32,
+    /// The folder that the last name was in. Members of one follow each other.
+    last: Mutex<Option<(Vec<u8>, OwnedFd)>>,
+}
+
+impl Place {
+    pub(super) fn new(root: OwnedFd, taken: Taken, old: Option<OwnedFd>) -> Self {
+        let old = old.map(|old| Box::new(Self::new(old, Taken::Ours, None)));
+        Self { root, taken, trusts: true, log: None, old, umask: umask(), last: Mutex::new(None) }
+    }
+
+    /// A folder that has its name: what earlier runs have left in it may have lost its bytes since.
+    pub(super) fn with_log(root: OwnedFd, taken: Taken) -> Self {
+        // Where no file can be made there is none that a broken run could have left.
+        let log = WriteLog::open(&root).ok();
+        Self { log, ..Self::new(root, taken, None) }
+    }
+
+    /// Which of the files were written in which session, if that is known.
+    pub(super) fn log(&self) -> Option<&WriteLog> {
+        self.log.as_ref()
+    }
+
+    /// Everything has been fetched, all of it or all but what was left out.
+    pub(super) fn finish(&mut self, has_left_out: bool) -> Result<(), Errno> {
+        match self.log.take() {
+            // What was left out may be here, and without its bytes.
+            Some(log) if !has_left_out || log.believes_all() => log.remove(),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn root(&self) -> &OwnedFd {
+        &self.root
+    }
+
+    /// Calls `make` with the folder of a path, which is made if it is missing, and the name in it.
+    fn within<T>(
+        &self,
+        path: &[u8],
+        make: impl FnOnce(&OwnedFd, &[u8]) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
+            None => return make(&self.root, path),
+            Some(slash) => (&path[..slash], &path[slash + 1..]),
+        };
+        // Threads that fetch by a listing share the place; each may take what the last one left.
+        let kept = self.last.lock().ok().and_then(|mut last| last.take());
+        let kept = match kept.filter(|(path, _)| path == parent) {
+            Some(kept) => kept,
+            None => (parent.to_vec(), self.folder(parent)?),
+        };
+        let outcome = make(&kept.1, name);
+        if let Ok(mut last) = self.last.lock() {
+            *last = Some(kept);
+        }
+        outcome
+    }
+
+    /// Opens a folder, and makes what is missing of it.
+    fn folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        match open_beneath(self.root.as_fd(), path, FOLDER) {
+            Err(Errno::NOENT) => {}
+            outcome => return outcome,
+        }
+        let mut at = open_beneath(self.root.as_fd(), b"", FOLDER)?;
+        for part in path.split(|byte| *byte == b'/') {
+            match mkdirat(&at, part, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+            at = open_beneath(at.as_fd(), part, FOLDER)?;
+        }
+        Ok(at)
+    }
+
+    /// Makes a folder into which we may write, whatever its permissions are to be in the end.
+    pub(super) fn make_folder(&self, path: &[u8]) -> Result<Made, Errno> {
+        if path.is_empty() {
+            return Ok(Made::Same);
+        }
+        self.within(path, |parent, name| {
+            loop {
+                match mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
+                    Ok(()) => return Ok(Made::New),
+                    Err(Errno::EXIST) => {}
+                    Err(errno) => return Err(errno),
+                }
+                match open_beneath(parent.as_fd(), name, FOLDER) {
+                    Ok(_) => return Ok(Made::Same),
+                    Err(Errno::NOTDIR | Errno::LOOP) if self.taken == Taken::Ours => {
+                        unlinkat(parent, name, AtFlags::empty())?;
+                    }
+                    Err(Errno::NOTDIR) => return Err(Errno::EXIST),
+                    Err(errno) => return Err(errno),
+                }
+            }
+        })
+    }
+
+    /// Makes a file of what is in memory.
+    pub(super) fn make_small(
+        &self,
+        path: &[u8],
+        contents: &[u8],
+        mode: u32,
+        modified: (i64, u32),
+    ) -> Result<Made, Errno> {
+        let size = contents.len() as u64;
+        let fill = |file: &File| {
+            file.write_all_at(contents, 0).map_err(|error| errno(&error))?;
+            self.settle(file, mode, modified)
+        };
+        if self.taken == Taken::Ours && self.old.is_none() {
+            // Nobody knows the folder by its name before all of it is here, and the time says to
+            // us which files are whole: so they need no other name before.
+            let made = self.within(path, |parent, name| {
+                let file = File::from(create(parent, name, mode)?);
+                fill(&file)
+            });
+            if made != Err(Errno::EXIST) {
+                return made.map(|()| Made::New);
+            }
+        }
+        if self.has(path, size, modified)? {
+            return Ok(Made::Same);
+        }
+        let landing = self.land(path, mode)?;
+        fill(landing.file())?;
+        landing.commit(self.existing()).map_err(|error| errno(&error))?;
+        Ok(Made::New)
+    }
+
+    /// A file on its way to its name, which disappears with this process until then.
+    pub(super) fn land(&self, path: &[u8], mode: u32) -> Result<AtomicFile, Errno> {
+        self.within(path, |parent, name| {
+            let folder = rustix::io::fcntl_dupfd_cloexec(parent, 0)?;
+            AtomicFile::create_in(folder, OsStr::from_bytes(name), mode | OWNER)
+                .map_err(|error| errno(&error))
+        })
+    }
+
+    /// The open folder of a path, and the name in it.
+    pub(super) fn parted<'p>(&self, path: &'p [u8]) -> Result<(OwnedFd, &'p [u8]), Errno> {
+        let folder = self.within(path, |parent, _| rustix::io::fcntl_dupfd_cloexec(parent, 0))?;
+        Ok((folder, path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()))
+    }
+
+    /// Gives a file that has its name already what is known of it.
+    pub(super) fn settle_named(
+        &self,
+        path: &[u8],
+        mode: Option<u32>,
+        modified: Option<(i64, u32)>,
+    ) -> Result<(), Errno> {
+        self.settle_opened(path, OFlags::NONBLOCK, mode, modified)
+    }
+
+    /// The same for what opens like this.
+    fn settle_opened(
+        &self,
+        path: &[u8],
+        how: OFlags,
+        mode: Option<u32>,
+        modified: Option<(i64, u32)>,
+    ) -> Result<(), Errno> {
+        if mode.is_none() && modified.is_none() {
+            return Ok(());
+        }
+        let file = File::from(open_beneath(self.root.as_fd(), path, OFlags::RDONLY | how)?);
+        Self::settle_exactly(&file, mode, modified)
+    }
+
+    /// A file on its way to its name that outlives this process.
+    pub(super) fn land_partial(&self, path: &[u8]) -> Result<AtomicFile, Errno> {
+        self.within(path, |parent, name| {
+            let folder = rustix::io::fcntl_dupfd_cloexec(parent, 0)?;
+            let (name, partial) = (OsStr::from_bytes(name), OsStr::new(PARTIAL));
+            AtomicFile::partial(folder, name, partial, 0o600, Existing::Replace)
+                .map_err(|error| errno(&error))
+        })
+    }
+
+    /// Takes away what is left of an unfinished file that nobody goes on with.
+    pub(super) fn remove_partial(&self, path: &[u8]) -> Result<(), Errno> {
+        self.within(path, |parent, _| match unlinkat(parent, PARTIAL, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            outcome => outcome,
+        })
+    }
+
+    /// What becomes of a file in the way of a landing.
+    pub(super) fn existing(&self) -> Existing {
+        match self.taken {
+            Taken::Stays => Existing::Keep,
+            Taken::Ours | Taken::Replaced => Existing::Replace,
+        }
+    }
+
+    /// Gives a file that is whole its permissions and time.
+    pub(super) fn settle(&self, file: &File, mode: u32, modified: (i64, u32)) -> Result<(), Errno> {
+        // Its mode is what was asked for less the umask, if it was created with it.
+        if mode & self.umask != 0 || mode & OWNER != OWNER {
+            fchmod(file, Mode::from_raw_mode(mode))?;
+        }
+        futimens(file, &times(modified))
+    }
+
+    /// The same for one that was created with other permissions.
+    pub(super) fn settle_exactly(
+        file: &File,
+        mode: Option<u32>,
+        modified: Option<(i64, u32)>,
+    ) -> Result<(), Errno> {
+        if let Some(mode) = mode {
+            fchmod(file, Mode::from_raw_mode(mode))?;
+        }
+        modified.map_or(Ok(()), |modified| futimens(file, &times(modified)))
+    }
+
+    /// What has this name, if anything has.
+    pub(super) fn look(&self, path: &[u8]) -> Result<Option<Stat>, Errno> {
+        let found = self.within(path, |parent, name| {
+            match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => Ok(None),
+                found => found.map(Some),
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// Whether a file of this size and time is here already, or was left by an older archive; one
+    /// that is another is an error if it is to stay.
+    pub(super) fn has(&self, path: &[u8], size: u64, modified: (i64, u32)) -> Result<bool, Errno> {
+        let is_same = |stat: &Stat| {
+            FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+                && u64::try_from(stat.st_size) == Ok(size)
+                && stat.st_mtime == modified.0
+                && stat.st_mtime_nsec as u32 == modified.1
+        };
+        match self.look(path)? {
+            Some(stat) if self.believes(&stat) && is_same(&stat) => return Ok(true),
+            Some(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+                return Err(Errno::ISDIR);
+            }
+            Some(_) if self.taken == Taken::Stays => return Err(Errno::EXIST),
+            _ => {}
+        }
+        let Some(old) = self.old.as_ref().filter(|_| self.trusts) else { return Ok(false) };
+        // It may have been a file where now a folder is, and whatever else: then it is not there.
+        if !matches!(old.look(path), Ok(Some(stat)) if is_same(&stat)) {
+            return Ok(false);
+        }
+        old.within(path, |from, name| {
+            self.within(path, |to, _| renameat(from, name, to, name).map(|()| true))
+        })
+    }
+
+    /// Checks whether a file has the bytes that were written to it.
+    fn believes(&self, stat: &Stat) -> bool {
+        self.trusts && self.log.as_ref().is_none_or(|log| log.believes(stat))
+    }
+
+    /// Gives a file that was here already the permissions that it is to have.
+    pub(super) fn adopt(&self, path: &[u8], mode: u32) -> Result<(), Errno> {
+        self.within(path, |parent, name| {
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+            let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            if stat.st_mode & 0o7777 == mode {
+                return Ok(());
+            }
+            // fchmodat(2) would follow a link that was put there meanwhile.
+            fchmod(open_beneath(parent.as_fd(), name, flags)?, Mode::from_raw_mode(mode))
+        })
+    }
+
+    /// Makes a symbolic link.
+    pub(super) fn make_link(
+        &self,
+        path: &[u8],
+        target: &[u8],
+        modified: (i64, u32),
+    ) -> Result<Made, Errno> {
+        self.within(path, |parent, name| {
+            let settle =
+                |name: &[u8]| utimensat(parent, name, &times(modified), AtFlags::SYMLINK_NOFOLLOW);
+            match symlinkat(target, parent, name) {
+                Err(Errno::EXIST) => {}
+                made => return made.and_then(|()| settle(name)).map(|()| Made::New),
+            }
+            if readlinkat(parent, name, Vec::new()).is_ok_and(|here| here.to_bytes() == target) {
+                return settle(name).map(|()| Made::Same);
+            }
+            self.give_way(parent, |hidden| {
+                symlinkat(target, parent, hidden)?;
+                settle(hidden)
+            })?;
+            renameat(parent, PARTIAL, parent, name).map(|()| Made::New)
+        })
+    }
+
+    /// Makes another name for a file that is here.
+    pub(super) fn make_hard_link(&self, path: &[u8], target: &[u8]) -> Result<Made, Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        let file = open_beneath(self.root.as_fd(), target, flags)?;
+        let stat = rustix::fs::fstat(&file)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(Errno::PERM);
+        }
+        // By the descriptor: the name may have become another one meanwhile.
+        let from = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        self.within(path, |parent, name| {
+            match linkat(CWD, &from, parent, name, AtFlags::SYMLINK_FOLLOW) {
+                Err(Errno::EXIST) => {}
+                made => return made.map(|()| Made::New),
+            }
+            let here = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            if (here.st_dev, here.st_ino) == (stat.st_dev, stat.st_ino) {
+                return Ok(Made::Same);
+            }
+            self.give_way(parent, |hidden| {
+                linkat(CWD, &from, parent, hidden, AtFlags::SYMLINK_FOLLOW)
+            })?;
+            renameat(parent, PARTIAL, parent, name).map(|()| Made::New)
+        })
+    }
+
+    /// Has `make` make what is to replace a name under another one, if it may be replaced.
+    fn give_way(
+        &self,
+        parent: &OwnedFd,
+        make: impl FnOnce(&[u8]) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        if self.taken == Taken::Stays {
+            return Err(Errno::EXIST);
+        }
+        match unlinkat(parent, PARTIAL, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => make(PARTIAL.as_bytes()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Sets what is known of a folder in which nothing is made any more.
+    pub(super) fn settle_what_is_known(
+        &self,
+        path: &[u8],
+        mode: Option<u32>,
+        modified: Option<(i64, u32)>,
+    ) -> Result<(), Errno> {
+        self.settle_opened(path, OFlags::DIRECTORY, mode, modified)
+    }
+
+    /// Sets the permissions and time of a folder in which nothing is made any more.
+    pub(super) fn settle_folder(&self, facts: &FolderFacts) -> Result<(), Errno> {
+        self.settle_what_is_known(&facts.path, Some(facts.mode), Some(facts.modified))
+    }
+}
+
+/// Gives a folder its name, unless something else has it.
+pub(super) fn give_name(parent: &OwnedFd, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
+    match renameat_with(parent, from, parent, to, RenameFlags::NOREPLACE) {
+        // No such flag on this file system. A folder replaces nothing but an empty one.
+        Err(Errno::INVAL | Errno::NOSYS) => renameat(parent, from, parent, to),
+        outcome => outcome,
+    }
+}
+
+fn create(parent: &OwnedFd, name: &[u8], mode: u32) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    openat(parent, name, flags, Mode::from_raw_mode(mode | OWNER))
+}
+
+fn times((seconds, nanoseconds): (i64, u32)) -> Timestamps {
+    let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let modified = Timespec { tv_sec: seconds as _, tv_nsec: nanoseconds.into() };
+    Timestamps { last_access: omitted, last_modification: modified }
+}
+
+/// What std says by its error, for files that never fail otherwise.
+pub(super) fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+/// The bits that new files do not get. To ask umask(2) would be to change it.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let told = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    // Not known: then every file's permissions are set.
+    told.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o777)
+}
+
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
+
+/// The owner may always write a file while it is being made.
+const OWNER: u32 = 0o600;

@@ -1,0 +1,38 @@
+//! One folder that is being fetched.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use url::Url;
+
+use super::error::TreeDone;
+use super::options::{Tell, TreeGauge, TreeWishes};
+use crate::client::http::Agent;
+
+/// What is to be done, and what was.
+pub(super) struct Job<'j, 'a> {
+    pub(super) agent: &'j Agent<'a>,
+    pub(super) wishes: &'j TreeWishes,
+    pub(super) url: Url,
+    pub(super) path: &'j Path,
+    pub(super) gauge: &'j TreeGauge,
+    pub(super) tell: Tell<'j>,
+    /// Whether the server has ever answered.
+    pub(super) has_answered: &'j AtomicBool,
+    pub(super) done: &'j mut TreeDone,
+}
+
+impl Job<'_, '_> {
+    /// Notes that the server has answered.
+    pub(super) fn note_answer(&self) {
+        self.has_answered.store(true, Ordering::Relaxed);
+    }
+
+    /// An address as it may be shown and noted: without the password in it.
+    pub(super) fn shown(url: &Url) -> String {
+        let mut url = url.clone();
+        // Only addresses without a host have no place for them.
+        let _ = (url.set_username(""), url.set_password(None));
+        url.to_string()
+    }
+}

@@ -1,0 +1,118 @@
+//! The records of PAX headers, which say what a block of tar has no room for.
+
+use super::error::TarError;
+
+/// What headers say of the member to come.
+#[derive(Debug, Default)]
+pub(super) struct Extended {
+    pub(super) path: Option<Vec<u8>>,
+    pub(super) target: Option<Vec<u8>>,
+    pub(super) size: Option<u64>,
+    pub(super) modified: Option<(i64, u32)>,
+    /// Whether the contents are a list of pieces rather than the file.
+    pub(super) is_sparse: bool,
+}
+
+impl Extended {
+    /// Takes the records of a header; later ones count more. Whatever `hdrcharset` says, names
+    /// are the bytes that they are.
+    pub(super) fn read(&mut self, mut records: &[u8]) -> Result<(), TarError> {
+        while !records.is_empty() {
+            let (key, value, rest) = record(records).ok_or(TarError::Record)?;
+            records = rest;
+            match key {
+                b"path" => self.path = Some(value.to_vec()),
+                b"linkpath" => self.target = Some(value.to_vec()),
+                b"size" => self.size = Some(number(value).ok_or(TarError::Number)?),
+                b"mtime" => self.modified = Some(time(value).ok_or(TarError::Number)?),
+                key if key.starts_with(b"GNU.sparse.") => self.is_sparse = true,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The key and value of the first record, and what is behind it: `11 path=a/b\n`.
+fn record(records: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let digits = records.iter().position(|byte| *byte == b' ')?;
+    let len = usize::try_from(number(&records[..digits])?).ok()?;
+    let (record, rest) = records.split_at_checked(len)?;
+    let record = record.get(digits + 1..)?.strip_suffix(b"\n")?;
+    let equals = record.iter().position(|byte| *byte == b'=')?;
+    Some((&record[..equals], &record[equals + 1..], rest))
+}
+
+/// A number in decimal.
+fn number(text: &[u8]) -> Option<u64> {
+    let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    is_number.then(|| str::from_utf8(text).ok()?.parse().ok()).flatten()
+}
+
+/// A time, such as `-1.5`, as the kernel has it: its nanoseconds count forwards even before 1970.
+/// What is finer than they are is dropped.
+fn time(text: &[u8]) -> Option<(i64, u32)> {
+    let (is_negative, text) = match text.strip_prefix(b"-") {
+        Some(text) => (true, text),
+        None => (false, text),
+    };
+    let mut parts = text.splitn(2, |byte| *byte == b'.');
+    let seconds = i64::try_from(number(parts.next()?)?).ok()?;
+    let fraction = match parts.next() {
+        None | Some(b"") => 0,
+        Some(digits) if digits.iter().all(u8::is_ascii_digit) => {
+            let nine = digits.iter().chain([b'0'; 9].iter()).take(9);
+            nine.fold(0_u32, |sum, digit| sum * 10 + u32::from(digit - b'0'))
+        }
+        Some(_) => return None,
+    };
+    Some(match (is_negative, fraction) {
+        (false, _) => (seconds, fraction),
+        (true, 0) => (-seconds, 0),
+        (true, _) => (-seconds - 1, 1_000_000_000 - fraction),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_1970_count_forwards() {
+        for (text, expected) in [
+            ("0", Some((0, 0))),
+            ("1.5", Some((1, 500_000_000))),
+            ("1.", Some((1, 0))),
+            ("-1", Some((-1, 0))),
+            ("-1.000000001", Some((-2, 999_999_999))),
+            ("-0.5", Some((-1, 500_000_000))),
+            ("1.1234567899", Some((1, 123_456_789))),
+            ("9223372036854775807", Some((i64::MAX, 0))),
+            ("9223372036854775808", None),
+            ("", None),
+            ("-", None),
+            (".5", None),
+            ("1.x", None),
+            ("+1", None),
+        ] {
+            assert_eq!(time(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_as_long_as_it_says() {
+        let good = b"11 path=a\nb\n8 a=b=c\n".as_slice();
+        assert_eq!(record(good), None, "its length ends within the name");
+        let good = b"12 path=a\nb\n8 a=b=c\n".as_slice();
+        let (key, value, rest) = record(good).expect("a record");
+        assert_eq!((key, value, rest), (&b"path"[..], &b"a\nb"[..], &b"8 a=b=c\n"[..]));
+        assert_eq!(
+            record(rest).map(|(key, value, _)| (key, value)),
+            Some((&b"a"[..], &b"b=c"[..]))
+        );
+        for bad in ["", "5", "5 a=b", "0 a=b\n", "2 a=b\n", "5 a=b\n", "99999999999999999999 a=b\n"]
+        {
+            assert_eq!(record(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Folders on a server (MKCOL, RFC 4918 9.3).
+
+use url::Url;
+
+use crate::client::error::ClientError;
+use crate::client::http::{Agent, Connection, Request};
+
+/// What became of a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// It is new.
+    New,
+    /// It was there, or the server does not tell such things apart.
+    Exists,
+    /// The server knows no such request: perhaps it makes folders by itself.
+    Unknown,
+}
+
+/// Makes a folder; its URL ends in `/`.
+///
+/// # Errors
+///
+/// [`ClientError`].
+pub fn make_folder<'a>(
+    agent: &Agent<'a>,
+    url: &Url,
+    idle: Option<Connection<'a>>,
+) -> Result<(Made, Option<Connection<'a>>), ClientError> {
+    let request = Request { method: "MKCOL", fields: &[("Content-Length", "0")] };
+    let answer = agent.ask(idle, &request, url)?;
+    let made = match answer.response.status {
+        200..300 => Made::New,
+        // RFC 4918 9.3.1: "MKCOL can only be executed on an unmapped URL."
+        405 => Made::Exists,
+        400 | 404 | 501 => Made::Unknown,
+        _ => return Err(answer.connection.refusal(&answer.response)),
+    };
+    Ok((made, answer.connection.finish(&answer.response)))
+}
