@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use underpass_engine::Policy;
 use underpass_engine::hint::Action;
-use underpass_server::client::{Agent, Credentials, Proxies, TlsSetup, Url};
+use underpass_server::client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
 
 use crate::args::seconds;
 use crate::failure::{Failure, Result, WithPath};
@@ -86,8 +86,8 @@ impl AgentArgs {
         url: &Url,
         tls: &TlsSetup,
         cancel: &'a AtomicBool,
-    ) -> Result<Agent<'a>> {
-        Ok(Agent {
+    ) -> Result<HttpClient<'a>> {
+        Ok(HttpClient {
             user_agent: concat!("underpass/", env!("CARGO_PKG_VERSION")).to_owned(),
             headers: self.headers.clone(),
             credentials: self.credentials(url)?,

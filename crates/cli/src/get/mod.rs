@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use indicatif::BinaryBytes;
-use underpass_server::client::download::{Done, Downloader, Event, Gauge, Kept, Wishes};
+use underpass_server::client::download::{Done, DownloadOptions, Downloader, Event, Gauge, Kept};
 use underpass_server::client::{TlsSetup, Url};
 
 use crate::args::ShowArgs;
@@ -67,8 +67,8 @@ pub(crate) fn one(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool
 }
 
 /// How the arguments want it to be done.
-fn wishes(args: &GetArgs) -> Wishes {
-    Wishes {
+fn wishes(args: &GetArgs) -> DownloadOptions {
+    DownloadOptions {
         connections: args.connections,
         retries: args.agent.retries(),
         rate: args.rate.map(|Size(bytes)| bytes),

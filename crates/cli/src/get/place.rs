@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use underpass_server::client::Url;
-use underpass_server::client::download::{Taken, Target, name_of};
+use underpass_server::client::download::{IfExists, Target, name_of};
 
 use crate::commands::get::GetArgs;
 use crate::ends::{self, Overwrite};
@@ -19,7 +19,7 @@ use crate::receipt::EndKind;
 #[derive(Debug)]
 pub(crate) enum Place {
     /// A file that appears when it is whole.
-    Named { path: PathBuf, folder: OwnedFd, name: OsString, taken: Taken },
+    Named { path: PathBuf, folder: OwnedFd, name: OsString, if_exists: IfExists },
     /// A device, a FIFO, standard output: written to as it is.
     Stream(ends::Target),
 }
@@ -36,17 +36,17 @@ impl Place {
                 }
                 Ok(Self::Stream(ends::Target::create(path, Overwrite::Always, cancel)?))
             }
-            Some(path) => Self::named(&followed(path)?, Taken::Replace),
+            Some(path) => Self::named(&followed(path)?, IfExists::Replace),
             None => {
                 let name = name_of(url).ok_or_else(|| {
                     Failure::Usage(format!("{url} ends in no name for a file: use -o FILE"))
                 })?;
-                let taken = if args.force { Taken::Replace } else { Taken::SameIsFine };
+                let if_exists = if args.force { IfExists::Replace } else { IfExists::SameIsFine };
                 let path = match &args.dir {
                     Some(dir) => dir.join(name),
                     None => PathBuf::from(name),
                 };
-                Self::named(&path, taken)
+                Self::named(&path, if_exists)
             }
         }
     }
@@ -60,7 +60,7 @@ impl Place {
     }
 
     /// A file of this path.
-    fn named(path: &Path, taken: Taken) -> Result<Self> {
+    fn named(path: &Path, if_exists: IfExists) -> Result<Self> {
         let name = path
             .file_name()
             .ok_or_else(|| Failure::Usage(format!("{} is no name for a file", path.display())))?;
@@ -68,7 +68,7 @@ impl Place {
         let parent = parent.unwrap_or(Path::new("."));
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, parent, flags, Mode::empty()).with_path("opening", parent)?;
-        Ok(Self::Named { path: path.to_owned(), folder, name: name.to_owned(), taken })
+        Ok(Self::Named { path: path.to_owned(), folder, name: name.to_owned(), if_exists })
     }
 
     /// Its name for people.
@@ -82,8 +82,8 @@ impl Place {
     /// The same for the library.
     pub(crate) fn target(&self) -> Target<'_> {
         match self {
-            Self::Named { folder, name, taken, .. } => {
-                Target::Named { folder, name, taken: *taken }
+            Self::Named { folder, name, if_exists, .. } => {
+                Target::Named { folder, name, if_exists: *if_exists }
             }
             Self::Stream(target) => Target::Stream { file: target.file(), at: target.at() },
         }

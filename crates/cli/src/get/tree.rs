@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use indicatif::{BinaryBytes, HumanCount, ProgressBar, ProgressStyle};
 use serde::Serialize;
 use underpass_server::client::tree::{
-    self, TreeDone, TreeEvent, TreeGauge, TreeWay, TreeWishes, name_of,
+    self, TreeDone, TreeEvent, TreeGauge, TreeOptions, TreeWay, name_of,
 };
 use underpass_server::client::{TlsSetup, Url};
 
@@ -88,13 +88,13 @@ impl TreeReceipt {
 pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
     let path = place(args, url)?;
     let agent = args.agent.agent(url, tls, cancel)?;
-    let wishes = TreeWishes {
-        connections: args.connections.unwrap_or(TreeWishes::default().connections),
+    let wishes = TreeOptions {
+        connections: args.connections.unwrap_or(TreeOptions::default().connections),
         retries: args.agent.retries(),
         policy: args.engine.policy(),
         step: args.engine.step(),
         replaces: args.force,
-        ..TreeWishes::default()
+        ..TreeOptions::default()
     };
     let gauge = TreeGauge::default();
     let started = Instant::now();
@@ -148,8 +148,8 @@ fn place(args: &GetArgs, url: &Url) -> Result<PathBuf> {
 fn tell(show: ShowArgs, event: &TreeEvent<'_>) {
     match event {
         // What is missing is an error, which is never quiet.
-        TreeEvent::LeftOut { path, why } => {
-            output::note(&format!("{} is left out: {why}", path.escape_ascii()));
+        TreeEvent::LeftOut { path, reason } => {
+            output::note(&format!("{} is left out: {reason}", path.escape_ascii()));
         }
         _ if show.quiet => {}
         TreeEvent::Resuming { have, total } => {

@@ -8,10 +8,10 @@ use std::time::Instant;
 use underpass_engine::hint::Action;
 use underpass_engine::{Kind, PipePool, Report, Source};
 use underpass_server::client::upload::{
-    Condition, Event, Made, RESUMABLE_FROM, Sending, Upload, UploadFailed, Uploaded, make_folder,
-    upload,
+    Condition, Event, Made, RESUMABLE_FROM, SendOptions, Upload, UploadFailed, Uploaded,
+    make_folder, upload,
 };
-use underpass_server::client::{Agent, ClientError, Connection, Url};
+use underpass_server::client::{ClientError, Connection, HttpClient, Url};
 use underpass_server::digest::{Computed, Stopped, compute, write_digests};
 
 use super::memory;
@@ -29,7 +29,7 @@ use underpass_engine::Size;
 pub(super) struct Session<'s> {
     args: &'s PutArgs,
     cancel: &'s AtomicBool,
-    agent: Agent<'s>,
+    agent: HttpClient<'s>,
     idle: Option<Connection<'s>>,
     pipes: PipePool,
     meter: Meter,
@@ -153,7 +153,7 @@ impl<'s> Session<'s> {
             source: &source,
             fields: &fields,
             condition: self.condition(),
-            manner: Sending {
+            options: SendOptions {
                 policy: self.args.engine.policy(),
                 step: self.args.engine.step(),
                 integrity: self.args.integrity,

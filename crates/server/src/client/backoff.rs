@@ -26,10 +26,10 @@ impl Backoff {
     /// How long to wait before the next attempt, at least as long as the server asks for; `None`
     /// if there is to be none.
     pub(super) fn next(&mut self, asked: Option<Duration>) -> Option<Duration> {
-        if self.failures >= self.most || asked.is_some_and(|asked| asked > LONGEST_ASKED) {
+        if self.failures >= self.most || asked.is_some_and(|asked| asked > MAX_RETRY_AFTER) {
             return None;
         }
-        let wait = (FIRST * 2_u32.saturating_pow(self.failures)).min(LONGEST);
+        let wait = (FIRST_WAIT * 2_u32.saturating_pow(self.failures)).min(MAX_WAIT);
         self.failures += 1;
         // Clients that were cut off at the same moment must not all come back at the same moment.
         let random = u32::from(RandomState::new().hash_one(0).to_ne_bytes()[0]);
@@ -49,21 +49,21 @@ pub(super) fn sleep(time: Duration, cancel: &[&AtomicBool]) -> bool {
         if left.is_zero() {
             return true;
         }
-        std::thread::sleep(left.min(LOOK));
+        std::thread::sleep(left.min(POLL_INTERVAL));
     }
 }
 
 /// Before the second attempt.
-const FIRST: Duration = Duration::from_millis(500);
+const FIRST_WAIT: Duration = Duration::from_millis(500);
 
 /// Before any attempt.
-const LONGEST: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// Whoever asks for more does not want to be asked again in this run.
-const LONGEST_ASKED: Duration = Duration::from_secs(600);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// How often it is looked whether the download is still wanted.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {
@@ -75,11 +75,11 @@ mod tests {
         let waits: Vec<_> = std::iter::from_fn(|| backoff.next(None)).collect();
         assert_eq!(waits.len(), 8);
         for (index, wait) in waits.iter().enumerate() {
-            let full = (FIRST * 2_u32.pow(u32::try_from(index).expect("small"))).min(LONGEST);
+            let full = (FIRST_WAIT * 2_u32.pow(u32::try_from(index).expect("small"))).min(MAX_WAIT);
             assert!((full / 2..=full).contains(wait), "{index}: {wait:?}");
         }
         backoff.reset();
-        assert!(backoff.next(None).is_some_and(|wait| wait <= FIRST));
+        assert!(backoff.next(None).is_some_and(|wait| wait <= FIRST_WAIT));
     }
 
     #[test]

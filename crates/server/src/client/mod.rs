@@ -10,6 +10,6 @@ pub mod upload;
 
 pub use error::ClientError;
 pub use http::{
-    Agent, Answer, Connection, Credentials, Fields, Proxies, Request, Response, TlsSetup,
+    Answer, Connection, Credentials, Fields, HttpClient, Proxies, Request, Response, TlsSetup,
 };
 pub use url::Url;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 
-use underpass_server::client::download::{DownloadError, Taken};
+use underpass_server::client::download::{DownloadError, IfExists};
 use underpass_server::client::{ClientError, Credentials, Proxies, Url};
 
 use crate::rig::{Client, Server, give, noise, say};
@@ -130,15 +130,15 @@ fn a_file_that_is_there_is_replaced_kept_or_taken_for_the_same() {
     });
     let mut client = Client::new();
     fs::write(client.path(), "old").unwrap();
-    for taken in [Taken::Refuse, Taken::SameIsFine] {
-        client.taken = taken;
+    for if_exists in [IfExists::Refuse, IfExists::SameIsFine] {
+        client.if_exists = if_exists;
         let failed = client.get(&server.url("/")).unwrap_err();
         assert!(matches!(failed.error, DownloadError::Exists), "{failed:?}");
         assert_eq!(fs::read(client.path()).unwrap(), b"old");
     }
-    client.taken = Taken::Replace;
+    client.if_exists = IfExists::Replace;
     client.gets(&server.url("/"), b"new");
-    client.taken = Taken::SameIsFine;
+    client.if_exists = IfExists::SameIsFine;
     let before = server.asked().len();
     let done = client.get(&server.url("/")).unwrap();
     assert!(done.was_here && done.report.bytes() == 0 && done.resumed_at == 3);

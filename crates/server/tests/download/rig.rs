@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use underpass_server::client::download::{
-    Done, Downloader, Event, Failed, Gauge, Taken, Target, Wishes,
+    Done, DownloadOptions, Downloader, Event, Failed, Gauge, IfExists, Target,
 };
-use underpass_server::client::{Agent, Credentials, Proxies, TlsSetup, Url};
+use underpass_server::client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
 
 #[path = "../noise/mod.rs"]
 mod noise;
@@ -179,8 +179,8 @@ pub fn noise(len: usize) -> Arc<Vec<u8>> {
 /// Somebody who fetches.
 pub struct Client {
     pub folder: TempDir,
-    pub wishes: Wishes,
-    pub taken: Taken,
+    pub wishes: DownloadOptions,
+    pub if_exists: IfExists,
     pub headers: Vec<(String, String)>,
     pub credentials: Credentials,
     pub proxies: Proxies,
@@ -195,8 +195,8 @@ impl Client {
     pub fn new() -> Self {
         Self {
             folder: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
-            wishes: Wishes::default(),
-            taken: Taken::Replace,
+            wishes: DownloadOptions::default(),
+            if_exists: IfExists::Replace,
             headers: Vec::new(),
             credentials: Credentials::None,
             proxies: Proxies::default(),
@@ -215,8 +215,8 @@ impl Client {
         client
     }
 
-    pub fn agent<'a>(&self, cancel: Option<&'a AtomicBool>) -> Agent<'a> {
-        Agent {
+    pub fn agent<'a>(&self, cancel: Option<&'a AtomicBool>) -> HttpClient<'a> {
+        HttpClient {
             user_agent: "test".to_owned(),
             headers: self.headers.clone(),
             credentials: self.credentials.clone(),
@@ -237,7 +237,7 @@ impl Client {
     pub fn get_until(&self, url: &Url, cancel: Option<&AtomicBool>) -> Result<Done, Failed> {
         let folder: OwnedFd = File::open(self.folder.path()).unwrap().into();
         let name = OsStr::new("file");
-        let target = Target::Named { folder: &folder, name, taken: self.taken };
+        let target = Target::Named { folder: &folder, name, if_exists: self.if_exists };
         let downloader = Downloader::new(self.agent(cancel), self.wishes.clone());
         let tell = |event: &Event<'_>| self.told.lock().unwrap().push(format!("{event:?}"));
         downloader.fetch(url, &target, &Gauge::default(), &tell)

@@ -1,7 +1,7 @@
 //! Reads whatever comes as an archive: it has to come to an end, within its bytes, and no path may
 //! lead out of the folder.
 
-use underpass_server::client::tree::tar::{Decoder, MemberKind, Step};
+use underpass_server::client::tree::tar::{Decoder, MemberKind, TarEvent};
 use underpass_server::client::tree::{check_target, relative};
 
 /// Where the search begins. A block whose number of the sum is wrong is refused at once, so what
@@ -30,9 +30,9 @@ pub(crate) fn check(data: &[u8]) {
         let Ok(step) = decoder.step(bytes) else { return };
         at += needed;
         match step {
-            Step::More => {}
-            Step::End => return,
-            Step::Member(member) => {
+            TarEvent::More => {}
+            TarEvent::End => return,
+            TarEvent::Member(member) => {
                 check_path(&member.path);
                 if let MemberKind::Symlink(target) = &member.kind {
                     check_link(&member.path, target);

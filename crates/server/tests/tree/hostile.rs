@@ -11,9 +11,9 @@ use std::time::Duration;
 use tar::EntryType;
 use tempfile::TempDir;
 use underpass_server::client::tree::{
-    TreeDone, TreeEvent, TreeFailed, TreeGauge, TreeWishes, fetch,
+    TreeDone, TreeEvent, TreeFailed, TreeGauge, TreeOptions, fetch,
 };
-use underpass_server::client::{Agent, Credentials, Proxies, TlsSetup, Url};
+use underpass_server::client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
 
 use crate::tar_reader::{blocks, header, pax};
 
@@ -76,7 +76,7 @@ struct Outcome {
 fn attempt(url: &Url) -> Outcome {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("outside"), "untouched").unwrap();
-    let agent = Agent {
+    let agent = HttpClient {
         user_agent: "test".to_owned(),
         headers: Vec::new(),
         credentials: Credentials::None,
@@ -89,11 +89,11 @@ fn attempt(url: &Url) -> Outcome {
     };
     let left_out = Mutex::new(Vec::new());
     let tell = |event: &TreeEvent<'_>| {
-        if let TreeEvent::LeftOut { path, why } = event {
-            left_out.lock().unwrap().push(format!("{}: {why}", path.escape_ascii()));
+        if let TreeEvent::LeftOut { path, reason } = event {
+            left_out.lock().unwrap().push(format!("{}: {reason}", path.escape_ascii()));
         }
     };
-    let wishes = TreeWishes { retries: 0, ..TreeWishes::default() };
+    let wishes = TreeOptions { retries: 0, ..TreeOptions::default() };
     let target = place.path().join("x");
     let outcome = fetch(&agent, &wishes, url, &target, &TreeGauge::default(), &tell);
     assert_eq!(fs::read(place.path().join("outside")).unwrap(), b"untouched");

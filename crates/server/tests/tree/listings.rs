@@ -2,7 +2,7 @@
 
 use underpass_server::client::Url;
 use underpass_server::client::tree::Refusal;
-use underpass_server::client::tree::listing::{Entry, Facts, Listing, read};
+use underpass_server::client::tree::listing::{EntryFacts, Listing, ListingEntry, read};
 
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
@@ -20,7 +20,7 @@ fn listing(media_type: &str, body: impl AsRef<[u8]>) -> Listing {
 #[track_caller]
 fn paths(media_type: &str, body: impl AsRef<[u8]>) -> Vec<String> {
     let entries = listing(media_type, body).entries.into_iter();
-    let path = |entry: Entry| {
+    let path = |entry: ListingEntry| {
         let slash = if entry.is_folder { "/" } else { "" };
         format!("{}{slash}", entry.path.escape_ascii())
     };
@@ -76,7 +76,7 @@ fn a_page_that_a_script_fills_is_told() {
 
 #[test]
 fn listings_for_programs_tell_more() {
-    let fact = |size, modified, mode| Facts { size, modified, mode };
+    let fact = |size, modified, mode| EntryFacts { size, modified, mode };
     let facts = |media_type, body: &[u8]| {
         let entries = listing(media_type, body).entries.into_iter();
         entries.map(|entry| (entry.path, entry.is_folder, entry.facts)).collect::<Vec<_>>()
@@ -97,7 +97,7 @@ fn listings_for_programs_tell_more() {
         "is_dir":false,"is_symlink":true}]"#;
     let expected = [
         (b"d".to_vec(), true, fact(None, time, Some(0o755))),
-        (b"l".to_vec(), false, Facts::default()),
+        (b"l".to_vec(), false, EntryFacts::default()),
     ];
     assert_eq!(facts(JSON, caddy), expected);
     let nginx = b"[\r\n{ \"name\":\"d\", \"type\":\"directory\", \
@@ -116,7 +116,7 @@ fn listings_for_programs_tell_more() {
         {"path_type":"File","name":"f","mtime":-500,"size":1}]}"#;
     let expected = [
         (b"d".to_vec(), true, fact(None, time, None)),
-        (b"l".to_vec(), false, Facts::default()),
+        (b"l".to_vec(), false, EntryFacts::default()),
         (b"f".to_vec(), false, fact(Some(1), Some((-1, 500_000_000)), None)),
     ];
     assert_eq!(facts(JSON, dufs), expected);

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use proptest::prelude::*;
 use tar::{Builder, EntryType, Header};
 use underpass_server::archive::{Piece, WalkOptions, open_member, walk};
-use underpass_server::client::tree::tar::{Decoder, Member, MemberKind, Step, TarError};
+use underpass_server::client::tree::tar::{Decoder, Member, MemberKind, TarError, TarEvent};
 
 /// All members of an archive with their contents.
 pub(crate) fn read(archive: &[u8]) -> Result<Vec<(Member, Vec<u8>)>, TarError> {
@@ -22,9 +22,9 @@ pub(crate) fn read(archive: &[u8]) -> Result<Vec<(Member, Vec<u8>)>, TarError> {
         };
         rest = behind;
         match decoder.step(bytes)? {
-            Step::More => {}
-            Step::End => return Ok(members),
-            Step::Member(member) => {
+            TarEvent::More => {}
+            TarEvent::End => return Ok(members),
+            TarEvent::Member(member) => {
                 let Some((contents, behind)) = rest.split_at_checked(member.padded() as usize)
                 else {
                     return Err(TarError::Cut);
@@ -172,15 +172,15 @@ fn sizes_beyond_eight_gib_are_understood_in_both_ways() {
     let own = header(b"name", EntryType::Regular, size);
     let mut decoder = Decoder::default();
     let step = decoder.step(own.as_bytes()).unwrap();
-    assert!(matches!(step, Step::Member(member) if member.size == size));
+    assert!(matches!(step, TarEvent::Member(member) if member.size == size));
     let mut decoder = Decoder::default();
     let records = b"19 size=9663676416\n";
     let bytes = [pax(records), header(b"name", EntryType::Regular, 0).as_bytes().to_vec()].concat();
-    assert_eq!(decoder.step(&bytes[..512]), Ok(Step::More));
+    assert_eq!(decoder.step(&bytes[..512]), Ok(TarEvent::More));
     assert!(decoder.is_extended());
-    assert_eq!(decoder.step(&bytes[512..1024]), Ok(Step::More));
+    assert_eq!(decoder.step(&bytes[512..1024]), Ok(TarEvent::More));
     let step = decoder.step(&bytes[1024..]).unwrap();
-    assert!(matches!(step, Step::Member(member) if member.size == size));
+    assert!(matches!(step, TarEvent::Member(member) if member.size == size));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use underpass_server::client::upload::{Made, make_folder};
-use underpass_server::client::{Agent, Credentials, Proxies, TlsSetup};
+use underpass_server::client::{Credentials, HttpClient, Proxies, TlsSetup};
 
 use super::rig::{PATIENCE, Scripted};
 
@@ -24,7 +24,7 @@ fn each_answer_has_its_meaning() {
             assert!(head.starts_with("MKCOL /new/ HTTP/1.1\r\n"), "{head}");
             conn.answer(status, &[]);
         });
-        let agent = Agent {
+        let agent = HttpClient {
             user_agent: "test".to_owned(),
             headers: Vec::new(),
             credentials: Credentials::None,

@@ -12,9 +12,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 use underpass_engine::{Integrity, Report, Source};
 use underpass_server::client::upload::{
-    Condition, Event, Sending, Upload, UploadFailed, Uploaded, upload,
+    Condition, Event, SendOptions, Upload, UploadFailed, Uploaded, upload,
 };
-use underpass_server::client::{Agent, Credentials, Proxies, TlsSetup, Url};
+use underpass_server::client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
 
 pub use noise::noise;
 
@@ -181,13 +181,13 @@ impl Sample {
         put(&File::open(self.path()).unwrap(), url, |wishes| wishes.journal = Some(journal))
     }
 
-    pub fn put_with(&self, url: &Url, change: impl FnOnce(&mut Wishes)) -> Outcome {
+    pub fn put_with(&self, url: &Url, change: impl FnOnce(&mut DownloadOptions)) -> Outcome {
         put(&File::open(self.path()).unwrap(), url, change)
     }
 }
 
 /// What may differ between uploads.
-pub struct Wishes {
+pub struct DownloadOptions {
     pub journal: Option<PathBuf>,
     pub fields: Vec<(&'static str, &'static str)>,
     pub condition: Condition<'static>,
@@ -225,8 +225,8 @@ impl Outcome {
 }
 
 /// Uploads what a file or stream has.
-pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut Wishes)) -> Outcome {
-    let mut wishes = Wishes {
+pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut DownloadOptions)) -> Outcome {
+    let mut wishes = DownloadOptions {
         journal: None,
         fields: Vec::new(),
         condition: Condition::None,
@@ -243,7 +243,7 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut Wishes)) -> Outcome 
         }
         None => Credentials::None,
     };
-    let agent = Agent {
+    let agent = HttpClient {
         user_agent: "test".to_owned(),
         headers: Vec::new(),
         credentials,
@@ -259,7 +259,7 @@ pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut Wishes)) -> Outcome 
         source: &source,
         fields: &wishes.fields,
         condition: wishes.condition,
-        manner: Sending { integrity: Integrity::Detect, ..Sending::default() },
+        options: SendOptions { integrity: Integrity::Detect, ..SendOptions::default() },
         journal: wishes.journal.as_deref(),
         retries: wishes.retries,
     };

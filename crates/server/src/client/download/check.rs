@@ -4,7 +4,7 @@ use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::error::DownloadError;
-use super::options::Wishes;
+use super::options::DownloadOptions;
 use crate::client::error::ClientError;
 use crate::client::http::Response;
 use crate::digest::{Algorithm, Digest, Fact, Stopped, parse_digests, verify, write_wanted};
@@ -23,8 +23,8 @@ pub(super) fn offered(response: &Response) -> Vec<Digest> {
 }
 
 /// The value of `Want-Repr-Digest`, if one is wanted.
-pub(super) fn wanted(wishes: &Wishes) -> Option<String> {
-    wishes.verify.then(|| write_wanted(&Algorithm::ALL))
+pub(super) fn wanted(options: &DownloadOptions) -> Option<String> {
+    options.verify.then(|| write_wanted(&Algorithm::ALL))
 }
 
 /// Reads the file, if there is a reason to.
@@ -35,14 +35,14 @@ pub(super) fn wanted(wishes: &Wishes) -> Option<String> {
 pub(super) fn check(
     file: &File,
     len: u64,
-    wishes: &Wishes,
+    options: &DownloadOptions,
     offered: &[Digest],
     cancel: Option<&AtomicBool>,
 ) -> Result<Vec<Fact>, DownloadError> {
-    let expected: Vec<_> = wishes.expected.iter().chain(offered).cloned().collect();
+    let expected: Vec<_> = options.expected.iter().chain(offered).cloned().collect();
     let go_on = |_| !cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed));
     let facts =
-        verify(file, len, &expected, &wishes.shown, go_on).map_err(|stopped| match stopped {
+        verify(file, len, &expected, &options.shown, go_on).map_err(|stopped| match stopped {
             Stopped::Cancelled => ClientError::Cancelled.into(),
             Stopped::Io(source) => DownloadError::Local { action: Action::Reading, source },
         })?;

@@ -54,7 +54,7 @@ impl Version {
 
 /// What was asked for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct FileRequest {
     /// The bytes, if not all of them; up to the end of the file if that is not said.
     pub(super) range: Option<(u64, Option<u64>)>,
     /// The version that they have to be of, and how long that is.
@@ -63,7 +63,7 @@ pub(super) struct Asked {
     pub(super) wants_digest: Option<String>,
 }
 
-impl Asked {
+impl FileRequest {
     /// The value of `Range` (RFC 9110 14.2).
     pub(super) fn range_field(&self) -> Option<String> {
         self.range.map(|(from, end)| match end {
@@ -75,7 +75,7 @@ impl Asked {
 
 /// What an answer means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum Interpretation {
     /// The file is not what it was, or the server has forgotten how to give parts of it.
     Changed,
     /// These bytes of a file of this length follow.
@@ -96,33 +96,36 @@ pub(super) enum Meaning {
 /// # Errors
 ///
 /// [`ClientError::BadResponse`] if it contradicts the question or itself.
-pub(super) fn meaning(asked: &Asked, response: &Response) -> Result<Meaning, ClientError> {
+pub(super) fn interpret_response(
+    asked: &FileRequest,
+    response: &Response,
+) -> Result<Interpretation, ClientError> {
     let is_resumed = asked.version.is_some();
     match response.status {
         206 => part(asked, response),
         200 => Ok(whole(asked, response)),
         // Our own server says 409 for a part of a file that was replaced.
-        409 | 412 | 416 if is_resumed => Ok(Meaning::Changed),
-        416 if asked.range.is_some() => Ok(Meaning::Unsatisfiable),
-        _ => Ok(Meaning::Refused),
+        409 | 412 | 416 if is_resumed => Ok(Interpretation::Changed),
+        416 if asked.range.is_some() => Ok(Interpretation::Unsatisfiable),
+        _ => Ok(Interpretation::Refused),
     }
 }
 
 /// The meaning of a 200: all of the file, which is what comes instead of a part of another version
 /// (RFC 9110 13.1.5).
-fn whole(asked: &Asked, response: &Response) -> Meaning {
+fn whole(asked: &FileRequest, response: &Response) -> Interpretation {
     let total = length(response);
     let is_changed = asked.version.as_ref().is_some_and(|(version, known)| {
         asked.range.is_some_and(|(from, _)| from > 0)
             || (known.is_some() && *known != total)
             || version.is_denied_by(response)
     });
-    if is_changed { Meaning::Changed } else { Meaning::Whole { total } }
+    if is_changed { Interpretation::Changed } else { Interpretation::Whole { total } }
 }
 
 /// The meaning of a 206 (RFC 9110 15.3.7): it may be less than was asked for, but not from
 /// elsewhere, and not of another version.
-fn part(asked: &Asked, response: &Response) -> Result<Meaning, ClientError> {
+fn part(asked: &FileRequest, response: &Response) -> Result<Interpretation, ClientError> {
     let bad = |what: String| Err(ClientError::BadResponse(what));
     let Some((from, end)) = asked.range else {
         return bad("a part, though all was asked for".to_owned());
@@ -143,7 +146,7 @@ fn part(asked: &Asked, response: &Response) -> Result<Meaning, ClientError> {
     let is_changed = asked.version.as_ref().is_some_and(|(version, known)| {
         known.is_some_and(|known| known != total) || version.is_denied_by(response)
     });
-    Ok(if is_changed { Meaning::Changed } else { Meaning::Part { range, total } })
+    Ok(if is_changed { Interpretation::Changed } else { Interpretation::Part { range, total } })
 }
 
 /// The length of the body, if the head says it.

@@ -22,7 +22,7 @@ use super::interpret::Version;
 
 /// What the parts are parts of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Subject {
+pub(super) struct JournalSubject {
     /// Where it is fetched from.
     pub(super) url: String,
     /// Which version.
@@ -38,11 +38,11 @@ pub(super) struct Subject {
 
 /// The first line.
 #[derive(Debug, Serialize, Deserialize)]
-struct Head {
+struct JournalHead {
     /// The version of this format.
     underpass_journal: u32,
     #[serde(flatten)]
-    subject: Subject,
+    subject: JournalSubject,
     /// Since when the machine runs.
     boot: String,
     /// What is on the disk for certain.
@@ -54,7 +54,7 @@ struct Head {
 pub(super) struct Journal {
     folder: OwnedFd,
     name: OsString,
-    subject: Subject,
+    subject: JournalSubject,
     inner: Mutex<Inner>,
 }
 
@@ -78,9 +78,9 @@ struct Piece {
 
 /// What a journal says.
 #[derive(Debug)]
-pub(super) struct Remembered {
+pub(super) struct JournalContents {
     /// What the parts are parts of.
-    pub(super) subject: Subject,
+    pub(super) subject: JournalSubject,
     /// What is there, in its order.
     pub(super) present: Vec<Range<u64>>,
     /// What of it is on the disk for certain.
@@ -89,12 +89,20 @@ pub(super) struct Remembered {
 
 impl Journal {
     /// Begins a journal in place of any that has the name.
-    pub(super) fn create(folder: OwnedFd, name: &OsStr, subject: Subject) -> io::Result<Self> {
+    pub(super) fn create(
+        folder: OwnedFd,
+        name: &OsStr,
+        subject: JournalSubject,
+    ) -> io::Result<Self> {
         Self::write_new(folder, name, subject, Vec::new(), Vec::new())
     }
 
     /// Goes on with what was remembered.
-    pub(super) fn resume(folder: OwnedFd, name: &OsStr, known: Remembered) -> io::Result<Self> {
+    pub(super) fn resume(
+        folder: OwnedFd,
+        name: &OsStr,
+        known: JournalContents,
+    ) -> io::Result<Self> {
         let pieces = known.present.iter().map(|range| {
             let (start, end) = (range.start, range.end);
             Piece { start, end, done: end - start }
@@ -105,7 +113,7 @@ impl Journal {
     fn write_new(
         folder: OwnedFd,
         name: &OsStr,
-        subject: Subject,
+        subject: JournalSubject,
         pieces: Vec<Piece>,
         safe: Vec<Range<u64>>,
     ) -> io::Result<Self> {
@@ -115,7 +123,7 @@ impl Journal {
     }
 
     /// What the parts are parts of.
-    pub(super) fn subject(&self) -> &Subject {
+    pub(super) fn subject(&self) -> &JournalSubject {
         &self.subject
     }
 
@@ -193,11 +201,11 @@ impl Piece {
 fn write(
     folder: &OwnedFd,
     name: &OsStr,
-    subject: &Subject,
+    subject: &JournalSubject,
     pieces: &[Piece],
     safe: &[Range<u64>],
 ) -> io::Result<(File, u64)> {
-    let head = Head {
+    let head = JournalHead {
         underpass_journal: FORMAT,
         subject: subject.clone(),
         boot: boot(),
@@ -228,13 +236,13 @@ fn write(
 }
 
 /// Reads the journal of this name; `None` if there is none that can be understood.
-pub(super) fn read(folder: &OwnedFd, name: &OsStr) -> Option<Remembered> {
+pub(super) fn read(folder: &OwnedFd, name: &OsStr) -> Option<JournalContents> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = File::from(openat(folder, name, flags, Mode::empty()).ok()?);
     let mut bytes = Vec::new();
-    file.take(LONGEST).read_to_end(&mut bytes).ok()?;
+    file.take(MAX_LEN).read_to_end(&mut bytes).ok()?;
     let end = bytes.iter().position(|byte| *byte == b'\n')? + 1;
-    let head: Head = serde_json::from_slice(&bytes[..end]).ok()?;
+    let head: JournalHead = serde_json::from_slice(&bytes[..end]).ok()?;
     if head.underpass_journal != FORMAT {
         return None;
     }
@@ -244,7 +252,7 @@ pub(super) fn read(folder: &OwnedFd, name: &OsStr) -> Option<Remembered> {
         true => merged(bytes[end..].chunks(LINE).map_while(Piece::parse).map(|it| it.present())),
         false => safe.clone(),
     };
-    Some(Remembered { subject: head.subject, present, safe })
+    Some(JournalContents { subject: head.subject, present, safe })
 }
 
 /// Removes the journal of this name, and one that was never finished.
@@ -287,7 +295,7 @@ const FORMAT: u32 = 1;
 const LINE: usize = 64;
 
 /// No journal is longer: a piece of each MiB of 64 GiB, or of each 64 MiB of 4 TiB.
-const LONGEST: u64 = 4 << 20;
+const MAX_LEN: u64 = 4 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -296,9 +304,9 @@ mod tests {
 
     use super::*;
 
-    fn subject() -> Subject {
+    fn subject() -> JournalSubject {
         let version = Version::Tag("\"x\"".to_owned());
-        Subject {
+        JournalSubject {
             url: "http://a/b".to_owned(),
             version,
             size: Some(1 << 30),

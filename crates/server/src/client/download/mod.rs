@@ -1,7 +1,7 @@
 //! Downloads: what other servers have, whole, in files of ours.
 //!
 //! The first answer tells what there is: how long, in which version, and whether ranges of it can
-//! be had. Then as many connections as are worth it take pieces from a board, and what each has put
+//! be had. Then as many connections as are worth it take pieces from a scheduler, and what each has put
 //! into the file is noted in a journal beside it, so that whoever comes after a crash goes on from
 //! there. Nothing here prints or reads the environment.
 
@@ -22,26 +22,26 @@ mod workers;
 use underpass_engine::PipePool;
 use url::Url;
 
-use super::http::Agent;
-use run::Job;
+use super::http::HttpClient;
+use run::Download;
 
 pub use error::{Done, DownloadError, Failed, Kept};
 pub use name::name_of;
-pub use options::{Event, Gauge, Taken, Target, Wishes};
+pub use options::{DownloadOptions, Event, Gauge, IfExists, Target};
 
 /// Fetches files.
 #[derive(Debug)]
 pub struct Downloader<'a> {
-    agent: Agent<'a>,
-    wishes: Wishes,
+    client: HttpClient<'a>,
+    options: DownloadOptions,
     pipes: PipePool,
 }
 
 impl<'a> Downloader<'a> {
     /// Fetches in this way.
     #[must_use]
-    pub fn new(agent: Agent<'a>, wishes: Wishes) -> Self {
-        Self { agent, wishes, pipes: PipePool::default() }
+    pub fn new(client: HttpClient<'a>, options: DownloadOptions) -> Self {
+        Self { client, options, pipes: PipePool::default() }
     }
 
     /// Fetches what is at `url`. `gauge` shows how far it is, `tell` is told what happens.
@@ -56,7 +56,7 @@ impl<'a> Downloader<'a> {
         gauge: &Gauge,
         tell: &(dyn Fn(&Event<'_>) + Sync),
     ) -> Result<Done, Failed> {
-        let Self { agent, wishes, pipes } = self;
-        Job::new(agent, wishes, pipes, url, target, gauge, tell).run()
+        let Self { client, options, pipes } = self;
+        Download::new(client, options, pipes, url, target, gauge, tell).run()
     }
 }

@@ -13,7 +13,7 @@ use crate::digest::{Algorithm, Digest};
 
 /// How files are to be fetched.
 #[derive(Clone, Debug)]
-pub struct Wishes {
+pub struct DownloadOptions {
     /// Connections at the most; `None` for as many as the size is worth.
     pub connections: Option<u32>,
     /// How often one attempt after the other may fail before all is given up.
@@ -36,7 +36,7 @@ pub struct Wishes {
     pub verify: bool,
 }
 
-impl Default for Wishes {
+impl Default for DownloadOptions {
     fn default() -> Self {
         Self {
             connections: None,
@@ -55,7 +55,7 @@ impl Default for Wishes {
 
 /// What becomes of a file that has the name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum IfExists {
     /// It stays, and the download fails.
     Refuse,
     /// If it is as long and as old as what the server has it is taken for the same, and nothing is
@@ -75,7 +75,7 @@ pub enum Target<'t> {
         /// The name in it.
         name: &'t OsStr,
         /// What becomes of a file that has the name already.
-        taken: Taken,
+        if_exists: IfExists,
     },
     /// Something that takes the bytes as they come, such as a pipe or a device.
     Stream {

@@ -19,13 +19,13 @@ use underpass_engine::hint::Action;
 
 use super::error::DownloadError;
 use super::interpret::Version;
-use super::journal::{self, Journal, Remembered, Subject};
+use super::journal::{self, Journal, JournalContents, JournalSubject};
 
 /// Where the bytes of a download are until it is whole.
 #[derive(Debug)]
-pub(super) enum Spot<'t> {
+pub(super) enum PartialFile<'t> {
     /// A file with a name of its own that outlives this process, and what is known to be in it.
-    Partial(Partial),
+    Kept(KeptFile),
     /// Something that takes them as they come, of which this many have gone there.
     Stream { file: &'t File, at: u64, done: u64 },
     /// A file without a name, which ends with this process.
@@ -34,25 +34,25 @@ pub(super) enum Spot<'t> {
 
 /// A file that outlives this process, and its journal.
 #[derive(Debug)]
-pub(super) struct Partial {
-    pub(super) landing: AtomicFile,
+pub(super) struct KeptFile {
+    pub(super) atomic: AtomicFile,
     pub(super) journal: Journal,
 }
 
 /// A folder, and a name in it: the target.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Name<'t> {
+pub(super) struct TargetName<'t> {
     pub(super) folder: &'t OwnedFd,
     pub(super) name: &'t OsStr,
 }
 
-impl Spot<'_> {
+impl PartialFile<'_> {
     /// The file to write to.
     pub(super) fn file(&self) -> &File {
         match self {
-            Self::Partial(partial) => partial.landing.file(),
+            Self::Kept(kept) => kept.atomic.file(),
             Self::Stream { file, .. } => file,
-            Self::Unnamed(landing) => landing.file(),
+            Self::Unnamed(atomic) => atomic.file(),
         }
     }
 
@@ -60,14 +60,14 @@ impl Spot<'_> {
     pub(super) fn base(&self) -> u64 {
         match self {
             Self::Stream { at, .. } => *at,
-            Self::Partial(_) | Self::Unnamed(_) => 0,
+            Self::Kept(_) | Self::Unnamed(_) => 0,
         }
     }
 
     /// The journal, if there is one.
     pub(super) fn journal(&self) -> Option<&Journal> {
         match self {
-            Self::Partial(partial) => Some(&partial.journal),
+            Self::Kept(kept) => Some(&kept.journal),
             Self::Stream { .. } | Self::Unnamed(_) => None,
         }
     }
@@ -75,14 +75,14 @@ impl Spot<'_> {
     /// What is there.
     pub(super) fn present(&self) -> Vec<Range<u64>> {
         match self {
-            Self::Partial(partial) => partial.journal.present(),
+            Self::Kept(kept) => kept.journal.present(),
             Self::Stream { done: 0, .. } | Self::Unnamed(_) => Vec::new(),
             Self::Stream { done, .. } => vec![0..*done],
         }
     }
 }
 
-impl<'t> Name<'t> {
+impl<'t> TargetName<'t> {
     /// What the name means now: length and time of change, or nothing.
     pub(super) fn existing(&self) -> Result<Option<(u64, i64, u64)>, DownloadError> {
         match statat(self.folder, self.name, AtFlags::empty()) {
@@ -106,9 +106,9 @@ impl<'t> Name<'t> {
     }
 
     /// A file that ends with this process.
-    pub(super) fn unnamed(&self) -> Result<Spot<'t>, DownloadError> {
-        let landing = AtomicFile::create_in(self.folder()?, self.name, 0o666);
-        Ok(Spot::Unnamed(landing.map_err(DownloadError::local(Action::Creating))?))
+    pub(super) fn unnamed(&self) -> Result<PartialFile<'t>, DownloadError> {
+        let atomic = AtomicFile::create_in(self.folder()?, self.name, 0o666);
+        Ok(PartialFile::Unnamed(atomic.map_err(DownloadError::local(Action::Creating))?))
     }
 
     /// A file that outlives this process, with nothing in it.
@@ -118,16 +118,16 @@ impl<'t> Name<'t> {
         version: &Version,
         size: Option<u64>,
         modified: Option<SystemTime>,
-    ) -> Result<Spot<'t>, DownloadError> {
-        let landing = self.locked()?;
-        let found = landing.file().metadata().map_err(DownloadError::local("looking at"))?;
+    ) -> Result<PartialFile<'t>, DownloadError> {
+        let atomic = self.locked()?;
+        let found = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
         if found.len() > 0 && journal::read(self.folder, &self.journal_name()).is_none() {
             return Err(DownloadError::Stranger { name: self.part_name() });
         }
-        landing.file().set_len(0).map_err(DownloadError::local("emptying"))?;
+        atomic.file().set_len(0).map_err(DownloadError::local("emptying"))?;
         let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let modified = modified.map(|since| since.as_secs());
-        let subject = Subject {
+        let subject = JournalSubject {
             url: url.to_owned(),
             version: version.clone(),
             size,
@@ -136,21 +136,21 @@ impl<'t> Name<'t> {
         };
         let journal = Journal::create(self.folder()?, &self.journal_name(), subject);
         let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
-        Ok(Spot::Partial(Partial { landing, journal }))
+        Ok(PartialFile::Kept(KeptFile { atomic, journal }))
     }
 
     /// The file of an earlier process, if there is one that can be gone on with.
-    pub(super) fn earlier(&self, url: &str) -> Result<Option<Spot<'t>>, DownloadError> {
+    pub(super) fn earlier(&self, url: &str) -> Result<Option<PartialFile<'t>>, DownloadError> {
         let is_there = statat(self.folder, self.part_name(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
         if !is_there || journal::read(self.folder, &self.journal_name()).is_none() {
             return Ok(None);
         }
-        let landing = self.locked()?;
+        let atomic = self.locked()?;
         // Only now nobody else writes to it.
         let Some(known) = journal::read(self.folder, &self.journal_name()) else {
             return Ok(None);
         };
-        let found = landing.file().metadata().map_err(DownloadError::local("looking at"))?;
+        let found = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
         let is_meant = known.subject.url == url && known.subject.inode == found.ino();
         // Bytes behind the end of the file are not there, whatever the journal says.
         let is_sound = known.present.last().is_none_or(|last| last.end <= found.len());
@@ -159,14 +159,14 @@ impl<'t> Name<'t> {
         }
         let journal = Journal::resume(self.folder()?, &self.journal_name(), known);
         let journal = journal.map_err(DownloadError::local("keeping a journal of"))?;
-        Ok(Some(Spot::Partial(Partial { landing, journal })))
+        Ok(Some(PartialFile::Kept(KeptFile { atomic, journal })))
     }
 
     /// The version of a file that was whole and had its name already when its process was killed,
     /// just before it could remove the journal.
     pub(super) fn finished(&self, url: &str, inode: u64, size: u64) -> Option<Version> {
         let known = journal::read(self.folder, &self.journal_name())?;
-        let Remembered { subject, present, .. } = known;
+        let JournalContents { subject, present, .. } = known;
         let is_it = subject.url == url && subject.inode == inode && subject.size == Some(size);
         (is_it && present == [0..size]).then_some(subject.version)
     }
@@ -174,20 +174,20 @@ impl<'t> Name<'t> {
     /// Opens or creates the partial file, for this process alone.
     fn locked(&self) -> Result<AtomicFile, DownloadError> {
         let name = self.part_name();
-        for _ in 0..ATTEMPTS {
-            let landing =
+        for _ in 0..MAX_ATTEMPTS {
+            let atomic =
                 AtomicFile::partial(self.folder()?, self.name, &name, 0o666, Existing::Replace);
-            let landing = landing.map_err(DownloadError::local(Action::Creating))?;
-            let locked = flock(landing.file(), FlockOperation::NonBlockingLockExclusive);
+            let atomic = atomic.map_err(DownloadError::local(Action::Creating))?;
+            let locked = flock(atomic.file(), FlockOperation::NonBlockingLockExclusive);
             // Any other error is that of a file system that knows no locks.
             if locked == Err(Errno::WOULDBLOCK) {
                 return Err(DownloadError::Busy);
             }
             // Whoever had the lock before may have finished: then this is the file it made.
-            let own = landing.file().metadata().map_err(DownloadError::local("looking at"))?;
+            let own = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
             let named = statat(self.folder, &name, AtFlags::SYMLINK_NOFOLLOW);
             if named.is_ok_and(|named| named.st_ino == own.ino()) {
-                return Ok(landing);
+                return Ok(atomic);
             }
         }
         Err(DownloadError::Busy)
@@ -249,4 +249,4 @@ const NAME_MAX: usize = 255;
 const JOURNAL: &str = ".part.journal";
 
 /// How often a partial file may become a whole one while we wait for it.
-const ATTEMPTS: usize = 8;
+const MAX_ATTEMPTS: usize = 8;

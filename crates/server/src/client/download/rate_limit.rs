@@ -11,13 +11,13 @@ use crate::client::backoff::sleep;
 
 /// The limit, and how far it is used.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct RateLimit {
     rate: Option<u64>,
     /// When the bytes taken so far would have come at the rate wished for.
     paid: Mutex<Option<Instant>>,
 }
 
-impl Pace {
+impl RateLimit {
     /// So many bytes a second, if there is a limit.
     pub(super) fn new(rate: Option<u64>) -> Self {
         Self { rate, paid: Mutex::new(None) }
@@ -41,19 +41,19 @@ impl Pace {
         let until = {
             let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
             // A pause saves nothing up beyond a moment.
-            let from = paid.map_or(now, |paid| paid.max(now.checked_sub(SAVED).unwrap_or(now)));
+            let from = paid.map_or(now, |paid| paid.max(now.checked_sub(MAX_SAVED).unwrap_or(now)));
             let cost = Duration::try_from_secs_f64(bytes as f64 / rate as f64);
-            *paid.insert(from + cost.unwrap_or(Duration::MAX / 4).min(LONGEST))
+            *paid.insert(from + cost.unwrap_or(Duration::MAX / 4).min(MAX_COST))
         };
         sleep(until.saturating_duration_since(now), cancel);
     }
 }
 
 /// How much of the time in which nothing came may be made up for.
-const SAVED: Duration = Duration::from_millis(200);
+const MAX_SAVED: Duration = Duration::from_millis(200);
 
 /// No portion takes longer; a bound for the arithmetic.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_COST: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[cfg(test)]
 mod tests {
@@ -61,16 +61,16 @@ mod tests {
 
     #[test]
     fn what_comes_too_early_has_to_wait() {
-        let pace = Pace::new(Some(1000));
+        let rate_limit = RateLimit::new(Some(1000));
         let started = Instant::now();
-        (0..3).for_each(|_| pace.spend(50, &[]));
+        (0..3).for_each(|_| rate_limit.spend(50, &[]));
         assert!(started.elapsed() >= Duration::from_millis(150));
     }
 
     #[test]
     fn without_a_limit_nothing_waits() {
-        let pace = Pace::new(None);
-        pace.spend(u64::MAX, &[]);
-        assert_eq!(pace.portion(), None);
+        let rate_limit = RateLimit::new(None);
+        rate_limit.spend(u64::MAX, &[]);
+        assert_eq!(rate_limit.portion(), None);
     }
 }

@@ -3,8 +3,8 @@
 //! Pieces are given out by guided self-scheduling: large ones first, smaller ones towards the end,
 //! so that all connections end at about the same time. When nothing is left to be given out, an
 //! idle connection takes over a part of what a slower one has before it. For this a connection
-//! claims what it is about to move a bite at a time; what it has not claimed can be taken from it.
-//! One that moves nothing at all is cut off, and its bite taken too.
+//! claims what it is about to move a chunk at a time; what it has not claimed can be taken from it.
+//! One that moves nothing at all is cut off, and its chunk taken too.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Who fetches which bytes.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct SegmentScheduler {
     inner: Mutex<Inner>,
     /// Something was given back, finished, or ended.
     changed: Condvar,
@@ -24,15 +24,15 @@ struct Inner {
     /// Bytes that nobody fetches yet, in their order.
     free: Vec<Range<u64>>,
     /// What each connection does.
-    seats: Vec<Seat>,
+    workers: Vec<WorkerState>,
     is_over: bool,
 }
 
 /// What one connection does.
 #[derive(Debug, Default)]
-struct Seat {
+struct WorkerState {
     /// The piece that it fetches: what is claimed of it already, and the rest.
-    work: Option<Work>,
+    work: Option<Assignment>,
     /// Whether it has left.
     is_gone: bool,
     /// Whether it has been cut off, and for whom.
@@ -44,8 +44,8 @@ struct Seat {
 }
 
 #[derive(Debug)]
-struct Work {
-    /// Where the bite begins that is being moved.
+struct Assignment {
+    /// Where the chunk begins that is being moved.
     at: u64,
     /// Where it ends, and what may be taken away begins.
     claimed: u64,
@@ -57,7 +57,7 @@ struct Work {
     last: Instant,
 }
 
-impl Work {
+impl Assignment {
     fn new(piece: &Range<u64>, now: Instant) -> Self {
         let Range { start, end } = *piece;
         Self { at: start, claimed: start, end, begun: now, moved: 0, last: now }
@@ -79,11 +79,11 @@ pub(super) enum Task {
     Leave,
 }
 
-impl Board {
+impl SegmentScheduler {
     /// Gives out these bytes to so many connections.
     pub(super) fn new(missing: Vec<Range<u64>>, connections: usize) -> Self {
-        let seats = (0..connections.max(1)).map(|_| Seat::default()).collect();
-        let inner = Inner { free: missing, seats, is_over: false };
+        let workers = (0..connections.max(1)).map(|_| WorkerState::default()).collect();
+        let inner = Inner { free: missing, workers, is_over: false };
         Self { inner: Mutex::new(inner), changed: Condvar::new() }
     }
 
@@ -91,7 +91,7 @@ impl Board {
     pub(super) fn assign(&self, me: usize, piece: &Range<u64>) {
         let mut inner = self.lock();
         inner.free = without(&inner.free, piece);
-        inner.seats[me].work = Some(Work::new(piece, Instant::now()));
+        inner.workers[me].work = Some(Assignment::new(piece, Instant::now()));
     }
 
     /// The next piece for this connection; waits while others might leave something.
@@ -103,43 +103,44 @@ impl Board {
             }
             let now = Instant::now();
             if let Some(piece) = inner.next(me, now) {
-                inner.seats[me].work = Some(Work::new(&piece, now));
+                inner.workers[me].work = Some(Assignment::new(&piece, now));
                 return Task::Fetch(piece);
             }
-            if inner.seats.iter().all(|seat| seat.work.is_none() && seat.promised.is_none()) {
+            if inner.workers.iter().all(|worker| worker.work.is_none() && worker.promised.is_none())
+            {
                 inner.is_over = true;
                 self.changed.notify_all();
                 return Task::Leave;
             }
             inner.cut_stalled(me, now, cuts);
-            let waited = self.changed.wait_timeout(inner, LOOK_INTERVAL);
+            let waited = self.changed.wait_timeout(inner, POLL_INTERVAL);
             inner = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// The next bite of the piece of this connection; `None` once nothing of it is left.
+    /// The next chunk of the piece of this connection; `None` once nothing of it is left.
     pub(super) fn claim(&self, me: usize) -> Option<Range<u64>> {
         let mut inner = self.lock();
-        let is_alone = inner.seats.iter().filter(|seat| !seat.is_gone).count() == 1;
+        let is_alone = inner.workers.iter().filter(|worker| !worker.is_gone).count() == 1;
         if inner.is_over {
             return None;
         }
-        let seat = &mut inner.seats[me];
-        let work = seat.work.as_mut()?;
+        let worker = &mut inner.workers[me];
+        let work = worker.work.as_mut()?;
         let left = work.end - work.claimed;
         if left == 0 {
-            seat.rate = work.rate(Instant::now()).or(seat.rate);
-            seat.work = None;
+            worker.rate = work.rate(Instant::now()).or(worker.rate);
+            worker.work = None;
             self.changed.notify_all();
             return None;
         }
         let wanted = match work.rate(Instant::now()) {
-            _ if is_alone => LARGEST_BITE,
-            Some(rate) => ((rate * BITE_SECONDS) as u64).clamp(SMALLEST_BITE, LARGEST_BITE),
-            None => FIRST_BITE,
+            _ if is_alone => MAX_CHUNK,
+            Some(rate) => ((rate * CHUNK_SECONDS) as u64).clamp(MIN_CHUNK, MAX_CHUNK),
+            None => FIRST_CHUNK,
         };
-        // No crumb is left behind, which would be a bite of its own.
-        let len = if left < wanted + SMALLEST_BITE { left } else { wanted };
+        // No crumb is left behind, which would be a chunk of its own.
+        let len = if left < wanted + MIN_CHUNK { left } else { wanted };
         work.at = work.claimed;
         work.claimed += len;
         Some(work.at..work.claimed)
@@ -148,7 +149,7 @@ impl Board {
     /// All of the piece of this connection at once, of which nothing can be taken away any more.
     pub(super) fn claim_all(&self, me: usize) -> Option<Range<u64>> {
         let mut inner = self.lock();
-        let work = inner.seats[me].work.as_mut()?;
+        let work = inner.workers[me].work.as_mut()?;
         work.at = work.claimed;
         work.claimed = work.end;
         Some(work.at..work.end)
@@ -157,7 +158,7 @@ impl Board {
     /// Only what is before `end` comes; the rest of the piece is for whoever wants it.
     pub(super) fn limit(&self, me: usize, end: u64) {
         let mut inner = self.lock();
-        let Some(work) = &mut inner.seats[me].work else { return };
+        let Some(work) = &mut inner.workers[me].work else { return };
         if end < work.end {
             let rest = end..work.end;
             work.end = end;
@@ -166,10 +167,10 @@ impl Board {
         }
     }
 
-    /// So many bytes more of the bite are in their place.
+    /// So many bytes more of the chunk are in their place.
     pub(super) fn moved(&self, me: usize, bytes: u64) {
         let mut inner = self.lock();
-        if let Some(work) = &mut inner.seats[me].work {
+        if let Some(work) = &mut inner.workers[me].work {
             work.at += bytes;
             work.moved += bytes;
             work.last = Instant::now();
@@ -179,14 +180,14 @@ impl Board {
     /// This connection fetches no more of its piece.
     pub(super) fn give_back(&self, me: usize) {
         let mut inner = self.lock();
-        let seat = &mut inner.seats[me];
-        let cut_for = seat.cut_for.take();
-        if let Some(work) = seat.work.take() {
-            seat.rate = work.rate(Instant::now());
+        let worker = &mut inner.workers[me];
+        let cut_for = worker.cut_for.take();
+        if let Some(work) = worker.work.take() {
+            worker.rate = work.rate(Instant::now());
             let left = work.at..work.end;
-            match cut_for.filter(|other| !inner.seats[*other].is_gone) {
+            match cut_for.filter(|other| !inner.workers[*other].is_gone) {
                 _ if left.is_empty() => {}
-                Some(other) => inner.seats[other].promised = Some(left),
+                Some(other) => inner.workers[other].promised = Some(left),
                 None => inner.add_free(left),
             }
         }
@@ -197,12 +198,12 @@ impl Board {
     pub(super) fn leave(&self, me: usize) -> bool {
         self.give_back(me);
         let mut inner = self.lock();
-        inner.seats[me].is_gone = true;
-        if let Some(left) = inner.seats[me].promised.take() {
+        inner.workers[me].is_gone = true;
+        if let Some(left) = inner.workers[me].promised.take() {
             inner.add_free(left);
         }
         self.changed.notify_all();
-        inner.seats.iter().all(|seat| seat.is_gone)
+        inner.workers.iter().all(|worker| worker.is_gone)
     }
 
     /// Everybody is to stop.
@@ -219,18 +220,18 @@ impl Board {
     /// Whether every byte has been fetched.
     pub(super) fn is_done(&self) -> bool {
         let inner = self.lock();
-        let is_idle = |seat: &Seat| seat.work.is_none() && seat.promised.is_none();
-        inner.free.is_empty() && inner.seats.iter().all(is_idle)
+        let is_idle = |worker: &WorkerState| worker.work.is_none() && worker.promised.is_none();
+        inner.free.is_empty() && inner.workers.iter().all(is_idle)
     }
 
     /// Whether everybody has left.
     pub(super) fn is_deserted(&self) -> bool {
-        self.lock().seats.iter().all(|seat| seat.is_gone)
+        self.lock().workers.iter().all(|worker| worker.is_gone)
     }
 
     /// How many connections have something to do.
     pub(super) fn busy(&self) -> usize {
-        self.lock().seats.iter().filter(|seat| seat.work.is_some()).count()
+        self.lock().workers.iter().filter(|worker| worker.work.is_some()).count()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -247,7 +248,7 @@ impl Inner {
 
     /// The next piece for somebody without work, if there is any.
     fn next(&mut self, me: usize, now: Instant) -> Option<Range<u64>> {
-        if let Some(promised) = self.seats[me].promised.take() {
+        if let Some(promised) = self.workers[me].promised.take() {
             return Some(promised);
         }
         self.next_free().or_else(|| self.steal(me, now))
@@ -256,10 +257,10 @@ impl Inner {
     /// The next piece of what nobody fetches.
     fn next_free(&mut self) -> Option<Range<u64>> {
         let left: u64 = self.free.iter().map(|range| range.end - range.start).sum();
-        let here = self.seats.iter().filter(|seat| !seat.is_gone).count() as u64;
+        let here = self.workers.iter().filter(|worker| !worker.is_gone).count() as u64;
         let wanted = match here {
             0 | 1 => u64::MAX,
-            _ => (left / (2 * here)).clamp(SMALLEST_PIECE, LARGEST_PIECE),
+            _ => (left / (2 * here)).clamp(MIN_PIECE, MAX_PIECE),
         };
         let first = self.free.first_mut()?;
         let len = wanted.min(first.end - first.start);
@@ -274,14 +275,14 @@ impl Inner {
     /// A part of what the connection has before it that would need the longest: so much that both
     /// are done at the same time, if that is worth a request.
     fn steal(&mut self, me: usize, now: Instant) -> Option<Range<u64>> {
-        let my_rate = self.seats[me].rate;
-        let left = |work: &Work| work.end - work.claimed;
-        let time = |work: &Work| left(work) as f64 / work.rate(now).unwrap_or(1.0);
-        let works = self.seats.iter_mut().filter_map(|seat| seat.work.as_mut());
+        let my_rate = self.workers[me].rate;
+        let left = |work: &Assignment| work.end - work.claimed;
+        let time = |work: &Assignment| left(work) as f64 / work.rate(now).unwrap_or(1.0);
+        let works = self.workers.iter_mut().filter_map(|worker| worker.work.as_mut());
         let slowest = works
-            .filter(|work| now.duration_since(work.begun) > MINIMAL_GAIN)
+            .filter(|work| now.duration_since(work.begun) > MIN_GAIN)
             .max_by(|a, b| time(a).total_cmp(&time(b)))?;
-        if time(slowest) < MINIMAL_GAIN.as_secs_f64() {
+        if time(slowest) < MIN_GAIN.as_secs_f64() {
             return None;
         }
         let share = match (my_rate, slowest.rate(now)) {
@@ -290,7 +291,7 @@ impl Inner {
             (None, _) => 0.5,
         };
         let len = (left(slowest) as f64 * share) as u64;
-        if len < SMALLEST_BITE {
+        if len < MIN_CHUNK {
             return None;
         }
         let piece = slowest.end - len..slowest.end;
@@ -300,58 +301,58 @@ impl Inner {
 
     /// Cuts off a connection that moves nothing, for somebody who has nothing else to do.
     fn cut_stalled(&mut self, me: usize, now: Instant, cuts: &[AtomicBool]) {
-        let is_waited_for = self.seats.iter().any(|seat| seat.cut_for == Some(me));
-        let is_slow = self.seats[me].rate.is_none();
+        let is_waited_for = self.workers.iter().any(|worker| worker.cut_for == Some(me));
+        let is_slow = self.workers[me].rate.is_none();
         if is_waited_for || is_slow {
             return;
         }
-        let stalled = self.seats.iter_mut().enumerate().find(|(_, seat)| {
-            let is_stalled = |work: &Work| now.duration_since(work.last) >= STALLED;
-            seat.cut_for.is_none() && seat.work.as_ref().is_some_and(is_stalled)
+        let stalled = self.workers.iter_mut().enumerate().find(|(_, worker)| {
+            let is_stalled = |work: &Assignment| now.duration_since(work.last) >= STALL_TIMEOUT;
+            worker.cut_for.is_none() && worker.work.as_ref().is_some_and(is_stalled)
         });
-        if let Some((victim, seat)) = stalled {
-            seat.cut_for = Some(me);
+        if let Some((victim, worker)) = stalled {
+            worker.cut_for = Some(me);
             cuts[victim].store(true, Ordering::Relaxed);
         }
     }
 }
 
 /// These ranges without that one.
-pub(super) fn without(ranges: &[Range<u64>], taken: &Range<u64>) -> Vec<Range<u64>> {
+pub(super) fn without(ranges: &[Range<u64>], if_exists: &Range<u64>) -> Vec<Range<u64>> {
     let parts = ranges.iter().flat_map(|range| {
-        let before = range.start..range.end.min(taken.start);
-        let behind = range.start.max(taken.end)..range.end;
+        let before = range.start..range.end.min(if_exists.start);
+        let behind = range.start.max(if_exists.end)..range.end;
         [before, behind]
     });
     parts.filter(|range| !range.is_empty()).collect()
 }
 
 /// A request and its answer are worth so much at least.
-const SMALLEST_PIECE: u64 = 1 << 20;
+const MIN_PIECE: u64 = 1 << 20;
 
 /// What a connection gets at once at the most, where there are others.
-const LARGEST_PIECE: u64 = 64 << 20;
+const MAX_PIECE: u64 = 64 << 20;
 
 /// Less is not taken away from anybody.
-const SMALLEST_BITE: u64 = 256 << 10;
+const MIN_CHUNK: u64 = 256 << 10;
 
 /// What is claimed before it is known how fast a connection is.
-const FIRST_BITE: u64 = 1 << 20;
+const FIRST_CHUNK: u64 = 1 << 20;
 
 /// What is claimed at once at the most.
-const LARGEST_BITE: u64 = 64 << 20;
+const MAX_CHUNK: u64 = 64 << 20;
 
 /// What is claimed is to take so long.
-const BITE_SECONDS: f64 = 0.25;
+const CHUNK_SECONDS: f64 = 0.25;
 
 /// Nobody's work is taken over to gain less than this.
-const MINIMAL_GAIN: Duration = Duration::from_millis(300);
+const MIN_GAIN: Duration = Duration::from_millis(300);
 
 /// A connection that has moved nothing for so long is cut off for one that has nothing to do.
-const STALLED: Duration = Duration::from_secs(2);
+const STALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How often those without work look around.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -364,31 +365,31 @@ mod tests {
     }
 
     /// Fetches all of a piece.
-    fn fetch(board: &Board, me: usize) -> Vec<Range<u64>> {
-        let bites = std::iter::from_fn(|| {
-            let bite = board.claim(me)?;
-            board.moved(me, bite.end - bite.start);
-            Some(bite)
+    fn fetch(scheduler: &SegmentScheduler, me: usize) -> Vec<Range<u64>> {
+        let chunks = std::iter::from_fn(|| {
+            let chunk = scheduler.claim(me)?;
+            scheduler.moved(me, chunk.end - chunk.start);
+            Some(chunk)
         });
-        bites.collect()
+        chunks.collect()
     }
 
     #[test]
     fn pieces_become_smaller_and_cover_everything_once() {
-        let board = Board::new(vec![0..100 * MIB, 150 * MIB..500 * MIB], 2);
+        let scheduler = SegmentScheduler::new(vec![0..100 * MIB, 150 * MIB..500 * MIB], 2);
         let mut seen = Vec::new();
         let cuts = cuts(2);
         let mut me = 0;
-        while let Task::Fetch(piece) = board.take(me, &cuts) {
-            assert!(piece.end - piece.start <= LARGEST_PIECE);
-            let bites = fetch(&board, me);
-            assert_eq!(bites.first().map(|bite| bite.start), Some(piece.start));
-            assert_eq!(bites.last().map(|bite| bite.end), Some(piece.end));
-            assert!(bites.windows(2).all(|pair| pair[0].end == pair[1].start));
+        while let Task::Fetch(piece) = scheduler.take(me, &cuts) {
+            assert!(piece.end - piece.start <= MAX_PIECE);
+            let chunks = fetch(&scheduler, me);
+            assert_eq!(chunks.first().map(|chunk| chunk.start), Some(piece.start));
+            assert_eq!(chunks.last().map(|chunk| chunk.end), Some(piece.end));
+            assert!(chunks.windows(2).all(|pair| pair[0].end == pair[1].start));
             seen.push(piece);
             me = 1 - me;
         }
-        assert!(board.is_done() && board.is_over());
+        assert!(scheduler.is_done() && scheduler.is_over());
         let sizes: Vec<_> = seen.iter().map(|piece| piece.end - piece.start).collect();
         assert_eq!(sizes[0], 64 * MIB);
         assert!(*sizes.last().expect("some") <= 2 * MIB, "{sizes:?}");
@@ -399,58 +400,58 @@ mod tests {
 
     #[test]
     fn one_connection_takes_all_at_once() {
-        let board = Board::new(vec![0..10_000 * MIB], 1);
-        assert_eq!(board.take(0, &cuts(1)), Task::Fetch(0..10_000 * MIB));
-        assert_eq!(board.claim(0), Some(0..LARGEST_BITE));
+        let scheduler = SegmentScheduler::new(vec![0..10_000 * MIB], 1);
+        assert_eq!(scheduler.take(0, &cuts(1)), Task::Fetch(0..10_000 * MIB));
+        assert_eq!(scheduler.claim(0), Some(0..MAX_CHUNK));
     }
 
     #[test]
     fn what_is_given_back_is_fetched_by_another() {
-        let board = Board::new(vec![0..2 * MIB], 2);
+        let scheduler = SegmentScheduler::new(vec![0..2 * MIB], 2);
         let cuts = cuts(2);
-        assert_eq!(board.take(0, &cuts), Task::Fetch(0..MIB));
-        assert_eq!(board.claim(0), Some(0..MIB));
-        board.moved(0, 1000);
-        assert!(!board.leave(0));
-        assert_eq!(board.take(1, &cuts), Task::Fetch(1000..MIB));
-        fetch(&board, 1);
-        assert_eq!(board.take(1, &cuts), Task::Fetch(MIB..2 * MIB));
+        assert_eq!(scheduler.take(0, &cuts), Task::Fetch(0..MIB));
+        assert_eq!(scheduler.claim(0), Some(0..MIB));
+        scheduler.moved(0, 1000);
+        assert!(!scheduler.leave(0));
+        assert_eq!(scheduler.take(1, &cuts), Task::Fetch(1000..MIB));
+        fetch(&scheduler, 1);
+        assert_eq!(scheduler.take(1, &cuts), Task::Fetch(MIB..2 * MIB));
     }
 
     #[test]
     fn the_end_of_a_slow_piece_is_taken_over() {
-        let board = Board::new(vec![0..64 * MIB], 2);
+        let scheduler = SegmentScheduler::new(vec![0..64 * MIB], 2);
         let cuts = cuts(2);
-        board.assign(0, &(0..64 * MIB));
-        let bite = board.claim(0).expect("a bite");
-        std::thread::sleep(MINIMAL_GAIN + Duration::from_millis(10));
-        board.moved(0, 1000);
-        let Task::Fetch(piece) = board.take(1, &cuts) else { panic!("nothing") };
+        scheduler.assign(0, &(0..64 * MIB));
+        let chunk = scheduler.claim(0).expect("a chunk");
+        std::thread::sleep(MIN_GAIN + Duration::from_millis(10));
+        scheduler.moved(0, 1000);
+        let Task::Fetch(piece) = scheduler.take(1, &cuts) else { panic!("nothing") };
         assert_eq!(piece.end, 64 * MIB);
-        let half = (64 * MIB - bite.end) / 2;
+        let half = (64 * MIB - chunk.end) / 2;
         assert_eq!(piece.start, 64 * MIB - half, "nothing is known of the one who takes: half");
-        let mut own = vec![bite];
-        own.extend(fetch(&board, 0));
-        assert_eq!(own.last().map(|bite| bite.end), Some(piece.start));
+        let mut own = vec![chunk];
+        own.extend(fetch(&scheduler, 0));
+        assert_eq!(own.last().map(|chunk| chunk.end), Some(piece.start));
     }
 
     #[test]
     fn one_that_moves_nothing_is_cut_off_and_its_bite_taken() {
-        let board = Board::new(vec![0..2 * MIB], 2);
+        let scheduler = SegmentScheduler::new(vec![0..2 * MIB], 2);
         let cuts = cuts(2);
-        board.assign(0, &(0..MIB));
-        assert_eq!(board.claim(0), Some(0..MIB));
-        assert_eq!(board.take(1, &cuts), Task::Fetch(MIB..2 * MIB));
+        scheduler.assign(0, &(0..MIB));
+        assert_eq!(scheduler.claim(0), Some(0..MIB));
+        assert_eq!(scheduler.take(1, &cuts), Task::Fetch(MIB..2 * MIB));
         std::thread::sleep(Duration::from_millis(1));
-        fetch(&board, 1);
+        fetch(&scheduler, 1);
         std::thread::scope(|scope| {
-            let taken = scope.spawn(|| board.take(1, &cuts));
+            let if_exists = scope.spawn(|| scheduler.take(1, &cuts));
             while !cuts[0].load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            board.moved(0, 10);
-            board.give_back(0);
-            assert_eq!(taken.join().ok(), Some(Task::Fetch(10..MIB)));
+            scheduler.moved(0, 10);
+            scheduler.give_back(0);
+            assert_eq!(if_exists.join().ok(), Some(Task::Fetch(10..MIB)));
         });
     }
 

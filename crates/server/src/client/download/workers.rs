@@ -11,26 +11,26 @@ use underpass_engine::{Progress, Report};
 use url::Url;
 
 use super::error::DownloadError;
-use super::interpret::{Asked, Meaning, Version, meaning};
+use super::interpret::{FileRequest, Interpretation, Version, interpret_response};
 use super::journal::Journal;
 use super::options::{Event, Gauge};
-use super::rate_limit::Pace;
-use super::scheduler::{Board, Task};
+use super::rate_limit::RateLimit;
+use super::scheduler::{SegmentScheduler, Task};
 use crate::client::backoff::{Backoff, sleep};
 use crate::client::error::ClientError;
-use crate::client::http::{Agent, Answer, Connection, Request};
+use crate::client::http::{Answer, Connection, HttpClient, Request};
 use crate::incoming::{Extent, Manner};
 
 /// What the connections of one download share.
-pub(super) struct Crew<'c> {
-    pub(super) agent: Agent<'c>,
-    pub(super) board: Board,
+pub(super) struct Workers<'c> {
+    pub(super) client: HttpClient<'c>,
+    pub(super) scheduler: SegmentScheduler,
     /// One for each connection: it is to stop.
     pub(super) cuts: &'c [AtomicBool],
     /// Nobody wants the download any more.
     pub(super) cancel: Option<&'c AtomicBool>,
     pub(super) manner: Manner<'c>,
-    pub(super) pace: &'c Pace,
+    pub(super) rate_limit: &'c RateLimit,
     pub(super) retries: u32,
     pub(super) file: &'c File,
     /// Where the first byte of the download goes in it.
@@ -45,12 +45,12 @@ pub(super) struct Crew<'c> {
     pub(super) gauge: &'c Gauge,
     pub(super) tell: &'c (dyn Fn(&Event<'_>) + Sync),
     pub(super) moved: AtomicU64,
-    pub(super) outcome: Mutex<Outcome>,
+    pub(super) outcome: Mutex<Totals>,
 }
 
 /// What the connections did.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct Totals {
     /// What was moved.
     pub(super) report: Report,
     /// Why everything was ended.
@@ -65,7 +65,7 @@ pub(super) struct Opened<'c> {
     pub(super) range: Range<u64>,
 }
 
-impl<'c> Crew<'c> {
+impl<'c> Workers<'c> {
     /// Fetches everything over as many connections as there are cuts. The first has an answer
     /// already, for a piece that is assigned to it.
     pub(super) fn run(&self, first: Opened<'c>, piece: Range<u64>) {
@@ -82,11 +82,11 @@ impl<'c> Crew<'c> {
                     (1..self.cuts.len()).map(|me| scope.spawn(move || self.work(me, None)));
                 let mut workers: Vec<_> = others.collect();
                 workers.push(scope.spawn(move || self.work(0, first)));
-                while !self.board.is_deserted() {
+                while !self.scheduler.is_deserted() {
                     if self.is_cancelled() {
                         self.end();
                     }
-                    std::thread::park_timeout(LOOK_INTERVAL);
+                    std::thread::park_timeout(POLL_INTERVAL);
                 }
             }
             drop(stop);
@@ -95,11 +95,11 @@ impl<'c> Crew<'c> {
 
     /// What one connection does: piece after piece.
     fn work(&self, me: usize, mut first: Option<(Opened<'c>, Range<u64>)>) {
-        let mut agent = self.agent.clone();
+        let mut client = self.client.clone();
         if self.cuts.len() > 1 {
-            agent.cancel = Some(&self.cuts[me]);
+            client.cancel = Some(&self.cuts[me]);
             if let Some((first, _)) = &mut first {
-                first.answer.connection.incoming().set_cancel(agent.cancel);
+                first.answer.connection.incoming().set_cancel(client.cancel);
             }
         }
         let mut backoff = Backoff::new(self.retries);
@@ -108,7 +108,7 @@ impl<'c> Crew<'c> {
         loop {
             let piece = match &first {
                 Some((_, piece)) => piece.clone(),
-                None => match self.board.take(me, self.cuts) {
+                None => match self.scheduler.take(me, self.cuts) {
                     Task::Fetch(piece) => piece,
                     Task::Leave => break,
                 },
@@ -117,7 +117,7 @@ impl<'c> Crew<'c> {
             let before = self.moved.load(Ordering::Relaxed);
             let opened = match first.take() {
                 Some((opened, _)) => Ok(opened),
-                None => self.open(&agent, idle.take(), &piece, has_failed),
+                None => self.open(&client, idle.take(), &piece, has_failed),
             };
             let outcome = opened.and_then(|opened| self.fetch(me, opened, &piece));
             self.gauge.connections.fetch_sub(1, Ordering::Relaxed);
@@ -127,7 +127,7 @@ impl<'c> Crew<'c> {
                     (idle, has_failed) = (connection, false);
                 }
                 Err(error) => {
-                    self.board.give_back(me);
+                    self.scheduler.give_back(me);
                     if self.moved.load(Ordering::Relaxed) > before {
                         backoff.reset();
                     }
@@ -138,36 +138,43 @@ impl<'c> Crew<'c> {
                 }
             }
         }
-        self.board.leave(me);
+        self.scheduler.leave(me);
     }
 
     /// Asks for a piece.
     fn open<'w>(
         &self,
-        agent: &Agent<'w>,
+        client: &HttpClient<'w>,
         idle: Option<Connection<'w>>,
         piece: &Range<u64>,
         has_failed: bool,
     ) -> Result<Opened<'w>, DownloadError> {
         let version = self.version.clone().map(|version| (version, Some(self.total)));
-        let asked =
-            Asked { range: Some((piece.start, Some(piece.end))), version, wants_digest: None };
+        let asked = FileRequest {
+            range: Some((piece.start, Some(piece.end))),
+            version,
+            wants_digest: None,
+        };
         // Where a redirect led may have been for a while only.
         let (url, is_trusted) = match has_failed {
             true => (self.url, true),
             false => (&self.answered.0, self.answered.1),
         };
-        let answer = ask(agent, idle, &asked, url, is_trusted)?;
-        match meaning(&asked, &answer.response)? {
-            Meaning::Part { range, total } if total == self.total => Ok(Opened { answer, range }),
-            Meaning::Whole { total: Some(total) } if total == self.total && piece.start == 0 => {
+        let answer = ask(client, idle, &asked, url, is_trusted)?;
+        match interpret_response(&asked, &answer.response)? {
+            Interpretation::Part { range, total } if total == self.total => {
+                Ok(Opened { answer, range })
+            }
+            Interpretation::Whole { total: Some(total) }
+                if total == self.total && piece.start == 0 =>
+            {
                 Ok(Opened { answer, range: 0..total })
             }
-            Meaning::Refused => Err(answer.connection.refusal(&answer.response).into()),
-            Meaning::Changed
-            | Meaning::Unsatisfiable
-            | Meaning::Part { .. }
-            | Meaning::Whole { .. } => Err(DownloadError::Changed),
+            Interpretation::Refused => Err(answer.connection.refusal(&answer.response).into()),
+            Interpretation::Changed
+            | Interpretation::Unsatisfiable
+            | Interpretation::Part { .. }
+            | Interpretation::Whole { .. } => Err(DownloadError::Changed),
         }
     }
 
@@ -180,17 +187,17 @@ impl<'c> Crew<'c> {
     ) -> Result<Option<Connection<'w>>, DownloadError> {
         let Opened { answer, range } = opened;
         let (mut connection, response) = (answer.connection, answer.response);
-        self.board.limit(me, range.end);
+        self.scheduler.limit(me, range.end);
         let number = self.journal.map(|journal| journal.begin(piece));
         let is_chunked = response.extent == Extent::Chunked;
         let mut at = piece.start;
         loop {
             // What comes in chunks ends where it ends.
-            let bite = match is_chunked && at == piece.start {
-                true => self.board.claim_all(me),
-                false => self.board.claim(me),
+            let chunk = match is_chunked && at == piece.start {
+                true => self.scheduler.claim_all(me),
+                false => self.scheduler.claim(me),
             };
-            let Some(bite) = bite else { break };
+            let Some(chunk) = chunk else { break };
             let mut moved = 0;
             let mut note = |bytes: u64| {
                 self.note(me, number, at + bytes - piece.start, bytes - moved);
@@ -198,19 +205,20 @@ impl<'c> Crew<'c> {
             };
             let extent = match is_chunked {
                 true => Extent::Chunked,
-                false => Extent::Length(bite.end - bite.start),
+                false => Extent::Length(chunk.end - chunk.start),
             };
-            let manner = Manner { limit: Some(bite.end - bite.start), ..self.manner };
+            let manner = Manner { limit: Some(chunk.end - chunk.start), ..self.manner };
             let mut tell = |progress: &Progress| note(progress.bytes);
-            let place = self.base + bite.start;
+            let place = self.base + chunk.start;
             let received = connection.incoming().body(extent, self.file, place, &manner, &mut tell);
             let bytes = received.report.bytes();
             note(bytes);
             self.outcome().report.add(&received.report);
             received.outcome.map_err(|error| DownloadError::body(connection.address(), error))?;
-            at = bite.start + bytes;
-            if at != bite.end {
-                let what = format!("a body of {bytes} bytes instead of {}", bite.end - bite.start);
+            at = chunk.start + bytes;
+            if at != chunk.end {
+                let what =
+                    format!("a body of {bytes} bytes instead of {}", chunk.end - chunk.start);
                 return Err(ClientError::BadResponse(what).into());
             }
         }
@@ -222,18 +230,18 @@ impl<'c> Crew<'c> {
         if more == 0 {
             return;
         }
-        self.board.moved(me, more);
+        self.scheduler.moved(me, more);
         if let (Some(journal), Some(number)) = (self.journal, number) {
             journal.note(number, done);
         }
         self.moved.fetch_add(more, Ordering::Relaxed);
         self.gauge.done.fetch_add(more, Ordering::Relaxed);
-        self.pace.spend(more, &self.flags(me));
+        self.rate_limit.spend(more, &self.flags(me));
     }
 
     /// Whether a connection goes on after a failure, once it has waited long enough.
     fn goes_on(&self, me: usize, error: DownloadError, backoff: &mut Backoff) -> bool {
-        if self.board.is_over() && !self.is_cancelled() {
+        if self.scheduler.is_over() && !self.is_cancelled() {
             return false;
         }
         if matches!(error, DownloadError::Client(ClientError::Cancelled)) && !self.is_cancelled() {
@@ -250,12 +258,12 @@ impl<'c> Crew<'c> {
         };
         let Some(wait) = wait else {
             // The others may do without it.
-            if self.board.leave(me) {
+            if self.scheduler.leave(me) {
                 self.fail(error);
             }
             return false;
         };
-        if self.board.busy() == 0 {
+        if self.scheduler.busy() == 0 {
             (self.tell)(&Event::Retrying { error: &error, after: wait });
         }
         if sleep(wait, &self.flags(me)) {
@@ -275,7 +283,7 @@ impl<'c> Crew<'c> {
 
     /// Ends everything.
     fn end(&self) {
-        self.board.end();
+        self.scheduler.end();
         if self.cuts.len() > 1 {
             self.cuts.iter().for_each(|cut| cut.store(true, Ordering::Relaxed));
         }
@@ -296,16 +304,16 @@ impl<'c> Crew<'c> {
         self.cancel.into_iter().chain([&self.cuts[me]]).collect()
     }
 
-    fn outcome(&self) -> std::sync::MutexGuard<'_, Outcome> {
+    fn outcome(&self) -> std::sync::MutexGuard<'_, Totals> {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Asks for a file or a part of it.
 pub(super) fn ask<'w>(
-    agent: &Agent<'w>,
+    client: &HttpClient<'w>,
     idle: Option<Connection<'w>>,
-    asked: &Asked,
+    asked: &FileRequest,
     url: &Url,
     is_trusted: bool,
 ) -> Result<Answer<'w>, ClientError> {
@@ -321,20 +329,20 @@ pub(super) fn ask<'w>(
         }
     }
     let request = Request { method: "GET", fields: &fields };
-    agent.ask_as(idle, &request, url, is_trusted)
+    client.ask_as(idle, &request, url, is_trusted)
 }
 
 /// Every few seconds brings to the disk what is there, and says so, until the other end of the
 /// channel is gone.
 fn save_at_times(journal: &Journal, file: &File, stopped: &Receiver<()>) {
-    while stopped.recv_timeout(SAVE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+    while stopped.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
         // What fails here shows when the file is written or closed; the journal says less.
         let _ = journal.save(file);
     }
 }
 
 /// What is lost in a power cut is not much older than this.
-const SAVE_INTERVAL: Duration = Duration::from_secs(5);
+const SYNC_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether the download is still wanted.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);

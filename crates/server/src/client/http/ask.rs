@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::agent::Agent;
+use super::client::HttpClient;
 use super::connection::{Connection, Request};
 use super::response::Response;
 use crate::client::error::ClientError;
@@ -20,7 +20,7 @@ pub struct Answer<'a> {
     pub is_trusted: bool,
 }
 
-impl<'a> Agent<'a> {
+impl<'a> HttpClient<'a> {
     /// Connects to the server of a URL, or to the proxy that leads there.
     ///
     /// # Errors

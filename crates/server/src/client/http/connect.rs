@@ -37,7 +37,7 @@ pub(super) fn connect(url: &Url, limits: Limits<'_>) -> Result<TcpStream, Client
         let left = limits.deadline.saturating_duration_since(Instant::now());
         // One that does not answer must not use up the time of those behind it.
         let share = left / u32::try_from(found.len() - index).unwrap_or(u32::MAX);
-        let deadline = Instant::now() + share.max(SHORTEST);
+        let deadline = Instant::now() + share.max(MIN_SHARE);
         match reach(each, Limits { deadline, ..limits }) {
             Ok(stream) => {
                 stream.set_nodelay(true).map_err(fail("connecting to"))?;
@@ -74,7 +74,7 @@ fn look_up(url: &Url, limits: Limits<'_>) -> io::Result<Vec<SocketAddr>> {
     });
     loop {
         let left = limits.check()?;
-        match receive.recv_timeout(left.min(LOOK_INTERVAL)) {
+        match receive.recv_timeout(left.min(POLL_INTERVAL)) {
             Ok(found) => return found,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::Other.into()),
@@ -93,7 +93,7 @@ fn reach(address: &SocketAddr, limits: Limits<'_>) -> io::Result<TcpStream> {
         Err(errno) => return Err(errno.into()),
     }
     loop {
-        let moment = limits.check()?.min(LOOK_INTERVAL);
+        let moment = limits.check()?.min(POLL_INTERVAL);
         let moment = Timespec::try_from(moment).ok();
         let mut end = [PollFd::new(&socket, PollFlags::OUT)];
         // An interruption is as good as a timeout: the next look tells more.
@@ -106,8 +106,8 @@ fn reach(address: &SocketAddr, limits: Limits<'_>) -> io::Result<TcpStream> {
 
 impl<'a> Limits<'a> {
     /// From now on.
-    pub(super) fn new(patience: Duration, cancel: Option<&'a AtomicBool>) -> Self {
-        Self { deadline: Instant::now() + patience, cancel }
+    pub(super) fn new(timeout: Duration, cancel: Option<&'a AtomicBool>) -> Self {
+        Self { deadline: Instant::now() + timeout, cancel }
     }
 
     /// The time that is left; `Interrupted` if nobody wants it any more.
@@ -121,7 +121,7 @@ impl<'a> Limits<'a> {
 }
 
 /// No address gets less time than this.
-const SHORTEST: Duration = Duration::from_millis(100);
+const MIN_SHARE: Duration = Duration::from_millis(100);
 
 /// How often it is looked whether the connection is still wanted.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);

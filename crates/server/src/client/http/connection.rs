@@ -13,7 +13,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use underpass_engine::TlsTransport;
 use url::Url;
 
-use super::agent::Agent;
+use super::client::HttpClient;
 use super::connect::{Limits, connect};
 use super::credentials::in_url;
 use super::response::Response;
@@ -40,19 +40,19 @@ pub struct Connection<'a> {
 
 impl<'a> Connection<'a> {
     /// Connects to the server of a URL, or to the proxy on the way to it.
-    pub(super) fn open(agent: &Agent<'a>, url: &Url) -> Result<Self, ClientError> {
+    pub(super) fn open(client: &HttpClient<'a>, url: &Url) -> Result<Self, ClientError> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(ClientError::Scheme { scheme: url.scheme().to_owned() });
         }
-        let (proxy, route) = (agent.proxies.of(url), Route::of(agent, url));
-        let limits = Limits::new(agent.connect_timeout, agent.cancel);
+        let (proxy, route) = (client.proxies.of(url), Route::of(client, url));
+        let limits = Limits::new(client.connect_timeout, client.cancel);
         let stream = connect(proxy.unwrap_or(url), limits)?;
         let left = limits.deadline.saturating_duration_since(Instant::now());
-        let incoming = Incoming::new(stream, Vec::new(), Some(left), agent.cancel);
+        let incoming = Incoming::new(stream, Vec::new(), Some(left), client.cancel);
         let mut connection = Self { incoming, route };
         if connection.route.is_secured() {
             if let Some(proxy) = proxy {
-                connection.dig(agent, proxy, url).map_err(|error| match error {
+                connection.dig(client, proxy, url).map_err(|error| match error {
                     // There is no other limit yet.
                     ClientError::Stalled => {
                         connection.failed("connecting to", Errno::TIMEDOUT.into())
@@ -60,16 +60,16 @@ impl<'a> Connection<'a> {
                     error => error,
                 })?;
             }
-            let session = agent.tls.shake_hands(connection.stream(), url, limits)?;
+            let session = client.tls.shake_hands(connection.stream(), url, limits)?;
             connection.incoming.set_session(Arc::new(session));
         }
-        connection.incoming.set_timeout(Some(agent.timeout));
+        connection.incoming.set_timeout(Some(client.timeout));
         Ok(connection)
     }
 
     /// Whether a request for this URL may go over it.
-    pub(crate) fn leads_to(&self, agent: &Agent<'_>, url: &Url) -> bool {
-        self.route == Route::of(agent, url)
+    pub(crate) fn leads_to(&self, client: &HttpClient<'_>, url: &Url) -> bool {
+        self.route == Route::of(client, url)
     }
 
     /// The TLS over it.
@@ -121,14 +121,14 @@ impl<'a> Connection<'a> {
     /// [`ClientError`].
     pub fn exchange(
         &mut self,
-        agent: &Agent<'a>,
+        client: &HttpClient<'a>,
         request: &Request<'_>,
         url: &Url,
         is_trusted: bool,
     ) -> Result<Response, ClientError> {
-        let head = self.head(agent, request, url, is_trusted);
+        let head = self.head(client, request, url, is_trusted);
         self.send(&head)?;
-        for _ in 0..MOST_INTERIM {
+        for _ in 0..MAX_INTERIM {
             let response = self.response(request.method)?;
             match response.status {
                 // Nobody has asked for another protocol.
@@ -178,7 +178,7 @@ impl<'a> Connection<'a> {
     #[must_use]
     pub fn head(
         &self,
-        agent: &Agent<'_>,
+        client: &HttpClient<'_>,
         request: &Request<'_>,
         url: &Url,
         is_trusted: bool,
@@ -199,7 +199,7 @@ impl<'a> Connection<'a> {
         };
         line(&[request.method, " ", target, " HTTP/1.1"]);
         let own = |name: &str| {
-            let given = agent.headers.iter().filter(|_| is_trusted).map(|(name, _)| name.as_str());
+            let given = client.headers.iter().filter(|_| is_trusted).map(|(name, _)| name.as_str());
             !given
                 .chain(request.fields.iter().map(|(name, _)| *name))
                 .any(|given| given.eq_ignore_ascii_case(name))
@@ -207,7 +207,7 @@ impl<'a> Connection<'a> {
         let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
         let standard = [
             ("Host", host),
-            ("User-Agent", &agent.user_agent),
+            ("User-Agent", &client.user_agent),
             ("Accept", "*/*"),
             // Any other coding would have to be undone in user space.
             ("Accept-Encoding", "identity"),
@@ -215,15 +215,15 @@ impl<'a> Connection<'a> {
         for (name, value) in standard.into_iter().filter(|(name, _)| own(name)) {
             line(&[name, ": ", value]);
         }
-        let named = if is_trusted { agent.credentials.value(url) } else { in_url(url) };
+        let named = if is_trusted { client.credentials.value(url) } else { in_url(url) };
         if let Some(value) = named.filter(|_| own("Authorization")) {
             line(&["Authorization: ", &value]);
         }
-        let proxy = agent.proxies.of(url).filter(|_| self.route.is_read_on_the_way());
+        let proxy = client.proxies.of(url).filter(|_| self.route.is_read_on_the_way());
         if let Some(value) = proxy.and_then(in_url) {
             line(&["Proxy-Authorization: ", &value]);
         }
-        for (name, value) in agent.headers.iter().filter(|_| is_trusted) {
+        for (name, value) in client.headers.iter().filter(|_| is_trusted) {
             line(&[name, ": ", value]);
         }
         for (name, value) in request.fields {
@@ -287,7 +287,7 @@ impl<'a> Connection<'a> {
     ///
     /// [`ClientError`].
     pub fn response(&mut self, method: &str) -> Result<Response, ClientError> {
-        let head = match self.incoming.head(MOST_HEAD) {
+        let head = match self.incoming.head(MAX_HEAD) {
             Ok(Some(head)) => head,
             Ok(None) => return Err(ClientError::Closed),
             Err(ReceiveError::TooLong) => {
@@ -302,7 +302,7 @@ impl<'a> Connection<'a> {
     /// used again.
     #[must_use]
     pub fn finish(mut self, response: &Response) -> Option<Self> {
-        let is_read = self.incoming.memory(response.extent, MOST_UNWANTED).is_ok();
+        let is_read = self.incoming.memory(response.extent, MAX_UNWANTED).is_ok();
         (is_read && response.keeps_alive).then_some(self)
     }
 
@@ -322,7 +322,7 @@ impl<'a> Connection<'a> {
     pub(super) fn detail(&mut self, response: &Response) -> String {
         let is_text = response.coding().is_none()
             && response.fields.text("content-type").is_some_and(|it| it.starts_with("text/plain"));
-        let body = self.incoming.memory(response.extent, MOST_DETAIL).unwrap_or_default();
+        let body = self.incoming.memory(response.extent, MAX_DETAIL).unwrap_or_default();
         let text = if is_text { String::from_utf8_lossy(&body) } else { "".into() };
         let line = text.lines().next().unwrap_or_default().trim();
         // Our own servers repeat the status.
@@ -346,13 +346,13 @@ impl Drop for Connection<'_> {
 }
 
 /// Bytes of a head at the most.
-const MOST_HEAD: usize = 64 << 10;
+const MAX_HEAD: usize = 64 << 10;
 
 /// Interim answers before the final one at the most.
-const MOST_INTERIM: u32 = 100;
+const MAX_INTERIM: u32 = 100;
 
 /// Bytes of a body that are read for the sake of keeping the connection.
-const MOST_UNWANTED: usize = 64 << 10;
+const MAX_UNWANTED: usize = 64 << 10;
 
 /// Bytes of a body that may say what went wrong.
-const MOST_DETAIL: usize = 4 << 10;
+const MAX_DETAIL: usize = 4 << 10;

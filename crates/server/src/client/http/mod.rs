@@ -3,8 +3,8 @@
 //! A client has few connections and each has a thread that waits for it, so it needs nothing that watches
 //! thousands of sockets. Bodies are moved by the engine in both directions.
 
-mod agent;
 mod ask;
+mod client;
 mod connect;
 mod connection;
 mod credentials;
@@ -14,8 +14,8 @@ mod route;
 mod tls;
 mod tunnel;
 
-pub use agent::Agent;
 pub use ask::Answer;
+pub use client::HttpClient;
 pub use connection::{Connection, Request};
 pub use credentials::Credentials;
 pub use proxy::Proxies;

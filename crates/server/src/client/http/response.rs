@@ -54,7 +54,7 @@ pub struct Response {
 impl Response {
     /// Reads a head that answers a request of this method.
     pub(super) fn parse(head: &[u8], method: &str) -> Result<Self, ClientError> {
-        let mut storage = [httparse::EMPTY_HEADER; MOST_FIELDS];
+        let mut storage = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut parsed = httparse::Response::new(&mut storage);
         let bad = |what: &str| ClientError::BadResponse(what.to_owned());
         let parsed_len = parsed.parse(head).map_err(|error| bad(&error.to_string()))?;
@@ -161,7 +161,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 /// Fields of a head at the most.
-const MOST_FIELDS: usize = 128;
+const MAX_FIELDS: usize = 128;
 
 #[cfg(test)]
 mod tests {

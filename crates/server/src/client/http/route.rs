@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::agent::Agent;
+use super::client::HttpClient;
 use super::connect::address;
 
 /// The way to a server.
@@ -18,8 +18,8 @@ pub(super) struct Route {
 
 impl Route {
     /// The way to the server of a URL.
-    pub(super) fn of(agent: &Agent<'_>, url: &Url) -> Self {
-        let proxy = agent.proxies.of(url);
+    pub(super) fn of(client: &HttpClient<'_>, url: &Url) -> Self {
+        let proxy = client.proxies.of(url);
         Self {
             hop: address(proxy.unwrap_or(url)),
             secured: (url.scheme() == "https").then(|| address(url)),

@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::agent::Agent;
+use super::client::HttpClient;
 use super::connect::address;
 use super::connection::Connection;
 use super::credentials::in_url;
@@ -13,13 +13,13 @@ impl Connection<'_> {
     /// of the server's has been read.
     pub(super) fn dig(
         &mut self,
-        agent: &Agent<'_>,
+        client: &HttpClient<'_>,
         proxy: &Url,
         url: &Url,
     ) -> Result<(), ClientError> {
         let to = address(url);
         let mut head =
-            format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\nUser-Agent: {}\r\n", agent.user_agent);
+            format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\nUser-Agent: {}\r\n", client.user_agent);
         if let Some(value) = in_url(proxy) {
             head += &format!("Proxy-Authorization: {value}\r\n");
         }

@@ -25,7 +25,7 @@ use underpass_sys::open_beneath;
 
 /// A folder's permissions and time, set when everything is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FolderFacts {
+pub(super) struct FolderAttrs {
     pub(super) path: Vec<u8>,
     pub(super) mode: u32,
     pub(super) modified: (i64, u32),
@@ -33,7 +33,7 @@ pub(super) struct FolderFacts {
 
 /// What becomes of a name that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum IfExists {
     /// It belongs to this download: the folder has no name yet, so nobody minds what is in it.
     Ours,
     /// It stays if it is another one.
@@ -53,32 +53,40 @@ pub(super) enum Made {
 
 /// A folder in which others, files and links are made.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct DestFolder {
     root: OwnedFd,
-    pub(super) taken: Taken,
+    pub(super) if_exists: IfExists,
     /// Whether a file of the right size and time is taken for the right one.
     pub(super) trusts: bool,
     /// Which of the files here were written in which session, in a folder that has its name.
     log: Option<WriteLog>,
     /// What came of an older archive; files of it that are the same are moved over.
-    old: Option<Box<Place>>,
+    old: Option<Box<DestFolder>>,
     /// The bits that new files do not get.
     umask: u32,
     /// The folder that the last name was in. Members of one follow each other.
     last: Mutex<Option<(Vec<u8>, OwnedFd)>>,
 }
 
-impl Place {
-    pub(super) fn new(root: OwnedFd, taken: Taken, old: Option<OwnedFd>) -> Self {
-        let old = old.map(|old| Box::new(Self::new(old, Taken::Ours, None)));
-        Self { root, taken, trusts: true, log: None, old, umask: umask(), last: Mutex::new(None) }
+impl DestFolder {
+    pub(super) fn new(root: OwnedFd, if_exists: IfExists, old: Option<OwnedFd>) -> Self {
+        let old = old.map(|old| Box::new(Self::new(old, IfExists::Ours, None)));
+        Self {
+            root,
+            if_exists,
+            trusts: true,
+            log: None,
+            old,
+            umask: umask(),
+            last: Mutex::new(None),
+        }
     }
 
     /// A folder that has its name: what earlier runs have left in it may have lost its bytes since.
-    pub(super) fn with_log(root: OwnedFd, taken: Taken) -> Self {
+    pub(super) fn with_log(root: OwnedFd, if_exists: IfExists) -> Self {
         // Where no file can be made there is none that a broken run could have left.
         let log = WriteLog::open(&root).ok();
-        Self { log, ..Self::new(root, taken, None) }
+        Self { log, ..Self::new(root, if_exists, None) }
     }
 
     /// Which of the files were written in which session, if that is known.
@@ -153,7 +161,7 @@ impl Place {
                 }
                 match open_beneath(parent.as_fd(), name, FOLDER) {
                     Ok(_) => return Ok(Made::Same),
-                    Err(Errno::NOTDIR | Errno::LOOP) if self.taken == Taken::Ours => {
+                    Err(Errno::NOTDIR | Errno::LOOP) if self.if_exists == IfExists::Ours => {
                         unlinkat(parent, name, AtFlags::empty())?;
                     }
                     Err(Errno::NOTDIR) => return Err(Errno::EXIST),
@@ -176,7 +184,7 @@ impl Place {
             file.write_all_at(contents, 0).map_err(|error| errno(&error))?;
             self.settle(file, mode, modified)
         };
-        if self.taken == Taken::Ours && self.old.is_none() {
+        if self.if_exists == IfExists::Ours && self.old.is_none() {
             // Nobody knows the folder by its name before all of it is here, and the time says to
             // us which files are whole: so they need no other name before.
             let made = self.within(path, |parent, name| {
@@ -190,9 +198,9 @@ impl Place {
         if self.has(path, size, modified)? {
             return Ok(Made::Same);
         }
-        let landing = self.land(path, mode)?;
-        fill(landing.file())?;
-        landing.commit(self.existing()).map_err(|error| errno(&error))?;
+        let atomic = self.land(path, mode)?;
+        fill(atomic.file())?;
+        atomic.commit(self.existing()).map_err(|error| errno(&error))?;
         Ok(Made::New)
     }
 
@@ -256,9 +264,9 @@ impl Place {
 
     /// What becomes of a file in the way of a landing.
     pub(super) fn existing(&self) -> Existing {
-        match self.taken {
-            Taken::Stays => Existing::Keep,
-            Taken::Ours | Taken::Replaced => Existing::Replace,
+        match self.if_exists {
+            IfExists::Stays => Existing::Keep,
+            IfExists::Ours | IfExists::Replaced => Existing::Replace,
         }
     }
 
@@ -308,7 +316,7 @@ impl Place {
             Some(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
                 return Err(Errno::ISDIR);
             }
-            Some(_) if self.taken == Taken::Stays => return Err(Errno::EXIST),
+            Some(_) if self.if_exists == IfExists::Stays => return Err(Errno::EXIST),
             _ => {}
         }
         let Some(old) = self.old.as_ref().filter(|_| self.trusts) else { return Ok(false) };
@@ -396,7 +404,7 @@ impl Place {
         parent: &OwnedFd,
         make: impl FnOnce(&[u8]) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        if self.taken == Taken::Stays {
+        if self.if_exists == IfExists::Stays {
             return Err(Errno::EXIST);
         }
         match unlinkat(parent, PARTIAL, AtFlags::empty()) {
@@ -416,7 +424,7 @@ impl Place {
     }
 
     /// Sets the permissions and time of a folder in which nothing is made any more.
-    pub(super) fn settle_folder(&self, facts: &FolderFacts) -> Result<(), Errno> {
+    pub(super) fn settle_folder(&self, facts: &FolderAttrs) -> Result<(), Errno> {
         self.settle_what_is_known(&facts.path, Some(facts.mode), Some(facts.modified))
     }
 }

@@ -204,7 +204,7 @@ impl From<TarError> for TreeError {
 }
 
 /// What people are told about a name for which the system had this answer.
-pub(super) fn reason(errno: Errno) -> String {
+pub(super) fn explain(errno: Errno) -> String {
     match errno {
         Errno::EXIST => "another one is here already, which only --force replaces".to_owned(),
         Errno::ISDIR => "a folder of that name is here already".to_owned(),

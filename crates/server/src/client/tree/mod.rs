@@ -10,12 +10,12 @@ mod archive;
 mod crawl;
 mod dest;
 mod error;
-mod job;
 pub mod listing;
 mod options;
 mod paths;
 mod retry;
 pub mod tar;
+mod task;
 mod write_log;
 
 use std::path::Path;
@@ -23,11 +23,11 @@ use std::sync::atomic::AtomicBool;
 
 use url::Url;
 
-use super::http::Agent;
-use job::Job;
+use super::http::HttpClient;
+use task::TreeFetch;
 
 pub use error::{TreeDone, TreeError, TreeFailed, TreeWay};
-pub use options::{Tell, TreeEvent, TreeGauge, TreeWishes, Why};
+pub use options::{Reason, Tell, TreeEvent, TreeGauge, TreeOptions};
 pub use paths::{Refusal, check_target, name_of, relative};
 
 /// Fetches everything beneath `url` into the folder `path`, which is made if it is missing.
@@ -44,8 +44,8 @@ pub use paths::{Refusal, check_target, name_of, relative};
 /// What is here is kept, and the same call goes on with it: in a folder of the name with `.part`
 /// behind it, if there was none of the name.
 pub fn fetch(
-    agent: &Agent<'_>,
-    wishes: &TreeWishes,
+    client: &HttpClient<'_>,
+    options: &TreeOptions,
     url: &Url,
     path: &Path,
     gauge: &TreeGauge,
@@ -53,21 +53,22 @@ pub fn fetch(
 ) -> Result<TreeDone, TreeFailed> {
     let mut done = TreeDone::default();
     let (url, has_answered) = (folder_of(url), &AtomicBool::new(false));
-    let mut job = Job { agent, wishes, url, path, gauge, tell, has_answered, done: &mut done };
-    match run(&mut job) {
+    let mut tree =
+        TreeFetch { client, options, url, path, gauge, tell, has_answered, done: &mut done };
+    match run(&mut tree) {
         Ok(()) => Ok(done),
         Err(error) => Err(TreeFailed { error, done: Box::new(done) }),
     }
 }
 
 /// Fetches the folder as an archive if the server has one, and by its listings if not.
-fn run(job: &mut Job<'_, '_>) -> Result<(), TreeError> {
-    if job.wishes.archive
-        && let Some(offer) = archive::offer(job)?
+fn run(tree: &mut TreeFetch<'_, '_>) -> Result<(), TreeError> {
+    if tree.options.archive
+        && let Some(offer) = archive::offer(tree)?
     {
-        return archive::fetch(job, offer);
+        return archive::fetch(tree, offer);
     }
-    crawl::fetch(job)
+    crawl::fetch(tree)
 }
 
 /// The address of a folder ends in a slash.

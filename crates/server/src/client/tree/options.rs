@@ -10,7 +10,7 @@ use super::error::{TreeError, TreeWay};
 
 /// How folders are to be fetched.
 #[derive(Clone, Debug)]
-pub struct TreeWishes {
+pub struct TreeOptions {
     /// Connections at the most, for a folder that comes file by file.
     pub connections: u32,
     /// How often one attempt after the other may fail before all is given up.
@@ -25,7 +25,7 @@ pub struct TreeWishes {
     pub archive: bool,
 }
 
-impl Default for TreeWishes {
+impl Default for TreeOptions {
     fn default() -> Self {
         Self {
             connections: 4,
@@ -78,7 +78,7 @@ pub enum TreeEvent<'e> {
         /// Its path, or its address if it has no path.
         path: &'e [u8],
         /// Why.
-        why: &'e dyn Why,
+        reason: &'e dyn Reason,
     },
     /// There was a beginning from an earlier run, which is gone on with.
     Resuming {
@@ -99,9 +99,9 @@ pub enum TreeEvent<'e> {
 }
 
 /// A reason that can be told.
-pub trait Why: fmt::Display + fmt::Debug {}
+pub trait Reason: fmt::Display + fmt::Debug {}
 
-impl<T: fmt::Display + fmt::Debug> Why for T {}
+impl<T: fmt::Display + fmt::Debug> Reason for T {}
 
 /// Who is told of what happens.
 pub type Tell<'t> = &'t (dyn Fn(&TreeEvent<'_>) + Sync);

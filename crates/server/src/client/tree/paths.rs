@@ -37,7 +37,7 @@ pub fn relative(path: &[u8]) -> Result<Vec<u8>, Refusal> {
         }
         out.extend_from_slice(part);
     }
-    if out.len() > LONGEST {
+    if out.len() > MAX_PATH {
         return Err(Refusal::TooLong);
     }
     Ok(out)
@@ -146,7 +146,7 @@ pub(super) const WRITE_LOG: &str = ".underpass-get.log";
 const RESERVED: [&[u8]; 3] = [JOURNAL.as_bytes(), PARTIAL.as_bytes(), WRITE_LOG.as_bytes()];
 
 /// Bytes of a path at the most: a thousand folders of 256 bytes each, as our server has it.
-const LONGEST: usize = 256 << 10;
+const MAX_PATH: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -173,7 +173,7 @@ mod tests {
             let expected = expected.map(|text| text.as_bytes().to_vec());
             assert_eq!(relative(path.as_bytes()), expected, "{path:?}");
         }
-        assert_eq!(relative(&[b'a'; LONGEST + 1]), Err(Refusal::TooLong));
+        assert_eq!(relative(&[b'a'; MAX_PATH + 1]), Err(Refusal::TooLong));
     }
 
     #[test]

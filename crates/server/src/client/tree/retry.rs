@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::error::TreeError;
-use super::job::Job;
 use super::options::{Tell, TreeEvent};
+use super::task::TreeFetch;
 use crate::client::backoff::{Backoff, sleep};
 use crate::client::error::ClientError;
 
@@ -17,12 +17,12 @@ pub(super) struct Retry<'p> {
 }
 
 impl<'p> Retry<'p> {
-    pub(super) fn new(job: &Job<'p, '_>) -> Self {
+    pub(super) fn new(tree: &TreeFetch<'p, '_>) -> Self {
         Self {
-            tell: job.tell,
-            cancel: job.agent.cancel,
-            has_answered: job.has_answered,
-            backoff: Backoff::new(job.wishes.retries),
+            tell: tree.tell,
+            cancel: tree.client.cancel,
+            has_answered: tree.has_answered,
+            backoff: Backoff::new(tree.options.retries),
         }
     }
 

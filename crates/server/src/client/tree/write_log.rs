@@ -95,7 +95,7 @@ impl WriteLog {
     /// Until `stop` is dropped, syncs the file system from time to time, and notes that.
     pub(super) fn keep_safe(&self, stop: &Receiver<()>) {
         let mut periods = self.periods.clone();
-        while stop.recv_timeout(SAFE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        while stop.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             // What cannot be noted is fetched again after a power cut, and costs nothing else.
             let Ok(before) = now(&self.file) else { continue };
             if syncfs(&self.file).is_ok() {
@@ -178,7 +178,7 @@ fn modified(stat: &Stat) -> Moment {
 }
 
 /// How often what is here is brought to the disk.
-pub(super) const SAFE_INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const SYNC_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What stands in place of a session for files that are on the disk.
 const SAFE: &str = "safe";
@@ -195,13 +195,13 @@ mod tests {
 
     use super::*;
 
-    fn open(place: &std::path::Path) -> WriteLog {
-        WriteLog::open(&OwnedFd::from(File::open(place).unwrap())).unwrap()
+    fn open(dest: &std::path::Path) -> WriteLog {
+        WriteLog::open(&OwnedFd::from(File::open(dest).unwrap())).unwrap()
     }
 
     /// Makes a file and tells what is known of it.
-    fn make(place: &std::path::Path, name: &str) -> Stat {
-        let file = File::create(place.join(name)).unwrap();
+    fn make(dest: &std::path::Path, name: &str) -> Stat {
+        let file = File::create(dest.join(name)).unwrap();
         let stat = fstat(&file).unwrap();
         // The kernel's clock goes on in steps, up to 10 ms each.
         std::thread::sleep(Duration::from_millis(30));
@@ -209,8 +209,8 @@ mod tests {
     }
 
     /// Makes the log tell of another run of the machine.
-    fn another_boot(place: &std::path::Path) {
-        let path = place.join(WRITE_LOG);
+    fn another_boot(dest: &std::path::Path) {
+        let path = dest.join(WRITE_LOG);
         let text = std::fs::read_to_string(&path).unwrap();
         let boot = session::boot_id().unwrap();
         std::fs::write(path, text.replace(&boot, &"0".repeat(boot.len()))).unwrap();
@@ -218,66 +218,66 @@ mod tests {
 
     #[test]
     fn only_what_was_written_in_another_session_is_doubted() {
-        let place = tempfile::tempdir().unwrap();
-        let place = place.path();
-        let old = make(place, "old");
-        let log = open(place);
+        let dest = tempfile::tempdir().unwrap();
+        let dest = dest.path();
+        let old = make(dest, "old");
+        let log = open(dest);
         assert!(log.believes_all());
-        let lost = make(place, "lost");
-        assert!(open(place).believes(&lost), "it is of this session");
-        another_boot(place);
-        let log = open(place);
-        let new = make(place, "new");
+        let lost = make(dest, "lost");
+        assert!(open(dest).believes(&lost), "it is of this session");
+        another_boot(dest);
+        let log = open(dest);
+        let new = make(dest, "new");
         assert_eq!([&old, &lost, &new].map(|stat| log.believes(stat)), [true, false, true]);
         assert!(!log.believes_all());
         // An interrupted run later on does not make it any better, and what it wrote is lost, too.
-        another_boot(place);
-        let log = open(place);
+        another_boot(dest);
+        let log = open(dest);
         assert_eq!([&old, &lost, &new].map(|stat| log.believes(stat)), [true, false, false]);
         log.remove().unwrap();
-        assert!(open(place).believes(&lost));
+        assert!(open(dest).believes(&lost));
     }
 
     #[test]
     fn what_was_synced_is_believed() {
-        let place = tempfile::tempdir().unwrap();
-        let place = place.path();
-        let log = open(place);
-        let first = make(place, "first");
+        let dest = tempfile::tempdir().unwrap();
+        let dest = dest.path();
+        let log = open(dest);
+        let first = make(dest, "first");
         let mut periods = log.periods.clone();
         advance(&mut periods, now(&log.file).unwrap());
-        let second = make(place, "second");
+        let second = make(dest, "second");
         advance(&mut periods, now(&log.file).unwrap());
-        let third = make(place, "third");
+        let third = make(dest, "third");
         assert_eq!(periods.len(), 2);
         log.save(&periods).unwrap();
-        another_boot(place);
-        let log = open(place);
+        another_boot(dest);
+        let log = open(dest);
         assert_eq!([&first, &second, &third].map(|stat| log.believes(stat)), [true, true, false]);
     }
 
     #[test]
     fn a_log_that_is_damaged_is_believed_up_to_its_own_time() {
-        let place = tempfile::tempdir().unwrap();
-        let place = place.path();
-        let old = make(place, "old");
-        drop(open(place));
-        let text = std::fs::read(place.join(WRITE_LOG)).unwrap();
-        let before = modified(&rustix::fs::stat(place.join(WRITE_LOG)).unwrap());
-        let lost = make(place, "lost");
+        let dest = tempfile::tempdir().unwrap();
+        let dest = dest.path();
+        let old = make(dest, "old");
+        drop(open(dest));
+        let text = std::fs::read(dest.join(WRITE_LOG)).unwrap();
+        let before = modified(&rustix::fs::stat(dest.join(WRITE_LOG)).unwrap());
+        let lost = make(dest, "lost");
         let damaged = [vec![], text[..9].to_vec(), vec![0; LINE], vec![b'x'; MAX_LEN]];
         for (index, bytes) in damaged.into_iter().enumerate() {
-            let file = File::options().write(true).open(place.join(WRITE_LOG)).unwrap();
+            let file = File::options().write(true).open(dest.join(WRITE_LOG)).unwrap();
             file.set_len(0).unwrap();
             file.write_all_at(&bytes, 0).unwrap();
             let time =
                 |(tv_sec, nanoseconds): Moment| Timespec { tv_sec, tv_nsec: nanoseconds.into() };
             let times = Timestamps { last_access: time(before), last_modification: time(before) };
             futimens(&file, &times).unwrap();
-            let log = open(place);
+            let log = open(dest);
             assert_eq!((log.believes(&old), log.believes(&lost)), (index < 3, false), "{index}");
             // What is noted now can be read again, with the doubt.
-            let log = open(place);
+            let log = open(dest);
             assert_eq!((log.believes(&old), log.believes(&lost)), (index < 3, false), "{index}");
         }
     }

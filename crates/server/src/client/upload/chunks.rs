@@ -96,7 +96,7 @@ fn wait(exchange: &mut Exchange<'_, '_, '_>, source: &Source<&File>) -> Result<(
                 PollFd::new(exchange.connection.stream(), PollFlags::IN),
             ];
             // An interruption is as good as an event: the next look tells more.
-            let _ = poll(&mut ends, Some(&LOOK_INTERVAL));
+            let _ = poll(&mut ends, Some(&POLL_INTERVAL));
             (!ends[0].revents().is_empty(), !ends[1].revents().is_empty())
         };
         if is_heard && exchange.heard.is_none() && exchange.listen() == Heard::Stop {
@@ -106,7 +106,7 @@ fn wait(exchange: &mut Exchange<'_, '_, '_>, source: &Source<&File>) -> Result<(
         if came {
             return Ok(());
         }
-        if exchange.agent.is_cancelled() {
+        if exchange.client.is_cancelled() {
             return Err(ClientError::Cancelled.into());
         }
     }
@@ -121,5 +121,5 @@ fn unreadable(errno: Errno) -> UploadError {
 const PIECE: usize = 64 << 10;
 
 /// How often a wait looks whether it is still wanted.
-const LOOK_INTERVAL: Timespec =
+const POLL_INTERVAL: Timespec =
     Timespec { tv_sec: 0, tv_nsec: Duration::from_millis(100).as_nanos() as _ };

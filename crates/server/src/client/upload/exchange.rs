@@ -10,17 +10,17 @@ use underpass_engine::{
 };
 
 use super::error::UploadError;
-use super::options::{Event, Sending, Tell};
+use super::options::{Event, SendOptions, Tell};
 use crate::client::error::ClientError;
-use crate::client::http::{Agent, Connection, Response};
+use crate::client::http::{Connection, HttpClient, Response};
 
 /// One request on its way.
 pub(super) struct Exchange<'e, 'a, 't> {
-    pub(super) agent: &'e Agent<'a>,
+    pub(super) client: &'e HttpClient<'a>,
     pub(super) connection: &'e mut Connection<'a>,
     /// The method, which tells whether an answer has a body.
     pub(super) method: &'e str,
-    pub(super) sending: Sending<'e>,
+    pub(super) send_options: SendOptions<'e>,
     pub(super) body: Body<'e>,
     /// How long to wait for the server's word before the body; `None` to send it at once.
     pub(super) expects: Option<Duration>,
@@ -62,13 +62,13 @@ impl Exchange<'_, '_, '_> {
         let sink = self.connection.stream().try_clone().map_err(|source| self.failed(source))?;
         let session = self.connection.session().cloned();
         let expected = self.body.source.promised();
-        let is_short = chain.len().is_some_and(|len| len - framing < HELD_BACK);
+        let is_short = chain.len().is_some_and(|len| len - framing < MIN_HELD_BACK);
         let tell = &mut *self.tell;
         let observer = move |progress: &Progress| {
             let bytes = before + progress.bytes.saturating_sub(framing);
             tell(&Event::Progress(Progress { bytes, expected, ..*progress }));
         };
-        let mut options = options(self.agent, &self.sending, is_short).observer(observer);
+        let mut options = options(self.client, &self.send_options, is_short).observer(observer);
         if let Some(session) = &session {
             options = options.sink_tls(&**session);
         }
@@ -126,21 +126,25 @@ fn hear(
 }
 
 /// How the engine is to move a body.
-fn options<'o>(agent: &Agent<'o>, sending: &Sending<'o>, is_short: bool) -> Options<'o> {
+fn options<'o>(
+    client: &HttpClient<'o>,
+    send_options: &SendOptions<'o>,
+    is_short: bool,
+) -> Options<'o> {
     let mut options = Options::default()
-        .policy(sending.policy)
-        .integrity(sending.integrity)
-        .timeout(agent.timeout)
+        .policy(send_options.policy)
+        .integrity(send_options.integrity)
+        .timeout(client.timeout)
         // The server counts the bytes: what is found out after the last one comes too late. To hold
         // it back takes a round trip, which a body of a few packets should not wait for.
         .confirm(if is_short { Confirm::HandedOver } else { Confirm::BeforeEnd });
-    if let Some(step) = sending.step {
+    if let Some(step) = send_options.step {
         options = options.step(step);
     }
-    if let Some(pipes) = sending.pipes {
+    if let Some(pipes) = send_options.pipes {
         options = options.pipes(pipes);
     }
-    if let Some(cancel) = agent.cancel {
+    if let Some(cancel) = client.cancel {
         options = options.cancel(cancel);
     }
     options
@@ -182,4 +186,4 @@ fn is_of_network(error: &io::Error) -> bool {
 
 /// Bodies from this size on do not get their last byte sent before the file is known to be as it
 /// was.
-const HELD_BACK: u64 = 256 << 10;
+const MIN_HELD_BACK: u64 = 256 << 10;

@@ -17,7 +17,7 @@ use underpass_engine::session;
 
 /// What is remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(super) struct Entry {
+pub(super) struct JournalEntry {
     /// The format.
     version: u32,
     /// The target.
@@ -29,7 +29,7 @@ pub(super) struct Entry {
     pub(super) file: String,
 }
 
-impl Entry {
+impl JournalEntry {
     pub(super) fn new(target: &str, resource: &str, file: &str) -> Self {
         let (target, resource, file) = (target.to_owned(), resource.to_owned(), file.to_owned());
         Self { version: FORMAT, target, resource, file }
@@ -50,7 +50,7 @@ impl Journal {
     /// # Errors
     ///
     /// `WouldBlock` if another process is at work on it, and as open(2).
-    pub(super) fn find(path: &Path) -> io::Result<Option<(Self, Option<Entry>)>> {
+    pub(super) fn find(path: &Path) -> io::Result<Option<(Self, Option<JournalEntry>)>> {
         let mut file = match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -62,8 +62,8 @@ impl Journal {
             return Ok(None);
         }
         let mut text = String::new();
-        file.by_ref().take(LONGEST).read_to_string(&mut text)?;
-        let entry: Option<Entry> = serde_json::from_str(&text).ok();
+        file.by_ref().take(MAX_LEN).read_to_string(&mut text)?;
+        let entry: Option<JournalEntry> = serde_json::from_str(&text).ok();
         let entry = entry.filter(|entry| entry.version == FORMAT);
         Ok(Some((Self { file, path: path.to_owned() }, entry)))
     }
@@ -73,7 +73,7 @@ impl Journal {
     /// # Errors
     ///
     /// `AlreadyExists` if another process has done so meanwhile, and as open(2).
-    pub(super) fn create(path: &Path, entry: &Entry) -> io::Result<Self> {
+    pub(super) fn create(path: &Path, entry: &JournalEntry) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
@@ -95,7 +95,7 @@ impl Journal {
     /// # Errors
     ///
     /// As write(2).
-    pub(super) fn write(&self, entry: &Entry) -> io::Result<()> {
+    pub(super) fn write(&self, entry: &JournalEntry) -> io::Result<()> {
         let text = serde_json::to_vec(entry).map_err(io::Error::other)?;
         // Less than a page, by one call: a process that is killed has written all of it or nothing.
         self.file.set_len(0)?;
@@ -138,7 +138,7 @@ pub(super) fn version(file: &File) -> io::Result<String> {
 pub(super) fn version_to_keep(file: &File, version: &str) -> String {
     let changed = fstat(file).ok().and_then(|stat| u64::try_from(stat.st_ctime).ok());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    match changed.is_some_and(|changed| changed + WRITTEN_AFTER < now) {
+    match changed.is_some_and(|changed| changed + WRITEBACK_SECONDS < now) {
         true => version.to_owned(),
         false => version_of_boot(version),
     }
@@ -154,12 +154,12 @@ fn version_of_boot(version: &str) -> String {
 }
 
 /// Seconds after which the kernel has written what is in a file to the disk: it begins after 30.
-const WRITTEN_AFTER: u64 = 120;
+const WRITEBACK_SECONDS: u64 = 120;
 
 const FORMAT: u32 = 1;
 
 /// Bytes of a journal at the most.
-const LONGEST: u64 = 64 << 10;
+const MAX_LEN: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -172,7 +172,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/journal");
         assert!(Journal::find(&path).unwrap().is_none());
-        let entry = Entry::new("http://a/b", "http://a/b?upload=1", "1:2:3");
+        let entry = JournalEntry::new("http://a/b", "http://a/b?upload=1", "1:2:3");
         let journal = Journal::create(&path, &entry).unwrap();
         assert_eq!(Journal::find(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert!(Journal::create(&path, &entry).is_err());

@@ -3,7 +3,7 @@
 use url::Url;
 
 use crate::client::error::ClientError;
-use crate::client::http::{Agent, Connection, Request};
+use crate::client::http::{Connection, HttpClient, Request};
 
 /// What became of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +22,12 @@ pub enum Made {
 ///
 /// [`ClientError`].
 pub fn make_folder<'a>(
-    agent: &Agent<'a>,
+    client: &HttpClient<'a>,
     url: &Url,
     idle: Option<Connection<'a>>,
 ) -> Result<(Made, Option<Connection<'a>>), ClientError> {
     let request = Request { method: "MKCOL", fields: &[("Content-Length", "0")] };
-    let answer = agent.ask(idle, &request, url)?;
+    let answer = client.ask(idle, &request, url)?;
     let made = match answer.response.status {
         200..300 => Made::New,
         // RFC 4918 9.3.1: "MKCOL can only be executed on an unmapped URL."

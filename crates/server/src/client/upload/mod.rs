@@ -9,21 +9,21 @@ mod chunks;
 mod error;
 mod exchange;
 mod journal;
-mod kept;
 mod mkcol;
 mod options;
 mod precheck;
 mod resume;
+mod resume_state;
 mod send;
 mod uploader;
 
 use url::Url;
 
-use super::http::{Agent, Connection};
+use super::http::{Connection, HttpClient};
 
 pub use error::{UploadError, UploadFailed, Uploaded};
 pub use mkcol::{Made, make_folder};
-pub use options::{Condition, Event, RESUMABLE_FROM, Sending, Tell, Upload};
+pub use options::{Condition, Event, RESUMABLE_FROM, SendOptions, Tell, Upload};
 
 /// Uploads to a URL. `idle` is a connection that may be used if it leads there, and the one that is
 /// left is given back with the outcome.
@@ -32,11 +32,11 @@ pub use options::{Condition, Event, RESUMABLE_FROM, Sending, Tell, Upload};
 ///
 /// [`UploadFailed`], which says whether a later call can go on from where it was.
 pub fn upload<'a>(
-    agent: &Agent<'a>,
+    client: &HttpClient<'a>,
     upload: &Upload<'_>,
     url: &Url,
     idle: Option<Connection<'a>>,
     tell: &mut Tell<'_>,
 ) -> Result<(Uploaded, Option<Connection<'a>>), UploadFailed> {
-    uploader::Uploader::new(agent, upload, url, idle, tell).run()
+    uploader::Uploader::new(client, upload, url, idle, tell).run()
 }

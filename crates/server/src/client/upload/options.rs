@@ -19,7 +19,7 @@ pub struct Upload<'u> {
     /// What has to be at the target.
     pub condition: Condition<'u>,
     /// How the bytes are moved.
-    pub manner: Sending<'u>,
+    pub options: SendOptions<'u>,
     /// Where to remember how to go on, should this process not see the end; nothing is resumed
     /// without. It belongs to this file and this target alone.
     pub journal: Option<&'u Path>,
@@ -52,7 +52,7 @@ impl<'c> Condition<'c> {
 
 /// How bytes are moved to a server.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sending<'a> {
+pub struct SendOptions<'a> {
     /// Which mechanisms may move them.
     pub policy: Policy,
     /// Bytes asked for in one system call, instead of the mechanism's own default.

@@ -6,19 +6,19 @@
 
 use super::error::UploadError;
 use super::options::Condition;
-use super::uploader::{Came, Seen, Uploader};
+use super::uploader::{AttemptEnd, TargetState, Uploader};
 use crate::client::error::ClientError;
 use crate::client::http::Request;
 
 impl Uploader<'_, '_, '_> {
     /// Asks whether the target is as required. `Some` if the upload ends here.
-    pub(super) fn check_condition(&mut self) -> Result<Option<Came>, UploadError> {
+    pub(super) fn check_condition(&mut self) -> Result<Option<AttemptEnd>, UploadError> {
         let condition = self.upload.condition;
         if condition == Condition::None || self.is_asked {
             return Ok(None);
         }
         let request = Request { method: "HEAD", fields: &[] };
-        let answer = match self.agent.ask(self.idle.take(), &request, &self.url) {
+        let answer = match self.client.ask(self.idle.take(), &request, &self.url) {
             Ok(answer) => answer,
             // Where HEAD leads in circles or into the open, PUT may still be welcome.
             Err(ClientError::TooManyRedirects { .. } | ClientError::Downgrade { .. }) => {
@@ -27,7 +27,7 @@ impl Uploader<'_, '_, '_> {
             Err(error) => return Err(error.into()),
         };
         self.note_met();
-        self.seen = Seen::Unknown;
+        self.seen = TargetState::Unknown;
         let response = answer.response;
         let is_there = match response.status {
             200..=299 => true,
@@ -50,7 +50,7 @@ impl Uploader<'_, '_, '_> {
             (Condition::Absent, true) => {
                 return self.exists(response.status, self.has_sent).map(Some);
             }
-            (Condition::Absent, false) => self.seen = Seen::Absent,
+            (Condition::Absent, false) => self.seen = TargetState::Absent,
             (Condition::Version(_), false) => {
                 return Err(UploadError::Precondition { found: None });
             }
@@ -59,7 +59,7 @@ impl Uploader<'_, '_, '_> {
                     return Err(UploadError::Precondition { found: Some(tag.to_owned()) });
                 }
                 None if wanted != "*" => {}
-                _ => self.seen = Seen::AsRequired,
+                _ => self.seen = TargetState::AsRequired,
             },
             (Condition::None, _) => {}
         }
@@ -68,13 +68,13 @@ impl Uploader<'_, '_, '_> {
 
     /// The target exists although nothing may be there. What an earlier attempt of this upload has
     /// left counts only if it is known to be the whole file.
-    fn exists(&mut self, status: u16, may_be_ours: bool) -> Result<Came, UploadError> {
+    fn exists(&mut self, status: u16, may_be_ours: bool) -> Result<AttemptEnd, UploadError> {
         if !may_be_ours {
             self.cancel();
-            return Ok(Came::WasThere(status));
+            return Ok(AttemptEnd::AlreadyThere(status));
         }
         match self.is_there()? {
-            Some(status) => Ok(Came::ToItsEnd(status)),
+            Some(status) => Ok(AttemptEnd::Stored(status)),
             None => Err(UploadError::PartlyThere),
         }
     }
@@ -82,8 +82,8 @@ impl Uploader<'_, '_, '_> {
     /// Turns a refusal because of the condition into what it means.
     pub(super) fn judge(
         &mut self,
-        outcome: Result<Came, UploadError>,
-    ) -> Result<Came, UploadError> {
+        outcome: Result<AttemptEnd, UploadError>,
+    ) -> Result<AttemptEnd, UploadError> {
         match outcome {
             Err(error) if error.status() == Some(412) => match self.upload.condition {
                 // The request that was refused has changed nothing.
@@ -102,7 +102,7 @@ impl Uploader<'_, '_, '_> {
             Condition::None => false,
             Condition::Absent => matches!(status, 200 | 204),
             // golang's WebDAV says 201 for everything.
-            Condition::Version(_) => status == 201 && self.seen != Seen::AsRequired,
+            Condition::Version(_) => status == 201 && self.seen != TargetState::AsRequired,
         }
     }
 }

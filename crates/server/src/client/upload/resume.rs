@@ -9,7 +9,7 @@ use url::Url;
 use super::error::UploadError;
 use super::journal::{Journal, is_version, version};
 use super::options::{Event, RESUMABLE_FROM};
-use super::uploader::{Came, Uploader};
+use super::uploader::{AttemptEnd, Uploader};
 use crate::client::error::ClientError;
 use crate::client::http::Request;
 use crate::digest::{Algorithm, compute, parse_digests, write_wanted};
@@ -58,7 +58,7 @@ impl<'a> Uploader<'_, 'a, '_> {
             return Ok(());
         }
         let request = Request { method: "OPTIONS", fields: &[] };
-        let answer = self.agent.ask(self.idle.take(), &request, &self.url)?;
+        let answer = self.client.ask(self.idle.take(), &request, &self.url)?;
         self.note_met();
         let says =
             answer.response.is_success() && answer.response.fields.get("upload-limit").is_some();
@@ -68,17 +68,17 @@ impl<'a> Uploader<'_, 'a, '_> {
     }
 
     /// Sends what the server does not have yet.
-    pub(super) fn go_on(&mut self) -> Result<Came, UploadError> {
-        let Some(resource) = self.kept.resource.clone() else { return Ok(Came::ToKnowBetter) };
+    pub(super) fn go_on(&mut self) -> Result<AttemptEnd, UploadError> {
+        let Some(resource) = self.kept.resource.clone() else { return Ok(AttemptEnd::Again) };
         let total = self.upload.source.promised().unwrap_or(0);
         let Some(at) = self.offset(&resource)?.filter(|at| *at <= total) else {
             // An upload that is whole is none any more, either.
             if let Some(status) = self.is_there()? {
-                return Ok(Came::ToItsEnd(status));
+                return Ok(AttemptEnd::Stored(status));
             }
             (self.tell)(&Event::StartedOver { reason: "the server does not know it any more" });
             self.kept.forget();
-            return Ok(Came::ToKnowBetter);
+            return Ok(AttemptEnd::Again);
         };
         self.note_resumed(at);
         let offset = at.to_string();
@@ -94,16 +94,16 @@ impl<'a> Uploader<'_, 'a, '_> {
         let is_part = response.fields.text("upload-complete").map(str::trim) == Some("?0");
         match response.status {
             // It has more or less than it said, or not yet all: it will say where it is.
-            409 => Ok(Came::ToKnowBetter),
-            _ if response.is_success() && is_part => Ok(Came::ToKnowBetter),
+            409 => Ok(AttemptEnd::Again),
+            _ if response.is_success() && is_part => Ok(AttemptEnd::Again),
             404 | 410 => {
                 (self.tell)(&Event::StartedOver { reason: "the server does not know it any more" });
                 self.kept.forget();
-                Ok(Came::ToKnowBetter)
+                Ok(AttemptEnd::Again)
             }
             status if response.is_success() => {
                 self.idle = connection.finish(&response);
-                Ok(Came::ToItsEnd(status))
+                Ok(AttemptEnd::Stored(status))
             }
             _ => Err(connection.refusal(&response).into()),
         }
@@ -112,7 +112,7 @@ impl<'a> Uploader<'_, 'a, '_> {
     /// How many bytes the server has; `None` if it does not know the upload.
     fn offset(&mut self, resource: &Url) -> Result<Option<u64>, UploadError> {
         let request = Request { method: "HEAD", fields: &[] };
-        let answer = self.agent.ask(self.idle.take(), &request, resource)?;
+        let answer = self.client.ask(self.idle.take(), &request, resource)?;
         self.note_met();
         let response = answer.response;
         match response.status {
@@ -133,7 +133,7 @@ impl<'a> Uploader<'_, 'a, '_> {
     pub(super) fn is_there(&mut self) -> Result<Option<u16>, UploadError> {
         let wanted = write_wanted(&[Algorithm::Sha256]);
         let request = Request { method: "HEAD", fields: &[("Want-Repr-Digest", &wanted)] };
-        let answer = self.agent.ask(self.idle.take(), &request, &self.url)?;
+        let answer = self.client.ask(self.idle.take(), &request, &self.url)?;
         let response = answer.response;
         self.idle = answer.connection.finish(&response);
         let source = self.upload.source;
@@ -144,7 +144,7 @@ impl<'a> Uploader<'_, 'a, '_> {
         let is_alike = response.status == 200 && response.fields.number("content-length") == len;
         let (Some(theirs), Some(len), true) = (theirs, len, is_alike) else { return Ok(None) };
         let at = source.offset().unwrap_or(0);
-        let wanted = || !self.agent.is_cancelled();
+        let wanted = || !self.client.is_cancelled();
         let ours = compute(source.fd(), at..at + len, &[Algorithm::Sha256], |_| wanted());
         let is_same = ours.is_ok_and(|ours| ours.digests == [theirs]);
         let is_unchanged = version(source.fd()).ok() == self.kept.version;
@@ -156,7 +156,7 @@ impl<'a> Uploader<'_, 'a, '_> {
         if let Some(resource) = self.kept.resource.take() {
             let request = Request { method: "DELETE", fields: &[] };
             // If nobody answers, the server throws it away when its time has come.
-            let answer: Result<_, ClientError> = self.agent.ask(None, &request, &resource);
+            let answer: Result<_, ClientError> = self.client.ask(None, &request, &resource);
             self.idle = answer.ok().and_then(|it| it.connection.finish(&it.response));
         }
         self.kept.forget();

@@ -15,9 +15,9 @@ impl Exchange<'_, '_, '_> {
     pub(super) fn run(&mut self, head: Vec<u8>) -> Result<(Response, bool), UploadError> {
         let head = match self.expects {
             None => head,
-            Some(patience) => {
+            Some(timeout) => {
                 self.connection.send(&head)?;
-                if let Some(answer) = self.await_word(patience)? {
+                if let Some(answer) = self.await_word(timeout)? {
                     return Ok((answer, false));
                 }
                 Vec::new()
@@ -70,14 +70,14 @@ impl Exchange<'_, '_, '_> {
         self.transfer(chain, head_len, skip)
     }
 
-    /// Waits for leave to send the body, no longer than `patience`; the final answer, if that is
+    /// Waits for leave to send the body, no longer than `timeout`; the final answer, if that is
     /// what comes (RFC 9110 10.1.1).
-    fn await_word(&mut self, patience: Duration) -> Result<Option<Response>, UploadError> {
-        let deadline = Instant::now() + patience;
+    fn await_word(&mut self, timeout: Duration) -> Result<Option<Response>, UploadError> {
+        let deadline = Instant::now() + timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if !self.connection.has_spoken(left.min(LOOK_INTERVAL)) {
-                if self.agent.is_cancelled() {
+            if !self.connection.has_spoken(left.min(POLL_INTERVAL)) {
+                if self.client.is_cancelled() {
                     return Err(ClientError::Cancelled.into());
                 }
                 if left.is_zero() {
@@ -98,21 +98,21 @@ impl Exchange<'_, '_, '_> {
     fn await_answer(&mut self) -> Result<Response, UploadError> {
         // The server may have to write all of it to its disk before it can promise anything.
         let sent = self.body.len().unwrap_or_else(|| self.report.bytes());
-        let patience = self.agent.timeout + Duration::from_secs(sent / SLOWEST_DISK);
-        self.connection.incoming().set_timeout(Some(patience));
+        let timeout = self.client.timeout + Duration::from_secs(sent / MIN_DISK_RATE);
+        self.connection.incoming().set_timeout(Some(timeout));
         let answer = loop {
             match self.connection.response(self.method) {
                 Ok(response) if response.status < 200 => (self.interim)(&response),
                 answer => break answer,
             }
         };
-        self.connection.incoming().set_timeout(Some(self.agent.timeout));
+        self.connection.incoming().set_timeout(Some(self.client.timeout));
         Ok(answer?)
     }
 
     /// What the server said before the connection broke, if anything.
     fn last_words(&mut self) -> Option<Response> {
-        while self.connection.has_spoken(LAST_WORDS) {
+        while self.connection.has_spoken(LAST_WORDS_TIMEOUT) {
             match self.connection.response(self.method) {
                 Ok(response) if response.status < 200 => {}
                 answer => return answer.ok(),
@@ -123,10 +123,10 @@ impl Exchange<'_, '_, '_> {
 }
 
 /// How often a wait looks whether it is still wanted.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long a server that has broken off may take to say why.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Bytes a second that a server's disk takes at least.
-const SLOWEST_DISK: u64 = 16 << 20;
+const MIN_DISK_RATE: u64 = 16 << 20;

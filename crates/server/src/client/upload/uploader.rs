@@ -7,18 +7,18 @@ use url::{Origin, Url};
 
 use super::error::{UploadError, UploadFailed, Uploaded};
 use super::exchange::{Body, Exchange};
-use super::kept::Kept;
 use super::options::{Event, Tell, Upload};
+use super::resume_state::ResumeState;
 use crate::client::backoff::{Backoff, sleep};
 use crate::client::error::ClientError;
-use crate::client::http::{Agent, Connection, Request, Response};
+use crate::client::http::{Connection, HttpClient, Request, Response};
 use crate::loopback::hold_little_on_loopback;
 use crate::tls::Facts;
 use crate::upload::INTEROP_VERSION;
 
 /// One upload.
 pub(super) struct Uploader<'u, 'a, 't> {
-    pub(super) agent: &'u Agent<'a>,
+    pub(super) client: &'u HttpClient<'a>,
     pub(super) upload: &'u Upload<'u>,
     pub(super) tell: &'u mut Tell<'t>,
     /// The target, to which redirects may have led.
@@ -27,7 +27,7 @@ pub(super) struct Uploader<'u, 'a, 't> {
     pub(super) origin: Origin,
     pub(super) idle: Option<Connection<'a>>,
     /// What can be gone on with.
-    pub(super) kept: Kept,
+    pub(super) kept: ResumeState,
     report: Report,
     tls: Option<Facts>,
     resumed_at: u64,
@@ -47,26 +47,26 @@ pub(super) struct Uploader<'u, 'a, 't> {
     /// The same before the last request.
     pub(super) had_sent: bool,
     /// What is known of the target.
-    pub(super) seen: Seen,
+    pub(super) seen: TargetState,
     /// Whether that was asked since the target may have changed.
     pub(super) is_asked: bool,
 }
 
 /// What an attempt came to.
-pub(super) enum Came {
+pub(super) enum AttemptEnd {
     /// The file is there.
-    ToItsEnd(u16),
+    Stored(u16),
     /// The next attempt knows better.
-    ToKnowBetter,
+    Again,
     /// The next attempt goes to another address.
-    Elsewhere,
+    Redirected,
     /// Nothing was sent, for the target exists.
-    WasThere(u16),
+    AlreadyThere(u16),
 }
 
 /// What a HEAD request told about the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum TargetState {
     /// It was not asked, or the server does not tell.
     #[default]
     Unknown,
@@ -78,15 +78,15 @@ pub(super) enum Seen {
 
 impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     pub(super) fn new(
-        agent: &'u Agent<'a>,
+        client: &'u HttpClient<'a>,
         upload: &'u Upload<'u>,
         url: &Url,
         idle: Option<Connection<'a>>,
         tell: &'u mut Tell<'t>,
     ) -> Self {
-        let kept = Kept::new(upload, url);
+        let kept = ResumeState::new(upload, url);
         Self {
-            agent,
+            client,
             upload,
             tell,
             url: url.clone(),
@@ -104,34 +104,34 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             is_spent: false,
             has_sent: false,
             had_sent: false,
-            seen: Seen::default(),
+            seen: TargetState::default(),
             is_asked: false,
         }
     }
 
     /// Uploads, with as many attempts as are worth it.
     pub(super) fn run(mut self) -> Result<(Uploaded, Option<Connection<'a>>), UploadFailed> {
-        let (mut backoff, mut detours) = (Backoff::new(self.upload.retries), 0);
+        let (mut backoff, mut repeats) = (Backoff::new(self.upload.retries), 0);
         loop {
             let outcome = self.attempt();
             let outcome = self.judge(outcome);
             // Only what the server keeps is progress; to begin anew for ever is none.
             if std::mem::take(&mut self.has_progressed) {
                 backoff.reset();
-                detours = 0;
+                repeats = 0;
             }
             let error = match outcome {
-                Ok(Came::ToItsEnd(status)) => return Ok(self.finish(status, false)),
-                Ok(Came::WasThere(status)) => return Ok(self.finish(status, true)),
-                Ok(Came::Elsewhere) => {
+                Ok(AttemptEnd::Stored(status)) => return Ok(self.finish(status, false)),
+                Ok(AttemptEnd::AlreadyThere(status)) => return Ok(self.finish(status, true)),
+                Ok(AttemptEnd::Redirected) => {
                     (self.has_sent, self.is_asked) = (false, false);
                     continue;
                 }
-                Ok(Came::ToKnowBetter) if detours < MOST_DETOURS => {
-                    detours += 1;
+                Ok(AttemptEnd::Again) if repeats < MAX_REPEATS => {
+                    repeats += 1;
                     continue;
                 }
-                Ok(Came::ToKnowBetter) => {
+                Ok(AttemptEnd::Again) => {
                     ClientError::BadResponse("it keeps changing its mind".to_owned()).into()
                 }
                 Err(error) => error,
@@ -143,7 +143,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     }
 
     /// One attempt: from where an earlier one has ended, or from the beginning.
-    fn attempt(&mut self) -> Result<Came, UploadError> {
+    fn attempt(&mut self) -> Result<AttemptEnd, UploadError> {
         self.look_back()?;
         if self.kept.resource.is_some() {
             return self.go_on();
@@ -156,7 +156,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     }
 
     /// PUT, from the first byte on.
-    fn begin(&mut self) -> Result<Came, UploadError> {
+    fn begin(&mut self) -> Result<AttemptEnd, UploadError> {
         let total = self.upload.source.promised();
         let length = total.map(|len| len.to_string()).unwrap_or_default();
         let mut fields = self.upload.fields.to_vec();
@@ -172,7 +172,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             if next.scheme() == "http" && url.scheme() == "https" {
                 return Err(ClientError::Downgrade { to: next.to_string() }.into());
             }
-            let most = self.agent.max_redirects;
+            let most = self.client.max_redirects;
             self.redirects += 1;
             if self.redirects > most {
                 return Err(ClientError::TooManyRedirects { most }.into());
@@ -180,17 +180,17 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             (self.tell)(&Event::Redirected { to: &next });
             self.idle = connection.finish(&response);
             self.url = next;
-            return Ok(Came::Elsewhere);
+            return Ok(AttemptEnd::Redirected);
         }
         match response.status {
             // RFC 9110 10.1.1: without the expectation it may be another matter.
             417 if !self.is_unexpecting => {
                 self.is_unexpecting = true;
-                Ok(Came::ToKnowBetter)
+                Ok(AttemptEnd::Again)
             }
             status if response.is_success() => {
                 self.idle = connection.finish(&response);
-                Ok(Came::ToItsEnd(status))
+                Ok(AttemptEnd::Stored(status))
             }
             _ => Err(connection.refusal(&response).into()),
         }
@@ -208,7 +208,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             return Err(UploadError::Spent);
         }
         let body = Body { source: self.upload.source, skip };
-        let expects = self.patience(body.len());
+        let expects = self.expect_timeout(body.len());
         let length = body.len().map(|len| len.to_string());
         let mut fields = fields.to_vec();
         fields.push(match &length {
@@ -221,13 +221,13 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         let mut connection = self.connect(url)?;
         self.tls = connection.tls().cloned();
         let request = Request { method, fields: &fields };
-        let head = connection.head(self.agent, &request, url, url.origin() == self.origin);
+        let head = connection.head(self.client, &request, url, url.origin() == self.origin);
         let (kept, origin) = (&mut self.kept, &self.origin);
         let mut exchange = Exchange {
-            agent: self.agent,
+            client: self.client,
             connection: &mut connection,
             method,
-            sending: self.upload.manner,
+            send_options: self.upload.options,
             body,
             expects,
             interim: &mut |response| kept.hear(response, url, origin),
@@ -255,27 +255,27 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     }
 
     /// How long to wait for leave to send a body; `None` if it is sent at once.
-    fn patience(&self, len: Option<u64>) -> Option<Duration> {
-        let is_long = len.is_none_or(|len| len >= EXPECT_FROM);
+    fn expect_timeout(&self, len: Option<u64>) -> Option<Duration> {
+        let is_long = len.is_none_or(|len| len >= MIN_EXPECTED);
         // One that knows the draft knows this, too; it may have a lot of space to reserve first.
-        let patience = if self.kept.is_resumable() { RESERVING } else { UNANSWERED };
-        (is_long && !self.is_unexpecting).then_some(patience)
+        let timeout = if self.kept.is_resumable() { RESERVE_TIMEOUT } else { EXPECT_TIMEOUT };
+        (is_long && !self.is_unexpecting).then_some(timeout)
     }
 
     /// A connection to the server of a URL, ready for a body.
     fn connect(&mut self, url: &Url) -> Result<Connection<'a>, UploadError> {
-        let idle = self.idle.take().filter(|idle| idle.leads_to(self.agent, url));
+        let idle = self.idle.take().filter(|idle| idle.leads_to(self.client, url));
         // One that has something to say before it is asked says that it ends.
         let is_over = idle.as_ref().is_some_and(|idle| idle.has_spoken(Duration::ZERO));
         let mut connection = match idle.filter(|_| !is_over) {
             Some(connection) => connection,
-            None => self.agent.connect(url)?,
+            None => self.client.connect(url)?,
         };
         // Nothing comes in over it that should not surface.
         connection.incoming().is_eager = true;
         socket::avoid_pacing_on_loopback(connection.stream());
         hold_little_on_loopback(connection.stream());
-        if let Some(rate) = self.upload.manner.rate {
+        if let Some(rate) = self.upload.options.rate {
             // A kernel that cannot pace sends as fast as it can.
             let _ = socket::set_pacing_rate(connection.stream(), rate);
         }
@@ -301,7 +301,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         let resumes = self.kept.resource.is_some();
         (self.tell)(&Event::Again { error: &error, wait, resumes });
         self.idle = None;
-        let cancel: Vec<_> = self.agent.cancel.into_iter().collect();
+        let cancel: Vec<_> = self.client.cancel.into_iter().collect();
         if sleep(wait, &cancel) { Ok(()) } else { Err(ClientError::Cancelled.into()) }
     }
 
@@ -365,16 +365,16 @@ impl Response {
 
 /// Bodies from this size on are not sent before the server agrees: less fits into the socket, and
 /// is sent in vain at no cost.
-const EXPECT_FROM: u64 = 64 << 10;
+const MIN_EXPECTED: u64 = 64 << 10;
 
 /// How long to wait for the word of a server that may not know the expectation at all.
-const UNANSWERED: Duration = Duration::from_secs(1);
+const EXPECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The same for one that is known to answer, unless somebody on the way swallows it.
-const RESERVING: Duration = Duration::from_secs(10);
+const RESERVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Expectations that failed, uploads that are gone: more than any server needs.
-const MOST_DETOURS: u32 = 10;
+const MAX_REPEATS: u32 = 10;
 
 /// Statuses after which what the server has of an upload will never become anything: RFC 9110
 /// 15.5.1, 15.5.13, 15.5.14, 15.5.16.

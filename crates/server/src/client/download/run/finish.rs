@@ -5,23 +5,23 @@ use std::sync::atomic::Ordering;
 use underpass_engine::atomic_file::Existing;
 use underpass_engine::hint::Action;
 
-use super::state::Job;
+use super::state::Download;
 use crate::client::download::check::check;
 use crate::client::download::error::{DownloadError, Failed, Kept};
-use crate::client::download::options::{Taken, Target};
-use crate::client::download::partial_file::{Spot, set_time};
+use crate::client::download::options::{IfExists, Target};
+use crate::client::download::partial_file::{PartialFile, set_time};
 
-impl Job<'_, '_> {
+impl Download<'_, '_> {
     /// Throws away what is there; false if it has gone where it cannot be taken back from.
     pub(super) fn start_over(&mut self) -> Result<bool, DownloadError> {
-        match self.spot.take() {
-            Some(stream @ Spot::Stream { done: 1.., .. }) => {
-                self.spot = Some(stream);
+        match self.partial.take() {
+            Some(stream @ PartialFile::Stream { done: 1.., .. }) => {
+                self.partial = Some(stream);
                 return Ok(false);
             }
-            Some(Spot::Partial(partial)) => {
+            Some(PartialFile::Kept(kept)) => {
                 // Empty before another journal is written, so that no crash can leave a mixture.
-                let emptied = partial.landing.file().set_len(0);
+                let emptied = kept.atomic.file().set_len(0);
                 emptied.map_err(DownloadError::local("emptying"))?;
             }
             _ => {}
@@ -34,35 +34,35 @@ impl Job<'_, '_> {
 
     /// Everything is there: it gets its time and its name.
     pub(super) fn finish(&mut self) -> Result<(), DownloadError> {
-        let file = match &self.spot {
-            None | Some(Spot::Stream { .. }) => return Ok(()),
-            Some(spot) => spot.file(),
+        let file = match &self.partial {
+            None | Some(PartialFile::Stream { .. }) => return Ok(()),
+            Some(partial) => partial.file(),
         };
         let total = self.total.unwrap_or_default();
-        let (wishes, cancel) = (self.wishes, self.agent.cancel);
+        let (options, cancel) = (self.options, self.client.cancel);
         self.gauge.is_checking.store(true, Ordering::Relaxed);
-        let checked = check(file, total, wishes, &self.offered, cancel);
+        let checked = check(file, total, options, &self.offered, cancel);
         if matches!(checked, Err(DownloadError::Digest(_))) {
             // There is nothing in it that could be gone on with.
             self.start_over()?;
         }
         self.facts = checked?;
-        let Some(spot) = self.spot.take() else { return Ok(()) };
-        let (landing, is_partial) = match spot {
-            Spot::Stream { .. } => return Ok(()),
-            Spot::Unnamed(landing) => (landing, false),
-            Spot::Partial(partial) => (partial.landing, true),
+        let Some(partial) = self.partial.take() else { return Ok(()) };
+        let (atomic, is_partial) = match partial {
+            PartialFile::Stream { .. } => return Ok(()),
+            PartialFile::Unnamed(atomic) => (atomic, false),
+            PartialFile::Kept(kept) => (kept.atomic, true),
         };
-        if let Some(modified) = self.modified.filter(|_| wishes.keep_time) {
+        if let Some(modified) = self.modified.filter(|_| options.keep_time) {
             // The bytes are right whatever the time.
-            let _ = set_time(landing.file(), modified);
+            let _ = set_time(atomic.file(), modified);
         }
-        let landing = if wishes.durable { landing.durable() } else { landing };
+        let atomic = if options.durable { atomic.durable() } else { atomic };
         let existing = match self.target {
-            Target::Named { taken: Taken::Replace, .. } => Existing::Replace,
+            Target::Named { if_exists: IfExists::Replace, .. } => Existing::Replace,
             _ => Existing::Keep,
         };
-        landing.commit(existing).map_err(|error| match error.kind() {
+        atomic.commit(existing).map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => DownloadError::Exists,
             _ => DownloadError::Local { action: Action::Writing, source: error },
         })?;
@@ -78,8 +78,8 @@ impl Job<'_, '_> {
         if let (true, Some(name), 0) = (self.has_partial, self.name(), kept) {
             name.forget(true);
         }
-        let is_kept = matches!(self.spot, Some(Spot::Partial(_))) && kept > 0;
-        self.spot = None;
+        let is_kept = matches!(self.partial, Some(PartialFile::Kept(_))) && kept > 0;
+        self.partial = None;
         let name = self.name().filter(|_| is_kept);
         let kept = name.map(|name| Kept { name: name.part_name(), bytes: kept });
         Failed { error, report: Box::new(self.report), kept, tls: self.tls.map(Box::new) }

@@ -5,13 +5,15 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::fstatvfs;
 
-use super::state::{Job, WORTH_KEEPING};
+use super::state::{Download, MIN_KEPT};
 use crate::client::backoff::Backoff;
 use crate::client::download::check::{check, offered, wanted};
 use crate::client::download::error::DownloadError;
-use crate::client::download::interpret::{Asked, Meaning, Version, has_ranges, meaning, modified};
-use crate::client::download::options::{Event, Taken, Target};
-use crate::client::download::partial_file::Spot;
+use crate::client::download::interpret::{
+    FileRequest, Interpretation, Version, has_ranges, interpret_response, modified,
+};
+use crate::client::download::options::{Event, IfExists, Target};
+use crate::client::download::partial_file::PartialFile;
 use crate::client::download::workers::ask;
 use crate::client::http::{Answer, Request};
 
@@ -22,16 +24,16 @@ pub(super) struct First<'a> {
     pub(super) range: Option<Range<u64>>,
 }
 
-impl<'j, 'a> Job<'j, 'a> {
+impl<'j, 'a> Download<'j, 'a> {
     /// Whether the file is there already, so that nothing has to be fetched.
     pub(super) fn is_here(&mut self) -> Result<bool, DownloadError> {
-        let Target::Named { taken, .. } = *self.target else { return Ok(false) };
+        let Target::Named { if_exists, .. } = *self.target else { return Ok(false) };
         let Some(name) = self.name() else { return Ok(false) };
         let Some((size, time, inode)) = name.existing()? else { return Ok(false) };
         let finished = name.finished(self.url.as_str(), inode, size);
-        match (taken, &finished) {
-            (Taken::Refuse, None) => return Err(DownloadError::Exists),
-            (Taken::Replace, None) => return Ok(false),
+        match (if_exists, &finished) {
+            (IfExists::Refuse, None) => return Err(DownloadError::Exists),
+            (IfExists::Replace, None) => return Ok(false),
             _ => {}
         }
         let answer = self.ask_about()?;
@@ -51,22 +53,22 @@ impl<'j, 'a> Job<'j, 'a> {
                 name.forget(false);
             }
             (self.total, self.resumed_at) = (Some(size), size);
-            let wishes = self.wishes;
-            if !wishes.expected.is_empty() || !wishes.shown.is_empty() {
+            let options = self.options;
+            if !options.expected.is_empty() || !options.shown.is_empty() {
                 let file = name.open()?;
-                self.facts = check(&file, size, wishes, &[], self.agent.cancel)?;
+                self.facts = check(&file, size, options, &[], self.client.cancel)?;
             }
             return Ok(true);
         }
-        if taken == Taken::Replace { Ok(false) } else { Err(DownloadError::Exists) }
+        if if_exists == IfExists::Replace { Ok(false) } else { Err(DownloadError::Exists) }
     }
 
     /// What the server says of the file, without the file.
     pub(super) fn ask_about(&mut self) -> Result<Answer<'a>, DownloadError> {
-        let mut backoff = Backoff::new(self.wishes.retries);
+        let mut backoff = Backoff::new(self.options.retries);
         loop {
             let request = Request { method: "HEAD", fields: &[] };
-            let error = match self.agent.ask(None, &request, self.url) {
+            let error = match self.client.ask(None, &request, self.url) {
                 Ok(answer) => {
                     self.has_answered = true;
                     self.tls = answer.connection.tls().cloned();
@@ -86,8 +88,10 @@ impl<'j, 'a> Job<'j, 'a> {
     /// Goes on with what an earlier process left.
     pub(super) fn find_earlier(&mut self) -> Result<(), DownloadError> {
         let Some(name) = self.name() else { return Ok(()) };
-        self.spot = name.earlier(self.url.as_str())?;
-        let Some(journal) = self.spot.as_ref().and_then(Spot::journal) else { return Ok(()) };
+        self.partial = name.earlier(self.url.as_str())?;
+        let Some(journal) = self.partial.as_ref().and_then(PartialFile::journal) else {
+            return Ok(());
+        };
         self.has_partial = true;
         let subject = journal.subject().clone();
         (self.version, self.total) = (Some(subject.version), subject.size);
@@ -107,26 +111,26 @@ impl<'j, 'a> Job<'j, 'a> {
     /// and which bytes it has if that is known. `None` if nothing is missing.
     pub(super) fn open(&mut self) -> Result<Option<First<'a>>, DownloadError> {
         loop {
-            let agent = self.agent;
-            let connection = agent.connect(self.url)?;
+            let client = self.client;
+            let connection = client.connect(self.url)?;
             let Some(mut asked) = self.question(connection.is_local()) else { return Ok(None) };
-            asked.wants_digest = wanted(self.wishes);
-            let answer = ask(agent, Some(connection), &asked, self.url, true)?;
+            asked.wants_digest = wanted(self.options);
+            let answer = ask(client, Some(connection), &asked, self.url, true)?;
             self.has_answered = true;
             self.tls = answer.connection.tls().cloned();
-            let found = meaning(&asked, &answer.response)?;
+            let found = interpret_response(&asked, &answer.response)?;
             match found {
-                Meaning::Changed => return Err(DownloadError::Changed),
-                Meaning::Refused => {
+                Interpretation::Changed => return Err(DownloadError::Changed),
+                Interpretation::Refused => {
                     return Err(answer.connection.refusal(&answer.response).into());
                 }
                 // An empty file has no first byte that could be asked for.
-                Meaning::Unsatisfiable => self.is_plain = true,
-                Meaning::Whole { total } => {
+                Interpretation::Unsatisfiable => self.is_plain = true,
+                Interpretation::Whole { total } => {
                     self.settle(&answer, total)?;
                     return Ok(Some(First { answer, range: total.map(|total| 0..total) }));
                 }
-                Meaning::Part { range, total } => {
+                Interpretation::Part { range, total } => {
                     self.settle(&answer, Some(total))?;
                     return Ok(Some(First { answer, range: Some(range) }));
                 }
@@ -135,8 +139,8 @@ impl<'j, 'a> Job<'j, 'a> {
     }
 
     /// What to ask for next; `None` if nothing is missing.
-    pub(super) fn question(&self, is_local: bool) -> Option<Asked> {
-        let is_single = match self.wishes.connections {
+    pub(super) fn question(&self, is_local: bool) -> Option<FileRequest> {
+        let is_single = match self.options.connections {
             Some(connections) => connections == 1,
             None => is_local,
         } || matches!(self.target, Target::Stream { .. });
@@ -144,20 +148,22 @@ impl<'j, 'a> Job<'j, 'a> {
             true => range.end,
             false => range.end.min(range.start.saturating_add(FIRST_PIECE)),
         };
-        match (&self.spot, &self.version) {
-            (Some(spot), Some(version)) if self.here() > 0 || self.total.is_some() => {
+        match (&self.partial, &self.version) {
+            (Some(partial), Some(version)) if self.here() > 0 || self.total.is_some() => {
                 let missing = self.missing();
                 let first = missing.first()?;
                 let end = self.total.map(|_| bounded(first));
-                let from = match spot.present().first() {
+                let from = match partial.present().first() {
                     Some(present) if self.total.is_none() && present.start == 0 => present.end,
                     _ => first.start,
                 };
                 let version = Some((version.clone(), self.total));
-                Some(Asked { range: Some((from, end)), version, ..Asked::default() })
+                Some(FileRequest { range: Some((from, end)), version, ..FileRequest::default() })
             }
-            _ if is_single || self.is_plain => Some(Asked::default()),
-            _ => Some(Asked { range: Some((0, Some(FIRST_PIECE))), ..Asked::default() }),
+            _ if is_single || self.is_plain => Some(FileRequest::default()),
+            _ => {
+                Some(FileRequest { range: Some((0, Some(FIRST_PIECE))), ..FileRequest::default() })
+            }
         }
     }
 
@@ -171,25 +177,25 @@ impl<'j, 'a> Job<'j, 'a> {
         self.modified = modified(response).or(self.modified);
         self.total = total;
         self.offered = offered(response);
-        if self.wishes.verify && self.offered.is_empty() {
+        if self.options.verify && self.offered.is_empty() {
             return Err(DownloadError::NoDigest);
         }
-        if self.spot.is_none() {
+        if self.partial.is_none() {
             self.version = Version::of(response);
             self.has_ranges = has_ranges(response) && !self.is_plain;
-            self.spot = Some(self.place(total)?);
-            self.has_partial |= matches!(self.spot, Some(Spot::Partial(_)));
+            self.partial = Some(self.place(total)?);
+            self.has_partial |= matches!(self.partial, Some(PartialFile::Kept(_)));
         }
         self.gauge.set(self.here(), total);
         self.check_room()
     }
 
     /// A place for what comes.
-    pub(super) fn place(&self, total: Option<u64>) -> Result<Spot<'j>, DownloadError> {
+    pub(super) fn place(&self, total: Option<u64>) -> Result<PartialFile<'j>, DownloadError> {
         match (self.target, self.name(), &self.version) {
-            (Target::Stream { file, at }, ..) => Ok(Spot::Stream { file, at: *at, done: 0 }),
+            (Target::Stream { file, at }, ..) => Ok(PartialFile::Stream { file, at: *at, done: 0 }),
             (_, Some(name), Some(version))
-                if self.has_ranges && total.is_none_or(|total| total > WORTH_KEEPING) =>
+                if self.has_ranges && total.is_none_or(|total| total > MIN_KEPT) =>
             {
                 name.partial(self.url.as_str(), version, total, self.modified)
             }
@@ -200,11 +206,11 @@ impl<'j, 'a> Job<'j, 'a> {
 
     /// Finds out before the first byte whether everything fits.
     pub(super) fn check_room(&self) -> Result<(), DownloadError> {
-        let (Some(total), Some(spot)) = (self.total, &self.spot) else { return Ok(()) };
-        if matches!(spot, Spot::Stream { .. }) {
+        let (Some(total), Some(partial)) = (self.total, &self.partial) else { return Ok(()) };
+        if matches!(partial, PartialFile::Stream { .. }) {
             return Ok(());
         }
-        let Ok(room) = fstatvfs(spot.file()) else { return Ok(()) };
+        let Ok(room) = fstatvfs(partial.file()) else { return Ok(()) };
         let (needed, free) = (total - self.here().min(total), room.f_bavail * room.f_frsize);
         // Some file systems say nothing of their size.
         let is_full = room.f_blocks > 0 && needed > free;

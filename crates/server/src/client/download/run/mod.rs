@@ -5,4 +5,4 @@ mod first;
 mod rounds;
 mod state;
 
-pub(super) use state::Job;
+pub(super) use state::Download;

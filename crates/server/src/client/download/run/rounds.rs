@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use underpass_engine::{Progress, Report};
 
 use super::first::First;
-use super::state::{Job, WORTH_KEEPING};
+use super::state::{Download, MIN_KEPT};
 use crate::client::backoff::Backoff;
 use crate::client::download::error::{Done, DownloadError, Failed};
 use crate::client::download::options::{Event, Target};
-use crate::client::download::partial_file::Spot;
-use crate::client::download::scheduler::Board;
-use crate::client::download::workers::{Crew, Opened, Outcome};
+use crate::client::download::partial_file::PartialFile;
+use crate::client::download::scheduler::SegmentScheduler;
+use crate::client::download::workers::{Opened, Totals, Workers};
 use crate::client::error::ClientError;
 use crate::client::http::Answer;
 use crate::incoming::Manner;
 
-impl<'a> Job<'_, 'a> {
+impl<'a> Download<'_, 'a> {
     /// Does it all.
     pub(in super::super) fn run(mut self) -> Result<Done, Failed> {
         match self.all() {
@@ -41,14 +41,14 @@ impl<'a> Job<'_, 'a> {
             return Ok(true);
         }
         self.find_earlier()?;
-        let mut backoff = Backoff::new(self.wishes.retries);
+        let mut backoff = Backoff::new(self.options.retries);
         let mut changes = 0;
         loop {
             let before = self.here();
             let Err(error) = self.round() else { break };
             if matches!(error, DownloadError::Changed) {
                 changes += 1;
-                if !self.start_over()? || changes > MOST_CHANGES {
+                if !self.start_over()? || changes > MAX_CHANGES {
                     return Err(error);
                 }
                 (self.tell)(&Event::StartingOver);
@@ -81,19 +81,19 @@ impl<'a> Job<'_, 'a> {
         let Some(total) = self.total.filter(|_| !missing.is_empty()) else { return Ok(()) };
         let connections = self.connections(&missing, answer.connection.is_local());
         let cuts: Vec<_> = (0..connections).map(|_| AtomicBool::new(false)).collect();
-        let Some(spot) = &self.spot else { return Ok(()) };
-        let wishes = self.wishes;
-        let crew = Crew {
-            agent: self.agent.clone(),
-            board: Board::new(missing.clone(), connections),
+        let Some(partial) = &self.partial else { return Ok(()) };
+        let options = self.options;
+        let workers = Workers {
+            client: self.client.clone(),
+            scheduler: SegmentScheduler::new(missing.clone(), connections),
             cuts: &cuts,
-            cancel: self.agent.cancel,
+            cancel: self.client.cancel,
             manner: self.manner(),
-            pace: &self.pace,
-            retries: wishes.retries,
-            file: spot.file(),
-            base: spot.base(),
-            journal: spot.journal(),
+            rate_limit: &self.rate_limit,
+            retries: options.retries,
+            file: partial.file(),
+            base: partial.base(),
+            journal: partial.journal(),
             url: self.url,
             answered: (answer.url.clone(), answer.is_trusted),
             version: self.version.clone().filter(|_| self.has_ranges),
@@ -104,15 +104,15 @@ impl<'a> Job<'_, 'a> {
             outcome: Mutex::default(),
         };
         let first = range.start..missing[0].end.min(range.end);
-        crew.board.assign(0, &first);
-        if let Some(bytes) = self.pace.window() {
+        workers.scheduler.assign(0, &first);
+        if let Some(bytes) = self.rate_limit.window() {
             answer.connection.set_window(bytes);
         }
-        crew.run(Opened { answer, range }, first);
-        let is_done = crew.board.is_done();
-        let moved = crew.moved.load(Ordering::Relaxed);
-        let Outcome { report, error, connections } =
-            crew.outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        workers.run(Opened { answer, range }, first);
+        let is_done = workers.scheduler.is_done();
+        let moved = workers.moved.load(Ordering::Relaxed);
+        let Totals { report, error, connections } =
+            workers.outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         self.moved(&report, moved, connections);
         match error {
             Some(error) => Err(error),
@@ -123,19 +123,19 @@ impl<'a> Job<'_, 'a> {
 
     /// Fetches what has no length that is known.
     fn fetch_unmeasured(&mut self, mut answer: Answer<'a>) -> Result<(), DownloadError> {
-        let Some(spot) = &self.spot else { return Ok(()) };
-        let journal = spot.journal().map(|journal| (journal, journal.begin(&(0..u64::MAX))));
-        let cancel: Vec<_> = self.agent.cancel.into_iter().collect();
+        let Some(partial) = &self.partial else { return Ok(()) };
+        let journal = partial.journal().map(|journal| (journal, journal.begin(&(0..u64::MAX))));
+        let cancel: Vec<_> = self.client.cancel.into_iter().collect();
         let mut moved = 0;
         let mut note = |bytes: u64| {
             if let Some((journal, number)) = journal {
                 journal.note(number, bytes);
             }
             self.gauge.done.store(bytes, Ordering::Relaxed);
-            self.pace.spend(bytes - moved, &cancel);
+            self.rate_limit.spend(bytes - moved, &cancel);
             moved = bytes;
         };
-        if let Some(bytes) = self.pace.window() {
+        if let Some(bytes) = self.rate_limit.window() {
             answer.connection.set_window(bytes);
         }
         self.gauge.connections.store(1, Ordering::Relaxed);
@@ -143,7 +143,7 @@ impl<'a> Job<'_, 'a> {
         let manner = Manner { reserve: false, ..self.manner() };
         let mut tell = |progress: &Progress| note(progress.bytes);
         let incoming = answer.connection.incoming();
-        let received = incoming.body(extent, spot.file(), spot.base(), &manner, &mut tell);
+        let received = incoming.body(extent, partial.file(), partial.base(), &manner, &mut tell);
         note(received.report.bytes());
         self.gauge.connections.store(0, Ordering::Relaxed);
         let bytes = received.report.bytes();
@@ -159,25 +159,25 @@ impl<'a> Job<'_, 'a> {
     fn moved(&mut self, report: &Report, bytes: u64, connections: u32) {
         self.report.add(report);
         self.connections = self.connections.max(connections);
-        if let Some(Spot::Stream { done, .. }) = &mut self.spot {
+        if let Some(PartialFile::Stream { done, .. }) = &mut self.partial {
             *done += bytes;
         }
     }
 
     /// How bodies are received: each step is over before the journal lags behind by more than
-    /// [`WORTH_KEEPING`].
+    /// [`MIN_KEPT`].
     fn manner(&self) -> Manner<'_> {
-        let wishes = self.wishes;
-        let most = WORTH_KEEPING - TELL_EVERY;
-        let portion = self.pace.portion().unwrap_or(most);
+        let options = self.options;
+        let most = MIN_KEPT - REPORT_EVERY;
+        let portion = self.rate_limit.portion().unwrap_or(most);
         let step = usize::try_from(most.min(portion)).unwrap_or(usize::MAX);
         Manner {
-            policy: wishes.policy,
-            step: Some(wishes.step.unwrap_or(step).min(step)),
+            policy: options.policy,
+            step: Some(options.step.unwrap_or(step).min(step)),
             pipes: Some(self.pipes),
-            tell_every: Some(TELL_EVERY.min(portion)),
+            tell_every: Some(REPORT_EVERY.min(portion)),
             limit: None,
-            reserve: !matches!(self.spot, Some(Spot::Stream { .. })),
+            reserve: !matches!(self.partial, Some(PartialFile::Stream { .. })),
         }
     }
 
@@ -188,24 +188,24 @@ impl<'a> Job<'_, 'a> {
         if self.version.is_none() || !self.has_ranges || is_stream {
             return 1;
         }
-        let most = match self.wishes.connections {
-            Some(most) => u64::from(most).min(left / WORTH_KEEPING),
+        let most = match self.options.connections {
+            Some(most) => u64::from(most).min(left / MIN_KEPT),
             // The kernel of one machine copies no faster for having several queues to copy from.
             None if is_local => 1,
-            None => (left / WORTH_A_CONNECTION).min(DEFAULT_CONNECTIONS),
+            None => (left / BYTES_PER_CONNECTION).min(MAX_DEFAULT_CONNECTIONS),
         };
         usize::try_from(most.max(1)).unwrap_or(1)
     }
 }
 
 /// The journal lags behind by so much at the most, less than a page is written for each.
-const TELL_EVERY: u64 = 128 << 10;
+const REPORT_EVERY: u64 = 128 << 10;
 
 /// What makes another connection worth its while.
-const WORTH_A_CONNECTION: u64 = 16 << 20;
+const BYTES_PER_CONNECTION: u64 = 16 << 20;
 
 /// Connections at the most, unless somebody asks for more.
-const DEFAULT_CONNECTIONS: u64 = 4;
+const MAX_DEFAULT_CONNECTIONS: u64 = 4;
 
 /// How often a file may change while it is fetched.
-const MOST_CHANGES: u32 = 4;
+const MAX_CHANGES: u32 = 4;

@@ -9,27 +9,27 @@ use url::Url;
 use crate::client::backoff::{Backoff, sleep};
 use crate::client::download::error::DownloadError;
 use crate::client::download::interpret::Version;
-use crate::client::download::options::{Event, Gauge, Target, Wishes};
-use crate::client::download::partial_file::{Name, Spot};
-use crate::client::download::rate_limit::Pace;
+use crate::client::download::options::{DownloadOptions, Event, Gauge, Target};
+use crate::client::download::partial_file::{PartialFile, TargetName};
+use crate::client::download::rate_limit::RateLimit;
 use crate::client::download::scheduler::without;
 use crate::client::error::ClientError;
-use crate::client::http::Agent;
+use crate::client::http::HttpClient;
 use crate::digest::{Digest, Fact};
 use crate::tls::Facts;
 
 /// One download.
-pub(in crate::client::download) struct Job<'j, 'a> {
-    pub(super) agent: &'j Agent<'a>,
-    pub(super) wishes: &'j Wishes,
+pub(in crate::client::download) struct Download<'j, 'a> {
+    pub(super) client: &'j HttpClient<'a>,
+    pub(super) options: &'j DownloadOptions,
     pub(super) pipes: &'j PipePool,
     pub(super) url: &'j Url,
     pub(super) target: &'j Target<'j>,
     pub(super) gauge: &'j Gauge,
     pub(super) tell: &'j (dyn Fn(&Event<'_>) + Sync),
-    pub(super) pace: Pace,
+    pub(super) rate_limit: RateLimit,
     /// Where the bytes are; `None` before anything is known of them.
-    pub(super) spot: Option<Spot<'j>>,
+    pub(super) partial: Option<PartialFile<'j>>,
     pub(super) version: Option<Version>,
     pub(super) total: Option<u64>,
     pub(super) modified: Option<SystemTime>,
@@ -50,10 +50,10 @@ pub(in crate::client::download) struct Job<'j, 'a> {
     pub(super) tls: Option<Facts>,
 }
 
-impl<'j, 'a> Job<'j, 'a> {
+impl<'j, 'a> Download<'j, 'a> {
     pub(in super::super) fn new(
-        agent: &'j Agent<'a>,
-        wishes: &'j Wishes,
+        client: &'j HttpClient<'a>,
+        options: &'j DownloadOptions,
         pipes: &'j PipePool,
         url: &'j Url,
         target: &'j Target<'j>,
@@ -61,15 +61,15 @@ impl<'j, 'a> Job<'j, 'a> {
         tell: &'j (dyn Fn(&Event<'_>) + Sync),
     ) -> Self {
         Self {
-            agent,
-            wishes,
+            client,
+            options,
             pipes,
             url,
             target,
             gauge,
             tell,
-            pace: Pace::new(wishes.rate),
-            spot: None,
+            rate_limit: RateLimit::new(options.rate),
+            partial: None,
             version: None,
             total: None,
             modified: None,
@@ -98,16 +98,16 @@ impl<'j, 'a> Job<'j, 'a> {
         }
         let Some(after) = backoff.next(error.retry_after()) else { return Err(error) };
         (self.tell)(&Event::Retrying { error: &error, after });
-        let cancel: Vec<_> = self.agent.cancel.into_iter().collect();
+        let cancel: Vec<_> = self.client.cancel.into_iter().collect();
         if sleep(after, &cancel) { Ok(()) } else { Err(ClientError::Cancelled.into()) }
     }
 
     /// Whether what is there can be gone on with.
     pub(super) fn is_resumable(&self) -> bool {
-        match &self.spot {
-            None | Some(Spot::Partial(_)) => true,
-            Some(Spot::Unnamed(_)) => false,
-            Some(Spot::Stream { done, .. }) => {
+        match &self.partial {
+            None | Some(PartialFile::Kept(_)) => true,
+            Some(PartialFile::Unnamed(_)) => false,
+            Some(PartialFile::Stream { done, .. }) => {
                 *done == 0 || (self.has_ranges && self.version.is_some())
             }
         }
@@ -115,24 +115,24 @@ impl<'j, 'a> Job<'j, 'a> {
 
     /// Bytes that are there.
     pub(super) fn here(&self) -> u64 {
-        let present = self.spot.as_ref().map(Spot::present).unwrap_or_default();
+        let present = self.partial.as_ref().map(PartialFile::present).unwrap_or_default();
         present.iter().map(|range| range.end - range.start).sum()
     }
 
     /// What is missing, in its order.
     pub(super) fn missing(&self) -> Vec<Range<u64>> {
         let all = 0..self.total.unwrap_or(u64::MAX);
-        let present = self.spot.as_ref().map(Spot::present).unwrap_or_default();
+        let present = self.partial.as_ref().map(PartialFile::present).unwrap_or_default();
         present.iter().fold(vec![all], |missing, range| without(&missing, range))
     }
 
-    pub(super) fn name(&self) -> Option<Name<'j>> {
+    pub(super) fn name(&self) -> Option<TargetName<'j>> {
         match self.target {
-            Target::Named { folder, name, .. } => Some(Name { folder, name }),
+            Target::Named { folder, name, .. } => Some(TargetName { folder, name }),
             Target::Stream { .. } => None,
         }
     }
 }
 
 /// Less is fetched anew rather than kept, and no more than this is moved twice by a connection.
-pub(super) const WORTH_KEEPING: u64 = 1 << 20;
+pub(super) const MIN_KEPT: u64 = 1 << 20;

@@ -18,13 +18,13 @@ use rustix::io::Errno;
 use underpass_engine::session;
 
 use crate::archive::Fingerprint;
-use crate::client::tree::dest::FolderFacts;
-use crate::client::tree::write_log::SAFE_INTERVAL;
+use crate::client::tree::dest::FolderAttrs;
+use crate::client::tree::write_log::SYNC_INTERVAL;
 use crate::target::encode_segment;
 
 /// A file that is large enough to be gone on with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Large {
+pub(super) struct LargeFile {
     /// Where in the archive its header begins.
     pub(super) header: u64,
     /// Where in the archive its contents begin.
@@ -35,7 +35,7 @@ pub(super) struct Large {
     pub(super) path: Vec<u8>,
 }
 
-impl Large {
+impl LargeFile {
     /// Whether a position of the archive is within its contents.
     fn holds(&self, position: u64) -> bool {
         self.data <= position && position - self.data < self.size
@@ -44,7 +44,7 @@ impl Large {
 
 /// Which archive a folder is from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Origin {
+pub(super) struct ArchiveId {
     pub(super) url: String,
     /// Its strong entity tag, quoted.
     pub(super) etag: String,
@@ -55,15 +55,15 @@ pub(super) struct Origin {
 
 /// What a journal says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Noted {
-    pub(super) origin: Origin,
+pub(super) struct JournalState {
+    pub(super) origin: ArchiveId,
     /// Up to where the archive is here.
     pub(super) position: u64,
     /// Whether the machine has run ever since, so that what is here besides is what was written.
     pub(super) is_same_boot: bool,
-    pub(super) folders: Vec<FolderFacts>,
+    pub(super) folders: Vec<FolderAttrs>,
     /// The large file at hand, if the position is within one.
-    pub(super) large: Option<Large>,
+    pub(super) large: Option<LargeFile>,
     /// The path of the last large file, of which something may be here.
     pub(super) partial: Option<Vec<u8>>,
 }
@@ -86,7 +86,7 @@ impl Journal {
     /// # Errors
     ///
     /// `EWOULDBLOCK` if another process has it open, and as openat(2) and read(2).
-    pub(super) fn open(folder: OwnedFd, name: &OsStr) -> io::Result<(Self, Option<Noted>)> {
+    pub(super) fn open(folder: OwnedFd, name: &OsStr) -> io::Result<(Self, Option<JournalState>)> {
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = loop {
             let file = File::from(openat(&folder, name, flags, Mode::from_raw_mode(0o600))?);
@@ -108,9 +108,9 @@ impl Journal {
     }
 
     /// Begins anew, with nothing of the archive here.
-    pub(super) fn begin(&self, origin: &Origin) -> io::Result<()> {
+    pub(super) fn begin(&self, origin: &ArchiveId) -> io::Result<()> {
         self.file.set_len(0)?;
-        let Origin { url, etag, top, len } = origin;
+        let ArchiveId { url, etag, top, len } = origin;
         let [url, etag] = [url, etag].map(|text| encode_segment(text.as_bytes()));
         let (top, boot) = (encode_segment(top), boot_id());
         let text = [
@@ -131,15 +131,15 @@ impl Journal {
     }
 
     /// Notes a folder whose permissions and time are yet to be set.
-    pub(super) fn note_folder(&self, facts: &FolderFacts) -> io::Result<()> {
+    pub(super) fn note_folder(&self, facts: &FolderAttrs) -> io::Result<()> {
         let (seconds, nanoseconds) = facts.modified;
         let path = encode_segment(&facts.path);
         self.append(&sealed(&format!("folder {} {seconds} {nanoseconds} .{path}", facts.mode)))
     }
 
     /// Notes a large file that is about to be begun.
-    pub(super) fn note_large(&self, large: &Large) -> io::Result<()> {
-        let Large { header, data, size, mode, modified: (seconds, nanoseconds), path } = large;
+    pub(super) fn note_large(&self, large: &LargeFile) -> io::Result<()> {
+        let LargeFile { header, data, size, mode, modified: (seconds, nanoseconds), path } = large;
         let path = encode_segment(path);
         self.append(&sealed(&format!(
             "large {header} {data} {size} {mode} {seconds} {nanoseconds} .{path}"
@@ -148,7 +148,7 @@ impl Journal {
 
     /// Says that all before `position` is here, if that is worth a call.
     pub(super) fn reached(&self, position: u64) -> io::Result<()> {
-        if position < self.written.load(Ordering::Relaxed) + OFTEN {
+        if position < self.written.load(Ordering::Relaxed) + NOTE_EVERY {
             return Ok(());
         }
         self.reach(position)
@@ -164,7 +164,7 @@ impl Journal {
     /// Until `stop` is dropped, sees from time to time to it that what is here is on the disk,
     /// and notes how far that is.
     pub(super) fn keep_safe(&self, stop: &Receiver<()>) {
-        while stop.recv_timeout(SAFE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        while stop.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             let position = self.written.load(Ordering::Relaxed);
             // If this fails there is nothing safe to note; the next write will tell people.
             if syncfs(&self.file).is_ok() {
@@ -202,21 +202,21 @@ pub(super) fn remove_stale(folder: impl AsFd, name: &OsStr) -> Result<(), Errno>
 }
 
 /// Reads a journal, and where its last good line ends.
-fn read(text: &[u8], boot: &str) -> (Option<Noted>, u64) {
+fn read(text: &[u8], boot: &str) -> (Option<JournalState>, u64) {
     let nothing = (None, 0);
     let Some(rest) = text.strip_prefix(MAGIC.as_bytes()) else { return nothing };
     let mut lines = rest.split_inclusive(|byte| *byte == b'\n');
     let safe = lines.next().and_then(|line| position(line, SAFE));
     let done = lines.next().and_then(|line| position(line, DONE));
     let mut end = LINES_AT;
-    let mut noted: Option<Noted> = None;
-    let mut large: Vec<Large> = Vec::new();
+    let mut noted: Option<JournalState> = None;
+    let mut large: Vec<LargeFile> = Vec::new();
     for line in lines {
         let Some(words) = unsealed(line) else { break };
         let Some(()) = take(&words, boot, &mut noted, &mut large) else { break };
         // Of the large files only the last and those at hand are of use.
         let is_of_use =
-            |large: &Large| [safe, done].into_iter().flatten().any(|at| large.holds(at));
+            |large: &LargeFile| [safe, done].into_iter().flatten().any(|at| large.holds(at));
         if let Some(before) = large.len().checked_sub(2).filter(|it| !is_of_use(&large[*it])) {
             large.remove(before);
         }
@@ -237,13 +237,13 @@ fn read(text: &[u8], boot: &str) -> (Option<Noted>, u64) {
 fn take(
     words: &[&str],
     boot: &str,
-    noted: &mut Option<Noted>,
-    large: &mut Vec<Large>,
+    noted: &mut Option<JournalState>,
+    large: &mut Vec<LargeFile>,
 ) -> Option<()> {
     match (words, noted) {
         (["archive", len, etag, url, top, then], noted @ None) => {
             let text = |word: &str| String::from_utf8(decoded(word)).ok();
-            let origin = Origin {
+            let origin = ArchiveId {
                 url: text(url)?,
                 etag: text(etag)?,
                 top: path(top)?,
@@ -251,18 +251,18 @@ fn take(
             };
             let (is_same_boot, folders) = (*then == boot, Vec::new());
             let (position, large, partial) = (0, None, None);
-            *noted = Some(Noted { origin, position, is_same_boot, folders, large, partial });
+            *noted = Some(JournalState { origin, position, is_same_boot, folders, large, partial });
         }
         (["boot", then], Some(noted)) => noted.is_same_boot = *then == boot,
         (["folder", mode, seconds, nanoseconds, name], Some(noted)) => {
-            noted.folders.push(FolderFacts {
+            noted.folders.push(FolderAttrs {
                 path: path(name)?,
                 mode: mode.parse().ok()?,
                 modified: (seconds.parse().ok()?, nanoseconds.parse().ok()?),
             });
         }
         (["large", header, data, size, mode, seconds, nanoseconds, name], Some(_)) => {
-            large.push(Large {
+            large.push(LargeFile {
                 header: header.parse().ok()?,
                 data: data.parse().ok()?,
                 size: size.parse().ok()?,
@@ -332,7 +332,7 @@ const LINES_AT: u64 = DONE_AT + SLOT;
 
 /// Bytes of the archive between two notes: with the files that are not interrupted themselves, no
 /// more than 1 MiB is fetched twice.
-const OFTEN: u64 = 512 << 10;
+const NOTE_EVERY: u64 = 512 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -340,17 +340,17 @@ mod tests {
 
     use super::*;
 
-    fn origin() -> Origin {
+    fn origin() -> ArchiveId {
         let (url, etag) = ("http://h/a b/".to_owned(), "\"e \u{e4}\"".to_owned());
-        Origin { url, etag, top: b"a b".to_vec(), len: 9_000_000 }
+        ArchiveId { url, etag, top: b"a b".to_vec(), len: 9_000_000 }
     }
 
-    fn folder(path: &[u8]) -> FolderFacts {
-        FolderFacts { path: path.to_vec(), mode: 0o755, modified: (-1, 999_999_999) }
+    fn folder(path: &[u8]) -> FolderAttrs {
+        FolderAttrs { path: path.to_vec(), mode: 0o755, modified: (-1, 999_999_999) }
     }
 
-    fn large() -> Large {
-        Large {
+    fn large() -> LargeFile {
+        LargeFile {
             header: 1_024,
             data: 2_048,
             size: 5_000_000,
@@ -361,8 +361,8 @@ mod tests {
     }
 
     /// A journal with one of everything, and its text.
-    fn written(place: &std::path::Path) -> (Journal, Vec<u8>) {
-        let folder_fd = || OwnedFd::from(File::open(place).unwrap());
+    fn written(dest: &std::path::Path) -> (Journal, Vec<u8>) {
+        let folder_fd = || OwnedFd::from(File::open(dest).unwrap());
         let (journal, noted) = Journal::open(folder_fd(), OsStr::new("j")).unwrap();
         assert_eq!(noted, None);
         journal.begin(&origin()).unwrap();
@@ -370,17 +370,17 @@ mod tests {
         journal.note_folder(&folder(b"d/e f")).unwrap();
         journal.note_large(&large()).unwrap();
         journal.reach(1_000_000).unwrap();
-        let text = std::fs::read(place.join("j")).unwrap();
+        let text = std::fs::read(dest.join("j")).unwrap();
         (journal, text)
     }
 
     #[test]
     fn what_is_noted_is_read_again() {
-        let place = tempfile::tempdir().unwrap();
-        let (journal, text) = written(place.path());
+        let dest = tempfile::tempdir().unwrap();
+        let (journal, text) = written(dest.path());
         let (noted, end) = read(&text, &boot_id());
         let folders = vec![folder(b""), folder(b"d/e f")];
-        let expected = Noted {
+        let expected = JournalState {
             origin: origin(),
             position: 1_000_000,
             is_same_boot: true,
@@ -390,16 +390,16 @@ mod tests {
         };
         assert_eq!((noted, end), (Some(expected.clone()), text.len() as u64));
         // After another start of the machine only what was on the disk counts.
-        let other = Noted { position: 0, is_same_boot: false, large: None, ..expected };
+        let other = JournalState { position: 0, is_same_boot: false, large: None, ..expected };
         assert_eq!(read(&text, "another").0, Some(other));
         journal.remove().unwrap();
-        assert!(!place.path().join("j").exists());
+        assert!(!dest.path().join("j").exists());
     }
 
     #[test]
     fn a_line_cut_anywhere_is_not_believed() {
-        let place = tempfile::tempdir().unwrap();
-        let (_journal, text) = written(place.path());
+        let dest = tempfile::tempdir().unwrap();
+        let (_journal, text) = written(dest.path());
         for len in 0..text.len() {
             let (noted, end) = read(&text[..len], &boot_id());
             assert!(end as usize <= len, "{len}");
@@ -419,9 +419,9 @@ mod tests {
 
     #[test]
     fn two_processes_do_not_share_one() {
-        let place = tempfile::tempdir().unwrap();
-        let (_journal, _) = written(place.path());
-        let folder = OwnedFd::from(File::open(place.path()).unwrap());
+        let dest = tempfile::tempdir().unwrap();
+        let (_journal, _) = written(dest.path());
+        let folder = OwnedFd::from(File::open(dest.path()).unwrap());
         let error = Journal::open(folder, OsStr::new("j")).unwrap_err();
         assert_eq!(Errno::from_io_error(&error), Some(Errno::WOULDBLOCK));
     }

@@ -9,30 +9,30 @@ use rustix::io::Errno;
 use underpass_engine::PipePool;
 use underpass_engine::hint::Action;
 
-use super::journal::{Journal, Large, Noted, Origin};
-use super::site::Site;
+use super::destination::Destination;
+use super::journal::{ArchiveId, Journal, JournalState, LargeFile};
 use super::stream::{Stream, manner};
 use crate::archive::BLOCK;
 use crate::client::http::Answer;
-use crate::client::tree::dest::{FolderFacts, Made, Place, errno};
-use crate::client::tree::error::{TreeError, is_about_name, local, reason};
-use crate::client::tree::job::Job;
-use crate::client::tree::options::{TreeEvent, Why};
+use crate::client::tree::dest::{DestFolder, FolderAttrs, Made, errno};
+use crate::client::tree::error::{TreeError, explain, is_about_name, local};
+use crate::client::tree::options::{Reason, TreeEvent};
 use crate::client::tree::paths::{Refusal, as_path, check_target, relative};
-use crate::client::tree::tar::{Decoder, Member, MemberKind, Step, TarError};
+use crate::client::tree::tar::{Decoder, Member, MemberKind, TarError, TarEvent};
+use crate::client::tree::task::TreeFetch;
 
 /// An archive that is being unpacked.
 pub(super) struct Unpack<'u, 'j, 'a> {
-    pub(super) job: &'u mut Job<'j, 'a>,
-    pub(super) site: Site,
+    pub(super) tree: &'u mut TreeFetch<'j, 'a>,
+    pub(super) destination: Destination,
     pub(super) journal: Arc<Journal>,
-    pub(super) origin: Origin,
+    pub(super) origin: ArchiveId,
     /// Up to where the archive is here.
     pub(super) position: u64,
     /// The large file in which that is.
-    large: Option<Large>,
+    large: Option<LargeFile>,
     /// Folders whose permissions and times are to be set at the end, by their paths.
-    folders: BTreeMap<Vec<u8>, FolderFacts>,
+    folders: BTreeMap<Vec<u8>, FolderAttrs>,
     /// What those take, roughly.
     folder_bytes: usize,
     pipes: PipePool,
@@ -49,12 +49,16 @@ pub(super) enum Flow {
 }
 
 impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
-    pub(super) fn new(job: &'u mut Job<'j, 'a>, site: Site, journal: Journal) -> Self {
+    pub(super) fn new(
+        tree: &'u mut TreeFetch<'j, 'a>,
+        destination: Destination,
+        journal: Journal,
+    ) -> Self {
         Self {
-            job,
-            site,
+            tree,
+            destination,
             journal: Arc::new(journal),
-            origin: Origin::default(),
+            origin: ArchiveId::default(),
             position: 0,
             large: None,
             folders: BTreeMap::new(),
@@ -65,19 +69,19 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Begins with the first byte of an archive.
-    pub(super) fn begin(&mut self, origin: &Origin) -> Result<(), TreeError> {
+    pub(super) fn begin(&mut self, origin: &ArchiveId) -> Result<(), TreeError> {
         self.origin = origin.clone();
         self.position = 0;
         self.large = None;
         self.folders.clear();
         self.folder_bytes = 0;
-        self.job.gauge.total.store(origin.len + 1, Ordering::Relaxed);
+        self.tree.gauge.total.store(origin.len + 1, Ordering::Relaxed);
         self.journal.begin(origin).map_err(|error| self.unnoted(error))
     }
 
     /// Goes on where an earlier run has stopped.
-    pub(super) fn resume(&mut self, noted: Noted) -> Result<(), TreeError> {
-        self.job.gauge.total.store(noted.origin.len + 1, Ordering::Relaxed);
+    pub(super) fn resume(&mut self, noted: JournalState) -> Result<(), TreeError> {
+        self.tree.gauge.total.store(noted.origin.len + 1, Ordering::Relaxed);
         self.origin = noted.origin;
         for facts in noted.folders {
             self.remember_folder(facts)?;
@@ -88,12 +92,12 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Throws away what is of another archive than the server has now.
-    pub(super) fn start_over(&mut self, origin: &Origin) -> Result<(), TreeError> {
+    pub(super) fn start_over(&mut self, origin: &ArchiveId) -> Result<(), TreeError> {
         if let Some(large) = self.large.take() {
             // It is where it was, or it is not there.
-            let _ = self.site.place.remove_partial(&large.path);
+            let _ = self.destination.dest.remove_partial(&large.path);
         }
-        self.site.start_over()?;
+        self.destination.start_over()?;
         self.begin(origin)
     }
 
@@ -127,9 +131,9 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             let step = decoder.step(stream.take(needed, beyond)?)?;
             at += needed as u64;
             match step {
-                Step::More => {}
-                Step::End => return Ok(Flow::Done),
-                Step::Member(member) => {
+                TarEvent::More => {}
+                TarEvent::End => return Ok(Flow::Done),
+                TarEvent::Member(member) => {
                     if stream.left() < member.padded() {
                         return Err(TarError::Cut.into());
                     }
@@ -147,10 +151,10 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     /// All before `position` is here.
     fn reached(&mut self, position: u64) -> Result<(), TreeError> {
         self.position = position;
-        self.job.gauge.done.store(position, Ordering::Relaxed);
+        self.tree.gauge.done.store(position, Ordering::Relaxed);
         self.members += 1;
-        if self.members > MOST_MEMBERS {
-            return Err(TreeError::TooMany { limit: MOST_MEMBERS });
+        if self.members > MAX_MEMBERS {
+            return Err(TreeError::TooMany { limit: MAX_MEMBERS });
         }
         self.journal.reached(position).map_err(|error| self.unnoted(error))
     }
@@ -171,28 +175,28 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             }
         };
         if member.kind == MemberKind::File {
-            if member.size > LARGEST_SMALL {
+            if member.size > MAX_SMALL {
                 let (size, mode, modified) = (member.size, member.mode, member.modified);
-                let large = Large { header, data, size, mode, modified, path };
+                let large = LargeFile { header, data, size, mode, modified, path };
                 return self.begin_large(stream, &large);
             }
             return self.take_small(stream, &path, member).map(|()| Flow::Done);
         }
-        let place = &self.site.place;
+        let dest = &self.destination.dest;
         let made = match &member.kind {
-            MemberKind::Folder => place.make_folder(&path),
-            MemberKind::Symlink(target) => place.make_link(&path, target, member.modified),
+            MemberKind::Folder => dest.make_folder(&path),
+            MemberKind::Symlink(target) => dest.make_link(&path, target, member.modified),
             MemberKind::HardLink(target) => match self.beneath_top(target) {
-                Ok(target) => place.make_hard_link(&path, &target),
+                Ok(target) => dest.make_hard_link(&path, &target),
                 Err(_) => Err(Errno::NOENT),
             },
             MemberKind::File | MemberKind::Other(_) => Err(Errno::OPNOTSUPP),
         };
-        let done = &mut self.job.done;
+        let done = &mut self.tree.done;
         match made {
             Ok(_) if member.kind == MemberKind::Folder => {
                 done.folders += 1;
-                let facts = FolderFacts { path, mode: member.mode, modified: member.modified };
+                let facts = FolderAttrs { path, mode: member.mode, modified: member.modified };
                 self.note_folder(facts)?;
             }
             Ok(_) => done.links += 1,
@@ -230,7 +234,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         }
     }
 
-    fn note_folder(&mut self, facts: FolderFacts) -> Result<(), TreeError> {
+    fn note_folder(&mut self, facts: FolderAttrs) -> Result<(), TreeError> {
         // An archive may name one folder again and again.
         if self.folders.get(&facts.path) == Some(&facts) {
             return Ok(());
@@ -240,13 +244,13 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Remembers a folder for the end; of several entries for one the last counts.
-    fn remember_folder(&mut self, facts: FolderFacts) -> Result<(), TreeError> {
+    fn remember_folder(&mut self, facts: FolderAttrs) -> Result<(), TreeError> {
         let bytes = 2 * facts.path.len() + FOLDER_BYTES;
         if self.folders.insert(facts.path.clone(), facts).is_none() {
             self.folder_bytes += bytes;
         }
-        match self.folder_bytes > MOST_FOLDER_BYTES {
-            true => Err(TreeError::TooManyNames { limit: MOST_FOLDER_BYTES }),
+        match self.folder_bytes > MAX_FOLDER_BYTES {
+            true => Err(TreeError::TooManyNames { limit: MAX_FOLDER_BYTES }),
             false => Ok(()),
         }
     }
@@ -261,39 +265,43 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         let (size, padded) = (member.size as usize, member.padded() as usize);
         // Behind each member there is another block, if only one of the end.
         let contents = &stream.take(padded, BLOCK as usize)?[..size];
-        let place = &self.site.place;
-        match place.make_small(path, contents, member.mode, member.modified) {
+        let dest = &self.destination.dest;
+        match dest.make_small(path, contents, member.mode, member.modified) {
             Ok(Made::New) => {
-                self.job.done.files += 1;
+                self.tree.done.files += 1;
                 // The one that took it off the socket, and the one that put it into the file.
-                self.job.done.report.add_copied(member.size, 2);
+                self.tree.done.report.add_copied(member.size, 2);
             }
             Ok(Made::Same) => self.is_here(path, member.mode)?,
             Err(errno) => return self.failed(Action::Writing, path, errno),
         }
-        self.job.gauge.files.fetch_add(1, Ordering::Relaxed);
+        self.tree.gauge.files.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// A file is here already; only its permissions may be others.
     fn is_here(&mut self, path: &[u8], mode: u32) -> Result<(), TreeError> {
-        self.job.done.here += 1;
-        match self.site.place.adopt(path, mode) {
+        self.tree.done.here += 1;
+        match self.destination.dest.adopt(path, mode) {
             Ok(()) => Ok(()),
             Err(errno) => self.failed("setting the permissions of", path, errno),
         }
     }
 
     /// Takes a large file, unless it is here.
-    fn begin_large(&mut self, stream: &mut Stream<'a>, large: &Large) -> Result<Flow, TreeError> {
-        match self.site.place.has(&large.path, large.size, large.modified) {
+    fn begin_large(
+        &mut self,
+        stream: &mut Stream<'a>,
+        large: &LargeFile,
+    ) -> Result<Flow, TreeError> {
+        match self.destination.dest.has(&large.path, large.size, large.modified) {
             Ok(false) => {
                 self.journal.note_large(large).map_err(|error| self.unnoted(error))?;
                 self.take_large(stream, large)
             }
             Ok(true) => {
                 self.is_here(&large.path, large.mode)?;
-                self.job.gauge.files.fetch_add(1, Ordering::Relaxed);
+                self.tree.gauge.files.fetch_add(1, Ordering::Relaxed);
                 self.pass(stream, large.data, padded(large.size))
             }
             Err(errno) => {
@@ -304,10 +312,14 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     }
 
     /// Takes what is missing of a large file.
-    fn take_large(&mut self, stream: &mut Stream<'a>, large: &Large) -> Result<Flow, TreeError> {
+    fn take_large(
+        &mut self,
+        stream: &mut Stream<'a>,
+        large: &LargeFile,
+    ) -> Result<Flow, TreeError> {
         let done = self.position.saturating_sub(large.data);
-        let landing = match self.site.place.land_partial(&large.path) {
-            Ok(landing) => landing,
+        let atomic = match self.destination.dest.land_partial(&large.path) {
+            Ok(atomic) => atomic,
             Err(errno) => {
                 self.failed(Action::Creating, &large.path, errno)?;
                 let rest = padded(large.size) - done;
@@ -319,22 +331,22 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             move |error: std::io::Error| TreeError::io(action, as_path(&path), error)
         };
         // What is behind was written when nothing was noted any more, or by somebody else.
-        landing.file().set_len(done).map_err(io("cutting"))?;
-        let outcome = self.receive(stream, large, landing.file(), done);
+        atomic.file().set_len(done).map_err(io("cutting"))?;
+        let outcome = self.receive(stream, large, atomic.file(), done);
         if let Err(error) = outcome {
             self.large = Some(large.clone());
             return Err(error);
         }
-        Place::settle_exactly(landing.file(), Some(large.mode), Some(large.modified))
+        DestFolder::settle_exactly(atomic.file(), Some(large.mode), Some(large.modified))
             .map_err(|errno| TreeError::io("finishing", as_path(&large.path), errno))?;
-        match landing.commit(self.site.place.existing()) {
-            Ok(()) => self.job.done.files += 1,
+        match atomic.commit(self.destination.dest.existing()) {
+            Ok(()) => self.tree.done.files += 1,
             Err(error) => {
-                let _ = self.site.place.remove_partial(&large.path);
+                let _ = self.destination.dest.remove_partial(&large.path);
                 self.failed("naming", &large.path, errno(&error))?;
             }
         }
-        self.job.gauge.files.fetch_add(1, Ordering::Relaxed);
+        self.tree.gauge.files.fetch_add(1, Ordering::Relaxed);
         let end = large.data + large.size;
         stream.skip(padded(large.size) - large.size)?;
         self.reached(end + padded(large.size) - large.size)?;
@@ -345,12 +357,13 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
     fn receive(
         &mut self,
         stream: &mut Stream<'a>,
-        large: &Large,
+        large: &LargeFile,
         file: &File,
         done: u64,
     ) -> Result<(), TreeError> {
-        let manner = manner(self.job.wishes.policy, self.job.wishes.step, &self.pipes, TELL_EVERY);
-        let (journal, gauge) = (&self.journal, self.job.gauge);
+        let manner =
+            manner(self.tree.options.policy, self.tree.options.step, &self.pipes, REPORT_EVERY);
+        let (journal, gauge) = (&self.journal, self.tree.gauge);
         let begins = large.data + done;
         let mut unnoted = None;
         let mut tell = |progress: &underpass_engine::Progress| {
@@ -358,7 +371,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             unnoted = journal.reached(begins + progress.bytes).err().or(unnoted.take());
         };
         let received = stream.body(large.size - done, file, done, &manner, &mut tell);
-        self.job.done.report.add(&received.report);
+        self.tree.done.report.add(&received.report);
         self.position = begins + received.report.bytes();
         if let Some(error) = unnoted {
             return Err(self.unnoted(error));
@@ -371,7 +384,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
 
     /// Passes over bytes that nobody wants, or says that it is better to ask for those behind.
     fn pass(&mut self, stream: &mut Stream<'a>, from: u64, len: u64) -> Result<Flow, TreeError> {
-        if len > WORTH_A_JUMP && !self.origin.etag.is_empty() {
+        if len > MIN_JUMP && !self.origin.etag.is_empty() {
             self.position = from + len;
             self.note()?;
             return Ok(Flow::Jump);
@@ -391,17 +404,17 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         if !is_about_name(errno) {
             return Err(TreeError::io(action, as_path(path), errno));
         }
-        self.leave_out(path, &reason(errno));
+        self.leave_out(path, &explain(errno));
         Ok(())
     }
 
-    fn leave_out(&mut self, path: &[u8], why: &dyn Why) {
-        self.job.done.left_out += 1;
-        (self.job.tell)(&TreeEvent::LeftOut { path, why });
+    fn leave_out(&mut self, path: &[u8], reason: &dyn Reason) {
+        self.tree.done.left_out += 1;
+        (self.tree.tell)(&TreeEvent::LeftOut { path, reason });
     }
 
     fn unnoted(&self, error: std::io::Error) -> TreeError {
-        TreeError::io("writing the journal of", self.site.path(), error)
+        TreeError::io("writing the journal of", self.destination.path(), error)
     }
 
     /// Sets the permissions and times of the folders, and gives the whole its name.
@@ -412,21 +425,21 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         let Ok(journal) = Arc::try_unwrap(self.journal) else {
             unreachable!("the thread that had the other one has ended")
         };
-        let settle = |site: &Site, job: &mut Job<'_, '_>| {
+        let settle = |destination: &Destination, tree: &mut TreeFetch<'_, '_>| {
             for facts in &folders {
-                if let Err(errno) = site.place.settle_folder(facts) {
-                    job.done.left_out += 1;
-                    (job.tell)(&TreeEvent::LeftOut { path: &facts.path, why: &reason(errno) });
+                if let Err(errno) = destination.dest.settle_folder(facts) {
+                    tree.done.left_out += 1;
+                    (tree.tell)(&TreeEvent::LeftOut { path: &facts.path, reason: &explain(errno) });
                 }
             }
         };
-        if self.site.is_unnamed() {
-            settle(&self.site, self.job);
-            return self.site.finish(journal, self.job.done.left_out);
+        if self.destination.is_unnamed() {
+            settle(&self.destination, self.tree);
+            return self.destination.finish(journal, self.tree.done.left_out);
         }
         // The journal lies in the folder, whose time is to be the archive's.
-        self.site.finish(journal, self.job.done.left_out)?;
-        settle(&self.site, self.job);
+        self.destination.finish(journal, self.tree.done.left_out)?;
+        settle(&self.destination, self.tree);
         Ok(())
     }
 }
@@ -441,20 +454,20 @@ fn padded(size: u64) -> u64 {
 
 /// Files up to this size are taken through memory. The calls that a splice needs cost more than to
 /// copy so much.
-const LARGEST_SMALL: u64 = 128 << 10;
+const MAX_SMALL: u64 = 128 << 10;
 
 /// Bytes of a large file between two notes.
-const TELL_EVERY: u64 = 512 << 10;
+const REPORT_EVERY: u64 = 512 << 10;
 
 /// From here on it is cheaper to ask for what lies behind than to have it sent for nothing.
-const WORTH_A_JUMP: u64 = 16 << 20;
+const MIN_JUMP: u64 = 16 << 20;
 
 /// Members of an archive at the most: none is expected to have more, and their folders are kept
 /// in memory.
-const MOST_MEMBERS: u64 = 10_000_000;
+const MAX_MEMBERS: u64 = 10_000_000;
 
 /// What a folder takes in memory besides its path, which is kept twice.
 const FOLDER_BYTES: usize = 128;
 
 /// What the folders of an archive may take in memory: those of a million and more.
-const MOST_FOLDER_BYTES: usize = 256 << 20;
+const MAX_FOLDER_BYTES: usize = 256 << 20;

@@ -11,12 +11,12 @@ use url::Url;
 
 use super::state::Task;
 use super::worker::Worker;
-use crate::client::download::{self, Downloader, Gauge, Target, Wishes};
+use crate::client::download::{self, DownloadOptions, Downloader, Gauge, Target};
 use crate::client::error::ClientError;
 use crate::client::http::{Answer, Response};
-use crate::client::tree::dest::{Place, Taken, errno};
+use crate::client::tree::dest::{DestFolder, IfExists, errno};
 use crate::client::tree::error::{TreeError, local};
-use crate::client::tree::listing::Facts;
+use crate::client::tree::listing::EntryFacts;
 use crate::client::tree::paths::as_path;
 use crate::incoming::{Extent, Manner};
 use crate::validator::parse_date;
@@ -24,16 +24,16 @@ use crate::validator::parse_date;
 impl<'a> Worker<'_, '_, '_, 'a> {
     /// Fetches a file, unless it is here.
     pub(super) fn file(&mut self, task: &Task) -> Result<(), TreeError> {
-        let (path, place) = (&task.entry.path, &self.crawl.place);
+        let (path, dest) = (&task.entry.path, &self.crawl.dest);
         let failed = |action| {
             let path = as_path(path);
             move |errno: Errno| TreeError::io(action, path, errno)
         };
         // Where a file is in the place of its folder the attempt to make it tells.
-        let mut asks = place.look(path).is_ok_and(|found| found.is_some());
+        let mut asks = dest.look(path).is_ok_and(|found| found.is_some());
         if asks {
             let facts = match task.entry.facts {
-                facts @ Facts { size: Some(_), modified: Some(_), .. } => facts,
+                facts @ EntryFacts { size: Some(_), modified: Some(_), .. } => facts,
                 facts => self.facts(&task.entry.url, facts)?,
             };
             // Apache says nothing of the length of an empty file unless it sends it.
@@ -53,31 +53,31 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             self.idle = answer.connection.finish(&answer.response);
             return Ok(());
         }
-        if matches!(answer.response.extent, Extent::Length(len) if len >= LARGE) {
+        if matches!(answer.response.extent, Extent::Length(len) if len >= MIN_JOURNALED) {
             return self.download(task, facts);
         }
         self.receive(task, facts, answer)
     }
 
     /// Fetches a large file so that it can be gone on with after a break.
-    fn download(&mut self, task: &Task, facts: Facts) -> Result<(), TreeError> {
-        let (path, place, job) = (&task.entry.path, &self.crawl.place, self.crawl.job);
+    fn download(&mut self, task: &Task, facts: EntryFacts) -> Result<(), TreeError> {
+        let (path, dest, tree) = (&task.entry.path, &self.crawl.dest, self.crawl.tree);
         let failed = |errno: Errno| TreeError::io(Action::Writing, as_path(path), errno);
-        let (folder, name) = place.parted(path).map_err(failed)?;
-        let taken = match place.taken {
-            Taken::Stays => download::Taken::Refuse,
-            Taken::Ours | Taken::Replaced => download::Taken::Replace,
+        let (folder, name) = dest.parted(path).map_err(failed)?;
+        let if_exists = match dest.if_exists {
+            IfExists::Stays => download::IfExists::Refuse,
+            IfExists::Ours | IfExists::Replaced => download::IfExists::Replace,
         };
-        let target = Target::Named { folder: &folder, name: OsStr::from_bytes(name), taken };
-        let wishes = Wishes {
+        let target = Target::Named { folder: &folder, name: OsStr::from_bytes(name), if_exists };
+        let options = DownloadOptions {
             // The others are at work on other files.
             connections: Some(1),
-            retries: job.wishes.retries,
-            policy: job.wishes.policy,
-            step: job.wishes.step,
-            ..Wishes::default()
+            retries: tree.options.retries,
+            policy: tree.options.policy,
+            step: tree.options.step,
+            ..DownloadOptions::default()
         };
-        let downloader = Downloader::new(job.agent.clone(), wishes);
+        let downloader = Downloader::new(tree.client.clone(), options);
         let outcome = downloader.fetch(&task.entry.url, &target, &Gauge::default(), &|_| {});
         let done = match outcome {
             Ok(done) => done,
@@ -90,28 +90,28 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         self.done.report.add(&done.report);
         self.done.resumed_at += done.resumed_at;
         self.done.files += 1;
-        job.gauge.files.fetch_add(1, Ordering::Relaxed);
-        job.gauge.done.fetch_add(done.size, Ordering::Relaxed);
-        place.settle_named(path, facts.mode, facts.modified).map_err(failed)
+        tree.gauge.files.fetch_add(1, Ordering::Relaxed);
+        tree.gauge.done.fetch_add(done.size, Ordering::Relaxed);
+        dest.settle_named(path, facts.mode, facts.modified).map_err(failed)
     }
 
     /// Whether a file is here already; one that is another is an error if it is to stay.
-    fn is_here(&mut self, path: &[u8], facts: Facts) -> Result<bool, Errno> {
-        let place = &self.crawl.place;
+    fn is_here(&mut self, path: &[u8], facts: EntryFacts) -> Result<bool, Errno> {
+        let dest = &self.crawl.dest;
         let is_here = match (facts.size, facts.modified) {
-            (Some(size), Some(modified)) => place.has(path, size, modified)?,
-            _ if place.taken == Taken::Stays => return Err(Errno::EXIST),
+            (Some(size), Some(modified)) => dest.has(path, size, modified)?,
+            _ if dest.if_exists == IfExists::Stays => return Err(Errno::EXIST),
             _ => false,
         };
         if is_here {
             self.done.here += 1;
-            self.crawl.job.gauge.files.fetch_add(1, Ordering::Relaxed);
+            self.crawl.tree.gauge.files.fetch_add(1, Ordering::Relaxed);
         }
         Ok(is_here)
     }
 
     /// What the server says of a file without sending it.
-    fn facts(&mut self, url: &Url, known: Facts) -> Result<Facts, TreeError> {
+    fn facts(&mut self, url: &Url, known: EntryFacts) -> Result<EntryFacts, TreeError> {
         let answer = self.ask("HEAD", &[], url)?;
         let facts = completed(&answer.response, known);
         self.keep(answer.connection, &answer.response);
@@ -132,46 +132,46 @@ impl<'a> Worker<'_, '_, '_, 'a> {
     fn receive(
         &mut self,
         task: &Task,
-        facts: Facts,
+        facts: EntryFacts,
         mut answer: Answer<'a>,
     ) -> Result<(), TreeError> {
-        let (path, place, job) = (&task.entry.path, &self.crawl.place, self.crawl.job);
+        let (path, dest, tree) = (&task.entry.path, &self.crawl.dest, self.crawl.tree);
         let failed = |action| {
             let path = as_path(path);
             move |errno: Errno| TreeError::io(action, path, errno)
         };
-        let landing = place.land(path, 0o666).map_err(failed(Action::Creating))?;
+        let atomic = dest.land(path, 0o666).map_err(failed(Action::Creating))?;
         let manner = Manner {
-            policy: job.wishes.policy,
-            step: job.wishes.step,
+            policy: tree.options.policy,
+            step: tree.options.step,
             pipes: Some(&self.crawl.pipes),
             reserve: true,
             ..Manner::default()
         };
         let mut told = 0;
         let mut tell = |progress: &underpass_engine::Progress| {
-            job.gauge.done.fetch_add(progress.bytes - told, Ordering::Relaxed);
+            tree.gauge.done.fetch_add(progress.bytes - told, Ordering::Relaxed);
             told = progress.bytes;
         };
         let extent = answer.response.extent;
         let incoming = answer.connection.incoming();
-        let received = incoming.body(extent, landing.file(), 0, &manner, &mut tell);
+        let received = incoming.body(extent, atomic.file(), 0, &manner, &mut tell);
         self.done.report.add(&received.report);
         if let Err(error) = received.outcome {
             // What was here of it is not any more.
-            job.gauge.done.fetch_sub(told, Ordering::Relaxed);
+            tree.gauge.done.fetch_sub(told, Ordering::Relaxed);
             return Err(match local(&error) {
                 Some(errno) => failed(Action::Writing)(errno),
                 None => ClientError::receiving(answer.connection.address(), error).into(),
             });
         }
-        job.gauge.done.fetch_add(received.report.bytes() - told, Ordering::Relaxed);
-        Place::settle_exactly(landing.file(), facts.mode, facts.modified)
+        tree.gauge.done.fetch_add(received.report.bytes() - told, Ordering::Relaxed);
+        DestFolder::settle_exactly(atomic.file(), facts.mode, facts.modified)
             .map_err(failed("finishing".into()))?;
-        let existing = place.existing();
-        landing.commit(existing).map_err(|error| failed("naming".into())(errno(&error)))?;
+        let existing = dest.existing();
+        atomic.commit(existing).map_err(|error| failed("naming".into())(errno(&error)))?;
         self.done.files += 1;
-        job.gauge.files.fetch_add(1, Ordering::Relaxed);
+        tree.gauge.files.fetch_add(1, Ordering::Relaxed);
         // A body without a length ended with the connection.
         if extent != Extent::UntilEnd {
             self.keep(answer.connection, &answer.response);
@@ -181,14 +181,14 @@ impl<'a> Worker<'_, '_, '_, 'a> {
 }
 
 /// What is known of a file, and what the head of an answer says besides.
-fn completed(response: &Response, known: Facts) -> Facts {
+fn completed(response: &Response, known: EntryFacts) -> EntryFacts {
     let modified = || {
         let time = parse_date(response.fields.get("last-modified")?)?;
         let time = time.duration_since(UNIX_EPOCH).ok()?;
         Some((i64::try_from(time.as_secs()).ok()?, 0))
     };
     let size = known.size.or_else(|| response.fields.number("content-length"));
-    Facts { size, modified: known.modified.or_else(modified), ..known }
+    EntryFacts { size, modified: known.modified.or_else(modified), ..known }
 }
 
 /// Whether an address is that of the folder of a name.
@@ -197,4 +197,4 @@ fn is_folder_of(answered: &Url, asked: &Url) -> bool {
 }
 
 /// From here on a file is worth a journal of its own.
-const LARGE: u64 = 16 << 20;
+const MIN_JOURNALED: u64 = 16 << 20;

@@ -8,9 +8,9 @@ use super::state::{Task, lock};
 use super::worker::Worker;
 use crate::client::error::ClientError;
 use crate::client::tree::error::TreeError;
-use crate::client::tree::job::Job;
-use crate::client::tree::listing::{self, Entry};
+use crate::client::tree::listing::{self, ListingEntry};
 use crate::client::tree::paths::as_path;
+use crate::client::tree::task::TreeFetch;
 
 impl Worker<'_, '_, '_, '_> {
     /// Lists a folder, and makes it.
@@ -20,7 +20,7 @@ impl Worker<'_, '_, '_, '_> {
         if !lock(&crawl.seen).insert(url.to_string()) {
             return Ok(());
         }
-        if task.depth > DEEPEST {
+        if task.depth > MAX_DEPTH {
             self.leave_out(&task.entry.path, &"folders lie too deep within each other");
             return Ok(());
         }
@@ -34,7 +34,7 @@ impl Worker<'_, '_, '_, '_> {
         let listing = read.inspect_err(|_| {
             lock(&crawl.seen).remove(task.entry.url.as_str());
         })?;
-        let made = crawl.place.make_folder(&task.entry.path);
+        let made = crawl.dest.make_folder(&task.entry.path);
         made.map_err(|errno| TreeError::io("making", as_path(&task.entry.path), errno))?;
         if task.depth > 0 {
             self.done.folders += 1;
@@ -45,18 +45,18 @@ impl Worker<'_, '_, '_, '_> {
         }
         let count = listing.entries.len() as u64;
         if listing.is_too_long {
-            return Err(TreeError::TooMany { limit: MOST_ENTRIES });
+            return Err(TreeError::TooMany { limit: MAX_ENTRIES });
         }
-        let bytes = |entry: &Entry| {
+        let bytes = |entry: &ListingEntry| {
             (entry.path.len() + task.entry.path.len() + entry.url.as_str().len()) as u64
         };
         let bytes: u64 = listing.entries.iter().map(bytes).sum();
         let before = crawl.found_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes > MOST_NAME_BYTES as u64 {
-            return Err(TreeError::TooManyNames { limit: MOST_NAME_BYTES });
+        if before + bytes > MAX_NAME_BYTES as u64 {
+            return Err(TreeError::TooManyNames { limit: MAX_NAME_BYTES });
         }
-        if crawl.found.fetch_add(count, Ordering::Relaxed) + count > MOST_ENTRIES {
-            return Err(TreeError::TooMany { limit: MOST_ENTRIES });
+        if crawl.found.fetch_add(count, Ordering::Relaxed) + count > MAX_ENTRIES {
+            return Err(TreeError::TooMany { limit: MAX_ENTRIES });
         }
         let tasks = listing.entries.into_iter().map(|mut entry| {
             entry.path = joined(&task.entry.path, &entry.path);
@@ -74,11 +74,11 @@ impl Worker<'_, '_, '_, '_> {
         let media_type = answer.response.fields.text("content-type").unwrap_or_default().to_owned();
         let (extent, address) = (answer.response.extent, answer.connection.address().to_owned());
         let not_a_folder =
-            || TreeError::NotAFolder { url: Job::shown(url), media_type: media_type.clone() };
+            || TreeError::NotAFolder { url: TreeFetch::shown(url), media_type: media_type.clone() };
         if !media_type.contains("html") && !media_type.contains("json") {
             return Err(not_a_folder());
         }
-        let body = answer.connection.incoming().memory(extent, MOST_LISTING);
+        let body = answer.connection.incoming().memory(extent, MAX_LISTING);
         let body = body.map_err(|error| ClientError::receiving(&address, error))?;
         self.keep(answer.connection, &answer.response);
         // Where the server says the folder is: its links are relative to that.
@@ -91,13 +91,13 @@ fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 /// Bytes of a listing at the most: a million names.
-const MOST_LISTING: usize = 256 << 20;
+const MAX_LISTING: usize = 256 << 20;
 
 /// Files and folders at the most. Links on the server that lead in circles end here, too.
-const MOST_ENTRIES: u64 = listing::MOST_LINKS as u64;
+const MAX_ENTRIES: u64 = listing::MAX_LINKS as u64;
 
 /// Bytes of their paths and addresses at the most.
-const MOST_NAME_BYTES: usize = 512 << 20;
+const MAX_NAME_BYTES: usize = 512 << 20;
 
 /// Folders within each other: the system follows no more than 40 links on one path.
-const DEEPEST: u32 = 256;
+const MAX_DEPTH: u32 = 256;

@@ -10,19 +10,19 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::error::{TreeDone, TreeError, TreeWay};
-use super::job::Job;
 use super::options::TreeEvent;
+use super::task::TreeFetch;
 use state::Crawl;
 
 /// Fetches the folder.
-pub(super) fn fetch(job: &mut Job<'_, '_>) -> Result<(), TreeError> {
-    let threads = job.wishes.connections.max(1);
+pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>) -> Result<(), TreeError> {
+    let threads = tree.options.connections.max(1);
     let (outcome, done) = {
-        let crawl = Crawl::new(job)?;
-        (job.tell)(&TreeEvent::Begun(TreeWay::Listing));
+        let crawl = Crawl::new(tree)?;
+        (tree.tell)(&TreeEvent::Begun(TreeWay::Listing));
         let done = thread::scope(|scope| {
             let (running, stop) = mpsc::channel();
-            if let Some(log) = crawl.place.log() {
+            if let Some(log) = crawl.dest.log() {
                 scope.spawn(move || log.keep_safe(&stop));
             }
             let workers: Vec<_> =
@@ -34,8 +34,8 @@ pub(super) fn fetch(job: &mut Job<'_, '_>) -> Result<(), TreeError> {
         });
         crawl.finish(done)
     };
-    *job.done = done;
-    job.done.way = TreeWay::Listing;
+    *tree.done = done;
+    tree.done.way = TreeWay::Listing;
     outcome
 }
 

@@ -8,12 +8,12 @@ use crate::client::tree::error::TreeError;
 /// What is still to be done.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<QueueState<T>>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct QueueState<T> {
     waiting: VecDeque<T>,
     /// Threads at work, each of which may find more.
     at_work: usize,
@@ -24,7 +24,7 @@ struct State<T> {
 impl<T> Queue<T> {
     pub(super) fn new(first: T) -> Self {
         let waiting = VecDeque::from([first]);
-        let state = Mutex::new(State { waiting, at_work: 0, failed: None });
+        let state = Mutex::new(QueueState { waiting, at_work: 0, failed: None });
         Self { state, changed: Condvar::new() }
     }
 
@@ -71,7 +71,7 @@ impl<T> Queue<T> {
         state.failed.map_or(Ok(()), Err)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,29 +9,29 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use underpass_engine::PipePool;
 
 use super::queue::Queue;
-use crate::client::tree::dest::{Place, Taken};
-use crate::client::tree::error::{TreeDone, TreeError, reason};
-use crate::client::tree::job::Job;
-use crate::client::tree::listing::{Entry, Facts};
+use crate::client::tree::dest::{DestFolder, IfExists};
+use crate::client::tree::error::{TreeDone, TreeError, explain};
+use crate::client::tree::listing::{EntryFacts, ListingEntry};
 use crate::client::tree::options::TreeEvent;
+use crate::client::tree::task::TreeFetch;
 
 /// Something to be fetched.
 #[derive(Debug)]
 pub(super) struct Task {
-    pub(super) entry: Entry,
+    pub(super) entry: ListingEntry,
     /// How many folders it lies in.
     pub(super) depth: u32,
 }
 
 /// What the threads share.
 pub(super) struct Crawl<'c, 'j, 'a> {
-    pub(super) job: &'c Job<'j, 'a>,
-    pub(super) place: Place,
+    pub(super) tree: &'c TreeFetch<'j, 'a>,
+    pub(super) dest: DestFolder,
     pub(super) queue: Queue<Task>,
     /// Addresses of folders that were listed.
     pub(super) seen: Mutex<HashSet<String>>,
     /// Folders with what is to be set of them at the end.
-    pub(super) folders: Mutex<Vec<(Vec<u8>, Facts)>>,
+    pub(super) folders: Mutex<Vec<(Vec<u8>, EntryFacts)>>,
     pub(super) found: AtomicU64,
     /// Bytes of their paths and addresses.
     pub(super) found_bytes: AtomicU64,
@@ -39,19 +39,19 @@ pub(super) struct Crawl<'c, 'j, 'a> {
 }
 
 impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
-    pub(super) fn new(job: &'c Job<'j, 'a>) -> Result<Self, TreeError> {
-        let (url, facts) = (job.url.clone(), Facts::default());
-        let entry = Entry { path: Vec::new(), url, is_folder: true, facts };
+    pub(super) fn new(tree: &'c TreeFetch<'j, 'a>) -> Result<Self, TreeError> {
+        let (url, facts) = (tree.url.clone(), EntryFacts::default());
+        let entry = ListingEntry { path: Vec::new(), url, is_folder: true, facts };
         let queue = Queue::new(Task { entry, depth: 0 });
-        let failed = |error| TreeError::io("making", job.path, error);
-        fs::create_dir_all(job.path).map_err(failed)?;
+        let failed = |error| TreeError::io("making", tree.path, error);
+        fs::create_dir_all(tree.path).map_err(failed)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = openat(CWD, job.path, flags, Mode::empty());
-        let root = root.map_err(|errno| TreeError::io("opening", job.path, errno))?;
-        let taken = if job.wishes.replaces { Taken::Replaced } else { Taken::Stays };
+        let root = openat(CWD, tree.path, flags, Mode::empty());
+        let root = root.map_err(|errno| TreeError::io("opening", tree.path, errno))?;
+        let if_exists = if tree.options.replaces { IfExists::Replaced } else { IfExists::Stays };
         Ok(Self {
-            job,
-            place: Place::with_log(root, taken),
+            tree,
+            dest: DestFolder::with_log(root, if_exists),
             queue,
             seen: Mutex::default(),
             folders: Mutex::default(),
@@ -68,14 +68,14 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
             std::cmp::Reverse(path.iter().filter(|byte| **byte == b'/').count())
         });
         for (path, facts) in folders {
-            if let Err(errno) = self.place.settle_what_is_known(&path, facts.mode, facts.modified) {
+            if let Err(errno) = self.dest.settle_what_is_known(&path, facts.mode, facts.modified) {
                 done.left_out += 1;
-                (self.job.tell)(&TreeEvent::LeftOut { path: &path, why: &reason(errno) });
+                (self.tree.tell)(&TreeEvent::LeftOut { path: &path, reason: &explain(errno) });
             }
         }
         let outcome = self.queue.finish().and_then(|()| {
-            let finished = self.place.finish(done.left_out > 0);
-            finished.map_err(|errno| TreeError::io("removing the log of", self.job.path, errno))
+            let finished = self.dest.finish(done.left_out > 0);
+            finished.map_err(|errno| TreeError::io("removing the log of", self.tree.path, errno))
         });
         (outcome, done)
     }

@@ -6,8 +6,8 @@ use url::Url;
 use super::state::{Crawl, Task};
 use crate::client::error::ClientError;
 use crate::client::http::{Answer, Connection, Request, Response};
-use crate::client::tree::error::{TreeDone, TreeError, is_about_name, reason};
-use crate::client::tree::options::{TreeEvent, Why};
+use crate::client::tree::error::{TreeDone, TreeError, explain, is_about_name};
+use crate::client::tree::options::{Reason, TreeEvent};
 use crate::client::tree::retry::Retry;
 
 /// Fetches with a connection of its own until nothing is left.
@@ -15,7 +15,7 @@ pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeDone {
     let mut worker = Worker { crawl, idle: None, done: TreeDone::default() };
     while let Some(task) = crawl.queue.take() {
         worker.done.connections = 1;
-        let mut retry = Retry::new(crawl.job);
+        let mut retry = Retry::new(crawl.tree);
         let outcome = loop {
             match worker.fetch(&task) {
                 Ok(()) => break Ok(()),
@@ -57,17 +57,17 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             TreeError::Io { ref source, .. }
                 if Errno::from_io_error(source).is_some_and(is_about_name) =>
             {
-                let why = Errno::from_io_error(source).map(reason).unwrap_or_default();
-                self.leave_out(&task.entry.path, &why);
+                let reason = Errno::from_io_error(source).map(explain).unwrap_or_default();
+                self.leave_out(&task.entry.path, &reason);
                 Ok(())
             }
             error => Err(error),
         }
     }
 
-    pub(super) fn leave_out(&mut self, path: &[u8], why: &dyn Why) {
+    pub(super) fn leave_out(&mut self, path: &[u8], reason: &dyn Reason) {
         self.done.left_out += 1;
-        (self.crawl.job.tell)(&TreeEvent::LeftOut { path, why });
+        (self.crawl.tree.tell)(&TreeEvent::LeftOut { path, reason });
     }
 
     pub(super) fn ask(
@@ -77,8 +77,8 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         url: &Url,
     ) -> Result<Answer<'a>, TreeError> {
         let request = Request { method, fields };
-        let answer = self.crawl.job.agent.ask(self.idle.take(), &request, url)?;
-        self.crawl.job.note_answer();
+        let answer = self.crawl.tree.client.ask(self.idle.take(), &request, url)?;
+        self.crawl.tree.note_answer();
         self.done.tls = answer.connection.tls().cloned();
         if answer.response.is_success() {
             return Ok(answer);

@@ -3,7 +3,7 @@
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 use url::Url;
 
-use super::MOST_LINKS;
+use super::MAX_LINKS;
 
 /// What a page links to.
 pub(super) struct Links {
@@ -23,7 +23,7 @@ pub(super) fn links(base: &Url, page: &[u8]) -> Links {
     let mut has_base = false;
     for Ok(token) in Tokenizer::new_with_emitter(page, emitter) {
         let Token::StartTag(tag) = token else { continue };
-        if links.links.len() > MOST_LINKS {
+        if links.links.len() > MAX_LINKS {
             break;
         }
         let attribute = |name: &[u8]| {

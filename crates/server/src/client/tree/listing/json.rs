@@ -5,12 +5,12 @@ use std::time::UNIX_EPOCH;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 
-use super::{Facts, MOST_LINKS};
+use super::{EntryFacts, MAX_LINKS};
 use crate::target::encode_segment;
 use crate::validator::parse_date;
 
 /// The entries of a listing: a link, whether it is one of a folder, and what else is known.
-pub(super) fn entries(body: &[u8]) -> Option<Vec<(String, bool, Facts)>> {
+pub(super) fn entries(body: &[u8]) -> Option<Vec<(String, bool, EntryFacts)>> {
     // A type that is either could only be read by way of text, which names need not be.
     let entries: Entries = match body.trim_ascii_start().first()? {
         b'[' => serde_json::from_slice(body).ok()?,
@@ -19,8 +19,8 @@ pub(super) fn entries(body: &[u8]) -> Option<Vec<(String, bool, Facts)>> {
     Some(entries.0)
 }
 
-/// Entries, of which one more than [`MOST_LINKS`] are kept.
-struct Entries(Vec<(String, bool, Facts)>);
+/// Entries, of which one more than [`MAX_LINKS`] are kept.
+struct Entries(Vec<(String, bool, EntryFacts)>);
 
 impl<'de> Deserialize<'de> for Entries {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -35,7 +35,7 @@ impl<'de> Deserialize<'de> for Entries {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Entries, A::Error> {
                 let mut entries = Vec::new();
                 while let Some(object) = list.next_element::<Object>()? {
-                    if entries.len() <= MOST_LINKS {
+                    if entries.len() <= MAX_LINKS {
                         entries.extend(object.entry());
                     }
                 }
@@ -94,7 +94,7 @@ enum Mode {
 }
 
 impl Object {
-    fn entry(self) -> Option<(String, bool, Facts)> {
+    fn entry(self) -> Option<(String, bool, EntryFacts)> {
         let path_type = self.path_type.as_deref().unwrap_or_default();
         let is_folder =
             self.is_dir || self.kind.as_deref() == Some("directory") || path_type.ends_with("Dir");
@@ -107,7 +107,7 @@ impl Object {
         };
         // What is said of a link may be about the link or about what it leads to.
         if self.is_symlink || path_type.starts_with("Symlink") {
-            return Some((link, is_folder, Facts::default()));
+            return Some((link, is_folder, EntryFacts::default()));
         }
         let modified = match (self.mtime, self.mod_time) {
             (Some(Time::Milliseconds(time)), _) => {
@@ -122,7 +122,7 @@ impl Object {
             Mode::Octal(text) => Some(u32::from_str_radix(&text, 8).ok()? & 0o777),
         });
         let size = self.size.filter(|_| !is_folder);
-        Some((link, is_folder, Facts { size, modified, mode }))
+        Some((link, is_folder, EntryFacts { size, modified, mode }))
     }
 }
 

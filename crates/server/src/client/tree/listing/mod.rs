@@ -14,7 +14,7 @@ use super::paths::{Refusal, relative};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// What is in the folder.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ListingEntry>,
     /// Names that are not fetched, and why.
     pub refused: Vec<(Vec<u8>, Refusal)>,
     /// Whether the names are only put there by a script, and the same can be had as `?json`.
@@ -25,7 +25,7 @@ pub struct Listing {
 
 /// A file or folder in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ListingEntry {
     /// Its path relative to the folder: bytes, without slashes at its ends.
     pub path: Vec<u8>,
     /// Where it is.
@@ -33,12 +33,12 @@ pub struct Entry {
     /// Whether it is a folder.
     pub is_folder: bool,
     /// What else is said of it, by listings for programs.
-    pub facts: Facts,
+    pub facts: EntryFacts,
 }
 
 /// What listings for programs say of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct EntryFacts {
     /// Its length.
     pub size: Option<u64>,
     /// Seconds and nanoseconds since 1970.
@@ -53,13 +53,13 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
     let media_type = media_type.split(';').next().unwrap_or_default().trim();
     let mut listing = Listing::default();
     if media_type.eq_ignore_ascii_case("application/json") {
-        let mut taken = Taken::new(base);
+        let mut collector = LinkCollector::new(base);
         let entries = json::entries(body)?;
-        if entries.len() > MOST_LINKS {
+        if entries.len() > MAX_LINKS {
             return Some(Listing { is_too_long: true, ..Listing::default() });
         }
         for (link, is_folder, facts) in entries {
-            taken.take(&mut listing, &link, is_folder, facts);
+            collector.take(&mut listing, &link, is_folder, facts);
         }
     } else if ["text/html", "application/xhtml+xml"]
         .iter()
@@ -67,14 +67,14 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
     {
         let links = html::links(base, body);
         listing.is_scripted = links.is_scripted;
-        if links.links.len() > MOST_LINKS {
+        if links.links.len() > MAX_LINKS {
             return Some(Listing { is_too_long: true, ..Listing::default() });
         }
-        let mut taken = Taken::new(base);
+        let mut collector = LinkCollector::new(base);
         for link in links.links {
             // RFC 3986 5: relative to the page, unless that says otherwise.
             if let Ok(url) = links.base.join(&link) {
-                taken.take_url(&mut listing, url, false, Facts::default());
+                collector.take_url(&mut listing, url, false, EntryFacts::default());
             }
         }
     } else {
@@ -84,23 +84,29 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
 }
 
 /// Takes each link once, if it leads further down.
-struct Taken<'b> {
+struct LinkCollector<'b> {
     base: &'b Url,
     seen: HashSet<Vec<u8>>,
 }
 
-impl<'b> Taken<'b> {
+impl<'b> LinkCollector<'b> {
     fn new(base: &'b Url) -> Self {
         Self { base, seen: HashSet::new() }
     }
 
-    fn take(&mut self, listing: &mut Listing, link: &str, is_folder: bool, facts: Facts) {
+    fn take(&mut self, listing: &mut Listing, link: &str, is_folder: bool, facts: EntryFacts) {
         if let Ok(url) = self.base.join(link) {
             self.take_url(listing, url, is_folder, facts);
         }
     }
 
-    fn take_url(&mut self, listing: &mut Listing, mut url: Url, is_folder: bool, facts: Facts) {
+    fn take_url(
+        &mut self,
+        listing: &mut Listing,
+        mut url: Url,
+        is_folder: bool,
+        facts: EntryFacts,
+    ) {
         url.set_fragment(None);
         if url.origin() != self.base.origin() {
             return;
@@ -133,7 +139,7 @@ impl<'b> Taken<'b> {
         // Who asks is said with each request.
         let _ = (url.set_username(self.base.username()), url.set_password(self.base.password()));
         if !path.is_empty() && self.seen.insert(path.clone()) {
-            listing.entries.push(Entry { path, url, is_folder, facts });
+            listing.entries.push(ListingEntry { path, url, is_folder, facts });
         }
     }
 }
@@ -160,4 +166,4 @@ fn decoded(rest: &str) -> Result<Vec<u8>, (Vec<u8>, Refusal)> {
 }
 
 /// Links that are read of one listing at the most.
-pub(super) const MOST_LINKS: usize = 1_000_000;
+pub(super) const MAX_LINKS: usize = 1_000_000;

@@ -49,7 +49,7 @@ pub enum MemberKind {
 
 /// What a step brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum TarEvent {
     /// The header goes on.
     More,
     /// The header is complete. The padded contents have to be taken before the next step.
@@ -101,7 +101,7 @@ impl Decoder {
     /// # Errors
     ///
     /// [`TarError`] if this is no archive, or one that cannot be read.
-    pub fn step(&mut self, bytes: &[u8]) -> Result<Step, TarError> {
+    pub fn step(&mut self, bytes: &[u8]) -> Result<TarEvent, TarError> {
         if bytes.len() != self.needed() {
             return Err(TarError::Cut);
         }
@@ -109,7 +109,7 @@ impl Decoder {
             None => self.header(bytes),
             Some((extension, len)) => {
                 self.extend(extension, &bytes[..len])?;
-                Ok(Step::More)
+                Ok(TarEvent::More)
             }
         }
     }
@@ -127,10 +127,10 @@ impl Decoder {
     }
 
     /// Takes a block with a header.
-    fn header(&mut self, block: &[u8]) -> Result<Step, TarError> {
+    fn header(&mut self, block: &[u8]) -> Result<TarEvent, TarError> {
         if block.iter().all(|byte| *byte == 0) {
             // Two of them end an archive, but one is where no header can be any more.
-            return Ok(Step::End);
+            return Ok(TarEvent::End);
         }
         let header = Header::from_byte_slice(block);
         check(header, block)?;
@@ -147,18 +147,18 @@ impl Decoder {
             _ => None,
         };
         if let Some(extension) = extension {
-            let len = usize::try_from(size).ok().filter(|len| *len <= MOST_EXTENDED);
+            let len = usize::try_from(size).ok().filter(|len| *len <= MAX_EXTENDED);
             let len = len.ok_or(TarError::TooLong)?;
             if len > 0 {
                 self.due = Some((extension, len));
             }
-            return Ok(Step::More);
+            return Ok(TarEvent::More);
         }
         let extended = std::mem::take(&mut self.extended);
         if extended.is_sparse {
             return Err(TarError::Unsupported);
         }
-        member(header, extended, size).map(Step::Member)
+        member(header, extended, size).map(TarEvent::Member)
     }
 }
 
@@ -185,7 +185,7 @@ fn member(header: &Header, extended: Extended, size: u64) -> Result<Member, TarE
         MemberKind::Other(letter) => !matches!(letter, b'3' | b'4' | b'6'),
     };
     let size = if has_contents { extended.size.unwrap_or(size) } else { 0 };
-    if size > LARGEST {
+    if size > MAX_SIZE {
         return Err(TarError::Number);
     }
     let modified = match extended.modified {
@@ -212,7 +212,7 @@ fn check(header: &Header, block: &[u8]) -> Result<(), TarError> {
 const PERMISSIONS: u32 = 0o777;
 
 /// Bytes of an extension at the most. Paths have 4,096, and libarchive stops here, too.
-const MOST_EXTENDED: usize = 1 << 20;
+const MAX_EXTENDED: usize = 1 << 20;
 
 /// No file is larger, and offsets in the archive still have room behind it.
-const LARGEST: u64 = i64::MAX as u64 / 2;
+const MAX_SIZE: u64 = i64::MAX as u64 / 2;

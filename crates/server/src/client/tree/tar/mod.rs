@@ -7,5 +7,5 @@ mod decoder;
 mod error;
 mod pax;
 
-pub use decoder::{Decoder, Member, MemberKind, Step};
+pub use decoder::{Decoder, Member, MemberKind, TarEvent};
 pub use error::TarError;

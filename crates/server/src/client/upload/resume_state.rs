@@ -2,13 +2,13 @@
 
 use url::{Origin, Url};
 
-use super::journal::{Entry, Journal, version, version_to_keep};
+use super::journal::{Journal, JournalEntry, version, version_to_keep};
 use super::options::Upload;
 use crate::client::http::Response;
 
 /// What is known about going on.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct ResumeState {
     /// Where the upload is continued, once the server has said so.
     pub(super) resource: Option<Url>,
     /// Whether the server can do it, once that is known.
@@ -23,7 +23,7 @@ pub(super) struct Kept {
     pub(super) journal: Option<Journal>,
 }
 
-impl Kept {
+impl ResumeState {
     pub(super) fn new(upload: &Upload<'_>, url: &Url) -> Self {
         let version = version(upload.source.fd()).ok();
         let path = upload.journal.map(std::path::Path::to_owned);
@@ -61,7 +61,8 @@ impl Kept {
     /// Writes down where the upload is continued. Without, this process alone can go on.
     fn write(&mut self, resource: &Url) {
         let (Some(path), Some(_)) = (&self.path, &self.version) else { return };
-        let entry = Entry::new(&self.target, public(resource).as_str(), &self.version_to_keep);
+        let entry =
+            JournalEntry::new(&self.target, public(resource).as_str(), &self.version_to_keep);
         self.journal = match self.journal.take() {
             Some(journal) => journal.write(&entry).is_ok().then_some(journal),
             None => Journal::create(path, &entry).ok(),

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use url::Url;
 
 use super::error::TreeDone;
-use super::options::{Tell, TreeGauge, TreeWishes};
-use crate::client::http::Agent;
+use super::options::{Tell, TreeGauge, TreeOptions};
+use crate::client::http::HttpClient;
 
 /// What is to be done, and what was.
-pub(super) struct Job<'j, 'a> {
-    pub(super) agent: &'j Agent<'a>,
-    pub(super) wishes: &'j TreeWishes,
+pub(super) struct TreeFetch<'j, 'a> {
+    pub(super) client: &'j HttpClient<'a>,
+    pub(super) options: &'j TreeOptions,
     pub(super) url: Url,
     pub(super) path: &'j Path,
     pub(super) gauge: &'j TreeGauge,
@@ -22,7 +22,7 @@ pub(super) struct Job<'j, 'a> {
     pub(super) done: &'j mut TreeDone,
 }
 
-impl Job<'_, '_> {
+impl TreeFetch<'_, '_> {
     /// Notes that the server has answered.
     pub(super) fn note_answer(&self) {
         self.has_answered.store(true, Ordering::Relaxed);

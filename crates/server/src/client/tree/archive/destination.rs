@@ -13,23 +13,23 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, renameat, statat};
 use rustix::io::Errno;
 
-use super::journal::{Journal, Noted, remove_stale};
-use crate::client::tree::dest::{Place, Taken, give_name};
+use super::journal::{Journal, JournalState, remove_stale};
+use crate::client::tree::dest::{DestFolder, IfExists, give_name};
 use crate::client::tree::error::TreeError;
 use crate::client::tree::paths::JOURNAL;
 
 /// Where a folder is being put together.
 #[derive(Debug)]
-pub(super) struct Site {
+pub(super) struct Destination {
     /// The folder as it was named.
     path: PathBuf,
     /// Where it is as long as it has no name; `None` if it had it already.
-    unnamed: Option<Unnamed>,
-    pub(super) place: Place,
+    unnamed: Option<UnfinishedFolder>,
+    pub(super) dest: DestFolder,
 }
 
 #[derive(Debug)]
-struct Unnamed {
+struct UnfinishedFolder {
     parent: OwnedFd,
     /// The folder's parent, for messages.
     parent_path: PathBuf,
@@ -39,21 +39,21 @@ struct Unnamed {
     old: OsString,
 }
 
-impl Site {
+impl Destination {
     /// Opens the site for a folder and its journal, and makes what is missing of them.
     pub(super) fn open(
         path: &Path,
         url: &str,
-        taken: Taken,
-    ) -> Result<(Self, Journal, Option<Noted>), TreeError> {
+        if_exists: IfExists,
+    ) -> Result<(Self, Journal, Option<JournalState>), TreeError> {
         match openat(CWD, path, FOLDER, Mode::empty()) {
-            Ok(root) => Self::existing(path, root, taken),
-            Err(Errno::NOENT) => match Unnamed::of(path)? {
+            Ok(root) => Self::existing(path, root, if_exists),
+            Err(Errno::NOENT) => match UnfinishedFolder::of(path)? {
                 Some(unnamed) => unnamed.open(path, url),
                 // A name so long that there is none for the unfinished folder.
                 None => {
                     fs::create_dir(path).map_err(|error| TreeError::io("making", path, error))?;
-                    Self::open(path, url, taken)
+                    Self::open(path, url, if_exists)
                 }
             },
             Err(errno) => Err(TreeError::io("opening", path, errno)),
@@ -64,11 +64,11 @@ impl Site {
     fn existing(
         path: &Path,
         root: OwnedFd,
-        taken: Taken,
-    ) -> Result<(Self, Journal, Option<Noted>), TreeError> {
+        if_exists: IfExists,
+    ) -> Result<(Self, Journal, Option<JournalState>), TreeError> {
         let failed = |errno: Errno| TreeError::io("opening", path, errno);
         // If we made it and were killed before the journal was removed.
-        if let Some(unnamed) = Unnamed::of(path)?
+        if let Some(unnamed) = UnfinishedFolder::of(path)?
             && statat(&unnamed.parent, &unnamed.part, AtFlags::SYMLINK_NOFOLLOW).is_err()
         {
             // In a folder that cannot be written to there is none of ours.
@@ -76,23 +76,23 @@ impl Site {
         }
         let folder = rustix::io::fcntl_dupfd_cloexec(&root, 0).map_err(failed)?;
         let (journal, noted) = open_journal(folder, OsStr::new(JOURNAL), path)?;
-        let place = Place::with_log(root, taken);
-        Ok((Self { path: path.to_path_buf(), unnamed: None, place }, journal, noted))
+        let dest = DestFolder::with_log(root, if_exists);
+        Ok((Self { path: path.to_path_buf(), unnamed: None, dest }, journal, noted))
     }
 
     /// Throws away what came of an older archive, but for what may be the same in the new one.
     pub(super) fn start_over(&mut self) -> Result<(), TreeError> {
         let Some(unnamed) = &self.unnamed else { return Ok(()) };
-        let trusts = self.place.trusts;
-        if !is_empty(self.place.root()).unwrap_or(true) {
+        let trusts = self.dest.trusts;
+        if !is_empty(self.dest.root()).unwrap_or(true) {
             unnamed.remove_old()?;
             let at = unnamed.parent_path.join(&unnamed.part);
             let failed = |errno: Errno| TreeError::io("putting aside", &at, errno);
             renameat(&unnamed.parent, &unnamed.part, &unnamed.parent, &unnamed.old)
                 .map_err(failed)?;
         }
-        self.place = unnamed.place()?;
-        self.place.trusts = trusts;
+        self.dest = unnamed.dest()?;
+        self.dest.trusts = trusts;
         Ok(())
     }
 
@@ -103,7 +103,7 @@ impl Site {
             give_name(&unnamed.parent, &unnamed.part, &unnamed.name)
                 .map_err(|errno| TreeError::io("naming", &self.path, errno))?;
         }
-        let removed = self.place.finish(left_out > 0).map_err(Into::into);
+        let removed = self.dest.finish(left_out > 0).map_err(Into::into);
         removed
             .and_then(|()| journal.remove())
             .map_err(|error| TreeError::io("removing the journal of", &self.path, error))
@@ -120,7 +120,7 @@ impl Site {
     }
 }
 
-impl Unnamed {
+impl UnfinishedFolder {
     /// The names of an unfinished folder; `None` if there are none.
     fn of(path: &Path) -> Result<Option<Self>, TreeError> {
         let Some(name) = path.file_name() else { return Ok(None) };
@@ -151,7 +151,11 @@ impl Unnamed {
     }
 
     /// Opens the unfinished folder, or begins one.
-    fn open(self, path: &Path, url: &str) -> Result<(Site, Journal, Option<Noted>), TreeError> {
+    fn open(
+        self,
+        path: &Path,
+        url: &str,
+    ) -> Result<(Destination, Journal, Option<JournalState>), TreeError> {
         let at = self.parent_path.join(&self.part);
         let failed = |errno: Errno| TreeError::io("opening", &at, errno);
         let has_journal = match statat(&self.parent, self.journal(), AtFlags::SYMLINK_NOFOLLOW) {
@@ -172,12 +176,12 @@ impl Unnamed {
         if let Some(noted) = noted.as_ref().filter(|noted| noted.origin.url != url) {
             return Err(TreeError::Foreign { path: at, url: Some(noted.origin.url.clone()) });
         }
-        let place = self.place()?;
-        Ok((Site { path: path.to_path_buf(), unnamed: Some(self), place }, journal, noted))
+        let dest = self.dest()?;
+        Ok((Destination { path: path.to_path_buf(), unnamed: Some(self), dest }, journal, noted))
     }
 
     /// The unfinished folder, made if it is missing.
-    fn place(&self) -> Result<Place, TreeError> {
+    fn dest(&self) -> Result<DestFolder, TreeError> {
         let at = self.parent_path.join(&self.part);
         let failed = |errno: Errno| TreeError::io("making", &at, errno);
         match mkdirat(&self.parent, &self.part, Mode::from_raw_mode(0o777)) {
@@ -187,7 +191,7 @@ impl Unnamed {
         let flags = FOLDER | OFlags::NOFOLLOW;
         let root = openat(&self.parent, &self.part, flags, Mode::empty()).map_err(failed)?;
         let old = openat(&self.parent, &self.old, flags, Mode::empty()).ok();
-        Ok(Place::new(root, Taken::Ours, old))
+        Ok(DestFolder::new(root, IfExists::Ours, old))
     }
 
     fn remove_old(&self) -> Result<(), TreeError> {
@@ -205,7 +209,7 @@ fn open_journal(
     folder: OwnedFd,
     name: &OsStr,
     path: &Path,
-) -> Result<(Journal, Option<Noted>), TreeError> {
+) -> Result<(Journal, Option<JournalState>), TreeError> {
     Journal::open(folder, name).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::WOULDBLOCK) => TreeError::Busy { path: path.to_path_buf() },
         _ => TreeError::io("opening the journal of", path, error),

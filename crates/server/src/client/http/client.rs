@@ -9,7 +9,7 @@ use super::tls::TlsSetup;
 
 /// How servers are asked.
 #[derive(Clone, Debug)]
-pub struct Agent<'a> {
+pub struct HttpClient<'a> {
     /// What the program calls itself.
     pub user_agent: String,
     /// Fields added to every request to the server that was named, and not to others that it
@@ -31,7 +31,7 @@ pub struct Agent<'a> {
     pub cancel: Option<&'a AtomicBool>,
 }
 
-impl Agent<'_> {
+impl HttpClient<'_> {
     /// Whether nobody wants anything any more.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
