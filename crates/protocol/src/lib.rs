@@ -1,3 +1,21 @@
-//! What HTTP means, without a file, a clock or a socket.
+//! What HTTP means to a file server and its client: requests, answers, fields and formats.
+//!
+//! Everything here is pure: bytes and facts go in, values and bytes come out. No file, clock, socket
+//! or transfer is touched; clippy.toml names the functions of std that are refused. Where a rule
+//! depends on the time, the caller passes it in.
 
+#![deny(missing_docs)]
 #![forbid(unsafe_code)]
+
+pub mod archive; // where each byte of a tar of a folder is
+pub mod chunked; // bodies in chunks
+pub mod digest; // digests, and the fields that carry them
+mod link; // names in links
+pub mod listing; // the query and the order of a folder's listing
+pub mod request; // heads of requests, and what they ask for
+pub mod response; // what is answered, and how it is written
+pub mod upload; // which part of which upload a body is
+mod version; // the facts of a file
+
+pub use link::encode_segment;
+pub use version::FileVersion;

@@ -15,7 +15,7 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, mknodat, openat2};
 use serde_json::Value;
 use tempfile::TempDir;
 use underpass_server::listing::{
-    Attributes, BROWSER_LIMIT, BadQuery, HELD_MAX, Listing, ListingQuery, May, Prepared, Resolve,
+    Attributes, BROWSER_LIMIT, BadQuery, Listing, ListingQuery, MAX_ENTRIES, May, Prepared, Resolve,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -358,7 +358,7 @@ fn a_browser_gets_pages_and_a_crawler_everything() -> Result<()> {
 
 #[test]
 fn more_entries_than_are_held_are_streamed() -> Result<()> {
-    let count = HELD_MAX + 1;
+    let count = MAX_ENTRIES + 1;
     let root = Root::with_files((0..count).map(|number| number.to_string()))?;
     for query in ["", "sort=size&order=desc"] {
         let names: BTreeSet<_> = root.names(query)?.into_iter().collect();

@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use underpass_engine::hint::Action;
+use underpass_protocol::encode_segment;
 use underpass_server::client::Url;
-use underpass_server::target::encode_segment;
 
 use crate::agent::address;
 use crate::commands::put::PutArgs;

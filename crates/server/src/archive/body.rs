@@ -9,11 +9,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use underpass_engine::{Chain, Source};
+use underpass_protocol::archive::{Layout, Piece};
 
 use super::beneath::open_member;
 use super::error::ArchiveError;
-use super::layout::Layout;
-use super::pieces::Piece;
+use crate::version::engine_version;
 
 /// A range of an archive that is being sent.
 pub struct Body {
@@ -65,6 +65,7 @@ impl Body {
                 }
                 Piece::File { path, version, offset, len } => {
                     files += 1;
+                    let version = engine_version(&version);
                     let file = open_member(&self.folder, &path, &version)?;
                     let source = Source::range(Arc::new(file), offset, len).version(version);
                     chain.source(source.at_rest())

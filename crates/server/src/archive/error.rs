@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use rustix::io::Errno;
+use underpass_protocol::archive::LayoutError;
 
 /// Why a folder cannot be given as an archive, or not to its end.
 ///
@@ -101,6 +102,15 @@ impl fmt::Display for Shown<'_> {
         match self.0 {
             b"" => f.write_str("the folder"),
             path => write!(f, "{:?}", String::from_utf8_lossy(path)),
+        }
+    }
+}
+
+impl From<LayoutError> for ArchiveError {
+    fn from(error: LayoutError) -> Self {
+        match error {
+            LayoutError::TooMany { limit } => Self::TooMany { limit },
+            _ => Self::TooLarge,
         }
     }
 }

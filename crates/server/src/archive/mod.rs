@@ -11,17 +11,13 @@
 mod beneath;
 mod body;
 mod error;
-mod fingerprint;
-mod header;
-mod layout;
-mod pieces;
 mod walk;
 
+pub use crate::version::engine_version;
 pub use beneath::open_member;
 pub use body::Body;
 pub use error::ArchiveError;
-pub(crate) use fingerprint::Fingerprint;
-pub(crate) use header::{BLOCK, padding};
-pub use layout::{Builder, Kind, Layout, Member};
-pub use pieces::{Piece, Pieces};
+pub use underpass_protocol::archive::{
+    BLOCK, Builder, Fingerprint, Kind, Layout, Member, Piece, padding,
+};
 pub use walk::{WalkOptions, walk};

@@ -14,11 +14,12 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::Version;
+use underpass_protocol::archive::{Builder, Kind, Layout, Member};
 use underpass_sys::open_beneath;
 
 use super::beneath::is_gone;
 use super::error::ArchiveError;
-use super::layout::{Builder, Kind, Layout, Member};
+use crate::version::facts;
 
 /// What of a folder goes into its archive.
 #[derive(Clone, Copy)]
@@ -116,7 +117,7 @@ impl Walk<'_> {
         let folder =
             open_beneath(self.folder, b"", FOLDER).map_err(|errno| self.failed(b"", errno))?;
         let stat = fstat(&folder).map_err(|errno| self.failed(b"", errno))?;
-        self.builder.push_top(stat.st_mode, Version::from_stat(&stat))?;
+        self.builder.push_top(stat.st_mode, facts(&Version::from_stat(&stat)))?;
         self.enter(folder, None)
     }
 
@@ -213,8 +214,8 @@ impl Walk<'_> {
         kind: Kind<'_>,
         stat: &Stat,
     ) -> Result<u32, ArchiveError> {
-        let (mode, version) = (stat.st_mode, Version::from_stat(stat));
-        self.builder.push(&Member { parent, name, kind, mode, version })
+        let (mode, version) = (stat.st_mode, facts(&Version::from_stat(stat)));
+        Ok(self.builder.push(&Member { parent, name, kind, mode, version })?)
     }
 
     /// Reads the names in a folder, which is then the one at hand.

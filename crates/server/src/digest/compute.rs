@@ -7,10 +7,7 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, pread};
-use sha2::digest::Update;
-use sha2::{Digest as _, Sha256, Sha512};
-
-use super::{Algorithm, Digest};
+use underpass_protocol::digest::{Algorithm, Digest, Hasher};
 
 /// Digests, and what they have cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,36 +65,6 @@ pub fn compute(
     }
     let digests = hashers.into_iter().map(Hasher::finish).collect();
     Ok(Computed { digests, read_bytes })
-}
-
-/// A digest in the making. `sha2` takes the processor's instructions for it where there are any.
-enum Hasher {
-    Sha256(Sha256),
-    Sha512(Sha512),
-}
-
-impl Hasher {
-    fn new(algorithm: Algorithm) -> Self {
-        match algorithm {
-            Algorithm::Sha256 => Self::Sha256(Sha256::new()),
-            Algorithm::Sha512 => Self::Sha512(Sha512::new()),
-        }
-    }
-
-    fn update(&mut self, bytes: &[u8]) {
-        match self {
-            Self::Sha256(hasher) => Update::update(hasher, bytes),
-            Self::Sha512(hasher) => Update::update(hasher, bytes),
-        }
-    }
-
-    fn finish(self) -> Digest {
-        let (algorithm, value): (_, Box<[u8]>) = match self {
-            Self::Sha256(hasher) => (Algorithm::Sha256, hasher.finalize().as_slice().into()),
-            Self::Sha512(hasher) => (Algorithm::Sha512, hasher.finalize().as_slice().into()),
-        };
-        Digest { algorithm, value }
-    }
 }
 
 /// Bytes that are read at once: what the second cache of a processor holds.

@@ -16,9 +16,10 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use sha2::{Digest as _, Sha256};
 use underpass_engine::Version;
+use underpass_protocol::response::validator::etag_since;
 
 use super::{Algorithm, Digest};
-use crate::validator::etag_since;
+use crate::version::facts;
 
 /// What is kept with a file of which nothing but that was changed since.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub fn recall(file: impl AsFd, version: &Version) -> Option<Kept> {
 #[must_use]
 pub fn etag(file: impl AsFd, version: &Version) -> String {
     let changed = recall(file, version).map_or_else(|| version.changed(), |kept| kept.changed());
-    etag_since(version, changed)
+    etag_since(&facts(version), changed)
 }
 
 /// Keeps digests with their file, and returns its version from then on: one that differs in

@@ -9,13 +9,14 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, display, html};
 
+use underpass_protocol::encode_segment as encode;
+use underpass_protocol::listing::{Direction, Order, SortKey};
+
 use super::Listing;
 use super::change::{CHANGE_STYLE, bar, scripts};
 use super::entry::Entry;
 use super::icon::icon;
-use super::order::{Direction, Order, SortKey};
 use super::page::{Form, Outline, Tally};
-use super::query::encode;
 use super::text::{counted, grouped, human_size, utc, visible};
 
 /// What a browser may do for the page: what is on the page, and no more.

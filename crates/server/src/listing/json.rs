@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use underpass_protocol::encode_segment as encode;
+
 use super::entry::Entry;
 use super::page::{Form, Tally};
-use super::query::encode;
 use super::text::rfc3339;
 
 /// One entry, as programs see it.

@@ -1,7 +1,7 @@
 //! The listing of a folder: a page for people, JSON for programs, plain names for scripts.
 //!
 //! A folder may have a million entries, and many clients may ask at once. So a listing holds a
-//! bounded number of them, [`HELD_MAX`] on a page and as many again while it is picked: that takes
+//! bounded number of them, [`MAX_ENTRIES`] on a page and as many again while it is picked: that takes
 //! one pass that forgets what cannot be on the page. What is asked for whole and is larger goes out
 //! as the kernel gives it, without order. The attributes of an entry are asked for only when they
 //! are shown, or when the order depends on them.
@@ -16,10 +16,8 @@ mod entry;
 mod html;
 mod icon;
 mod json;
-mod order;
 mod page;
 mod pick;
-mod query;
 mod scan;
 mod simple;
 mod text;
@@ -32,14 +30,10 @@ use rustix::fd::BorrowedFd;
 pub use change::May;
 pub use entry::{Attributes, Resolve};
 pub use html::CONTENT_SECURITY_POLICY;
-pub use order::{Direction, Order, SortKey};
 pub use page::{Prepared, Unsorted};
-pub use query::{BadQuery, Format, ListingQuery};
-
-/// The most entries that one listing sorts, and so the largest `?limit`.
-///
-/// About 2 MiB.
-pub const HELD_MAX: usize = 10_000;
+pub use underpass_protocol::listing::{
+    BadQuery, Direction, Format, ListingQuery, MAX_ENTRIES, Order, SortKey,
+};
 
 /// Entries on a page for a browser that names no limit: as many as it shows without a pause.
 pub const BROWSER_LIMIT: usize = 2_000;

@@ -3,12 +3,13 @@
 use std::io;
 use std::ops::ControlFlow;
 
+use underpass_protocol::listing::Format;
+
 use super::Listing;
 use super::entry::Entry;
 use super::html::HtmlForm;
 use super::json::JsonForm;
 use super::pick::{Picked, Start};
-use super::query::Format;
 use super::scan::{Scan, add_up, complete, scan};
 use super::simple::SimpleForm;
 

@@ -3,16 +3,17 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
-use super::order::{Order, Place};
+use underpass_protocol::listing::{MAX_ENTRIES, Order, PageCursor};
+
+use super::Listing;
 use super::scan::Found;
-use super::{HELD_MAX, Listing};
 
 /// The place after which a page starts.
 pub(super) struct Start<'l> {
     /// The order in which it is a place.
     order: Order,
     /// The last entry of the page before.
-    place: Option<Place<'l>>,
+    place: Option<PageCursor<'l>>,
 }
 
 impl<'l> Start<'l> {
@@ -59,7 +60,7 @@ impl<'l> Picked<'l> {
         let limit = listing.limit();
         Self {
             start: Start::new(listing),
-            limit: limit.unwrap_or(HELD_MAX).clamp(1, HELD_MAX),
+            limit: limit.unwrap_or(MAX_ENTRIES).clamp(1, MAX_ENTRIES),
             is_whole: limit.is_none(),
             found: Vec::new(),
             is_cut: false,

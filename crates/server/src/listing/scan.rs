@@ -10,9 +10,10 @@ use std::ops::ControlFlow;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat};
 
+use underpass_protocol::listing::{PageCursor, SortKey};
+
 use super::Listing;
 use super::entry::{Attributes, Entry};
-use super::order::{Place, SortKey};
 
 /// An entry of which the pass knows no more than it had to.
 #[derive(Clone, Debug)]
@@ -29,7 +30,7 @@ pub(super) struct Found<'n> {
 
 impl Found<'_> {
     /// Where it stands in an order by this key, which must be the one of the pass.
-    pub(super) fn place(&self, key: SortKey) -> Place<'_> {
+    pub(super) fn place(&self, key: SortKey) -> PageCursor<'_> {
         let value = self.attributes.map_or(0, |attributes| match key {
             SortKey::Name => 0,
             SortKey::Size if self.is_folder => 0,
@@ -39,7 +40,7 @@ impl Found<'_> {
                 i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
             }
         });
-        Place { is_folder: self.is_folder, value, name: &self.name }
+        PageCursor { is_folder: self.is_folder, value, name: &self.name }
     }
 
     /// The same, to be kept after the pass.

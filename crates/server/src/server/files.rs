@@ -24,6 +24,7 @@ use crate::digest::{Digest, kept};
 use crate::media::media_type;
 use crate::negotiate::Coding;
 use crate::validator::etag_since;
+use crate::version::facts;
 
 /// How long an open file is used without looking its path up again.
 pub(super) const LIFETIME: Duration = Duration::from_secs(1);
@@ -132,7 +133,7 @@ impl Served {
             file: Arc::new(file),
             reached: None,
             version,
-            etag: etag_since(&version, changed),
+            etag: etag_since(&facts(&version), changed),
             modified: modified(&version),
             media_type: media_type(name),
             digests: kept.map(kept::Kept::into_digests).unwrap_or_default(),

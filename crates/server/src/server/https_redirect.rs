@@ -5,7 +5,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use super::context::RequestContext;
 use super::response::Response;
 use super::role::Role;
-use crate::authority::split_absolute;
+use crate::request::split_absolute;
 use crate::request::{Method, Request};
 
 /// Returns whether a request has come without TLS where there is TLS.

@@ -13,25 +13,14 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{CWD, Mode, OFlags, Stat, fstat, mkdirat, openat, symlinkat};
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat, symlinkat};
 use tempfile::TempDir;
-use underpass_engine::Version;
-use underpass_server::archive::{Layout, Piece, WalkOptions, open_member, walk};
+use underpass_server::archive::{Layout, Piece, WalkOptions, engine_version, open_member, walk};
 
 pub use noise::noise;
 
 #[path = "../noise/mod.rs"]
 mod noise;
-
-/// The version of a file that does not exist.
-pub fn version(size: u64, modified: (i64, i64), inode: u64) -> Version {
-    let mut stat: Stat = fstat(File::open("/").unwrap()).unwrap();
-    stat.st_size = size as _;
-    stat.st_mtime = modified.0 as _;
-    stat.st_mtime_nsec = modified.1 as _;
-    stat.st_ino = inode as _;
-    Version::from_stat(&stat)
-}
 
 /// A folder of the test's own, on a real file system, gone afterwards.
 pub fn folder() -> TempDir {
@@ -71,7 +60,8 @@ pub fn read(layout: &Layout, folder: &OwnedFd, range: std::ops::Range<u64>) -> V
         match piece {
             Piece::Bytes(bytes) => out.extend_from_slice(&bytes),
             Piece::File { path, version, offset, len } => {
-                let file = File::from(open_member(folder, &path, &version).unwrap());
+                let file =
+                    File::from(open_member(folder, &path, &engine_version(&version)).unwrap());
                 let start = out.len();
                 out.resize(start + len as usize, 0);
                 file.read_exact_at(&mut out[start..], offset).unwrap();

@@ -1,8 +1,8 @@
 //! Which server is asked has one answer, and a page of that server is not foreign to it.
 
-use underpass_server::origin::is_foreign;
-use underpass_server::request::{Method, parse};
-use underpass_server::target::Target;
+use underpass_protocol::request::origin::is_foreign;
+use underpass_protocol::request::target::Target;
+use underpass_protocol::request::{Method, parse};
 
 /// Where the search begins.
 pub(crate) const SEEDS: &[&[u8]] = &[

@@ -1,7 +1,7 @@
 //! A chunked body means the same in whatever pieces it comes, ends where its last line does, and
 //! whoever passes its data by finds the same end.
 
-use underpass_server::chunked::{BadChunk, Chunked};
+use underpass_protocol::chunked::{BadChunk, Chunked};
 
 use crate::input::Input;
 

@@ -3,10 +3,10 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use underpass_server::conditional::{Condition, Validators, evaluate, range_applies};
-use underpass_server::negotiate::{Coding, acceptable, wants_html, wants_json};
-use underpass_server::plan::{Facts, Plan, PlannedBody, plan};
-use underpass_server::request::{Method, Request, parse};
+use underpass_protocol::request::negotiate::{Coding, acceptable, wants_html, wants_json};
+use underpass_protocol::request::{Method, Request, parse};
+use underpass_protocol::response::conditional::{Condition, Validators, evaluate, range_applies};
+use underpass_protocol::response::plan::{Facts, Plan, PlannedBody, plan};
 
 use crate::input::Input;
 

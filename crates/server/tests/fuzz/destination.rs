@@ -1,9 +1,9 @@
 //! A destination names a path below the root of the server that was asked, and the same one as
 //! the target of a request would.
 
-use underpass_server::destination::{BadDestination, Depth, Destination};
-use underpass_server::request::parse;
-use underpass_server::target::Target;
+use underpass_protocol::request::destination::{BadDestination, Depth, Destination};
+use underpass_protocol::request::parse;
+use underpass_protocol::request::target::Target;
 
 /// Where the search begins.
 pub(crate) const SEEDS: &[&[u8]] = &[

@@ -1,6 +1,8 @@
 //! What a field says of digests is said again by what is written of it, and no wish is for nothing.
 
-use underpass_server::digest::{Digest, parse_digests, parse_wanted, write_digests, write_wanted};
+use underpass_protocol::digest::{
+    Digest, parse_digests, parse_wanted, write_digests, write_wanted,
+};
 
 /// Where the search begins.
 pub(crate) const SEEDS: &[&[u8]] = &[

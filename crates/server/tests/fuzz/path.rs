@@ -1,6 +1,6 @@
 //! No target leads out of the root, means two files, or is redirected to another server.
 
-use underpass_server::target::{Target, encode_segment, slash_redirect};
+use underpass_protocol::request::target::{Target, encode_segment, slash_redirect};
 
 /// Where the search begins.
 pub(crate) const SEEDS: &[&[u8]] = &[

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use underpass_server::multipart::Multipart;
-use underpass_server::range::{MAX_PARTS, RangeAnswer, answer};
+use underpass_protocol::response::multipart::Multipart;
+use underpass_protocol::response::range::{MAX_PARTS, RangeAnswer, answer};
 
 use crate::input::Input;
 

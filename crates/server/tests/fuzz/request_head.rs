@@ -1,8 +1,8 @@
 //! Whatever comes in is a request with one reading, the beginning of one, or refused; and a
 //! chunked body ends at the same byte in whatever pieces it comes.
 
-use underpass_server::chunked::{BadChunk, Chunked};
-use underpass_server::request::{BodyLength, Request, parse, too_long};
+use underpass_protocol::chunked::{BadChunk, Chunked};
+use underpass_protocol::request::{BodyLength, Request, parse, too_long};
 
 /// Where the search begins.
 pub(crate) const SEEDS: &[&[u8]] = &[

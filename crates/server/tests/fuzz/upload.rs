@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use underpass_server::request::parse;
-use underpass_server::upload::{
+use underpass_protocol::request::parse;
+use underpass_protocol::upload::{
     ContentRange, Owner, UpdateRange, UploadFields, UploadId, is_partial_name, owner_tag,
     partial_name, without_tokens,
 };

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
 use tar::{Builder, EntryType, Header};
-use underpass_server::archive::{Piece, WalkOptions, open_member, walk};
+use underpass_server::archive::{Piece, WalkOptions, engine_version, open_member, walk};
 use underpass_server::client::tree::tar::{Decoder, Member, MemberKind, TarError, TarEvent};
 
 /// All members of an archive with their contents.
@@ -266,7 +266,9 @@ fn an_archive_of_ours_says_what_is_in_the_folder() {
         match piece {
             Piece::Bytes(bytes) => archive.extend(bytes),
             Piece::File { path, version, .. } => {
-                let mut file = std::fs::File::from(open_member(&fd, &path, &version).unwrap());
+                let mut file = std::fs::File::from(
+                    open_member(&fd, &path, &engine_version(&version)).unwrap(),
+                );
                 std::io::copy(&mut file, &mut archive).unwrap();
             }
         }

@@ -18,6 +18,7 @@ use crate::conditional::{self, Condition, Validators};
 use crate::digest::kept;
 use crate::request::Request;
 use crate::validator::etag;
+use crate::version::facts;
 
 /// Where a file is to be.
 #[derive(Debug)]
@@ -105,7 +106,7 @@ impl Place {
         let version = Version::from_stat(stat);
         let file = root.open(&self.path, Patience::Disk).ok();
         let same = file.filter(|file| Version::of(file).is_ok_and(|now| now == version));
-        same.map_or_else(|| etag(&version), |file| kept::etag(file, &version))
+        same.map_or_else(|| etag(&facts(&version)), |file| kept::etag(file, &version))
     }
 }
 

@@ -19,6 +19,7 @@ use super::place::{Place, check};
 use super::receive::Reception;
 use super::written;
 use crate::validator::{etag, last_modified, push_date};
+use crate::version::facts;
 
 /// Takes the file.
 pub(super) fn put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
@@ -120,7 +121,7 @@ fn name(
 /// Adds what tells the new version from others.
 fn tell_version(response: &mut Response, file: &File) -> io::Result<Version> {
     let version = Version::of(file)?;
-    response.add_field("ETag", &etag(&version));
+    response.add_field("ETag", &etag(&facts(&version)));
     if let Some(modified) = last_modified(files::modified(&version), SystemTime::now()) {
         response.fields.extend_from_slice(b"Last-Modified: ");
         push_date(&mut response.fields, modified);

@@ -18,11 +18,11 @@ use super::place::Place;
 use super::put::{NEW_FILE, finish};
 use super::receive::Reception;
 use super::room;
-use crate::link::encode_segment;
 use crate::request::Method;
 use crate::upload::{
     INTEROP_VERSION, Limits, PARTIAL_UPLOAD, PartId, Problem, UploadFields, UploadId,
 };
+use underpass_protocol::encode_segment;
 
 /// Begins an upload (section 4.2).
 pub(super) fn create(

@@ -1,0 +1,27 @@
+//! Why members have no layout.
+
+use std::fmt;
+
+/// Why an archive cannot be laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// The archive would be longer than a file can be.
+    TooLarge,
+    /// There are more members than can be counted.
+    TooMany {
+        /// The number of members that were accepted.
+        limit: usize,
+    },
+}
+
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge => f.write_str("the archive would be longer than 8 EiB"),
+            Self::TooMany { limit } => write!(f, "the archive has more than {limit} members"),
+        }
+    }
+}
+
+impl std::error::Error for LayoutError {}

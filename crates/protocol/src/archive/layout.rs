@@ -1,0 +1,428 @@
+//! Where in the archive each member's bytes are. Pure: facts in, offsets out.
+//!
+//! Members stand in one table of rows and one of names, in which each name is only the last part of
+//! its path, so that a deep tree does not take the square of its depth. A member takes 64 bytes, its
+//! name and a link's target: some 80 MB for a million.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::error::LayoutError;
+use super::fingerprint::Fingerprint;
+use super::header::{self, BLOCK, Facts, Kind, padding};
+use crate::version::FileVersion;
+
+/// One member, as it is put into a [`Builder`].
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// The number of the folder that it is in; `None` for the archived folder itself.
+    pub parent: Option<u32>,
+    /// Its name in that folder, without a slash.
+    pub name: &'a [u8],
+    /// What it is.
+    pub kind: Kind<'a>,
+    /// Its permissions.
+    pub mode: u32,
+    /// The file as it was when the archive was laid out: length, times, identity.
+    pub version: FileVersion,
+}
+
+/// Lays out an archive member by member.
+#[derive(Debug)]
+pub struct Builder {
+    layout: Layout,
+    fingerprint: Fingerprint,
+    newest: (i64, i64),
+    /// The member's path, kept for the sake of its memory.
+    path: Vec<u8>,
+}
+
+impl Builder {
+    /// An archive whose members are all below a folder of this name; below none if it is empty.
+    ///
+    /// Anything but a plain name is taken for none, so that nothing is unpacked elsewhere.
+    #[must_use]
+    pub fn new(top: &[u8]) -> Self {
+        let is_plain = !matches!(top, b"" | b"." | b"..") && !top.contains(&b'/');
+        let top = if is_plain { [top, b"/"].concat() } else { Vec::new() };
+        let mut fingerprint = Fingerprint::new();
+        fingerprint.number(FORMAT);
+        let layout = Layout {
+            top,
+            rows: Vec::new(),
+            text: Vec::new(),
+            devices: Vec::new(),
+            len: 0,
+            etag: 0,
+            modified: UNIX_EPOCH,
+        };
+        let newest = (i64::MIN, 0);
+        Self { layout, fingerprint, newest, path: Vec::new() }
+    }
+
+    /// The archived folder itself, which should be the first member. It has a header only if the
+    /// archive has a top folder.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    pub fn push_top(&mut self, mode: u32, version: FileVersion) -> Result<(), LayoutError> {
+        if self.layout.top.is_empty() {
+            return Ok(());
+        }
+        let member = Member { parent: None, name: b"", kind: Kind::Folder, mode, version };
+        self.push(&member).map(drop)
+    }
+
+    /// Adds a member behind the others, and tells its number.
+    ///
+    /// # Errors
+    ///
+    /// [`LayoutError::TooLarge`] if the archive becomes longer than a file could be, and
+    /// [`LayoutError::TooMany`] if there are more members than it can count.
+    pub fn push(&mut self, member: &Member<'_>) -> Result<u32, LayoutError> {
+        let layout = &mut self.layout;
+        let number = u32::try_from(layout.rows.len()).ok().filter(|&number| number < NO_PARENT);
+        let text = u32::try_from(layout.text.len()).ok();
+        let device = layout.device(member.version.device);
+        let (Some(number), Some(text), Some(device)) = (number, text, device) else {
+            return Err(LayoutError::TooMany { limit: layout.rows.len() });
+        };
+        layout.text.extend_from_slice(member.name);
+        let (kind, target) = match member.kind {
+            Kind::File => (RowKind::File, &b""[..]),
+            Kind::Folder => (RowKind::Folder, &b""[..]),
+            Kind::Symlink(target) => (RowKind::Symlink, target),
+        };
+        if kind == RowKind::Symlink {
+            // No name has it.
+            layout.text.push(0);
+            layout.text.extend_from_slice(target);
+        }
+        layout.rows.push(Row {
+            start: layout.len,
+            version: CompactVersion::of(&member.version, device),
+            text,
+            parent: member.parent.filter(|&parent| parent < number).unwrap_or(NO_PARENT),
+            mode: (member.mode as u16 & MODE) | (kind as u16) << KIND_SHIFT,
+        });
+        self.measure(number as usize, member)?;
+        Ok(number)
+    }
+
+    /// The layout of all the members.
+    #[must_use]
+    pub fn finish(self) -> Layout {
+        let mut layout = self.layout;
+        layout.rows.shrink_to_fit();
+        layout.text.shrink_to_fit();
+        layout.etag = self.fingerprint.value();
+        if !layout.rows.is_empty() {
+            layout.modified = time(self.newest);
+        }
+        layout
+    }
+
+    /// Takes the last member into account.
+    fn measure(&mut self, index: usize, member: &Member<'_>) -> Result<(), LayoutError> {
+        let header = header::len(&self.layout.facts(index, &mut self.path));
+        let size = self.layout.size(index);
+        let room = LONGEST - self.layout.len;
+        let len = header
+            .checked_add(size)
+            .and_then(|len| len.checked_add(padding(size)))
+            .filter(|&len| len <= room)
+            .ok_or(LayoutError::TooLarge)?;
+        self.layout.len += len;
+        let (version, kind) = (&member.version, self.layout.rows[index].kind());
+        self.newest = self.newest.max(version.modified);
+        let fingerprint = &mut self.fingerprint;
+        fingerprint.bytes(&self.path);
+        fingerprint.bytes(self.layout.target(index));
+        // Its sixteen bits are all that a mode has.
+        fingerprint.number(u64::from(member.mode as u16) << 8 | kind as u64);
+        fingerprint.number(size);
+        moment(fingerprint, version.modified);
+        if kind == RowKind::File {
+            // Its bytes are in the archive, so it matters whether it is the same file.
+            fingerprint.number(version.inode);
+            moment(fingerprint, version.changed);
+        }
+        Ok(())
+    }
+}
+
+/// Where in the archive each member's bytes are.
+pub struct Layout {
+    /// What every path in the archive begins with: a name and a slash, or nothing.
+    top: Vec<u8>,
+    rows: Vec<Row>,
+    /// The name of each member, and behind that of a link a zero and its target.
+    text: Vec<u8>,
+    /// The file systems that members are on.
+    devices: Vec<u64>,
+    /// The length of all members.
+    len: u64,
+    etag: u128,
+    modified: SystemTime,
+}
+
+impl Layout {
+    /// The length of the archive in bytes: of all members and two blocks of zeros.
+    ///
+    /// GNU tar goes on with zeros up to a multiple of 10,240 for the sake of tape drives; nothing
+    /// that reads archives needs it.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len + TRAILER
+    }
+
+    /// Whether no member is in it. Its two blocks of zeros are.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// How many members it has.
+    #[must_use]
+    pub fn members(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// How many bytes of memory it takes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let rows = self.rows.capacity() * size_of::<Row>();
+        size_of::<Self>() + rows + self.text.capacity() + self.devices.capacity() * size_of::<u64>()
+    }
+
+    /// The strong validator of the archive, quoted: another one if any byte may be another.
+    ///
+    /// It is made of each member's path, kind, mode, target, length and mtime, and of each file's
+    /// inode and ctime.
+    #[must_use]
+    pub fn etag(&self) -> String {
+        format!("\"{:032x}\"", self.etag)
+    }
+
+    /// When the newest member was last changed.
+    #[must_use]
+    pub fn modified(&self) -> SystemTime {
+        self.modified
+    }
+
+    /// The version that a member had when the archive was laid out.
+    pub(super) fn version(&self, index: usize) -> FileVersion {
+        let version = &self.rows[index].version;
+        version.whole(self.devices[usize::from(version.device)])
+    }
+
+    /// The member in which this offset is, or the number of members behind all of them.
+    pub(super) fn find(&self, at: u64) -> usize {
+        if at >= self.len {
+            return self.rows.len();
+        }
+        self.rows.partition_point(|row| row.start <= at).saturating_sub(1)
+    }
+
+    /// The offset of a member, or of the zeros behind all of them.
+    pub(super) fn start(&self, index: usize) -> u64 {
+        self.rows.get(index).map_or(self.len, |row| row.start)
+    }
+
+    /// The length of a member's contents.
+    pub(super) fn size(&self, index: usize) -> u64 {
+        let row = &self.rows[index];
+        if row.kind() == RowKind::File { row.version.size } else { 0 }
+    }
+
+    /// Writes a member's path relative to the archived folder.
+    pub(super) fn write_path(&self, index: usize, out: &mut Vec<u8>) {
+        let mut parts = vec![self.name(index)];
+        let mut parent = self.rows[index].parent;
+        while let Some(row) = self.rows.get(parent as usize) {
+            parts.push(self.name(parent as usize));
+            parent = row.parent;
+        }
+        let mut parts = parts.into_iter().rev().filter(|part| !part.is_empty());
+        out.extend_from_slice(parts.next().unwrap_or_default());
+        for part in parts {
+            out.push(b'/');
+            out.extend_from_slice(part);
+        }
+    }
+
+    /// What a member's header says; `path` is overwritten with its path in the archive.
+    pub(super) fn facts<'a>(&'a self, index: usize, path: &'a mut Vec<u8>) -> Facts<'a> {
+        path.clear();
+        path.extend_from_slice(&self.top);
+        self.write_path(index, path);
+        let row = &self.rows[index];
+        let kind = match row.kind() {
+            RowKind::File => Kind::File,
+            RowKind::Folder => {
+                if !path.ends_with(b"/") {
+                    path.push(b'/');
+                }
+                Kind::Folder
+            }
+            RowKind::Symlink => Kind::Symlink(self.target(index)),
+        };
+        let (mode, modified) = ((row.mode & MODE).into(), row.version.modified.get());
+        Facts { path, kind, mode, size: self.size(index), modified }
+    }
+
+    /// The number of a file system, of which there may be 65,536.
+    fn device(&mut self, device: u64) -> Option<u16> {
+        // The last one first: most members are where the one before is.
+        let known = self.devices.iter().rposition(|&known| known == device);
+        let index = known.unwrap_or(self.devices.len());
+        let number = u16::try_from(index).ok()?;
+        if known.is_none() {
+            self.devices.push(device);
+        }
+        Some(number)
+    }
+
+    fn name(&self, index: usize) -> &[u8] {
+        self.name_and_target(index).0
+    }
+
+    /// A link's target; empty for anything else.
+    fn target(&self, index: usize) -> &[u8] {
+        self.name_and_target(index).1
+    }
+
+    fn name_and_target(&self, index: usize) -> (&[u8], &[u8]) {
+        let row = &self.rows[index];
+        let end = self.rows.get(index + 1).map_or(self.text.len(), |next| next.text as usize);
+        let text = &self.text[row.text as usize..end];
+        let zero = text.iter().position(|&byte| byte == 0);
+        match zero.filter(|_| row.kind() == RowKind::Symlink) {
+            Some(zero) => (&text[..zero], &text[zero + 1..]),
+            None => (text, b""),
+        }
+    }
+}
+
+impl fmt::Debug for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("Layout");
+        fields.field("members", &self.rows.len()).field("len", &self.len());
+        fields.field("etag", &self.etag()).finish_non_exhaustive()
+    }
+}
+
+/// What is kept of a member.
+#[derive(Debug)]
+struct Row {
+    /// The offset of its header.
+    start: u64,
+    version: CompactVersion,
+    /// Where its name begins.
+    text: u32,
+    parent: u32,
+    /// Permissions, and the kind above them.
+    mode: u16,
+}
+
+impl Row {
+    fn kind(&self) -> RowKind {
+        match self.mode >> KIND_SHIFT {
+            0 => RowKind::File,
+            1 => RowKind::Folder,
+            _ => RowKind::Symlink,
+        }
+    }
+}
+
+/// A version in 46 bytes instead of 72.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, packed(2))]
+struct CompactVersion {
+    inode: u64,
+    size: u64,
+    modified: Moment,
+    changed: Moment,
+    links: u32,
+    /// Where in the list of file systems its own is.
+    device: u16,
+}
+
+impl CompactVersion {
+    fn of(version: &FileVersion, device: u16) -> Self {
+        Self {
+            inode: version.inode,
+            size: version.size,
+            modified: Moment::of(version.modified),
+            changed: Moment::of(version.changed),
+            // The kernel counts no further.
+            links: version.links as u32,
+            device,
+        }
+    }
+
+    fn whole(&self, device: u64) -> FileVersion {
+        let (inode, size, links) = (self.inode, self.size, self.links.into());
+        let (modified, changed) = (self.modified.get(), self.changed.get());
+        FileVersion { device, inode, size, modified, changed, links }
+    }
+}
+
+/// Seconds and nanoseconds since 1970.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, packed(2))]
+struct Moment(i64, u32);
+
+impl Moment {
+    fn of((seconds, nanoseconds): (i64, i64)) -> Self {
+        Self(seconds, nanoseconds as u32)
+    }
+
+    fn get(self) -> (i64, i64) {
+        (self.0, i64::from(self.1))
+    }
+}
+
+/// [`Kind`] without a link's target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RowKind {
+    File,
+    Folder,
+    Symlink,
+}
+
+/// The permissions of a mode.
+const MODE: u16 = 0o7777;
+
+/// How far above them the kind is.
+const KIND_SHIFT: u32 = 12;
+
+const _: () = assert!(size_of::<Row>() == 64);
+
+/// Two blocks of zeros end an archive.
+const TRAILER: u64 = 2 * BLOCK;
+
+/// No offset of a file is larger, so most clients count no further.
+const LONGEST: u64 = i64::MAX as u64 - TRAILER;
+
+/// The folder of members that have none.
+const NO_PARENT: u32 = u32::MAX;
+
+/// The number of the format: another one whenever headers are written in another way, since an
+/// archive begun with an older release must not be completed with a newer one.
+const FORMAT: u64 = 1;
+
+fn moment(fingerprint: &mut Fingerprint, (seconds, nanoseconds): (i64, i64)) {
+    fingerprint.number(seconds as u64);
+    fingerprint.number(nanoseconds as u64);
+}
+
+/// A time of the kernel; one that `SystemTime` cannot hold is 1970.
+fn time((seconds, nanoseconds): (i64, i64)) -> SystemTime {
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let second =
+        if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    let fraction = Duration::from_nanos(nanoseconds.unsigned_abs());
+    second.and_then(|second| second.checked_add(fraction)).unwrap_or(UNIX_EPOCH)
+}

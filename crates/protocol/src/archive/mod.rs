@@ -1,0 +1,16 @@
+//! The tar of a folder: which member's bytes are where, before a file was opened.
+//!
+//! The length is known before the first byte goes out, so a download of a folder can be resumed and
+//! its parts fetched like those of a file.
+
+mod error;
+mod fingerprint;
+mod header;
+mod layout;
+mod pieces;
+
+pub use error::LayoutError;
+pub use fingerprint::Fingerprint;
+pub use header::{BLOCK, Kind, padding};
+pub use layout::{Builder, Layout, Member};
+pub use pieces::{Piece, Pieces};

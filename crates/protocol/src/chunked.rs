@@ -1,0 +1,281 @@
+//! Finds the end of a chunked request body, a piece at a time (RFC 9112 7.1).
+//!
+//! A connection can only be used again once the body of its last request has been read to the
+//! end. What stands between the chunks is bounded and read strictly: a lenient reader of chunk
+//! extensions is another way to smuggle a request.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Reads a chunked body that comes in pieces of any size.
+#[derive(Clone, Debug)]
+pub struct Chunked {
+    state: State,
+    /// How many more bytes of framing may come, chunk extensions and trailers together.
+    allowance: usize,
+}
+
+/// What [`Chunked::step`] found at the start of the bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// How many of the bytes belong to this step; the next one begins after them.
+    pub consumed: usize,
+    /// Where among them the data is; empty if they were framing only.
+    pub data: Range<usize>,
+    /// Whether the body ends here. What follows is the next request.
+    pub is_done: bool,
+}
+
+/// The body is not chunked as RFC 9112 7.1 has it. Answer 400 and close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadChunk {
+    /// A chunk is longer than a 64-bit number.
+    TooLong,
+    /// A byte that cannot stand there.
+    Unexpected(u8),
+    /// More than [`MAX_FRAMING`] bytes of extensions and trailers.
+    TooMuchFraming,
+}
+
+/// Where in the body the next byte stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// In the digits of a length, of which there are so many so far.
+    Size { size: u64, digits: u32 },
+    /// In an extension, which follows the digits.
+    Extension { size: u64, part: Part },
+    /// Before the LF that ends the line of a length.
+    SizeLf { size: u64 },
+    /// In the data, of which so much is left.
+    Data { left: u64 },
+    /// Before the CR after the data.
+    DataCr,
+    /// Before the LF after the data.
+    DataLf,
+    /// At the start of a line of the trailer.
+    TrailerStart,
+    /// In the name of a field of the trailer.
+    TrailerName,
+    /// In the value of one.
+    Trailer,
+    /// Before the LF that ends a line of the trailer.
+    TrailerLf,
+    /// Before the LF that ends it all.
+    LastLf,
+    /// After the end.
+    Done,
+}
+
+/// A part of `; name = value` or `; name = "value"` (RFC 9112 7.1.1), with white space between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// After white space: a semicolon has to come.
+    Space,
+    /// Before a name.
+    NameStart,
+    Name,
+    /// In white space after a name.
+    NameEnd,
+    /// Before a value.
+    ValueStart,
+    Value,
+    Quoted,
+    /// After a backslash in quotes.
+    Escaped,
+    /// After a closing quote.
+    QuotedEnd,
+}
+
+impl Part {
+    /// The part after one byte; `None` if it cannot stand there.
+    fn after(self, byte: u8) -> Option<Self> {
+        let is_space = matches!(byte, b' ' | b'\t');
+        Some(match (self, byte) {
+            (Self::Quoted, b'"') => Self::QuotedEnd,
+            (Self::Quoted, b'\\') => Self::Escaped,
+            (Self::Quoted | Self::Escaped, byte) if is_text(byte) => Self::Quoted,
+            (Self::NameStart | Self::ValueStart, _) if is_space => self,
+            (Self::NameStart | Self::Name, byte) if is_token(byte) => Self::Name,
+            (Self::ValueStart, b'"') => Self::Quoted,
+            (Self::ValueStart | Self::Value, byte) if is_token(byte) => Self::Value,
+            (Self::Name | Self::NameEnd, b'=') => Self::ValueStart,
+            (Self::Name | Self::NameEnd, _) if is_space => Self::NameEnd,
+            (Self::Space | Self::Value | Self::QuotedEnd, _) if is_space => Self::Space,
+            (Self::Space | Self::Name | Self::NameEnd | Self::Value | Self::QuotedEnd, b';') => {
+                Self::NameStart
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether the line may end here.
+    fn is_end(self) -> bool {
+        matches!(self, Self::Name | Self::Value | Self::QuotedEnd)
+    }
+}
+
+impl Default for Chunked {
+    fn default() -> Self {
+        Self { state: State::Size { size: 0, digits: 0 }, allowance: MAX_FRAMING }
+    }
+}
+
+impl Chunked {
+    /// Reads the next run of framing or of data.
+    ///
+    /// Consumes at least one byte unless there is none or the body is done.
+    ///
+    /// # Errors
+    ///
+    /// See [`BadChunk`]; the connection cannot be used again.
+    pub fn step(&mut self, bytes: &[u8]) -> Result<Step, BadChunk> {
+        let mut consumed = 0;
+        while self.state != State::Done {
+            if let State::Data { left } = self.state {
+                return Ok(self.take_data(left, consumed, bytes));
+            }
+            let Some(&byte) = bytes.get(consumed) else { break };
+            self.state = self.after(byte)?;
+            consumed += 1;
+        }
+        let is_done = self.state == State::Done;
+        Ok(Step { consumed, data: consumed..consumed, is_done })
+    }
+
+    /// Reads past as much as there is, framing and data; `data` of the answer means nothing.
+    ///
+    /// # Errors
+    ///
+    /// See [`BadChunk`].
+    pub fn skip(&mut self, bytes: &[u8]) -> Result<Step, BadChunk> {
+        let mut consumed = 0;
+        loop {
+            let step = self.step(&bytes[consumed..])?;
+            consumed += step.consumed;
+            if step.is_done || step.consumed == 0 {
+                return Ok(Step { consumed, data: 0..0, is_done: step.is_done });
+            }
+        }
+    }
+
+    /// The data that comes next, if that is data: whoever takes it elsewhere says so by this, and
+    /// goes on behind it.
+    pub fn pass_data(&mut self) -> Option<u64> {
+        let State::Data { left } = self.state else { return None };
+        self.state = State::DataCr;
+        Some(left)
+    }
+
+    /// How many bytes of framing are certain to come before any data, or before the end; 0 once the
+    /// body is done.
+    #[must_use]
+    pub fn needed(&self) -> usize {
+        match self.state {
+            // The shortest line is one digit and its end.
+            State::Size { digits: 0, .. } => 3,
+            State::Size { .. } | State::Extension { .. } => 2,
+            State::SizeLf { size: 0 } => 3,
+            State::DataCr => 5,
+            State::DataLf => 4,
+            State::TrailerStart => 2,
+            // The rest of this line, and the blank one.
+            State::Trailer => 4,
+            State::TrailerName => 5,
+            State::TrailerLf => 3,
+            State::SizeLf { .. } | State::LastLf => 1,
+            State::Data { .. } | State::Done => 0,
+        }
+    }
+
+    /// Takes what there is of the data of a chunk.
+    fn take_data(&mut self, left: u64, start: usize, bytes: &[u8]) -> Step {
+        let here = bytes.len() - start;
+        let len = usize::try_from(left).map_or(here, |left| left.min(here));
+        let left = left - len as u64;
+        self.state = if left == 0 { State::DataCr } else { State::Data { left } };
+        Step { consumed: start + len, data: start..start + len, is_done: false }
+    }
+
+    /// The state after one byte of framing.
+    fn after(&mut self, byte: u8) -> Result<State, BadChunk> {
+        Ok(match (self.state, byte) {
+            (State::Size { size, digits }, byte) => return self.after_digit(size, digits, byte),
+            (State::Extension { size, part }, b'\r') if part.is_end() => State::SizeLf { size },
+            (State::SizeLf { size: 0 }, b'\n') => State::TrailerStart,
+            (State::SizeLf { size }, b'\n') => State::Data { left: size },
+            (State::DataCr, b'\r') => State::DataLf,
+            (State::DataLf, b'\n') => State::Size { size: 0, digits: 0 },
+            (State::TrailerStart, b'\r') => State::LastLf,
+            (State::Trailer, b'\r') => State::TrailerLf,
+            (State::TrailerLf, b'\n') => State::TrailerStart,
+            (State::LastLf, b'\n') => State::Done,
+            (State::Extension { size, part }, byte) => {
+                let part = part.after(byte).ok_or(BadChunk::Unexpected(byte))?;
+                self.spend(State::Extension { size, part })?
+            }
+            (State::TrailerStart | State::TrailerName, byte) if is_token(byte) => {
+                self.spend(State::TrailerName)?
+            }
+            (State::TrailerName, b':') => self.spend(State::Trailer)?,
+            (State::Trailer, byte) if is_text(byte) => self.spend(State::Trailer)?,
+            (_, byte) => return Err(BadChunk::Unexpected(byte)),
+        })
+    }
+
+    /// The state after one byte of the line that says how long a chunk is.
+    fn after_digit(&mut self, size: u64, digits: u32, byte: u8) -> Result<State, BadChunk> {
+        match (char::from(byte).to_digit(16), byte) {
+            // Sixteen digits are all that 64 bits have; more, even zeros, are nobody's honest need.
+            (Some(_), _) if digits == 16 => Err(BadChunk::TooLong),
+            (Some(digit), _) => {
+                Ok(State::Size { size: size << 4 | u64::from(digit), digits: digits + 1 })
+            }
+            (None, b'\r') if digits > 0 => Ok(State::SizeLf { size }),
+            (None, b';' | b' ' | b'\t') if digits > 0 => {
+                let part = if byte == b';' { Part::NameStart } else { Part::Space };
+                self.spend(State::Extension { size, part })
+            }
+            _ => Err(BadChunk::Unexpected(byte)),
+        }
+    }
+
+    /// Accounts for one byte that carries no data.
+    fn spend(&mut self, state: State) -> Result<State, BadChunk> {
+        self.allowance = self.allowance.checked_sub(1).ok_or(BadChunk::TooMuchFraming)?;
+        Ok(state)
+    }
+}
+
+impl fmt::Display for BadChunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong => f.write_str("a chunk of the body is too long"),
+            Self::Unexpected(byte) => write!(f, "unexpected byte {byte:#04x} between two chunks"),
+            Self::TooMuchFraming => f.write_str("too many chunk extensions or trailer fields"),
+        }
+    }
+}
+
+impl std::error::Error for BadChunk {}
+
+/// What a name is made of (RFC 9110 5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// What may stand in quotes or in the value of a field: anything but control characters.
+fn is_text(byte: u8) -> bool {
+    byte == b'\t' || !byte.is_ascii_control()
+}
+
+/// How many bytes of chunk extensions and trailers one body may have; nobody is known to use any.
+pub const MAX_FRAMING: usize = 16 * 1024;
+
+/// A chunk of a body whose length is not known (RFC 9112, section 7.1).
+pub fn chunk(piece: &[u8]) -> Vec<u8> {
+    let mut framed = format!("{:x}\r\n", piece.len()).into_bytes();
+    framed.extend_from_slice(piece);
+    framed.extend_from_slice(b"\r\n");
+    framed
+}

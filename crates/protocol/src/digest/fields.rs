@@ -1,0 +1,95 @@
+//! The fields of RFC 9530: `Repr-Digest` and `Content-Digest`, and which digests somebody wants.
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use sfv::{BareItem, DictSerializer, Dictionary, Item, KeyRef, ListEntry, Parser};
+
+use super::value::{Algorithm, Digest};
+
+/// The digests that a field says (RFC 9530 sections 2 and 3). All lines of the field together are
+/// one value.
+///
+/// Algorithms that are not known, or not safe any more, are passed over, as those sections allow.
+///
+/// # Errors
+///
+/// It is no dictionary (RFC 9651 3.2), or says something of a known algorithm that is no digest of
+/// it: whoever sent that wanted something to be checked, which cannot be.
+pub fn parse_digests<'a>(
+    lines: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Vec<Digest>, BadField> {
+    let mut digests = Vec::new();
+    for (key, entry) in &dictionary(lines)? {
+        let Some(algorithm) = Algorithm::of_key(key.as_str()) else { continue };
+        let ListEntry::Item(Item { bare_item: BareItem::ByteSequence(value), .. }) = entry else {
+            return Err(BadField);
+        };
+        digests.push(Digest::new(algorithm, value.as_slice()).ok_or(BadField)?);
+    }
+    Ok(digests)
+}
+
+/// The digests that somebody wants, the dearest first (RFC 9530 section 4): those of which a
+/// number from 1 to 10 is said, 0 meaning that it is not wanted. Of two with the same number the
+/// cheaper one comes first.
+///
+/// A wish is no demand: what cannot be read is none.
+#[must_use]
+pub fn parse_wanted<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Vec<Algorithm> {
+    let Ok(wishes) = dictionary(lines) else { return Vec::new() };
+    let mut wanted = Vec::new();
+    for (key, entry) in &wishes {
+        let Some(algorithm) = Algorithm::of_key(key.as_str()) else { continue };
+        if let ListEntry::Item(Item { bare_item: BareItem::Integer(weight), .. }) = entry {
+            let weight = i64::from(*weight);
+            if (1..=10).contains(&weight) {
+                wanted.push((weight, algorithm));
+            }
+        }
+    }
+    wanted.sort_by_key(|(weight, algorithm)| (Reverse(*weight), *algorithm));
+    wanted.into_iter().map(|(_, algorithm)| algorithm).collect()
+}
+
+/// The value of a `Repr-Digest` or `Content-Digest`; empty for none, and then not to be sent.
+#[must_use]
+pub fn write_digests<'a>(digests: impl IntoIterator<Item = &'a Digest>) -> String {
+    let mut fields = DictSerializer::new();
+    for digest in digests {
+        if let Ok(key) = KeyRef::from_str(digest.algorithm().name()) {
+            let _ = fields.bare_item(key, digest.value());
+        }
+    }
+    fields.finish().unwrap_or_default()
+}
+
+/// The value of a `Want-Repr-Digest` or `Want-Content-Digest` for these, the dearest first.
+#[must_use]
+pub fn write_wanted(algorithms: &[Algorithm]) -> String {
+    let mut fields = DictSerializer::new();
+    for (weight, algorithm) in (1..=10_u8).rev().zip(algorithms) {
+        if let Ok(key) = KeyRef::from_str(algorithm.name()) {
+            let _ = fields.bare_item(key, weight);
+        }
+    }
+    fields.finish().unwrap_or_default()
+}
+
+/// All lines of a field as one dictionary (RFC 9651 4.2).
+fn dictionary<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Result<Dictionary, BadField> {
+    let lines: Vec<_> = lines.into_iter().collect();
+    Parser::new(&lines.join(&b", "[..])).parse().map_err(|_| BadField)
+}
+
+/// A field that was to say digests does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadField;
+
+impl fmt::Display for BadField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the digest cannot be read; it is written sha-256=:BASE64: (RFC 9530)")
+    }
+}
+
+impl std::error::Error for BadField {}

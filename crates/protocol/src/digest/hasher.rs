@@ -1,0 +1,44 @@
+//! Makes digests of bytes.
+
+use sha2::digest::Update;
+use sha2::{Digest as _, Sha256, Sha512};
+
+use super::value::{Algorithm, Digest};
+
+/// A digest in the making. `sha2` takes the processor's instructions for it where there are any.
+#[derive(Clone, Debug)]
+pub enum Hasher {
+    /// SHA-256.
+    Sha256(Sha256),
+    /// SHA-512.
+    Sha512(Sha512),
+}
+
+impl Hasher {
+    /// Starts a digest of nothing yet.
+    #[must_use]
+    pub fn new(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::Sha256 => Self::Sha256(Sha256::new()),
+            Algorithm::Sha512 => Self::Sha512(Sha512::new()),
+        }
+    }
+
+    /// Takes in the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Sha256(hasher) => Update::update(hasher, bytes),
+            Self::Sha512(hasher) => Update::update(hasher, bytes),
+        }
+    }
+
+    /// The digest of all bytes that were taken in.
+    #[must_use]
+    pub fn finish(self) -> Digest {
+        let (algorithm, value): (_, Box<[u8]>) = match self {
+            Self::Sha256(hasher) => (Algorithm::Sha256, hasher.finalize().as_slice().into()),
+            Self::Sha512(hasher) => (Algorithm::Sha512, hasher.finalize().as_slice().into()),
+        };
+        Digest { algorithm, value }
+    }
+}

@@ -1,0 +1,7 @@
+//! What a request asks of a folder's listing: its form, its order, and where its pages begin.
+
+mod order;
+mod query;
+
+pub use order::{Direction, Order, PageCursor, SortKey};
+pub use query::{BadQuery, Format, ListingQuery, MAX_ENTRIES};

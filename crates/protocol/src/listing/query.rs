@@ -1,0 +1,268 @@
+//! What a request asks of a listing, and how its pages link to one another.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+
+use crate::link::encode_segment;
+
+use super::order::{Direction, Order, PageCursor, SortKey};
+
+/// The most entries that one listing sorts, and so the largest `?limit`: about 2 MiB.
+pub const MAX_ENTRIES: usize = 10_000;
+
+/// The form of a listing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// A page for people, and for programs that follow links.
+    #[default]
+    Html,
+    /// One JSON array of objects.
+    Json,
+    /// One JSON object a line.
+    Ndjson,
+    /// One name a line.
+    Simple,
+}
+
+impl Format {
+    /// The value of `Content-Type`.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Html => "text/html; charset=utf-8",
+            Self::Json => "application/json",
+            Self::Ndjson => "application/x-ndjson",
+            Self::Simple => "text/plain; charset=utf-8",
+        }
+    }
+
+    /// Whether more is shown of an entry than its name and kind.
+    pub fn shows_attributes(self) -> bool {
+        self != Self::Simple
+    }
+
+    /// The key in a query that asks for it; a page for people needs none.
+    fn token(self) -> Option<&'static str> {
+        match self {
+            Self::Html => None,
+            Self::Json => Some("json"),
+            Self::Ndjson => Some("ndjson"),
+            Self::Simple => Some("simple"),
+        }
+    }
+}
+
+/// What a request asks of a listing: `?json`, `?ndjson` or `?simple`, `?sort=name|size|time`,
+/// `?order=asc|desc`, `?limit=N`, `?after=CURSOR`, `?q=WORD`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ListingQuery {
+    /// The form of the answer.
+    pub format: Format,
+    /// The order of the entries.
+    pub order: Order,
+    /// How many entries at most; all if `None`.
+    pub limit: Option<usize>,
+    /// Start after the entry at this cursor, which need not exist any more.
+    ///
+    /// A cursor is the name of an entry, with a slash at the end if it is a folder; in an order
+    /// by size or time the bytes, or nanoseconds since 1970, and a colon stand before it.
+    pub after: Option<Vec<u8>>,
+    /// Only entries with this in their name, whatever the case.
+    pub search: Option<String>,
+}
+
+/// A part of the query that has no meaning. The answer is 400.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadQuery {
+    /// `after` is not a cursor of this order.
+    After,
+    /// `limit` is not a number of at least one.
+    Limit,
+    /// `order` is neither `asc` nor `desc`.
+    Order,
+    /// `sort` is not one of the keys.
+    Sort,
+}
+
+impl ListingQuery {
+    /// Reads a query through `value`, which gives the decoded value of a key: `None` if the key is
+    /// absent, empty if it has no value. `wants_json` is what the `Accept` field asks for.
+    ///
+    /// An empty value counts as absent, because browsers send the empty fields of a form too. A
+    /// limit beyond [`MAX_ENTRIES`] means that many.
+    ///
+    /// # Errors
+    ///
+    /// [`BadQuery`], rather than a listing that is not what was meant.
+    pub fn read<'q>(
+        value: impl Fn(&str) -> Option<Cow<'q, [u8]>>,
+        wants_json: bool,
+    ) -> Result<Self, BadQuery> {
+        let given = |key: &str| value(key).filter(|value| !value.is_empty());
+        let asked = [Format::Json, Format::Ndjson, Format::Simple]
+            .into_iter()
+            .find(|format| format.token().is_some_and(|token| value(token).is_some()));
+        let by_accept = if wants_json { Format::Json } else { Format::Html };
+        let order = Order {
+            key: parsed(given("sort"), SortKey::parse, BadQuery::Sort)?.unwrap_or_default(),
+            direction: parsed(given("order"), Direction::parse, BadQuery::Order)?
+                .unwrap_or_default(),
+        };
+        let after = given("after").map(Cow::into_owned);
+        if after.as_deref().is_some_and(|after| PageCursor::from_cursor(after, order.key).is_none())
+        {
+            return Err(BadQuery::After);
+        }
+        Ok(Self {
+            format: asked.unwrap_or(by_accept),
+            order,
+            limit: parsed(given("limit"), parse_limit, BadQuery::Limit)?,
+            after,
+            search: given("q").map(|word| String::from_utf8_lossy(&word).into_owned()),
+        })
+    }
+
+    /// The place to start after.
+    pub fn start(&self) -> Option<PageCursor<'_>> {
+        PageCursor::from_cursor(self.after.as_deref()?, self.order.key)
+    }
+
+    /// A link to this listing from `after` on, or from its start.
+    pub fn link(&self, after: Option<&[u8]>) -> String {
+        let mut link = String::from("?");
+        if let Some(token) = self.format.token() {
+            push_pair(&mut link, token, None);
+        }
+        self.push_order(&mut link);
+        if let Some(word) = &self.search {
+            push_pair(&mut link, "q", Some(word.as_bytes()));
+        }
+        if let Some(limit) = self.limit {
+            push_pair(&mut link, "limit", Some(limit.to_string().as_bytes()));
+        }
+        if let Some(after) = after {
+            push_pair(&mut link, "after", Some(after));
+        }
+        // A link that is a lone question mark would keep the query of the page it stands on.
+        if link == "?" { String::from("./") } else { link }
+    }
+
+    /// The query that hands the order on to the page of another folder: empty for the usual order.
+    pub fn sticky(&self) -> String {
+        let mut query = String::from("?");
+        self.push_order(&mut query);
+        if query == "?" { String::new() } else { query }
+    }
+
+    /// Adds the order unless it is the usual one.
+    fn push_order(&self, query: &mut String) {
+        if self.order != Order::default() {
+            push_pair(query, "sort", Some(self.order.key.token().as_bytes()));
+            push_pair(query, "order", Some(self.order.direction.token().as_bytes()));
+        }
+    }
+}
+
+impl fmt::Display for BadQuery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::After => "after must be the cursor of a listing in the same order",
+            Self::Limit => "limit must be a whole number of at least 1",
+            Self::Order => "order must be asc or desc",
+            Self::Sort => "sort must be name, size or time",
+        })
+    }
+}
+
+impl Error for BadQuery {}
+
+/// The value as `parse` reads it, or the error if it reads none.
+fn parsed<T>(
+    value: Option<Cow<'_, [u8]>>,
+    parse: impl Fn(&[u8]) -> Option<T>,
+    error: BadQuery,
+) -> Result<Option<T>, BadQuery> {
+    value.map(|value| parse(&value).ok_or(error)).transpose()
+}
+
+/// A limit, cut to what a listing holds at once.
+fn parse_limit(text: &[u8]) -> Option<usize> {
+    let is_number = text.iter().all(u8::is_ascii_digit);
+    // Digits that do not fit are a large number, not a mistake.
+    let limit = std::str::from_utf8(text).ok()?.parse().unwrap_or(usize::MAX);
+    (is_number && limit > 0).then_some(limit.min(MAX_ENTRIES))
+}
+
+/// Adds a key, and its value if it has one.
+fn push_pair(query: &mut String, key: &str, value: Option<&[u8]>) {
+    if !query.ends_with('?') {
+        query.push('&');
+    }
+    query.push_str(key);
+    if let Some(value) = value {
+        query.push('=');
+        query.push_str(&encode_segment(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads the pairs of a query.
+    fn read(pairs: &[(&str, &str)]) -> Result<ListingQuery, BadQuery> {
+        let value = |key: &str| {
+            let pair = pairs.iter().find(|(name, _)| *name == key)?;
+            Some(Cow::Borrowed(pair.1.as_bytes()))
+        };
+        ListingQuery::read(value, false)
+    }
+
+    #[test]
+    fn nothing_asked_is_a_page_of_everything_by_name() {
+        assert_eq!(read(&[]), Ok(ListingQuery::default()));
+        let empty = [("q", ""), ("limit", ""), ("after", ""), ("sort", ""), ("order", "")];
+        assert_eq!(read(&empty), Ok(ListingQuery::default()));
+    }
+
+    #[test]
+    fn a_format_in_the_query_wins_over_the_accept_field() {
+        let simple = |key: &str| (key == "simple").then_some(Cow::Borrowed(b"".as_slice()));
+        assert_eq!(ListingQuery::read(simple, true).map(|query| query.format), Ok(Format::Simple));
+        assert_eq!(ListingQuery::read(|_| None, true).map(|query| query.format), Ok(Format::Json));
+    }
+
+    #[test]
+    fn what_has_no_meaning_is_refused() {
+        for (key, value, error) in [
+            ("sort", "colour", BadQuery::Sort),
+            ("order", "up", BadQuery::Order),
+            ("limit", "0", BadQuery::Limit),
+            ("limit", "-1", BadQuery::Limit),
+            ("limit", "+1", BadQuery::Limit),
+            ("limit", "10k", BadQuery::Limit),
+            ("after", "a/b", BadQuery::After),
+        ] {
+            assert_eq!(read(&[(key, value)]), Err(error), "{key}={value}");
+        }
+        assert_eq!(read(&[("sort", "size"), ("after", "name")]), Err(BadQuery::After));
+    }
+
+    #[test]
+    fn a_limit_beyond_what_is_held_is_cut() {
+        for limit in ["10001", "99999999999999999999999999"] {
+            assert_eq!(read(&[("limit", limit)]).map(|query| query.limit), Ok(Some(MAX_ENTRIES)));
+        }
+    }
+
+    #[test]
+    fn a_link_asks_for_the_same_again() {
+        let query = read(&[("json", ""), ("sort", "size"), ("limit", "5"), ("q", "a&b")]);
+        assert_eq!(
+            query.map(|query| query.link(Some(b"7:\xff/"))).as_deref(),
+            Ok("?json&sort=size&order=asc&q=a%26b&limit=5&after=7%3A%FF%2F")
+        );
+        assert_eq!(ListingQuery::default().link(None), "./");
+    }
+}

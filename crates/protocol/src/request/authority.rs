@@ -1,0 +1,80 @@
+//! Hosts and ports, in `Host` and in absolute targets.
+
+/// Authority and the rest of an absolute target, `http://host/path?query` (RFC 9112 3.2.2).
+pub fn split_absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
+    let after = |scheme: &[u8]| {
+        let (start, rest) = target.split_at_checked(scheme.len())?;
+        start.eq_ignore_ascii_case(scheme).then_some(rest)
+    };
+    let rest = after(b"http://").or_else(|| after(b"https://"))?;
+    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#'));
+    Some(rest.split_at(end.unwrap_or(rest.len())))
+}
+
+/// Whether an absolute address, of which this is the authority, names the server that was asked
+/// under `own`. Hosts have no case, and the port of the scheme need not be written (RFC 9110 4.2.3).
+pub(crate) fn is_same_authority(address: &[u8], authority: &[u8], own: &[u8]) -> bool {
+    let default = if is_https(address) { &b":443"[..] } else { b":80" };
+    let bare = |authority| <[u8]>::strip_suffix(authority, default).unwrap_or(authority);
+    bare(authority).eq_ignore_ascii_case(bare(own))
+}
+
+/// Whether an absolute address is one of TLS.
+pub(crate) fn is_https(address: &[u8]) -> bool {
+    address.get(..6).is_some_and(|start| start.eq_ignore_ascii_case(b"https:"))
+}
+
+/// Whether this is `host` or `host:port` (RFC 3986 3.2.2, 3.2.3); an empty host is one.
+pub(crate) fn is_authority(authority: &[u8]) -> bool {
+    let (is_host, rest) = match authority {
+        [b'[', inside @ ..] => {
+            let Some(end) = inside.iter().position(|&byte| byte == b']') else { return false };
+            (is_literal(&inside[..end]), &inside[end + 1..])
+        }
+        _ => {
+            let colon = authority.iter().position(|&byte| byte == b':');
+            let (name, rest) = authority.split_at(colon.unwrap_or(authority.len()));
+            (is_name(name), rest)
+        }
+    };
+    let is_port = match rest {
+        [] => true,
+        [b':', port @ ..] => port.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    is_host && is_port
+}
+
+/// Whether this is a name, or an IPv4 address: each `%` with its two digits.
+fn is_name(mut name: &[u8]) -> bool {
+    while let [byte, rest @ ..] = name {
+        name = match (byte, rest) {
+            (b'%', [high, low, rest @ ..])
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                rest
+            }
+            (byte, rest) if is_plain(*byte) => rest,
+            _ => return false,
+        };
+    }
+    true
+}
+
+/// Whether this is an IPv6 address, or one of a version to come: `v1.` and what that has.
+fn is_literal(inside: &[u8]) -> bool {
+    let Ok(text) = str::from_utf8(inside) else { return false };
+    if let Some((version, address)) = text.strip_prefix(['v', 'V']).and_then(|v| v.split_once('.'))
+    {
+        return !version.is_empty()
+            && version.bytes().all(|byte| byte.is_ascii_hexdigit())
+            && !address.is_empty()
+            && address.bytes().all(|byte| byte == b':' || is_plain(byte));
+    }
+    text.parse::<std::net::Ipv6Addr>().is_ok()
+}
+
+/// Whether the byte may stand in a name as it is.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte)
+}

@@ -1,0 +1,113 @@
+//! Where `MOVE` and `COPY` go: `Destination`, `Overwrite` and `Depth` (RFC 4918 10).
+
+use std::fmt;
+
+use super::authority::{is_same_authority, split_absolute};
+use super::parse::Request;
+use super::target::{Target, TargetError};
+
+/// Where something is to be moved or copied to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// The path, as that of a [`Target`].
+    pub path: Vec<u8>,
+    /// Whether it ended in a slash.
+    pub is_folder: bool,
+    /// Whether what is there may be replaced (10.6): so it is unless the client says no.
+    pub overwrites: bool,
+}
+
+/// Why there is no destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadDestination {
+    /// There is none, or there are several.
+    Missing,
+    /// It is neither a whole URL nor a path that begins with a slash, or no file can have it.
+    Malformed,
+    /// It is on another server, or outside of what this one serves.
+    Elsewhere,
+    /// It has a query, or a name in it a `?` that is not escaped.
+    Query,
+    /// `Overwrite` is neither `T` nor `F`, or there are several.
+    Overwrite,
+}
+
+impl Destination {
+    /// Reads where the request says that it goes; `prefix` as in [`Target::parse`].
+    ///
+    /// # Errors
+    ///
+    /// See [`BadDestination`].
+    pub fn read(request: &Request<'_, '_>, prefix: &[u8]) -> Result<Self, BadDestination> {
+        let value = request.single("destination").ok_or(BadDestination::Missing)?;
+        // 10.3: an absolute URL or a path.
+        if let Some((authority, _)) = split_absolute(value)
+            && !is_same_authority(value, authority, request.authority().unwrap_or_default())
+        {
+            return Err(BadDestination::Elsewhere);
+        }
+        let target = Target::parse(value, prefix).map_err(|error| match error {
+            TargetError::Outside => BadDestination::Elsewhere,
+            TargetError::Malformed(_) | TargetError::SlashInName => BadDestination::Malformed,
+        })?;
+        // To leave out what is behind the mark would give another name than the one that was meant.
+        if value.contains(&b'?') {
+            return Err(BadDestination::Query);
+        }
+        let overwrites = match (request.has("overwrite"), request.single("overwrite")) {
+            (false, _) | (_, Some(b"T" | b"t")) => true,
+            (_, Some(b"F" | b"f")) => false,
+            _ => return Err(BadDestination::Overwrite),
+        };
+        Ok(Self { path: target.path, is_folder: target.is_folder, overwrites })
+    }
+}
+
+impl BadDestination {
+    /// The status to answer with.
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Elsewhere => 502, // 9.8.5, 9.9.4
+            Self::Missing | Self::Malformed | Self::Query | Self::Overwrite => 400,
+        }
+    }
+}
+
+impl fmt::Display for BadDestination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Missing => "a Destination is needed, and only one",
+            Self::Malformed => "the Destination is no URL and no path that begins with a slash",
+            Self::Elsewhere => "the Destination is not on this server",
+            Self::Query => "the Destination has a query; a ? in a name is written %3F",
+            Self::Overwrite => "Overwrite is T or F",
+        })
+    }
+}
+
+impl std::error::Error for BadDestination {}
+
+/// How much of a folder is meant (10.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// The folder without what is in it.
+    Zero,
+    /// All of it.
+    Infinity,
+}
+
+impl Depth {
+    /// What the request says; all of it if it says nothing. `None` if it means neither, or says
+    /// it twice.
+    #[must_use]
+    pub fn read(request: &Request<'_, '_>) -> Option<Self> {
+        if !request.has("depth") {
+            return Some(Self::Infinity);
+        }
+        match request.single("depth")? {
+            b"0" => Some(Self::Zero),
+            value => value.eq_ignore_ascii_case(b"infinity").then_some(Self::Infinity),
+        }
+    }
+}

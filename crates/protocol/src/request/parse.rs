@@ -1,0 +1,398 @@
+//! Reads the head of a request, and refuses what two servers could read in two ways.
+//!
+//! A request that another server on the way understands differently is how requests are smuggled
+//! past it. So whatever RFC 9110 and RFC 9112 leave no single reading for is refused here, once,
+//! before anything looks at a path.
+
+use std::fmt;
+
+use httparse::Header;
+
+use super::authority::{is_authority, split_absolute};
+
+/// What the request asks for, as far as a file server tells methods apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// The head and the body.
+    Get,
+    /// The head alone.
+    Head,
+    /// What may be asked.
+    Options,
+    /// The body is what is to be there.
+    Put,
+    /// The body is a part of what is to be there.
+    Patch,
+    /// Nothing is to be there.
+    Delete,
+    /// A folder is to be there (RFC 4918 9.3).
+    Mkcol,
+    /// It is to be somewhere else (RFC 4918 9.9).
+    Move,
+    /// It is to be somewhere else, too (RFC 4918 9.8).
+    Copy,
+    /// Anything else; [`Request::verb`] says what.
+    Other,
+}
+
+/// The head of a request, borrowed from the bytes that came in.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'f, 'b> {
+    /// The method.
+    pub method: Method,
+    /// The method as it was written.
+    pub verb: &'b str,
+    /// The target as it was written: `/path?query`, `http://host/path`, `*`, or `host:port`.
+    pub target: &'b [u8],
+    /// `1` in HTTP/1.1, and in versions from 1.2 to 1.9.
+    pub minor_version: u8,
+    fields: &'f [Header<'b>],
+}
+
+/// Parses the head of a request; the number is its length, with the blank line at its end.
+///
+/// `None` if the head is not complete yet: come back with more bytes. `storage` bounds the number
+/// of fields. Empty lines before the request line are skipped (RFC 9112 2.2), [`EMPTY_LINES`]
+/// bytes at most. A line may end in a bare LF, as section 2.2 allows and httparse does; a bare CR,
+/// a NUL, a folded field and white space before a colon are refused. Bytes over 0x7F in the target,
+/// which a client should have escaped, are accepted where they are UTF-8, again as httparse has it.
+///
+/// # Errors
+///
+/// The connection cannot be used again after any of them: where the next request would begin is
+/// not known.
+pub fn parse<'f, 'b>(
+    bytes: &'b [u8],
+    storage: &'f mut [Header<'b>],
+) -> Result<Option<(Request<'f, 'b>, usize)>, Malformed> {
+    if let Some(line) = line_of_later_minor(bytes) {
+        return parse_later_minor(bytes, line, storage);
+    }
+    let mut head = httparse::Request::new(storage);
+    let status = head.parse(bytes).map_err(|error| Malformed::of(error, bytes))?;
+    if bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count() > EMPTY_LINES {
+        return Err(Malformed::RequestLine);
+    }
+    let httparse::Status::Complete(len) = status else { return Ok(None) };
+    let (Some(verb), Some(target), Some(minor_version)) = (head.method, head.path, head.version)
+    else {
+        return Err(Malformed::RequestLine);
+    };
+    let (target, method) = (target.as_bytes(), Method::of(verb));
+    let request = Request { method, verb, target, minor_version, fields: head.headers };
+    request.checked().map(|request| Some((request, len)))
+}
+
+/// The length of the request line with its end, or so far, if its version is HTTP/1.2 to HTTP/1.9.
+fn line_of_later_minor(bytes: &[u8]) -> Option<usize> {
+    let start = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let len = bytes[start..].iter().position(|&byte| byte == b'\n');
+    let end = len.map_or(bytes.len(), |len| start + len);
+    let line = bytes[start..end].strip_suffix(b"\r").unwrap_or(&bytes[start..end]);
+    match line {
+        [.., b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9'] => Some(end),
+        _ => None,
+    }
+}
+
+/// Reads a head of a later minor version as one of HTTP/1.1, which it has to make sense as
+/// (RFC 9110 2.5).
+fn parse_later_minor<'f, 'b>(
+    bytes: &'b [u8],
+    line: usize,
+    storage: &'f mut [Header<'b>],
+) -> Result<Option<(Request<'f, 'b>, usize)>, Malformed> {
+    let text = bytes[..line].strip_suffix(b"\r").unwrap_or(&bytes[..line]);
+    let known = [&text[..text.len() - 1], b"1\r\n\r\n"].concat();
+    let mut none = [httparse::EMPTY_HEADER; 0];
+    let mut head = httparse::Request::new(&mut none);
+    head.parse(&known).map_err(|error| Malformed::of(error, bytes))?;
+    let (Some(verb), Some(target)) = (head.method, head.path) else {
+        return Err(Malformed::RequestLine);
+    };
+    let start = text.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    if start > EMPTY_LINES {
+        return Err(Malformed::RequestLine);
+    }
+    let target = start + verb.len() + 1..start + verb.len() + 1 + target.len();
+    let verb = str::from_utf8(&bytes[start..start + verb.len()]);
+    let Ok(verb) = verb else { return Err(Malformed::RequestLine) };
+    let Some(rest) = bytes.get(line + 1..) else { return Ok(None) };
+    let parsed = httparse::parse_headers(rest, storage);
+    let httparse::Status::Complete((len, fields)) =
+        parsed.map_err(|error| Malformed::of(error, bytes))?
+    else {
+        return Ok(None);
+    };
+    let (target, method) = (&bytes[target], Method::of(verb));
+    let request = Request { method, verb, target, minor_version: 1, fields };
+    request.checked().map(|request| Some((request, line + 1 + len)))
+}
+
+/// What to answer when a head does not fit: 414 if not even the request line did, otherwise 431.
+#[must_use]
+pub fn too_long(bytes: &[u8]) -> Malformed {
+    let line = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
+    if bytes[line..].contains(&b'\n') { Malformed::HeadTooLong } else { Malformed::TargetTooLong }
+}
+
+impl<'b> Request<'_, 'b> {
+    /// The value of the first field of this name, without white space around it.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&'b [u8]> {
+        self.fields(name).next()
+    }
+
+    /// Whether there is a field of this name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.field(name).is_some()
+    }
+
+    /// The values of all fields of this name, in their order.
+    pub fn fields(&self, name: &str) -> impl Iterator<Item = &'b [u8]> {
+        self.fields
+            .iter()
+            .filter(move |field| {
+                field.name.len() == name.len() && field.name.eq_ignore_ascii_case(name)
+            })
+            .map(|field| field.value)
+    }
+
+    /// The value of the field of this name, unless there are none or several.
+    ///
+    /// For fields that are no lists: which of two would be meant is not known.
+    #[must_use]
+    pub fn single(&self, name: &str) -> Option<&'b [u8]> {
+        let mut fields = self.fields(name);
+        fields.next().filter(|_| fields.next().is_none())
+    }
+
+    /// Whether another request may follow on this connection (RFC 9112 9.3).
+    #[must_use]
+    pub fn keeps_alive(&self) -> bool {
+        let mut keeps_alive = self.minor_version >= 1;
+        for option in self.fields("connection").flat_map(|value| value.split(|&b| b == b',')) {
+            let option = option.trim_ascii();
+            if option.eq_ignore_ascii_case(b"close") {
+                return false;
+            }
+            keeps_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+        keeps_alive
+    }
+
+    /// Whether the peer waits for `100 Continue` before it sends the body (RFC 9110 10.1.1).
+    ///
+    /// HTTP/1.0 does not know that.
+    #[must_use]
+    pub fn expects_continue(&self) -> bool {
+        self.minor_version >= 1
+            && self.field("expect").is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
+    }
+
+    /// Which server is asked: the authority of the target, or else of `Host` (RFC 9112 3.2.2).
+    #[must_use]
+    pub fn authority(&self) -> Option<&'b [u8]> {
+        split_absolute(self.target).map(|(authority, _)| authority).or_else(|| self.field("host"))
+    }
+
+    /// The same, if target and `Host` are what they have to be.
+    fn checked(self) -> Result<Self, Malformed> {
+        self.check_target()?;
+        self.check_host()?;
+        Ok(self)
+    }
+
+    /// RFC 9112 3.2: the form of the target fits the method.
+    fn check_target(&self) -> Result<(), Malformed> {
+        let fits = match (self.target, self.verb) {
+            ([b'/', ..], verb) => verb != "CONNECT",
+            (b"*", verb) => verb == "OPTIONS",
+            (target, "CONNECT") => is_authority(target),
+            // RFC 9110 4.2.1 and 4.2.4: an http URI has a host, and nobody's name in front of it.
+            (target, _) => split_absolute(target)
+                .is_some_and(|(authority, _)| !authority.is_empty() && is_authority(authority)),
+        };
+        fits.then_some(()).ok_or(Malformed::Target)
+    }
+
+    /// RFC 9112 3.2: exactly one valid `Host` in 1.1, at most one in 1.0.
+    fn check_host(&self) -> Result<(), Malformed> {
+        let mut hosts = self.fields("host");
+        match (hosts.next(), hosts.next()) {
+            (None, _) if self.minor_version == 0 => Ok(()),
+            (Some(host), None) if is_authority(host) => Ok(()),
+            _ => Err(Malformed::Host),
+        }
+    }
+}
+
+/// The head of a request that outlives the bytes it was read from.
+#[derive(Clone, Debug)]
+pub struct OwnedRequest {
+    method: Method,
+    minor_version: u8,
+    /// The method, the target, and the name and value of each field, one after the other.
+    text: Box<[u8]>,
+    /// Where each of them ends.
+    ends: Box<[usize]>,
+}
+
+impl OwnedRequest {
+    /// Copies what was parsed.
+    #[must_use]
+    pub fn new(request: &Request<'_, '_>) -> Self {
+        let fields = request.fields.iter().flat_map(|field| [field.name.as_bytes(), field.value]);
+        let parts = || [request.verb.as_bytes(), request.target].into_iter().chain(fields.clone());
+        let mut text = Vec::with_capacity(parts().map(<[u8]>::len).sum());
+        let mut ends = Vec::with_capacity(2 + 2 * request.fields.len());
+        for part in parts() {
+            text.extend_from_slice(part);
+            ends.push(text.len());
+        }
+        let (method, minor_version) = (request.method, request.minor_version);
+        Self { method, minor_version, text: text.into(), ends: ends.into() }
+    }
+
+    /// Returns how many bytes of memory it takes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.text.len() + size_of_val(&*self.ends)
+    }
+
+    /// Returns the request, whose fields are listed in `storage`.
+    pub fn request<'a>(&'a self, storage: &'a mut Vec<Header<'a>>) -> Request<'a, 'a> {
+        let mut begin = 0;
+        let mut parts =
+            self.ends.iter().map(|&end| &self.text[std::mem::replace(&mut begin, end)..end]);
+        // These were text when they were parsed.
+        let text =
+            |part: Option<&'a [u8]>| str::from_utf8(part.unwrap_or_default()).unwrap_or_default();
+        let (verb, target) = (text(parts.next()), parts.next().unwrap_or_default());
+        storage.reserve_exact(self.ends.len() / 2);
+        while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
+            storage.push(Header { name: text(Some(name)), value });
+        }
+        let (method, minor_version) = (self.method, self.minor_version);
+        Request { method, verb, target, minor_version, fields: storage }
+    }
+}
+
+impl Method {
+    /// Whether the method of this name is one that servers of files know, though none of ours.
+    #[must_use]
+    pub fn is_known(verb: &str) -> bool {
+        let known = ["POST", "CONNECT", "TRACE", "PROPFIND", "PROPPATCH", "LOCK", "UNLOCK"];
+        Self::of(verb) != Self::Other || known.contains(&verb)
+    }
+
+    /// Whether it asks for something to be changed.
+    #[must_use]
+    pub fn changes(self) -> bool {
+        !matches!(self, Self::Get | Self::Head | Self::Options | Self::Other)
+    }
+
+    /// The method of this name; names are case-sensitive (RFC 9110 9.1).
+    fn of(verb: &str) -> Self {
+        match verb {
+            "GET" => Self::Get,
+            "HEAD" => Self::Head,
+            "OPTIONS" => Self::Options,
+            "PUT" => Self::Put,
+            "PATCH" => Self::Patch,
+            "DELETE" => Self::Delete,
+            "MKCOL" => Self::Mkcol,
+            "MOVE" => Self::Move,
+            "COPY" => Self::Copy,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Why the head of a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// `Content-Length` is not a number, or several differ.
+    ContentLength,
+    /// A line of the head is not `Name: value`.
+    Field,
+    /// The head is longer than the server reads.
+    HeadTooLong,
+    /// `Host` is missing, repeated or no host.
+    Host,
+    /// A line ends in something else than CRLF or LF.
+    LineEnd,
+    /// The first line is not `METHOD target HTTP/1.1`.
+    RequestLine,
+    /// The target has none of the forms that a target has, or not the one for its method.
+    Target,
+    /// The request line is longer than the server reads.
+    TargetTooLong,
+    /// More fields than the server reads.
+    TooManyFields,
+    /// A transfer coding that the server does not know, under a chunked one.
+    TransferCoding,
+    /// The end of the body is not certain.
+    TransferEncoding,
+    /// Not HTTP/1.0, HTTP/1.1 or a later HTTP/1.
+    Version,
+}
+
+impl Malformed {
+    /// The status to answer with.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::TargetTooLong => 414,                     // RFC 9110 15.5.15
+            Self::HeadTooLong | Self::TooManyFields => 431, // RFC 6585 5
+            Self::TransferCoding => 501,                    // RFC 9112 6.1
+            Self::Version => 505,                           // RFC 9110 15.6.6
+            _ => 400,
+        }
+    }
+
+    /// What an error of httparse means.
+    fn of(error: httparse::Error, bytes: &[u8]) -> Self {
+        match error {
+            httparse::Error::HeaderName | httparse::Error::HeaderValue => Self::Field,
+            httparse::Error::TooManyHeaders => Self::TooManyFields,
+            httparse::Error::Version if names_other_version(bytes) => Self::Version,
+            httparse::Error::NewLine => Self::LineEnd,
+            _ => Self::RequestLine,
+        }
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ContentLength => "the Content-Length is not one number",
+            Self::Field => "a header field is malformed",
+            Self::HeadTooLong => "the head of the request is too long",
+            Self::Host => "a request needs exactly one valid Host",
+            Self::LineEnd => "a line of the head does not end in CRLF",
+            Self::RequestLine => "the request line is malformed",
+            Self::Target => "the request target is malformed or does not fit the method",
+            Self::TargetTooLong => "the request target is too long",
+            Self::TooManyFields => "the request has too many header fields",
+            Self::TransferCoding => "the only known transfer coding is chunked",
+            Self::TransferEncoding => "where the body ends is not certain",
+            Self::Version => "this server speaks HTTP/1.1 and HTTP/1.0",
+        })
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// Whether the third word is the name of an HTTP version, though not of one that we speak.
+fn names_other_version(bytes: &[u8]) -> bool {
+    let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
+    let line = bytes[start..].split(|&byte| byte == b'\n').next().unwrap_or_default();
+    line.split(|&byte| byte == b' ').nth(2).is_some_and(|last| last.starts_with(b"HTTP/"))
+}
+
+/// How many bytes of empty lines are skipped before a request line: some old clients send one
+/// empty line after a body, nobody needs more than a few.
+pub const EMPTY_LINES: usize = 8;

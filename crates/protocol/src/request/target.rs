@@ -1,0 +1,248 @@
+//! Turns the target of a request into the bytes of a path, or refuses it.
+//!
+//! Names are bytes: decoding through text would ask the file system for another name than the one
+//! that was meant. The kernel keeps the path beneath the root whatever it says; what is decided
+//! here is which file is meant, so that no two targets can disagree about it.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::authority::split_absolute;
+pub use crate::link::{encode_segment, slash_redirect};
+
+/// What a request target names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target<'b> {
+    /// The path with `%XX` decoded, below the prefix, without a slash at either end. It has no
+    /// empty part, no `.`, no `..` and no NUL. Empty for the root.
+    pub path: Vec<u8>,
+    /// Whether the target ended in a slash. The root does, unless there is a prefix and the
+    /// target is just that: then `path` is empty and this false, and a redirect is due as for
+    /// any folder.
+    pub is_folder: bool,
+    /// What comes after `?`.
+    pub query: Query<'b>,
+    /// The path as it was written.
+    pub raw_path: &'b [u8],
+}
+
+impl<'b> Target<'b> {
+    /// Reads the target of a request, in origin or absolute form (RFC 9112 3.2.1, 3.2.2).
+    ///
+    /// `*` is refused here: it names the server and no path, so look for it before.
+    ///
+    /// `prefix` is empty or `/a/b`: decoded, with a slash at its start and none at its end.
+    ///
+    /// Doubled slashes count as one. `.` and `..` are resolved as RFC 3986 5.2.4 has it, also
+    /// when written `%2e`, as browsers do; but a `..` above the root is refused where a browser
+    /// would ignore it: only raw clients send that, to find out what is there.
+    ///
+    /// # Errors
+    ///
+    /// See [`TargetError`].
+    pub fn parse(target: &'b [u8], prefix: &[u8]) -> Result<Self, TargetError> {
+        let (absolute, rest) = match split_absolute(target) {
+            Some((_, rest)) => (true, rest),
+            None => (false, target),
+        };
+        if rest.contains(&b'#') {
+            return Err(TargetError::Malformed(TargetFault::Fragment));
+        }
+        let end = rest.iter().position(|&byte| byte == b'?').unwrap_or(rest.len());
+        let (raw_path, query) = (&rest[..end], rest.get(end + 1..));
+        // RFC 9110 4.2.3: an empty path of an absolute target is "/".
+        if raw_path.first() != Some(&b'/') && !(absolute && raw_path.is_empty()) {
+            return Err(TargetError::Malformed(TargetFault::Form));
+        }
+        if raw_path.contains(&0) {
+            return Err(TargetError::Malformed(TargetFault::Nul));
+        }
+        let (mut path, mut is_folder) = decode_path(raw_path)?;
+        below(&mut path, prefix)?;
+        is_folder |= path.is_empty() && prefix.is_empty();
+        Ok(Self { path, is_folder, query: Query { raw: query.unwrap_or_default() }, raw_path })
+    }
+}
+
+/// Why a target names nothing here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetError {
+    /// It is not a path that a file could have: 400.
+    Malformed(TargetFault),
+    /// It is not below the prefix: 404.
+    Outside,
+    /// It has `%2F` in a name: 404, as no file's name has a slash.
+    ///
+    /// To take it for a separator would let `/a%2Fb` past a rule for `/a/`, in us or in a proxy.
+    SlashInName,
+}
+
+/// What is wrong with a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetFault {
+    /// A `..` goes above the root.
+    AboveRoot,
+    /// A `%` without two hexadecimal digits.
+    ///
+    /// To take it literally would be kind to `/100%.txt`, and then send another file than was
+    /// meant for `/100%25.txt`: a client that does not escape must learn it from the first one.
+    Escape,
+    /// Neither a path nor a whole URL.
+    Form,
+    /// A `#`, which belongs to the client (RFC 9112 3.2).
+    Fragment,
+    /// A NUL, which no name has and which ends names in C.
+    Nul,
+}
+
+impl TargetError {
+    /// The status to answer with.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Malformed(_) => 400,
+            Self::Outside | Self::SlashInName => 404,
+        }
+    }
+}
+
+impl fmt::Display for TargetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed(TargetFault::AboveRoot) => "the path leads above the root",
+            Self::Malformed(TargetFault::Escape) => {
+                "a % in the path is not followed by two hexadecimal digits; a % itself is %25"
+            }
+            Self::Malformed(TargetFault::Form) => "the request target is not a path",
+            Self::Malformed(TargetFault::Fragment) => "a # in the path must be written %23",
+            Self::Malformed(TargetFault::Nul) => "the path contains a NUL",
+            Self::Outside => "nothing is served outside of the path prefix",
+            Self::SlashInName => "no file name contains a slash",
+        })
+    }
+}
+
+impl std::error::Error for TargetError {}
+
+/// What comes after the `?` of a target: `key=value` and `key`, joined by `&`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Query<'b> {
+    /// The query as it was written, without the `?`.
+    pub raw: &'b [u8],
+}
+
+impl<'b> Query<'b> {
+    /// Whether the key is there, with a value or without.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.pairs().any(|(name, _)| name == key.as_bytes())
+    }
+
+    /// The decoded value of the key, empty if it has none; the first one if it is there twice.
+    ///
+    /// `+` is a space, as forms send it. A bad escape stays as it is: a query chooses among
+    /// things to show, so no name depends on it.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Cow<'b, [u8]>> {
+        self.pairs().find(|(name, _)| *name == key.as_bytes()).map(|(_, value)| decode_form(value))
+    }
+
+    /// Keys and values as they were written.
+    fn pairs(&self) -> impl Iterator<Item = (&'b [u8], &'b [u8])> {
+        self.raw.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty()).map(|pair| {
+            let end = pair.iter().position(|&byte| byte == b'=').unwrap_or(pair.len());
+            (&pair[..end], pair.get(end + 1..).unwrap_or_default())
+        })
+    }
+}
+
+/// The decoded parts joined by slashes, and whether the last one was empty, `.` or `..`.
+fn decode_path(raw: &[u8]) -> Result<(Vec<u8>, bool), TargetError> {
+    let mut path = Vec::with_capacity(raw.len());
+    let mut is_folder = false;
+    for part in raw.split(|&byte| byte == b'/') {
+        let start = path.len();
+        if start > 0 {
+            path.push(b'/');
+        }
+        let name = path.len();
+        decode_part(part, &mut path)?;
+        is_folder = matches!(&path[name..], b"" | b"." | b"..");
+        match &path[name..] {
+            b".." if start == 0 => return Err(TargetError::Malformed(TargetFault::AboveRoot)),
+            b".." => {
+                path.truncate(start);
+                path.truncate(path.iter().rposition(|&byte| byte == b'/').unwrap_or(0));
+            }
+            b"" | b"." => path.truncate(start),
+            _ => {}
+        }
+    }
+    Ok((path, is_folder))
+}
+
+/// Appends one part of a path, decoded.
+fn decode_part(part: &[u8], path: &mut Vec<u8>) -> Result<(), TargetError> {
+    if !part.contains(&b'%') {
+        path.extend_from_slice(part);
+        return Ok(());
+    }
+    let mut rest = part;
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        let byte = match byte {
+            b'%' => {
+                let (byte, after) =
+                    escaped(after).ok_or(TargetError::Malformed(TargetFault::Escape))?;
+                rest = after;
+                byte
+            }
+            byte => *byte,
+        };
+        match byte {
+            0 => return Err(TargetError::Malformed(TargetFault::Nul)),
+            b'/' => return Err(TargetError::SlashInName),
+            byte => path.push(byte),
+        }
+    }
+    Ok(())
+}
+
+/// Takes the prefix away from the path.
+fn below(path: &mut Vec<u8>, prefix: &[u8]) -> Result<(), TargetError> {
+    let Some(prefix) = prefix.strip_prefix(b"/") else { return Ok(()) };
+    match path.strip_prefix(prefix) {
+        Some([]) => path.clear(),
+        Some([b'/', ..]) => drop(path.drain(..=prefix.len())),
+        _ => return Err(TargetError::Outside),
+    }
+    Ok(())
+}
+
+/// A value of a query, decoded.
+fn decode_form(value: &[u8]) -> Cow<'_, [u8]> {
+    if !value.iter().any(|byte| matches!(byte, b'%' | b'+')) {
+        return Cow::Borrowed(value);
+    }
+    let mut out = Vec::with_capacity(value.len());
+    let mut rest = value;
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        match (byte, escaped(after)) {
+            (b'%', Some((byte, after))) => {
+                out.push(byte);
+                rest = after;
+            }
+            (b'+', _) => out.push(b' '),
+            (byte, _) => out.push(*byte),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// The byte that two hexadecimal digits name, and what follows them.
+fn escaped(after: &[u8]) -> Option<(u8, &[u8])> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let [high, low, rest @ ..] = after else { return None };
+    Some((digit(*high)? << 4 | digit(*low)?, rest))
+}

@@ -1,0 +1,154 @@
+//! Whether a request still holds for the version of a file that is there now (RFC 9110 13).
+//!
+//! Two versions of a file must never be mixed, so every doubt is decided for sending the present
+//! one whole: a tag or a date that cannot be read matches nothing.
+
+use std::time::{Duration, SystemTime};
+
+use super::validator::{is_etag_char, is_strong, last_modified, parse_date, whole_seconds};
+use crate::request::{Method, Request};
+
+/// What tells the version of a file that is there now.
+#[derive(Clone, Copy, Debug)]
+pub struct Validators<'a> {
+    /// The entity tag with its quotes; a weak one never matches where a strong one is needed.
+    pub etag: &'a str,
+    /// When the file was last changed.
+    pub modified: SystemTime,
+}
+
+/// What the preconditions of a request say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Do what is asked.
+    Holds,
+    /// The client has this version already: 304.
+    NotModified,
+    /// The client means another version: 412.
+    Fails,
+}
+
+/// Evaluates the preconditions in the order of 13.2.2; `None` if there is no file now.
+#[must_use]
+pub fn evaluate(request: &Request, current: Option<Validators>) -> Condition {
+    // Steps 1 and 2: If-Match, else If-Unmodified-Since.
+    let is_meant = match matches(request, "if-match", current, Comparison::Strong) {
+        Some(matches) => matches,
+        None => current.is_none_or(|current| is_unmodified_since(request, current)),
+    };
+    if !is_meant {
+        return Condition::Fails;
+    }
+    // Steps 3 and 4: If-None-Match, else If-Modified-Since.
+    let is_read = matches!(request.method, Method::Get | Method::Head);
+    let is_known = match matches(request, "if-none-match", current, Comparison::Weak) {
+        Some(matches) => matches,
+        None => is_read && current.is_some_and(|current| !is_modified_since(request, current)),
+    };
+    match (is_known, is_read) {
+        (false, _) => Condition::Holds,
+        (true, true) => Condition::NotModified,
+        (true, false) => Condition::Fails,
+    }
+}
+
+/// Whether `Range` may be heard: there is no `If-Range`, or it names this very version (13.1.5).
+#[must_use]
+pub fn range_applies(request: &Request, current: Validators, now: SystemTime) -> bool {
+    let mut fields = request.fields("if-range");
+    let Some(value) = fields.next() else { return true };
+    if fields.next().is_some() {
+        return false; // no list: which one is meant is not known
+    }
+    if value.first() == Some(&b'"') {
+        return is_strong(value) && value == current.etag.as_bytes();
+    }
+    // A weak tag is no date either, and so never holds. A date must be exactly that of
+    // Last-Modified, and be strong: a second old, or the file may have changed again within the
+    // second that it names (8.8.2.2).
+    let (Some(date), Some(modified)) = (parse_date(value), last_modified(current.modified, now))
+    else {
+        return false;
+    };
+    let now = whole_seconds(now).unwrap_or(now);
+    date == modified && now.duration_since(date).is_ok_and(|age| age >= Duration::from_secs(1))
+}
+
+/// How two entity tags are compared (8.8.3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    /// Both must be strong.
+    Strong,
+    /// The mark of weakness does not count.
+    Weak,
+}
+
+/// Whether the field names the current version; `None` if there is no such field.
+fn matches(
+    request: &Request,
+    name: &str,
+    current: Option<Validators>,
+    comparison: Comparison,
+) -> Option<bool> {
+    let mut is_there = false;
+    for value in request.fields(name) {
+        is_there = true;
+        let Some(current) = current else { continue };
+        // 13.1.1, 13.1.2: `*` is any version, as long as there is one.
+        if value == b"*" || has_tag(value, current.etag.as_bytes(), comparison) {
+            return Some(true);
+        }
+    }
+    is_there.then_some(false)
+}
+
+/// Whether the list has the tag. What follows a member that is no tag is not read.
+fn has_tag(mut list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
+    let (is_weak, etag) = split_weak(etag);
+    if is_weak && comparison == Comparison::Strong {
+        return false;
+    }
+    while let Some((is_weak, tag, rest)) = next_tag(list) {
+        if tag == etag && !(is_weak && comparison == Comparison::Strong) {
+            return true;
+        }
+        list = rest;
+    }
+    false
+}
+
+/// The next tag of a list, whether it is weak, and what follows (8.8.3, 5.6.1).
+fn next_tag(list: &[u8]) -> Option<(bool, &[u8], &[u8])> {
+    let start = list.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b','))?;
+    let (is_weak, list) = split_weak(&list[start..]);
+    let [b'"', inside @ ..] = list else { return None };
+    let end = inside.iter().position(|&byte| byte == b'"')?;
+    if !inside[..end].iter().all(|&byte| is_etag_char(byte)) {
+        return None;
+    }
+    let (tag, rest) = list.split_at(end + 2);
+    let after = rest.trim_ascii_start();
+    matches!(after, [] | [b',', ..]).then_some((is_weak, tag, after))
+}
+
+/// Takes the mark of weakness away.
+fn split_weak(tag: &[u8]) -> (bool, &[u8]) {
+    tag.strip_prefix(b"W/").map_or((false, tag), |tag| (true, tag))
+}
+
+/// 13.1.4. A date that is none is ignored, and so are several.
+fn is_unmodified_since(request: &Request, current: Validators) -> bool {
+    let date = request.single("if-unmodified-since").and_then(parse_date);
+    date.is_none_or(|date| seconds(current.modified) <= date)
+}
+
+/// 13.1.3. A date that is none is ignored, and so are several.
+fn is_modified_since(request: &Request, current: Validators) -> bool {
+    let date = request.single("if-modified-since").and_then(parse_date);
+    date.is_none_or(|date| seconds(current.modified) > date)
+}
+
+/// Dates of HTTP have no fraction, so none may decide; where HTTP has no date it is kept as it is.
+fn seconds(time: SystemTime) -> SystemTime {
+    whole_seconds(time).unwrap_or(time)
+}

@@ -1,0 +1,11 @@
+//! Responses: which one a request gets, and how it is written.
+
+pub mod conditional; // preconditions and If-Range
+mod disposition; // Content-Disposition
+pub mod head; // heads of responses, and pages for errors
+pub mod media; // media types by name
+pub mod multipart; // several ranges in one body
+pub mod plan; // (request, facts) → what to answer
+pub mod range; // Range
+pub mod resumption; // which versions broken-off downloads were of
+pub mod validator; // entity tags and dates

@@ -1,0 +1,214 @@
+//! What to answer to a request for a file that is there: a pure decision, (request, facts) → plan.
+//!
+//! The facts come from one open descriptor and so do the bytes, later and elsewhere. Nothing is
+//! read here, not even the clock, so that every row of the standard can be a row of a test.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::time::SystemTime;
+
+use super::conditional::{self, Condition, Validators};
+use super::disposition::push_disposition;
+use super::head::{PLAIN_TEXT, push_decimal, push_field, push_number_field};
+use super::multipart::{Multipart, push_content_range};
+use super::range::{self, RangeAnswer};
+use super::validator::{last_modified, push_date};
+use crate::request::negotiate::Coding;
+use crate::request::{Method, Request};
+
+/// What is known of the file, or of the compressed neighbour that stands for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// Its length in bytes.
+    pub len: u64,
+    /// Its strong entity tag, with quotes.
+    pub etag: &'a str,
+    /// When it was last changed.
+    pub modified: SystemTime,
+    /// Its media type, that of the plain file if this is a compressed neighbour.
+    pub media_type: &'a str,
+    /// How it is compressed.
+    pub coding: Option<Coding>,
+    /// Whether another request could get another coding of it: then every answer says so.
+    pub varies: bool,
+    /// The name to save it by; without one, nothing is said about that.
+    pub file_name: Option<&'a [u8]>,
+    /// Whether it is to be saved rather than shown.
+    pub is_download: bool,
+}
+
+/// What to answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The status.
+    pub status: u16,
+    /// The lines about the representation, each with its CRLF: all of the head but the status
+    /// line, `Date`, `Connection`, and what the operator adds to every response.
+    pub fields: Vec<u8>,
+    /// What follows the head.
+    pub body: PlannedBody,
+    /// What `Content-Length` says; after HEAD and 304 no body follows all the same.
+    pub body_len: u64,
+}
+
+/// What follows the head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlannedBody {
+    /// Nothing.
+    Nothing,
+    /// The whole file.
+    Whole,
+    /// A range of the file, not empty.
+    Range(Range<u64>),
+    /// Several ranges of the file with headers between them.
+    Multipart(Multipart),
+    /// A sentence for people.
+    Message(Cow<'static, str>),
+}
+
+/// Decides what to answer to a GET or HEAD for this file at this moment.
+#[must_use]
+pub fn plan(request: &Request, facts: &Facts, now: SystemTime) -> Plan {
+    let current = Validators { etag: facts.etag, modified: facts.modified };
+    let plan = match conditional::evaluate(request, Some(current)) {
+        Condition::Fails => failed(facts),
+        Condition::NotModified => return not_modified(facts, now),
+        Condition::Holds => match wanted(request, facts, current, now) {
+            RangeAnswer::Whole => whole(facts, now),
+            RangeAnswer::Part(range) => part(facts, range, now),
+            RangeAnswer::Parts(ranges) => parts(facts, &ranges, now),
+            RangeAnswer::Unsatisfiable => unsatisfiable(facts),
+        },
+    };
+    match request.method {
+        // RFC 9110 9.3.2: the head of the answer to a GET, and no body.
+        Method::Head => Plan { body: PlannedBody::Nothing, ..plan },
+        _ => plan,
+    }
+}
+
+/// Decides for a client that has the beginning of another version, does not know it, and would go
+/// on with this one.
+///
+/// All of it (200) is what RFC 9110 14.2 suggests, and will not do: wget passes over as many bytes
+/// as it has, and appends the rest. Where the new version is the shorter one, curl and wget take
+/// 416, and wget also 200, for a sign that they have everything. An error they all report.
+#[must_use]
+pub fn plan_conflict(request: &Request, facts: &Facts, now: SystemTime) -> Plan {
+    let current = Validators { etag: facts.etag, modified: facts.modified };
+    match conditional::evaluate(request, Some(current)) {
+        Condition::Fails => failed(facts),
+        Condition::NotModified => not_modified(facts, now),
+        // 15.5.10: the user might be able to resolve it, and is told how.
+        Condition::Holds => message(409, Vec::new(), facts, REPLACED),
+    }
+}
+
+/// The bytes that are asked for.
+fn wanted(request: &Request, facts: &Facts, current: Validators, now: SystemTime) -> RangeAnswer {
+    // RFC 9110 14.2: other methods have no ranges. 13.2.2 step 5: If-Range comes last.
+    if request.method != Method::Get || !conditional::range_applies(request, current, now) {
+        return RangeAnswer::Whole;
+    }
+    match range::of_request(request, facts.len) {
+        // 8.4: the coding would be said of the multipart body, and belongs to what is inside it.
+        RangeAnswer::Parts(_) if facts.coding.is_some() => RangeAnswer::Whole,
+        answer => answer,
+    }
+}
+
+/// 200: all of it.
+fn whole(facts: &Facts, now: SystemTime) -> Plan {
+    let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
+    push_field(&mut fields, "Content-Type", facts.media_type.as_bytes());
+    push_number_field(&mut fields, "Content-Length", facts.len);
+    push_representation(&mut fields, facts, now);
+    let body = if facts.len == 0 { PlannedBody::Nothing } else { PlannedBody::Whole };
+    Plan { status: 200, fields, body, body_len: facts.len }
+}
+
+/// 206 with one part (RFC 9110 15.3.7.1).
+fn part(facts: &Facts, range: Range<u64>, now: SystemTime) -> Plan {
+    let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
+    let body_len = range.end - range.start;
+    push_field(&mut fields, "Content-Type", facts.media_type.as_bytes());
+    push_number_field(&mut fields, "Content-Length", body_len);
+    push_content_range(&mut fields, &range, facts.len);
+    push_representation(&mut fields, facts, now);
+    Plan { status: 206, fields, body: PlannedBody::Range(range), body_len }
+}
+
+/// 206 with several parts: no `Content-Range` but those of the parts (RFC 9110 15.3.7.2).
+fn parts(facts: &Facts, ranges: &[Range<u64>], now: SystemTime) -> Plan {
+    let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
+    let multipart = Multipart::new(ranges, facts.len, facts.media_type, facts.etag);
+    let body_len = multipart.len();
+    push_field(&mut fields, "Content-Type", multipart.media_type().as_bytes());
+    push_number_field(&mut fields, "Content-Length", body_len);
+    push_representation(&mut fields, facts, now);
+    Plan { status: 206, fields, body: PlannedBody::Multipart(multipart), body_len }
+}
+
+/// 304: what a cache needs to go on with what it has (RFC 9110 15.4.5).
+fn not_modified(facts: &Facts, now: SystemTime) -> Plan {
+    let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
+    push_validators(&mut fields, facts, now);
+    Plan { status: 304, fields, body: PlannedBody::Nothing, body_len: 0 }
+}
+
+/// 412 (RFC 9110 15.5.13).
+fn failed(facts: &Facts) -> Plan {
+    message(412, Vec::new(), facts, "the file is not the version that was asked for\n")
+}
+
+/// 416: says how long the file is (RFC 9110 15.5.17).
+fn unsatisfiable(facts: &Facts) -> Plan {
+    let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
+    fields.extend_from_slice(b"Content-Range: bytes */");
+    push_decimal(&mut fields, facts.len);
+    fields.extend_from_slice(b"\r\n");
+    message(416, fields, facts, "the file has none of the bytes that were asked for\n")
+}
+
+/// An answer that is not the file.
+fn message(status: u16, mut fields: Vec<u8>, facts: &Facts, text: &'static str) -> Plan {
+    let body_len = text.len() as u64;
+    push_field(&mut fields, "Content-Type", PLAIN_TEXT.as_bytes());
+    push_number_field(&mut fields, "Content-Length", body_len);
+    push_vary(&mut fields, facts);
+    Plan { status, fields, body: PlannedBody::Message(Cow::Borrowed(text)), body_len }
+}
+
+/// What every answer with bytes of the file says about it.
+fn push_representation(fields: &mut Vec<u8>, facts: &Facts, now: SystemTime) {
+    push_validators(fields, facts, now);
+    fields.extend_from_slice(b"Accept-Ranges: bytes\r\n"); // RFC 9110 14.3
+    if let Some(coding) = facts.coding {
+        push_field(fields, "Content-Encoding", coding.token().as_bytes());
+    }
+    push_disposition(fields, facts.file_name, facts.is_download);
+}
+
+/// What tells this version from others.
+fn push_validators(fields: &mut Vec<u8>, facts: &Facts, now: SystemTime) {
+    if let Some(modified) = last_modified(facts.modified, now) {
+        fields.extend_from_slice(b"Last-Modified: ");
+        push_date(fields, modified);
+        fields.extend_from_slice(b"\r\n");
+    }
+    push_field(fields, "ETag", facts.etag.as_bytes());
+    push_vary(fields, facts);
+}
+
+/// RFC 9110 12.5.5: what the choice of this representation depended on.
+fn push_vary(fields: &mut Vec<u8>, facts: &Facts) {
+    if facts.varies {
+        fields.extend_from_slice(b"Vary: Accept-Encoding\r\n");
+    }
+}
+
+/// Said to whoever would append to the beginning of another version.
+const REPLACED: &str = "the file was replaced since your download of it broke off: begin it anew\n";
+
+/// Enough for the lines of a usual answer, so that they are allocated once.
+const FIELDS_CAPACITY: usize = 320;

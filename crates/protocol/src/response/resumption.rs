@@ -1,0 +1,148 @@
+//! Remembers which downloads were broken off, and of which version they were.
+//!
+//! `curl -C -`, `wget -c` and `lftp get -c` go on with `Range: bytes=N-` alone. They do not say of
+//! which version they have the beginning (that would be `If-Range`), and put whatever comes behind
+//! it: if the file was replaced meanwhile, the result is half one version, half another, and is
+//! called a success. HTTP cannot prevent that; only a server that remembers can.
+//!
+//! Only what broke off is remembered. Whoever has all of a file and asks for what came behind it
+//! since then, as one follows a log, gets that. At the worst, a client that is taken for another
+//! one has to begin anew, or to say by `If-Range` which version it means.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::range;
+use crate::request::{Method, Request};
+
+/// One client's download of one target in one version, from some byte to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Download {
+    /// Whether it goes on with an earlier one without saying of which version that was.
+    is_blind: bool,
+    /// Who asks for what.
+    key: u64,
+    version: u64,
+}
+
+/// Downloads that were broken off.
+#[derive(Debug, Default)]
+pub struct Resumptions {
+    /// Nobody can make two keys the same on purpose.
+    hasher: RandomState,
+    kept: Mutex<Kept>,
+    /// How many are kept, to be looked at without the lock: mostly there are none.
+    count: AtomicUsize,
+}
+
+impl Resumptions {
+    /// The download that this request is, of the version with this entity tag; `None` if it asks
+    /// for something else than all bytes from one on.
+    ///
+    /// A client is recognised by its address, its `User-Agent`, and what proxies say of it in
+    /// `X-Forwarded-For`; nobody has to tell the truth, since it only concerns their own answers.
+    #[must_use]
+    pub fn download(
+        &self,
+        client: Option<IpAddr>,
+        request: &Request,
+        etag: &str,
+    ) -> Option<Download> {
+        let from = match request.method {
+            Method::Get => range::open_start(request)?,
+            _ => return None,
+        };
+        let mut hasher = self.hasher.build_hasher();
+        client.hash(&mut hasher);
+        request.target.hash(&mut hasher);
+        for name in ["user-agent", "x-forwarded-for"] {
+            request.field(name).hash(&mut hasher);
+        }
+        let key = hasher.finish();
+        let version = self.hasher.hash_one(etag);
+        let mut validators = ["if-range", "if-match", "if-unmodified-since"].into_iter();
+        let is_sure = validators.any(|name| request.field(name).is_some());
+        Some(Download { is_blind: from > 0 && !is_sure, key, version })
+    }
+
+    /// Whether the client has the beginning of another version, does not say so, and would append
+    /// to it what it gets.
+    #[must_use]
+    pub fn would_mix(&self, download: &Download, now: Instant) -> bool {
+        if !download.is_blind || self.count.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let kept = self.lock().get(download.key);
+        kept.is_some_and(|kept| {
+            kept.version != download.version && now.duration_since(kept.at) < REMEMBERED
+        })
+    }
+
+    /// The client did not get all of it.
+    pub fn broken_off(&self, download: &Download, now: Instant) {
+        let mut kept = self.lock();
+        kept.put(download.key, Broken { version: download.version, at: now });
+        self.count.store(kept.len(), Ordering::Relaxed);
+    }
+
+    /// The client has all of it, and nothing to go on with.
+    pub fn completed(&self, download: &Download) {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut kept = self.lock();
+        kept.remove(download.key);
+        self.count.store(kept.len(), Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is remembered of a download.
+#[derive(Clone, Copy, Debug)]
+struct Broken {
+    version: u64,
+    at: Instant,
+}
+
+/// The latest ones, and those before them: when the latest are too many, the others are
+/// forgotten, so that keeping one more costs the same whatever there is already.
+#[derive(Debug, Default)]
+struct Kept {
+    latest: HashMap<u64, Broken>,
+    before: HashMap<u64, Broken>,
+}
+
+impl Kept {
+    fn len(&self) -> usize {
+        self.latest.len() + self.before.len()
+    }
+
+    fn get(&self, key: u64) -> Option<Broken> {
+        self.latest.get(&key).or_else(|| self.before.get(&key)).copied()
+    }
+
+    fn put(&mut self, key: u64, broken: Broken) {
+        if self.latest.len() >= MOST / 2 && !self.latest.contains_key(&key) {
+            self.before = std::mem::take(&mut self.latest);
+        }
+        self.latest.insert(key, broken);
+    }
+
+    fn remove(&mut self, key: u64) {
+        self.latest.remove(&key);
+        self.before.remove(&key);
+    }
+}
+
+/// Downloads remembered at the most; less than a megabyte.
+const MOST: usize = 16 << 10;
+
+/// How long one is remembered: somebody who comes back the next morning is still known.
+const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);

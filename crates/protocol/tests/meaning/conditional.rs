@@ -1,0 +1,121 @@
+use underpass_protocol::response::conditional::{Condition, Validators, evaluate, range_applies};
+
+use crate::rig::{NOVEMBER, at, with_fields, with_request};
+
+const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+
+/// The version that is there: tag `"a,b"`, changed in November 1994.
+fn current() -> Validators<'static> {
+    Validators { etag: "\"a,b\"", modified: at(NOVEMBER) }
+}
+
+#[test]
+fn preconditions_are_evaluated_in_the_order_of_the_standard() {
+    use Condition::{Fails, Holds, NotModified};
+    for (fields, expected) in [
+        (vec![], Holds),
+        (vec!["If-Match: \"a,b\"".to_owned()], Holds),
+        (vec!["If-Match: *".to_owned()], Holds),
+        (vec!["If-Match: \"x\", \"a,b\"".to_owned()], Holds),
+        (vec!["If-Match: \"x\"".to_owned(), "If-Match: \"a,b\"".to_owned()], Holds),
+        (vec!["If-Match: \"x\"".to_owned()], Fails),
+        (vec!["If-Match: W/\"a,b\"".to_owned()], Fails),
+        (vec!["If-Match: a,b".to_owned()], Fails),
+        (vec!["If-Match:".to_owned()], Fails),
+        // Step 1 keeps step 2 from being asked.
+        (vec!["If-Match: \"a,b\"".to_owned(), format!("If-Unmodified-Since: {BEFORE}")], Holds),
+        (vec![format!("If-Unmodified-Since: {BEFORE}")], Fails),
+        (vec![format!("If-Unmodified-Since: {SAME}")], Holds),
+        (vec![format!("If-Unmodified-Since: {AFTER}")], Holds),
+        (vec!["If-Unmodified-Since: yesterday".to_owned()], Holds),
+        (vec!["If-None-Match: \"a,b\"".to_owned()], NotModified),
+        (vec!["If-None-Match: W/\"a,b\"".to_owned()], NotModified),
+        (vec!["If-None-Match: \"x\" ,W/\"y\",, \"a,b\"".to_owned()], NotModified),
+        (vec!["If-None-Match: *".to_owned()], NotModified),
+        (vec!["If-None-Match: \"a\"".to_owned()], Holds),
+        (vec!["If-None-Match: a,b".to_owned()], Holds),
+        (vec!["If-None-Match: \"a,b".to_owned()], Holds),
+        (vec!["If-None-Match: \"x\" \"a,b\"".to_owned()], Holds),
+        (vec!["If-None-Match: w/\"a,b\"".to_owned()], Holds),
+        // Step 3 keeps step 4 from being asked.
+        (vec!["If-None-Match: \"x\"".to_owned(), format!("If-Modified-Since: {SAME}")], Holds),
+        (vec![format!("If-Modified-Since: {BEFORE}")], Holds),
+        (vec![format!("If-Modified-Since: {SAME}")], NotModified),
+        (vec![format!("If-Modified-Since: {AFTER}")], NotModified),
+        (vec!["If-Modified-Since: Sunday, 06-Nov-94 08:49:37 GMT".to_owned()], NotModified),
+        (vec!["If-Modified-Since: Sun Nov  6 08:49:37 1994".to_owned()], NotModified),
+        (vec!["If-Modified-Since: 784111777".to_owned()], Holds),
+        (vec![format!("If-Modified-Since: {SAME}"), format!("If-Modified-Since: {SAME}")], Holds),
+        // Step 1 and 2 come before 3 and 4.
+        (vec!["If-Match: \"x\"".to_owned(), "If-None-Match: \"a,b\"".to_owned()], Fails),
+        (vec!["If-Match: *".to_owned(), "If-None-Match: *".to_owned()], NotModified),
+    ] {
+        let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+        let found = with_fields(&fields, |request| evaluate(request, Some(current())));
+        assert_eq!(found, expected, "{fields:?}");
+    }
+}
+
+#[test]
+fn a_fraction_of_a_second_does_not_count() {
+    let modified = at(NOVEMBER) + std::time::Duration::from_millis(999);
+    let field = format!("If-Modified-Since: {SAME}");
+    let found = with_fields(&[&field], |request| {
+        evaluate(request, Some(Validators { modified, ..current() }))
+    });
+    assert_eq!(found, Condition::NotModified);
+}
+
+#[test]
+fn writing_requests_fail_where_reading_ones_are_not_modified() {
+    let found = |field: &str, current| {
+        with_request("PUT / HTTP/1.1", &[field], |request| evaluate(request, current))
+    };
+    for (field, with_file, without) in [
+        ("If-None-Match: *", Condition::Fails, Condition::Holds),
+        ("If-None-Match: \"a,b\"", Condition::Fails, Condition::Holds),
+        ("If-Match: *", Condition::Holds, Condition::Fails),
+        ("If-Match: \"a,b\"", Condition::Holds, Condition::Fails),
+        ("If-Modified-Since: Sun, 06 Nov 1994 08:49:38 GMT", Condition::Holds, Condition::Holds),
+        ("If-Unmodified-Since: Sun, 06 Nov 1994 08:49:36 GMT", Condition::Fails, Condition::Holds),
+    ] {
+        assert_eq!(found(field, Some(current())), with_file, "{field}");
+        assert_eq!(found(field, None), without, "{field}, no file");
+    }
+}
+
+#[test]
+fn a_range_is_heard_only_for_the_version_that_is_there() {
+    for (fields, now, expected) in [
+        (&[][..], NOVEMBER, true),
+        (&["If-Range: \"a,b\""], NOVEMBER, true),
+        (&["If-Range: W/\"a,b\""], NOVEMBER, false),
+        (&["If-Range: \"x\""], NOVEMBER, false),
+        (&["If-Range: \"x\", \"a,b\""], NOVEMBER, false),
+        (&["If-Range: \"a,b\"", "If-Range: \"a,b\""], NOVEMBER, false),
+        (&["If-Range: *"], NOVEMBER, false),
+        (&["If-Range:"], NOVEMBER, false),
+        (&["If-Range: yesterday"], NOVEMBER + 9, false),
+        (&["If-Range: Sun, 06 Nov 1994 08:49:37 GMT"], NOVEMBER + 1, true),
+        (&["If-Range: Sun Nov  6 08:49:37 1994"], NOVEMBER + 1, true),
+        (&["If-Range: Sun, 06 Nov 1994 08:49:37 GMT"], NOVEMBER, false), // not yet a second old
+        (&["If-Range: Sun, 06 Nov 1994 08:49:37 GMT"], NOVEMBER - 1, false), // in the future
+        (&["If-Range: Sun, 06 Nov 1994 08:49:36 GMT"], NOVEMBER + 1, false),
+        (&["If-Range: Sun, 06 Nov 1994 08:49:38 GMT"], NOVEMBER + 9, false), // exactly, not since
+    ] {
+        let found = with_fields(fields, |request| range_applies(request, current(), at(now)));
+        assert_eq!(found, expected, "{fields:?} {now}");
+    }
+}
+
+#[test]
+fn a_weak_tag_of_ours_would_never_resume() {
+    let weak = Validators { etag: "W/\"a\"", ..current() };
+    for field in ["If-Range: W/\"a\"", "If-Range: \"a\""] {
+        assert!(!with_fields(&[field], |request| range_applies(request, weak, at(NOVEMBER + 9))));
+    }
+    let found = with_fields(&["If-Match: \"a\""], |request| evaluate(request, Some(weak)));
+    assert_eq!(found, Condition::Fails);
+}

@@ -1,0 +1,53 @@
+//! Where MOVE and COPY go.
+
+use underpass_protocol::request::destination::{BadDestination, Depth, Destination};
+
+use crate::rig::with_fields;
+
+#[test]
+fn a_destination_is_a_path_or_an_address_of_this_server() {
+    use BadDestination::{Elsewhere, Malformed, Missing, Query};
+    type Row = (&'static str, Result<(&'static [u8], bool), BadDestination>);
+    let table: [Row; 14] = [
+        ("/files/a", Ok((b"a", false))),
+        ("/files/a%20b/c/", Ok((b"a b/c", true))),
+        ("/files/a?query", Err(Query)),
+        ("http://example.org/files/a", Ok((b"a", false))),
+        ("HTTP://EXAMPLE.org:80/files/a", Ok((b"a", false))),
+        ("https://example.org/files/a", Ok((b"a", false))),
+        ("https://example.org:443/files/", Ok((b"", true))),
+        ("http://example.org:81/files/a", Err(Elsewhere)),
+        ("http://user@example.org/files/a", Err(Elsewhere)),
+        ("//example.org/files/a", Err(Elsewhere)), // a path, outside of the prefix
+        ("/a", Err(Elsewhere)),
+        ("a", Err(Malformed)),
+        ("/files/a%2Fb", Err(Malformed)),
+        ("", Err(Malformed)),
+    ];
+    for (value, expected) in table {
+        let field = format!("Destination: {value}");
+        let read = with_fields(&[&field], |request| Destination::read(request, b"/files"));
+        let read = read.map(|to| (to.path, to.is_folder));
+        assert_eq!(read, expected.map(|(path, is_folder)| (path.to_vec(), is_folder)), "{value}");
+    }
+    let none = with_fields(&[], |request| Destination::read(request, b""));
+    assert_eq!(none, Err(Missing));
+}
+
+#[test]
+fn replacing_and_depth_are_as_in_the_standard_unless_something_is_said() {
+    let overwrites = |fields: &[&str]| {
+        with_fields(&[&["Destination: /a"], fields].concat(), |request| {
+            Destination::read(request, b"").map(|to| to.overwrites)
+        })
+    };
+    assert_eq!(overwrites(&[]), Ok(true));
+    assert_eq!(overwrites(&["Overwrite: T"]), Ok(true));
+    assert_eq!(overwrites(&["Overwrite: F"]), Ok(false));
+    assert_eq!(overwrites(&["Overwrite: no"]), Err(BadDestination::Overwrite));
+    let depth = |fields: &[&str]| with_fields(fields, Depth::read);
+    assert_eq!(depth(&[]), Some(Depth::Infinity));
+    assert_eq!(depth(&["Depth: Infinity"]), Some(Depth::Infinity));
+    assert_eq!(depth(&["Depth: 0"]), Some(Depth::Zero));
+    assert_eq!(depth(&["Depth: 1"]), None);
+}

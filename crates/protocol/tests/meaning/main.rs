@@ -1,0 +1,20 @@
+//! What requests mean, row by row: each module of tests is the table of one module of the crate.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)] // the tests have a clock
+
+mod chunked;
+mod conditional;
+mod destination;
+mod digest;
+mod head;
+mod media;
+mod negotiate;
+mod origin;
+mod plan;
+mod range;
+mod request;
+mod resumption;
+mod rig;
+mod target;
+mod upload;
+mod validator;
