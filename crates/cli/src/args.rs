@@ -8,10 +8,10 @@ use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
 use crate::bench::BenchArgs;
 use crate::commands::{
-    doctor::DoctorArgs, explain::ExplainArgs, get::GetArgs, put::PutArgs, recv::RecvArgs,
-    send::SendArgs,
+    doctor::DoctorArgs, get::GetArgs, put::PutArgs, recv::RecvArgs, send::SendArgs,
 };
 use crate::cp::CpArgs;
+use crate::explain::ExplainArgs;
 use crate::failure::Failure;
 use crate::generate::GenerateArgs;
 use crate::serve::{self, ServeArgs};

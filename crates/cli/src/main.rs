@@ -22,7 +22,6 @@ mod get;
 mod netrc;
 mod output;
 mod printable;
-mod procfs;
 mod progress;
 mod put;
 mod range;
@@ -55,7 +54,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Doctor(args)) => commands::doctor::run(&args),
         // It ends as the program that it runs.
-        Some(Command::Explain(args)) => return commands::explain::run(&args),
+        Some(Command::Explain(args)) => return explain::run(&args),
         None => commands::generate::run(&cli.generate),
     };
     done.map(|()| ExitCode::SUCCESS)

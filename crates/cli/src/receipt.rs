@@ -1,7 +1,8 @@
 //! The receipt: a report as people and programs read it. Its field names are a promise.
 
 use serde::{Deserialize, Serialize};
-use underpass_engine::{Kind, Report, Tally};
+pub(crate) use underpass_diagnose::EndKind;
+use underpass_engine::{Report, Tally};
 use underpass_server::tls::{Facts, Place};
 
 /// What a transfer did, as one JSON object.
@@ -129,39 +130,6 @@ pub(crate) struct DeclineReceipt {
     pub(crate) reason: Option<String>,
 }
 
-/// What sort of thing bytes come from or go to.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum EndKind {
-    /// A regular file, or memory that looks like one.
-    File,
-    /// A socket of any protocol.
-    Socket,
-    /// A pipe or FIFO.
-    Pipe,
-    /// A terminal.
-    Terminal,
-    /// Another device: a disk, `/dev/null`.
-    Device,
-    /// What is none of these: files that the kernel makes up, such as those in `/proc`, events,
-    /// timers.
-    Other,
-}
-
-impl EndKind {
-    /// The name in receipts.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Socket => "socket",
-            Self::Pipe => "pipe",
-            Self::Terminal => "terminal",
-            Self::Device => "device",
-            Self::Other => "other",
-        }
-    }
-}
-
 /// Processor seconds.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct CpuReceipt {
@@ -240,18 +208,6 @@ impl Receipt {
     /// The same, and between what it was.
     pub(crate) fn between(self, from: EndKind, to: EndKind) -> Self {
         Self { from: Some(from), to: Some(to), ..self }
-    }
-}
-
-impl From<Kind> for EndKind {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Regular => Self::File,
-            Kind::Socket => Self::Socket,
-            Kind::Pipe => Self::Pipe,
-            Kind::Block | Kind::CharDevice => Self::Device,
-            Kind::Virtual => Self::Other,
-        }
     }
 }
 

@@ -1,3 +1,18 @@
 //! What this machine can do, and what another program asks of the kernel.
+//!
+//! [`explain::run`] follows a program and all that it starts from system call to system call, and
+//! returns what moved its bytes as values. [`trace`] is the tracer below it.
+//!
+//! The crate prints nothing: `underpass doctor` and `underpass explain` do that.
 
 #![forbid(unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("underpass-diagnose is about Linux system calls and needs Linux");
+
+mod end_kind;
+pub mod explain;
+mod procfs;
+pub mod trace;
+
+pub use end_kind::EndKind;

@@ -45,7 +45,6 @@ mod report;
 pub mod session;
 mod size;
 pub mod socket;
-pub mod trace;
 mod transfer;
 
 pub use chain::{Chain, Segment, Sink, Source, data_ranges, is_absent, is_resident, next_data};

@@ -68,7 +68,7 @@ pub fn trace(tid: u32, request: TraceRequest<'_>) -> Result<(), Errno> {
     let nothing = std::ptr::null_mut::<c_void>();
     // SAFETY: the requests that carry numbers take no address, and the one that fills a structure
     // is told its size and has it to itself for the call. What happens to another process touches
-    // no memory of this one. Proved by `tests/trace.rs`.
+    // no memory of this one. Proved by diagnose's `tests/trace.rs`.
     let result = unsafe {
         match request {
             TraceRequest::Seize(options) => {
@@ -96,7 +96,7 @@ pub fn trace(tid: u32, request: TraceRequest<'_>) -> Result<(), Errno> {
 pub fn wait_for_any() -> Result<(u32, c_int), Errno> {
     loop {
         let mut status = 0;
-        // SAFETY: the kernel fills in the one number it is given. Proved by `tests/trace.rs`.
+        // SAFETY: the kernel fills in the one number it is given. Proved by diagnose's `tests/trace.rs`.
         let tid = unsafe { libc::wait4(-1, &raw mut status, libc::__WALL, std::ptr::null_mut()) };
         match u32::try_from(tid) {
             Ok(tid) => return Ok((tid, status)),
@@ -148,7 +148,7 @@ pub fn spawn_traced(program: &TracedProgram<'_>) -> Result<u32, Errno> {
     let mut words: Vec<*const c_char> = program.words.iter().map(|word| word.as_ptr()).collect();
     words.push(std::ptr::null());
     // SAFETY: the child does nothing but `become_program`, which neither allocates nor takes a lock
-    // that another thread could have held. Proved by `tests/trace.rs`.
+    // that another thread could have held. Proved by diagnose's `tests/trace.rs`.
     match unsafe { libc::fork() } {
         0 => become_program(program, &words),
         child => u32::try_from(child).map_err(|_| last_errno()),
@@ -167,7 +167,7 @@ fn become_program(program: &TracedProgram<'_>, words: &[*const c_char]) -> ! {
     let mut byte = 0_u8;
     // SAFETY: only calls that are safe in a child of fork(2), with addresses of what the parent has
     // made ready before: `words` ends with a null pointer and its strings outlive this child's
-    // borrow of them, the filter is copied by the kernel. Proved by `tests/trace.rs`.
+    // borrow of them, the filter is copied by the kernel. Proved by diagnose's `tests/trace.rs`.
     unsafe {
         // Rust ignores it for itself, and what is ignored stays so in the next program.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
@@ -194,7 +194,7 @@ fn install(filter: &[libc::sock_filter]) -> Result<(), Errno> {
     };
     let seccomp = || {
         // SAFETY: the kernel copies the program, whose length was just taken from it. Proved by
-        // `tests/trace.rs`.
+        // diagnose's `tests/trace.rs`.
         let result = unsafe {
             libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
         };

@@ -1,7 +1,6 @@
 //! The commands, one file each: parse, call the engine, report.
 
 pub(crate) mod doctor;
-pub(crate) mod explain;
 pub(crate) mod generate;
 pub(crate) mod get;
 pub(crate) mod put;

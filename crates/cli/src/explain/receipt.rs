@@ -2,13 +2,14 @@
 //! receipt of a transfer mean the same.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 use serde::Serialize;
-use underpass_engine::{Mechanism, Usage, errno};
+use underpass_diagnose::explain::{
+    Count, Direction, EndCount, Ending, Explained, Ledger, Origin, RefusalCount,
+};
+use underpass_engine::{Mechanism, errno};
 
-use super::calls::Direction;
-use super::ledger::{Count, EndCount, Ledger, Origin, RefusalCount};
-use super::tracer::{Ending, Tracer};
 use crate::receipt::{
     CpuReceipt, DeclineReceipt, EndKind, FaultsReceipt, MechanismReceipt, SwitchesReceipt,
 };
@@ -162,27 +163,20 @@ pub(crate) struct HiddenReceipt {
 }
 
 impl ProgramReceipt {
-    /// The receipt of a program that is over.
-    pub(super) fn new(
-        command: Vec<String>,
-        tracer: &Tracer<'_>,
-        (ending, elapsed_s): (Ending, f64),
-        usage: Usage,
-    ) -> Self {
-        let ledger = &tracer.observer.ledger;
-        let (mapped_bytes, mapped_files) = tracer.observer.mapped_data();
-        let (exit_code, signal) = match ending {
+    /// Makes the receipt of a program that is over.
+    pub(super) fn new(command: &[OsString], explained: &Explained) -> Self {
+        let (ledger, usage) = (&explained.ledger, explained.usage);
+        let (exit_code, signal) = match explained.ending {
             Ending::Code(code) => (Some(code), None),
             Ending::Signal(signal) => (None, Some(signal)),
-            Ending::NotStarted(_) => (None, None),
         };
         let (ends, ends_left_out) = ends(ledger);
         Self {
-            command,
+            command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             exit_code,
             signal,
             bytes: ledger.delivered(),
-            elapsed_s,
+            elapsed_s: explained.elapsed_s,
             mechanisms: mechanisms(ledger),
             declined: refusals(ledger, RefusalCount::is_decline),
             failed: refusals(ledger, |refusal| !refusal.is_decline()),
@@ -195,12 +189,12 @@ impl ProgramReceipt {
             },
             context_switches: SwitchesReceipt {
                 // Each stop is one.
-                voluntary: usage.voluntary_switches.saturating_sub(tracer.stops),
+                voluntary: usage.voluntary_switches.saturating_sub(explained.stops),
                 involuntary: usage.involuntary_switches,
             },
             page_faults: FaultsReceipt { minor: usage.minor_faults, major: usage.major_faults },
-            processes: tracer.process_count,
-            threads: tracer.thread_count,
+            processes: explained.processes,
+            threads: explained.threads,
             crossings: crossings(ledger),
             moves: moves(ledger),
             ends,
@@ -210,15 +204,15 @@ impl ProgramReceipt {
                 .iter()
                 .map(|(name, count)| CallReceipt { name, count: CountReceipt::from(*count) })
                 .collect(),
-            mapped_bytes,
-            mapped_files,
+            mapped_bytes: explained.mapped_bytes,
+            mapped_files: explained.mapped_files,
             hidden: HiddenReceipt {
                 io_uring_calls: ledger.ring_calls,
                 io_submit_calls: ledger.later_calls,
                 foreign_calls: ledger.foreign_calls,
             },
-            stops: tracer.stops,
-            all_calls: tracer.every.then_some(tracer.all_calls),
+            stops: explained.stops,
+            all_calls: explained.all_calls,
         }
     }
 }
@@ -322,8 +316,8 @@ fn ends(ledger: &Ledger) -> (Vec<EndReceipt>, usize) {
     ends.sort_by(|(name, count), (other, others)| {
         sum(others).cmp(&sum(count)).then_with(|| name.cmp(other))
     });
-    let left_out = ends.len().saturating_sub(MOST_ENDS);
-    let told = ends.into_iter().take(MOST_ENDS).map(|((kind, name), count)| EndReceipt {
+    let left_out = ends.len().saturating_sub(MAX_ENDS);
+    let told = ends.into_iter().take(MAX_ENDS).map(|((kind, name), count)| EndReceipt {
         name: name.to_string(),
         kind: *kind,
         number: count.number,
@@ -336,4 +330,4 @@ fn ends(ledger: &Ledger) -> (Vec<EndReceipt>, usize) {
 }
 
 /// Ends that are told.
-const MOST_ENDS: usize = 100;
+const MAX_ENDS: usize = 100;

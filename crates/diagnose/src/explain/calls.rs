@@ -1,6 +1,6 @@
 //! The system calls that move bytes, and what their arguments mean.
 
-use underpass_engine::trace::Watch;
+use crate::trace::Watch;
 
 /// A system call that is watched.
 #[derive(Clone, Copy, Debug)]
@@ -10,12 +10,12 @@ pub(super) struct Known {
     number: i64,
     watch: Watch,
     /// What it does.
-    pub(super) deed: Deed,
+    pub(super) effect: SyscallEffect,
 }
 
 /// What a system call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum SyscallEffect {
     /// Copies from a descriptor, the first argument, to memory, or the other way round.
     Cross {
         /// Which of the two.
@@ -54,7 +54,7 @@ pub(super) enum Deed {
 
 /// Which way bytes cross between the kernel and a program's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Direction {
+pub enum Direction {
     /// Into memory: read(2).
     In,
     /// Out of memory: write(2).
@@ -63,7 +63,7 @@ pub(super) enum Direction {
 
 impl Direction {
     /// The name in receipts.
-    pub(super) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::In => "in",
             Self::Out => "out",
@@ -104,8 +104,8 @@ pub(super) fn is_watched(known: &Known, arguments: &[u64; 6]) -> bool {
     }
 }
 
-const fn known_as(name: &'static str, number: libc::c_long, deed: Deed) -> Known {
-    Known { name, number, watch: Watch::Always, deed }
+const fn known_as(name: &'static str, number: libc::c_long, effect: SyscallEffect) -> Known {
+    Known { name, number, watch: Watch::Always, effect }
 }
 
 const fn crossing(
@@ -120,12 +120,12 @@ const fn crossing(
         (Messages, _) => Some(3),
         _ => None,
     };
-    known_as(name, number, Deed::Cross { direction, memory, flags })
+    known_as(name, number, SyscallEffect::Cross { direction, memory, flags })
 }
 
-const fn request(number: u32, deed: Deed) -> Known {
+const fn request(number: u32, effect: SyscallEffect) -> Known {
     let watch = Watch::If { argument: 1, is: number };
-    Known { name: "ioctl", number: libc::SYS_ioctl, watch, deed }
+    Known { name: "ioctl", number: libc::SYS_ioctl, watch, effect }
 }
 
 /// Mappings of memory alone say nothing about files, unless they replace one.
@@ -137,7 +137,7 @@ const MAP: Known = Known {
         mask: (libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u32,
         are: libc::MAP_ANONYMOUS as u32,
     },
-    deed: Deed::Map,
+    effect: SyscallEffect::Map,
 };
 
 use Direction::{In, Out};
@@ -160,24 +160,24 @@ const TABLE: [Known; 31] = [
     crossing("sendmsg", libc::SYS_sendmsg, Out, Message),
     crossing("recvmmsg", libc::SYS_recvmmsg, In, Messages),
     crossing("sendmmsg", libc::SYS_sendmmsg, Out, Messages),
-    known_as("sendfile", libc::SYS_sendfile, Deed::Move { from: 1, to: 0 }),
-    known_as("splice", libc::SYS_splice, Deed::Move { from: 0, to: 2 }),
-    known_as("tee", libc::SYS_tee, Deed::Move { from: 0, to: 1 }),
-    known_as("copy_file_range", libc::SYS_copy_file_range, Deed::Move { from: 0, to: 2 }),
-    known_as("vmsplice", libc::SYS_vmsplice, Deed::Vmsplice),
-    request(libc::FICLONE as u32, Deed::Clone),
-    request(libc::FICLONERANGE as u32, Deed::CloneRange),
-    known_as("io_uring_setup", libc::SYS_io_uring_setup, Deed::Ring),
-    known_as("io_uring_enter", libc::SYS_io_uring_enter, Deed::Ring),
-    known_as("io_submit", libc::SYS_io_submit, Deed::Later),
+    known_as("sendfile", libc::SYS_sendfile, SyscallEffect::Move { from: 1, to: 0 }),
+    known_as("splice", libc::SYS_splice, SyscallEffect::Move { from: 0, to: 2 }),
+    known_as("tee", libc::SYS_tee, SyscallEffect::Move { from: 0, to: 1 }),
+    known_as("copy_file_range", libc::SYS_copy_file_range, SyscallEffect::Move { from: 0, to: 2 }),
+    known_as("vmsplice", libc::SYS_vmsplice, SyscallEffect::Vmsplice),
+    request(libc::FICLONE as u32, SyscallEffect::Clone),
+    request(libc::FICLONERANGE as u32, SyscallEffect::CloneRange),
+    known_as("io_uring_setup", libc::SYS_io_uring_setup, SyscallEffect::Ring),
+    known_as("io_uring_enter", libc::SYS_io_uring_enter, SyscallEffect::Ring),
+    known_as("io_submit", libc::SYS_io_submit, SyscallEffect::Later),
     MAP,
-    known_as("munmap", libc::SYS_munmap, Deed::Unmap),
-    known_as("mremap", libc::SYS_mremap, Deed::Remap),
-    known_as("seccomp", libc::SYS_seccomp, Deed::Confine),
+    known_as("munmap", libc::SYS_munmap, SyscallEffect::Unmap),
+    known_as("mremap", libc::SYS_mremap, SyscallEffect::Remap),
+    known_as("seccomp", libc::SYS_seccomp, SyscallEffect::Confine),
     Known {
         name: "prctl",
         number: libc::SYS_prctl,
         watch: Watch::If { argument: 0, is: libc::PR_SET_SECCOMP as u32 },
-        deed: Deed::Confine,
+        effect: SyscallEffect::Confine,
     },
 ];

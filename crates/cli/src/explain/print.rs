@@ -5,20 +5,21 @@ use indicatif::HumanCount;
 use super::receipt::{CountReceipt, CrossingReceipt, EndReceipt, ProgramReceipt, RefusalReceipt};
 use crate::explained::costs;
 use crate::figure::{self, Alphabet, Figure, Flow, Under};
+use crate::printable::one_line;
 use crate::receipt::EndKind;
 
 /// The whole text, without the end of its last line.
-pub(crate) fn text(receipt: &ProgramReceipt, alphabet: Alphabet) -> String {
+pub(super) fn text(receipt: &ProgramReceipt, alphabet: Alphabet) -> String {
     let mut lines = vec![heading(receipt)];
     lines.extend(figure(receipt).draw(alphabet).iter().map(|line| format!("  {line}")));
     lines.push("receipt".to_owned());
     let mut line = |name: &str, text: String| lines.push(format!("  {name:<12} {text}"));
     moved(receipt, &mut line);
     cost(receipt, &mut line);
-    for end in receipt.ends.iter().take(MOST_ENDS) {
+    for end in receipt.ends.iter().take(MAX_ENDS) {
         line(end.kind.name(), end_text(end));
     }
-    let more = receipt.ends.len().saturating_sub(MOST_ENDS) + receipt.ends_left_out;
+    let more = receipt.ends.len().saturating_sub(MAX_ENDS) + receipt.ends_left_out;
     if more > 0 {
         line("more", format!("{} other ends, see --json", HumanCount(more as u64)));
     }
@@ -27,13 +28,7 @@ pub(crate) fn text(receipt: &ProgramReceipt, alphabet: Alphabet) -> String {
 
 /// `curl -O http://a.test/file: exit code 0`
 fn heading(receipt: &ProgramReceipt) -> String {
-    let command: String = receipt
-        .command
-        .join(" ")
-        .chars()
-        .map(|character| if character.is_control() { ' ' } else { character })
-        .take(MOST_OF_COMMAND)
-        .collect();
+    let command: String = one_line(&receipt.command.join(" ")).chars().take(MAX_COMMAND).collect();
     match (receipt.exit_code, receipt.signal) {
         (Some(code), _) => format!("{command}: exit code {code}"),
         (_, Some(signal)) => format!("{command}: ended by signal {signal}"),
@@ -133,8 +128,7 @@ fn end_text(end: &EndReceipt) -> String {
         .filter(|(count, _)| count.bytes > 0)
         .map(|(count, what)| format!("{} {what}", HumanCount(count.bytes)))
         .collect();
-    let name: String =
-        end.name.chars().map(|each| if each.is_control() { '?' } else { each }).collect();
+    let name = one_line(&end.name);
     let number = match end.number {
         0 | 1 => String::new(),
         number => format!("{} ", HumanCount(number)),
@@ -189,7 +183,7 @@ fn is_network(end: &EndReceipt) -> bool {
 const MAPPED_BY_NATURE: u64 = 8 << 20;
 
 /// Ends that are told to people.
-const MOST_ENDS: usize = 6;
+const MAX_ENDS: usize = 6;
 
 /// Characters of a command that are told.
-const MOST_OF_COMMAND: usize = 200;
+const MAX_COMMAND: usize = 200;

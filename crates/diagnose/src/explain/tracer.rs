@@ -5,7 +5,8 @@ use std::io;
 use std::time::Instant;
 
 use rustix::io::Errno;
-use underpass_engine::trace::{self, Call, Event, Program, Resume, Start, Stop};
+
+use crate::trace::{self, Call, Event, Program, Resume, Start, Stop};
 
 use super::calls::{self, is_watched};
 use super::interrupts::Family;
@@ -14,13 +15,11 @@ use super::process::{Process, Thread, family};
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub enum Ending {
     /// With an exit code.
     Code(u8),
     /// By a signal.
     Signal(i32),
-    /// It never began.
-    NotStarted(Errno),
 }
 
 /// Follows a program.
@@ -64,10 +63,10 @@ impl<'f> Tracer<'f> {
         }
     }
 
-    /// Follows the program until it and all that it has started are over: how it ended, and how
-    /// many seconds it took.
-    pub(super) fn follow(&mut self) -> io::Result<(Ending, f64)> {
-        let mut ending = Ending::Code(0);
+    /// Follows the program until it and all that it has started are over. Returns how it ended, or
+    /// why it could not be started, and how many seconds it took.
+    pub(super) fn follow(&mut self) -> io::Result<(Result<Ending, Errno>, f64)> {
+        let mut ending = Ok(Ending::Code(0));
         while let Some((tid, event)) = trace::wait()? {
             let ended = match event {
                 Event::Exited(code) => Ending::Code(code),
@@ -78,14 +77,14 @@ impl<'f> Tracer<'f> {
                 }
             };
             if tid == self.program.pid() {
-                ending = ended;
+                ending = Ok(ended);
             }
             self.ended(tid);
         }
         if self.began.is_none()
             && let Start::Failed(errno) = self.program.started()
         {
-            ending = Ending::NotStarted(errno);
+            ending = Err(errno);
         }
         self.observer.ledger.settle();
         Ok((ending, self.began.map_or(0.0, |began| began.elapsed().as_secs_f64())))

@@ -6,10 +6,10 @@ use std::ffi::CString;
 use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
-use underpass_engine::Usage;
-use underpass_engine::trace::{
+use underpass_diagnose::trace::{
     Call, Event, Filter, Program, Resume, Start, Stop, Watch, call, resume, wait,
 };
+use underpass_engine::Usage;
 
 /// Who waits for any child takes those of other tests, too.
 static ALONE: Mutex<()> = Mutex::new(());

@@ -3,12 +3,12 @@
 use rustix::io::Errno;
 use underpass_engine::Mechanism;
 
-use super::calls::{Deed, Direction, Known, Memory};
+use super::calls::{Direction, Known, Memory, SyscallEffect};
 use super::descriptors::{Descriptors, End, FileId};
 use super::ledger::{Between, Ledger, Origin, Split};
 use super::mappings::Mappings;
 use super::process::{Part, Pending, Subject, message_bytes, parts, split, words};
-use crate::receipt::EndKind;
+use crate::EndKind;
 
 /// Watches system calls begin and end.
 #[derive(Debug, Default)]
@@ -30,33 +30,35 @@ impl Observer {
         known: &'static Known,
         arguments: [u64; 6],
     ) -> Option<Pending> {
-        let subject = match known.deed {
-            Deed::Cross { memory, .. } => {
+        let subject = match known.effect {
+            SyscallEffect::Cross { memory, .. } => {
                 let end = self.descriptors.look(tid, arguments[0]);
                 Subject::Cross(end, parts(tid, mappings, memory, &arguments))
             }
-            Deed::Vmsplice => Subject::Cross(self.descriptors.look(tid, arguments[0]), Vec::new()),
-            Deed::Move { from, to } => Subject::Move {
+            SyscallEffect::Vmsplice => {
+                Subject::Cross(self.descriptors.look(tid, arguments[0]), Vec::new())
+            }
+            SyscallEffect::Move { from, to } => Subject::Move {
                 from: self.descriptors.look(tid, arguments[from]),
                 to: self.descriptors.look(tid, arguments[to]),
                 whole: 0,
             },
-            Deed::Clone => {
+            SyscallEffect::Clone => {
                 let from = self.descriptors.look(tid, arguments[2]);
                 let whole = from.size;
                 Subject::Move { from, to: self.descriptors.look(tid, arguments[0]), whole }
             }
-            Deed::CloneRange => self.clone_range(tid, &arguments)?,
-            Deed::Map => self.map(tid, &arguments),
-            Deed::Unmap => {
+            SyscallEffect::CloneRange => self.clone_range(tid, &arguments)?,
+            SyscallEffect::Map => self.map(tid, &arguments),
+            SyscallEffect::Unmap => {
                 mappings.remove(arguments[0], arguments[1]);
                 return None;
             }
-            Deed::Remap => {
+            SyscallEffect::Remap => {
                 mappings.at(arguments[0])?;
                 Subject::Plain
             }
-            Deed::Ring | Deed::Later | Deed::Confine => Subject::Plain,
+            SyscallEffect::Ring | SyscallEffect::Later | SyscallEffect::Confine => Subject::Plain,
         };
         Some(Pending { known, arguments, subject })
     }
@@ -73,8 +75,8 @@ impl Observer {
             return;
         }
         let Pending { known, arguments, subject } = pending;
-        match (known.deed, subject) {
-            (Deed::Cross { direction, memory, flags }, Subject::Cross(end, parts)) => {
+        match (known.effect, subject) {
+            (SyscallEffect::Cross { direction, memory, flags }, Subject::Cross(end, parts)) => {
                 let flags = flags.map_or(0, |index| arguments[index]);
                 let bytes = result.map(|result| match memory {
                     Memory::Messages => message_bytes(tid, arguments[1], result),
@@ -82,7 +84,7 @@ impl Observer {
                 });
                 self.crossed(known.name, direction, (&end, &parts), flags, bytes);
             }
-            (Deed::Vmsplice, Subject::Cross(end, _)) => {
+            (SyscallEffect::Vmsplice, Subject::Cross(end, _)) => {
                 // By reference into a pipe. Out of one it would be a copy, which nobody makes so.
                 let referenced = result.unwrap_or(0);
                 let split = Split { referenced, tried: Origin::Referenced, ..Split::default() };
@@ -90,8 +92,8 @@ impl Observer {
                 let ends = (EndKind::Other, EndKind::Pipe);
                 self.failed(known.name, ends, result);
             }
-            (deed, Subject::Move { from, to, whole }) => {
-                let is_clone = matches!(deed, Deed::Clone | Deed::CloneRange);
+            (effect, Subject::Move { from, to, whole }) => {
+                let is_clone = matches!(effect, SyscallEffect::Clone | SyscallEffect::CloneRange);
                 let result = result.map(|moved| if is_clone { whole } else { moved });
                 let mechanism = if is_clone { Mechanism::Reflink.name() } else { known.name };
                 let ends = (from.kind, to.kind);
@@ -99,19 +101,19 @@ impl Observer {
                 let between = Between { from: &from, to: &to };
                 self.ledger.moved(known.name, mechanism, between, result.unwrap_or(0));
             }
-            (Deed::Map, Subject::Map(file)) => {
+            (SyscallEffect::Map, Subject::Map(file)) => {
                 if let Ok(address) = result {
                     self.mapped(mappings, (address, &arguments), file);
                 }
             }
-            (Deed::Remap, _) => {
+            (SyscallEffect::Remap, _) => {
                 if let Ok(address) = result {
                     moved_mapping(mappings, address, &arguments);
                 }
             }
-            (Deed::Ring, _) => self.ledger.ring_calls += 1,
-            (Deed::Later, _) => self.ledger.later_calls += 1,
-            (Deed::Confine, _) => self.is_confined |= result.is_ok(),
+            (SyscallEffect::Ring, _) => self.ledger.ring_calls += 1,
+            (SyscallEffect::Later, _) => self.ledger.later_calls += 1,
+            (SyscallEffect::Confine, _) => self.is_confined |= result.is_ok(),
             _ => {}
         }
     }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags, getxattr, readlink, statfs, statx};
 
-use crate::receipt::EndKind;
+use crate::EndKind;
 
 /// A file, whatever its names are: device, number, and the second and nanosecond of its birth
 /// where the file system knows, since numbers are given again.
@@ -69,7 +69,7 @@ impl Descriptors {
         }
         let (kind, name) = self.meet(&path, &facts);
         let name: Rc<str> = name.into();
-        if self.names.len() == MOST_NAMES {
+        if self.names.len() == MAX_NAMES {
             self.names.clear();
         }
         self.names.insert(id, (kind, name.clone()));
@@ -140,7 +140,7 @@ fn is_terminal(number: u32) -> bool {
 }
 
 /// Names that are remembered.
-const MOST_NAMES: usize = 65_536;
+const MAX_NAMES: usize = 65_536;
 
 /// procfs, sysfs, both cgroup file systems, debugfs, tracefs, securityfs, selinuxfs.
 const MADE_UP: [u64; 8] = [

@@ -82,7 +82,7 @@ pub(super) fn parts(
         Memory::Vector => vector(tid, address, count, part),
         Memory::Message => message(tid, address, part),
         Memory::Messages => {
-            let messages = 0..count.min(MOST_PARTS);
+            let messages = 0..count.min(MAX_PARTS);
             messages.flat_map(|index| message(tid, address + index * MMSGHDR, part)).collect()
         }
     }
@@ -90,7 +90,7 @@ pub(super) fn parts(
 
 /// The parts of an array of `iovec`.
 fn vector(tid: u32, address: u64, count: u64, part: impl Fn(u64, u64) -> Part) -> Vec<Part> {
-    let count = count.min(MOST_PARTS) as usize;
+    let count = count.min(MAX_PARTS) as usize;
     let words = words(tid, address, 2 * count).unwrap_or_default();
     words.chunks_exact(2).map(|pair| part(pair[0], pair[1])).collect()
 }
@@ -105,7 +105,7 @@ fn message(tid: u32, address: u64, part: impl Fn(u64, u64) -> Part) -> Vec<Part>
 
 /// The sum of the lengths of messages that recvmmsg(2) or sendmmsg(2) has moved.
 pub(super) fn message_bytes(tid: u32, address: u64, count: u64) -> u64 {
-    let lengths = (0..count.min(MOST_PARTS)).filter_map(|index| {
+    let lengths = (0..count.min(MAX_PARTS)).filter_map(|index| {
         let length = words(tid, address + index * MMSGHDR + MSGHDR, 1)?;
         // An unsigned int, with padding behind.
         Some(length.first()? & 0xffff_ffff)
@@ -145,7 +145,7 @@ pub(super) fn split(parts: &[Part], bytes: u64) -> Split {
 }
 
 /// `IOV_MAX`: the kernel takes no more.
-const MOST_PARTS: u64 = 1024;
+const MAX_PARTS: u64 = 1024;
 
 /// Bytes of `msghdr` where pointers have 64 bits.
 const MSGHDR: u64 = 56;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use crate::trace::Signals;
 use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process};
-use underpass_engine::trace::Signals;
 
 /// The processes that are traced, by number, with their parents.
 #[derive(Clone, Debug, Default)]

@@ -4,14 +4,13 @@ use std::fmt;
 use std::{fs, io};
 
 use rustix::io::Errno;
-use underpass_engine::hint::{Hint, Hinted};
+use underpass_engine::hint::{Hint, Hinted, Plain};
 
-use crate::failure::plain;
 use crate::procfs::field;
 
 /// Why a program could not be explained.
 #[derive(Debug)]
-pub(crate) enum ExplainError {
+pub enum ExplainError {
     /// It could not be started.
     NotStarted {
         /// Which.
@@ -42,7 +41,7 @@ impl ExplainError {
     }
 
     /// As a shell has it: 127 if there is no such program, 126 if it cannot be run.
-    pub(crate) fn exit_code(&self) -> u8 {
+    pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotStarted { errno: Errno::NOENT, .. } => 127,
             Self::NotStarted { .. } => 126,
@@ -70,12 +69,12 @@ impl fmt::Display for ExplainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotStarted { program, errno } => {
-                write!(f, "running {program}: {}", plain(&(*errno).into()))
+                write!(f, "running {program}: {}", Plain(&(*errno).into()))
             }
             Self::Refused { source, .. } => {
-                write!(f, "tracing is not allowed here: {}", plain(source))
+                write!(f, "tracing is not allowed here: {}", Plain(source))
             }
-            Self::Io(source) => write!(f, "tracing: {}", plain(source)),
+            Self::Io(source) => write!(f, "tracing: {}", Plain(source)),
         }
     }
 }

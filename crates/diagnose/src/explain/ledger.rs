@@ -8,33 +8,33 @@ use underpass_engine::errno;
 
 use super::calls::Direction;
 use super::descriptors::{End, FileId};
-use crate::receipt::EndKind;
+use crate::EndKind;
 
 /// Everything that was seen.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub struct Ledger {
     /// Between the kernel and memory: which way, from or to what, and from what sort of memory.
-    pub(super) crossings: BTreeMap<(Direction, EndKind, Origin), Count>,
+    pub crossings: BTreeMap<(Direction, EndKind, Origin), Count>,
     /// Inside the kernel: how, from what and to what.
-    pub(super) moves: BTreeMap<(&'static str, EndKind, EndKind), Count>,
+    pub moves: BTreeMap<(&'static str, EndKind, EndKind), Count>,
     /// By system call.
-    pub(super) by_call: BTreeMap<&'static str, Count>,
+    pub by_call: BTreeMap<&'static str, Count>,
     /// Errors by system call or mechanism, ends and errno, in the order in which they came.
-    pub(super) refusals: Vec<RefusalCount>,
+    pub refusals: Vec<RefusalCount>,
     /// By file, protocol of a socket, or other name of an end.
-    pub(super) ends: HashMap<(EndKind, Rc<str>), EndCount>,
+    pub ends: HashMap<(EndKind, Rc<str>), EndCount>,
     /// Calls that would have had to wait.
-    pub(super) waits: u64,
+    pub waits: u64,
     /// Bytes of files that were mapped, by file, without those that are programs.
     pub(super) mapped: HashMap<FileId, u64>,
     /// Which files are programs or libraries.
     pub(super) code: HashSet<FileId>,
     /// Calls that begin or drive an io_uring(7).
-    pub(super) ring_calls: u64,
+    pub ring_calls: u64,
     /// Calls of io_submit(2).
-    pub(super) later_calls: u64,
+    pub later_calls: u64,
     /// Calls in the numbering of another architecture, of which nothing is known.
-    pub(super) foreign_calls: u64,
+    pub foreign_calls: u64,
     /// Sockets that are counted in `ends`.
     sockets: HashSet<FileId>,
     /// Bytes that splice(2) has put into pipes and not yet taken out.
@@ -43,13 +43,13 @@ pub(super) struct Ledger {
 
 /// Bytes and calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Count {
+pub struct Count {
     /// Bytes that were moved.
-    pub(super) bytes: u64,
+    pub bytes: u64,
     /// Calls, also those that moved none.
-    pub(super) calls: u64,
+    pub calls: u64,
     /// Calls that moved some.
-    pub(super) moving_calls: u64,
+    pub moving_calls: u64,
 }
 
 impl Count {
@@ -68,14 +68,14 @@ impl Count {
     }
 
     /// Bytes of a call that moved some.
-    pub(super) fn mean_bytes(self) -> u64 {
+    pub fn mean_bytes(self) -> u64 {
         self.bytes.checked_div(self.moving_calls).unwrap_or(0)
     }
 }
 
 /// What sort of memory bytes cross from or to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Origin {
+pub enum Origin {
     /// The program's own.
     #[default]
     Buffer,
@@ -87,35 +87,39 @@ pub(super) enum Origin {
 
 /// What went from or to one end.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct EndCount {
+pub struct EndCount {
     /// How many sockets have this name; 1 for what is no socket.
-    pub(super) number: u64,
+    pub number: u64,
     /// Read from it into memory.
-    pub(super) read: Count,
+    pub read: Count,
     /// Written to it from memory.
-    pub(super) written: Count,
+    pub written: Count,
     /// Moved from it inside the kernel.
-    pub(super) moved_from: Count,
+    pub moved_from: Count,
     /// Moved to it inside the kernel.
-    pub(super) moved_to: Count,
+    pub moved_to: Count,
 }
 
 /// One sort of error, and how often.
 #[derive(Clone, Debug)]
-pub(super) struct RefusalCount {
+pub struct RefusalCount {
     /// The mechanism, or system call.
-    pub(super) what: &'static str,
-    pub(super) errno: Errno,
-    pub(super) from: EndKind,
-    pub(super) to: EndKind,
+    pub what: &'static str,
+    /// The kernel's answer.
+    pub errno: Errno,
+    /// What bytes were to come from; `Other` stands for memory, too.
+    pub from: EndKind,
+    /// What they were to go to.
+    pub to: EndKind,
     /// Bytes delivered by all calls together when it came first.
-    pub(super) at: u64,
-    pub(super) times: u64,
+    pub at: u64,
+    /// How often it came.
+    pub times: u64,
 }
 
 impl RefusalCount {
     /// Whether the kernel does not offer this for these ends, rather than failed at it.
-    pub(super) fn is_decline(&self) -> bool {
+    pub fn is_decline(&self) -> bool {
         let is_mechanism = KERNEL_MECHANISMS.contains(&self.what);
         is_mechanism
             && matches!(
@@ -134,7 +138,7 @@ impl RefusalCount {
     }
 
     /// The error by its symbol.
-    pub(super) fn symbol(&self) -> String {
+    pub fn symbol(&self) -> String {
         errno::name(self.errno).into_owned()
     }
 }
@@ -281,7 +285,7 @@ impl Ledger {
     }
 
     /// Bytes that were delivered somewhere: written from memory, or moved inside the kernel.
-    pub(super) fn delivered(&self) -> u64 {
+    pub fn delivered(&self) -> u64 {
         let written = self.crossings.iter().filter(|((way, ..), _)| *way == Direction::Out);
         let written: u64 = written.map(|(_, count)| count.bytes).sum();
         written + self.moves.values().map(|count| count.bytes).sum::<u64>()
@@ -290,7 +294,7 @@ impl Ledger {
     /// Where to count what goes from or to an end.
     fn end(&mut self, end: &End) -> &mut EndCount {
         let mut name = Rc::clone(&end.name);
-        if self.ends.len() >= MOST_ENDS && !self.ends.contains_key(&(end.kind, Rc::clone(&name))) {
+        if self.ends.len() >= MAX_ENDS && !self.ends.contains_key(&(end.kind, Rc::clone(&name))) {
             name = "all others".into();
         }
         let is_new = end.kind != EndKind::Socket || self.sockets.insert(end.id);
@@ -319,4 +323,4 @@ const KERNEL_MECHANISMS: [&str; 6] =
     ["copy_file_range", "reflink", "sendfile", "splice", "tee", "vmsplice"];
 
 /// Names that are counted apart.
-const MOST_ENDS: usize = 10_000;
+const MAX_ENDS: usize = 10_000;

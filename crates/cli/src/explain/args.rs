@@ -1,0 +1,29 @@
+//! What can be typed after `explain`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// What can be typed after `explain`.
+#[derive(Debug, Args)]
+#[command(override_usage = "underpass explain [OPTIONS] -- <COMMAND>...")]
+pub(crate) struct ExplainArgs {
+    /// The program and its arguments; everything that it starts is watched, too
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    #[arg(allow_hyphen_values = true)]
+    pub(super) command: Vec<OsString>,
+
+    /// Write the receipt as one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+
+    /// Write the receipt to this file instead of standard error
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+
+    /// Watch every system call, not only those that move bytes: slower, but tells how many there
+    /// were
+    #[arg(long)]
+    pub(super) every_call: bool,
+}

@@ -1,0 +1,117 @@
+//! Runs any program under ptrace(2) and counts what moves its bytes.
+//!
+//! The program and all that it starts stops at the system calls that move bytes, which a filter in
+//! the kernel picks (`calls.rs`). A stop at the beginning tells what the call is about, another
+//! at the end what it came to (`observer.rs`).
+
+mod calls;
+mod descriptors;
+mod error;
+mod interrupts;
+mod ledger;
+mod mappings;
+mod observer;
+mod process;
+mod tracer;
+
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::io::Errno;
+use rustix::process::{getpid, set_child_subreaper};
+use underpass_engine::Usage;
+
+use crate::procfs::field;
+use crate::trace::{Filter, Program};
+
+pub use calls::Direction;
+pub use error::ExplainError;
+use interrupts::Family;
+pub use ledger::{Count, EndCount, Ledger, Origin, RefusalCount};
+pub use tracer::Ending;
+use tracer::Tracer;
+
+/// What was seen of a program that is over.
+#[derive(Debug)]
+pub struct Explained {
+    /// How the program itself ended.
+    pub ending: Ending,
+    /// Seconds from its first instruction to the end of the last process.
+    pub elapsed_s: f64,
+    /// What all its processes cost, stops for watching them included.
+    pub usage: Usage,
+    /// What its system calls moved.
+    pub ledger: Ledger,
+    /// Bytes of files that were mapped into memory, programs and libraries apart.
+    pub mapped_bytes: u64,
+    /// The number of these files.
+    pub mapped_files: u64,
+    /// The number of processes.
+    pub processes: u64,
+    /// The number of threads of all processes.
+    pub threads: u64,
+    /// How often a thread was stopped to be watched; each stop is one voluntary context switch.
+    pub stops: u64,
+    /// The number of all system calls; `None` unless every call was watched.
+    pub all_calls: Option<u64>,
+}
+
+impl Explained {
+    /// Returns the exit code of the program as a shell has it: 128 and the number of the signal
+    /// that ended it, if one did.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self.ending {
+            Ending::Code(code) => code,
+            Ending::Signal(signal) => 128_u8.wrapping_add(u8::try_from(signal).unwrap_or(0)),
+        }
+    }
+}
+
+/// Runs a program to the end of all that it starts.
+///
+/// With `every_call` it stops at all of its system calls, which is slower, but counts them.
+///
+/// # Errors
+///
+/// [`ExplainError`] if it cannot be started, or not be traced.
+pub fn run(words: &[OsString], every_call: bool) -> Result<Explained, ExplainError> {
+    let program = words.first().map(OsString::as_os_str).unwrap_or_default();
+    let not_started =
+        |errno| ExplainError::NotStarted { program: program.display().to_string(), errno };
+    let words: Result<Vec<_>, _> = words.iter().map(|word| CString::new(word.as_bytes())).collect();
+    let words = words.map_err(|_| not_started(Errno::NOENT))?;
+    // What another filter refuses, as containers have them, does not get as far as to ours.
+    let filter = match every_call || is_filtered() {
+        true => None,
+        false => Filter::new(&calls::watched()),
+    };
+    // What is left behind by its parent becomes a child of this one, so that its cost is known.
+    let _ = set_child_subreaper(Some(getpid()));
+    let started = Program::start(&words, filter.as_ref()).map_err(ExplainError::starting)?;
+    let family = Family::default();
+    interrupts::pass_on(&family);
+    let mut tracer = Tracer::new(started, filter.is_none(), &family);
+    let (ending, elapsed_s) = tracer.follow().map_err(ExplainError::Io)?;
+    let ending = ending.map_err(not_started)?;
+    let (mapped_bytes, mapped_files) = tracer.observer.mapped_data();
+    Ok(Explained {
+        ending,
+        elapsed_s,
+        usage: Usage::of_ended_children(),
+        mapped_bytes,
+        mapped_files,
+        processes: tracer.process_count,
+        threads: tracer.thread_count,
+        stops: tracer.stops,
+        all_calls: tracer.every.then_some(tracer.all_calls),
+        ledger: tracer.observer.ledger,
+    })
+}
+
+/// Whether some of the calls of this process, and so of those that it starts, are answered by a
+/// filter (`Seccomp` in proc_pid_status(5)).
+fn is_filtered() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    field(&status, "Seccomp").is_some_and(|mode| mode != "0")
+}
