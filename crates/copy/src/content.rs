@@ -1,7 +1,6 @@
 //! The bytes of a file: small ones through a buffer, large ones by the engine, holes not at all.
 
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
 use rustix::fs::{Advice, fadvise, fstat, ftruncate};
@@ -15,8 +14,8 @@ use crate::file::Original;
 use crate::options::When;
 use crate::place::Place;
 use crate::session;
-use crate::small::{self, BLOCK, is_small};
 use crate::worker::Worker;
+use underpass_engine::buffered::{self, BLOCK, is_small};
 use underpass_engine::hint::Action;
 
 impl Worker<'_> {
@@ -84,16 +83,16 @@ impl Worker<'_> {
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
         let promised = original.len() as usize;
-        let read =
-            small::read(&original.file, promised, &mut self.buffer).at(Action::Reading, from)?;
-        let Some((have, reads)) = read else {
+        let mut report = Report::default();
+        let read = buffered::read_whole(&original.file, promised, &mut self.buffer, &mut report);
+        let Some(have) = read.at(Action::Reading, from)? else {
             // Perhaps its size says nothing: the engine knows, and begins at the first byte.
             return self.copy_whole(original, place);
         };
-        let calls =
-            reads + small::write(place.file(), &self.buffer[..have]).at(Action::Writing, to)?;
+        let whole = &self.buffer[..have];
+        buffered::write_all(place.file(), whole, &mut report).at(Action::Writing, to)?;
         let between = self.totals.between(original.system, original.folder.system);
-        between.report.add_copied(have as u64, calls);
+        between.report.add(&report);
         self.job.progress.bytes.fetch_add(have as u64, Ordering::Relaxed);
         Ok(())
     }
@@ -241,19 +240,17 @@ impl Worker<'_> {
     ) -> Result<(), CopyError> {
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
-        let (mut at, mut calls, mut copied, mut zeros) = (0_u64, 0, 0, 0);
+        let (mut report, mut at, mut zeros) = (Report::default(), 0, 0);
         loop {
             if self.job.is_over() {
                 let report = Box::new(Report::default());
                 return Err(self.failed(original, Error::Cancelled { report }));
             }
-            calls += 1;
-            let have = match original.file.read_at(&mut self.buffer, at) {
-                Ok(0) => break,
-                Ok(have) => have,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error).at(Action::Reading, from),
-            };
+            let read = buffered::read_at(&original.file, &mut self.buffer, at, &mut report);
+            let have = read.at(Action::Reading, from)?;
+            if have == 0 {
+                break;
+            }
             let mut offset = 0;
             while offset < have {
                 let (len, is_zero) = run(&self.buffer[offset..have]);
@@ -261,9 +258,9 @@ impl Worker<'_> {
                 if is_zero {
                     zeros += len as u64;
                 } else {
-                    calls += 1;
-                    place.file().write_all_at(part, at + offset as u64).at(Action::Writing, to)?;
-                    copied += len as u64;
+                    let here = at + offset as u64;
+                    let written = buffered::write_at(place.file(), part, here, &mut report);
+                    written.at(Action::Writing, to)?;
                 }
                 offset += len;
             }
@@ -278,8 +275,7 @@ impl Worker<'_> {
         ftruncate(place.file(), at).at(Action::Writing, to)?;
         self.totals.hole_bytes += zeros;
         let between = self.totals.between(original.system, original.folder.system);
-        between.report.add_copied(copied, calls);
-        between.report.add_read(zeros, 0);
+        between.report.add(&report);
         Ok(())
     }
 }

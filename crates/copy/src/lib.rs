@@ -34,7 +34,6 @@ mod place;
 mod same;
 mod session;
 mod settle;
-pub mod small;
 mod special;
 mod system;
 mod verify;

@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::fs::{Advice, OFlags, fadvise, fdatasync};
-use underpass_engine::{Error, Report, next_data};
+use underpass_engine::{Error, Report, buffered, next_data};
 
 use crate::error::At;
 use crate::error::{CopyError, Refusal};
@@ -96,7 +96,7 @@ impl Worker<'_> {
         let skip = self.buffer.as_ptr().align_offset(ALIGNMENT).min(half);
         let (mine, theirs) = self.buffer[skip..].split_at_mut(half);
         let len = (theirs.len() / ALIGNMENT * ALIGNMENT).min(mine.len() / ALIGNMENT * ALIGNMENT);
-        let (mut at, mut read, mut calls) = (0, 0, 0);
+        let (mut report, mut at) = (Report::default(), 0);
         loop {
             if self.job.is_over() {
                 let report = Box::new(Report::default());
@@ -104,16 +104,16 @@ impl Worker<'_> {
             }
             // What is a hole in both is the same.
             at = at.max(next_block(&original.file, at).min(next_block(copy, at)));
-            let copied = fill(copy, &mut mine[..len], at, &mut calls).at(Action::Reading, to)?;
-            let wanted = fill(&original.file, &mut theirs[..len], at, &mut calls)
-                .at(Action::Reading, from)?;
+            let copied = buffered::read_at(copy, &mut mine[..len], at, &mut report);
+            let copied = copied.at(Action::Reading, to)?;
+            let wanted = buffered::read_at(&original.file, &mut theirs[..len], at, &mut report);
+            let wanted = wanted.at(Action::Reading, from)?;
             let same = mine[..copied].iter().zip(&theirs[..wanted]).take_while(|(a, b)| a == b);
             let same = same.count();
             if same < copied.max(wanted) {
                 return Err(CopyError::Differs { from: from(), to: to(), at: at + same as u64 });
             }
             at += copied as u64;
-            read += 2 * copied as u64;
             if copied < len {
                 break;
             }
@@ -121,7 +121,7 @@ impl Worker<'_> {
         self.totals.verified += 1;
         self.totals.verified_bytes += at;
         let between = self.totals.between(original.system, original.folder.system);
-        between.report.add_read(read, calls);
+        between.report.add(&report);
         Ok(())
     }
 }
@@ -134,25 +134,6 @@ fn next_block(file: &File, at: u64) -> u64 {
         found => found.ok().flatten().unwrap_or(at),
     };
     data / ALIGNMENT as u64 * ALIGNMENT as u64
-}
-
-/// Reads until the buffer is full or nothing is left.
-fn fill(file: &File, buffer: &mut [u8], at: u64, calls: &mut u64) -> std::io::Result<usize> {
-    let mut have = 0;
-    while have < buffer.len() {
-        *calls += 1;
-        match file.read_at(&mut buffer[have..], at + have as u64) {
-            Ok(0) => break,
-            Ok(bytes) => have += bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-        // The end of a file is no multiple of a block, and nothing can be read behind it.
-        if have % ALIGNMENT != 0 {
-            break;
-        }
-    }
-    Ok(have)
 }
 
 /// The same file, read from the disk. Where a file system cannot, what the page cache holds of it

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::{AtFlags, FileType, Stat, statat};
 use underpass_engine::Usage;
+use underpass_engine::buffered::BUFFER;
 
 use crate::crew::Task;
 use crate::error::At;
@@ -13,7 +14,6 @@ use crate::folder::{Entry, Folder, State};
 use crate::job::Job;
 use crate::options::Follow;
 use crate::outcome::CopyTotals;
-use crate::small::BUFFER;
 use underpass_engine::hint::Action;
 
 /// One thread.

@@ -34,6 +34,7 @@
 compile_error!("underpass-engine is about Linux system calls and needs Linux");
 
 pub mod atomic_file;
+pub mod buffered;
 mod chain;
 mod error;
 pub mod hint;

@@ -75,7 +75,8 @@ pub struct Report {
     pub(crate) elapsed: Duration,
     pub(crate) waits: u64,
     pub(crate) usage: Option<Usage>,
-    pub(crate) integrity: Integrity,
+    /// `None` before anything was moved with or without a guard.
+    pub(crate) integrity: Option<Integrity>,
 }
 
 impl Report {
@@ -146,25 +147,24 @@ impl Report {
         self.usage
     }
 
-    /// The integrity level that really held, which may be lower than the one asked for.
+    /// The integrity level that really held, which may be lower than the one asked for; of several
+    /// transfers the weakest.
     #[must_use]
-    pub const fn integrity(&self) -> Integrity {
-        self.integrity
+    pub fn integrity(&self) -> Integrity {
+        self.integrity.unwrap_or_default()
     }
 
-    /// Counts bytes that the caller has moved itself, by read and write through its own memory in
-    /// so many calls: where a file is too small for anything else to be worth it.
-    pub fn add_copied(&mut self, bytes: u64, calls: u64) {
+    /// Counts bytes that were read into the caller's memory: one crossing.
+    pub(crate) fn count_read(&mut self, bytes: u64, calls: u64) {
+        self.mechanisms[Mechanism::ReadWrite as usize].calls += calls;
+        self.user_space_bytes += bytes;
+    }
+
+    /// Counts bytes that one call has written from the caller's memory: the other crossing.
+    pub(crate) fn count_written(&mut self, bytes: u64) {
         let tally = &mut self.mechanisms[Mechanism::ReadWrite as usize];
         tally.bytes += bytes;
-        tally.calls += calls;
-        self.user_space_bytes += 2 * bytes;
-    }
-
-    /// Counts bytes that the caller has read into its memory and not written on, such as zeros of
-    /// which it makes a hole: they have crossed once.
-    pub fn add_read(&mut self, bytes: u64, calls: u64) {
-        self.mechanisms[Mechanism::ReadWrite as usize].calls += calls;
+        tally.calls += 1;
         self.user_space_bytes += bytes;
     }
 
@@ -185,7 +185,10 @@ impl Report {
         self.user_space_bytes += other.user_space_bytes;
         self.elapsed += other.elapsed;
         self.waits += other.waits;
-        self.integrity = other.integrity;
+        self.integrity = match (self.integrity, other.integrity) {
+            (Some(mine), Some(theirs)) => Some(mine.min(theirs)),
+            (mine, theirs) => mine.or(theirs),
+        };
         self.usage = match (self.usage, other.usage) {
             (Some(mine), Some(theirs)) => Some(mine + theirs),
             (mine, theirs) => mine.or(theirs),

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use scratch::{Scratch, pattern, tcp_pair, wait_until};
 use underpass_engine::{
     Chain, Error, Integrity, Kind, Mechanism, Options, Policy, Progress, Refusal, Report, Sink,
-    Source, Status, Transfer, Usage, Wait, probe, processor_time, socket,
+    Source, Status, Transfer, Usage, Wait, buffered, probe, processor_time, socket,
 };
 
 const LEN: usize = 1 << 20;
@@ -234,6 +234,79 @@ fn reports_add_up() {
     later.add(&first);
     assert_eq!(later.declined()[0].at, 6);
     assert_eq!(later.memory().bytes, 6);
+}
+
+#[test]
+fn a_sum_of_reports_has_the_weakest_integrity() {
+    let scratch = Scratch::new();
+    let file = File::open(scratch.file("source", PAGE)).unwrap();
+    let copy = |level| {
+        let sink = File::create(scratch.path("sink")).unwrap();
+        let (source, sink) = (Source::of(&file).unwrap(), Sink::of(&sink).unwrap());
+        Transfer::new(source, sink).options(Options::default().integrity(level)).run().unwrap()
+    };
+    let (fast, detect) = (copy(Integrity::Fast), copy(Integrity::Detect));
+    for parts in [[&fast, &detect], [&detect, &fast]] {
+        let mut sum = Report::default();
+        parts.iter().for_each(|part| sum.add(part));
+        assert_eq!(sum.integrity(), Integrity::Fast);
+    }
+    let mut sum = Report::default();
+    sum.add(&detect);
+    // Nothing was moved without a guard here.
+    sum.add(&Report::default());
+    assert_eq!(sum.integrity(), Integrity::Detect);
+}
+
+#[test]
+fn what_passes_through_the_callers_buffer_is_counted_by_the_engine() {
+    let scratch = Scratch::new();
+    let file = File::open(scratch.file("source", LEN)).unwrap();
+    let sink = scratch.file("sink", 0);
+    let copy = File::options().read(true).write(true).open(&sink).unwrap();
+    let (mut report, mut buffer) = (Report::default(), vec![0; LEN + 1]);
+    let have = buffered::read_whole(&file, LEN, &mut buffer, &mut report).unwrap();
+    assert_eq!((have, report.bytes(), report.user_space_bytes()), (Some(LEN), 0, LEN as u64));
+    buffered::write_all(&copy, &buffer[..PAGE], &mut report).unwrap();
+    buffered::write_at(&copy, &buffer[PAGE..LEN], PAGE as u64, &mut report).unwrap();
+    assert_eq!((report.bytes(), report.user_space_bytes()), (LEN as u64, 2 * LEN as u64));
+    assert_eq!(report.by(Mechanism::ReadWrite).calls, report.calls());
+    assert_eq!(fs::read(&sink).unwrap(), pattern(LEN));
+
+    let mut compared = Report::default();
+    let have = buffered::read_at(&copy, &mut buffer, 1, &mut compared).unwrap();
+    assert_eq!((have, compared.calls()), (LEN - 1, 1));
+    assert_eq!((compared.bytes(), compared.user_space_bytes()), (0, LEN as u64 - 1));
+
+    let mut received = Report::default();
+    buffered::write_received(&copy, b"header", 3, 2, &mut received).unwrap();
+    assert_eq!((received.bytes(), received.user_space_bytes(), received.calls()), (6, 12, 3));
+    let error = buffered::write_all(&File::open("/dev/null").unwrap(), b"x", &mut received);
+    assert_eq!(error, Err(Errno::BADF));
+    assert_eq!((received.bytes(), received.calls()), (6, 4));
+}
+
+#[test]
+fn a_file_that_is_not_as_long_as_its_facts_say_is_left_to_the_engine() {
+    let scratch = Scratch::new();
+    let (mut report, mut buffer) = (Report::default(), vec![0; PAGE]);
+    let path = scratch.file("source", 100);
+    for promised in [101, PAGE] {
+        let file = File::open(&path).unwrap();
+        let outcome = buffered::read_whole(&file, promised, &mut buffer, &mut report);
+        assert_eq!(outcome, Ok(None), "{promised}");
+    }
+    let long = File::open(scratch.file("long", PAGE + 1)).unwrap();
+    assert_eq!(buffered::read_whole(&long, 0, &mut buffer, &mut report), Ok(None));
+    assert_eq!(report, Report::default());
+    // procfs gives a page at a time.
+    let maps = File::open("/proc/self/smaps").unwrap();
+    let mut large = vec![0; LEN];
+    let have = buffered::read_whole(&maps, 0, &mut large, &mut report).unwrap().unwrap();
+    assert!(have > PAGE, "{have}");
+    // Without a promise, whatever there is is the whole.
+    let file = File::open(&path).unwrap();
+    assert_eq!(buffered::read_whole(&file, 0, &mut buffer, &mut report), Ok(Some(100)));
 }
 
 #[test]

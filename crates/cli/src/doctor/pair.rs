@@ -8,9 +8,9 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use underpass_copy::small;
 use underpass_engine::{
     Error, Integrity, Kind, Mechanism, Options, Policy, Refusal, Report, Status, Transfer, Version,
+    buffered,
 };
 
 use super::sample::{LEN, Sample};
@@ -102,27 +102,26 @@ impl Trial {
 /// A small file as `cp` copies it; `None` for what the engine moves.
 fn buffered(sample: &Sample, target: &Target) -> Result<Option<Trial>> {
     let stat = sample.stat()?;
-    if !target.is_copy() || !small::is_small(&stat) {
+    if !target.is_copy() || !buffered::is_small(&stat) {
         return Ok(None);
     }
     let before = Version::of(sample.file()).ok();
-    let mut buffer = vec![0; small::BUFFER];
+    let mut buffer = vec![0; buffered::BUFFER];
     let promised = usize::try_from(stat.st_size).unwrap_or(0);
     let scratch = target.scratch()?;
-    let copied = match small::read(sample.file(), promised, &mut buffer) {
+    let mut report = Report::default();
+    let copied = match buffered::read_whole(sample.file(), promised, &mut buffer, &mut report) {
         Ok(None) => return Ok(None),
-        Ok(Some((have, reads))) => match scratch.landing() {
+        Ok(Some(have)) => match scratch.landing() {
             None => return Ok(None),
-            Some(file) => small::write(file, &buffer[..have]).map(|writes| (have, reads + writes)),
+            Some(file) => buffered::write_all(file, &buffer[..have], &mut report).map(|()| have),
         },
         Err(errno) => Err(errno),
     };
-    let (have, calls) = match copied {
+    let have = match copied {
         Ok(copied) => copied,
         Err(errno) => return Ok(Some(Trial::failed(&errno.into()))),
     };
-    let mut report = Report::default();
-    report.add_copied(have as u64, calls);
     let outcome = compared(sample, before, scratch.read_back(Vec::new(), have));
     Ok(Some(Trial { report, outcome }))
 }

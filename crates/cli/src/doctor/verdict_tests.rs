@@ -1,13 +1,16 @@
 use rustix::io::Errno;
-use underpass_engine::Report;
+use underpass_engine::{Report, buffered};
 
 use super::*;
 use crate::doctor::Diagnosis;
 
+#[allow(clippy::unwrap_used)]
 fn trial(outcome: Outcome, copied: u64) -> Trial {
     let mut report = Report::default();
     if copied > 0 {
-        report.add_copied(copied, 2);
+        let sink = std::fs::File::options().write(true).open("/dev/null").unwrap();
+        let bytes = vec![1; usize::try_from(copied).unwrap()];
+        buffered::write_received(&sink, &bytes, 0, 1, &mut report).unwrap();
     }
     Trial { report, outcome }
 }

@@ -229,7 +229,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             return Ok(());
         }
         self.started = Some(Instant::now());
-        self.report.integrity = self.options.integrity;
+        self.report.integrity = Some(self.options.integrity);
         if self.options.integrity != Integrity::Fast {
             self.set_guards()?;
             self.held_back_from = self.hold_back();

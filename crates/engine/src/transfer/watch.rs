@@ -39,7 +39,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                     }
                     let what = Declined::Integrity(level);
                     self.report.note(Decline { what, refusal, at: 0, times: 1 });
-                    self.report.integrity = Integrity::Detect;
+                    self.report.integrity = Some(Integrity::Detect);
                     Guard::new(Integrity::Detect, file, source.version)
                 }
                 guard => guard,

@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
 use rustix::fs::{
@@ -18,6 +17,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
+use underpass_engine::{Report, buffered};
 
 use super::paths::PARTIAL;
 use super::write_log::WriteLog;
@@ -178,10 +178,12 @@ impl DestFolder {
         contents: &[u8],
         mode: u32,
         modified: (i64, u32),
+        report: &mut Report,
     ) -> Result<Made, Errno> {
         let size = contents.len() as u64;
-        let fill = |file: &File| {
-            file.write_all_at(contents, 0).map_err(|error| errno(&error))?;
+        let mut fill = |file: &File| {
+            // One call has taken it off the connection.
+            buffered::write_received(file, contents, 0, 1, report)?;
             self.settle(file, mode, modified)
         };
         if self.if_exists == IfExists::Ours && self.old.is_none() {

@@ -265,13 +265,9 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         let (size, padded) = (member.size as usize, member.padded() as usize);
         // Behind each member there is another block, if only one of the end.
         let contents = &stream.take(padded, BLOCK as usize)?[..size];
-        let dest = &self.destination.dest;
-        match dest.make_small(path, contents, member.mode, member.modified) {
-            Ok(Made::New) => {
-                self.tree.done.files += 1;
-                // The one that took it off the socket, and the one that put it into the file.
-                self.tree.done.report.add_copied(member.size, 2);
-            }
+        let (dest, report) = (&self.destination.dest, &mut self.tree.done.report);
+        match dest.make_small(path, contents, member.mode, member.modified, report) {
+            Ok(Made::New) => self.tree.done.files += 1,
             Ok(Made::Same) => self.is_here(path, member.mode)?,
             Err(errno) => return self.failed(Action::Writing, path, errno),
         }

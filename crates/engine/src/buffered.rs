@@ -1,0 +1,157 @@
+//! Bytes that pass through a buffer of the caller, counted where they are read and written.
+//!
+//! One read and one write are the cheapest way for a small file, and a caller that looks at bytes,
+//! to leave out zeros or to compare, has to have them in memory. A [`Report`] counts each crossing:
+//! nothing else writes to it but a [`Transfer`](crate::Transfer).
+
+use std::fs::File;
+
+use rustix::fs::{FileType, Stat};
+use rustix::io::{Errno, pread, pwrite, read, write};
+
+use crate::report::Report;
+
+/// Returns whether a file is best copied through a buffer: it has at most 64 KiB and no holes that
+/// are worth keeping.
+#[must_use]
+pub fn is_small(stat: &Stat) -> bool {
+    let len = u64::try_from(stat.st_size).unwrap_or(0);
+    let allocated = u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+    let has_holes = allocated < len;
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        && len <= MAX_SMALL
+        && !(has_holes && len > BLOCK)
+}
+
+/// Reads all of a file from its position on, whose facts promise `promised` bytes, and returns how
+/// many it has; `None` if it has more or fewer, as a file of procfs or one that was changed has.
+/// Nothing is counted then: a [`Transfer`](crate::Transfer) can begin at the first byte.
+///
+/// # Errors
+///
+/// As read(2).
+pub fn read_whole(
+    file: &File,
+    promised: usize,
+    buffer: &mut [u8],
+    report: &mut Report,
+) -> Result<Option<usize>, Errno> {
+    // Without a promise a full buffer does not tell whether there is more.
+    let room = if promised == 0 { buffer.len() } else { promised };
+    let mut calls = 0;
+    let have = fill(&mut buffer[..room], |rest, _| {
+        calls += 1;
+        read(file, rest)
+    })?;
+    let is_whole = have >= promised && have < buffer.len();
+    if is_whole {
+        report.count_read(have as u64, calls);
+    }
+    Ok(is_whole.then_some(have))
+}
+
+/// Reads from this offset until the buffer is full or the file ends, and returns how many bytes.
+/// The file may be open with `O_DIRECT`.
+///
+/// # Errors
+///
+/// As pread(2).
+pub fn read_at(
+    file: &File,
+    buffer: &mut [u8],
+    offset: u64,
+    report: &mut Report,
+) -> Result<usize, Errno> {
+    let mut calls = 0;
+    let have = fill(buffer, |rest, done| {
+        // Only the end of a file is inside a block, and `O_DIRECT` can read nothing from there.
+        if !(done as u64).is_multiple_of(BLOCK) {
+            return Ok(0);
+        }
+        calls += 1;
+        pread(file, rest, offset + done as u64)
+    });
+    report.count_read(have.unwrap_or(0) as u64, calls);
+    have
+}
+
+/// Writes all of these bytes at the file's position.
+///
+/// # Errors
+///
+/// As write(2); then the bytes that were written are counted.
+pub fn write_all(file: &File, bytes: &[u8], report: &mut Report) -> Result<(), Errno> {
+    drain(bytes, report, |rest, _| write(file, rest))
+}
+
+/// Writes all of these bytes at this offset.
+///
+/// # Errors
+///
+/// As pwrite(2); then the bytes that were written are counted.
+pub fn write_at(file: &File, bytes: &[u8], offset: u64, report: &mut Report) -> Result<(), Errno> {
+    drain(bytes, report, |rest, done| pwrite(file, rest, offset + done as u64))
+}
+
+/// Writes all of these bytes at this offset, which `calls` system calls have received into memory.
+///
+/// # Errors
+///
+/// As pwrite(2); then the bytes that were written are counted.
+pub fn write_received(
+    file: &File,
+    bytes: &[u8],
+    offset: u64,
+    calls: u64,
+    report: &mut Report,
+) -> Result<(), Errno> {
+    report.count_read(bytes.len() as u64, calls);
+    write_at(file, bytes, offset, report)
+}
+
+/// Reads until the buffer is full or nothing follows.
+fn fill(
+    buffer: &mut [u8],
+    mut read: impl FnMut(&mut [u8], usize) -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    let mut have = 0;
+    while have < buffer.len() {
+        match read(&mut buffer[have..], have) {
+            Ok(0) => break,
+            Ok(bytes) => have += bytes,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(have)
+}
+
+/// Writes until nothing is left.
+fn drain(
+    bytes: &[u8],
+    report: &mut Report,
+    write: impl Fn(&[u8], usize) -> Result<usize, Errno>,
+) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let written = write(&bytes[done..], done);
+        report.count_written(written.unwrap_or(0) as u64);
+        match written {
+            // A file takes at least one byte or says why not.
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => done += written,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// The largest file that one read and one write copy faster than the kernel does, in bytes.
+const MAX_SMALL: u64 = 64 << 10;
+
+/// The smallest hole worth having, in bytes: a block of most file systems.
+pub const BLOCK: u64 = 4096;
+
+/// A buffer of this many bytes is large enough for every small file, and for comparing in parts.
+pub const BUFFER: usize = 256 << 10;
