@@ -1,11 +1,10 @@
-//! How long the clients wait before the next attempt, and when they give up: one policy for `get`,
-//! `get -r` and `put`.
+//! When a failed request is repeated: one policy for `get`, `get -r` and `put`.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Attempts that failed one after the other.
+/// A series of failed attempts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backoff {
     failures: u32,
@@ -13,18 +12,18 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// For so many attempts more after the first.
+    /// Allows this many attempts after the first.
     pub(super) fn new(most: u32) -> Self {
         Self { failures: 0, most }
     }
 
-    /// Something came: what failed before is forgotten.
+    /// Forgets earlier failures, because there was progress.
     pub(super) fn reset(&mut self) {
         self.failures = 0;
     }
 
-    /// How long to wait before the next attempt, at least as long as the server asks for; `None`
-    /// if there is to be none.
+    /// Returns how long to wait before the next attempt, at least as long as the server asks for;
+    /// `None` if there is to be none.
     pub(super) fn next(&mut self, asked: Option<Duration>) -> Option<Duration> {
         if self.failures >= self.most || asked.is_some_and(|asked| asked > MAX_RETRY_AFTER) {
             return None;
@@ -38,7 +37,7 @@ impl Backoff {
     }
 }
 
-/// Sleeps, unless one of the flags becomes true; false if it did.
+/// Sleeps for this time; returns `false` at once when one of the flags becomes true.
 pub(super) fn sleep(time: Duration, cancel: &[&AtomicBool]) -> bool {
     let until = Instant::now() + time;
     loop {
@@ -53,16 +52,16 @@ pub(super) fn sleep(time: Duration, cancel: &[&AtomicBool]) -> bool {
     }
 }
 
-/// Before the second attempt.
+/// The wait before the second attempt.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// Before any attempt.
+/// The longest wait before any attempt that the server does not ask for.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
-/// Whoever asks for more does not want to be asked again in this run.
+/// A server that asks for a longer wait is not asked again in this run.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
-/// How often it is looked whether the download is still wanted.
+/// How often a wait checks whether it was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

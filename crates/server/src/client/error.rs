@@ -1,4 +1,4 @@
-//! Why a server could not be asked, or its answer not be used.
+//! Why a request failed.
 
 use std::fmt;
 use std::io;
@@ -7,24 +7,24 @@ use std::time::Duration;
 use crate::incoming::ReceiveError;
 use crate::tls::{HandshakeError, TlsError};
 
-/// Why a server could not be asked, or its answer not be used.
+/// Why a request failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// It cannot be known whom to believe.
+    /// The trusted certificate authorities cannot be read.
     Authorities(Box<TlsError>),
-    /// What was received is no answer in HTTP/1.1.
+    /// The answer is not valid HTTP/1.1.
     BadResponse(String),
-    /// Nobody wants it any more.
+    /// The request was cancelled.
     Cancelled,
     /// The server closed the connection without an answer.
     Closed,
-    /// The server sends another form of the file than was asked for.
+    /// The server sends the file in a coding that was not asked for.
     Encoded {
         /// The coding, such as `gzip`.
         coding: String,
     },
-    /// A server of `https` points to one of `http`.
+    /// A server of `https` redirects to one of `http`.
     Downgrade {
         /// The address.
         to: String,
@@ -33,9 +33,9 @@ pub enum ClientError {
     Network {
         /// What was being done, such as `connecting to`.
         action: &'static str,
-        /// With which address.
+        /// The address of the server.
         address: String,
-        /// What the system answered.
+        /// The system's error.
         source: io::Error,
     },
     /// The proxy does not lead to the server.
@@ -44,12 +44,12 @@ pub enum ClientError {
         address: Box<str>,
         /// The address of the server.
         to: Box<str>,
-        /// What it answered.
+        /// Its status.
         status: u16,
-        /// What it says for people, if that is a short text.
+        /// Its explanation, if that is a short text; empty otherwise.
         detail: String,
     },
-    /// The address is of a kind that cannot be asked.
+    /// The scheme of the address is neither `http` nor `https`.
     Scheme {
         /// Its scheme.
         scheme: String,
@@ -58,16 +58,16 @@ pub enum ClientError {
     Status {
         /// Its status.
         status: u16,
-        /// What it says for people, if that is a short text.
+        /// Its explanation, if that is a short text; empty otherwise.
         detail: String,
-        /// How long it asks to wait.
+        /// How long the server asks to wait.
         retry_after: Option<Duration>,
     },
     /// Nothing moved for too long.
     Stalled,
-    /// The server points from address to address.
+    /// The server redirects too often.
     TooManyRedirects {
-        /// How many are followed.
+        /// The maximum that is followed.
         most: u32,
     },
     /// The server could not prove who it is, or does not speak TLS as it should.
@@ -80,7 +80,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether the same request may succeed later.
+    /// Checks whether the same request may succeed later.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         match self {
@@ -94,7 +94,7 @@ impl ClientError {
         }
     }
 
-    /// How long the server asks to wait.
+    /// Returns how long the server asks to wait.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -103,7 +103,7 @@ impl ClientError {
         }
     }
 
-    /// Whether no server seems to be at the address.
+    /// Checks whether there seems to be no server at the address.
     pub(super) fn is_nobody(&self) -> bool {
         match self {
             Self::Network { action, source, .. } => {
@@ -166,7 +166,7 @@ impl std::error::Error for ClientError {
 }
 
 impl ClientError {
-    /// What went wrong while something was being received from `address`.
+    /// Converts an error from reading an answer of `address`.
     pub(crate) fn receiving(address: &str, error: ReceiveError) -> Self {
         match error {
             ReceiveError::Cancelled => Self::Cancelled,

@@ -1,4 +1,4 @@
-//! What people can do about a failed download, upload or request.
+//! Hints for failed requests, downloads and uploads.
 
 use std::io::ErrorKind;
 

@@ -1,4 +1,4 @@
-//! Compares what has arrived with what it should be, before it gets its name.
+//! Compares the digests of a file with those it should have, before it gets its name.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,8 @@ use crate::client::http::Response;
 use crate::digest::{Algorithm, Digest, Fact, Stopped, parse_digests, verify, write_wanted};
 use underpass_engine::hint::Action;
 
-/// What a response says of the digests of the whole file (RFC 9530). A field that cannot be read
-/// says nothing (RFC 9651 4.2).
+/// Returns the digests of the whole file that a response has (RFC 9530). A field that cannot be
+/// parsed is ignored (RFC 9651 4.2).
 pub(super) fn offered(response: &Response) -> Vec<Digest> {
     let fields = &response.fields;
     let mut offered = parse_digests(fields.all("repr-digest")).unwrap_or_default();
@@ -22,12 +22,12 @@ pub(super) fn offered(response: &Response) -> Vec<Digest> {
     offered
 }
 
-/// The value of `Want-Repr-Digest`, if one is wanted.
+/// Returns the value of `Want-Repr-Digest`, if a digest is required.
 pub(super) fn wanted(options: &DownloadOptions) -> Option<String> {
     options.verify.then(|| write_wanted(&Algorithm::ALL))
 }
 
-/// Reads the file, if there is a reason to.
+/// Computes the digests of the file, if any are expected or to be shown, and compares them.
 ///
 /// # Errors
 ///

@@ -18,85 +18,85 @@ use crate::tls::Facts;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DownloadError {
-    /// Another process is about to fetch the same file to the same place.
+    /// Another process is fetching the same file to the same place.
     Busy,
-    /// The file on the server changed again and again while it was fetched, or changed after a
-    /// part of it had gone where it cannot be taken back from.
+    /// The file on the server changed too often while it was fetched, or changed after a part had
+    /// been written to a stream.
     Changed,
-    /// The server could not be asked, or its answer not be used.
+    /// The request failed.
     Client(ClientError),
     /// The bytes could not be moved.
     Engine(Box<Error>),
-    /// It is not what it should be.
+    /// The file does not have the expected digest.
     Digest(Box<Fact>),
-    /// There is a file of this name, and it is not the same.
+    /// A different file with this name exists.
     Exists,
-    /// Something about a file of ours.
+    /// A local file could not be written or read.
     Local {
         /// What was being done, such as `creating`.
         action: Action,
-        /// What the system answered.
+        /// The system's error.
         source: io::Error,
     },
-    /// The server says no digest that the file could be verified by.
+    /// The server sends no digest to verify the file by.
     NoDigest,
-    /// There is not enough room for it.
+    /// The file system has not enough space.
     NoRoom {
         /// Bytes that are needed.
         needed: u64,
         /// Bytes that are free.
         free: u64,
     },
-    /// A partial file is in the way that nothing is known about.
+    /// A partial file without a journal is in the way.
     Stranger {
         /// Its name.
         name: OsString,
     },
 }
 
-/// What a download did.
+/// What a successful download did.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
-    /// What was moved, and how, by all connections.
+    /// The bytes moved by all connections, and how.
     pub report: Report,
     /// The length of the file.
     pub size: u64,
-    /// Bytes that were here before; all of them if nothing had to be fetched.
+    /// Bytes that were here before this run; the whole length if nothing had to be fetched.
     pub resumed_at: u64,
-    /// The most connections that were at work at one time.
+    /// The highest number of connections used at one time.
     pub connections: u32,
     /// Whether the file was here already.
     pub was_here: bool,
-    /// What is known of its digests.
+    /// The digests that were computed, and what was expected of them.
     pub facts: Vec<Fact>,
-    /// What is known of the TLS that it came over, if it did.
+    /// The TLS of the connection, if there was any.
     pub tls: Option<Facts>,
 }
 
-/// A download that failed, and what it leaves.
+/// A failed download, and what it leaves.
 #[derive(Debug)]
 pub struct Failed {
     /// Why.
     pub error: DownloadError,
-    /// What was moved up to then.
+    /// The bytes moved until then.
     pub report: Box<Report>,
-    /// What is kept beside the target, to be gone on with.
+    /// The partial file that the next run can resume, if there is one.
     pub kept: Option<Kept>,
-    /// What is known of the TLS that the server was asked over last, if it was.
+    /// The TLS of the last connection, if there was any.
     pub tls: Option<Box<Facts>>,
 }
 
-/// A part of a file that is kept.
+/// A partial file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// Its name, in the folder of the target.
     pub name: OsString,
-    /// How many bytes are in it.
+    /// The number of bytes in it.
     pub bytes: u64,
 }
 
 impl DownloadError {
-    /// What went wrong while the body of an answer was being moved.
+    /// Converts an error from moving the body of an answer.
     pub(super) fn body(address: &str, error: ReceiveError) -> Self {
         let network = |source| ClientError::Network {
             action: "receiving from",
@@ -116,13 +116,13 @@ impl DownloadError {
         }
     }
 
-    /// Whether another attempt may succeed.
+    /// Checks whether another attempt may succeed.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Client(error) if error.is_temporary())
     }
 
-    /// How long the server asks to wait.
+    /// Returns how long the server asks to wait.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -131,19 +131,19 @@ impl DownloadError {
         }
     }
 
-    /// Whether no server seems to be at the address.
+    /// Checks whether there seems to be no server at the address.
     pub(super) fn is_nobody(&self) -> bool {
         matches!(self, Self::Client(error) if error.is_nobody())
     }
 
-    /// An error of the system while something was done with a file.
+    /// Converts a system error that occurred during this action.
     pub(super) fn local<E: Into<io::Error>>(action: impl Into<Action>) -> impl FnOnce(E) -> Self {
         let action = action.into();
         move |source| Self::Local { action, source: source.into() }
     }
 }
 
-/// Whether this can only be said of a connection, not of what its bytes go to.
+/// Checks whether an error can only come from the connection, not from the file.
 fn is_of_network(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| {

@@ -1,4 +1,4 @@
-//! What an answer means for a download: pure, so that every case can stand in a table.
+//! Interprets the answers to a download's requests. Pure, so that every case can stand in a table.
 
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
@@ -10,19 +10,18 @@ use crate::client::http::Response;
 use crate::incoming::Extent;
 use crate::validator::{is_strong, parse_date};
 
-/// What tells one version of a file on a server from all others, strongly enough to put parts of
-/// it together (RFC 9110 13.1.5).
+/// A validator that is strong enough to combine parts of a file (RFC 9110 13.1.5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Version {
     /// A strong entity tag.
     Tag(String),
-    /// A date of last modification that no second change can share.
+    /// A modification date that a second change cannot share.
     Date(String),
 }
 
 impl Version {
-    /// What a response says of its version; `None` if nothing that is strong.
+    /// Returns the validator of a response; `None` if it has no strong one.
     pub(super) fn of(response: &Response) -> Option<Self> {
         let fields = &response.fields;
         if let Some(tag) = fields.text("etag").filter(|tag| is_strong(tag.as_bytes())) {
@@ -35,14 +34,14 @@ impl Version {
         (modified + Duration::from_secs(1) <= said).then(|| Self::Date(text.to_owned()))
     }
 
-    /// The value of `If-Range`.
+    /// Returns the value of `If-Range`.
     pub(super) fn field(&self) -> &str {
         match self {
             Self::Tag(text) | Self::Date(text) => text,
         }
     }
 
-    /// Whether a response that says something of its version says another one.
+    /// Checks whether a response has a different validator.
     fn is_denied_by(&self, response: &Response) -> bool {
         let (name, own) = match self {
             Self::Tag(tag) => ("etag", tag),
@@ -52,19 +51,19 @@ impl Version {
     }
 }
 
-/// What was asked for.
+/// A request for a file or a part of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileRequest {
-    /// The bytes, if not all of them; up to the end of the file if that is not said.
+    /// The requested bytes, if not all; without an end, up to the end of the file.
     pub(super) range: Option<(u64, Option<u64>)>,
-    /// The version that they have to be of, and how long that is.
+    /// The version that the bytes must be of, and its length if known.
     pub(super) version: Option<(Version, Option<u64>)>,
-    /// Digests that are wanted beside it, the value of the field.
+    /// The value of `Want-Repr-Digest`.
     pub(super) wants_digest: Option<String>,
 }
 
 impl FileRequest {
-    /// The value of `Range` (RFC 9110 14.2).
+    /// Returns the value of `Range` (RFC 9110 14.2).
     pub(super) fn range_field(&self) -> Option<String> {
         self.range.map(|(from, end)| match end {
             Some(end) => format!("bytes={from}-{}", end.saturating_sub(1)),
@@ -73,25 +72,25 @@ impl FileRequest {
     }
 }
 
-/// What an answer means.
+/// What an answer means for the download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Interpretation {
-    /// The file is not what it was, or the server has forgotten how to give parts of it.
+    /// The file has changed, or the server does not support ranges any more.
     Changed,
-    /// These bytes of a file of this length follow.
+    /// This range of a file of this length follows.
     Part { range: Range<u64>, total: u64 },
-    /// It is no answer to the question.
+    /// The answer is a failure or of no use.
     Refused,
-    /// The file has no such bytes, for it is empty or shorter.
+    /// The file is empty or shorter than the range.
     Unsatisfiable,
-    /// All of the file follows.
+    /// The whole file follows.
     Whole {
-        /// How long it is, if that is known.
+        /// Its length, if known.
         total: Option<u64>,
     },
 }
 
-/// What a response to this question means.
+/// Interprets the response to a request.
 ///
 /// # Errors
 ///
@@ -111,8 +110,8 @@ pub(super) fn interpret_response(
     }
 }
 
-/// The meaning of a 200: all of the file, which is what comes instead of a part of another version
-/// (RFC 9110 13.1.5).
+/// Interprets a 200: the whole file, which also replaces a part of a version that has changed (RFC
+/// 9110 13.1.5).
 fn whole(asked: &FileRequest, response: &Response) -> Interpretation {
     let total = length(response);
     let is_changed = asked.version.as_ref().is_some_and(|(version, known)| {
@@ -123,8 +122,8 @@ fn whole(asked: &FileRequest, response: &Response) -> Interpretation {
     if is_changed { Interpretation::Changed } else { Interpretation::Whole { total } }
 }
 
-/// The meaning of a 206 (RFC 9110 15.3.7): it may be less than was asked for, but not from
-/// elsewhere, and not of another version.
+/// Interprets a 206 (RFC 9110 15.3.7): it may be shorter than requested, but must begin there and
+/// be of the same version.
 fn part(asked: &FileRequest, response: &Response) -> Result<Interpretation, ClientError> {
     let bad = |what: String| Err(ClientError::BadResponse(what));
     let Some((from, end)) = asked.range else {
@@ -149,7 +148,7 @@ fn part(asked: &FileRequest, response: &Response) -> Result<Interpretation, Clie
     Ok(if is_changed { Interpretation::Changed } else { Interpretation::Part { range, total } })
 }
 
-/// The length of the body, if the head says it.
+/// Returns the length of the body, if the head has it.
 fn length(response: &Response) -> Option<u64> {
     match response.extent {
         Extent::Length(len) => Some(len),
@@ -157,7 +156,7 @@ fn length(response: &Response) -> Option<u64> {
     }
 }
 
-/// Reads `bytes 0-99/1234`; the total is `None` for `*` (RFC 9110 14.4).
+/// Parses `bytes 0-99/1234`; the total is `None` for `*` (RFC 9110 14.4).
 fn content_range(text: &str) -> Option<(Range<u64>, Option<u64>)> {
     let (unit, rest) = text.trim().split_once(' ')?;
     let (range, total) = rest.trim().split_once('/')?;
@@ -174,13 +173,13 @@ fn content_range(text: &str) -> Option<(Range<u64>, Option<u64>)> {
     is_sound.then_some((first..last + 1, total))
 }
 
-/// Whether parts can be had from whoever sent this.
+/// Checks whether the server supports ranges.
 pub(super) fn has_ranges(response: &Response) -> bool {
     let said = response.fields.text("accept-ranges").unwrap_or_default();
     response.status == 206 || said.split(',').any(|it| it.trim().eq_ignore_ascii_case("bytes"))
 }
 
-/// When the file was changed last, if the response says so.
+/// Returns the file's modification time, if the response has it.
 pub(super) fn modified(response: &Response) -> Option<SystemTime> {
     parse_date(response.fields.get("last-modified")?)
 }

@@ -1,10 +1,10 @@
-//! What is known to be in a partial file, kept in a small file beside it.
+//! The journal of a partial file: a small file next to it that lists which ranges have arrived.
 //!
-//! The first line says of what and of which version the parts are, and which of them are known to
-//! be on the disk. Behind it each piece that was fetched has a line of fixed length, `start end
-//! done`, rewritten in place by one pwrite(2) whenever more of it has arrived. After a kill those
-//! lines are exact: the page cache outlives the process. After a power cut, which shows in the boot
-//! id, they may be ahead of the data, so only what was on the disk before counts.
+//! The first line has the URL and version of the file, and the ranges that are known to be on the
+//! disk. After it, each fetched piece has a line of fixed length, `start end done`, which one
+//! pwrite(2) overwrites whenever more has arrived. After a kill these lines are exact, because the
+//! page cache outlives the process. After a power cut, which shows in the boot id, they may be
+//! ahead of the data, so only the ranges on the disk count.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,36 +20,36 @@ use underpass_engine::session;
 
 use super::interpret::Version;
 
-/// What the parts are parts of.
+/// The file that the ranges belong to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct JournalSubject {
-    /// Where it is fetched from.
+    /// Its URL.
     pub(super) url: String,
-    /// Which version.
+    /// Its version.
     pub(super) version: Version,
-    /// How long it is, if that is known.
+    /// Its length, if known.
     pub(super) size: Option<u64>,
-    /// When it was changed last, in seconds since 1970: a server need not say so with each part.
+    /// Its modification time in seconds since 1970, which a server need not repeat with each range.
     #[serde(default)]
     pub(super) modified: Option<u64>,
-    /// Which file the parts are in.
+    /// The inode of the partial file.
     pub(super) inode: u64,
 }
 
-/// The first line.
+/// The first line of a journal.
 #[derive(Debug, Serialize, Deserialize)]
 struct JournalHead {
-    /// The version of this format.
+    /// The version of the format.
     underpass_journal: u32,
     #[serde(flatten)]
     subject: JournalSubject,
-    /// Since when the machine runs.
+    /// The boot id of the machine.
     boot: String,
-    /// What is on the disk for certain.
+    /// Ranges that are known to be on the disk.
     safe: Vec<(u64, u64)>,
 }
 
-/// The file that says what is there.
+/// An open journal.
 #[derive(Debug)]
 pub(super) struct Journal {
     folder: OwnedFd,
@@ -61,14 +61,14 @@ pub(super) struct Journal {
 #[derive(Debug)]
 struct Inner {
     file: File,
-    /// Where the lines of pieces begin.
+    /// The offset of the first piece's line.
     pieces_at: u64,
     pieces: Vec<Piece>,
-    /// What is on the disk for certain.
+    /// Ranges that are known to be on the disk.
     safe: Vec<Range<u64>>,
 }
 
-/// One piece, of which the first so many bytes are there.
+/// A piece, of which the first `done` bytes have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     start: u64,
@@ -76,19 +76,19 @@ struct Piece {
     done: u64,
 }
 
-/// What a journal says.
+/// The contents of a journal.
 #[derive(Debug)]
 pub(super) struct JournalContents {
-    /// What the parts are parts of.
+    /// The file that the ranges belong to.
     pub(super) subject: JournalSubject,
-    /// What is there, in its order.
+    /// Ranges that have arrived, in ascending order.
     pub(super) present: Vec<Range<u64>>,
-    /// What of it is on the disk for certain.
+    /// Ranges of these that are known to be on the disk.
     safe: Vec<Range<u64>>,
 }
 
 impl Journal {
-    /// Begins a journal in place of any that has the name.
+    /// Creates a journal and replaces one that has the name.
     pub(super) fn create(
         folder: OwnedFd,
         name: &OsStr,
@@ -97,7 +97,7 @@ impl Journal {
         Self::write_new(folder, name, subject, Vec::new(), Vec::new())
     }
 
-    /// Goes on with what was remembered.
+    /// Creates a journal with the contents of an earlier one.
     pub(super) fn resume(
         folder: OwnedFd,
         name: &OsStr,
@@ -122,12 +122,12 @@ impl Journal {
         Ok(Self { folder, name: name.to_owned(), subject, inner })
     }
 
-    /// What the parts are parts of.
+    /// Returns the file that the ranges belong to.
     pub(super) fn subject(&self) -> &JournalSubject {
         &self.subject
     }
 
-    /// Says which piece is fetched now; its number, for [`note`](Self::note).
+    /// Adds a piece that is about to be fetched; returns its number for [`note`](Self::note).
     pub(super) fn begin(&self, piece: &Range<u64>) -> usize {
         let mut inner = self.lock();
         inner.pieces.push(Piece { start: piece.start, end: piece.end, done: 0 });
@@ -136,19 +136,19 @@ impl Journal {
         number
     }
 
-    /// Says how many bytes of a piece are in the file.
+    /// Notes how many bytes of a piece are in the file.
     pub(super) fn note(&self, number: usize, done: u64) {
         let mut inner = self.lock();
         inner.pieces[number].done = done;
         inner.write_piece(number);
     }
 
-    /// What is there, in its order.
+    /// Returns the ranges that have arrived, in ascending order.
     pub(super) fn present(&self) -> Vec<Range<u64>> {
         merged(self.lock().pieces.iter().map(Piece::present))
     }
 
-    /// Brings what is there to the disk, and then says so.
+    /// Syncs the partial file, and then notes what is on the disk.
     pub(super) fn save(&self, part: &File) -> io::Result<()> {
         let safe = self.present();
         if safe == self.lock().safe {
@@ -168,8 +168,8 @@ impl Journal {
 }
 
 impl Inner {
-    /// Writes the line of a piece. A line that cannot be written makes the journal say less than
-    /// there is, which costs some bytes after a crash and nothing else.
+    /// Writes the line of a piece. If that fails, the journal lists less than has arrived, which
+    /// only costs some bytes after a crash.
     fn write_piece(&self, number: usize) {
         let at = self.pieces_at + (number * LINE) as u64;
         let _ = self.file.write_at(self.pieces[number].line().as_bytes(), at);
@@ -181,7 +181,7 @@ impl Piece {
         self.start..self.start + self.done
     }
 
-    /// One line of [`LINE`] bytes.
+    /// Formats the line of [`LINE`] bytes.
     fn line(self) -> String {
         format!("{:020} {:020} {:020} \n", self.start, self.end, self.done)
     }
@@ -196,8 +196,8 @@ impl Piece {
     }
 }
 
-/// Writes a journal under another name and gives it its own in one moment; the file, and where the
-/// lines of its pieces begin.
+/// Writes a journal under a temporary name and renames it; returns the file and the offset of its
+/// first piece.
 fn write(
     folder: &OwnedFd,
     name: &OsStr,
@@ -235,7 +235,7 @@ fn write(
     Ok((file, padded as u64))
 }
 
-/// Reads the journal of this name; `None` if there is none that can be understood.
+/// Reads the journal of this name; `None` if there is none or it is damaged.
 pub(super) fn read(folder: &OwnedFd, name: &OsStr) -> Option<JournalContents> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = File::from(openat(folder, name, flags, Mode::empty()).ok()?);
@@ -255,7 +255,7 @@ pub(super) fn read(folder: &OwnedFd, name: &OsStr) -> Option<JournalContents> {
     Some(JournalContents { subject: head.subject, present, safe })
 }
 
-/// Removes the journal of this name, and one that was never finished.
+/// Removes the journal of this name and an unfinished one.
 pub(super) fn remove(folder: &OwnedFd, name: &OsStr) {
     for name in [name, &new_name(name)] {
         // There may be none.
@@ -269,12 +269,12 @@ fn new_name(name: &OsStr) -> OsString {
     new
 }
 
-/// What tells one run of the machine from another; nothing if that cannot be known.
+/// Returns the boot id; empty if it is unknown.
 fn boot() -> String {
     session::boot_id().unwrap_or_default()
 }
 
-/// Ranges in their order, with those that touch made one.
+/// Sorts ranges and merges those that touch.
 fn merged(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut sorted: Vec<_> = ranges.filter(|range| !range.is_empty()).collect();
     sorted.sort_by_key(|range| range.start);
@@ -288,13 +288,14 @@ fn merged(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     merged
 }
 
-/// The version of this format.
+/// The version of the format.
 const FORMAT: u32 = 1;
 
-/// Bytes of a line.
+/// The length of a line in bytes.
 const LINE: usize = 64;
 
-/// No journal is longer: a piece of each MiB of 64 GiB, or of each 64 MiB of 4 TiB.
+/// The maximum length of a journal in bytes: enough for a piece of each MiB of 64 GiB, or of each
+/// 64 MiB of 4 TiB.
 const MAX_LEN: u64 = 4 << 20;
 
 #[cfg(test)]

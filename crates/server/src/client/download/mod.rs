@@ -1,9 +1,9 @@
-//! Downloads: what other servers have, whole, in files of ours.
+//! Downloads files, over several connections and across interruptions.
 //!
-//! The first answer tells what there is: how long, in which version, and whether ranges of it can
-//! be had. Then as many connections as are worth it take pieces from a scheduler, and what each has put
-//! into the file is noted in a journal beside it, so that whoever comes after a crash goes on from
-//! there. Nothing here prints or reads the environment.
+//! The first answer has the length and version of the file and tells whether the server supports
+//! ranges. Then as many connections as are worth it take segments from a scheduler, and a journal
+//! next to the partial file lists what has arrived, so that a later process can resume after a
+//! crash. This module neither prints nor reads the environment.
 
 #![allow(clippy::single_range_in_vec_init)] // lists of ranges are what is meant
 
@@ -38,13 +38,13 @@ pub struct Downloader<'a> {
 }
 
 impl<'a> Downloader<'a> {
-    /// Fetches in this way.
+    /// Creates a downloader with these options.
     #[must_use]
     pub fn new(client: HttpClient<'a>, options: DownloadOptions) -> Self {
         Self { client, options, pipes: PipePool::default() }
     }
 
-    /// Fetches what is at `url`. `gauge` shows how far it is, `tell` is told what happens.
+    /// Fetches the file at `url`. `gauge` shows the progress, and `tell` receives events.
     ///
     /// # Errors
     ///

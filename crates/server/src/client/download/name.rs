@@ -1,4 +1,4 @@
-//! Which name a download gets that nobody has named.
+//! The name of a download for which none was given.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStringExt;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-/// The name for what is at a URL: its last segment, or `index.html` if that is empty. `None` if
-/// that is no name for a file: `.` and `..`, and what has a slash or control characters in it.
+/// Returns the file name for a URL: its last segment, or `index.html` if that is empty. `None` if
+/// it cannot be a file name: `.` and `..`, and names with slashes or control characters.
 #[must_use]
 pub fn name_of(url: &Url) -> Option<OsString> {
     let segment = url.path_segments()?.next_back()?;
@@ -20,7 +20,7 @@ pub fn name_of(url: &Url) -> Option<OsString> {
     (!is_bad && !has_bad).then(|| OsString::from_vec(name))
 }
 
-/// Bytes of a name at the most, on nearly every file system.
+/// The maximum length of a name in bytes, on nearly every file system.
 const NAME_MAX: usize = 255;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is asked of a download, and what can be seen of it while it runs.
+//! Options, progress and events of a download.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,28 +11,28 @@ use underpass_engine::Policy;
 use super::error::DownloadError;
 use crate::digest::{Algorithm, Digest};
 
-/// How files are to be fetched.
+/// Options of downloads.
 #[derive(Clone, Debug)]
 pub struct DownloadOptions {
-    /// Connections at the most; `None` for as many as the size is worth.
+    /// The maximum number of connections; by default it depends on the size.
     pub connections: Option<u32>,
-    /// How often one attempt after the other may fail before all is given up.
+    /// The number of failures in a row after which the download is given up.
     pub retries: u32,
-    /// Bytes per second at the most.
+    /// The maximum rate in bytes per second.
     pub rate: Option<u64>,
-    /// Which mechanisms may move the bytes.
+    /// The mechanisms that may move the bytes.
     pub policy: Policy,
-    /// Bytes asked for in one system call, instead of the mechanism's own default.
+    /// Bytes per system call, instead of the mechanism's own default.
     pub step: Option<usize>,
-    /// Whether a file gets the time that the server says it was changed.
+    /// Whether the file gets the modification time of the server's.
     pub keep_time: bool,
-    /// Whether a file has to be on the disk before it gets its name.
+    /// Whether the file is synced before it gets its name.
     pub durable: bool,
-    /// What the file has to be, by its digests.
+    /// The digests that the file must have.
     pub expected: Vec<Digest>,
-    /// Digests that are only to be told.
+    /// Digests that are computed for the report.
     pub shown: Vec<Algorithm>,
-    /// Whether the server has to say a digest, which the file has to have.
+    /// Whether the server must send a digest, which the file must have.
     pub verify: bool,
 }
 
@@ -53,99 +53,99 @@ impl Default for DownloadOptions {
     }
 }
 
-/// What becomes of a file that has the name already.
+/// What happens to an existing file with the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfExists {
-    /// It stays, and the download fails.
+    /// It is kept, and the download fails.
     Refuse,
-    /// If it is as long and as old as what the server has it is taken for the same, and nothing is
-    /// fetched; otherwise it stays and the download fails.
+    /// If it has the size and time of the server's file, nothing is fetched; otherwise it is kept
+    /// and the download fails.
     SameIsFine,
-    /// It is replaced in one moment, once the new one is whole.
+    /// It is replaced atomically, once the new file is complete.
     Replace,
 }
 
-/// Where a download goes.
+/// The destination of a download.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'t> {
-    /// A file that appears under its name when it is whole.
+    /// A file that appears under its name when it is complete.
     Named {
         /// The folder.
         folder: &'t OwnedFd,
         /// The name in it.
         name: &'t OsStr,
-        /// What becomes of a file that has the name already.
+        /// What happens to an existing file with the name.
         if_exists: IfExists,
     },
-    /// Something that takes the bytes as they come, such as a pipe or a device.
+    /// A stream that takes the bytes in order, such as a pipe or a device.
     Stream {
-        /// What that is.
+        /// The stream.
         file: &'t File,
-        /// Where to begin, if it has places.
+        /// The offset to begin at, if it is seekable.
         at: u64,
     },
 }
 
-/// How far a download has come, to be looked at by others while it runs.
+/// The progress of a download, which other threads may read while it runs.
 #[derive(Debug, Default)]
 pub struct Gauge {
     pub(super) done: AtomicU64,
-    /// One more than the bytes in all; 0 as long as that is unknown.
+    /// One more than the total, in bytes; 0 while that is unknown.
     total: AtomicU64,
     pub(super) connections: AtomicU32,
     pub(super) is_checking: AtomicBool,
 }
 
 impl Gauge {
-    /// So many bytes are there, of so many.
+    /// Sets the bytes that have arrived and the total.
     pub(super) fn set(&self, done: u64, total: Option<u64>) {
         self.done.store(done, Ordering::Relaxed);
         self.total.store(total.map_or(0, |total| total.saturating_add(1)), Ordering::Relaxed);
     }
 
-    /// Bytes that are in their place, those of earlier attempts among them.
+    /// Returns the bytes that have arrived, including those of earlier attempts.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Bytes in all, once that is known.
+    /// Returns the total in bytes, once it is known.
     #[must_use]
     pub fn total(&self) -> Option<u64> {
         self.total.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Whether all bytes are here, and are read for their digest.
+    /// Checks whether the file is complete and being read for its digest.
     #[must_use]
     pub fn is_checking(&self) -> bool {
         self.is_checking.load(Ordering::Relaxed)
     }
 
-    /// Connections at work.
+    /// Returns the number of connections in use.
     #[must_use]
     pub fn connections(&self) -> u32 {
         self.connections.load(Ordering::Relaxed)
     }
 }
 
-/// Something worth telling about a download that goes on.
+/// An event of a download.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'e> {
-    /// An attempt failed; the next follows after a while.
+    /// An attempt failed; the next one follows.
     Retrying {
         /// Why it failed.
         error: &'e DownloadError,
-        /// How long the while is.
+        /// The time until the next attempt.
         after: Duration,
     },
-    /// The server has another version now: what was there is thrown away.
+    /// The file on the server has changed: the download begins anew.
     StartingOver,
-    /// There was a beginning from an earlier run, which is gone on with.
+    /// The partial file of an earlier run is resumed.
     Resuming {
-        /// Bytes that were there.
+        /// The bytes in it.
         have: u64,
-        /// Bytes in all.
+        /// The total in bytes.
         total: Option<u64>,
     },
 }

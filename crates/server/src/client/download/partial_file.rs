@@ -1,4 +1,4 @@
-//! Where the bytes of a download are until it is whole.
+//! The file that a download writes to until it is complete.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -21,25 +21,25 @@ use super::error::DownloadError;
 use super::interpret::Version;
 use super::journal::{self, Journal, JournalContents, JournalSubject};
 
-/// Where the bytes of a download are until it is whole.
+/// The file that a download writes to until it is complete.
 #[derive(Debug)]
 pub(super) enum PartialFile<'t> {
-    /// A file with a name of its own that outlives this process, and what is known to be in it.
+    /// A file with a temporary name, which a later process can resume, and its journal.
     Kept(KeptFile),
-    /// Something that takes them as they come, of which this many have gone there.
+    /// A stream, and the number of bytes written to it.
     Stream { file: &'t File, at: u64, done: u64 },
-    /// A file without a name, which ends with this process.
+    /// A file without a name, which disappears with this process.
     Unnamed(AtomicFile),
 }
 
-/// A file that outlives this process, and its journal.
+/// A file that a later process can resume, and its journal.
 #[derive(Debug)]
 pub(super) struct KeptFile {
     pub(super) atomic: AtomicFile,
     pub(super) journal: Journal,
 }
 
-/// A folder, and a name in it: the target.
+/// The target: a folder and a name in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TargetName<'t> {
     pub(super) folder: &'t OwnedFd,
@@ -47,7 +47,7 @@ pub(super) struct TargetName<'t> {
 }
 
 impl PartialFile<'_> {
-    /// The file to write to.
+    /// Returns the file to write to.
     pub(super) fn file(&self) -> &File {
         match self {
             Self::Kept(kept) => kept.atomic.file(),
@@ -56,7 +56,7 @@ impl PartialFile<'_> {
         }
     }
 
-    /// Where the first byte of the download goes in it.
+    /// Returns the offset of the download's first byte in the file.
     pub(super) fn base(&self) -> u64 {
         match self {
             Self::Stream { at, .. } => *at,
@@ -64,7 +64,7 @@ impl PartialFile<'_> {
         }
     }
 
-    /// The journal, if there is one.
+    /// Returns the journal, if there is one.
     pub(super) fn journal(&self) -> Option<&Journal> {
         match self {
             Self::Kept(kept) => Some(&kept.journal),
@@ -72,7 +72,7 @@ impl PartialFile<'_> {
         }
     }
 
-    /// What is there.
+    /// Returns the ranges that have arrived.
     pub(super) fn present(&self) -> Vec<Range<u64>> {
         match self {
             Self::Kept(kept) => kept.journal.present(),
@@ -83,7 +83,7 @@ impl PartialFile<'_> {
 }
 
 impl<'t> TargetName<'t> {
-    /// What the name means now: length and time of change, or nothing.
+    /// Returns size, modification time and inode of the file with this name, if there is one.
     pub(super) fn existing(&self) -> Result<Option<(u64, i64, u64)>, DownloadError> {
         match statat(self.folder, self.name, AtFlags::empty()) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
@@ -98,20 +98,20 @@ impl<'t> TargetName<'t> {
         }
     }
 
-    /// The file that has the name.
+    /// Opens the file with this name.
     pub(super) fn open(&self) -> Result<File, DownloadError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = openat(self.folder, self.name, flags, Mode::empty());
         Ok(File::from(file.map_err(DownloadError::local("opening"))?))
     }
 
-    /// A file that ends with this process.
+    /// Creates a file that disappears with this process.
     pub(super) fn unnamed(&self) -> Result<PartialFile<'t>, DownloadError> {
         let atomic = AtomicFile::create_in(self.folder()?, self.name, 0o666);
         Ok(PartialFile::Unnamed(atomic.map_err(DownloadError::local(Action::Creating))?))
     }
 
-    /// A file that outlives this process, with nothing in it.
+    /// Creates an empty file that a later process can resume.
     pub(super) fn partial(
         &self,
         url: &str,
@@ -139,7 +139,7 @@ impl<'t> TargetName<'t> {
         Ok(PartialFile::Kept(KeptFile { atomic, journal }))
     }
 
-    /// The file of an earlier process, if there is one that can be gone on with.
+    /// Opens the file of an earlier process, if it can be resumed.
     pub(super) fn earlier(&self, url: &str) -> Result<Option<PartialFile<'t>>, DownloadError> {
         let is_there = statat(self.folder, self.part_name(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
         if !is_there || journal::read(self.folder, &self.journal_name()).is_none() {
@@ -162,8 +162,8 @@ impl<'t> TargetName<'t> {
         Ok(Some(PartialFile::Kept(KeptFile { atomic, journal })))
     }
 
-    /// The version of a file that was whole and had its name already when its process was killed,
-    /// just before it could remove the journal.
+    /// Returns the version of a complete file whose process was killed after the renaming, before
+    /// it could remove the journal.
     pub(super) fn finished(&self, url: &str, inode: u64, size: u64) -> Option<Version> {
         let known = journal::read(self.folder, &self.journal_name())?;
         let JournalContents { subject, present, .. } = known;
@@ -171,7 +171,7 @@ impl<'t> TargetName<'t> {
         (is_it && present == [0..size]).then_some(subject.version)
     }
 
-    /// Opens or creates the partial file, for this process alone.
+    /// Opens or creates the partial file and locks it.
     fn locked(&self) -> Result<AtomicFile, DownloadError> {
         let name = self.part_name();
         for _ in 0..MAX_ATTEMPTS {
@@ -193,7 +193,7 @@ impl<'t> TargetName<'t> {
         Err(DownloadError::Busy)
     }
 
-    /// Removes what is kept of a file that is whole now, or of which there is nothing.
+    /// Removes the journal of a complete file, or journal and partial file of one with no bytes.
     pub(super) fn forget(&self, also_the_part: bool) {
         if also_the_part {
             // There may be none.
@@ -206,7 +206,7 @@ impl<'t> TargetName<'t> {
         self.folder.try_clone().map_err(DownloadError::local("opening the folder of"))
     }
 
-    /// The name of the partial file.
+    /// Returns the name of the partial file.
     pub(super) fn part_name(&self) -> OsString {
         let mut name = self.name.to_owned();
         if name.len() + JOURNAL.len() + ".new".len() > NAME_MAX {
@@ -223,7 +223,7 @@ impl<'t> TargetName<'t> {
         name
     }
 
-    /// The name of its journal.
+    /// Returns the name of its journal.
     fn journal_name(&self) -> OsString {
         let mut name = self.part_name();
         name.push(".journal");
@@ -231,7 +231,7 @@ impl<'t> TargetName<'t> {
     }
 }
 
-/// Gives a file the time at which it was changed on the server.
+/// Sets the modification time of a file to that of the server's.
 pub(super) fn set_time(file: &File, modified: SystemTime) -> io::Result<()> {
     let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
     let tv_sec = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
@@ -242,11 +242,11 @@ pub(super) fn set_time(file: &File, modified: SystemTime) -> io::Result<()> {
     Ok(futimens(file, &times)?)
 }
 
-/// The longest name of a file that Linux file systems take.
+/// The maximum length of a name on Linux file systems, in bytes.
 const NAME_MAX: usize = 255;
 
-/// What is longest behind the name of the target.
+/// The longest suffix of the target's name.
 const JOURNAL: &str = ".part.journal";
 
-/// How often a partial file may become a whole one while we wait for it.
+/// How often a partial file may be completed by another process while this one waits for its lock.
 const MAX_ATTEMPTS: usize = 8;

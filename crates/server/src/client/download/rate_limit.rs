@@ -1,6 +1,6 @@
-//! Takes no more bytes a second than is wished, from all connections together.
+//! Limits the bytes per second of all connections together.
 //!
-//! Nothing is dropped and nothing copied: whoever has taken too much sleeps, the kernel's receive
+//! Nothing is dropped or copied: a worker that has received too much sleeps, the kernel's receive
 //! buffer, which is kept small, fills up, and TCP makes the server wait.
 
 use std::sync::atomic::AtomicBool;
@@ -9,32 +9,33 @@ use std::time::{Duration, Instant};
 
 use crate::client::backoff::sleep;
 
-/// The limit, and how far it is used.
+/// A rate limit, shared by the connections of a download.
 #[derive(Debug)]
 pub(super) struct RateLimit {
     rate: Option<u64>,
-    /// When the bytes taken so far would have come at the rate wished for.
+    /// When the bytes received so far would have arrived at the limit's rate.
     paid: Mutex<Option<Instant>>,
 }
 
 impl RateLimit {
-    /// So many bytes a second, if there is a limit.
+    /// Creates a limit in bytes per second; `None` for no limit.
     pub(super) fn new(rate: Option<u64>) -> Self {
         Self { rate, paid: Mutex::new(None) }
     }
 
-    /// Bytes that are worth a short moment, if there is a limit.
+    /// Returns the bytes of a short moment, if there is a limit.
     pub(super) fn portion(&self) -> Option<u64> {
         self.rate.map(|rate| (rate / 16).clamp(4 << 10, 1 << 20))
     }
 
-    /// How much may wait in the kernel, if there is a limit: more would come faster than wished.
+    /// Returns the size of the receive buffer, if there is a limit: a larger one would fill faster
+    /// than the rate.
     pub(super) fn window(&self) -> Option<usize> {
         self.rate
             .map(|rate| usize::try_from((rate / 4).clamp(16 << 10, 4 << 20)).unwrap_or(4 << 20))
     }
 
-    /// Accounts for so many bytes, and sleeps until they may be there.
+    /// Accounts for received bytes, and sleeps until the limit allows them.
     pub(super) fn spend(&self, bytes: u64, cancel: &[&AtomicBool]) {
         let Some(rate) = self.rate else { return };
         let now = Instant::now();
@@ -49,10 +50,10 @@ impl RateLimit {
     }
 }
 
-/// How much of the time in which nothing came may be made up for.
+/// The maximum idle time that may be made up for.
 const MAX_SAVED: Duration = Duration::from_millis(200);
 
-/// No portion takes longer; a bound for the arithmetic.
+/// The maximum time that a portion may cost, a bound for the arithmetic.
 const MAX_COST: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[cfg(test)]

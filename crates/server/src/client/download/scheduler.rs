@@ -1,59 +1,59 @@
-//! Who fetches which bytes.
+//! Decides which connection fetches which bytes.
 //!
-//! Pieces are given out by guided self-scheduling: large ones first, smaller ones towards the end,
-//! so that all connections end at about the same time. When nothing is left to be given out, an
-//! idle connection takes over a part of what a slower one has before it. For this a connection
-//! claims what it is about to move a chunk at a time; what it has not claimed can be taken from it.
-//! One that moves nothing at all is cut off, and its chunk taken too.
+//! Segments are given out by guided self-scheduling: large ones first, smaller ones towards the
+//! end, so that all connections end at about the same time. When nothing is left, an idle
+//! connection takes over a part of the segment of a slower one. For this a connection claims its
+//! segment one chunk at a time; what it has not claimed can be taken from it. A connection that
+//! receives nothing at all is cut off, and its chunk is taken too.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Who fetches which bytes.
+/// Decides which connection fetches which bytes.
 #[derive(Debug)]
 pub(super) struct SegmentScheduler {
     inner: Mutex<Inner>,
-    /// Something was given back, finished, or ended.
+    /// Signals that a segment was given back or finished, or the download ended.
     changed: Condvar,
 }
 
 #[derive(Debug)]
 struct Inner {
-    /// Bytes that nobody fetches yet, in their order.
+    /// Ranges that are not assigned, in ascending order.
     free: Vec<Range<u64>>,
-    /// What each connection does.
+    /// The state of each connection.
     workers: Vec<WorkerState>,
     is_over: bool,
 }
 
-/// What one connection does.
+/// What one connection is doing.
 #[derive(Debug, Default)]
 struct WorkerState {
-    /// The piece that it fetches: what is claimed of it already, and the rest.
+    /// Its segment: what is claimed of it, and the rest.
     work: Option<Assignment>,
-    /// Whether it has left.
+    /// Whether it has stopped.
     is_gone: bool,
-    /// Whether it has been cut off, and for whom.
+    /// The connection for which it was cut off, if it was.
     cut_for: Option<usize>,
-    /// Bytes per second of its last piece.
+    /// The rate of its last segment in bytes per second.
     rate: Option<f64>,
-    /// What is kept for it alone.
+    /// A range reserved for it.
     promised: Option<Range<u64>>,
 }
 
 #[derive(Debug)]
 struct Assignment {
-    /// Where the chunk begins that is being moved.
+    /// The start of the chunk that is being moved.
     at: u64,
-    /// Where it ends, and what may be taken away begins.
+    /// The end of that chunk, after which the segment may be taken away.
     claimed: u64,
-    /// Where the piece ends.
+    /// The end of the segment.
     end: u64,
     begun: Instant,
     moved: u64,
-    /// When bytes came last.
+    /// When bytes arrived last.
     last: Instant,
 }
 
@@ -63,38 +63,38 @@ impl Assignment {
         Self { at: start, claimed: start, end, begun: now, moved: 0, last: now }
     }
 
-    /// Bytes per second so far, as long as they come.
+    /// Returns the bytes per second so far, if any have arrived.
     fn rate(&self, now: Instant) -> Option<f64> {
         let seconds = now.duration_since(self.begun).as_secs_f64();
         (self.moved > 0 && seconds > 0.0).then(|| self.moved as f64 / seconds)
     }
 }
 
-/// What somebody without work is to do.
+/// What an idle connection is to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Task {
     /// Fetch these bytes.
     Fetch(Range<u64>),
-    /// Go: there is nothing left, or nobody wants it any more.
+    /// Stop: nothing is left, or the download was cancelled.
     Leave,
 }
 
 impl SegmentScheduler {
-    /// Gives out these bytes to so many connections.
+    /// Creates a scheduler of these ranges for this number of connections.
     pub(super) fn new(missing: Vec<Range<u64>>, connections: usize) -> Self {
         let workers = (0..connections.max(1)).map(|_| WorkerState::default()).collect();
         let inner = Inner { free: missing, workers, is_over: false };
         Self { inner: Mutex::new(inner), changed: Condvar::new() }
     }
 
-    /// What comes over this connection already, of what is missing.
+    /// Assigns the range that already arrives over this connection.
     pub(super) fn assign(&self, me: usize, piece: &Range<u64>) {
         let mut inner = self.lock();
         inner.free = without(&inner.free, piece);
         inner.workers[me].work = Some(Assignment::new(piece, Instant::now()));
     }
 
-    /// The next piece for this connection; waits while others might leave something.
+    /// Returns the next segment for this connection; waits while others might give one back.
     pub(super) fn take(&self, me: usize, cuts: &[AtomicBool]) -> Task {
         let mut inner = self.lock();
         loop {
@@ -118,7 +118,7 @@ impl SegmentScheduler {
         }
     }
 
-    /// The next chunk of the piece of this connection; `None` once nothing of it is left.
+    /// Claims the next chunk of this connection's segment; `None` once nothing of it is left.
     pub(super) fn claim(&self, me: usize) -> Option<Range<u64>> {
         let mut inner = self.lock();
         let is_alone = inner.workers.iter().filter(|worker| !worker.is_gone).count() == 1;
@@ -146,7 +146,7 @@ impl SegmentScheduler {
         Some(work.at..work.claimed)
     }
 
-    /// All of the piece of this connection at once, of which nothing can be taken away any more.
+    /// Claims all of this connection's segment, of which nothing can be taken away then.
     pub(super) fn claim_all(&self, me: usize) -> Option<Range<u64>> {
         let mut inner = self.lock();
         let work = inner.workers[me].work.as_mut()?;
@@ -155,7 +155,7 @@ impl SegmentScheduler {
         Some(work.at..work.end)
     }
 
-    /// Only what is before `end` comes; the rest of the piece is for whoever wants it.
+    /// Shortens this connection's segment to `end`; the rest is free for others.
     pub(super) fn limit(&self, me: usize, end: u64) {
         let mut inner = self.lock();
         let Some(work) = &mut inner.workers[me].work else { return };
@@ -167,7 +167,7 @@ impl SegmentScheduler {
         }
     }
 
-    /// So many bytes more of the chunk are in their place.
+    /// Notes that more bytes of the chunk have been written.
     pub(super) fn moved(&self, me: usize, bytes: u64) {
         let mut inner = self.lock();
         if let Some(work) = &mut inner.workers[me].work {
@@ -177,7 +177,7 @@ impl SegmentScheduler {
         }
     }
 
-    /// This connection fetches no more of its piece.
+    /// Gives back what is left of this connection's segment.
     pub(super) fn give_back(&self, me: usize) {
         let mut inner = self.lock();
         let worker = &mut inner.workers[me];
@@ -194,7 +194,7 @@ impl SegmentScheduler {
         self.changed.notify_all();
     }
 
-    /// This connection leaves; true if it was the last.
+    /// Stops this connection; returns `true` if it was the last.
     pub(super) fn leave(&self, me: usize) -> bool {
         self.give_back(me);
         let mut inner = self.lock();
@@ -206,30 +206,30 @@ impl SegmentScheduler {
         inner.workers.iter().all(|worker| worker.is_gone)
     }
 
-    /// Everybody is to stop.
+    /// Stops all connections.
     pub(super) fn end(&self) {
         self.lock().is_over = true;
         self.changed.notify_all();
     }
 
-    /// Whether everybody is to stop.
+    /// Checks whether all connections are to stop.
     pub(super) fn is_over(&self) -> bool {
         self.lock().is_over
     }
 
-    /// Whether every byte has been fetched.
+    /// Checks whether every byte has been fetched.
     pub(super) fn is_done(&self) -> bool {
         let inner = self.lock();
         let is_idle = |worker: &WorkerState| worker.work.is_none() && worker.promised.is_none();
         inner.free.is_empty() && inner.workers.iter().all(is_idle)
     }
 
-    /// Whether everybody has left.
+    /// Checks whether all connections have stopped.
     pub(super) fn is_deserted(&self) -> bool {
         self.lock().workers.iter().all(|worker| worker.is_gone)
     }
 
-    /// How many connections have something to do.
+    /// Returns the number of busy connections.
     pub(super) fn busy(&self) -> usize {
         self.lock().workers.iter().filter(|worker| worker.work.is_some()).count()
     }
@@ -240,13 +240,13 @@ impl SegmentScheduler {
 }
 
 impl Inner {
-    /// Nobody fetches these any more.
+    /// Adds a range that is free again.
     fn add_free(&mut self, range: Range<u64>) {
         let place = self.free.partition_point(|other| other.start < range.start);
         self.free.insert(place, range);
     }
 
-    /// The next piece for somebody without work, if there is any.
+    /// Returns the next segment for an idle connection, if there is any.
     fn next(&mut self, me: usize, now: Instant) -> Option<Range<u64>> {
         if let Some(promised) = self.workers[me].promised.take() {
             return Some(promised);
@@ -254,7 +254,7 @@ impl Inner {
         self.next_free().or_else(|| self.steal(me, now))
     }
 
-    /// The next piece of what nobody fetches.
+    /// Takes the next segment of the free ranges.
     fn next_free(&mut self) -> Option<Range<u64>> {
         let left: u64 = self.free.iter().map(|range| range.end - range.start).sum();
         let here = self.workers.iter().filter(|worker| !worker.is_gone).count() as u64;
@@ -272,8 +272,8 @@ impl Inner {
         Some(piece)
     }
 
-    /// A part of what the connection has before it that would need the longest: so much that both
-    /// are done at the same time, if that is worth a request.
+    /// Takes a part of the segment that would take longest: as much as makes both connections end
+    /// at the same time, if that is worth a request.
     fn steal(&mut self, me: usize, now: Instant) -> Option<Range<u64>> {
         let my_rate = self.workers[me].rate;
         let left = |work: &Assignment| work.end - work.claimed;
@@ -299,7 +299,7 @@ impl Inner {
         Some(piece)
     }
 
-    /// Cuts off a connection that moves nothing, for somebody who has nothing else to do.
+    /// Cuts off a connection that receives nothing, for an idle one.
     fn cut_stalled(&mut self, me: usize, now: Instant, cuts: &[AtomicBool]) {
         let is_waited_for = self.workers.iter().any(|worker| worker.cut_for == Some(me));
         let is_slow = self.workers[me].rate.is_none();
@@ -317,7 +317,7 @@ impl Inner {
     }
 }
 
-/// These ranges without that one.
+/// Returns these ranges without that one.
 pub(super) fn without(ranges: &[Range<u64>], if_exists: &Range<u64>) -> Vec<Range<u64>> {
     let parts = ranges.iter().flat_map(|range| {
         let before = range.start..range.end.min(if_exists.start);
@@ -327,31 +327,31 @@ pub(super) fn without(ranges: &[Range<u64>], if_exists: &Range<u64>) -> Vec<Rang
     parts.filter(|range| !range.is_empty()).collect()
 }
 
-/// A request and its answer are worth so much at least.
+/// The minimum size of a segment in bytes: less is not worth a request.
 const MIN_PIECE: u64 = 1 << 20;
 
-/// What a connection gets at once at the most, where there are others.
+/// The maximum size of a segment in bytes, if there are several connections.
 const MAX_PIECE: u64 = 64 << 20;
 
-/// Less is not taken away from anybody.
+/// The minimum size of a chunk in bytes; less is not taken over.
 const MIN_CHUNK: u64 = 256 << 10;
 
-/// What is claimed before it is known how fast a connection is.
+/// The size of the first chunk in bytes, while the rate is unknown.
 const FIRST_CHUNK: u64 = 1 << 20;
 
-/// What is claimed at once at the most.
+/// The maximum size of a chunk in bytes.
 const MAX_CHUNK: u64 = 64 << 20;
 
-/// What is claimed is to take so long.
+/// The time that a chunk should take, in seconds.
 const CHUNK_SECONDS: f64 = 0.25;
 
-/// Nobody's work is taken over to gain less than this.
+/// The minimum gain of taking over a part of a segment.
 const MIN_GAIN: Duration = Duration::from_millis(300);
 
-/// A connection that has moved nothing for so long is cut off for one that has nothing to do.
+/// The time without a byte after which a connection is cut off for an idle one.
 const STALL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often those without work look around.
+/// How often an idle connection looks for work.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The connections of one download, and what each of them does.
+//! The workers of a download, each with a connection of its own.
 
 use std::fs::File;
 use std::ops::Range;
@@ -21,24 +21,24 @@ use crate::client::error::ClientError;
 use crate::client::http::{Answer, Connection, HttpClient, Request};
 use crate::incoming::{Extent, Manner};
 
-/// What the connections of one download share.
+/// What the workers of one download share.
 pub(super) struct Workers<'c> {
     pub(super) client: HttpClient<'c>,
     pub(super) scheduler: SegmentScheduler,
-    /// One for each connection: it is to stop.
+    /// A flag for each worker, which makes it stop.
     pub(super) cuts: &'c [AtomicBool],
-    /// Nobody wants the download any more.
+    /// The flag that cancels the download.
     pub(super) cancel: Option<&'c AtomicBool>,
     pub(super) manner: Manner<'c>,
     pub(super) rate_limit: &'c RateLimit,
     pub(super) retries: u32,
     pub(super) file: &'c File,
-    /// Where the first byte of the download goes in it.
+    /// The offset of the download's first byte in the file.
     pub(super) base: u64,
     pub(super) journal: Option<&'c Journal>,
-    /// The address that was named.
+    /// The URL that was given.
     pub(super) url: &'c Url,
-    /// The address that answered, and whether it may know secrets.
+    /// The URL that answered, and whether it may receive credentials.
     pub(super) answered: (Url, bool),
     pub(super) version: Option<Version>,
     pub(super) total: u64,
@@ -48,26 +48,26 @@ pub(super) struct Workers<'c> {
     pub(super) outcome: Mutex<Totals>,
 }
 
-/// What the connections did.
+/// What the workers did.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
-    /// What was moved.
+    /// The bytes moved, and how.
     pub(super) report: Report,
-    /// Why everything was ended.
+    /// Why the download was ended.
     pub(super) error: Option<DownloadError>,
-    /// The most connections at one time.
+    /// The highest number of connections at one time.
     pub(super) connections: u32,
 }
 
-/// An answer whose body is about to be read, and which bytes it has.
+/// An answer whose body is still to be read, and its range.
 pub(super) struct Opened<'c> {
     pub(super) answer: Answer<'c>,
     pub(super) range: Range<u64>,
 }
 
 impl<'c> Workers<'c> {
-    /// Fetches everything over as many connections as there are cuts. The first has an answer
-    /// already, for a piece that is assigned to it.
+    /// Fetches everything with one worker for each flag. The first has an answer already, for a
+    /// piece that is assigned to it.
     pub(super) fn run(&self, first: Opened<'c>, piece: Range<u64>) {
         let first = Some((first, piece));
         std::thread::scope(|scope| {
@@ -93,7 +93,7 @@ impl<'c> Workers<'c> {
         });
     }
 
-    /// What one connection does: piece after piece.
+    /// Runs one worker, segment after segment.
     fn work(&self, me: usize, mut first: Option<(Opened<'c>, Range<u64>)>) {
         let mut client = self.client.clone();
         if self.cuts.len() > 1 {
@@ -141,7 +141,7 @@ impl<'c> Workers<'c> {
         self.scheduler.leave(me);
     }
 
-    /// Asks for a piece.
+    /// Requests a segment.
     fn open<'w>(
         &self,
         client: &HttpClient<'w>,
@@ -178,7 +178,7 @@ impl<'c> Workers<'c> {
         }
     }
 
-    /// Moves a piece to its place; the connection, if it can be used again.
+    /// Moves a segment to its place; returns the connection if it can be used again.
     fn fetch<'w>(
         &self,
         me: usize,
@@ -225,7 +225,7 @@ impl<'c> Workers<'c> {
         Ok((at == range.end && response.keeps_alive).then_some(connection))
     }
 
-    /// So many bytes more of a piece are in their place.
+    /// Notes that more bytes of a segment have been written.
     fn note(&self, me: usize, number: Option<usize>, done: u64, more: u64) {
         if more == 0 {
             return;
@@ -239,7 +239,7 @@ impl<'c> Workers<'c> {
         self.rate_limit.spend(more, &self.flags(me));
     }
 
-    /// Whether a connection goes on after a failure, once it has waited long enough.
+    /// Waits after a failure; returns whether the worker goes on.
     fn goes_on(&self, me: usize, error: DownloadError, backoff: &mut Backoff) -> bool {
         if self.scheduler.is_over() && !self.is_cancelled() {
             return false;
@@ -275,13 +275,13 @@ impl<'c> Workers<'c> {
         false
     }
 
-    /// Ends everything for this reason.
+    /// Ends the download for this reason.
     fn fail(&self, error: DownloadError) {
         self.outcome().error.get_or_insert(error);
         self.end();
     }
 
-    /// Ends everything.
+    /// Ends the download.
     fn end(&self) {
         self.scheduler.end();
         if self.cuts.len() > 1 {
@@ -299,7 +299,7 @@ impl<'c> Workers<'c> {
         self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
     }
 
-    /// What ends the waiting of a connection.
+    /// Returns the flags that end a worker's wait.
     fn flags(&self, me: usize) -> Vec<&AtomicBool> {
         self.cancel.into_iter().chain([&self.cuts[me]]).collect()
     }
@@ -309,7 +309,7 @@ impl<'c> Workers<'c> {
     }
 }
 
-/// Asks for a file or a part of it.
+/// Requests a file or a part of it.
 pub(super) fn ask<'w>(
     client: &HttpClient<'w>,
     idle: Option<Connection<'w>>,
@@ -332,8 +332,7 @@ pub(super) fn ask<'w>(
     client.ask_as(idle, &request, url, is_trusted)
 }
 
-/// Every few seconds brings to the disk what is there, and says so, until the other end of the
-/// channel is gone.
+/// Syncs the file every few seconds and notes that, until the other end of the channel is dropped.
 fn save_at_times(journal: &Journal, file: &File, stopped: &Receiver<()>) {
     while stopped.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
         // What fails here shows when the file is written or closed; the journal says less.
@@ -341,8 +340,8 @@ fn save_at_times(journal: &Journal, file: &File, stopped: &Receiver<()>) {
     }
 }
 
-/// What is lost in a power cut is not much older than this.
+/// How often the file is synced: a power cut loses little more than this.
 const SYNC_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether the download is still wanted.
+/// How often a wait checks whether it was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

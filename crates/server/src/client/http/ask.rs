@@ -7,16 +7,16 @@ use super::connection::{Connection, Request};
 use super::response::Response;
 use crate::client::error::ClientError;
 
-/// A response whose body has yet to be read, and where it came from.
+/// A response whose body is still to be read, and where it came from.
 #[derive(Debug)]
 pub struct Answer<'a> {
-    /// The connection, on which the body follows.
+    /// The connection on which the body follows.
     pub connection: Connection<'a>,
     /// The head.
     pub response: Response,
-    /// The address that answered, which redirects may have led to.
+    /// The URL that answered, to which redirects may have led.
     pub url: Url,
-    /// Whether that server may know secrets: it is the one that was named.
+    /// Whether that server may receive credentials: it is the one that was given.
     pub is_trusted: bool,
 }
 
@@ -30,7 +30,7 @@ impl<'a> HttpClient<'a> {
         Connection::open(self, url)
     }
 
-    /// Sends a request without a body and reads the head of the answer, wherever redirects lead.
+    /// Sends a request without a body and reads the head of the answer, following redirects.
     ///
     /// `idle` is a connection that may be used again if it leads to the right server; one that the
     /// server has closed meanwhile is replaced.
@@ -47,12 +47,12 @@ impl<'a> HttpClient<'a> {
         self.ask_as(idle, request, url, true)
     }
 
-    /// The same, with secrets only for a server that is trusted with them: one that an earlier
-    /// answer led to may not be.
+    /// Does the same, but sends credentials only if the server is trusted with them: one to which
+    /// an earlier answer led may not be.
     ///
     /// # Errors
     ///
-    /// As [`ask`](Self::ask).
+    /// Those of [`ask`](Self::ask).
     pub fn ask_as(
         &self,
         mut idle: Option<Connection<'a>>,
@@ -78,8 +78,8 @@ impl<'a> HttpClient<'a> {
         Err(ClientError::TooManyRedirects { most: self.max_redirects })
     }
 
-    /// Refuses a body in a coding that was not asked for: its bytes are not those of the file. What
-    /// is named after its coding, such as `x.tar.gz`, is taken as it is.
+    /// Refuses a body in a coding that was not asked for: its bytes are not those of the file. A
+    /// file that is named after its coding, such as `x.tar.gz`, is accepted.
     fn check_coding(
         &self,
         request: &Request<'_>,
@@ -94,7 +94,7 @@ impl<'a> HttpClient<'a> {
         }
     }
 
-    /// The same without following redirects.
+    /// Sends a request once, without following redirects.
     fn ask_once(
         &self,
         idle: Option<Connection<'a>>,
@@ -117,7 +117,7 @@ impl<'a> HttpClient<'a> {
     }
 }
 
-/// Whether the name at an address says by its ending that it is encoded in this way.
+/// Checks whether the file name has the suffix of this coding.
 fn is_named_after(url: &Url, coding: &str) -> bool {
     let endings: &[&str] = match coding.trim_start_matches("x-") {
         "gzip" => &[".gz", ".tgz", ".svgz"],

@@ -1,4 +1,4 @@
-//! How servers are asked, as all requests of a program share it.
+//! The settings that all requests of a program share.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,32 +7,32 @@ use super::credentials::Credentials;
 use super::proxy::Proxies;
 use super::tls::TlsSetup;
 
-/// How servers are asked.
+/// The settings of requests.
 #[derive(Clone, Debug)]
 pub struct HttpClient<'a> {
-    /// What the program calls itself.
+    /// The value of `User-Agent`.
     pub user_agent: String,
-    /// Fields added to every request to the server that was named, and not to others that it
-    /// points to if they could hold secrets.
+    /// Fields added to every request to the server that was given, and not to others to which it
+    /// redirects.
     pub headers: Vec<(String, String)>,
-    /// Who asks.
+    /// The credentials of the user.
     pub credentials: Credentials,
-    /// Through which other servers requests go.
+    /// The proxies that requests go through.
     pub proxies: Proxies,
-    /// Whom servers of `https` addresses have to prove to be.
+    /// The trusted authorities and keys of `https` servers.
     pub tls: TlsSetup,
-    /// How long a connection may take to be made, with all that goes before the first request.
+    /// The time limit for making a connection, including TLS.
     pub connect_timeout: Duration,
-    /// How long nothing may move.
+    /// The time limit without progress.
     pub timeout: Duration,
-    /// How often a server may point to another address.
+    /// The maximum number of redirects.
     pub max_redirects: u32,
-    /// Everything ends soon after this becomes true.
+    /// The flag that cancels every request.
     pub cancel: Option<&'a AtomicBool>,
 }
 
 impl HttpClient<'_> {
-    /// Whether nobody wants anything any more.
+    /// Checks whether the requests were cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))

@@ -1,4 +1,4 @@
-//! Makes connections.
+//! Makes TCP connections.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::client::error::ClientError;
 
-/// How long a connection may take to be made.
+/// The limits of making a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Limits<'a> {
     pub(super) deadline: Instant,
@@ -52,13 +52,13 @@ pub(super) fn connect(url: &Url, limits: Limits<'_>) -> Result<TcpStream, Client
     Err(fail("connecting to")(last))
 }
 
-/// Host and port of a URL.
+/// Returns host and port of a URL.
 pub(super) fn address(url: &Url) -> String {
     let port = url.port_or_known_default().unwrap_or(80);
     format!("{}:{port}", url.host_str().unwrap_or_default())
 }
 
-/// The addresses of a server.
+/// Resolves the name of a server.
 fn look_up(url: &Url, limits: Limits<'_>) -> io::Result<Vec<SocketAddr>> {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     let port = url.port_or_known_default().unwrap_or(80);
@@ -82,7 +82,7 @@ fn look_up(url: &Url, limits: Limits<'_>) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
-/// A connection to an address, which does not block.
+/// Connects a non-blocking socket to an address.
 fn reach(address: &SocketAddr, limits: Limits<'_>) -> io::Result<TcpStream> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -105,12 +105,12 @@ fn reach(address: &SocketAddr, limits: Limits<'_>) -> io::Result<TcpStream> {
 }
 
 impl<'a> Limits<'a> {
-    /// From now on.
+    /// Creates limits that begin now.
     pub(super) fn new(timeout: Duration, cancel: Option<&'a AtomicBool>) -> Self {
         Self { deadline: Instant::now() + timeout, cancel }
     }
 
-    /// The time that is left; `Interrupted` if nobody wants it any more.
+    /// Returns the time that is left; `Interrupted` if the request was cancelled.
     pub(super) fn check(&self) -> io::Result<Duration> {
         if self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
             return Err(io::ErrorKind::Interrupted.into());
@@ -120,8 +120,8 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// No address gets less time than this.
+/// The minimum time for one address.
 const MIN_SHARE: Duration = Duration::from_millis(100);
 
-/// How often it is looked whether the connection is still wanted.
+/// How often a wait checks whether it was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -22,12 +22,12 @@ use crate::client::error::ClientError;
 use crate::incoming::{Incoming, ReceiveError};
 use crate::tls::{Facts, Session};
 
-/// What a request says besides its address.
+/// A request without its URL.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'r> {
     /// The method.
     pub method: &'r str,
-    /// Fields of this request alone, such as `Range`.
+    /// The fields of this request only, such as `Range`.
     pub fields: &'r [(&'r str, &'r str)],
 }
 
@@ -67,54 +67,54 @@ impl<'a> Connection<'a> {
         Ok(connection)
     }
 
-    /// Whether a request for this URL may go over it.
+    /// Checks whether a request for this URL may use the connection.
     pub(crate) fn leads_to(&self, client: &HttpClient<'_>, url: &Url) -> bool {
         self.route == Route::of(client, url)
     }
 
-    /// The TLS over it.
+    /// Returns the TLS session, if there is one.
     #[must_use]
     pub fn session(&self) -> Option<&Arc<Session>> {
         self.incoming.session()
     }
 
-    /// What is known of the TLS over it.
+    /// Returns what is known of the TLS session, if there is one.
     #[must_use]
     pub fn tls(&self) -> Option<&Facts> {
         self.session().map(|session| session.facts())
     }
 
-    /// What comes in.
+    /// Returns the incoming half.
     pub fn incoming(&mut self) -> &mut Incoming<'a, TcpStream> {
         &mut self.incoming
     }
 
-    /// The socket, as the sink of a body. It does not block.
+    /// Returns the socket, which does not block, as the sink of a body.
     #[must_use]
     pub fn stream(&self) -> &TcpStream {
         self.incoming.stream()
     }
 
-    /// Whom it leads to: host and port.
+    /// Returns host and port of the server.
     #[must_use]
     pub fn address(&self) -> &str {
         self.route.address()
     }
 
-    /// Whether it leads to a server on this machine.
+    /// Checks whether the server is on this machine.
     #[must_use]
     pub fn is_local(&self) -> bool {
         !self.route.is_proxied && underpass_engine::socket::has_loopback_peer(self.stream())
     }
 
-    /// Lets no more than so many bytes wait in the kernel to be taken.
+    /// Limits the kernel's receive buffer to this many bytes.
     pub(crate) fn set_window(&self, bytes: usize) {
         // A hint: without it more comes at once, and then nothing for a while.
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(self.stream(), bytes);
     }
 
-    /// Sends a request without a body and reads the head of its answer. Secrets are only sent to
-    /// servers that are trusted with them.
+    /// Sends a request without a body and reads the head of its answer. Credentials are sent only
+    /// to a trusted server.
     ///
     /// # Errors
     ///
@@ -140,8 +140,8 @@ impl<'a> Connection<'a> {
         Err(ClientError::BadResponse("no end of interim answers".to_owned()))
     }
 
-    /// Whether nothing has come since the last answer ended. If something has, it is the end of
-    /// the connection, or belongs to no question.
+    /// Checks whether nothing has arrived since the last answer. Anything else is the end of the
+    /// connection, or belongs to no request.
     pub(super) fn is_quiet(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         !self.incoming.holds_more()
@@ -151,8 +151,8 @@ impl<'a> Connection<'a> {
             }
     }
 
-    /// Whether there is something to read, be it the end, or comes within `patience`. What TLS says
-    /// for itself is no such thing.
+    /// Checks whether there is something to read or the end, or will be within `patience`. Records
+    /// of TLS itself do not count.
     pub(crate) fn has_spoken(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         loop {
@@ -174,7 +174,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// The head of a request, with the blank line at its end.
+    /// Returns the head of a request, including the blank line.
     #[must_use]
     pub fn head(
         &self,
@@ -265,8 +265,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Waits a moment until something can be sent; fails if it has taken too long since `last`, or
-    /// nobody wants it.
+    /// Waits a moment until something can be sent; fails if the time limit since `last` is over or
+    /// the request was cancelled.
     fn wait_to_send(&self, last: Instant) -> Result<(), ClientError> {
         let (timeout, cancel) = self.incoming.limits();
         if cancel.is_some_and(|it| it.load(Ordering::Relaxed)) {
@@ -281,7 +281,7 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// Reads the next head that answers a request of this method; it may be an interim one.
+    /// Reads the next head that answers a request of this method, which may be an interim answer.
     ///
     /// # Errors
     ///
@@ -298,16 +298,15 @@ impl<'a> Connection<'a> {
         Response::parse(&head, method)
     }
 
-    /// Reads the rest of an answer that nobody wants, if it is short; the connection, if it can be
-    /// used again.
+    /// Discards the rest of an answer, if it is short; returns the connection if it can be used
+    /// again.
     #[must_use]
     pub fn finish(mut self, response: &Response) -> Option<Self> {
         let is_read = self.incoming.memory(response.extent, MAX_UNWANTED).is_ok();
         (is_read && response.keeps_alive).then_some(self)
     }
 
-    /// What a failure says to people: the error for a status that is none that was hoped for, with
-    /// the text of its body if that is short.
+    /// Returns the error for a failed status, with the text of the body if that is short.
     #[must_use]
     pub fn refusal(mut self, response: &Response) -> ClientError {
         let now = std::time::SystemTime::now();
@@ -318,7 +317,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// What the body of an answer says to people, if it is a short text.
+    /// Returns the first line of an answer's body, if it is a short text.
     pub(super) fn detail(&mut self, response: &Response) -> String {
         let is_text = response.coding().is_none()
             && response.fields.text("content-type").is_some_and(|it| it.starts_with("text/plain"));
@@ -337,7 +336,7 @@ impl<'a> Connection<'a> {
 }
 
 impl Drop for Connection<'_> {
-    /// Says that nothing more comes (RFC 8446 6.1), to those who would otherwise have to wonder.
+    /// Sends `close_notify` (RFC 8446 6.1), so that the server need not wonder.
     fn drop(&mut self) {
         if let Some(session) = self.session() {
             session.close(self.stream().as_fd());
@@ -345,14 +344,14 @@ impl Drop for Connection<'_> {
     }
 }
 
-/// Bytes of a head at the most.
+/// The maximum size of a head in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
-/// Interim answers before the final one at the most.
+/// The maximum number of interim answers before the final one.
 const MAX_INTERIM: u32 = 100;
 
-/// Bytes of a body that are read for the sake of keeping the connection.
+/// The maximum size of a body that is read only to keep the connection, in bytes.
 const MAX_UNWANTED: usize = 64 << 10;
 
-/// Bytes of a body that may say what went wrong.
+/// The maximum size of a body that explains a failure, in bytes.
 const MAX_DETAIL: usize = 4 << 10;

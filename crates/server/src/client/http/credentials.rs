@@ -1,13 +1,13 @@
-//! Who asks: what goes into `Authorization`.
+//! Credentials: the value of `Authorization`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use url::Url;
 
-/// Who asks.
+/// The credentials of the user.
 #[derive(Clone, Default)]
 pub enum Credentials {
-    /// Nobody in particular, or whoever is named in the URL.
+    /// None but those in the URL.
     #[default]
     None,
     /// A name and a password (RFC 7617).
@@ -32,7 +32,7 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// The value of `Authorization` for a URL; one that names somebody itself means that.
+    /// Returns the value of `Authorization` for a URL; credentials in the URL come first.
     pub(super) fn value(&self, url: &Url) -> Option<String> {
         if let Some(named) = in_url(url) {
             return Some(named);
@@ -45,7 +45,7 @@ impl Credentials {
     }
 }
 
-/// The value for the name and password in a URL, if there are any.
+/// Returns the value for the name and password in a URL, if there are any.
 pub(super) fn in_url(url: &Url) -> Option<String> {
     if url.username().is_empty() && url.password().is_none() {
         return None;

@@ -1,31 +1,31 @@
-//! Through which other servers requests go.
+//! The proxies that requests go through.
 
 use std::net::IpAddr;
 
 use url::Url;
 
-/// Through which other servers requests go, as the usual environment variables say it.
+/// The proxies that requests go through, as the usual environment variables name them.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
     /// The proxy for `http` addresses.
     pub http: Option<Url>,
-    /// The proxy for `https` addresses, which is asked to lead there (`CONNECT`) and sees nothing
-    /// of what is said.
+    /// The proxy for `https` addresses, which is asked to connect there (`CONNECT`) and cannot read
+    /// what is sent.
     pub https: Option<Url>,
-    /// Names of servers that are asked directly: `example.org` and all below it, `10.0.0.1`, or `*`
-    /// for all; each may have a port behind a colon.
+    /// Servers that are asked directly: `example.org` and all names below it, `10.0.0.1`, or `*`
+    /// for all; each may end in a colon and a port.
     pub except: Vec<String>,
 }
 
 impl Proxies {
-    /// The proxy on the way to a URL.
+    /// Returns the proxy for a URL, if there is one.
     pub(super) fn of(&self, url: &Url) -> Option<&Url> {
         let proxy = if url.scheme() == "https" { &self.https } else { &self.http }.as_ref()?;
         (!self.except.iter().any(|name| is_meant(name.trim(), url))).then_some(proxy)
     }
 }
 
-/// Whether the name of an exception means the server of a URL.
+/// Checks whether an exception matches the server of a URL.
 fn is_meant(name: &str, url: &Url) -> bool {
     let Some(host) = url.host_str() else { return false };
     let host = host.trim_matches(['[', ']']);

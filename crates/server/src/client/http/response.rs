@@ -13,25 +13,25 @@ use crate::validator::parse_date;
 pub struct Fields(Vec<(String, Vec<u8>)>);
 
 impl Fields {
-    /// The value of the first field of this name.
+    /// Returns the value of the first field of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.all(name).next()
     }
 
-    /// The values of all fields of this name.
+    /// Returns the values of all fields of this name.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         let is_meant = move |field: &&(String, Vec<u8>)| field.0.eq_ignore_ascii_case(name);
         self.0.iter().filter(is_meant).map(|(_, value)| value.as_slice())
     }
 
-    /// The same as text, unless it is none.
+    /// Returns the value of the first field of this name, if it is UTF-8.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         str::from_utf8(self.get(name)?).ok()
     }
 
-    /// The number that a field says, unless it says none.
+    /// Returns the value of the first field of this name, if it is a number.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u64> {
         number(self.get(name)?)
@@ -41,18 +41,18 @@ impl Fields {
 /// The head of a response.
 #[derive(Clone, Debug)]
 pub struct Response {
-    /// The status; 1xx is an interim answer, after which another follows.
+    /// The status; 1xx is an interim answer, which another follows.
     pub status: u16,
     /// The fields.
     pub fields: Fields,
     /// The body that follows.
     pub extent: Extent,
-    /// Whether the connection can be used again behind the body.
+    /// Whether the connection can be used again after the body.
     pub keeps_alive: bool,
 }
 
 impl Response {
-    /// Reads a head that answers a request of this method.
+    /// Parses a head that answers a request of this method.
     pub(super) fn parse(head: &[u8], method: &str) -> Result<Self, ClientError> {
         let mut storage = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut parsed = httparse::Response::new(&mut storage);
@@ -86,7 +86,7 @@ impl Response {
         Ok(Self { status, fields, extent, keeps_alive })
     }
 
-    /// Where a redirect leads, if this is one (RFC 9110 15.4).
+    /// Returns the target of a redirect, if this is one (RFC 9110 15.4).
     pub(crate) fn redirect(&self, base: &Url) -> Result<Option<Url>, ClientError> {
         if !matches!(self.status, 301 | 302 | 303 | 307 | 308) {
             return Ok(None);
@@ -96,8 +96,8 @@ impl Response {
         base.join(location).map(Some).map_err(bad)
     }
 
-    /// The codings of the body that change its bytes (RFC 9110 8.4), in lower case. Some servers name
-    /// what is none: S3 its `aws-chunked`, others a character set.
+    /// Returns the codings of the body (RFC 9110 8.4), in lower case. Values that do not change the
+    /// bytes are left out: S3 sends `aws-chunked`, others a character set.
     #[must_use]
     pub fn coding(&self) -> Option<String> {
         let is_none =
@@ -108,7 +108,7 @@ impl Response {
         (!words.is_empty()).then(|| words.join(", "))
     }
 
-    /// How long the server asks to wait (RFC 9110 10.2.3).
+    /// Returns how long the server asks to wait (RFC 9110 10.2.3).
     #[must_use]
     pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
         let value = self.fields.get("retry-after")?;
@@ -118,14 +118,14 @@ impl Response {
         }
     }
 
-    /// Whether the status says that what was asked has been done.
+    /// Checks whether the status is a success.
     #[must_use]
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 }
 
-/// What follows the head (RFC 9112 6.3).
+/// Returns how the end of the body is known (RFC 9112 6.3).
 fn extent(method: &str, status: u16, fields: &Fields) -> Result<Extent, ClientError> {
     let is_tunnel = method == "CONNECT" && matches!(status, 200..300);
     if method == "HEAD" || is_tunnel || matches!(status, 100..200 | 204 | 304) {
@@ -154,13 +154,13 @@ fn extent(method: &str, status: u16, fields: &Fields) -> Result<Extent, ClientEr
     Ok(length.map_or(Extent::UntilEnd, Extent::Length))
 }
 
-/// The number that these digits are; signs are none.
+/// Parses a decimal number without a sign.
 fn number(digits: &[u8]) -> Option<u64> {
     let is_number = digits.iter().all(u8::is_ascii_digit);
     str::from_utf8(digits).ok()?.parse().ok().filter(|_| is_number)
 }
 
-/// Fields of a head at the most.
+/// The maximum number of fields of a head.
 const MAX_FIELDS: usize = 128;
 
 #[cfg(test)]

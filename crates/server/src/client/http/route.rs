@@ -1,23 +1,23 @@
-//! Where a connection goes, and what it may be used for.
+//! The route of a connection: what it may be used for.
 
 use url::Url;
 
 use super::client::HttpClient;
 use super::connect::address;
 
-/// The way to a server.
+/// The route to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Route {
-    /// Whom the socket is connected to: host and port.
+    /// Host and port that the socket is connected to.
     hop: String,
-    /// The server at the end of a connection that nobody on the way can read: host and port.
+    /// Host and port of the server at the other end of TLS.
     secured: Option<String>,
-    /// Whether somebody is on the way.
+    /// Whether the socket is connected to a proxy.
     pub(super) is_proxied: bool,
 }
 
 impl Route {
-    /// The way to the server of a URL.
+    /// Returns the route to the server of a URL.
     pub(super) fn of(client: &HttpClient<'_>, url: &Url) -> Self {
         let proxy = client.proxies.of(url);
         Self {
@@ -27,17 +27,17 @@ impl Route {
         }
     }
 
-    /// Whom it leads to, for messages: host and port.
+    /// Returns host and port of the server, for messages.
     pub(super) fn address(&self) -> &str {
         self.secured.as_ref().unwrap_or(&self.hop)
     }
 
-    /// Whether requests are read by a proxy, which has to know where they go.
+    /// Checks whether a proxy reads the requests and has to know where they go.
     pub(super) fn is_read_on_the_way(&self) -> bool {
         self.is_proxied && self.secured.is_none()
     }
 
-    /// Whether TLS goes over it.
+    /// Checks whether the route uses TLS.
     pub(super) fn is_secured(&self) -> bool {
         self.secured.is_some()
     }

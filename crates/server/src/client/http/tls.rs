@@ -1,4 +1,4 @@
-//! What connections to `https` servers have in common: whom they believe, and what they remember.
+//! What all connections to `https` servers share: trusted authorities and resumable sessions.
 
 use std::net::TcpStream;
 use std::sync::{Arc, OnceLock};
@@ -10,10 +10,10 @@ use super::connect::{Limits, address};
 use crate::client::error::ClientError;
 use crate::tls::{Connector, Handshake, HandshakeError, Session, TlsError, Trust};
 
-/// Whom the servers of `https` addresses have to prove to be.
+/// The trusted authorities and keys of `https` servers.
 ///
-/// All connections of a run share one, and with it the sessions that can be resumed. The authorities
-/// of the system are read when they are needed first.
+/// All connections of a run share one, and with it the sessions that can be resumed. The
+/// authorities of the system are read when they are first needed.
 #[derive(Clone, Debug, Default)]
 pub struct TlsSetup {
     trust: Arc<Trust>,
@@ -21,13 +21,13 @@ pub struct TlsSetup {
 }
 
 impl TlsSetup {
-    /// Believes these.
+    /// Creates a setup that trusts these.
     #[must_use]
     pub fn new(trust: Trust) -> Self {
         Self { trust: Arc::new(trust), connector: Arc::default() }
     }
 
-    /// What begins handshakes.
+    /// Returns the connector, which begins handshakes.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl TlsSetup {
         Ok(self.connector.get_or_init(|| connector).clone())
     }
 
-    /// Shakes hands with the server of a URL.
+    /// Performs the handshake with the server of a URL.
     pub(super) fn shake_hands(
         &self,
         stream: &TcpStream,
@@ -57,7 +57,7 @@ impl TlsSetup {
     }
 }
 
-/// Tells apart what the connection is to blame for.
+/// Converts an error of the handshake.
 fn sorted(error: HandshakeError, address: String) -> ClientError {
     match error {
         HandshakeError::Io(source) if Errno::from_io_error(&source) == Some(Errno::INTR) => {

@@ -1,4 +1,4 @@
-//! Through a proxy to a server whose words the proxy does not understand (RFC 9110 9.3.6).
+//! A tunnel through a proxy (RFC 9110 9.3.6).
 
 use url::Url;
 
@@ -9,8 +9,8 @@ use super::credentials::in_url;
 use crate::client::error::ClientError;
 
 impl Connection<'_> {
-    /// Asks the proxy that it is connected to for a way to the server of a URL. Behind it not a byte
-    /// of the server's has been read.
+    /// Asks the connected proxy for a tunnel to the server of a URL. Not a byte after the proxy's
+    /// answer has been read.
     pub(super) fn dig(
         &mut self,
         client: &HttpClient<'_>,

@@ -1,7 +1,7 @@
-//! Makes what an archive or a listing has, beneath a folder and nowhere else.
+//! Creates files, folders and links beneath a folder and nowhere else.
 //!
-//! Every folder on the way is opened by the kernel beneath the target and never through a link
-//! (openat2(2)); what is made has a single name in such a folder.
+//! The kernel opens every folder of a path beneath the target and never through a link
+//! (openat2(2)); what is created has a single name in such a folder.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,7 +23,7 @@ use super::paths::PARTIAL;
 use super::write_log::WriteLog;
 use underpass_sys::open_beneath;
 
-/// A folder's permissions and time, set when everything is in it.
+/// Permissions and time of a folder, which are set when everything is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FolderAttrs {
     pub(super) path: Vec<u8>,
@@ -31,40 +31,40 @@ pub(super) struct FolderAttrs {
     pub(super) modified: (i64, u32),
 }
 
-/// What becomes of a name that is taken.
+/// What happens to an existing name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfExists {
-    /// It belongs to this download: the folder has no name yet, so nobody minds what is in it.
+    /// It belongs to this download, because the folder has a temporary name.
     Ours,
-    /// It stays if it is another one.
+    /// It is kept if it is a different file.
     Stays,
-    /// It is replaced in one moment.
+    /// It is replaced atomically.
     Replaced,
 }
 
-/// What was made of a member.
+/// What was done for a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Made {
-    /// It is here now.
+    /// It was created.
     New,
-    /// It was here already.
+    /// It existed already.
     Same,
 }
 
-/// A folder in which others, files and links are made.
+/// A folder that files, folders and links are created in.
 #[derive(Debug)]
 pub(super) struct DestFolder {
     root: OwnedFd,
     pub(super) if_exists: IfExists,
-    /// Whether a file of the right size and time is taken for the right one.
+    /// Whether a file of the right size and time is taken for complete.
     pub(super) trusts: bool,
-    /// Which of the files here were written in which session, in a folder that has its name.
+    /// When existing files were written, in a folder that has its final name.
     log: Option<WriteLog>,
-    /// What came of an older archive; files of it that are the same are moved over.
+    /// The folder of an older archive; files that are the same are moved from it.
     old: Option<Box<DestFolder>>,
-    /// The bits that new files do not get.
+    /// The umask.
     umask: u32,
-    /// The folder that the last name was in. Members of one follow each other.
+    /// The folder that was used last. Members of one folder follow each other.
     last: Mutex<Option<(Vec<u8>, OwnedFd)>>,
 }
 
@@ -82,19 +82,20 @@ impl DestFolder {
         }
     }
 
-    /// A folder that has its name: what earlier runs have left in it may have lost its bytes since.
+    /// Opens a folder that has its final name, in which files of earlier runs may have lost their
+    /// bytes.
     pub(super) fn with_log(root: OwnedFd, if_exists: IfExists) -> Self {
         // Where no file can be made there is none that a broken run could have left.
         let log = WriteLog::open(&root).ok();
         Self { log, ..Self::new(root, if_exists, None) }
     }
 
-    /// Which of the files were written in which session, if that is known.
+    /// Returns the log of when files were written, if there is one.
     pub(super) fn log(&self) -> Option<&WriteLog> {
         self.log.as_ref()
     }
 
-    /// Everything has been fetched, all of it or all but what was left out.
+    /// Removes the log, after everything was fetched or left out.
     pub(super) fn finish(&mut self, has_left_out: bool) -> Result<(), Errno> {
         match self.log.take() {
             // What was left out may be here, and without its bytes.
@@ -107,7 +108,8 @@ impl DestFolder {
         &self.root
     }
 
-    /// Calls `make` with the folder of a path, which is made if it is missing, and the name in it.
+    /// Calls `make` with the folder of a path, which is created if it is missing, and the name in
+    /// it.
     fn within<T>(
         &self,
         path: &[u8],
@@ -130,7 +132,7 @@ impl DestFolder {
         outcome
     }
 
-    /// Opens a folder, and makes what is missing of it.
+    /// Opens a folder, and creates what is missing of it.
     fn folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         match open_beneath(self.root.as_fd(), path, FOLDER) {
             Err(Errno::NOENT) => {}
@@ -147,7 +149,7 @@ impl DestFolder {
         Ok(at)
     }
 
-    /// Makes a folder into which we may write, whatever its permissions are to be in the end.
+    /// Creates a folder that is writable, whatever its final permissions are.
     pub(super) fn make_folder(&self, path: &[u8]) -> Result<Made, Errno> {
         if path.is_empty() {
             return Ok(Made::Same);
@@ -171,7 +173,7 @@ impl DestFolder {
         })
     }
 
-    /// Makes a file of what is in memory.
+    /// Creates a file with contents from memory.
     pub(super) fn make_small(
         &self,
         path: &[u8],
@@ -206,7 +208,7 @@ impl DestFolder {
         Ok(Made::New)
     }
 
-    /// A file on its way to its name, which disappears with this process until then.
+    /// Creates a temporary file, which disappears with this process unless it gets its name.
     pub(super) fn land(&self, path: &[u8], mode: u32) -> Result<AtomicFile, Errno> {
         self.within(path, |parent, name| {
             let folder = rustix::io::fcntl_dupfd_cloexec(parent, 0)?;
@@ -215,13 +217,13 @@ impl DestFolder {
         })
     }
 
-    /// The open folder of a path, and the name in it.
+    /// Returns the open folder of a path, and the name in it.
     pub(super) fn parted<'p>(&self, path: &'p [u8]) -> Result<(OwnedFd, &'p [u8]), Errno> {
         let folder = self.within(path, |parent, _| rustix::io::fcntl_dupfd_cloexec(parent, 0))?;
         Ok((folder, path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()))
     }
 
-    /// Gives a file that has its name already what is known of it.
+    /// Sets permissions and time of a file that has its name already.
     pub(super) fn settle_named(
         &self,
         path: &[u8],
@@ -231,7 +233,7 @@ impl DestFolder {
         self.settle_opened(path, OFlags::NONBLOCK, mode, modified)
     }
 
-    /// The same for what opens like this.
+    /// Sets permissions and time of what is opened with these flags.
     fn settle_opened(
         &self,
         path: &[u8],
@@ -246,7 +248,7 @@ impl DestFolder {
         Self::settle_exactly(&file, mode, modified)
     }
 
-    /// A file on its way to its name that outlives this process.
+    /// Opens or creates the partial file, which a later process can resume.
     pub(super) fn land_partial(&self, path: &[u8]) -> Result<AtomicFile, Errno> {
         self.within(path, |parent, name| {
             let folder = rustix::io::fcntl_dupfd_cloexec(parent, 0)?;
@@ -256,7 +258,7 @@ impl DestFolder {
         })
     }
 
-    /// Takes away what is left of an unfinished file that nobody goes on with.
+    /// Removes the partial file.
     pub(super) fn remove_partial(&self, path: &[u8]) -> Result<(), Errno> {
         self.within(path, |parent, _| match unlinkat(parent, PARTIAL, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
@@ -264,7 +266,7 @@ impl DestFolder {
         })
     }
 
-    /// What becomes of a file in the way of a landing.
+    /// Returns what happens to an existing file of the name.
     pub(super) fn existing(&self) -> Existing {
         match self.if_exists {
             IfExists::Stays => Existing::Keep,
@@ -272,7 +274,7 @@ impl DestFolder {
         }
     }
 
-    /// Gives a file that is whole its permissions and time.
+    /// Sets permissions and time of a complete file.
     pub(super) fn settle(&self, file: &File, mode: u32, modified: (i64, u32)) -> Result<(), Errno> {
         // Its mode is what was asked for less the umask, if it was created with it.
         if mode & self.umask != 0 || mode & OWNER != OWNER {
@@ -281,7 +283,7 @@ impl DestFolder {
         futimens(file, &times(modified))
     }
 
-    /// The same for one that was created with other permissions.
+    /// Sets permissions and time of a file that was created with other permissions.
     pub(super) fn settle_exactly(
         file: &File,
         mode: Option<u32>,
@@ -293,7 +295,7 @@ impl DestFolder {
         modified.map_or(Ok(()), |modified| futimens(file, &times(modified)))
     }
 
-    /// What has this name, if anything has.
+    /// Returns what is known of the file with this name, if there is one.
     pub(super) fn look(&self, path: &[u8]) -> Result<Option<Stat>, Errno> {
         let found = self.within(path, |parent, name| {
             match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -304,8 +306,8 @@ impl DestFolder {
         Ok(found)
     }
 
-    /// Whether a file of this size and time is here already, or was left by an older archive; one
-    /// that is another is an error if it is to stay.
+    /// Checks whether a file of this size and time is here already, or was left by an older
+    /// archive; a different one is an error if it is to be kept.
     pub(super) fn has(&self, path: &[u8], size: u64, modified: (i64, u32)) -> Result<bool, Errno> {
         let is_same = |stat: &Stat| {
             FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
@@ -336,7 +338,7 @@ impl DestFolder {
         self.trusts && self.log.as_ref().is_none_or(|log| log.believes(stat))
     }
 
-    /// Gives a file that was here already the permissions that it is to have.
+    /// Sets the permissions of a file that was here already.
     pub(super) fn adopt(&self, path: &[u8], mode: u32) -> Result<(), Errno> {
         self.within(path, |parent, name| {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK;
@@ -349,7 +351,7 @@ impl DestFolder {
         })
     }
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     pub(super) fn make_link(
         &self,
         path: &[u8],
@@ -374,7 +376,7 @@ impl DestFolder {
         })
     }
 
-    /// Makes another name for a file that is here.
+    /// Creates a hard link.
     pub(super) fn make_hard_link(&self, path: &[u8], target: &[u8]) -> Result<Made, Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
         let file = open_beneath(self.root.as_fd(), target, flags)?;
@@ -400,7 +402,7 @@ impl DestFolder {
         })
     }
 
-    /// Has `make` make what is to replace a name under another one, if it may be replaced.
+    /// Calls `make` to create a replacement under the temporary name, if the name may be replaced.
     fn give_way(
         &self,
         parent: &OwnedFd,
@@ -431,7 +433,7 @@ impl DestFolder {
     }
 }
 
-/// Gives a folder its name, unless something else has it.
+/// Renames a folder, unless something else has the name.
 pub(super) fn give_name(parent: &OwnedFd, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
     match renameat_with(parent, from, parent, to, RenameFlags::NOREPLACE) {
         // No such flag on this file system. A folder replaces nothing but an empty one.
@@ -451,12 +453,12 @@ fn times((seconds, nanoseconds): (i64, u32)) -> Timestamps {
     Timestamps { last_access: omitted, last_modification: modified }
 }
 
-/// What std says by its error, for files that never fail otherwise.
+/// Returns the errno of an error of std.
 pub(super) fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// The bits that new files do not get. To ask umask(2) would be to change it.
+/// Reads the umask. Calling umask(2) would change it.
 fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let told = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -466,5 +468,5 @@ fn umask() -> u32 {
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
-/// The owner may always write a file while it is being made.
+/// The permissions of a file that is being written.
 const OWNER: u32 = 0o600;

@@ -1,4 +1,4 @@
-//! How the fetching of a folder ends.
+//! How fetching a folder ends.
 
 use std::fmt;
 use std::io;
@@ -14,47 +14,47 @@ use crate::client::error::ClientError;
 use crate::incoming::ReceiveError;
 use crate::tls::Facts;
 
-/// In which way a folder comes.
+/// How a folder is fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TreeWay {
-    /// As one archive.
+    /// As an archive.
     #[default]
     Archive,
     /// File by file.
     Listing,
 }
 
-/// What was done.
+/// What fetching a folder did.
 #[derive(Clone, Debug, Default)]
 pub struct TreeDone {
-    /// In which way it came.
+    /// How it was fetched.
     pub way: TreeWay,
     /// Files that were fetched.
     pub files: u64,
-    /// Files that were here already.
+    /// Files that existed already.
     pub here: u64,
     /// Folders.
     pub folders: u64,
     /// Links, symbolic and hard ones.
     pub links: u64,
-    /// What was left out, each told as an event.
+    /// The number of files, folders and links left out, each reported as an event.
     pub left_out: u64,
-    /// Bytes of the archive, or of large files, that were here before.
+    /// Bytes of the archive, or of large files, from earlier runs.
     pub resumed_at: u64,
-    /// Connections that were made use of.
+    /// The number of connections used.
     pub connections: u32,
-    /// What was moved, and how.
+    /// The bytes moved, and how.
     pub report: Report,
-    /// What is known of the TLS that it came over last, if it did.
+    /// The TLS of the last connection, if there was any.
     pub tls: Option<Facts>,
 }
 
-/// A folder that was not fetched to its end.
+/// A folder that was not fetched completely.
 #[derive(Debug)]
 pub struct TreeFailed {
     /// Why.
     pub error: TreeError,
-    /// What was done up to then, which is kept to be gone on with.
+    /// What was done until then, which the next run can resume.
     pub done: Box<TreeDone>,
 }
 
@@ -74,12 +74,12 @@ impl std::error::Error for TreeFailed {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TreeError {
-    /// Another process is at it.
+    /// Another process is fetching the folder.
     Busy {
         /// The folder.
         path: PathBuf,
     },
-    /// The server could not be asked, or its answer not be used.
+    /// The request failed.
     Client(ClientError),
     /// A large file could not be fetched.
     Download {
@@ -88,51 +88,51 @@ pub enum TreeError {
         /// Why.
         source: Box<DownloadError>,
     },
-    /// What is there is of something else.
+    /// An unfinished folder of something else is in the way.
     Foreign {
         /// The unfinished folder.
         path: PathBuf,
-        /// Which address it is of, if that is known.
+        /// The URL it was fetched from, if known.
         url: Option<String>,
     },
     /// The kernel reported an error about a file or folder here.
     Io {
         /// What was being done, such as `writing`.
         action: Action,
-        /// With which file.
+        /// The file.
         path: PathBuf,
         /// What the kernel answered.
         source: io::Error,
     },
-    /// The address gives neither an archive nor a listing.
+    /// The address has neither an archive nor a listing.
     NotAFolder {
         /// The address.
         url: String,
-        /// Of which kind the answer is.
+        /// The media type of the answer.
         media_type: String,
     },
     /// The archive cannot be read.
     Tar(TarError),
-    /// The folder has more members than anybody would fetch.
+    /// The folder has too many members.
     TooMany {
-        /// How many there may be.
+        /// The maximum number.
         limit: u64,
     },
-    /// The names of folders or files take more memory than any folder should need.
+    /// The names of its files and folders take too much memory.
     TooManyNames {
-        /// How many bytes they may take.
+        /// The maximum in bytes.
         limit: usize,
     },
 }
 
 impl TreeError {
-    /// Whether the same may succeed later.
+    /// Checks whether the same may succeed later.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Client(error) if error.is_temporary())
     }
 
-    /// The error of a call about a path.
+    /// Creates the error of a call on a path.
     pub(super) fn io(
         action: impl Into<Action>,
         path: impl Into<PathBuf>,
@@ -203,7 +203,7 @@ impl From<TarError> for TreeError {
     }
 }
 
-/// What people are told about a name for which the system had this answer.
+/// Returns why a name was left out, by the system's error.
 pub(super) fn explain(errno: Errno) -> String {
     match errno {
         Errno::EXIST => "another one is here already, which only --force replaces".to_owned(),
@@ -214,7 +214,7 @@ pub(super) fn explain(errno: Errno) -> String {
     }
 }
 
-/// The errno of a failure that is the file's and not the connection's.
+/// Returns the errno of a failure that is the file's and not the connection's.
 pub(super) fn local(error: &ReceiveError) -> Option<Errno> {
     let ReceiveError::Engine(error) = error else { return None };
     let Error::Io { source, .. } = &**error else { return None };
@@ -226,7 +226,7 @@ pub(super) fn local(error: &ReceiveError) -> Option<Errno> {
     })
 }
 
-/// Whether an error is about one name, so that the others may well succeed.
+/// Checks whether an error is about one name, so that others may still succeed.
 pub(super) fn is_about_name(errno: Errno) -> bool {
     matches!(
         errno,

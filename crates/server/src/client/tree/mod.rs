@@ -1,10 +1,10 @@
-//! Whole folders: from our own servers as one archive, unpacked while it comes in, and from others
-//! by their listings, file by file.
+//! Fetches whole folders: from our own servers as one archive that is unpacked while it arrives,
+//! and from others file by file, by their listings.
 //!
-//! In an archive the files come one behind the other: small ones are taken through memory, which is
-//! cheaper, and large ones go from the socket to their place by the engine. How far it came is
-//! noted in a journal, so that whoever comes after a crash goes on from there. Nothing here prints
-//! or reads the environment.
+//! In an archive the files follow each other: small ones are copied through memory, which is
+//! cheaper, and large ones are moved from the socket to their file by the engine. A journal notes
+//! how far the archive has been unpacked, so that a later process can resume after a crash. This
+//! module neither prints nor reads the environment.
 
 mod archive;
 mod crawl;
@@ -30,10 +30,10 @@ pub use error::{TreeDone, TreeError, TreeFailed, TreeWay};
 pub use options::{Reason, Tell, TreeEvent, TreeGauge, TreeOptions};
 pub use paths::{Refusal, check_target, name_of, relative};
 
-/// Fetches everything beneath `url` into the folder `path`, which is made if it is missing.
+/// Fetches everything beneath `url` into the folder `path`, which is created if it is missing.
 ///
-/// What would lead out of the folder is left out and told, and so is what cannot be made for other
-/// reasons of its own; the rest goes on.
+/// What would lead out of the folder is left out and reported, and so is what cannot be created for
+/// reasons of its own; the rest is fetched.
 ///
 /// # Errors
 ///
@@ -41,8 +41,8 @@ pub use paths::{Refusal, check_target, name_of, relative};
 ///
 /// # On failure
 ///
-/// What is here is kept, and the same call goes on with it: in a folder of the name with `.part`
-/// behind it, if there was none of the name.
+/// What has arrived is kept and the same call resumes it: in a folder with the suffix `.part`, if
+/// there was no folder of the name.
 pub fn fetch(
     client: &HttpClient<'_>,
     options: &TreeOptions,
@@ -61,7 +61,7 @@ pub fn fetch(
     }
 }
 
-/// Fetches the folder as an archive if the server has one, and by its listings if not.
+/// Fetches the folder as an archive if the server offers one, and by its listings if not.
 fn run(tree: &mut TreeFetch<'_, '_>) -> Result<(), TreeError> {
     if tree.options.archive
         && let Some(offer) = archive::offer(tree)?
@@ -71,7 +71,7 @@ fn run(tree: &mut TreeFetch<'_, '_>) -> Result<(), TreeError> {
     crawl::fetch(tree)
 }
 
-/// The address of a folder ends in a slash.
+/// Returns the URL of a folder, which ends in a slash.
 fn folder_of(url: &Url) -> Url {
     let mut url = url.clone();
     url.set_fragment(None);

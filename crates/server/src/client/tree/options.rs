@@ -1,4 +1,4 @@
-//! How folders are to be fetched, and what is reported while they are.
+//! Options, progress and events of fetching a folder.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,18 +8,18 @@ use underpass_engine::Policy;
 
 use super::error::{TreeError, TreeWay};
 
-/// How folders are to be fetched.
+/// Options of fetching folders.
 #[derive(Clone, Debug)]
 pub struct TreeOptions {
-    /// Connections at the most, for a folder that comes file by file.
+    /// The maximum number of connections for listings.
     pub connections: u32,
-    /// How often one attempt after the other may fail before all is given up.
+    /// The number of failures in a row after which the download is given up.
     pub retries: u32,
-    /// Which mechanisms may move the bytes.
+    /// The mechanisms that may move the bytes.
     pub policy: Policy,
-    /// Bytes asked for in one system call, instead of the mechanism's own default.
+    /// Bytes per system call, instead of the mechanism's own default.
     pub step: Option<usize>,
-    /// Whether files that are here and others are replaced.
+    /// Whether different files that exist are replaced.
     pub replaces: bool,
     /// Whether the server is asked for an archive first.
     pub archive: bool,
@@ -38,70 +38,70 @@ impl Default for TreeOptions {
     }
 }
 
-/// How far a folder has come, to be looked at by others meanwhile.
+/// The progress of a folder, which other threads may read.
 #[derive(Debug, Default)]
 pub struct TreeGauge {
     pub(super) files: AtomicU64,
     pub(super) done: AtomicU64,
-    /// One more than the bytes in all; 0 as long as that is unknown.
+    /// One more than the total, in bytes; 0 while that is unknown.
     pub(super) total: AtomicU64,
 }
 
 impl TreeGauge {
-    /// Files that are here.
+    /// Returns the number of files that are here.
     #[must_use]
     pub fn files(&self) -> u64 {
         self.files.load(Ordering::Relaxed)
     }
 
-    /// Bytes that are here: of the archive, if it is one.
+    /// Returns the bytes that are here: of the archive, if it is one.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Bytes in all, if that is known.
+    /// Returns the total in bytes, if known.
     #[must_use]
     pub fn total(&self) -> Option<u64> {
         self.total.load(Ordering::Relaxed).checked_sub(1)
     }
 }
 
-/// Something worth telling about a folder that is being fetched.
+/// An event of fetching a folder.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TreeEvent<'e> {
-    /// It comes in this way.
+    /// Fetching begins in this way.
     Begun(TreeWay),
-    /// Something is not made; all else is.
+    /// A file, folder or link is left out.
     LeftOut {
-        /// Its path, or its address if it has no path.
+        /// Its path, or its URL if it has no path.
         path: &'e [u8],
         /// Why.
         reason: &'e dyn Reason,
     },
-    /// There was a beginning from an earlier run, which is gone on with.
+    /// The partial file of an earlier run is resumed.
     Resuming {
-        /// Bytes of the archive that are here.
+        /// Bytes of the archive that are unpacked.
         have: u64,
-        /// Bytes in all.
+        /// The total in bytes.
         total: u64,
     },
-    /// An attempt failed; the next follows after a while.
+    /// An attempt failed; the next one follows.
     Retrying {
         /// Why it failed.
         error: &'e TreeError,
-        /// How long the while is.
+        /// The time until the next attempt.
         after: Duration,
     },
-    /// The server's folder is another one now.
+    /// The folder on the server has changed.
     StartingOver,
 }
 
-/// A reason that can be told.
+/// A reason that can be printed.
 pub trait Reason: fmt::Display + fmt::Debug {}
 
 impl<T: fmt::Display + fmt::Debug> Reason for T {}
 
-/// Who is told of what happens.
+/// The observer of events.
 pub type Tell<'t> = &'t (dyn Fn(&TreeEvent<'_>) + Sync);

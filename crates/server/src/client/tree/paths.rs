@@ -1,7 +1,7 @@
-//! Which paths of an archive or a listing may be made, and where links may point. Pure.
+//! Checks which paths of an archive or a listing may be created, and where links may point. Pure.
 //!
-//! The kernel keeps everything beneath the target folder whatever is decided here; this tells
-//! people why something is left out.
+//! The kernel keeps everything beneath the target folder in any case; these checks give the reason
+//! why something is left out.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use url::Url;
 
-/// The path of a member relative to the target folder, without empty parts and `.`.
+/// Returns the path of a member relative to the target folder, without empty parts and `.`.
 ///
 /// # Errors
 ///
@@ -43,10 +43,10 @@ pub fn relative(path: &[u8]) -> Result<Vec<u8>, Refusal> {
     Ok(out)
 }
 
-/// Whether a symbolic link of this relative path may have that target.
+/// Checks whether a symbolic link of this relative path may have that target.
 ///
-/// `..` is only allowed in front: behind the name of another link it would mean that one's folder,
-/// which may be one above the target.
+/// `..` is only allowed at the front: after the name of another link it would mean the parent of
+/// that link's target, which may be outside.
 ///
 /// # Errors
 ///
@@ -71,7 +71,7 @@ pub fn check_target(path: &[u8], target: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What the folder at an address is called; nothing for the one that a server begins with.
+/// Returns the name of the folder at a URL; `None` for a server's root.
 ///
 /// # Errors
 ///
@@ -88,17 +88,17 @@ pub fn name_of(url: &Url) -> Result<Option<Vec<u8>>, Refusal> {
     }
 }
 
-/// Returns a path of bytes as the system has it.
+/// Returns bytes as a path.
 pub(super) fn as_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }
 
-/// Why something is not made.
+/// Why something is not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Its path begins at the root of the file system.
     Absolute,
-    /// It is neither file nor folder nor link.
+    /// It is neither a file nor a folder nor a link.
     Kind,
     /// Its name or its target is empty, or has a NUL.
     Nul,
@@ -106,11 +106,11 @@ pub enum Refusal {
     Outside,
     /// Its path has a `..`.
     Parent,
-    /// Its name is one that this program keeps notes under.
+    /// Its name is reserved for the notes of this program.
     Reserved,
-    /// A single name has a slash.
+    /// A single name contains a slash.
     Slash,
-    /// It is not in the folder that everything should be in.
+    /// It is not in the top folder of the archive.
     Stray,
     /// Its path is too long.
     TooLong,
@@ -134,18 +134,19 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// What the journal in an existing folder is called.
+/// The name of the journal in an existing folder.
 pub(super) const JOURNAL: &str = ".underpass-get.journal";
 
-/// What an unfinished file is called.
+/// The name of an unfinished file.
 pub(super) const PARTIAL: &str = ".underpass-get.part";
 
-/// What the log of a folder is called that says when its files were written.
+/// The name of the log of when files were written.
 pub(super) const WRITE_LOG: &str = ".underpass-get.log";
 
 const RESERVED: [&[u8]; 3] = [JOURNAL.as_bytes(), PARTIAL.as_bytes(), WRITE_LOG.as_bytes()];
 
-/// Bytes of a path at the most: a thousand folders of 256 bytes each, as our server has it.
+/// The maximum length of a path in bytes: a thousand folders of 256 bytes each, as our server has
+/// it.
 const MAX_PATH: usize = 256 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Attempts for a folder: how often something that failed is tried again.
+//! Repeats failed requests for a folder.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +8,7 @@ use super::task::TreeFetch;
 use crate::client::backoff::{Backoff, sleep};
 use crate::client::error::ClientError;
 
-/// The attempts for one request.
+/// The attempts of one request.
 pub(super) struct Retry<'p> {
     tell: Tell<'p>,
     cancel: Option<&'p AtomicBool>,
@@ -26,7 +26,7 @@ impl<'p> Retry<'p> {
         }
     }
 
-    /// There was progress: failures count from now on.
+    /// Forgets earlier failures, because there was progress.
     pub(super) fn renew(&mut self) {
         self.backoff.reset();
     }

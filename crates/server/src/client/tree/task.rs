@@ -1,4 +1,4 @@
-//! One folder that is being fetched.
+//! A folder that is being fetched.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use super::error::TreeDone;
 use super::options::{Tell, TreeGauge, TreeOptions};
 use crate::client::http::HttpClient;
 
-/// What is to be done, and what was.
+/// A folder that is being fetched, and what was done.
 pub(super) struct TreeFetch<'j, 'a> {
     pub(super) client: &'j HttpClient<'a>,
     pub(super) options: &'j TreeOptions,
@@ -28,7 +28,7 @@ impl TreeFetch<'_, '_> {
         self.has_answered.store(true, Ordering::Relaxed);
     }
 
-    /// An address as it may be shown and noted: without the password in it.
+    /// Returns a URL without credentials, as it may be shown and noted.
     pub(super) fn shown(url: &Url) -> String {
         let mut url = url.clone();
         // Only addresses without a host have no place for them.

@@ -1,10 +1,10 @@
 //! Which files of a folder may have lost their bytes in a power cut.
 //!
-//! A file is taken for the same if it has the right size and time. After a power cut it can have both and
-//! not its bytes, if they had not been written to the disk. While a folder is being fetched a small file in
-//! it therefore says since when files are written, and in which session; a run that ends well removes it.
-//! The kernel notes when a file was changed last (ctime), so a later run knows which files it may
-//! believe: those that are older, those of its own session, and those that were on the disk.
+//! A file with the right size and time is taken for complete. After a power cut it can have both
+//! and not its bytes, if these had not reached the disk. While a folder is being fetched, a small
+//! file in it therefore has the time since when files are written, and the session; a run that ends
+//! well removes it. The kernel records when a file was changed last (ctime), so a later run knows
+//! which files it can trust: older ones, those of its own session, and those that had been synced.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -38,7 +38,7 @@ struct Period {
 pub(super) struct WriteLog {
     folder: OwnedFd,
     file: File,
-    /// This session; empty if there is no way to tell one from another.
+    /// This session; empty if the machine has no boot id.
     session: String,
     periods: Vec<Period>,
 }
@@ -92,7 +92,8 @@ impl WriteLog {
         self.periods.iter().all(|period| period.session.is_none() || self.is_own(period))
     }
 
-    /// Until `stop` is dropped, syncs the file system from time to time, and notes that.
+    /// Syncs the file system from time to time and notes that, until the other end of `stop` is
+    /// dropped.
     pub(super) fn keep_safe(&self, stop: &Receiver<()>) {
         let mut periods = self.periods.clone();
         while stop.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
@@ -148,7 +149,7 @@ fn unknown(since: Moment) -> Period {
     Period { since, session: Some(String::new()) }
 }
 
-/// A line of [`LINE`] bytes, which does not cross from one page to another.
+/// Formats a line of [`LINE`] bytes, which does not cross a page boundary.
 fn line(period: &Period) -> String {
     let (seconds, nanoseconds) = period.since;
     let text = format!("{seconds} {nanoseconds} {}", period.session.as_deref().unwrap_or(SAFE));
@@ -163,7 +164,7 @@ fn parse(line: &[u8]) -> Option<Period> {
     Some(Period { since, session: session.map(str::to_owned) })
 }
 
-/// What the clock of the file system says, which need not be that of this machine.
+/// Returns the time of the file system's clock, which need not be that of this machine.
 fn now(file: &File) -> Result<Moment, Errno> {
     // The time of modification stays: it says when the text was written.
     let omit = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
@@ -183,7 +184,7 @@ pub(super) const SYNC_INTERVAL: Duration = Duration::from_secs(10);
 /// What stands in place of a session for files that are on the disk.
 const SAFE: &str = "safe";
 
-/// Bytes of a line.
+/// The length of a line in bytes.
 const LINE: usize = 256;
 
 /// Bytes of a log that are read.

@@ -1,7 +1,7 @@
-//! Bodies whose length nobody knows: chunks (RFC 9112 7.1), of whatever a stream has at the time.
+//! Sends bodies of unknown length in chunks (RFC 9112 7.1), as the stream delivers them.
 //!
-//! A chunk says first how long it is. What a pipe or a socket holds can be counted without taking
-//! it, so even these bytes go underneath; of everything else a piece is read into memory.
+//! A chunk begins with its length. The bytes in a pipe or socket can be counted without reading
+//! them, so even these are moved inside the kernel; everything else is read into memory.
 
 use std::fs::File;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::error::UploadError;
 use super::exchange::Exchange;
 use crate::client::error::ClientError;
 
-/// Sends all of a stream behind `head`, which may be empty.
+/// Sends `head`, which may be empty, and all of a stream.
 pub(super) fn send(exchange: &mut Exchange<'_, '_, '_>, head: Vec<u8>) -> Result<(), UploadError> {
     let source = exchange.body.source.clone();
     let (mut frame, mut sent) = (head, 0_u64);
@@ -45,9 +45,9 @@ pub(super) fn send(exchange: &mut Exchange<'_, '_, '_>, head: Vec<u8>) -> Result
 
 /// The bytes of one chunk.
 enum Piece {
-    /// So many that the stream holds.
+    /// Bytes that are waiting in the stream.
     Inside(u64),
-    /// Such as had to be read.
+    /// Bytes that had to be read.
     Memory(Vec<u8>),
 }
 
@@ -87,7 +87,7 @@ fn next(
     Ok((got > 0).then_some(Piece::Memory(bytes)))
 }
 
-/// Waits until the stream has something, however long that takes, and listens meanwhile.
+/// Waits until the stream has something, and listens to the server meanwhile.
 fn wait(exchange: &mut Exchange<'_, '_, '_>, source: &Source<&File>) -> Result<(), UploadError> {
     loop {
         let (came, is_heard) = {
@@ -117,9 +117,9 @@ fn unreadable(errno: Errno) -> UploadError {
     UploadError::Source(Box::new(Error::Io { mechanism: None, source: errno.into(), report }))
 }
 
-/// Bytes read at once where nothing else is possible.
+/// Bytes read at once.
 const PIECE: usize = 64 << 10;
 
-/// How often a wait looks whether it is still wanted.
+/// How often a wait checks whether it was cancelled.
 const POLL_INTERVAL: Timespec =
     Timespec { tv_sec: 0, tv_nsec: Duration::from_millis(100).as_nanos() as _ };

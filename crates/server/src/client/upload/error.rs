@@ -1,4 +1,4 @@
-//! How an upload ended.
+//! How an upload ends.
 
 use std::fmt;
 use std::io;
@@ -10,43 +10,43 @@ use url::Url;
 use crate::client::error::ClientError;
 use crate::tls::Facts;
 
-/// An upload that the server has accepted.
+/// A successful upload.
 #[derive(Clone, Debug)]
 pub struct Uploaded {
     /// The status: 201 for something new, 200 or 204 for something replaced.
     pub status: u16,
     /// Whether nothing was sent because the target exists and was not to be replaced.
     pub was_there: bool,
-    /// Whether the status says that something was replaced, or created, against the condition: a
-    /// server that ignores the condition, or one that always answers with this status.
+    /// Whether the status contradicts the condition: the server ignores it, or always answers with
+    /// this status.
     pub is_suspicious: bool,
-    /// The address that took it, to which redirects may have led.
+    /// The URL that took it, to which redirects may have led.
     pub url: Url,
-    /// What was moved. Its memory is what the requests had around their bodies.
+    /// The bytes moved, and how. Those from memory are the heads and chunk lines.
     pub report: Report,
-    /// Bytes that the server had before.
+    /// Bytes that the server had from earlier runs.
     pub resumed_at: u64,
-    /// Whether a broken upload could have been gone on with.
+    /// Whether the server can resume uploads.
     pub is_resumable: bool,
-    /// What is known of the TLS that it went over, if it did.
+    /// The TLS of the connection, if there was any.
     pub tls: Option<Facts>,
 }
 
-/// Why an upload failed, and what is left of it.
+/// A failed upload, and what it leaves.
 #[derive(Debug)]
 pub struct UploadFailed {
     /// Why.
     pub error: UploadError,
-    /// What was moved.
+    /// The bytes moved, and how.
     pub report: Box<Report>,
-    /// Whether the same upload can go on from where it was.
+    /// Whether the same command can resume the upload.
     pub is_kept: bool,
-    /// What is known of the TLS that it was sent over last, if it was.
+    /// The TLS of the last connection, if there was any.
     pub tls: Option<Box<Facts>>,
 }
 
 impl UploadFailed {
-    /// Whether it is the fault of this file alone, so that others may still be sent.
+    /// Checks whether the failure concerns this file alone, so that others may still be sent.
     #[must_use]
     pub fn is_of_this_file(&self) -> bool {
         match &self.error {
@@ -78,34 +78,34 @@ impl std::error::Error for UploadFailed {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum UploadError {
-    /// The server could not be asked, or said no.
+    /// The request failed, or the server refused it.
     Client(ClientError),
     /// The connection broke in the middle of the body.
     Broken(Box<Error>),
     /// The source ended early, changed, or could not be read.
     Source(Box<Error>),
-    /// Only something new was to be uploaded, an attempt broke off, and now something is there.
+    /// The target must not exist, an attempt broke off, and now something is there.
     PartlyThere,
-    /// The target is not the version that was to be replaced.
+    /// The target is not the version to be replaced.
     Precondition {
-        /// The entity tag that it has; nothing is there if it is `None`.
+        /// Its entity tag; `None` if nothing is there.
         found: Option<String>,
     },
-    /// The server wants the bytes of a stream again, which gives them only once.
+    /// The bytes of a stream are needed again, which gives them only once.
     Spent,
-    /// Another process uploads the same file to the same place.
+    /// Another process is uploading the same file to the same place.
     UnderWay,
-    /// What is needed to go on later cannot be written down.
+    /// The journal cannot be written.
     Journal(io::Error),
-    /// The server said that all is well before it had everything.
+    /// The server answered with success before it had the whole file.
     Early {
-        /// What it said.
+        /// Its status.
         status: u16,
     },
 }
 
 impl UploadError {
-    /// Whether the same may succeed later.
+    /// Checks whether the same may succeed later.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         match self {
@@ -115,7 +115,7 @@ impl UploadError {
         }
     }
 
-    /// The status, if the server said no.
+    /// Returns the status, if the server refused the request.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         match self {
@@ -124,7 +124,7 @@ impl UploadError {
         }
     }
 
-    /// Whether somebody asked to stop.
+    /// Checks whether the upload was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         match self {

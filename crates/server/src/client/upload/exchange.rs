@@ -1,4 +1,4 @@
-//! One request with a body on its way: bytes go out, and what the server says meanwhile is heard.
+//! A request with a body: sends bytes, and listens to the server meanwhile.
 
 use std::fs::File;
 use std::io;
@@ -14,24 +14,24 @@ use super::options::{Event, SendOptions, Tell};
 use crate::client::error::ClientError;
 use crate::client::http::{Connection, HttpClient, Response};
 
-/// One request on its way.
+/// A request with a body on its way.
 pub(super) struct Exchange<'e, 'a, 't> {
     pub(super) client: &'e HttpClient<'a>,
     pub(super) connection: &'e mut Connection<'a>,
-    /// The method, which tells whether an answer has a body.
+    /// The method, which determines whether an answer has a body.
     pub(super) method: &'e str,
     pub(super) send_options: SendOptions<'e>,
     pub(super) body: Body<'e>,
-    /// How long to wait for the server's word before the body; `None` to send it at once.
+    /// How long to wait for `100 Continue` before the body; `None` to send it at once.
     pub(super) expects: Option<Duration>,
-    /// Hears what the server says before its answer.
+    /// Receives interim answers.
     pub(super) interim: &'e mut (dyn FnMut(&Response) + Send),
     pub(super) tell: &'e mut Tell<'t>,
-    /// What was moved.
+    /// The bytes moved, and how.
     pub(super) report: Report,
-    /// What the server said while bytes were sent to it.
+    /// The final answer, if it came while the body was sent.
     pub(super) heard: Option<Result<Response, ClientError>>,
-    /// Whether anything of the body was taken from its source.
+    /// Whether any byte of the body was read from its source.
     pub(super) is_begun: bool,
 }
 
@@ -39,20 +39,20 @@ pub(super) struct Exchange<'e, 'a, 't> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Body<'b> {
     pub(super) source: &'b Source<&'b File>,
-    /// Bytes of it that the server has already.
+    /// Bytes that the server has already.
     pub(super) skip: u64,
 }
 
 impl Body<'_> {
-    /// How many bytes are sent, if that is known.
+    /// Returns the number of bytes to send, if known.
     pub(super) fn len(&self) -> Option<u64> {
         self.source.promised().map(|len| len.saturating_sub(self.skip))
     }
 }
 
 impl Exchange<'_, '_, '_> {
-    /// Moves a chain to the server and listens meanwhile. Of its bytes `framing` are none of the
-    /// body's, and come first as far as progress is concerned; `before` are with the server.
+    /// Moves a chain to the server and listens meanwhile. The first `framing` bytes are not of the
+    /// body; the server has `before` bytes of it.
     pub(super) fn transfer(
         &mut self,
         chain: Chain<&File>,
@@ -90,7 +90,7 @@ impl Exchange<'_, '_, '_> {
         }
     }
 
-    /// Listens once, without waiting; whether to go on.
+    /// Listens once, without waiting; returns whether to go on.
     pub(super) fn listen(&mut self) -> Heard {
         hear(self.connection, self.method, self.interim, &mut self.heard)
     }
@@ -101,7 +101,7 @@ impl Exchange<'_, '_, '_> {
     }
 }
 
-/// Hears what the server says in the middle of a body.
+/// Receives what the server sends in the middle of a body.
 fn hear(
     connection: &mut Connection<'_>,
     method: &str,
@@ -125,7 +125,7 @@ fn hear(
     if is_welcome { Heard::Enough } else { Heard::Stop }
 }
 
-/// How the engine is to move a body.
+/// Returns the engine's options for a body.
 fn options<'o>(
     client: &HttpClient<'o>,
     send_options: &SendOptions<'o>,
@@ -150,7 +150,7 @@ fn options<'o>(
     options
 }
 
-/// Tells apart what the connection and what the source is to blame for.
+/// Converts an error of the engine into one of the connection or of the source.
 fn sorted(error: Error) -> UploadError {
     match error {
         Error::Cancelled { .. } => ClientError::Cancelled.into(),
@@ -163,7 +163,7 @@ fn sorted(error: Error) -> UploadError {
     }
 }
 
-/// Whether an error is one that only connections have.
+/// Checks whether an error can only come from a connection.
 fn is_of_network(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| {
         matches!(
@@ -184,6 +184,6 @@ fn is_of_network(error: &io::Error) -> bool {
     })
 }
 
-/// Bodies from this size on do not get their last byte sent before the file is known to be as it
-/// was.
+/// The minimum size of a body in bytes whose last byte is held back until the file is known to be
+/// unchanged.
 const MIN_HELD_BACK: u64 = 256 << 10;

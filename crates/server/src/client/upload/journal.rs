@@ -1,8 +1,8 @@
-//! What a client remembers of an upload, so that another process can go on with it.
+//! The journal of an upload, by which another process can resume it.
 //!
-//! One small file, written once, before the first byte of the body leaves: where the upload is
-//! continued, and which version of which file it is of. How far it has come only the server knows.
-//! Whoever works on the upload holds a lock on the file.
+//! It is one small file, written once before the first byte of the body is sent: the URL of the
+//! upload, and the version of the file. Only the server knows how much has arrived. The process
+//! that works on the upload holds a lock on the file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -15,17 +15,17 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use underpass_engine::session;
 
-/// What is remembered.
+/// The contents of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct JournalEntry {
-    /// The format.
+    /// The version of the format.
     version: u32,
     /// The target.
     pub(super) target: String,
-    /// Where the upload is continued.
+    /// The URL of the upload.
     pub(super) resource: String,
-    /// The file as it was: device, inode, size, and the times of its last changes; and the run of the
-    /// machine, if it had been changed just before.
+    /// The version of the file: device, inode, size and the times of its last changes; and the boot
+    /// id, if it had been changed just before.
     pub(super) file: String,
 }
 
@@ -36,7 +36,7 @@ impl JournalEntry {
     }
 }
 
-/// The file that remembers, locked.
+/// An open journal, locked.
 #[derive(Debug)]
 pub(super) struct Journal {
     file: File,
@@ -44,8 +44,8 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Opens what an earlier process has left, if it left anything; what cannot be understood is
-    /// as good as nothing.
+    /// Opens the journal of an earlier process, if there is one; contents that cannot be parsed are
+    /// `None`.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Journal {
         Ok(Some((Self { file, path: path.to_owned() }, entry)))
     }
 
-    /// Writes a new one, with its folder.
+    /// Creates a journal and its folder.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Journal {
         }
     }
 
-    /// Remembers something else.
+    /// Replaces the contents.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl Journal {
         self.file.write_all_at(&text, 0)
     }
 
-    /// Forgets everything.
+    /// Removes the journal.
     pub(super) fn remove(self) {
         // One that cannot be removed names an upload that the server will not know any more.
         let _ = fs::remove_file(&self.path);
@@ -117,7 +117,7 @@ fn lock(file: &File) -> io::Result<()> {
     }
 }
 
-/// The version of a file, as it is compared with that of an earlier upload.
+/// Returns the version of a file, to be compared with that of an earlier upload.
 pub(super) fn version(file: &File) -> io::Result<String> {
     let stat = fstat(file)?;
     Ok(format!(
@@ -132,9 +132,9 @@ pub(super) fn version(file: &File) -> io::Result<String> {
     ))
 }
 
-/// The version as it is written down. The bytes of a file that was changed just before may not be on the
-/// disk, and after a power cut it can have the same version without them: then it names this run of
-/// the machine, too.
+/// Returns the version as it is written to the journal. The bytes of a file that was changed just
+/// before may not be on the disk, and after a power cut it can have the same version without them:
+/// then the boot id is part of it.
 pub(super) fn version_to_keep(file: &File, version: &str) -> String {
     let changed = fstat(file).ok().and_then(|stat| u64::try_from(stat.st_ctime).ok());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -144,7 +144,7 @@ pub(super) fn version_to_keep(file: &File, version: &str) -> String {
     }
 }
 
-/// Checks whether what was written down means this version of a file.
+/// Checks whether a version from a journal is this version.
 pub(super) fn is_version(kept: &str, version: &str) -> bool {
     kept == version || kept == version_of_boot(version)
 }
@@ -153,12 +153,12 @@ fn version_of_boot(version: &str) -> String {
     format!("{version} boot {}", session::boot_id().unwrap_or_default())
 }
 
-/// Seconds after which the kernel has written what is in a file to the disk: it begins after 30.
+/// The time in seconds after which the kernel has written a file to the disk: it begins after 30.
 const WRITEBACK_SECONDS: u64 = 120;
 
 const FORMAT: u32 = 1;
 
-/// Bytes of a journal at the most.
+/// The maximum size of a journal in bytes.
 const MAX_LEN: u64 = 64 << 10;
 
 #[cfg(test)]

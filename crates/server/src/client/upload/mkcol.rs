@@ -5,18 +5,18 @@ use url::Url;
 use crate::client::error::ClientError;
 use crate::client::http::{Connection, HttpClient, Request};
 
-/// What became of a folder.
+/// What happened to a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made {
     /// It is new.
     New,
-    /// It was there, or the server does not tell such things apart.
+    /// It existed, or the server does not distinguish.
     Exists,
-    /// The server knows no such request: perhaps it makes folders by itself.
+    /// The server does not know the method: it may create folders by itself.
     Unknown,
 }
 
-/// Makes a folder; its URL ends in `/`.
+/// Creates a folder; its URL ends in `/`.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
-//! Uploads: a file or a stream goes to a server by PUT, underneath.
+//! Uploads files and streams by PUT.
 //!
-//! The head leaves with the beginning of the file as one chain of the engine, and while the bytes
-//! go out somebody listens: a server that wants no more says so early, and what it says is worth
-//! more than the reset that follows. Where the server can hold what came of a broken upload, the
-//! next attempt, even of another process, goes on from there.
+//! The head is sent with the beginning of the file as one chain of the engine. While bytes are
+//! sent, the client listens: a server that refuses the rest answers early, and that answer is worth
+//! more than the reset that follows. If the server keeps broken uploads, the next attempt, even of
+//! another process, resumes them.
 
 mod chunks;
 mod error;
@@ -25,8 +25,8 @@ pub use error::{UploadError, UploadFailed, Uploaded};
 pub use mkcol::{Made, make_folder};
 pub use options::{Condition, Event, RESUMABLE_FROM, SendOptions, Tell, Upload};
 
-/// Uploads to a URL. `idle` is a connection that may be used if it leads there, and the one that is
-/// left is given back with the outcome.
+/// Uploads to a URL. `idle` is a connection that may be used if it leads there; the one that is
+/// left is returned with the outcome.
 ///
 /// # Errors
 ///

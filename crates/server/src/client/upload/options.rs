@@ -1,4 +1,4 @@
-//! What is uploaded and how, and what is reported while it is.
+//! Options and events of uploads.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,38 +9,38 @@ use url::Url;
 
 use super::error::UploadError;
 
-/// What is uploaded, and how.
+/// An upload: what is sent, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Upload<'u> {
     /// The bytes: of known length, or all up to the end of a stream, which then go in chunks.
     pub source: &'u Source<&'u File>,
     /// Fields of the request that names the target, such as `Repr-Digest`.
     pub fields: &'u [(&'u str, &'u str)],
-    /// What has to be at the target.
+    /// What must be at the target.
     pub condition: Condition<'u>,
-    /// How the bytes are moved.
+    /// How the bytes are sent.
     pub options: SendOptions<'u>,
-    /// Where to remember how to go on, should this process not see the end; nothing is resumed
-    /// without. It belongs to this file and this target alone.
+    /// The path of the journal; without one nothing is resumed. It belongs to this file and this
+    /// target alone.
     pub journal: Option<&'u Path>,
-    /// Failures in a row, without a byte that is kept between them, that are borne.
+    /// The number of failures in a row without progress after which the upload is given up.
     pub retries: u32,
 }
 
-/// What has to be at the target for an upload to begin.
+/// What must be at the target for an upload to begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Condition<'c> {
     /// Nothing is required; what is there is replaced.
     #[default]
     None,
-    /// Nothing may be there.
+    /// Nothing may exist there.
     Absent,
     /// The version with this strong entity tag, or any version if it is `*`.
     Version(&'c str),
 }
 
 impl<'c> Condition<'c> {
-    /// The field that tells the server.
+    /// Returns the field that sends the condition to the server.
     pub(super) fn field(self) -> Option<(&'static str, &'c str)> {
         match self {
             Self::None => None,
@@ -50,32 +50,32 @@ impl<'c> Condition<'c> {
     }
 }
 
-/// How bytes are moved to a server.
+/// How bytes are sent to a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SendOptions<'a> {
-    /// Which mechanisms may move them.
+    /// The mechanisms that may move them.
     pub policy: Policy,
-    /// Bytes asked for in one system call, instead of the mechanism's own default.
+    /// Bytes per system call, instead of the mechanism's own default.
     pub step: Option<usize>,
-    /// How sure to be that they are of one version of the file.
+    /// How to make sure that they are of one version of the file.
     pub integrity: Integrity,
-    /// Where pipes come from.
+    /// The pool of pipes.
     pub pipes: Option<&'a PipePool>,
-    /// Bytes a second at the most.
+    /// The maximum rate in bytes per second.
     pub rate: Option<u64>,
 }
 
-/// What happens while something is uploaded.
+/// An event of an upload.
 #[derive(Debug)]
 pub enum Event<'e> {
-    /// Bytes have moved; what was there before is counted.
+    /// Bytes were sent; those that the server had before are counted.
     Progress(Progress),
-    /// The upload goes on where an earlier one has ended.
+    /// An earlier upload is resumed.
     Resumed {
         /// Bytes that the server has already.
         at: u64,
     },
-    /// What the server has of an earlier upload is of no use.
+    /// An earlier upload is discarded.
     StartedOver {
         /// Why.
         reason: &'e str,
@@ -86,18 +86,19 @@ pub enum Event<'e> {
         error: &'e UploadError,
         /// How long to wait first.
         wait: Duration,
-        /// Whether it can go on from where it was.
+        /// Whether it resumes the upload.
         resumes: bool,
     },
-    /// The server sends us elsewhere.
+    /// The server redirects to another URL.
     Redirected {
-        /// Where.
+        /// The URL.
         to: &'e Url,
     },
 }
 
-/// Who is told what happens.
+/// The observer of events.
 pub type Tell<'t> = dyn FnMut(&Event<'_>) + Send + 't;
 
-/// Below this size to begin anew costs less than to ask.
+/// The minimum size of an upload that can be resumed, in bytes: to begin a smaller one anew costs
+/// less.
 pub const RESUMABLE_FROM: u64 = 1 << 20;

@@ -11,7 +11,7 @@ use crate::client::error::ClientError;
 use crate::client::http::Request;
 
 impl Uploader<'_, '_, '_> {
-    /// Asks whether the target is as required. `Some` if the upload ends here.
+    /// Asks the server whether the target is as required; `Some` if the upload ends here.
     pub(super) fn check_condition(&mut self) -> Result<Option<AttemptEnd>, UploadError> {
         let condition = self.upload.condition;
         if condition == Condition::None || self.is_asked {
@@ -66,8 +66,8 @@ impl Uploader<'_, '_, '_> {
         Ok(None)
     }
 
-    /// The target exists although nothing may be there. What an earlier attempt of this upload has
-    /// left counts only if it is known to be the whole file.
+    /// Handles a target that exists although nothing may. What an earlier attempt of this upload
+    /// has left counts only if it is known to be the whole file.
     fn exists(&mut self, status: u16, may_be_ours: bool) -> Result<AttemptEnd, UploadError> {
         if !may_be_ours {
             self.cancel();
@@ -79,7 +79,7 @@ impl Uploader<'_, '_, '_> {
         }
     }
 
-    /// Turns a refusal because of the condition into what it means.
+    /// Turns a refusal because of the condition into its meaning.
     pub(super) fn judge(
         &mut self,
         outcome: Result<AttemptEnd, UploadError>,
@@ -94,9 +94,9 @@ impl Uploader<'_, '_, '_> {
         }
     }
 
-    /// Whether an answer with this status contradicts the condition: 201 says that something was
-    /// created, 200 and 204 that something was replaced (RFC 9110 9.3.4). Some servers use one of
-    /// them for both, so this is no proof.
+    /// Checks whether an answer with this status contradicts the condition: 201 says that something
+    /// was created, 200 and 204 that something was replaced (RFC 9110 9.3.4). Some servers use one
+    /// of them for both, so this is no proof.
     pub(super) fn is_suspicious(&self, status: u16) -> bool {
         match self.upload.condition {
             Condition::None => false,

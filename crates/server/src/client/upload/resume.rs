@@ -1,6 +1,6 @@
-//! Uploads that go on where they broke off, as the draft "Resumable Uploads for HTTP" of the IETF
-//! has it (draft-ietf-httpbis-resumable-upload): the server names a resource of the upload's own in
-//! an interim answer, tells by HEAD how far it has come, and takes the rest by PATCH.
+//! Resumes uploads, as the draft "Resumable Uploads for HTTP" of the IETF describes
+//! (draft-ietf-httpbis-resumable-upload): the server names a URL for the upload in an interim
+//! answer, reports by HEAD how much it has, and takes the rest by PATCH.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use crate::client::http::Request;
 use crate::digest::{Algorithm, compute, parse_digests, write_wanted};
 
 impl<'a> Uploader<'_, 'a, '_> {
-    /// Looks for what an earlier process has left; what it sent of another version is thrown away.
+    /// Looks for the journal of an earlier process; what it sent of another version is discarded.
     pub(super) fn look_back(&mut self) -> Result<(), UploadError> {
         let Some(path) = self.upload.journal.filter(|_| !self.kept.is_searched) else {
             return Ok(());
@@ -51,7 +51,7 @@ impl<'a> Uploader<'_, 'a, '_> {
         Ok(())
     }
 
-    /// Asks whether the server can go on with a broken upload, if that may become of use.
+    /// Asks whether the server can resume uploads, if the file is large enough.
     pub(super) fn ask_whether_resumable(&mut self) -> Result<(), UploadError> {
         let is_long = self.upload.source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
         if self.kept.is_known.is_some() || self.upload.journal.is_none() || !is_long {
@@ -109,7 +109,7 @@ impl<'a> Uploader<'_, 'a, '_> {
         }
     }
 
-    /// How many bytes the server has; `None` if it does not know the upload.
+    /// Returns how many bytes the server has; `None` if it does not know the upload.
     fn offset(&mut self, resource: &Url) -> Result<Option<u64>, UploadError> {
         let request = Request { method: "HEAD", fields: &[] };
         let answer = self.client.ask(self.idle.take(), &request, resource)?;
@@ -128,8 +128,8 @@ impl<'a> Uploader<'_, 'a, '_> {
         }
     }
 
-    /// Asks whether the target is this file already: the server may have had all of it, and only its
-    /// answer was lost. Its word for that is the digest; without one nothing is certain.
+    /// Asks whether the target is this file already: the server may have had all of it, and only
+    /// its answer was lost. Only its digest proves that.
     pub(super) fn is_there(&mut self) -> Result<Option<u16>, UploadError> {
         let wanted = write_wanted(&[Algorithm::Sha256]);
         let request = Request { method: "HEAD", fields: &[("Want-Repr-Digest", &wanted)] };
@@ -151,7 +151,7 @@ impl<'a> Uploader<'_, 'a, '_> {
         Ok((is_same && is_unchanged).then_some(response.status))
     }
 
-    /// Tells the server that nobody will go on, and forgets about it.
+    /// Cancels the upload on the server, and removes the journal.
     pub(super) fn cancel(&mut self) {
         if let Some(resource) = self.kept.resource.take() {
             let request = Request { method: "DELETE", fields: &[] };

@@ -1,4 +1,4 @@
-//! What is known of an upload that can be gone on with.
+//! What is known of an upload that can be resumed.
 
 use url::{Origin, Url};
 
@@ -6,16 +6,16 @@ use super::journal::{Journal, JournalEntry, version, version_to_keep};
 use super::options::Upload;
 use crate::client::http::Response;
 
-/// What is known about going on.
+/// What is needed to resume an upload.
 #[derive(Debug, Default)]
 pub(super) struct ResumeState {
-    /// Where the upload is continued, once the server has said so.
+    /// The URL of the upload, once the server has sent it.
     pub(super) resource: Option<Url>,
-    /// Whether the server can do it, once that is known.
+    /// Whether the server can resume uploads, once that is known.
     pub(super) is_known: Option<bool>,
-    /// Whether earlier processes have been looked for.
+    /// Whether the journal of an earlier process has been looked for.
     pub(super) is_searched: bool,
-    /// What the journal is to say.
+    /// The URL of the target for the journal.
     pub(super) target: String,
     pub(super) version: Option<String>,
     version_to_keep: String,
@@ -33,17 +33,17 @@ impl ResumeState {
         Self { target, version, version_to_keep, path, ..Self::default() }
     }
 
-    /// Whether the server keeps what comes.
+    /// Checks whether the server keeps broken uploads.
     pub(super) fn is_resumable(&self) -> bool {
         self.is_known == Some(true)
     }
 
-    /// Whether another process could go on.
+    /// Checks whether another process could resume the upload.
     pub(super) fn is_written(&self) -> bool {
         self.journal.is_some() && self.resource.is_some()
     }
 
-    /// Hears an interim answer: 104 names the upload's own resource.
+    /// Handles an interim answer: 104 has the URL of the upload.
     pub(super) fn hear(&mut self, response: &Response, base: &Url, origin: &Origin) {
         if response.status != 104 || !self.is_resumable() {
             return;
@@ -58,7 +58,7 @@ impl ResumeState {
         self.resource = Some(resource);
     }
 
-    /// Writes down where the upload is continued. Without, this process alone can go on.
+    /// Writes the journal. Without one, this process alone can resume the upload.
     fn write(&mut self, resource: &Url) {
         let (Some(path), Some(_)) = (&self.path, &self.version) else { return };
         let entry =
@@ -69,7 +69,7 @@ impl ResumeState {
         };
     }
 
-    /// Nothing can or need be gone on with any more.
+    /// Forgets the upload and removes the journal.
     pub(super) fn forget(&mut self) {
         self.resource = None;
         if let Some(journal) = self.journal.take() {
@@ -78,7 +78,7 @@ impl ResumeState {
     }
 }
 
-/// A URL without what nobody else should read.
+/// Returns a URL without credentials and fragment.
 fn public(url: &Url) -> Url {
     let mut url = url.clone();
     // An http address has a host, so both can be taken away.

@@ -1,4 +1,4 @@
-//! Sends the body of a request, and finds out what the server answers, early or late.
+//! Sends the body of a request, and receives the server's answer, early or late.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::client::error::ClientError;
 use crate::client::http::Response;
 
 impl Exchange<'_, '_, '_> {
-    /// Sends head and body; the final answer, and whether the whole body was sent.
+    /// Sends head and body; returns the final answer, and whether the whole body was sent.
     pub(super) fn run(&mut self, head: Vec<u8>) -> Result<(Response, bool), UploadError> {
         let head = match self.expects {
             None => head,
@@ -30,7 +30,7 @@ impl Exchange<'_, '_, '_> {
         self.answer(sent)
     }
 
-    /// The final answer, after the body was sent or could not be.
+    /// Returns the final answer, after the body was sent or could not be.
     fn answer(&mut self, sent: Result<(), UploadError>) -> Result<(Response, bool), UploadError> {
         if sent.is_err() {
             // Nobody may take the part for the whole, however this ends.
@@ -54,7 +54,7 @@ impl Exchange<'_, '_, '_> {
         }
     }
 
-    /// Sends a body whose length is known, behind `head`, which may be empty.
+    /// Sends `head`, which may be empty, and a body of known length.
     fn send_known(&mut self, head: Vec<u8>, len: u64) -> Result<(), UploadError> {
         let skip = self.body.skip;
         let at = self.body.source.offset().unwrap_or(0) + skip;
@@ -70,8 +70,8 @@ impl Exchange<'_, '_, '_> {
         self.transfer(chain, head_len, skip)
     }
 
-    /// Waits for leave to send the body, no longer than `timeout`; the final answer, if that is
-    /// what comes (RFC 9110 10.1.1).
+    /// Waits for `100 Continue`, no longer than `timeout`; returns the final answer if that comes
+    /// instead (RFC 9110 10.1.1).
     fn await_word(&mut self, timeout: Duration) -> Result<Option<Response>, UploadError> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -110,7 +110,7 @@ impl Exchange<'_, '_, '_> {
         Ok(answer?)
     }
 
-    /// What the server said before the connection broke, if anything.
+    /// Returns what the server sent before the connection broke, if anything.
     fn last_words(&mut self) -> Option<Response> {
         while self.connection.has_spoken(LAST_WORDS_TIMEOUT) {
             match self.connection.response(self.method) {
@@ -122,11 +122,11 @@ impl Exchange<'_, '_, '_> {
     }
 }
 
-/// How often a wait looks whether it is still wanted.
+/// How often a wait checks whether it was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long a server that has broken off may take to say why.
+/// How long to wait for the answer of a server that has broken off.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Bytes a second that a server's disk takes at least.
+/// The minimum rate of a server's disk, in bytes per second.
 const MIN_DISK_RATE: u64 = 16 << 20;

@@ -23,56 +23,56 @@ pub(super) struct Uploader<'u, 'a, 't> {
     pub(super) tell: &'u mut Tell<'t>,
     /// The target, to which redirects may have led.
     pub(super) url: Url,
-    /// Of the server that was named, which alone is trusted with secrets.
+    /// The origin of the server that was given, which alone receives credentials.
     pub(super) origin: Origin,
     pub(super) idle: Option<Connection<'a>>,
-    /// What can be gone on with.
+    /// What is needed to resume the upload.
     pub(super) kept: ResumeState,
     report: Report,
     tls: Option<Facts>,
     resumed_at: u64,
     redirects: u32,
-    /// The most bytes that the server has ever had.
+    /// The highest number of bytes that the server has had.
     furthest: u64,
-    /// Whether these have become more in the last attempt.
+    /// Whether that number grew in the last attempt.
     has_progressed: bool,
     /// Whether the server has ever answered.
     has_met: bool,
     /// Whether the server does not understand `Expect`.
     is_unexpecting: bool,
-    /// Whether bytes were taken from a source that does not give them twice.
+    /// Whether bytes were read from a source that does not give them twice.
     is_spent: bool,
     /// Whether bytes of a body were sent to the target itself.
     pub(super) has_sent: bool,
-    /// The same before the last request.
+    /// The value of `has_sent` before the last request.
     pub(super) had_sent: bool,
     /// What is known of the target.
     pub(super) seen: TargetState,
-    /// Whether that was asked since the target may have changed.
+    /// Whether that was asked after the target may have changed.
     pub(super) is_asked: bool,
 }
 
-/// What an attempt came to.
+/// How an attempt ended.
 pub(super) enum AttemptEnd {
-    /// The file is there.
+    /// The server has the file.
     Stored(u16),
-    /// The next attempt knows better.
+    /// Another attempt follows at once, with what this one has learned.
     Again,
-    /// The next attempt goes to another address.
+    /// Another attempt follows at another URL.
     Redirected,
-    /// Nothing was sent, for the target exists.
+    /// Nothing was sent, because the target exists.
     AlreadyThere(u16),
 }
 
-/// What a HEAD request told about the target.
+/// What a HEAD request found at the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum TargetState {
-    /// It was not asked, or the server does not tell.
+    /// It was not asked, or the server does not answer.
     #[default]
     Unknown,
     /// Nothing is there.
     Absent,
-    /// It is what was required.
+    /// It is as required.
     AsRequired,
 }
 
@@ -109,7 +109,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
     }
 
-    /// Uploads, with as many attempts as are worth it.
+    /// Uploads the file, with as many attempts as are allowed.
     pub(super) fn run(mut self) -> Result<(Uploaded, Option<Connection<'a>>), UploadFailed> {
         let (mut backoff, mut repeats) = (Backoff::new(self.upload.retries), 0);
         loop {
@@ -142,7 +142,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
     }
 
-    /// One attempt: from where an earlier one has ended, or from the beginning.
+    /// Makes one attempt: resumes an earlier one, or begins anew.
     fn attempt(&mut self) -> Result<AttemptEnd, UploadError> {
         self.look_back()?;
         if self.kept.resource.is_some() {
@@ -155,7 +155,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         self.begin()
     }
 
-    /// PUT, from the first byte on.
+    /// Sends the whole file by PUT.
     fn begin(&mut self) -> Result<AttemptEnd, UploadError> {
         let total = self.upload.source.promised();
         let length = total.map(|len| len.to_string()).unwrap_or_default();
@@ -196,7 +196,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
     }
 
-    /// Sends a request with what the source has behind the first `skip` bytes.
+    /// Sends a request with the bytes of the source after the first `skip`.
     pub(super) fn deliver(
         &mut self,
         method: &str,
@@ -254,7 +254,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         Ok((Response { keeps_alive, ..response }, connection))
     }
 
-    /// How long to wait for leave to send a body; `None` if it is sent at once.
+    /// Returns how long to wait for `100 Continue`; `None` if the body is sent at once.
     fn expect_timeout(&self, len: Option<u64>) -> Option<Duration> {
         let is_long = len.is_none_or(|len| len >= MIN_EXPECTED);
         // One that knows the draft knows this, too; it may have a lot of space to reserve first.
@@ -262,7 +262,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         (is_long && !self.is_unexpecting).then_some(timeout)
     }
 
-    /// A connection to the server of a URL, ready for a body.
+    /// Returns a connection to the server of a URL, ready for a body.
     fn connect(&mut self, url: &Url) -> Result<Connection<'a>, UploadError> {
         let idle = self.idle.take().filter(|idle| idle.leads_to(self.client, url));
         // One that has something to say before it is asked says that it ends.
@@ -282,7 +282,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         Ok(connection)
     }
 
-    /// Waits until an attempt that failed may be repeated, or says that it may not.
+    /// Waits before the next attempt, or returns the error if there is to be none.
     fn prepare_again(
         &mut self,
         error: UploadError,
@@ -305,7 +305,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         if sleep(wait, &cancel) { Ok(()) } else { Err(ClientError::Cancelled.into()) }
     }
 
-    /// The bytes that the server had before count as there from now on.
+    /// Notes the bytes that the server has already.
     pub(super) fn note_resumed(&mut self, at: u64) {
         if self.report.bytes() == 0 {
             self.resumed_at = at;
@@ -315,7 +315,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         (self.tell)(&Event::Resumed { at });
     }
 
-    /// Remembers a server that has answered.
+    /// Notes that the server has answered.
     pub(super) fn note_met(&mut self) {
         self.has_met = true;
     }
@@ -356,26 +356,26 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
 }
 
 impl Response {
-    /// Where a request with a body is to be sent instead (RFC 9110 15.4): all but 303, which tells
-    /// where to look at what has been done.
+    /// Returns the target of a redirect for a request with a body (RFC 9110 15.4): not that of 303,
+    /// which only has a description of the result.
     fn redirect_of_body(&self, base: &Url) -> Result<Option<Url>, ClientError> {
         if self.status == 303 { Ok(None) } else { self.redirect(base) }
     }
 }
 
-/// Bodies from this size on are not sent before the server agrees: less fits into the socket, and
-/// is sent in vain at no cost.
+/// The minimum size of a body in bytes that is announced by `Expect: 100-continue`: less fits into
+/// the socket's buffer.
 const MIN_EXPECTED: u64 = 64 << 10;
 
-/// How long to wait for the word of a server that may not know the expectation at all.
+/// How long to wait for `100 Continue` from a server that may not know it.
 const EXPECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The same for one that is known to answer, unless somebody on the way swallows it.
+/// How long to wait for `100 Continue` from a server that knows it, unless a proxy swallows it.
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Expectations that failed, uploads that are gone: more than any server needs.
+/// The maximum number of repeats at once, after failed expectations and lost uploads.
 const MAX_REPEATS: u32 = 10;
 
-/// Statuses after which what the server has of an upload will never become anything: RFC 9110
-/// 15.5.1, 15.5.13, 15.5.14, 15.5.16.
+/// Statuses after which the server's part of an upload is useless: RFC 9110 15.5.1, 15.5.13,
+/// 15.5.14, 15.5.16.
 const FINAL: [u16; 4] = [400, 412, 413, 415];

@@ -1,4 +1,4 @@
-//! How a download ends: with its name, with something that is kept, or from the beginning again.
+//! How a download ends: with its name, with a partial file, or by beginning anew.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use crate::client::download::options::{IfExists, Target};
 use crate::client::download::partial_file::{PartialFile, set_time};
 
 impl Download<'_, '_> {
-    /// Throws away what is there; false if it has gone where it cannot be taken back from.
+    /// Discards what has arrived; returns `false` if it was written to a stream.
     pub(super) fn start_over(&mut self) -> Result<bool, DownloadError> {
         match self.partial.take() {
             Some(stream @ PartialFile::Stream { done: 1.., .. }) => {
@@ -32,7 +32,7 @@ impl Download<'_, '_> {
         Ok(true)
     }
 
-    /// Everything is there: it gets its time and its name.
+    /// Completes the file: checks it and gives it its time and its name.
     pub(super) fn finish(&mut self) -> Result<(), DownloadError> {
         let file = match &self.partial {
             None | Some(PartialFile::Stream { .. }) => return Ok(()),
@@ -72,7 +72,7 @@ impl Download<'_, '_> {
         Ok(())
     }
 
-    /// The failure, with what is left.
+    /// Returns the failure, with what is kept.
     pub(super) fn failed(mut self, error: DownloadError) -> Failed {
         let kept = self.here();
         if let (true, Some(name), 0) = (self.has_partial, self.name(), kept) {

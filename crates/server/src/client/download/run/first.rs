@@ -1,4 +1,5 @@
-//! What is asked first: whether the file is here, what an earlier process left, what the server has.
+//! The first requests: whether the file is here already, what an earlier process left, what the
+//! server has.
 
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
@@ -17,15 +18,15 @@ use crate::client::download::partial_file::PartialFile;
 use crate::client::download::workers::ask;
 use crate::client::http::{Answer, Request};
 
-/// The answer that tells what there is.
+/// The first answer with a body.
 pub(super) struct First<'a> {
     pub(super) answer: Answer<'a>,
-    /// Which bytes follow; all there are if that is not known.
+    /// The range that follows; all of the file if that is unknown.
     pub(super) range: Option<Range<u64>>,
 }
 
 impl<'j, 'a> Download<'j, 'a> {
-    /// Whether the file is there already, so that nothing has to be fetched.
+    /// Checks whether the file is here already.
     pub(super) fn is_here(&mut self) -> Result<bool, DownloadError> {
         let Target::Named { if_exists, .. } = *self.target else { return Ok(false) };
         let Some(name) = self.name() else { return Ok(false) };
@@ -63,7 +64,7 @@ impl<'j, 'a> Download<'j, 'a> {
         if if_exists == IfExists::Replace { Ok(false) } else { Err(DownloadError::Exists) }
     }
 
-    /// What the server says of the file, without the file.
+    /// Requests the head of the file.
     pub(super) fn ask_about(&mut self) -> Result<Answer<'a>, DownloadError> {
         let mut backoff = Backoff::new(self.options.retries);
         loop {
@@ -85,7 +86,7 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Goes on with what an earlier process left.
+    /// Opens the partial file of an earlier process, if there is one.
     pub(super) fn find_earlier(&mut self) -> Result<(), DownloadError> {
         let Some(name) = self.name() else { return Ok(()) };
         self.partial = name.earlier(self.url.as_str())?;
@@ -107,8 +108,8 @@ impl<'j, 'a> Download<'j, 'a> {
         Ok(())
     }
 
-    /// Asks for the first part that is missing, or for all, and makes a place for it; the answer,
-    /// and which bytes it has if that is known. `None` if nothing is missing.
+    /// Requests the first missing range, or the whole file, and creates the file for it; returns
+    /// the answer. `None` if nothing is missing.
     pub(super) fn open(&mut self) -> Result<Option<First<'a>>, DownloadError> {
         loop {
             let client = self.client;
@@ -138,7 +139,7 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// What to ask for next; `None` if nothing is missing.
+    /// Returns the next request; `None` if nothing is missing.
     pub(super) fn question(&self, is_local: bool) -> Option<FileRequest> {
         let is_single = match self.options.connections {
             Some(connections) => connections == 1,
@@ -167,7 +168,7 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Notes what an answer says of the file, and makes a place for it if there is none.
+    /// Notes what an answer tells about the file, and creates the file if there is none.
     pub(super) fn settle(
         &mut self,
         answer: &Answer<'_>,
@@ -190,7 +191,7 @@ impl<'j, 'a> Download<'j, 'a> {
         self.check_room()
     }
 
-    /// A place for what comes.
+    /// Creates the file for the bytes.
     pub(super) fn place(&self, total: Option<u64>) -> Result<PartialFile<'j>, DownloadError> {
         match (self.target, self.name(), &self.version) {
             (Target::Stream { file, at }, ..) => Ok(PartialFile::Stream { file, at: *at, done: 0 }),
@@ -204,7 +205,7 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Finds out before the first byte whether everything fits.
+    /// Checks before the first byte whether there is enough space.
     pub(super) fn check_room(&self) -> Result<(), DownloadError> {
         let (Some(total), Some(partial)) = (self.total, &self.partial) else { return Ok(()) };
         if matches!(partial, PartialFile::Stream { .. }) {
@@ -218,5 +219,5 @@ impl<'j, 'a> Download<'j, 'a> {
     }
 }
 
-/// The first question is for so much, where more connections may follow.
+/// The length of the first request in bytes, if more connections may follow.
 const FIRST_PIECE: u64 = 16 << 20;

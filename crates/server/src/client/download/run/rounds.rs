@@ -1,4 +1,4 @@
-//! The rounds of a download: what is missing is asked for and fetched, until nothing is missing.
+//! The rounds of a download: each requests and fetches what is missing.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -19,7 +19,7 @@ use crate::client::http::Answer;
 use crate::incoming::Manner;
 
 impl<'a> Download<'_, 'a> {
-    /// Does it all.
+    /// Runs the download to its end.
     pub(in super::super) fn run(mut self) -> Result<Done, Failed> {
         match self.all() {
             Ok(was_here) => Ok(Done {
@@ -35,7 +35,7 @@ impl<'a> Download<'_, 'a> {
         }
     }
 
-    /// Does it all; true if there was nothing to be done.
+    /// Runs all rounds; returns `true` if there was nothing to do.
     fn all(&mut self) -> Result<bool, DownloadError> {
         if self.is_here()? {
             return Ok(true);
@@ -66,7 +66,7 @@ impl<'a> Download<'_, 'a> {
         Ok(false)
     }
 
-    /// Asks, and fetches what is missing as long as it comes.
+    /// Requests and fetches what is missing, until something fails.
     fn round(&mut self) -> Result<(), DownloadError> {
         let Some(First { answer, range }) = self.open()? else { return Ok(()) };
         match (self.total, range) {
@@ -75,7 +75,7 @@ impl<'a> Download<'_, 'a> {
         }
     }
 
-    /// Fetches what is missing over as many connections as it is worth.
+    /// Fetches what is missing over as many connections as are worth it.
     fn fetch(&mut self, answer: Answer<'a>, range: Range<u64>) -> Result<(), DownloadError> {
         let missing = self.missing();
         let Some(total) = self.total.filter(|_| !missing.is_empty()) else { return Ok(()) };
@@ -121,7 +121,7 @@ impl<'a> Download<'_, 'a> {
         }
     }
 
-    /// Fetches what has no length that is known.
+    /// Fetches a body of unknown length.
     fn fetch_unmeasured(&mut self, mut answer: Answer<'a>) -> Result<(), DownloadError> {
         let Some(partial) = &self.partial else { return Ok(()) };
         let journal = partial.journal().map(|journal| (journal, journal.begin(&(0..u64::MAX))));
@@ -155,7 +155,7 @@ impl<'a> Download<'_, 'a> {
         Ok(())
     }
 
-    /// Counts what one round has moved.
+    /// Adds what one round has moved.
     fn moved(&mut self, report: &Report, bytes: u64, connections: u32) {
         self.report.add(report);
         self.connections = self.connections.max(connections);
@@ -164,7 +164,7 @@ impl<'a> Download<'_, 'a> {
         }
     }
 
-    /// How bodies are received: each step is over before the journal lags behind by more than
+    /// Returns how bodies are received: each step ends before the journal lags by more than
     /// [`MIN_KEPT`].
     fn manner(&self) -> Manner<'_> {
         let options = self.options;
@@ -181,7 +181,7 @@ impl<'a> Download<'_, 'a> {
         }
     }
 
-    /// How many connections what is missing is worth.
+    /// Returns how many connections the missing bytes are worth.
     fn connections(&self, missing: &[Range<u64>], is_local: bool) -> usize {
         let left: u64 = missing.iter().map(|range| range.end - range.start).sum();
         let is_stream = matches!(self.target, Target::Stream { .. });
@@ -198,14 +198,14 @@ impl<'a> Download<'_, 'a> {
     }
 }
 
-/// The journal lags behind by so much at the most, less than a page is written for each.
+/// The maximum lag of the journal in bytes.
 const REPORT_EVERY: u64 = 128 << 10;
 
-/// What makes another connection worth its while.
+/// The bytes for which another connection is opened.
 const BYTES_PER_CONNECTION: u64 = 16 << 20;
 
-/// Connections at the most, unless somebody asks for more.
+/// The maximum number of connections by default.
 const MAX_DEFAULT_CONNECTIONS: u64 = 4;
 
-/// How often a file may change while it is fetched.
+/// How often the file may change on the server during a download.
 const MAX_CHANGES: u32 = 4;

@@ -1,4 +1,4 @@
-//! What is known of one download.
+//! The state of one download.
 
 use std::ops::Range;
 use std::time::SystemTime;
@@ -28,23 +28,23 @@ pub(in crate::client::download) struct Download<'j, 'a> {
     pub(super) gauge: &'j Gauge,
     pub(super) tell: &'j (dyn Fn(&Event<'_>) + Sync),
     pub(super) rate_limit: RateLimit,
-    /// Where the bytes are; `None` before anything is known of them.
+    /// The file; `None` before anything is known.
     pub(super) partial: Option<PartialFile<'j>>,
     pub(super) version: Option<Version>,
     pub(super) total: Option<u64>,
     pub(super) modified: Option<SystemTime>,
-    /// Whether the server gives parts.
+    /// Whether the server supports ranges.
     pub(super) has_ranges: bool,
-    /// Whether there is a partial file of ours.
+    /// Whether there is a partial file.
     pub(super) has_partial: bool,
-    /// Whether the server has said anything in this run.
+    /// Whether the server has answered in this run.
     pub(super) has_answered: bool,
-    /// Whether all is asked for at once, since parts made no sense.
+    /// Whether the whole file is requested at once, because ranges failed.
     pub(super) is_plain: bool,
     pub(super) report: Report,
     pub(super) connections: u32,
     pub(super) resumed_at: u64,
-    /// What the server says of its digests.
+    /// The digests that the server has sent.
     pub(super) offered: Vec<Digest>,
     pub(super) facts: Vec<Fact>,
     pub(super) tls: Option<Facts>,
@@ -86,7 +86,7 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Waits for another attempt, or gives up for this reason.
+    /// Waits for another attempt, or gives up with this error.
     pub(super) fn wait(
         &self,
         backoff: &mut Backoff,
@@ -102,7 +102,7 @@ impl<'j, 'a> Download<'j, 'a> {
         if sleep(after, &cancel) { Ok(()) } else { Err(ClientError::Cancelled.into()) }
     }
 
-    /// Whether what is there can be gone on with.
+    /// Checks whether the download can be resumed from what has arrived.
     pub(super) fn is_resumable(&self) -> bool {
         match &self.partial {
             None | Some(PartialFile::Kept(_)) => true,
@@ -113,13 +113,13 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Bytes that are there.
+    /// Returns the number of bytes that have arrived.
     pub(super) fn here(&self) -> u64 {
         let present = self.partial.as_ref().map(PartialFile::present).unwrap_or_default();
         present.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// What is missing, in its order.
+    /// Returns the missing ranges, in ascending order.
     pub(super) fn missing(&self) -> Vec<Range<u64>> {
         let all = 0..self.total.unwrap_or(u64::MAX);
         let present = self.partial.as_ref().map(PartialFile::present).unwrap_or_default();
@@ -134,5 +134,6 @@ impl<'j, 'a> Download<'j, 'a> {
     }
 }
 
-/// Less is fetched anew rather than kept, and no more than this is moved twice by a connection.
+/// The minimum size of a partial file that is kept, and the maximum that a connection receives
+/// twice, in bytes.
 pub(super) const MIN_KEPT: u64 = 1 << 20;

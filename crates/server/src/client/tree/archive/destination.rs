@@ -1,9 +1,9 @@
-//! Where a folder is being put together: beside its name until it is whole, or in the folder that
-//! has the name already.
+//! The destination of an archive: a temporary folder next to the final name, or the folder that has
+//! the name already.
 //!
-//! A new folder `a` is made as `a.part`, with its journal beside it, and gets its name when all is
-//! in it. So its files can be created under their own names: nobody takes a part for the whole.
-//! In a folder that exists, each file appears when it is whole.
+//! A new folder `a` is created as `a.part`, with its journal next to it, and gets its name when it
+//! is complete. Its files can therefore be created under their own names. In a folder that exists,
+//! each file appears when it is complete.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -18,12 +18,12 @@ use crate::client::tree::dest::{DestFolder, IfExists, give_name};
 use crate::client::tree::error::TreeError;
 use crate::client::tree::paths::JOURNAL;
 
-/// Where a folder is being put together.
+/// The folder that an archive is unpacked to.
 #[derive(Debug)]
 pub(super) struct Destination {
-    /// The folder as it was named.
+    /// The path that was given.
     path: PathBuf,
-    /// Where it is as long as it has no name; `None` if it had it already.
+    /// Its temporary name; `None` if it existed.
     unnamed: Option<UnfinishedFolder>,
     pub(super) dest: DestFolder,
 }
@@ -31,16 +31,16 @@ pub(super) struct Destination {
 #[derive(Debug)]
 struct UnfinishedFolder {
     parent: OwnedFd,
-    /// The folder's parent, for messages.
+    /// The path of the parent, for messages.
     parent_path: PathBuf,
     name: OsString,
     part: OsString,
-    /// What came of an archive that the server does not have any more.
+    /// The folder of an archive that has changed on the server.
     old: OsString,
 }
 
 impl Destination {
-    /// Opens the site for a folder and its journal, and makes what is missing of them.
+    /// Opens the folder and its journal, and creates what is missing.
     pub(super) fn open(
         path: &Path,
         url: &str,
@@ -60,7 +60,7 @@ impl Destination {
         }
     }
 
-    /// A folder that has its name, whoever made it.
+    /// Opens a folder that exists.
     fn existing(
         path: &Path,
         root: OwnedFd,
@@ -80,7 +80,7 @@ impl Destination {
         Ok((Self { path: path.to_path_buf(), unnamed: None, dest }, journal, noted))
     }
 
-    /// Throws away what came of an older archive, but for what may be the same in the new one.
+    /// Discards the files of an older archive, except those that are the same in the new one.
     pub(super) fn start_over(&mut self) -> Result<(), TreeError> {
         let Some(unnamed) = &self.unnamed else { return Ok(()) };
         let trusts = self.dest.trusts;
@@ -96,7 +96,7 @@ impl Destination {
         Ok(())
     }
 
-    /// Gives the folder its name, and removes what was needed only until then.
+    /// Gives the folder its final name, and removes journal and log.
     pub(super) fn finish(&mut self, journal: Journal, left_out: u64) -> Result<(), TreeError> {
         if let Some(unnamed) = &self.unnamed {
             unnamed.remove_old()?;
@@ -109,19 +109,19 @@ impl Destination {
             .map_err(|error| TreeError::io("removing the journal of", &self.path, error))
     }
 
-    /// Whether the folder has no name yet.
+    /// Checks whether the folder still has its temporary name.
     pub(super) fn is_unnamed(&self) -> bool {
         self.unnamed.is_some()
     }
 
-    /// The folder as it was named.
+    /// Returns the path that was given.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 }
 
 impl UnfinishedFolder {
-    /// The names of an unfinished folder; `None` if there are none.
+    /// Returns the names of an unfinished folder; `None` if the name is too long for any.
     fn of(path: &Path) -> Result<Option<Self>, TreeError> {
         let Some(name) = path.file_name() else { return Ok(None) };
         if name.len() + ".part.journal".len() > NAME_MAX {
@@ -150,7 +150,7 @@ impl UnfinishedFolder {
         name
     }
 
-    /// Opens the unfinished folder, or begins one.
+    /// Opens the unfinished folder, or creates one.
     fn open(
         self,
         path: &Path,
@@ -180,7 +180,7 @@ impl UnfinishedFolder {
         Ok((Destination { path: path.to_path_buf(), unnamed: Some(self), dest }, journal, noted))
     }
 
-    /// The unfinished folder, made if it is missing.
+    /// Opens the unfinished folder, and creates it if it is missing.
     fn dest(&self) -> Result<DestFolder, TreeError> {
         let at = self.parent_path.join(&self.part);
         let failed = |errno: Errno| TreeError::io("making", &at, errno);
@@ -225,5 +225,5 @@ fn is_empty(folder: &OwnedFd) -> Result<bool, Errno> {
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// The longest name of a file that Linux file systems take.
+/// The maximum length of a name on Linux file systems, in bytes.
 const NAME_MAX: usize = 255;

@@ -1,9 +1,9 @@
-//! What is remembered of an unfinished folder beside it: which archive it is from, how much of
-//! that is here, and what else is needed to go on.
+//! The journal of an unfinished folder: which archive it is from, how much of it is unpacked, and
+//! what else is needed to resume.
 //!
-//! Two numbers stand at fixed places and are overwritten: up to where the archive is in the page
-//! cache, and up to where it is on the disk. Behind them lines are appended. Each has a sum, so
-//! that one that was being written when the power went is not believed.
+//! Two positions in the archive have fixed places and are overwritten: how much is in the page
+//! cache, and how much is on the disk. Lines are appended after them. Each has a checksum, so that
+//! one that was being written when the power failed is ignored.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -22,12 +22,12 @@ use crate::client::tree::dest::FolderAttrs;
 use crate::client::tree::write_log::SYNC_INTERVAL;
 use crate::target::encode_segment;
 
-/// A file that is large enough to be gone on with.
+/// A file that is large enough to be resumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LargeFile {
-    /// Where in the archive its header begins.
+    /// The offset of its header in the archive.
     pub(super) header: u64,
-    /// Where in the archive its contents begin.
+    /// The offset of its contents in the archive.
     pub(super) data: u64,
     pub(super) size: u64,
     pub(super) mode: u32,
@@ -36,35 +36,35 @@ pub(super) struct LargeFile {
 }
 
 impl LargeFile {
-    /// Whether a position of the archive is within its contents.
+    /// Checks whether a position of the archive is within its contents.
     fn holds(&self, position: u64) -> bool {
         self.data <= position && position - self.data < self.size
     }
 }
 
-/// Which archive a folder is from.
+/// The archive that a folder is from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ArchiveId {
     pub(super) url: String,
     /// Its strong entity tag, quoted.
     pub(super) etag: String,
-    /// The folder in it that everything is in, or nothing.
+    /// The top folder in it; may be empty.
     pub(super) top: Vec<u8>,
     pub(super) len: u64,
 }
 
-/// What a journal says.
+/// The contents of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JournalState {
     pub(super) origin: ArchiveId,
-    /// Up to where the archive is here.
+    /// The position up to which the archive is unpacked.
     pub(super) position: u64,
-    /// Whether the machine has run ever since, so that what is here besides is what was written.
+    /// Whether the machine has not been restarted since, so that all files have their bytes.
     pub(super) is_same_boot: bool,
     pub(super) folders: Vec<FolderAttrs>,
-    /// The large file at hand, if the position is within one.
+    /// The large file that the position is within, if any.
     pub(super) large: Option<LargeFile>,
-    /// The path of the last large file, of which something may be here.
+    /// The path of the last large file, which may be unfinished.
     pub(super) partial: Option<Vec<u8>>,
 }
 
@@ -74,14 +74,14 @@ pub(super) struct Journal {
     file: File,
     folder: OwnedFd,
     name: OsString,
-    /// Where the next line goes.
+    /// The offset of the next line.
     end: AtomicU64,
-    /// The position as it was last written.
+    /// The position that was written last.
     written: AtomicU64,
 }
 
 impl Journal {
-    /// Opens or creates a journal and reads it; nothing if it says nothing.
+    /// Opens or creates a journal and reads it.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl Journal {
         Ok((Self { file, folder, name: name.to_owned(), end, written }, noted))
     }
 
-    /// Begins anew, with nothing of the archive here.
+    /// Begins anew, with nothing unpacked.
     pub(super) fn begin(&self, origin: &ArchiveId) -> io::Result<()> {
         self.file.set_len(0)?;
         let ArchiveId { url, etag, top, len } = origin;
@@ -124,20 +124,20 @@ impl Journal {
         self.append(&text.concat())
     }
 
-    /// Says that the machine has been started anew, and all before `position` is here.
+    /// Notes the current boot, and that everything before `position` is here.
     pub(super) fn go_on(&self, position: u64) -> io::Result<()> {
         self.append(&sealed(&format!("boot {}", boot_id())))?;
         self.reach(position)
     }
 
-    /// Notes a folder whose permissions and time are yet to be set.
+    /// Notes a folder whose permissions and time are still to be set.
     pub(super) fn note_folder(&self, facts: &FolderAttrs) -> io::Result<()> {
         let (seconds, nanoseconds) = facts.modified;
         let path = encode_segment(&facts.path);
         self.append(&sealed(&format!("folder {} {seconds} {nanoseconds} .{path}", facts.mode)))
     }
 
-    /// Notes a large file that is about to be begun.
+    /// Notes a large file before its first byte.
     pub(super) fn note_large(&self, large: &LargeFile) -> io::Result<()> {
         let LargeFile { header, data, size, mode, modified: (seconds, nanoseconds), path } = large;
         let path = encode_segment(path);
@@ -146,7 +146,7 @@ impl Journal {
         )))
     }
 
-    /// Says that all before `position` is here, if that is worth a call.
+    /// Notes that everything before `position` is here, if that is worth a system call.
     pub(super) fn reached(&self, position: u64) -> io::Result<()> {
         if position < self.written.load(Ordering::Relaxed) + NOTE_EVERY {
             return Ok(());
@@ -154,15 +154,15 @@ impl Journal {
         self.reach(position)
     }
 
-    /// Says that all before `position` is here.
+    /// Notes that everything before `position` is here.
     pub(super) fn reach(&self, position: u64) -> io::Result<()> {
         self.file.write_all_at(slot(DONE, position).as_bytes(), DONE_AT)?;
         self.written.store(position, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Until `stop` is dropped, sees from time to time to it that what is here is on the disk,
-    /// and notes how far that is.
+    /// Syncs the file system from time to time and notes the position on the disk, until the other
+    /// end of `stop` is dropped.
     pub(super) fn keep_safe(&self, stop: &Receiver<()>) {
         while stop.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             let position = self.written.load(Ordering::Relaxed);
@@ -173,7 +173,7 @@ impl Journal {
         }
     }
 
-    /// Removes it: there is nothing to go on with.
+    /// Removes the journal.
     pub(super) fn remove(self) -> io::Result<()> {
         Ok(unlinkat(self.folder.as_fd(), &self.name, AtFlags::empty())?)
     }
@@ -185,7 +185,7 @@ impl Journal {
     }
 }
 
-/// Removes a journal that nobody has open, if there is one.
+/// Removes a journal that no process has open, if there is one.
 pub(super) fn remove_stale(folder: impl AsFd, name: &OsStr) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = match openat(&folder, name, flags, Mode::empty()) {
@@ -201,7 +201,7 @@ pub(super) fn remove_stale(folder: impl AsFd, name: &OsStr) -> Result<(), Errno>
     Ok(())
 }
 
-/// Reads a journal, and where its last good line ends.
+/// Parses a journal; returns its contents and the end of its last valid line.
 fn read(text: &[u8], boot: &str) -> (Option<JournalState>, u64) {
     let nothing = (None, 0);
     let Some(rest) = text.strip_prefix(MAGIC.as_bytes()) else { return nothing };
@@ -233,7 +233,7 @@ fn read(text: &[u8], boot: &str) -> (Option<JournalState>, u64) {
     (Some(noted), end)
 }
 
-/// Takes the words of one line.
+/// Parses the words of one line.
 fn take(
     words: &[&str],
     boot: &str,
@@ -276,7 +276,7 @@ fn take(
     Some(())
 }
 
-/// A path behind the dot that keeps an empty one a word.
+/// Decodes a path; a leading dot keeps an empty one a word.
 fn path(word: &str) -> Option<Vec<u8>> {
     Some(decoded(word.strip_prefix('.')?))
 }
@@ -285,12 +285,12 @@ fn decoded(word: &str) -> Vec<u8> {
     percent_encoding::percent_decode_str(word).collect()
 }
 
-/// A line with its sum.
+/// Returns a line with its checksum.
 fn sealed(text: &str) -> String {
     format!("{text} {}\n", sum(text))
 }
 
-/// The words of a line whose sum is right, without that.
+/// Returns the words of a line with a valid checksum.
 fn unsealed(line: &[u8]) -> Option<Vec<&str>> {
     let line = str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
     let (text, told) = line.rsplit_once(' ')?;
@@ -303,7 +303,7 @@ fn sum(text: &str) -> String {
     format!("{:032x}", fingerprint.value())
 }
 
-/// A number that is overwritten.
+/// Formats a position of fixed length.
 fn slot(name: &str, position: u64) -> String {
     sealed(&format!("{name} {position:020}"))
 }
@@ -315,7 +315,7 @@ fn position(line: &[u8], name: &str) -> Option<u64> {
     }
 }
 
-/// Which start of the machine this is; nothing but itself if that is not known.
+/// Returns the boot id; if it is unknown, one that matches no other.
 fn boot_id() -> String {
     session::boot_id().unwrap_or_else(|| format!("unknown-{}", std::process::id()))
 }
@@ -324,14 +324,13 @@ const MAGIC: &str = "underpass get: unfinished folder, 1\n";
 const SAFE: &str = "safe";
 const DONE: &str = "done";
 
-/// Name, twenty digits, thirty-two of the sum, what is between and behind.
+/// The length of a position in bytes: name, twenty digits, thirty-two of the checksum, separators.
 const SLOT: u64 = 4 + 1 + 20 + 1 + 32 + 1;
 const SAFE_AT: u64 = MAGIC.len() as u64;
 const DONE_AT: u64 = SAFE_AT + SLOT;
 const LINES_AT: u64 = DONE_AT + SLOT;
 
-/// Bytes of the archive between two notes: with the files that are not interrupted themselves, no
-/// more than 1 MiB is fetched twice.
+/// Bytes of the archive between two notes: at most 1 MiB is fetched twice.
 const NOTE_EVERY: u64 = 512 << 10;
 
 #[cfg(test)]
@@ -360,7 +359,7 @@ mod tests {
         }
     }
 
-    /// A journal with one of everything, and its text.
+    /// Creates a journal with one line of each kind; returns it and its text.
     fn written(dest: &std::path::Path) -> (Journal, Vec<u8>) {
         let folder_fd = || OwnedFd::from(File::open(dest).unwrap());
         let (journal, noted) = Journal::open(folder_fd(), OsStr::new("j")).unwrap();

@@ -1,4 +1,4 @@
-//! A folder as one archive: asked for, unpacked while it comes in, gone on with after a break.
+//! Fetches a folder as one archive, which is unpacked while it arrives and resumed after a break.
 
 mod destination;
 mod journal;
@@ -19,14 +19,14 @@ use destination::Destination;
 use journal::{ArchiveId, JournalState};
 use unpack::{Flow, Unpack};
 
-/// An archive that a server has.
+/// An archive that a server offers.
 #[derive(Debug)]
 pub(super) struct Offer {
     url: url::Url,
     origin: ArchiveId,
 }
 
-/// Asks the server whether it has the folder as an archive.
+/// Asks the server for an archive of the folder; `None` if it has none.
 pub(super) fn offer(tree: &TreeFetch<'_, '_>) -> Result<Option<Offer>, TreeError> {
     let mut url = tree.url.clone();
     url.query_pairs_mut().append_pair("archive", "tar");
@@ -43,7 +43,7 @@ pub(super) fn offer(tree: &TreeFetch<'_, '_>) -> Result<Option<Offer>, TreeError
     }
 }
 
-/// What an answer says of the archive; nothing if it is none that can be gone on with.
+/// Returns the archive that an answer describes; `None` if it cannot be resumed or is not one.
 fn origin(tree: &TreeFetch<'_, '_>, answer: &Answer<'_>) -> Option<ArchiveId> {
     let fields = &answer.response.fields;
     let media_type = fields.text("content-type").unwrap_or_default();
@@ -61,7 +61,7 @@ fn origin(tree: &TreeFetch<'_, '_>, answer: &Answer<'_>) -> Option<ArchiveId> {
     Some(ArchiveId { url: TreeFetch::shown(&tree.url), etag: etag.to_owned(), top, len })
 }
 
-/// Fetches the folder as this archive.
+/// Fetches this archive.
 pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: Offer) -> Result<(), TreeError> {
     (tree.tell)(&TreeEvent::Begun(TreeWay::Archive));
     tree.done.way = TreeWay::Archive;
@@ -90,7 +90,7 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: Offer) -> Result<(), Tr
     }
 }
 
-/// Takes up what an earlier run has left.
+/// Resumes what an earlier run has left.
 fn go_on(
     unpack: &mut Unpack<'_, '_, '_>,
     noted: JournalState,
@@ -119,7 +119,7 @@ fn go_on(
     unpack.resume(noted)
 }
 
-/// Asks for what is missing, and unpacks it.
+/// Requests what is missing of the archive, and unpacks it.
 fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &Offer) -> Result<Flow, TreeError> {
     let range = format!("bytes={}-", unpack.position);
     let fields = [("Range", range.as_str()), ("If-Range", unpack.origin.etag.as_str())];
@@ -156,7 +156,7 @@ fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &Offer) -> Result<Flow, TreeE
     run(unpack, answer)
 }
 
-/// Unpacks what an answer brings, while another thread sees to it that it gets to the disk.
+/// Unpacks the body of an answer, while another thread syncs the files.
 fn run<'a>(unpack: &mut Unpack<'_, '_, 'a>, answer: Answer<'a>) -> Result<Flow, TreeError> {
     let journal = std::sync::Arc::clone(&unpack.journal);
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! The bytes of an archive as they come in, of which none is read before it is certain what it is.
+//! Reads the bytes of an archive as they arrive, and none before it is certain what it is.
 
 use underpass_engine::{PipePool, Policy, Progress};
 
@@ -6,14 +6,14 @@ use crate::client::error::ClientError;
 use crate::client::http::Connection;
 use crate::incoming::{Extent, Manner, ReceiveError, Received};
 
-/// The rest of an archive.
+/// The unread rest of an archive.
 #[derive(Debug)]
 pub(super) struct Stream<'a> {
     connection: Connection<'a>,
-    /// What was read, of which the first `used` bytes have been taken.
+    /// Bytes that were read, of which the first `used` have been taken.
     buffer: Vec<u8>,
     used: usize,
-    /// Bytes that are still to be read.
+    /// Bytes of the body that are still to be read.
     unread: u64,
 }
 
@@ -22,13 +22,13 @@ impl<'a> Stream<'a> {
         Self { connection, buffer: Vec::new(), used: 0, unread: len }
     }
 
-    /// How many bytes have not been taken.
+    /// Returns the number of bytes that have not been taken.
     pub(super) fn left(&self) -> u64 {
         self.unread + (self.buffer.len() - self.used) as u64
     }
 
-    /// Takes `len` bytes, which have to be there. If they have to be read, `beyond` more are read
-    /// with them, if there are so many.
+    /// Takes `len` bytes, which the archive must still have. If they must be read, up to `beyond`
+    /// more are read with them.
     pub(super) fn take(&mut self, len: usize, beyond: usize) -> Result<&[u8], ClientError> {
         let have = self.buffer.len() - self.used;
         if have < len {
@@ -51,7 +51,7 @@ impl<'a> Stream<'a> {
         Ok(bytes)
     }
 
-    /// Takes `len` bytes that nobody wants.
+    /// Discards `len` bytes.
     pub(super) fn skip(&mut self, mut len: u64) -> Result<(), ClientError> {
         while len > 0 {
             let piece = usize::try_from(len).unwrap_or(usize::MAX).min(PIECE);
@@ -61,7 +61,8 @@ impl<'a> Stream<'a> {
         Ok(())
     }
 
-    /// Moves `len` bytes to the place `at` of a file by the engine. Nothing may be read beyond.
+    /// Moves `len` bytes to the offset `at` of a file by the engine. Nothing may have been read
+    /// beyond.
     pub(super) fn body(
         &mut self,
         len: u64,
@@ -76,13 +77,13 @@ impl<'a> Stream<'a> {
         received
     }
 
-    /// What an error of [`body`](Self::body) means, if the connection is to blame.
+    /// Converts an error of [`body`](Self::body) that is the connection's.
     pub(super) fn blamed(&self, error: ReceiveError) -> ClientError {
         ClientError::receiving(self.connection.address(), error)
     }
 }
 
-/// How large files are received.
+/// Returns how large files are received.
 pub(super) fn manner<'m>(
     policy: Policy,
     step: Option<usize>,
@@ -99,5 +100,5 @@ pub(super) fn manner<'m>(
     }
 }
 
-/// Bytes that are thrown away at once.
+/// Bytes that are discarded at once.
 const PIECE: usize = 256 << 10;

@@ -1,4 +1,4 @@
-//! Unpacks an archive while it comes in, and remembers how far it is.
+//! Unpacks an archive while it arrives, and notes the position.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,24 +27,24 @@ pub(super) struct Unpack<'u, 'j, 'a> {
     pub(super) destination: Destination,
     pub(super) journal: Arc<Journal>,
     pub(super) origin: ArchiveId,
-    /// Up to where the archive is here.
+    /// The position up to which the archive is unpacked.
     pub(super) position: u64,
-    /// The large file in which that is.
+    /// The large file that the position is within.
     large: Option<LargeFile>,
-    /// Folders whose permissions and times are to be set at the end, by their paths.
+    /// Folders by their paths, whose permissions and times are set at the end.
     folders: BTreeMap<Vec<u8>, FolderAttrs>,
-    /// What those take, roughly.
+    /// The memory that these take, roughly, in bytes.
     folder_bytes: usize,
     pipes: PipePool,
     members: u64,
 }
 
-/// How an answer came to its end.
+/// How the body of an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     /// The archive is complete.
     Done,
-    /// Something large is here already: another answer should begin behind it.
+    /// A large file is here already: another request should begin after it.
     Jump,
 }
 
@@ -68,7 +68,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         }
     }
 
-    /// Begins with the first byte of an archive.
+    /// Begins at the first byte of an archive.
     pub(super) fn begin(&mut self, origin: &ArchiveId) -> Result<(), TreeError> {
         self.origin = origin.clone();
         self.position = 0;
@@ -79,7 +79,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.journal.begin(origin).map_err(|error| self.unnoted(error))
     }
 
-    /// Goes on where an earlier run has stopped.
+    /// Resumes where an earlier run has stopped.
     pub(super) fn resume(&mut self, noted: JournalState) -> Result<(), TreeError> {
         self.tree.gauge.total.store(noted.origin.len + 1, Ordering::Relaxed);
         self.origin = noted.origin;
@@ -91,7 +91,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.journal.go_on(self.position).map_err(|error| self.unnoted(error))
     }
 
-    /// Throws away what is of another archive than the server has now.
+    /// Discards the files of an archive that has changed on the server.
     pub(super) fn start_over(&mut self, origin: &ArchiveId) -> Result<(), TreeError> {
         if let Some(large) = self.large.take() {
             // It is where it was, or it is not there.
@@ -101,12 +101,12 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.begin(origin)
     }
 
-    /// Notes how far it is.
+    /// Notes the position in the journal.
     pub(super) fn note(&self) -> Result<(), TreeError> {
         self.journal.reach(self.position).map_err(|error| self.unnoted(error))
     }
 
-    /// Unpacks what an answer brings.
+    /// Unpacks the body of an answer.
     pub(super) fn run(&mut self, answer: Answer<'a>) -> Result<Flow, TreeError> {
         let len = self.origin.len - self.position;
         let mut stream = Stream::new(answer.connection, len);
@@ -148,7 +148,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         }
     }
 
-    /// All before `position` is here.
+    /// Notes that everything before `position` is here.
     fn reached(&mut self, position: u64) -> Result<(), TreeError> {
         self.position = position;
         self.tree.gauge.done.store(position, Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.journal.reached(position).map_err(|error| self.unnoted(error))
     }
 
-    /// Takes a member whose header ends at `data`.
+    /// Unpacks a member whose header ends at `data`.
     fn take(
         &mut self,
         stream: &mut Stream<'a>,
@@ -205,7 +205,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.pass(stream, data, member.padded())
     }
 
-    /// Where a member goes.
+    /// Returns the path of a member, or why it is refused.
     fn path(&self, member: &Member) -> Result<Vec<u8>, Refusal> {
         let path = self.beneath_top(&member.path)?;
         match &member.kind {
@@ -220,7 +220,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         Ok(path)
     }
 
-    /// A path of the archive without the folder that all are in.
+    /// Returns a path of the archive without its top folder.
     fn beneath_top(&self, path: &[u8]) -> Result<Vec<u8>, Refusal> {
         let mut path = relative(path)?;
         let top = &self.origin.top;
@@ -243,7 +243,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         self.remember_folder(facts)
     }
 
-    /// Remembers a folder for the end; of several entries for one the last counts.
+    /// Remembers a folder for the end; the last of several entries counts.
     fn remember_folder(&mut self, facts: FolderAttrs) -> Result<(), TreeError> {
         let bytes = 2 * facts.path.len() + FOLDER_BYTES;
         if self.folders.insert(facts.path.clone(), facts).is_none() {
@@ -255,7 +255,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         }
     }
 
-    /// Takes a file through memory.
+    /// Copies a file through memory.
     fn take_small(
         &mut self,
         stream: &mut Stream<'a>,
@@ -275,7 +275,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         Ok(())
     }
 
-    /// A file is here already; only its permissions may be others.
+    /// Counts a file that is here already, and sets its permissions.
     fn is_here(&mut self, path: &[u8], mode: u32) -> Result<(), TreeError> {
         self.tree.done.here += 1;
         match self.destination.dest.adopt(path, mode) {
@@ -284,7 +284,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         }
     }
 
-    /// Takes a large file, unless it is here.
+    /// Unpacks a large file, unless it is here.
     fn begin_large(
         &mut self,
         stream: &mut Stream<'a>,
@@ -307,7 +307,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         }
     }
 
-    /// Takes what is missing of a large file.
+    /// Unpacks what is missing of a large file.
     fn take_large(
         &mut self,
         stream: &mut Stream<'a>,
@@ -349,7 +349,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         Ok(Flow::Done)
     }
 
-    /// Moves what is missing of a large file, by the engine, and notes how far that is.
+    /// Moves what is missing of a large file by the engine, and notes the position.
     fn receive(
         &mut self,
         stream: &mut Stream<'a>,
@@ -378,7 +378,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         })
     }
 
-    /// Passes over bytes that nobody wants, or says that it is better to ask for those behind.
+    /// Discards bytes, or returns that another request should begin after them.
     fn pass(&mut self, stream: &mut Stream<'a>, from: u64, len: u64) -> Result<Flow, TreeError> {
         if len > MIN_JUMP && !self.origin.etag.is_empty() {
             self.position = from + len;
@@ -390,7 +390,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         Ok(Flow::Done)
     }
 
-    /// Leaves out what cannot be made for a reason of its own; others end everything.
+    /// Leaves out what cannot be created for a reason of its own; other errors end the run.
     fn failed(
         &mut self,
         action: impl Into<Action>,
@@ -413,7 +413,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         TreeError::io("writing the journal of", self.destination.path(), error)
     }
 
-    /// Sets the permissions and times of the folders, and gives the whole its name.
+    /// Sets permissions and times of the folders, and gives the whole its name.
     pub(super) fn finish(mut self) -> Result<(), TreeError> {
         // What lies deeper comes first: to change a folder is to change its time.
         let mut folders: Vec<_> = self.folders.into_values().collect();
@@ -448,22 +448,21 @@ fn padded(size: u64) -> u64 {
     size + crate::archive::padding(size)
 }
 
-/// Files up to this size are taken through memory. The calls that a splice needs cost more than to
-/// copy so much.
+/// The maximum size of a file that is copied through memory, in bytes. The calls of a splice cost
+/// more than copying this much.
 const MAX_SMALL: u64 = 128 << 10;
 
 /// Bytes of a large file between two notes.
 const REPORT_EVERY: u64 = 512 << 10;
 
-/// From here on it is cheaper to ask for what lies behind than to have it sent for nothing.
+/// The minimum number of unwanted bytes for which a new request is cheaper than discarding them.
 const MIN_JUMP: u64 = 16 << 20;
 
-/// Members of an archive at the most: none is expected to have more, and their folders are kept
-/// in memory.
+/// The maximum number of members of an archive: their folders are kept in memory.
 const MAX_MEMBERS: u64 = 10_000_000;
 
-/// What a folder takes in memory besides its path, which is kept twice.
+/// The memory of a folder in bytes, without its path, which is kept twice.
 const FOLDER_BYTES: usize = 128;
 
-/// What the folders of an archive may take in memory: those of a million and more.
+/// The maximum memory of the folders of an archive in bytes: enough for a million and more.
 const MAX_FOLDER_BYTES: usize = 256 << 20;

@@ -1,4 +1,4 @@
-//! Fetches one file that a listing has named, unless it is here.
+//! Fetches one file of a listing, unless it is here.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -59,7 +59,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         self.receive(task, facts, answer)
     }
 
-    /// Fetches a large file so that it can be gone on with after a break.
+    /// Fetches a large file so that it can be resumed after a break.
     fn download(&mut self, task: &Task, facts: EntryFacts) -> Result<(), TreeError> {
         let (path, dest, tree) = (&task.entry.path, &self.crawl.dest, self.crawl.tree);
         let failed = |errno: Errno| TreeError::io(Action::Writing, as_path(path), errno);
@@ -95,7 +95,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         dest.settle_named(path, facts.mode, facts.modified).map_err(failed)
     }
 
-    /// Whether a file is here already; one that is another is an error if it is to stay.
+    /// Checks whether a file is here already; a different one is an error if it is to be kept.
     fn is_here(&mut self, path: &[u8], facts: EntryFacts) -> Result<bool, Errno> {
         let dest = &self.crawl.dest;
         let is_here = match (facts.size, facts.modified) {
@@ -110,7 +110,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         Ok(is_here)
     }
 
-    /// What the server says of a file without sending it.
+    /// Requests the head of a file.
     fn facts(&mut self, url: &Url, known: EntryFacts) -> Result<EntryFacts, TreeError> {
         let answer = self.ask("HEAD", &[], url)?;
         let facts = completed(&answer.response, known);
@@ -118,7 +118,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         Ok(facts)
     }
 
-    /// A name without a slash that led to one with a slash.
+    /// Queues a name without a slash that redirected to one with a slash.
     fn turned_out_a_folder(&mut self, task: &Task, answer: Answer<'a>) -> Result<(), TreeError> {
         let mut entry = task.entry.clone();
         entry.url = answer.url.clone();
@@ -128,7 +128,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         Ok(())
     }
 
-    /// Puts the body of an answer into its place.
+    /// Writes the body of an answer to its file.
     fn receive(
         &mut self,
         task: &Task,
@@ -180,7 +180,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
     }
 }
 
-/// What is known of a file, and what the head of an answer says besides.
+/// Completes what is known of a file by the head of an answer.
 fn completed(response: &Response, known: EntryFacts) -> EntryFacts {
     let modified = || {
         let time = parse_date(response.fields.get("last-modified")?)?;
@@ -191,10 +191,10 @@ fn completed(response: &Response, known: EntryFacts) -> EntryFacts {
     EntryFacts { size, modified: known.modified.or_else(modified), ..known }
 }
 
-/// Whether an address is that of the folder of a name.
+/// Checks whether the URL that answered is that of a folder of the same name.
 fn is_folder_of(answered: &Url, asked: &Url) -> bool {
     answered.origin() == asked.origin() && answered.path().strip_suffix('/') == Some(asked.path())
 }
 
-/// From here on a file is worth a journal of its own.
+/// The minimum size of a file that gets a journal, in bytes.
 const MIN_JOURNALED: u64 = 16 << 20;

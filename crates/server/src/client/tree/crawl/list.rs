@@ -1,4 +1,4 @@
-//! Lists a folder of the server and puts what it has into the queue.
+//! Lists a folder of the server and queues what is in it.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use crate::client::tree::paths::as_path;
 use crate::client::tree::task::TreeFetch;
 
 impl Worker<'_, '_, '_, '_> {
-    /// Lists a folder, and makes it.
+    /// Lists a folder, and creates it.
     pub(super) fn list(&mut self, task: &Task) -> Result<(), TreeError> {
         let crawl = self.crawl;
         let mut url = task.entry.url.clone();
@@ -90,14 +90,14 @@ fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
     if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
 }
 
-/// Bytes of a listing at the most: a million names.
+/// The maximum size of a listing in bytes: a million names.
 const MAX_LISTING: usize = 256 << 20;
 
-/// Files and folders at the most. Links on the server that lead in circles end here, too.
+/// The maximum number of files and folders, which also ends circles of links.
 const MAX_ENTRIES: u64 = listing::MAX_LINKS as u64;
 
-/// Bytes of their paths and addresses at the most.
+/// The maximum memory of their paths and URLs in bytes.
 const MAX_NAME_BYTES: usize = 512 << 20;
 
-/// Folders within each other: the system follows no more than 40 links on one path.
+/// The maximum depth of folders: the system follows no more than 40 links on one path.
 const MAX_DEPTH: u32 = 256;

@@ -1,4 +1,4 @@
-//! A folder file by file, found by the listings of a server that has no archives.
+//! Fetches a folder file by file, by the listings of a server that has no archives.
 
 mod file;
 mod list;

@@ -1,11 +1,11 @@
-//! What is still to be fetched, shared by the threads that fetch it.
+//! The queue of what is still to be fetched, shared by the workers.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::client::tree::error::TreeError;
 
-/// What is still to be done.
+/// A work queue, to which its workers add.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     state: Mutex<QueueState<T>>,
@@ -15,9 +15,9 @@ pub(super) struct Queue<T> {
 #[derive(Debug)]
 struct QueueState<T> {
     waiting: VecDeque<T>,
-    /// Threads at work, each of which may find more.
+    /// Busy workers, each of which may find more.
     at_work: usize,
-    /// Why nobody goes on.
+    /// The error that stops all workers.
     failed: Option<TreeError>,
 }
 
@@ -28,8 +28,8 @@ impl<T> Queue<T> {
         Self { state, changed: Condvar::new() }
     }
 
-    /// The next thing to do; waits for it as long as somebody may find one. Nothing once all is
-    /// done, or has failed.
+    /// Takes the next task; waits while another worker may find one. `None` once everything is done
+    /// or has failed.
     pub(super) fn take(&self) -> Option<T> {
         let mut state = self.lock();
         loop {
@@ -47,7 +47,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Adds what has been found: what comes `first` before all that waits, the rest behind it.
+    /// Adds tasks: `first` before all that wait, `last` after them.
     pub(super) fn add(&self, first: Vec<T>, last: Vec<T>) {
         let mut state = self.lock();
         first.into_iter().rev().for_each(|each| state.waiting.push_front(each));
@@ -55,7 +55,7 @@ impl<T> Queue<T> {
         self.changed.notify_all();
     }
 
-    /// What was taken has been done, or ends everything.
+    /// Notes that a task is done, or failed and stops all workers.
     pub(super) fn done(&self, outcome: Result<(), TreeError>) {
         let mut state = self.lock();
         state.at_work -= 1;
@@ -65,7 +65,7 @@ impl<T> Queue<T> {
         self.changed.notify_all();
     }
 
-    /// How it ended.
+    /// Returns the first error.
     pub(super) fn finish(self) -> Result<(), TreeError> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         state.failed.map_or(Ok(()), Err)

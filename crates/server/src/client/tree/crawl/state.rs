@@ -1,4 +1,4 @@
-//! What the threads that fetch a folder file by file share.
+//! What the workers that fetch a folder file by file share.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,22 +15,22 @@ use crate::client::tree::listing::{EntryFacts, ListingEntry};
 use crate::client::tree::options::TreeEvent;
 use crate::client::tree::task::TreeFetch;
 
-/// Something to be fetched.
+/// A file or folder to be fetched.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) entry: ListingEntry,
-    /// How many folders it lies in.
+    /// Its depth.
     pub(super) depth: u32,
 }
 
-/// What the threads share.
+/// What the workers share.
 pub(super) struct Crawl<'c, 'j, 'a> {
     pub(super) tree: &'c TreeFetch<'j, 'a>,
     pub(super) dest: DestFolder,
     pub(super) queue: Queue<Task>,
-    /// Addresses of folders that were listed.
+    /// URLs of folders that were listed.
     pub(super) seen: Mutex<HashSet<String>>,
-    /// Folders with what is to be set of them at the end.
+    /// Folders whose permissions and times are set at the end.
     pub(super) folders: Mutex<Vec<(Vec<u8>, EntryFacts)>>,
     pub(super) found: AtomicU64,
     /// Bytes of their paths and addresses.
@@ -61,7 +61,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
         })
     }
 
-    /// Sets what is to be set of the folders, deepest first, when nothing is made any more.
+    /// Sets permissions and times of the folders, deepest first, after everything else.
     pub(super) fn finish(mut self, mut done: TreeDone) -> (Result<(), TreeError>, TreeDone) {
         let mut folders = std::mem::take(&mut *lock(&self.folders));
         folders.sort_by_key(|(path, _)| {

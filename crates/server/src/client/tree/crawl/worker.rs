@@ -1,4 +1,4 @@
-//! One thread that fetches what is found, over a connection of its own.
+//! A worker that fetches tasks over a connection of its own.
 
 use rustix::io::Errno;
 use url::Url;
@@ -30,7 +30,7 @@ pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeDone {
     worker.done
 }
 
-/// One thread.
+/// A worker with its connection.
 pub(super) struct Worker<'w, 'c, 'j, 'a> {
     pub(super) crawl: &'w Crawl<'c, 'j, 'a>,
     pub(super) idle: Option<Connection<'a>>,
@@ -42,8 +42,8 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         if task.entry.is_folder { self.list(task) } else { self.file(task) }
     }
 
-    /// What becomes of all if one thing cannot be fetched: the rest goes on if it is the server's
-    /// opinion of this one.
+    /// Decides whether the rest goes on when one task fails: yes if the server refuses only this
+    /// one.
     fn give_up(&mut self, task: &Task, error: TreeError) -> Result<(), TreeError> {
         match error {
             TreeError::Client(ClientError::Status { .. }) if task.depth > 0 => {
@@ -86,7 +86,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         Err(answer.connection.refusal(&answer.response).into())
     }
 
-    /// Keeps a connection all of whose answer was read.
+    /// Keeps a connection whose answer was read completely.
     pub(super) fn keep(&mut self, connection: Connection<'a>, response: &Response) {
         if response.keeps_alive {
             self.idle = Some(connection);

@@ -9,7 +9,7 @@ use super::{EntryFacts, MAX_LINKS};
 use crate::target::encode_segment;
 use crate::validator::parse_date;
 
-/// The entries of a listing: a link, whether it is one of a folder, and what else is known.
+/// Returns the entries of a listing: a link, whether it is a folder, and what else is known.
 pub(super) fn entries(body: &[u8]) -> Option<Vec<(String, bool, EntryFacts)>> {
     // A type that is either could only be read by way of text, which names need not be.
     let entries: Entries = match body.trim_ascii_start().first()? {
@@ -57,16 +57,16 @@ struct Dufs {
 struct Object {
     #[serde(default)]
     name: Bytes,
-    /// Ours, for names that are not UTF-8.
+    /// Sent by our server, for names that are not UTF-8.
     name_bytes: Option<String>,
-    /// Caddy's and ours.
+    /// Sent by Caddy and our server.
     url: Option<String>,
     size: Option<u64>,
-    /// Ours as RFC 3339, nginx's as HTTP has dates, dufs's as milliseconds.
+    /// RFC 3339 from our server, an HTTP date from nginx, milliseconds from dufs.
     mtime: Option<Time>,
     /// Caddy's.
     mod_time: Option<String>,
-    /// Ours as octal digits, Caddy's as Go has them.
+    /// Octal digits from our server, Go's mode bits from Caddy.
     mode: Option<Mode>,
     #[serde(default)]
     is_dir: bool,
@@ -126,7 +126,7 @@ impl Object {
     }
 }
 
-/// A time as RFC 3339 or as HTTP has it.
+/// Parses a time of RFC 3339 or an HTTP date.
 fn moment(text: &str) -> Option<(i64, u32)> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         let nanoseconds = time.as_nanosecond();

@@ -1,5 +1,5 @@
-//! Reads the listings of folders as other servers write them: nginx, Apache, Caddy, Python, dufs,
-//! miniserve, and whoever links to what is in a folder. Pure.
+//! Reads folder listings of nginx, Apache, Caddy, Python, dufs and miniserve, and other pages that
+//! link to the files of a folder. Pure.
 
 mod html;
 mod json;
@@ -10,16 +10,16 @@ use url::Url;
 
 use super::paths::{Refusal, relative};
 
-/// What a listing says.
+/// The contents of a listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// What is in the folder.
     pub entries: Vec<ListingEntry>,
-    /// Names that are not fetched, and why.
+    /// Names that are refused, and why.
     pub refused: Vec<(Vec<u8>, Refusal)>,
-    /// Whether the names are only put there by a script, and the same can be had as `?json`.
+    /// Whether a script fills in the names, which can be requested as `?json`.
     pub is_scripted: bool,
-    /// Whether it has more entries than are read.
+    /// Whether it has too many entries.
     pub is_too_long: bool,
 }
 
@@ -28,15 +28,15 @@ pub struct Listing {
 pub struct ListingEntry {
     /// Its path relative to the folder: bytes, without slashes at its ends.
     pub path: Vec<u8>,
-    /// Where it is.
+    /// Its URL.
     pub url: Url,
     /// Whether it is a folder.
     pub is_folder: bool,
-    /// What else is said of it, by listings for programs.
+    /// What else the listing has about it.
     pub facts: EntryFacts,
 }
 
-/// What listings for programs say of a file.
+/// What JSON listings have about a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryFacts {
     /// Its length.
@@ -47,7 +47,7 @@ pub struct EntryFacts {
     pub mode: Option<u32>,
 }
 
-/// Reads the listing of the folder at `base`; nothing if it is of no kind that could be one.
+/// Reads the listing of the folder at `base`; `None` if the media type cannot be one.
 #[must_use]
 pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
     let media_type = media_type.split(';').next().unwrap_or_default().trim();
@@ -83,7 +83,7 @@ pub fn read(base: &Url, media_type: &str, body: &[u8]) -> Option<Listing> {
     Some(listing)
 }
 
-/// Takes each link once, if it leads further down.
+/// Collects each link once, if it leads further down.
 struct LinkCollector<'b> {
     base: &'b Url,
     seen: HashSet<Vec<u8>>,
@@ -144,7 +144,8 @@ impl<'b> LinkCollector<'b> {
     }
 }
 
-/// The path of a link: each part decoded by itself, so that no `%2F` becomes a separator.
+/// Returns the path of a link. Each part is decoded by itself, so that no `%2F` becomes a
+/// separator.
 fn decoded(rest: &str) -> Result<Vec<u8>, (Vec<u8>, Refusal)> {
     let mut path = Vec::new();
     for part in rest.split('/').filter(|part| !part.is_empty()) {
@@ -165,5 +166,5 @@ fn decoded(rest: &str) -> Result<Vec<u8>, (Vec<u8>, Refusal)> {
     relative(&path).map_err(|refusal| (path, refusal))
 }
 
-/// Links that are read of one listing at the most.
+/// The maximum number of links of a listing.
 pub(super) const MAX_LINKS: usize = 1_000_000;

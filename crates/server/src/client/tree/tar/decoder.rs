@@ -1,7 +1,7 @@
-//! Reads tar archives as anybody writes them, ustar, GNU or PAX: bytes in, members out. Pure.
+//! Reads tar archives in the formats ustar, GNU and PAX: bytes in, members out. Pure.
 //!
-//! An archive is read in steps, each of exactly so many bytes as are certain to be there, so that
-//! not a byte of a file's contents has to be read to know where they begin.
+//! An archive is read in steps, each of exactly as many bytes as are certain to be there, so that
+//! no byte of a file's contents is read before it is known where they begin.
 
 use tar::{EntryType, Header};
 
@@ -9,7 +9,7 @@ use super::error::TarError;
 use super::pax::Extended;
 use crate::archive::{BLOCK, padding};
 
-/// A member, behind whose header its contents follow.
+/// A member, whose contents follow its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Its path, as the archive has it.
@@ -25,7 +25,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// How many bytes follow with the padding.
+    /// Returns the number of bytes that follow, including the padding.
     #[must_use]
     pub fn padded(&self) -> u64 {
         self.size + padding(self.size)
@@ -47,7 +47,7 @@ pub enum MemberKind {
     Other(u8),
 }
 
-/// What a step brought.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TarEvent {
     /// The header goes on.
@@ -81,7 +81,7 @@ enum Extension {
 }
 
 impl Decoder {
-    /// How many bytes the next step takes; all of them are certain to be there.
+    /// Returns the number of bytes that the next step takes, all of which are certain to be there.
     #[must_use]
     pub fn needed(&self) -> usize {
         match self.due {
@@ -90,7 +90,7 @@ impl Decoder {
         }
     }
 
-    /// Whether those are the contents of an extension, behind which there is always a header.
+    /// Checks whether these are the contents of an extension, which a header always follows.
     #[must_use]
     pub fn is_extended(&self) -> bool {
         self.due.is_some()
@@ -162,7 +162,7 @@ impl Decoder {
     }
 }
 
-/// A member of its own header and of those before it.
+/// Combines a member's own header with those before it.
 fn member(header: &Header, extended: Extended, size: u64) -> Result<Member, TarError> {
     let path = extended.path.unwrap_or_else(|| header.path_bytes().into_owned());
     let target = || {
@@ -197,7 +197,7 @@ fn member(header: &Header, extended: Extended, size: u64) -> Result<Member, TarE
     Ok(Member { path, kind, mode, modified, size })
 }
 
-/// Compares a header with its own sum, which old programs reckoned with signed bytes.
+/// Verifies the checksum of a header, which old programs computed with signed bytes.
 fn check(header: &Header, block: &[u8]) -> Result<(), TarError> {
     let told = i64::from(header.cksum().map_err(|_| TarError::NotTar)?);
     let field = 148..156;
@@ -208,11 +208,11 @@ fn check(header: &Header, block: &[u8]) -> Result<(), TarError> {
     if told == unsigned || told == signed { Ok(()) } else { Err(TarError::NotTar) }
 }
 
-/// Without set-user-ID and its kin: whoever unpacks as root owns what is unpacked.
+/// The permission bits that are kept: without set-user-ID, set-group-ID and sticky.
 const PERMISSIONS: u32 = 0o777;
 
-/// Bytes of an extension at the most. Paths have 4,096, and libarchive stops here, too.
+/// The maximum size of an extension in bytes. Paths have 4,096, and libarchive uses the same limit.
 const MAX_EXTENDED: usize = 1 << 20;
 
-/// No file is larger, and offsets in the archive still have room behind it.
+/// The maximum size of a file in bytes, which leaves room for offsets in the archive.
 const MAX_SIZE: u64 = i64::MAX as u64 / 2;

@@ -1,7 +1,7 @@
-//! Reads tar archives as anybody writes them, ustar, GNU or PAX: bytes in, members out. Pure.
+//! Reads tar archives in the formats ustar, GNU and PAX: bytes in, members out. Pure.
 //!
-//! An archive is read in steps, each of exactly so many bytes as are certain to be there, so that
-//! not a byte of a file's contents has to be read to know where they begin.
+//! An archive is read in steps, each of exactly as many bytes as are certain to be there, so that
+//! no byte of a file's contents is read before it is known where they begin.
 
 mod decoder;
 mod error;

@@ -2,7 +2,7 @@
 
 use super::error::TarError;
 
-/// What headers say of the member to come.
+/// What extension headers tell about the next member.
 #[derive(Debug, Default)]
 pub(super) struct Extended {
     pub(super) path: Option<Vec<u8>>,
@@ -14,8 +14,7 @@ pub(super) struct Extended {
 }
 
 impl Extended {
-    /// Takes the records of a header; later ones count more. Whatever `hdrcharset` says, names
-    /// are the bytes that they are.
+    /// Reads the records of a header; later ones win. Whatever `hdrcharset` says, names are bytes.
     pub(super) fn read(&mut self, mut records: &[u8]) -> Result<(), TarError> {
         while !records.is_empty() {
             let (key, value, rest) = record(records).ok_or(TarError::Record)?;
@@ -33,7 +32,7 @@ impl Extended {
     }
 }
 
-/// The key and value of the first record, and what is behind it: `11 path=a/b\n`.
+/// Splits off the first record: `11 path=a/b\n`. Returns key, value and the rest.
 fn record(records: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let digits = records.iter().position(|byte| *byte == b' ')?;
     let len = usize::try_from(number(&records[..digits])?).ok()?;
@@ -43,14 +42,14 @@ fn record(records: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((&record[..equals], &record[equals + 1..], rest))
 }
 
-/// A number in decimal.
+/// Parses a decimal number.
 fn number(text: &[u8]) -> Option<u64> {
     let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     is_number.then(|| str::from_utf8(text).ok()?.parse().ok()).flatten()
 }
 
-/// A time, such as `-1.5`, as the kernel has it: its nanoseconds count forwards even before 1970.
-/// What is finer than they are is dropped.
+/// Parses a time such as `-1.5` into seconds and nanoseconds as the kernel has them: the
+/// nanoseconds count forwards even before 1970. Finer digits are dropped.
 fn time(text: &[u8]) -> Option<(i64, u32)> {
     let (is_negative, text) = match text.strip_prefix(b"-") {
         Some(text) => (true, text),
