@@ -4,6 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::error::ClientError;
+
 /// A series of failed attempts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backoff {
@@ -34,6 +36,45 @@ impl Backoff {
         let random = u32::from(RandomState::new().hash_one(0).to_ne_bytes()[0]);
         let wait = wait / 2 + wait * random / 510;
         Some(wait.max(asked.unwrap_or_default()))
+    }
+}
+
+/// An error of a request that may be repeated.
+pub(super) trait Retryable: From<ClientError> {
+    /// Returns what went wrong with the request, if that is the error.
+    fn of_request(&self) -> Option<&ClientError>;
+
+    /// Checks whether the same may succeed later.
+    fn may_pass(&self) -> bool {
+        self.of_request().is_some_and(ClientError::is_temporary)
+    }
+}
+
+impl Backoff {
+    /// Waits before the next attempt.
+    ///
+    /// # Errors
+    ///
+    /// The error itself if another attempt makes no sense or there have been enough of them: a server
+    /// that has never answered and does not seem to exist is more likely misspelled than busy.
+    /// [`ClientError::Cancelled`] as soon as one of the flags becomes true.
+    pub(super) fn wait<E: Retryable>(
+        &mut self,
+        error: E,
+        has_answered: bool,
+        cancel: &[&AtomicBool],
+        report: impl FnOnce(&E, Duration),
+    ) -> Result<(), E> {
+        let request = error.of_request();
+        let is_hopeless = !has_answered && request.is_some_and(ClientError::is_nobody);
+        if is_hopeless || !error.may_pass() {
+            return Err(error);
+        }
+        let Some(after) = self.next(request.and_then(ClientError::retry_after)) else {
+            return Err(error);
+        };
+        report(&error, after);
+        if sleep(after, cancel) { Ok(()) } else { Err(ClientError::Cancelled.into()) }
     }
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use underpass_engine::hint::Plain;
+
 use crate::incoming::ReceiveError;
 use crate::tls::{HandshakeError, TlsError};
 
@@ -131,9 +133,7 @@ impl fmt::Display for ClientError {
                 write!(f, "the server sends it encoded as {coding}, which was not asked for")
             }
             Self::Network { action, address, source } => {
-                let text = source.to_string();
-                let plain = text.split(" (os error").next().unwrap_or(&text);
-                write!(f, "{action} {address}: {plain}")
+                write!(f, "{action} {address}: {}", Plain(source))
             }
             Self::Proxy { address, to, status, detail } => {
                 let reason = crate::head::reason(*status);

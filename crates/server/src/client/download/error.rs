@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use underpass_engine::hint::{Action, Plain};
 use underpass_engine::{Error, Report};
 
+use crate::client::backoff::Retryable;
 use crate::client::error::ClientError;
 use crate::digest::Fact;
 use crate::incoming::ReceiveError;
@@ -131,11 +132,6 @@ impl DownloadError {
         }
     }
 
-    /// Checks whether there seems to be no server at the address.
-    pub(super) fn is_nobody(&self) -> bool {
-        matches!(self, Self::Client(error) if error.is_nobody())
-    }
-
     /// Converts a system error that occurred during this action.
     pub(super) fn local<E: Into<io::Error>>(action: impl Into<Action>) -> impl FnOnce(E) -> Self {
         let action = action.into();
@@ -159,6 +155,12 @@ fn is_of_network(error: &io::Error) -> bool {
                 | Errno::TIMEDOUT
         )
     })
+}
+
+impl Retryable for DownloadError {
+    fn of_request(&self) -> Option<&ClientError> {
+        if let Self::Client(error) = self { Some(error) } else { None }
+    }
 }
 
 impl From<ClientError> for DownloadError {

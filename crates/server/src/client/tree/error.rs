@@ -9,6 +9,7 @@ use underpass_engine::hint::Action;
 use underpass_engine::{Error, Report};
 
 use super::tar::TarError;
+use crate::client::backoff::Retryable;
 use crate::client::download::DownloadError;
 use crate::client::error::ClientError;
 use crate::incoming::ReceiveError;
@@ -188,6 +189,12 @@ impl std::error::Error for TreeError {
             Self::Tar(error) => Some(error),
             _ => None,
         }
+    }
+}
+
+impl Retryable for TreeError {
+    fn of_request(&self) -> Option<&ClientError> {
+        if let Self::Client(error) = self { Some(error) } else { None }
     }
 }
 

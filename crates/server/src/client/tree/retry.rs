@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::error::TreeError;
 use super::options::{Tell, TreeEvent};
 use super::task::TreeFetch;
-use crate::client::backoff::{Backoff, sleep};
-use crate::client::error::ClientError;
+use crate::client::backoff::Backoff;
 
 /// The attempts of one request.
 pub(super) struct Retry<'p> {
@@ -31,23 +30,11 @@ impl<'p> Retry<'p> {
         self.backoff.reset();
     }
 
-    /// Waits before the next attempt.
-    ///
-    /// # Errors
-    ///
-    /// The error itself, if another attempt makes no sense or there have been enough of them. An
-    /// address at which nothing has ever answered is more likely wrong than busy.
+    /// Waits before the next attempt, or returns the error if there is to be none.
     pub(super) fn wait(&mut self, error: TreeError) -> Result<(), TreeError> {
-        let TreeError::Client(cause) = &error else { return Err(error) };
-        let is_hopeless = !self.has_answered.load(Ordering::Relaxed) && cause.is_nobody();
-        if is_hopeless || !cause.is_temporary() {
-            return Err(error);
-        }
-        let Some(after) = self.backoff.next(cause.retry_after()) else { return Err(error) };
-        (self.tell)(&TreeEvent::Retrying { error: &error, after });
-        match sleep(after, self.cancel.as_slice()) {
-            true => Ok(()),
-            false => Err(ClientError::Cancelled.into()),
-        }
+        let has_answered = self.has_answered.load(Ordering::Relaxed);
+        self.backoff.wait(error, has_answered, self.cancel.as_slice(), |error, after| {
+            (self.tell)(&TreeEvent::Retrying { error, after });
+        })
     }
 }

@@ -7,6 +7,7 @@ use underpass_engine::hint::Plain;
 use underpass_engine::{Error, Report};
 use url::Url;
 
+use crate::client::backoff::Retryable;
 use crate::client::error::ClientError;
 use crate::tls::Facts;
 
@@ -171,6 +172,16 @@ impl std::error::Error for UploadError {
             | Self::UnderWay
             | Self::Early { .. } => None,
         }
+    }
+}
+
+impl Retryable for UploadError {
+    fn of_request(&self) -> Option<&ClientError> {
+        if let Self::Client(error) = self { Some(error) } else { None }
+    }
+
+    fn may_pass(&self) -> bool {
+        self.is_temporary()
     }
 }
 

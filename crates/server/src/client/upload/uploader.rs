@@ -9,7 +9,7 @@ use super::error::{UploadError, UploadFailed, Uploaded};
 use super::exchange::{Body, Exchange};
 use super::options::{Event, Tell, Upload};
 use super::resume_state::ResumeState;
-use crate::client::backoff::{Backoff, sleep};
+use crate::client::backoff::Backoff;
 use crate::client::error::ClientError;
 use crate::client::http::{Connection, HttpClient, Request, Response};
 use crate::loopback::hold_little_on_loopback;
@@ -288,21 +288,15 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         error: UploadError,
         backoff: &mut Backoff,
     ) -> Result<(), UploadError> {
-        let asked = match &error {
-            UploadError::Client(ClientError::Status { retry_after, .. }) => *retry_after,
-            _ => None,
-        };
         self.has_met |= error.status().is_some();
-        // An address at which nobody has ever answered is more likely wrong than busy.
-        if !error.is_temporary() || !self.has_met || self.is_spent {
+        if !self.has_met || self.is_spent {
             return Err(error);
         }
-        let Some(wait) = backoff.next(asked) else { return Err(error) };
         let resumes = self.kept.resource.is_some();
-        (self.tell)(&Event::Again { error: &error, wait, resumes });
-        self.idle = None;
-        let cancel: Vec<_> = self.client.cancel.into_iter().collect();
-        if sleep(wait, &cancel) { Ok(()) } else { Err(ClientError::Cancelled.into()) }
+        backoff.wait(error, true, self.client.cancel.as_slice(), |error, wait| {
+            (self.tell)(&Event::Again { error, wait, resumes });
+            self.idle = None;
+        })
     }
 
     /// Notes the bytes that the server has already.

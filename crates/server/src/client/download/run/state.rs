@@ -6,14 +6,13 @@ use std::time::SystemTime;
 use underpass_engine::{PipePool, Report};
 use url::Url;
 
-use crate::client::backoff::{Backoff, sleep};
+use crate::client::backoff::Backoff;
 use crate::client::download::error::DownloadError;
 use crate::client::download::interpret::Version;
 use crate::client::download::options::{DownloadOptions, Event, Gauge, Target};
 use crate::client::download::partial_file::{PartialFile, TargetName};
 use crate::client::download::rate_limit::RateLimit;
 use crate::client::download::scheduler::without;
-use crate::client::error::ClientError;
 use crate::client::http::HttpClient;
 use crate::digest::{Digest, Fact};
 use crate::tls::Facts;
@@ -92,14 +91,10 @@ impl<'j, 'a> Download<'j, 'a> {
         backoff: &mut Backoff,
         error: DownloadError,
     ) -> Result<(), DownloadError> {
-        let is_hopeless = !self.has_answered && error.is_nobody();
-        if is_hopeless || !error.is_temporary() {
-            return Err(error);
-        }
-        let Some(after) = backoff.next(error.retry_after()) else { return Err(error) };
-        (self.tell)(&Event::Retrying { error: &error, after });
-        let cancel: Vec<_> = self.client.cancel.into_iter().collect();
-        if sleep(after, &cancel) { Ok(()) } else { Err(ClientError::Cancelled.into()) }
+        let cancel = self.client.cancel.as_slice();
+        backoff.wait(error, self.has_answered, cancel, |error, after| {
+            (self.tell)(&Event::Retrying { error, after });
+        })
     }
 
     /// Checks whether the download can be resumed from what has arrived.
