@@ -7,20 +7,25 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
-pub mod access_log;
 pub mod archive;
 pub mod auth;
+mod changes; // DELETE, MKCOL, MOVE and COPY
 pub mod client; // asks other servers
-pub mod digest; // digests, and the fields that say them
+mod connection; // requests in, responses out
+pub mod digest; // digests, made and kept
 mod error_page; // for people
+mod files; // the root, and what is open beneath it
 pub mod incoming; // heads and bodies off a connection, not a byte too much
 pub mod listing;
 mod loopback; // what suits a connection within one machine
-pub mod metrics;
+mod observe;
+mod routing; // from a request to its handler
 pub mod server;
 pub mod tls; // HTTPS: handshakes, and records in the kernel or here
-pub mod transfers;
+mod uploads; // PUT and PATCH
 mod version; // of files, for the engine and for the protocol
+
+pub use observe::{access_log, metrics, transfers};
 
 // What moved to the protocol is still found under its old name.
 pub(crate) use underpass_protocol::request::{destination, negotiate, origin, target};

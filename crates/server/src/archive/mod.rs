@@ -11,6 +11,7 @@
 mod beneath;
 mod body;
 mod error;
+pub(crate) mod layouts; // laid out for those who ask
 mod walk;
 
 pub use crate::version::engine_version;

@@ -5,8 +5,11 @@
 //! requests; so the check is handed back as [`Pending`] work for another thread, and the answer is
 //! remembered, right or wrong, so that a client pays once and not for each request.
 
+pub(crate) mod access; // who asks, and whether the rules let it
 mod basic;
 mod grants;
+pub(crate) mod hosts; // names the server goes by
+pub(crate) mod passwords; // checks of hashes
 mod rules;
 mod secret;
 #[cfg(test)]

@@ -4,8 +4,12 @@
 //! space. So it is made only when it is requested, and [`kept`] for the next request.
 
 mod compute;
+pub(crate) mod jobs;
 pub mod kept;
+pub(crate) mod known; // what is known of files
+pub(crate) mod make; // reads files for their digests
 mod offer;
+pub(crate) mod respond; // Repr-Digest and ?hash
 mod verify;
 
 pub use compute::{Computed, Stopped, compute};

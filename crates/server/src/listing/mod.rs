@@ -15,6 +15,7 @@ mod change;
 mod entry;
 mod html;
 mod icon;
+pub(crate) mod jobs; // made for those who ask
 mod json;
 mod page;
 mod pick;

@@ -24,7 +24,7 @@ impl Control {
     }
 
     /// Tells the phase and each change of it.
-    pub(super) fn subscribe(&self) -> watch::Receiver<Phase> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Phase> {
         self.0.subscribe()
     }
 
@@ -45,7 +45,7 @@ impl Default for Control {
 
 /// How far a server has come; it never goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     /// It answers.
     Serving,
     /// It lets transfers end.

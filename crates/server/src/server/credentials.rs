@@ -24,7 +24,7 @@ impl Credentials {
     }
 
     /// What accepts handshakes at this moment.
-    pub(super) fn acceptor(&self) -> Acceptor {
+    pub(crate) fn acceptor(&self) -> Acceptor {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

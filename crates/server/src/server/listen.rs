@@ -13,25 +13,29 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with,
 };
 
-use super::role::Role;
-use super::settings::{Address, ServeError};
+use crate::server::listener_kind::ListenerKind;
+use crate::server::settings::{Address, ServeError};
 
 /// One address, as one listening socket for each worker.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(crate) struct Listener {
     /// One for each worker: sockets of their own for TCP, so that the kernel spreads connections
     /// over them, otherwise copies of one.
-    pub(super) sockets: Vec<OwnedFd>,
+    pub(crate) sockets: Vec<OwnedFd>,
     /// Where clients find it: `127.0.0.1:5000` or `unix:/run/x`.
-    pub(super) address: String,
-    pub(super) role: Role,
+    pub(crate) address: String,
+    pub(crate) role: ListenerKind,
     /// A path that this program made and has to remove.
     _path: Option<SocketPath>,
 }
 
 impl Listener {
     /// Listens on an address. In the file system nobody can listen in, so there is no TLS.
-    pub(super) fn new(address: &Address, role: Role, workers: usize) -> Result<Self, ServeError> {
+    pub(crate) fn new(
+        address: &Address,
+        role: ListenerKind,
+        workers: usize,
+    ) -> Result<Self, ServeError> {
         let fail = |source| ServeError::Listen { address: address.to_string(), source };
         match address {
             Address::Tcp(address) => tcp(*address, role, workers).map_err(fail),
@@ -40,9 +44,9 @@ impl Listener {
     }
 
     /// Takes over a socket on which somebody else already listens, as systemd does.
-    pub(super) fn inherited(
+    pub(crate) fn inherited(
         socket: OwnedFd,
-        role: Role,
+        role: ListenerKind,
         workers: usize,
     ) -> Result<Self, ServeError> {
         let fail = |source| ServeError::Listen { address: "inherited socket".to_owned(), source };
@@ -52,7 +56,7 @@ impl Listener {
         if !is_unix {
             set_tcp_nodelay(&socket, true).map_err(|errno| fail(errno.into()))?;
         }
-        let role = if is_unix { Role::Plain } else { role };
+        let role = if is_unix { ListenerKind::Plain } else { role };
         let sockets = copies(socket, workers).map_err(fail)?;
         Ok(Self { sockets, address, role, _path: None })
     }
@@ -60,7 +64,7 @@ impl Listener {
 
 /// Listens for those who are to be sent to the ports of `listeners`: at `port` of each of their
 /// addresses, and from there to the first port at that address.
-pub(super) fn redirects(
+pub(crate) fn redirects(
     listeners: &[Listener],
     port: u16,
     workers: usize,
@@ -70,7 +74,7 @@ pub(super) fn redirects(
     for to in listeners.iter().filter_map(|listener| listener.address.parse::<SocketAddr>().ok()) {
         if !known.contains(&to.ip()) {
             known.push(to.ip());
-            let role = Role::Redirect { port: to.port() };
+            let role = ListenerKind::Redirect { port: to.port() };
             let address = Address::Tcp(SocketAddr::new(to.ip(), port));
             redirects.push(Listener::new(&address, role, workers)?);
         }
@@ -79,7 +83,7 @@ pub(super) fn redirects(
 }
 
 /// One socket for each worker on the same port: the kernel spreads connections over them.
-fn tcp(address: SocketAddr, role: Role, workers: usize) -> io::Result<Listener> {
+fn tcp(address: SocketAddr, role: ListenerKind, workers: usize) -> io::Result<Listener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let mut sockets = Vec::with_capacity(workers);
     let mut at = address;
@@ -126,7 +130,7 @@ fn unix(path: &Path, workers: usize) -> io::Result<Listener> {
     let made = SocketPath(path.to_owned());
     let address = format!("unix:{}", path.display());
     let sockets = copies(socket, workers)?;
-    Ok(Listener { sockets, address, role: Role::Plain, _path: Some(made) })
+    Ok(Listener { sockets, address, role: ListenerKind::Plain, _path: Some(made) })
 }
 
 /// Whether a path is a socket that nobody listens on.

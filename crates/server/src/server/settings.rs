@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use underpass_engine::{Integrity, Policy};
 
-use super::credentials::Credentials;
-use crate::access_log::LogFormat;
 use crate::auth::Access;
 use crate::head::BadField;
+use crate::observe::access_log::LogFormat;
+use crate::server::credentials::Credentials;
 
 /// What is served, and how.
 #[derive(Debug)]

@@ -9,66 +9,66 @@ use std::time::Instant;
 
 use tokio::sync::Semaphore;
 
-use super::admission::Admission;
-use super::archives::Layouts;
-use super::budget::Budget;
-use super::digests::Digests;
-use super::hosts::Hosts;
-use super::listings::Listings;
-use super::passwords::Passwords;
-use super::root::Root;
-use super::settings::{Note, ServeError, Settings};
-use super::settled::AtRest;
-use super::uploads::Uploads;
+use crate::archive::layouts::Layouts;
+use crate::auth::hosts::Hosts;
+use crate::auth::passwords::Passwords;
+use crate::digest::known::Digests;
+use crate::files::root::Root;
+use crate::files::settled::AtRest;
 use crate::head::custom_fields;
-use crate::metrics::Metrics;
+use crate::listing::jobs::Listings;
+use crate::observe::metrics::Metrics;
+use crate::observe::transfers::Transfers;
 use crate::resumption::Resumptions;
-use crate::transfers::Transfers;
+use crate::server::limits::admission::Admission;
+use crate::server::limits::budget::Budget;
+use crate::server::settings::{Note, ServeError, Settings};
+use crate::uploads::Uploads;
 
 /// What all workers have in common.
-pub(super) struct Shared {
-    pub(super) settings: Settings,
-    pub(super) root: Root,
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) root: Root,
     /// The fields that the settings add to every response, ready to be sent.
-    pub(super) custom_fields: Vec<u8>,
-    pub(super) metrics: Metrics,
-    pub(super) transfers: Transfers,
+    pub(crate) custom_fields: Vec<u8>,
+    pub(crate) metrics: Metrics,
+    pub(crate) transfers: Transfers,
     /// Files at rest that are open for writing.
-    pub(super) at_rest: AtRest,
+    pub(crate) at_rest: AtRest,
     /// Archives laid out a moment ago.
-    pub(super) layouts: Layouts,
+    pub(crate) layouts: Layouts,
     /// Listings that are being made.
-    pub(super) listings: Listings,
+    pub(crate) listings: Listings,
     /// Downloads that were broken off.
-    pub(super) resumptions: Resumptions,
+    pub(crate) resumptions: Resumptions,
     /// Digests that were made, and those that are being made.
-    pub(super) digests: Digests,
+    pub(crate) digests: Digests,
     /// The names that it goes by.
-    pub(super) hosts: Hosts,
+    pub(crate) hosts: Hosts,
     /// Whether browsers are told not to run the scripts of files: they would act as pages of this
     /// server, for whoever looks at them.
-    pub(super) sandboxes: bool,
+    pub(crate) sandboxes: bool,
     /// Passwords that are being checked.
-    pub(super) passwords: Arc<Passwords>,
+    pub(crate) passwords: Arc<Passwords>,
     /// Uploads that are under way.
-    pub(super) uploads: Uploads,
+    pub(crate) uploads: Uploads,
     /// Held by whoever gives or takes the name of a file: together with others, or alone if the
     /// change depends on what has the name now.
-    pub(super) names: RwLock<()>,
+    pub(crate) names: RwLock<()>,
     /// How often requests have changed which names there are.
     changes: AtomicU64,
     /// Changes to files and folders that may be under way at once.
-    pub(super) changing: Semaphore,
+    pub(crate) changing: Semaphore,
     /// Which connections there may be.
-    pub(super) admission: Admission,
+    pub(crate) admission: Admission,
     /// Memory for requests and handshakes that are not complete.
-    pub(super) requests: Budget,
+    pub(crate) requests: Budget,
     /// Memory for lines of the log whose responses have not arrived yet.
-    pub(super) entries: Budget,
+    pub(crate) entries: Budget,
     /// `/dev/null`, where helpers send what only has to be in the page cache.
-    pub(super) null: OwnedFd,
+    pub(crate) null: OwnedFd,
     /// Takes a line of the access log.
-    pub(super) log: Log,
+    pub(crate) log: Log,
     notes: Notes,
     started: Instant,
     /// Seconds since the start when it was last told that connections cannot be accepted.
@@ -83,7 +83,7 @@ type Notes = Box<dyn Fn(Note) + Send + Sync>;
 
 impl Shared {
     /// Gathers everything; the log and the notes come later, with [`Self::listen_to`].
-    pub(super) fn new(settings: Settings) -> Result<Self, ServeError> {
+    pub(crate) fn new(settings: Settings) -> Result<Self, ServeError> {
         let root = Root::new(&settings)?;
         let null = std::fs::File::options()
             .write(true)
@@ -126,7 +126,7 @@ impl Shared {
     }
 
     /// Says where lines and notes go.
-    pub(super) fn listen_to(
+    pub(crate) fn listen_to(
         &mut self,
         log: impl Fn(&[u8]) + Send + Sync + 'static,
         notes: impl Fn(Note) + Send + Sync + 'static,
@@ -136,23 +136,23 @@ impl Shared {
     }
 
     /// Has no worker answer by what it knew of names before: they were changed.
-    pub(super) fn names_changed(&self) {
+    pub(crate) fn names_changed(&self) {
         self.layouts.forget_all();
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// How often names were changed by requests.
-    pub(super) fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
     /// Tells something.
-    pub(super) fn note(&self, note: Note) {
+    pub(crate) fn note(&self, note: Note) {
         (self.notes)(note);
     }
 
     /// Tells that connections cannot be accepted, unless that was told lately.
-    pub(super) fn accept_failed(&self, error: io::Error) {
+    pub(crate) fn accept_failed(&self, error: io::Error) {
         let now = self.started.elapsed().as_secs() + TOLD_EVERY_SECONDS;
         let told = self.told.load(Ordering::Relaxed);
         if now >= told + TOLD_EVERY_SECONDS {

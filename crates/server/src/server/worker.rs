@@ -14,37 +14,39 @@ use tokio::task::LocalSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use underpass_engine::{Capabilities, PipePool, socket};
 
-use super::access_entry::{self, Desk};
-use super::admission::Ticket;
-use super::canned;
-use super::connection;
-use super::control::Phase;
-use super::files::Files;
-use super::handshake::STEPS_AT_ONCE;
-use super::peer::{Doing, Peer};
-use super::role::Role;
-use super::shared::Shared;
-use super::socket::{Accepting, Socket};
+use crate::connection::canned;
+use crate::connection::handshake::STEPS_AT_ONCE;
+use crate::connection::peer::{Doing, Peer};
+use crate::connection::serve;
+use crate::connection::socket::{Accepting, Socket};
+use crate::files::open_files::Files;
+use crate::observe::access_entry;
+use crate::observe::access_entry::Desk;
+use crate::server::control::Phase;
+use crate::server::limits::admission::Ticket;
+use crate::server::limits::priority::step_back;
+use crate::server::listener_kind::ListenerKind;
+use crate::server::shared::Shared;
 
 /// What the connections of one thread have in common.
 #[derive(Debug)]
-pub(super) struct Worker {
-    pub(super) shared: Arc<Shared>,
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
     /// Its number, from 0.
-    pub(super) index: usize,
-    pub(super) files: RefCell<Files>,
+    pub(crate) index: usize,
+    pub(crate) files: RefCell<Files>,
     /// What requests are read into: connections that wait need no buffer of their own.
-    pub(super) scratch: RefCell<Vec<u8>>,
+    pub(crate) scratch: RefCell<Vec<u8>>,
     /// What the access log is written with.
-    pub(super) desk: RefCell<Desk>,
-    pub(super) capabilities: Capabilities,
-    pub(super) pipes: PipePool,
+    pub(crate) desk: RefCell<Desk>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) pipes: PipePool,
     /// Held by handshakes that take a step.
-    pub(super) handshakes: Semaphore,
+    pub(crate) handshakes: Semaphore,
     /// How many transfers are under way that did not end in their first turn.
-    pub(super) slow_transfers: Cell<usize>,
+    pub(crate) slow_transfers: Cell<usize>,
     /// Held by the one of many slow transfers that moves bytes now.
-    pub(super) turns: Semaphore,
+    pub(crate) turns: Semaphore,
     peers: RefCell<HashMap<u64, Rc<Peer>>>,
     next_peer: Cell<u64>,
     /// Connections that have been idle the longest, and since when.
@@ -56,10 +58,10 @@ pub(super) struct Worker {
 }
 
 /// Serves until the phase says otherwise; returns how many transfers were cut off.
-pub(super) fn run(
+pub(crate) fn run(
     shared: Arc<Shared>,
     index: usize,
-    listeners: Vec<(OwnedFd, Role)>,
+    listeners: Vec<(OwnedFd, ListenerKind)>,
     phase: watch::Receiver<Phase>,
 ) -> io::Result<usize> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -78,13 +80,6 @@ pub(super) fn run(
     drop(local);
     runtime.shutdown_background();
     left
-}
-
-/// Lets workers go first: a helper that brings in pages for one client must not take the processor
-/// from the worker, which has all others.
-pub(super) fn step_back() {
-    // Linux has priorities of threads, whatever POSIX says; a refusal changes nothing.
-    let _ = rustix::process::setpriority_process(None, HELPER_NICENESS);
 }
 
 impl Worker {
@@ -111,7 +106,7 @@ impl Worker {
 
     async fn serve(
         self: &Rc<Self>,
-        listeners: Vec<(OwnedFd, Role)>,
+        listeners: Vec<(OwnedFd, ListenerKind)>,
         mut phase: watch::Receiver<Phase>,
     ) -> io::Result<usize> {
         let mut accepting = Vec::with_capacity(listeners.len());
@@ -166,7 +161,7 @@ impl Worker {
     }
 
     /// Accepts connections for as long as the task lives.
-    async fn accept(self: Rc<Self>, listener: Accepting, role: Role) {
+    async fn accept(self: Rc<Self>, listener: Accepting, role: ListenerKind) {
         loop {
             let error = match listener.accept().await {
                 Ok((socket, address)) => {
@@ -183,12 +178,12 @@ impl Worker {
             // meanwhile wait in the kernel.
             self.shared.accept_failed(error);
             (0..EVICTED_AT_ONCE).take_while(|_| self.evict_one()).count();
-            self.files.borrow_mut().expire(Instant::now() + super::files::LIFETIME);
+            self.files.borrow_mut().expire(Instant::now() + crate::files::open_files::LIFETIME);
             sleep(ACCEPT_PAUSE).await;
         }
     }
 
-    fn welcome(self: &Rc<Self>, socket: Socket, address: Option<SocketAddr>, role: Role) {
+    fn welcome(self: &Rc<Self>, socket: Socket, address: Option<SocketAddr>, role: ListenerKind) {
         let metrics = self.shared.metrics.worker(self.index);
         let Some(ticket) = self.shared.admission.enter(address, || self.evict_one()) else {
             metrics.connection_refused();
@@ -205,7 +200,7 @@ impl Worker {
         self.peers.borrow_mut().insert(id, Rc::clone(&peer));
         let presence = Presence { worker: Rc::clone(self), id, ticket };
         tokio::task::spawn_local(async move {
-            connection::serve(&presence.worker, &peer).await;
+            serve::serve(&presence.worker, &peer).await;
         });
     }
 
@@ -262,7 +257,7 @@ impl Worker {
             let now = Instant::now();
             self.files.borrow_mut().expire(now);
             if self.index == 0 {
-                super::uploads::tick(&self.shared, now);
+                crate::uploads::tick(&self.shared, now);
                 self.shared.layouts.expire();
             }
             if self.index == 0 && self.shared.digests.has_unkept() {
@@ -288,12 +283,12 @@ impl Worker {
     }
 
     /// Whether connections are to be closed after their response.
-    pub(super) fn is_draining(&self) -> bool {
+    pub(crate) fn is_draining(&self) -> bool {
         self.is_draining.get()
     }
 
     /// The present time as a `Date` field has it, written anew once a second.
-    pub(super) fn with_date<T>(&self, now: SystemTime, use_it: impl FnOnce(&str) -> T) -> T {
+    pub(crate) fn with_date<T>(&self, now: SystemTime, use_it: impl FnOnce(&str) -> T) -> T {
         let second = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut date = self.date.borrow_mut();
         if date.0 != second {
@@ -327,9 +322,6 @@ const ALL_HELPERS: usize = 256;
 
 /// unless each would have fewer than this.
 const FEWEST_HELPERS: usize = 8;
-
-/// Helpers get about a tenth of the processor if workers want all of it.
-const HELPER_NICENESS: i32 = 10;
 
 /// The longest piece of a request that is read at once.
 const SCRATCH: usize = 16 << 10;

@@ -1,0 +1,186 @@
+//! Folders laid out as archives: once for all who ask at the same time, and kept for the moment in
+//! which a client asks for many ranges.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
+
+use rustix::fs::fstat;
+
+use crate::archive::{ArchiveError, Layout, WalkOptions, walk};
+use crate::files::open_files::LIFETIME;
+use crate::server::limits::batches::{Batches, tell_all};
+use crate::server::limits::disk_queue::{ClientNet, DiskQueue};
+use crate::server::limits::memory_budget::{MemoryBudget, Reservation};
+use crate::server::shared::Shared;
+
+/// What a layout is of, and for whom.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LayoutKey {
+    device: u64,
+    inode: u64,
+    path: Vec<u8>,
+    user: Option<Arc<str>>,
+}
+
+impl LayoutKey {
+    /// The key of an open folder at a path.
+    pub(crate) fn of(folder: impl AsFd, path: &[u8], user: Option<&Arc<str>>) -> Self {
+        // An open folder tells its number, or else the walk fails too and says why.
+        #[allow(clippy::useless_conversion)] // types differ by target
+        let (device, inode) =
+            fstat(folder).map_or((0, 0), |stat| (u64::from(stat.st_dev), u64::from(stat.st_ino)));
+        Self { device, inode, path: path.to_vec(), user: user.cloned() }
+    }
+}
+
+/// An archive and the folder that it is of.
+#[derive(Debug)]
+pub(crate) struct LaidOut {
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) folder: Arc<OwnedFd>,
+    _held: Reservation,
+}
+
+/// What came of laying a folder out.
+pub(crate) type Outcome = Result<Arc<LaidOut>, Arc<ArchiveError>>;
+
+/// Archives that are being laid out, were laid out a moment ago, or are being sent.
+#[derive(Debug)]
+pub(crate) struct Layouts {
+    batches: Batches<LayoutKey, Outcome>,
+    queue: Arc<DiskQueue>,
+    memory: Arc<MemoryBudget>,
+    kept: Mutex<HashMap<LayoutKey, Kept>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    made: Instant,
+    /// For requests to come.
+    fresh: Option<Arc<LaidOut>>,
+    /// As long as it is being sent: another walk that finds the same need not hold it twice.
+    used: Weak<LaidOut>,
+}
+
+impl Layouts {
+    /// Nothing yet; archives may have so many members.
+    pub(crate) fn new(max_members: usize) -> Self {
+        let most = (max_members as u64).saturating_mul(MEMBER_BYTES).max(MEMORY);
+        Self {
+            batches: Batches::default(),
+            queue: DiskQueue::new("archive", THREADS, MAX_WAITING),
+            memory: MemoryBudget::new(most, most),
+            kept: Mutex::default(),
+        }
+    }
+
+    /// The archive of a folder, if it was laid out a moment ago. A file that was changed since
+    /// then breaks the transfer off, so that this cannot mix two versions.
+    pub(crate) fn get(&self, key: &LayoutKey) -> Option<Arc<LaidOut>> {
+        let kept = self.lock();
+        kept.get(key).filter(|kept| kept.made.elapsed() < LIFETIME)?.fresh.clone()
+    }
+
+    /// Forgets all of them: names were changed.
+    pub(crate) fn forget_all(&self) {
+        self.lock().values_mut().for_each(|kept| kept.fresh = None);
+    }
+
+    /// Gives back the memory of what nobody asked for lately.
+    pub(crate) fn expire(&self) {
+        self.lock().retain(|_, kept| {
+            if kept.made.elapsed() >= LIFETIME {
+                kept.fresh = None;
+            }
+            kept.used.strong_count() > 0
+        });
+    }
+
+    /// Keeps a layout, or takes the one with the same contents that is being sent.
+    fn keep(&self, key: &LayoutKey, laid_out: LaidOut) -> Arc<LaidOut> {
+        let mut kept = self.lock();
+        let used = kept.get(key).and_then(|kept| kept.used.upgrade());
+        let laid_out = match used {
+            Some(used) if used.layout.etag() == laid_out.layout.etag() => used,
+            _ => Arc::new(laid_out),
+        };
+        let used = Arc::downgrade(&laid_out);
+        let made = Instant::now();
+        kept.insert(key.clone(), Kept { made, fresh: Some(Arc::clone(&laid_out)), used });
+        laid_out
+    }
+
+    /// Locks even if another thread has panicked: nothing is ever half-written.
+    fn lock(&self) -> MutexGuard<'_, HashMap<LayoutKey, Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Has the archive of a folder laid out, by one walk for all who wait for it.
+pub(crate) async fn ask(
+    shared: Arc<Shared>,
+    client: ClientNet,
+    key: LayoutKey,
+    folder: OwnedFd,
+) -> Outcome {
+    let busy = || Err(Arc::new(ArchiveError::Busy));
+    let layouts = &shared.layouts;
+    let submit = || {
+        let (shared, key) = (Arc::clone(&shared), key.clone());
+        layouts.queue.submit(client, move || {
+            let askers = shared.layouts.batches.begin(&key);
+            if !askers.is_empty() {
+                tell_all(askers, &lay_out(&shared, client, &key, folder).map_err(Arc::new));
+            }
+        })
+    };
+    match layouts.batches.join(&key, submit) {
+        Ok(answer) => answer.await.unwrap_or_else(|_| busy()),
+        Err(_) => busy(),
+    }
+}
+
+/// Lays out the archive of a folder. May wait for the disk.
+fn lay_out(
+    shared: &Shared,
+    client: ClientNet,
+    key: &LayoutKey,
+    folder: OwnedFd,
+) -> Result<Arc<LaidOut>, ArchiveError> {
+    if let Some(kept) = shared.layouts.get(key) {
+        return Ok(kept);
+    }
+    let reached = shared.root.reached(&folder).ok().flatten();
+    let options = WalkOptions {
+        top: key.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
+        base: &key.path,
+        shows_hidden: shared.settings.shows_hidden,
+        hides: &|inside, is_folder| {
+            shared.root.hides_reached(inside, is_folder, &key.path, reached.as_deref())
+        },
+        max_members: shared.settings.max_archive_entries,
+        ..WalkOptions::default()
+    };
+    let layout = walk(&folder, &options)?;
+    shared.metrics.folder_walk();
+    let mut held = shared.layouts.memory.reserve(client);
+    if !held.resize(layout.memory() as u64) {
+        return Err(ArchiveError::Busy);
+    }
+    let (layout, folder) = (Arc::new(layout), Arc::new(folder));
+    Ok(shared.layouts.keep(key, LaidOut { layout, folder, _held: held }))
+}
+
+/// Folders that are walked at once.
+const THREADS: usize = 2;
+
+/// Folders that wait for that.
+const MAX_WAITING: usize = 64;
+
+/// Bytes that layouts may have together while they are kept or sent, if they need no more for one.
+const MEMORY: u64 = 512 << 20;
+
+/// Bytes of a member with a name of 255 bytes and a link of few, or with an ordinary name twice.
+const MEMBER_BYTES: u64 = 320;

@@ -1,0 +1,84 @@
+//! Finds out who sends a request, and whether the rules let it go on.
+
+use crate::auth::hosts;
+use crate::auth::{Right, Verdict};
+use crate::request::Method;
+use crate::routing::context::RequestContext;
+use crate::routing::response::Response;
+use crate::target::Target;
+use crate::upload::UploadId;
+
+/// Finds out who asks, and waits for the check of a password if there is one; returns the refusal if
+/// the request may not go on.
+pub(crate) async fn check(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> Option<Response> {
+    let access = &ctx.settings().access;
+    if access.is_empty() {
+        return hosts::refusal(ctx);
+    }
+    let passwords = &ctx.shared().passwords;
+    let verdict = match verdict(ctx, target) {
+        Verdict::Verify(pending) => passwords.check(pending, ctx.peer).await,
+        Verdict::Wrong => passwords.refuse(ctx.peer).await,
+        verdict => verdict,
+    };
+    match verdict {
+        Verdict::Allowed { user: None } | Verdict::Partial { user: None }
+            if access.has_users() && target.query.has("login") =>
+        {
+            Some(ctx.challenge())
+        }
+        Verdict::Allowed { user } => admit(ctx, user),
+        Verdict::Partial { user } => {
+            ctx.is_partial = true;
+            admit(ctx, user)
+        }
+        Verdict::Busy => Some(ctx.busy(429, "too many passwords are being checked")),
+        Verdict::Forbidden => Some(ctx.error(403, "")),
+        Verdict::Challenge | Verdict::Wrong | Verdict::Verify(_) => Some(ctx.challenge()),
+    }
+}
+
+/// Finds out who asks if that takes no waiting; returns whether the request may go on.
+pub(crate) fn is_known(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> bool {
+    if ctx.settings().access.is_empty() {
+        return hosts::refusal(ctx).is_none();
+    }
+    match verdict(ctx, target) {
+        Verdict::Allowed { user } => admit(ctx, user).is_none(),
+        _ => false,
+    }
+}
+
+fn verdict(ctx: &RequestContext<'_>, target: &Target<'_>) -> Verdict {
+    let changes = ctx.request.method.changes() || asks_of_upload(ctx, target);
+    let right = if changes { Right::Write } else { Right::Read };
+    ctx.settings().access.check(ctx.request.field("authorization"), &target.path, right)
+}
+
+/// Notes who asks, and checks the host of a request without a password.
+fn admit(ctx: &mut RequestContext<'_>, user: Option<std::sync::Arc<str>>) -> Option<Response> {
+    ctx.user = user;
+    if ctx.user.is_none() { hosts::refusal(ctx) } else { None }
+}
+
+/// Returns whether the state of an upload is asked for, and not a file: that needs the right to
+/// write.
+pub(crate) fn asks_of_upload(ctx: &RequestContext<'_>, target: &Target<'_>) -> bool {
+    if !ctx.settings().changes.upload {
+        return false;
+    }
+    let id = target.query.get("upload");
+    match ctx.request.method {
+        Method::Head => id.is_some() || target.query.has("partial"),
+        Method::Get => id.is_some_and(|id| UploadId::parse(&id).is_some()),
+        _ => false,
+    }
+}
+
+/// Refuses what the client may not read; perhaps it can tell a name and a password.
+pub(crate) fn denied(ctx: &RequestContext<'_>) -> Response {
+    if ctx.user.is_none() && ctx.settings().access.has_users() {
+        return ctx.challenge();
+    }
+    ctx.error(403, "")
+}

@@ -1,0 +1,149 @@
+//! Which names a server goes by, against pages that have a browser send requests here under a name
+//! of their own (DNS rebinding): to the browser what is served then belongs to that page.
+//!
+//! Only requests without a password are concerned, since a browser keeps passwords for each name.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::routing::context::RequestContext;
+use crate::routing::response::Response;
+
+/// The names a server goes by, besides `localhost` and addresses.
+#[derive(Debug, Default)]
+pub(crate) struct Hosts {
+    /// Those of the settings.
+    allowed: Vec<String>,
+    /// Those of this machine.
+    own: Vec<String>,
+    /// Whether every name is allowed.
+    allows_all: bool,
+}
+
+impl Hosts {
+    /// Reads the names of the settings, and those of this machine.
+    pub(crate) fn new(allowed: &[String]) -> Self {
+        let node = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
+        let first = node.split('.').next().unwrap_or_default().to_owned();
+        let own = [node.clone(), format!("{first}.local"), first];
+        Self {
+            allows_all: allowed.iter().any(|name| name == "*"),
+            allowed: allowed
+                .iter()
+                .map(|name| bare(name.as_bytes()).to_ascii_lowercase())
+                .collect(),
+            own: own
+                .into_iter()
+                .filter(|name| !name.starts_with('.') && !name.is_empty())
+                .collect(),
+        }
+    }
+
+    /// Whether a name is one of the settings or of this machine.
+    fn has(&self, name: &str) -> bool {
+        let mut known = self.allowed.iter().chain(&self.own);
+        known.any(|known| known.eq_ignore_ascii_case(name))
+    }
+}
+
+/// The refusal of a request without a password that names another host; `None` if it may go on.
+///
+/// Names are checked at the loopback addresses of this machine, and at all others if there are names
+/// in the settings. Sockets in the file system cannot be reached from a browser, and over TLS the
+/// certificate says who the server is.
+pub(crate) fn refusal(ctx: &RequestContext<'_>) -> Option<Response> {
+    // A browser always names a host.
+    let authority = ctx.request.authority().filter(|authority| !authority.is_empty())?;
+    if is_plain(authority) {
+        return None;
+    }
+    let hosts = &ctx.shared().hosts;
+    let peer = ctx.peer;
+    let is_reachable = peer.address.is_some() && peer.session().is_none();
+    if !is_reachable || hosts.allows_all || hosts.has(&bare(authority)) {
+        return None;
+    }
+    if hosts.allowed.is_empty() && !peer.is_to_loopback() {
+        return None;
+    }
+    let name = bare(authority);
+    let detail = format!(
+        "this server does not go by the name {name:?}; if it should, start it with --allow-host {name}"
+    );
+    Some(ctx.error(421, &detail))
+}
+
+/// Whether it is `localhost` or an address: no other machine can have these names.
+fn is_plain(authority: &[u8]) -> bool {
+    let host = host(authority);
+    if let [b'[', address @ .., b']'] = host {
+        return str::from_utf8(address).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok());
+    }
+    let host = host.strip_suffix(b".").unwrap_or(host);
+    host.eq_ignore_ascii_case(b"localhost")
+        || str::from_utf8(host).is_ok_and(|text| text.parse::<Ipv4Addr>().is_ok())
+        || host.len().checked_sub(b".localhost".len()).is_some_and(|at| {
+            // RFC 6761 6.3: browsers do not ask a name server for these.
+            host[at..].eq_ignore_ascii_case(b".localhost")
+        })
+}
+
+/// The host without its port.
+fn host(authority: &[u8]) -> &[u8] {
+    let end = match authority.iter().position(|&byte| byte == b']') {
+        Some(end) => end + 1,
+        None => authority.iter().position(|&byte| byte == b':').unwrap_or(authority.len()),
+    };
+    &authority[..end]
+}
+
+/// The same as text, without a dot at its end.
+fn bare(authority: &[u8]) -> String {
+    let host = host(authority);
+    String::from_utf8_lossy(host.strip_suffix(b".").unwrap_or(host)).into_owned()
+}
+
+/// Whether an address is one of this machine alone.
+pub(crate) fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_localhost_are_plain() {
+        for plain in [
+            "localhost",
+            "LocalHost:80",
+            "localhost.",
+            "a.b.localhost:1",
+            "127.0.0.1",
+            "10.0.0.1:8080",
+            "[::1]",
+            "[2001:db8::1]:443",
+        ] {
+            assert!(is_plain(plain.as_bytes()), "{plain}");
+        }
+        for name in [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "notlocalhost",
+            "[::1",
+            "[evil]",
+            "1.2.3",
+        ] {
+            assert!(!is_plain(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_have_no_case_no_port_and_no_last_dot() {
+        let hosts = Hosts::new(&["Files.Example:8080".to_owned()]);
+        assert!(hosts.has(&bare(b"files.EXAMPLE.:5000")));
+        assert!(!hosts.has(&bare(b"files.example.org")) && !hosts.allows_all);
+        assert!(Hosts::new(&["*".to_owned()]).allows_all);
+    }
+}

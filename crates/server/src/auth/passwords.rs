@@ -1,0 +1,390 @@
+//! Checks of hashed passwords: one thread with memory of its own, and a bounded queue in which each
+//! address has its turn.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use crate::auth::{CheckMemory, Pending, Verdict};
+use crate::connection::peer::Peer;
+use crate::server::limits::priority::step_back;
+
+/// Checks passwords of all workers.
+#[derive(Debug, Default)]
+pub(crate) struct Passwords {
+    queue: Mutex<Queue>,
+    /// Told when there is something to check.
+    filled: Condvar,
+}
+
+/// What waits to be checked, and what is known of the addresses it came from.
+#[derive(Debug, Default)]
+struct Queue {
+    /// In the order in which they came.
+    waiting: Vec<Job>,
+    clients: HashMap<Client, History>,
+    /// How many checks were asked for.
+    asked: u64,
+    /// How many checks were begun.
+    begun: u64,
+    has_thread: bool,
+}
+
+/// A password that waits to be checked.
+#[derive(Debug)]
+struct Job {
+    number: u64,
+    pending: Pending,
+    client: Client,
+    /// Whether the client has ended its side of the connection.
+    has_left: bool,
+    /// Closed when the connection has ended.
+    answer: oneshot::Sender<Verdict>,
+}
+
+/// Whom a turn belongs to: an IPv4 address, the first half of an IPv6 address, of which anybody has
+/// all others, or all that come over sockets in the file system.
+type Client = Option<IpAddr>;
+
+/// What is known of a client.
+#[derive(Debug)]
+struct History {
+    /// How many passwords were wrong, or too many, since there was a pause.
+    refused: u32,
+    /// The number of its last check; 0 if there was none.
+    last_turn: u64,
+    last_seen: Instant,
+}
+
+impl Passwords {
+    /// Has a password checked, and waits with the answer if it is wrong. [`Verdict::Busy`] if too
+    /// many are waiting.
+    pub(crate) async fn check(self: &Arc<Self>, pending: Pending, peer: &Peer) -> Verdict {
+        let client = client(peer.address);
+        let verdict = match self.enqueue(pending, client) {
+            Some((number, mut answer)) => match peer.unless_left(&mut answer).await {
+                Some(answered) => answered.ok(),
+                None => {
+                    // Whether the client is gone, or has only said that it asks for nothing more,
+                    // cannot be known: it is served when nobody else is waiting.
+                    self.lock().put_last(number);
+                    answer.await.ok()
+                }
+            },
+            None => None,
+        };
+        match verdict {
+            Some(Verdict::Wrong) => self.refuse(peer).await,
+            Some(verdict) => verdict,
+            None => {
+                self.delay(peer).await;
+                Verdict::Busy
+            }
+        }
+    }
+
+    /// Has a client with a wrong password wait for its refusal.
+    pub(crate) async fn refuse(&self, peer: &Peer) -> Verdict {
+        self.delay(peer).await;
+        Verdict::Challenge
+    }
+
+    /// Counts a refusal, and waits the longer the more there were for this client.
+    async fn delay(&self, peer: &Peer) {
+        let client = client(peer.address);
+        let delay = {
+            let mut queue = self.lock();
+            let history = queue.history(client);
+            history.refused = history.refused.saturating_add(1);
+            queue.delay(client)
+        };
+        if !delay.is_zero() {
+            // Nobody has to wait who has left.
+            let _ = peer.unless_left(sleep(delay)).await;
+        }
+    }
+
+    /// Puts a password into the queue, and sees to it that there is a thread.
+    fn enqueue(
+        self: &Arc<Self>,
+        pending: Pending,
+        client: Client,
+    ) -> Option<(u64, oneshot::Receiver<Verdict>)> {
+        let (answer, answered) = oneshot::channel();
+        let mut queue = self.lock();
+        if !queue.make_room(client) {
+            return None;
+        }
+        queue.asked += 1;
+        let number = queue.asked;
+        queue.waiting.push(Job { number, pending, client, has_left: false, answer });
+        if queue.has_thread {
+            self.filled.notify_one();
+            return Some((number, answered));
+        }
+        let passwords = Arc::clone(self);
+        let thread = thread::Builder::new().name("passwords".to_owned());
+        queue.has_thread = thread.spawn(move || passwords.work()).is_ok();
+        if !queue.has_thread {
+            queue.waiting.clear();
+        }
+        Some((number, answered))
+    }
+
+    /// Checks what comes, and ends when nothing has come for a while.
+    fn work(&self) {
+        step_back();
+        let mut memory = CheckMemory::default();
+        let mut presence = Presence { passwords: self, is_told: false };
+        while let Some(job) = self.next(&mut presence) {
+            let verdict = job.pending.run(&mut memory);
+            // The client may have left meanwhile.
+            let _ = job.answer.send(verdict);
+        }
+    }
+
+    /// Waits for the next password to check; `None` if the thread is to end.
+    fn next(&self, presence: &mut Presence<'_>) -> Option<Job> {
+        let mut queue = self.lock();
+        loop {
+            if let Some(job) = queue.take() {
+                return Some(job);
+            }
+            let (woken, timeout) =
+                self.filled.wait_timeout(queue, MAX_IDLE).unwrap_or_else(PoisonError::into_inner);
+            queue = woken;
+            if timeout.timed_out() && queue.waiting.is_empty() {
+                queue.has_thread = false;
+                presence.is_told = true;
+                return None;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells that the thread has ended, even by a panic: the next password starts another.
+struct Presence<'a> {
+    passwords: &'a Passwords,
+    is_told: bool,
+}
+
+impl Drop for Presence<'_> {
+    fn drop(&mut self) {
+        if !self.is_told {
+            let mut queue = self.passwords.lock();
+            queue.has_thread = false;
+            queue.waiting.clear();
+        }
+    }
+}
+
+impl Queue {
+    /// Makes room for one more from this client, at the expense of the one that has most in the
+    /// queue, and of these the one that was refused most often. Returns whether there is room.
+    fn make_room(&mut self, client: Client) -> bool {
+        if self.waiting.len() < MAX_WAITING {
+            return true;
+        }
+        self.waiting.retain(|job| !job.has_left && !job.answer.is_closed());
+        if self.waiting.len() < MAX_WAITING {
+            return true;
+        }
+        let mut counts: HashMap<Client, usize> = HashMap::new();
+        for job in &self.waiting {
+            *counts.entry(job.client).or_default() += 1;
+        }
+        let weight = |client: Client, count: usize| {
+            (count, self.clients.get(&client).map_or(0, |history| history.refused))
+        };
+        let own = weight(client, counts.get(&client).copied().unwrap_or(0) + 1);
+        let greediest = counts.iter().map(|(&each, &count)| (weight(each, count), each)).max();
+        let Some((_, greediest)) = greediest.filter(|&(other, _)| other > own) else {
+            return false;
+        };
+        if let Some(last) = self.waiting.iter().rposition(|job| job.client == greediest) {
+            // Dropping the sender says that it is not checked.
+            self.waiting.remove(last);
+        }
+        true
+    }
+
+    /// Marks a password whose client has perhaps left.
+    fn put_last(&mut self, number: u64) {
+        if let Some(job) = self.waiting.iter_mut().find(|job| job.number == number) {
+            job.has_left = true;
+        }
+    }
+
+    /// Takes the first password of the client whose last turn is longest ago.
+    fn take(&mut self) -> Option<Job> {
+        self.waiting.retain(|job| !job.answer.is_closed());
+        let last_turn = |client| self.clients.get(client).map_or(0, |history| history.last_turn);
+        let turns = self.waiting.iter().map(|job| (job.has_left, last_turn(&job.client)));
+        let (index, _) = turns.enumerate().min_by_key(|&(_, turn)| turn)?;
+        let job = self.waiting.remove(index);
+        self.begun += 1;
+        let begun = self.begun;
+        self.history(job.client).last_turn = begun;
+        Some(job)
+    }
+
+    /// What is known of a client.
+    fn history(&mut self, client: Client) -> &mut History {
+        let now = Instant::now();
+        if self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(&client) {
+            self.clients.retain(|_, history| now.duration_since(history.last_seen) < FORGIVEN);
+            let oldest = self.clients.iter().min_by_key(|(_, history)| history.last_seen);
+            if let Some(oldest) = oldest.map(|(&oldest, _)| oldest)
+                && self.clients.len() >= MAX_CLIENTS
+            {
+                self.clients.remove(&oldest);
+            }
+        }
+        let new = History { refused: 0, last_turn: 0, last_seen: now };
+        let history = self.clients.entry(client).or_insert(new);
+        if now.duration_since(history.last_seen) >= FORGIVEN {
+            history.refused = 0;
+        }
+        history.last_seen = now;
+        history
+    }
+
+    /// How long a client waits for a refusal.
+    fn delay(&self, client: Client) -> Duration {
+        let refused = self.clients.get(&client).map_or(0, |history| history.refused);
+        match refused.checked_sub(FREE_ATTEMPTS) {
+            None | Some(0) => Duration::ZERO,
+            Some(more) => (FIRST_DELAY * (1 << more.min(8))).min(MAX_DELAY),
+        }
+    }
+}
+
+/// Whom an address belongs to.
+fn client(address: Option<SocketAddr>) -> Client {
+    let address = address?.ip().to_canonical();
+    Some(match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => {
+            let network = u128::from(address) >> 64 << 64;
+            IpAddr::V6(network.into())
+        }
+    })
+}
+
+/// The most passwords that wait to be checked.
+const MAX_WAITING: usize = 64;
+
+/// The most clients that are remembered.
+const MAX_CLIENTS: usize = 4096;
+
+/// Refusals are forgotten after a pause of so long.
+const FORGIVEN: Duration = Duration::from_secs(60);
+
+/// So many refusals come at once.
+const FREE_ATTEMPTS: u32 = 8;
+
+/// The delay of the next is twice this, and doubles each time,
+const FIRST_DELAY: Duration = Duration::from_millis(50);
+
+/// up to this.
+const MAX_DELAY: Duration = Duration::from_secs(4);
+
+/// The thread ends, and its memory is given back, when nothing came for so long.
+const MAX_IDLE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::auth::{Access, Right};
+
+    /// A password that waits, and where its answer comes.
+    fn pending() -> Pending {
+        let hash = "$6$abcdefgh$SWDwEZWRRYiTytOjaHki9le2a6Gb9QWh.kwC8cPkDKnPPbGNob41yZZrWFkkHj/HdGZ5pwS8KeUaKWpI8srgy.";
+        let access = Access::parse(&[format!("bob:{hash}@/")]).unwrap();
+        match access.check(Some(b"Basic Ym9iOndyb25n"), b"", Right::Read) {
+            Verdict::Verify(pending) => pending,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn add(queue: &mut Queue, last: u8) -> Option<oneshot::Receiver<Verdict>> {
+        let client = Some(IpAddr::from([10, 0, 0, last]));
+        let (answer, answered) = oneshot::channel();
+        queue.make_room(client).then(|| {
+            queue.asked += 1;
+            let (number, pending) = (queue.asked, pending());
+            queue.waiting.push(Job { number, pending, client, has_left: false, answer });
+            answered
+        })
+    }
+
+    #[test]
+    fn a_full_queue_takes_a_new_address_and_no_more_of_the_greediest() {
+        let mut queue = Queue::default();
+        let mut first: Vec<_> = (0..MAX_WAITING).map(|_| add(&mut queue, 1).unwrap()).collect();
+        assert!(add(&mut queue, 1).is_none(), "it has all of the queue");
+        let mut second = add(&mut queue, 2).unwrap();
+        assert_eq!(queue.waiting.len(), MAX_WAITING);
+        assert!(first.pop().unwrap().try_recv().is_err(), "its last was given up");
+        assert!(second.try_recv().is_err());
+        assert_eq!(queue.take().unwrap().client, Some(IpAddr::from([10, 0, 0, 1])));
+        assert_eq!(queue.take().unwrap().client, Some(IpAddr::from([10, 0, 0, 2])), "each a turn");
+        let len = queue.waiting.len();
+        let left = queue.waiting[0].number;
+        queue.put_last(left);
+        let taken = queue.take().unwrap();
+        assert_ne!(taken.number, left, "whoever has left comes last");
+        drop(first);
+        assert!(queue.take().is_none(), "all {len} clients have left");
+    }
+
+    #[test]
+    fn where_each_address_has_one_the_one_with_wrong_passwords_goes() {
+        let mut queue = Queue::default();
+        let waiting: Vec<_> =
+            (0..MAX_WAITING).map(|last| add(&mut queue, last as u8).unwrap()).collect();
+        assert!(add(&mut queue, 200).is_none(), "it is no better than the others");
+        queue.history(Some(IpAddr::from([10, 0, 0, 7]))).refused = 1;
+        assert!(add(&mut queue, 200).is_some());
+        assert!(queue.waiting.iter().all(|job| job.client != Some(IpAddr::from([10, 0, 0, 7]))));
+        drop(waiting);
+    }
+
+    #[test]
+    fn refusals_come_later_and_later_and_clients_are_bounded() {
+        let mut queue = Queue::default();
+        let client = Some(IpAddr::from([10, 0, 0, 1]));
+        let mut last = Duration::ZERO;
+        for wrong in 1..40 {
+            queue.history(client).refused = wrong;
+            let delay = queue.delay(client);
+            assert!(delay >= last && delay <= MAX_DELAY, "{wrong}: {delay:?}");
+            assert_eq!(delay.is_zero(), wrong <= FREE_ATTEMPTS, "{wrong}");
+            last = delay;
+        }
+        assert_eq!(last, MAX_DELAY);
+        for number in 0..2 * MAX_CLIENTS as u32 {
+            queue.history(Some(IpAddr::V4(number.into())));
+        }
+        assert_eq!(queue.clients.len(), MAX_CLIENTS);
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_one_client() {
+        let of = |text: &str| client(Some(SocketAddr::new(text.parse().unwrap(), 1)));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+    }
+}

@@ -1,0 +1,365 @@
+//! A change to files and folders, as a helper makes it.
+
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{FileType, Mode, Stat, fstat, mkdirat, syncfs};
+use rustix::io::Errno;
+use underpass_engine::atomic_file::{AtomicFile, Existing};
+use underpass_engine::{Report, Version};
+
+use crate::changes::place::{Place, hidden_name, rename};
+use crate::changes::refusal::Refusal;
+use crate::changes::tree;
+use crate::changes::tree::{Check, Copying};
+use crate::destination::{Depth, Destination};
+use crate::files::root::{Patience, sync_folder};
+use crate::server::settings::MinFree;
+use crate::server::shared::Shared;
+use crate::uploads::has_room;
+
+/// A change that somebody may make, as far as the rules are concerned.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) what: What,
+    /// What is changed, or copied.
+    pub(crate) path: Vec<u8>,
+    /// Whether it has to be a folder.
+    pub(crate) is_folder: bool,
+    /// The version that the client's conditions were about.
+    pub(crate) expected: Option<Version>,
+}
+
+/// What is done.
+#[derive(Debug)]
+pub(crate) enum What {
+    Delete(Depth),
+    MakeFolder,
+    Move(Destination, Depth),
+    Copy(Destination, Depth),
+}
+
+/// What was done.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    /// Whether there is something where nothing was.
+    pub(crate) is_new: bool,
+    /// How bytes were moved, if any were.
+    pub(crate) report: Report,
+}
+
+impl Change {
+    /// Makes the change. May wait for the disk, and take as long as there are bytes.
+    pub(crate) fn run(&self, shared: &Shared) -> Result<Changed, Refusal> {
+        let made = match &self.what {
+            What::Delete(depth) => self.delete(shared, *depth),
+            What::MakeFolder => self.make_folder(shared),
+            What::Move(to, depth) => self.relocate(shared, to, *depth),
+            What::Copy(to, depth) => self.copy(shared, to, *depth),
+        };
+        // Also if it failed: some of it may have been done.
+        shared.names_changed();
+        made
+    }
+
+    fn delete(&self, shared: &Shared, depth: Depth) -> Result<Changed, Refusal> {
+        let (folder, name, stat) = self.find(shared)?;
+        check_depth(&stat, depth)?;
+        self.check_hidden(shared, &stat)?;
+        check_contents(shared, &folder, &name, &stat, &self.path, None)?;
+        tree::remove(folder.as_fd(), &name)?;
+        sync(shared, &folder)?;
+        Ok(Changed { is_new: false, report: Report::default() })
+    }
+
+    fn make_folder(&self, shared: &Shared) -> Result<Changed, Refusal> {
+        if shared.root.hides_entry(&self.path, true) {
+            return Err(hidden());
+        }
+        let (folder, name) = place_of(shared, &self.path)?;
+        mkdirat(&folder, &name, Mode::from_raw_mode(0o777)).map_err(|errno| match errno {
+            Errno::EXIST => Refusal::new(405, "something of this name is there already"),
+            errno => errno.into(),
+        })?;
+        sync(shared, &folder)?;
+        Ok(Changed { is_new: true, report: Report::default() })
+    }
+
+    fn relocate(
+        &self,
+        shared: &Shared,
+        to: &Destination,
+        depth: Depth,
+    ) -> Result<Changed, Refusal> {
+        let (folder, name, stat) = self.find(shared)?;
+        check_depth(&stat, depth)?;
+        self.check_hidden(shared, &stat)?;
+        let is_folder = tree::kind(&stat) == FileType::Directory;
+        let place = open_place(shared, to, &stat, is_folder)?;
+        self.refuse_own_target(shared, &stat, &place)?;
+        check_contents(shared, &folder, &name, &stat, &self.path, Some(&to.path))?;
+        let mut report = Report::default();
+        let is_new = place.fill(is_folder, |existing| {
+            match rename(&folder, &name, &place.folder, &place.name, existing) {
+                Err(Errno::XDEV) => {
+                    report = carry(shared, (&folder, &name, &stat), &place, existing)?;
+                    Ok(())
+                }
+                Err(Errno::INVAL) => Err(Refusal::new(403, "a folder cannot go into itself")),
+                renamed => Ok(renamed?),
+            }
+        })?;
+        sync(shared, &place.folder)?;
+        sync(shared, &folder)?;
+        Ok(Changed { is_new, report })
+    }
+
+    fn copy(&self, shared: &Shared, to: &Destination, depth: Depth) -> Result<Changed, Refusal> {
+        let from = shared.root.open(&self.path, Patience::Disk)?;
+        let stat = fstat(&from)?;
+        self.check(&stat)?;
+        let is_folder = tree::kind(&stat) == FileType::Directory;
+        let place = open_place(shared, to, &stat, is_folder)?;
+        let hides = |path: &[u8], is_folder| shared.root.hides_entry(path, is_folder);
+        let fits = |to: BorrowedFd<'_>, len: u64| fits(shared, to, len);
+        let mut copying = Copying::new(&hides, &fits, false);
+        let is_new = match tree::kind(&stat) {
+            FileType::RegularFile => {
+                let (folder, name) =
+                    (place.folder.try_clone()?, OsStr::from_bytes(place.name.to_bytes()));
+                let landing = AtomicFile::create_in(folder, name, 0o600)?;
+                copying.file(&from, landing.file())?;
+                let landing = if is_synced(shared) { landing.durable() } else { landing };
+                place.fill(false, |existing| Ok(landing.commit(existing)?))?
+            }
+            FileType::Directory => {
+                let contents = (depth == Depth::Infinity).then_some(self.path.as_slice());
+                land_copy(shared, &place, |folder, name| {
+                    copying.folder(&from, contents, folder.as_fd(), name)
+                })?
+            }
+            _ => return Err(Errno::NOENT.into()),
+        };
+        sync(shared, &place.folder)?;
+        Ok(Changed { is_new, report: copying.report })
+    }
+
+    /// Refuses to put a link in the place of what it leads to, which would be lost.
+    fn refuse_own_target(
+        &self,
+        shared: &Shared,
+        stat: &Stat,
+        place: &Place,
+    ) -> Result<(), Refusal> {
+        let Some(existing) = &place.existing else { return Ok(()) };
+        let is_link = tree::kind(stat) == FileType::Symlink;
+        // A link that leads nowhere, or out of the root, has nothing to lose here.
+        let target = is_link.then(|| shared.root.open(&self.path, Patience::Disk).ok()).flatten();
+        let target = target.and_then(|target| fstat(&target).ok());
+        if target.is_some_and(|target| tree::identity(&target) == tree::identity(existing)) {
+            return Err(Refusal::new(403, "this is what the link leads to"));
+        }
+        Ok(())
+    }
+
+    /// What is at the path: the folder it is in, its name, its facts.
+    fn find(&self, shared: &Shared) -> Result<(OwnedFd, CString, Stat), Refusal> {
+        let (folder, name) = shared.root.parent_of(&self.path)?.ok_or_else(root_itself)?;
+        let name = c_name(name);
+        let stat = tree::look(&folder, &name)?.ok_or(Errno::NOENT)?;
+        self.check(&stat)?;
+        Ok((folder, name, stat))
+    }
+
+    /// Refuses what is hidden because of what it is.
+    fn check_hidden(&self, shared: &Shared, stat: &Stat) -> Result<(), Refusal> {
+        let is_folder = tree::kind(stat) == FileType::Directory;
+        if shared.root.hides_entry(&self.path, is_folder) { Err(hidden()) } else { Ok(()) }
+    }
+
+    /// Whether it is what the client meant.
+    fn check(&self, stat: &Stat) -> Result<(), Refusal> {
+        let kind = tree::kind(stat);
+        if self.is_folder && kind == FileType::RegularFile {
+            return Err(Errno::NOTDIR.into());
+        }
+        let is_other = |expected| expected != Version::from_stat(stat);
+        if kind == FileType::RegularFile && self.expected.is_some_and(is_other) {
+            return Err(Refusal::new(412, "the file was changed meanwhile"));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a `Depth` that leaves out what is in a folder (RFC 4918 9.6.1, 9.9.2). To a file it
+/// means nothing.
+fn check_depth(stat: &Stat, depth: Depth) -> Result<(), Refusal> {
+    if tree::kind(stat) == FileType::Directory && depth == Depth::Zero {
+        return Err(Refusal::new(400, "a folder can be removed or moved only whole"));
+    }
+    Ok(())
+}
+
+/// Where something is to be moved or copied to, if it may be.
+fn open_place(
+    shared: &Shared,
+    to: &Destination,
+    source: &Stat,
+    is_folder: bool,
+) -> Result<Place, Refusal> {
+    if to.is_folder && !is_folder {
+        return Err(Refusal::new(409, "the Destination ends in a slash, but this is no folder"));
+    }
+    if is_folder && shared.root.hides_entry(&to.path, true) {
+        return Err(hidden());
+    }
+    let (folder, name) = place_of(shared, &to.path)?;
+    let existing = tree::look(&folder, &name)?;
+    let place = Place { folder, name, existing };
+    let Some(existing) = &place.existing else { return Ok(place) };
+    if tree::identity(existing) == tree::identity(source) {
+        return Err(Refusal::new(403, "this is the same file or folder"));
+    }
+    if !to.overwrites {
+        return Err(Errno::EXIST.into());
+    }
+    if tree::kind(existing) == FileType::Directory {
+        if !shared.settings.changes.delete {
+            return Err(Refusal::new(403, "a folder can be replaced only where it can be deleted"));
+        }
+        check_contents(shared, &place.folder, &place.name, existing, &to.path, None)?;
+    }
+    Ok(place)
+}
+
+/// Refuses if there is something in a folder that nobody here may know of: it must not be removed,
+/// nor be moved to where it is not hidden.
+fn check_contents(
+    shared: &Shared,
+    folder: &OwnedFd,
+    name: &CString,
+    stat: &Stat,
+    path: &[u8],
+    new_path: Option<&[u8]>,
+) -> Result<(), Refusal> {
+    if tree::kind(stat) != FileType::Directory {
+        return Ok(());
+    }
+    let is_kept = |inside: &[u8], is_folder| {
+        if !shared.root.hides_entry(inside, is_folder) {
+            return false;
+        }
+        let Some(new_path) = new_path else { return true };
+        let there = [new_path, &inside[path.len()..]].concat();
+        // What only a folder pattern hides is a folder, or a link to one.
+        let as_folder = is_folder || !shared.root.hides(inside);
+        !if as_folder { shared.root.hides_entry(&there, true) } else { shared.root.hides(&there) }
+    };
+    // A mount point moves along with a folder above it, but would be emptied with it too.
+    let check = Check { is_kept: &is_kept, crosses_mounts: new_path.is_some() };
+    check.run(folder, name, path)
+}
+
+/// Moves something to another file system: copies all of it, gives the copy its name, and removes
+/// the original.
+fn carry(
+    shared: &Shared,
+    (folder, name, stat): (&OwnedFd, &CString, &Stat),
+    place: &Place,
+    existing: Existing,
+) -> Result<Report, Refusal> {
+    let fits = |to: BorrowedFd<'_>, len: u64| fits(shared, to, len);
+    let mut copying = Copying::new(&|_, _| false, &fits, true);
+    let copy = Hidden::new(place);
+    let (to, new_name) = (place.folder.as_fd(), &copy.name);
+    if tree::kind(stat) == FileType::Directory {
+        let from = tree::open_folder(folder.as_fd(), name)?;
+        copying.folder(&from, Some(b""), to, new_name)?;
+    } else {
+        copying.leaf(folder.as_fd(), name, stat, to, new_name)?;
+    }
+    copy.land(shared, existing)?;
+    tree::remove(folder.as_fd(), name)?;
+    Ok(copying.report)
+}
+
+/// Has `make` make a folder under another name, and then gives it its own.
+fn land_copy(
+    shared: &Shared,
+    place: &Place,
+    make: impl FnOnce(&OwnedFd, &CString) -> Result<(), Refusal>,
+) -> Result<bool, Refusal> {
+    let copy = Hidden::new(place);
+    make(&place.folder, &copy.name)?;
+    place.fill(true, |existing| copy.land(shared, existing))
+}
+
+/// Something new that has no name yet that anybody sees. Dropped without one, it is removed.
+struct Hidden<'a> {
+    place: &'a Place,
+    name: CString,
+}
+
+impl<'a> Hidden<'a> {
+    fn new(place: &'a Place) -> Self {
+        Self { place, name: hidden_name(&place.name) }
+    }
+
+    /// Gives it its name.
+    fn land(&self, shared: &Shared, existing: Existing) -> Result<(), Refusal> {
+        let folder = &self.place.folder;
+        if is_synced(shared) {
+            // One call for all files in it. The folder was opened for its names only, which
+            // syncfs(2) does not take.
+            syncfs(tree::open_folder(folder.as_fd(), c".")?)?;
+        }
+        Ok(rename(folder, &self.name, folder, &self.place.name, existing)?)
+    }
+}
+
+impl Drop for Hidden<'_> {
+    fn drop(&mut self) {
+        // It has its name, or cannot be removed now and is later.
+        let _ = tree::remove(self.place.folder.as_fd(), &self.name);
+    }
+}
+
+/// Whether a copy of so many bytes leaves as much free as has to be. Where nothing has to be, only
+/// the file system knows: a copy that shares its blocks takes no space.
+fn fits(shared: &Shared, folder: BorrowedFd<'_>, len: u64) -> bool {
+    shared.settings.changes.min_free == MinFree::Bytes(0) || has_room(shared, folder, len)
+}
+
+/// The folder that a new thing lies in, and its name.
+fn place_of(shared: &Shared, path: &[u8]) -> Result<(OwnedFd, CString), Refusal> {
+    let changes = &shared.settings.changes;
+    if changes.create_parents {
+        shared.root.make_parents(path, changes.sync).map_err(Refusal::at_target)?;
+    }
+    let parent = shared.root.parent_of(path).map_err(Refusal::at_target)?;
+    let (folder, name) = parent.ok_or_else(root_itself)?;
+    Ok((folder, c_name(name)))
+}
+
+fn hidden() -> Refusal {
+    Refusal::new(403, "names like this are hidden here")
+}
+
+fn root_itself() -> Refusal {
+    Refusal::new(403, "what is served itself stays as it is")
+}
+
+/// A name of a path, which has no NUL.
+fn c_name(name: &OsStr) -> CString {
+    CString::new(name.as_bytes()).unwrap_or_default()
+}
+
+fn is_synced(shared: &Shared) -> bool {
+    shared.settings.changes.sync
+}
+
+/// Has the names in a folder on the disk, if that is wanted.
+fn sync(shared: &Shared, folder: &OwnedFd) -> Result<(), Refusal> {
+    if is_synced(shared) { Ok(sync_folder(folder)?) } else { Ok(()) }
+}

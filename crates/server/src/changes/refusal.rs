@@ -1,0 +1,73 @@
+//! Why something was not changed, as a client is told.
+
+use std::borrow::Cow;
+use std::io;
+
+use rustix::io::Errno;
+use underpass_engine::Error;
+
+/// Why something was not changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    pub(crate) detail: Cow<'static, str>,
+}
+
+impl Refusal {
+    pub(crate) fn new(status: u16, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, detail: detail.into() }
+    }
+
+    /// What the system refused at the place that is to be written to, where nothing has to be yet:
+    /// the folder for it is missing (RFC 4918 9.3.1, 9.8.5, 9.9.4).
+    pub(crate) fn at_target(errno: Errno) -> Self {
+        match errno {
+            Errno::NOENT | Errno::NOTDIR => Self::new(409, "the folder for it does not exist"),
+            errno => errno.into(),
+        }
+    }
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        let (status, detail) = match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE => (404, ""),
+            Errno::ACCESS | Errno::PERM => (403, "the server may not change this"),
+            Errno::ROFS => (403, "the file system can only be read"),
+            Errno::XDEV => (403, "a link on the way leads out of what is served"),
+            Errno::EXIST => (412, "something of this name is there already"),
+            Errno::NOTEMPTY => (409, "somebody else is writing into the folder; try again"),
+            Errno::BUSY => (409, "it is in use as a mount point"),
+            Errno::NAMETOOLONG => (400, "the name is too long for the file system"),
+            Errno::NOSPC => (507, "no space is left"),
+            Errno::DQUOT => (507, "the quota is used up"),
+            Errno::FBIG => (507, "the file is too large for the file system"),
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
+                (503, "too much is going on; try again soon")
+            }
+            _ => return Self::new(500, format!("the system says: {}", io::Error::from(errno))),
+        };
+        Self::new(status, detail)
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        match Errno::from_io_error(&error) {
+            Some(errno) => errno.into(),
+            None => Self::new(500, error.to_string()),
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Io { source, .. } => source.into(),
+            Error::SourceChanged { .. } | Error::SourceEnded { .. } => {
+                Self::new(409, "somebody wrote to the file while it was copied; try again")
+            }
+            error => Self::new(500, error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Requests that change something: whether they may, and who sees to them.
+
+use std::sync::Arc;
+
+use rustix::fs::fstat;
+use tokio::task::spawn_blocking;
+use underpass_engine::Version;
+
+use crate::auth::Right;
+use crate::changes::change::{Change, Changed, What};
+use crate::changes::refusal::Refusal;
+use crate::conditional::{Condition, Validators, evaluate};
+use crate::destination::{Depth, Destination};
+use crate::files::links;
+use crate::files::lookup::{Place, find_current};
+use crate::files::open_files::modified;
+use crate::origin::is_foreign;
+use crate::request::{BodyLength, Method};
+use crate::routing::context::RequestContext;
+use crate::routing::endpoints;
+use crate::routing::response::{Body, Response};
+use crate::server::settings::Changes;
+use crate::target::Target;
+use crate::uploads;
+
+/// Answers a request to change what is at a path, or for the state of an upload to it. The caller must
+/// have checked the right to write there.
+pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+    if !ctx.request.method.changes() {
+        return match refuse_foreign(ctx) {
+            Some(refusal) => refusal,
+            None => uploads::respond(ctx, target).await,
+        };
+    }
+    let changes = &ctx.settings().changes;
+    let goes_on = target.query.has("upload");
+    let is_allowed = match ctx.request.method {
+        Method::Put | Method::Patch | Method::Mkcol | Method::Copy => changes.upload,
+        // An upload that is given up takes nothing away from anybody.
+        Method::Delete if goes_on => changes.upload,
+        Method::Delete => changes.delete,
+        Method::Move => changes.upload && changes.delete,
+        _ => false,
+    };
+    if !is_allowed {
+        return refuse(ctx);
+    }
+    if let Some(refusal) = refuse_foreign(ctx) {
+        return refusal;
+    }
+    if ctx.request.has("if") {
+        return ctx.error(412, "conditions of WebDAV's If are not evaluated here: use If-Match");
+    }
+    let takes_body = matches!(ctx.request.method, Method::Put | Method::Patch);
+    // RFC 4918 8.4: a body that would be ignored must be refused.
+    if !takes_body && !matches!(ctx.request.body(), Ok(BodyLength::None | BodyLength::Length(0))) {
+        return ctx.error(415, "this method takes no body");
+    }
+    match ctx.request.method {
+        Method::Delete if goes_on => uploads::respond(ctx, target).await,
+        Method::Put | Method::Patch => uploads::respond(ctx, target).await,
+        _ => change(ctx, target).await.unwrap_or_else(|refusal| refusal),
+    }
+}
+
+/// Refuses what a browser asks for a page of another site.
+fn refuse_foreign(ctx: &RequestContext<'_>) -> Option<Response> {
+    is_foreign(&ctx.request, ctx.peer.session().is_some())
+        .then(|| ctx.error(403, "a page of another site may not change files here"))
+}
+
+/// What is said to a method that nobody may use here.
+pub(crate) fn refuse(ctx: &RequestContext<'_>) -> Response {
+    if !Method::is_known(ctx.request.verb) {
+        return ctx.error(501, "this method is not known here");
+    }
+    let changes = &ctx.settings().changes;
+    let mut response = ctx.error(405, "files here can be read, not written");
+    response.add_field("Allow", methods(changes));
+    response
+}
+
+/// What can be done with files and folders.
+pub(crate) fn methods(changes: &Changes) -> &'static str {
+    match (changes.upload, changes.delete) {
+        (false, false) => "GET, HEAD, OPTIONS",
+        (true, false) => "GET, HEAD, OPTIONS, PUT, PATCH, MKCOL, COPY",
+        (false, true) => "GET, HEAD, OPTIONS, DELETE",
+        (true, true) => "GET, HEAD, OPTIONS, PUT, PATCH, DELETE, MKCOL, MOVE, COPY",
+    }
+}
+
+/// Has a helper do what DELETE, MKCOL, MOVE and COPY ask for, and says what came of it.
+///
+/// # Errors
+///
+/// The refusal, if nothing was changed.
+async fn change(ctx: &RequestContext<'_>, target: &Target<'_>) -> Result<Response, Response> {
+    let refused = |refusal: Refusal| refused(ctx, &refusal);
+    let mut what = read(ctx).map_err(refused)?;
+    if let What::Move(to, _) | What::Copy(to, _) = &mut what
+        && ctx.can(&to.path, Right::Write)
+    {
+        to.path = links::resolve(ctx, &to.path, false).await?;
+    }
+    if let Some(refusal) = check_rights(ctx, &target.path, &what) {
+        return Err(refusal);
+    }
+    let expected = check_conditions(ctx, target).await.map_err(refused)?;
+    let (path, is_folder) = (target.path.clone(), target.is_folder);
+    let change = Change { what, path, is_folder, expected };
+    let shared = Arc::clone(ctx.shared());
+    // It is never closed.
+    let _turn = shared.changing.acquire().await;
+    let helper_shared = Arc::clone(&shared);
+    match spawn_blocking(move || change.run(&helper_shared)).await {
+        Ok(changed) => changed.map(|changed| made(ctx, &changed)).map_err(refused),
+        Err(_) => Err(ctx.error(500, "")),
+    }
+}
+
+/// What the request wants to be done.
+fn read(ctx: &RequestContext<'_>) -> Result<What, Refusal> {
+    let request = &ctx.request;
+    let prefix = ctx.settings().path_prefix.as_bytes();
+    let depth = || Depth::read(request).ok_or_else(|| Refusal::new(400, BAD_DEPTH));
+    let destination = || {
+        Destination::read(request, prefix)
+            .map_err(|fault| Refusal::new(fault.status(), fault.to_string()))
+    };
+    match request.method {
+        Method::Delete => Ok(What::Delete(depth()?)),
+        Method::Move => depth().and_then(|depth| Ok(What::Move(destination()?, depth))),
+        Method::Copy => depth().and_then(|depth| Ok(What::Copy(destination()?, depth))),
+        _ => Ok(What::MakeFolder),
+    }
+}
+
+/// Refuses what must not be known or changed by whoever asks, on either path.
+fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &What) -> Option<Response> {
+    let shared = ctx.shared();
+    if shared.root.is_file() {
+        return Some(ctx.error(403, "only one file is served, and it stays as it is"));
+    }
+    let (destination, takes_away) = match what {
+        What::Delete(_) => (None, true),
+        What::MakeFolder => (None, false),
+        What::Move(to, _) => (Some(to), true),
+        What::Copy(to, _) => (Some(to), false),
+    };
+    let access = &shared.settings.access;
+    let user = ctx.user.as_deref();
+    if takes_away && !access.can_all(user, path, Right::Write) {
+        return Some(ctx.error(403, "there is something in it that you may not change"));
+    }
+    if shared.root.hides(path) || destination.is_some_and(|to| shared.root.hides(&to.path)) {
+        return Some(ctx.error(403, "names like this are hidden here"));
+    }
+    let to = destination?;
+    if !access.can_all(user, &to.path, Right::Write) {
+        return Some(unauthorized(ctx));
+    }
+    if endpoints::is_reserved(&to.path) {
+        return Some(ctx.error(403, ""));
+    }
+    let is_within = |path: &[u8], other: &[u8]| {
+        other.is_empty()
+            || path.strip_prefix(other).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+    };
+    if is_within(&to.path, path) || is_within(path, &to.path) {
+        return Some(ctx.error(403, "neither of the two may lie in the other"));
+    }
+    None
+}
+
+/// Whoever asks may not write to the destination; perhaps he can say that he is somebody else.
+fn unauthorized(ctx: &RequestContext<'_>) -> Response {
+    if ctx.user.is_some() {
+        return ctx.error(403, "you may not change what is at the Destination");
+    }
+    ctx.challenge()
+}
+
+/// Checks the client's conditions (RFC 9110 13); returns the version of a file for which they hold.
+async fn check_conditions(
+    ctx: &RequestContext<'_>,
+    target: &Target<'_>,
+) -> Result<Option<Version>, Refusal> {
+    let request = &ctx.request;
+    if CONDITIONS.iter().all(|name| !request.has(name)) {
+        return Ok(None);
+    }
+    let (condition, version) = match find_current(ctx, &target.path).await {
+        Ok(Place::File(served)) => {
+            let now = Validators { etag: &served.etag, modified: served.modified };
+            (evaluate(request, Some(now)), Some(served.version))
+        }
+        Ok(Place::Folder(folder) | Place::Unsized(folder)) => {
+            // There are no tags of folders, but they are there.
+            let stat = fstat(&folder).map(|stat| modified(&Version::from_stat(&stat)));
+            let stat = stat.map(|modified| Validators { etag: "", modified });
+            (evaluate(request, stat.ok()), None)
+        }
+        Err(_) => (evaluate(request, None), None),
+    };
+    match condition {
+        Condition::Holds => Ok(version),
+        _ => Err(Refusal::new(412, "the conditions of the request do not hold")),
+    }
+}
+
+/// What is said to a change that was made.
+fn made(ctx: &RequestContext<'_>, changed: &Changed) -> Response {
+    let mut response = Response::empty(if changed.is_new { 201 } else { 204 });
+    let most = changed.report.mechanisms().max_by_key(|(_, tally)| tally.bytes);
+    if let Some((mechanism, _)) = most.filter(|_| ctx.explains) {
+        response.add_field("Server-Timing", &format!("path;desc=\"{}\"", mechanism.name()));
+    }
+    response
+}
+
+/// What is said to one that was not.
+fn refused(ctx: &RequestContext<'_>, refusal: &Refusal) -> Response {
+    let mut response = ctx.error(refusal.status, &refusal.detail);
+    match refusal.status {
+        405 => {
+            let changes = &ctx.settings().changes;
+            response.add_field("Allow", methods(changes));
+        }
+        503 => response.add_field("Retry-After", "1"),
+        _ => {}
+    }
+    debug_assert!(!matches!(response.body, Body::Nothing));
+    response
+}
+
+/// The fields that make a request depend on what is there.
+const CONDITIONS: [&str; 3] = ["if-match", "if-none-match", "if-unmodified-since"];
+
+const BAD_DEPTH: &str = "Depth is 0 or infinity";

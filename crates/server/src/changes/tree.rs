@@ -1,0 +1,379 @@
+//! Folders with everything in them, beneath their descriptors: no link is followed on the way down,
+//! so a name that is swapped for a link at any moment leads nowhere.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, StatxFlags, Timespec, Timestamps, fchmod, fstat,
+    futimens, mkdirat, openat, readlinkat, statat, statx, symlinkat, unlinkat, utimensat,
+};
+use rustix::io::Errno;
+use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer};
+use underpass_sys::open_beneath;
+
+use crate::changes::refusal::Refusal;
+use crate::upload::is_partial_name;
+
+/// What must not be in a folder that is to be removed or moved.
+pub(crate) struct Check<'a> {
+    /// Asked about each path, and told whether it is a folder.
+    pub(crate) is_kept: &'a dyn Fn(&[u8], bool) -> bool,
+    /// Whether other file systems may be mounted in it.
+    pub(crate) crosses_mounts: bool,
+}
+
+impl Check<'_> {
+    /// Looks at everything in a folder, which lies at `path`.
+    ///
+    /// # Errors
+    ///
+    /// If there is something that must not be, or that cannot be looked at.
+    pub(crate) fn run(&self, parent: &OwnedFd, name: &CStr, path: &[u8]) -> Result<(), Refusal> {
+        let folder = open_folder(parent.as_fd(), name)?;
+        let mut walk = CheckWalk { check: self, top: folder.as_fd(), path: path.to_vec() };
+        walk.folder(mount_of(parent)?, &mut Vec::new(), 0)
+    }
+}
+
+/// A look at everything in a folder on its way.
+struct CheckWalk<'c> {
+    check: &'c Check<'c>,
+    top: BorrowedFd<'c>,
+    /// The path of what is looked at, from the root.
+    path: Vec<u8>,
+}
+
+impl CheckWalk<'_> {
+    /// Looks at the folder `inside` the top one, which lies in one of the mount `above`.
+    fn folder(&mut self, above: u64, inside: &mut Vec<u8>, depth: usize) -> Result<(), Refusal> {
+        let folder = open_inside(self.top, inside)?;
+        let mount = mount_of(&folder)?;
+        if !self.check.crosses_mounts && mount != above {
+            // Before anything is removed from it.
+            return Err(Errno::BUSY.into());
+        }
+        let mut folders = Vec::new();
+        let len = self.path.len();
+        for name in names(&folder, depth)? {
+            if is_partial_name(name.to_bytes()) {
+                // Of an upload that has no place to go to then.
+                continue;
+            }
+            let stat = look(&folder, &name)?;
+            let is_folder = stat.is_some_and(|stat| kind(&stat) == FileType::Directory);
+            push(&mut self.path, &name);
+            let is_kept = (self.check.is_kept)(&self.path, is_folder);
+            self.path.truncate(len);
+            if is_kept {
+                return Err(Refusal::new(403, "the folder holds what is hidden here"));
+            }
+            if is_folder {
+                folders.push(name);
+            }
+        }
+        drop(folder);
+        let inside_len = inside.len();
+        for name in folders {
+            push(&mut self.path, &name);
+            push_inside(inside, &name);
+            self.folder(mount, inside, depth + 1)?;
+            inside.truncate(inside_len);
+            self.path.truncate(len);
+        }
+        Ok(())
+    }
+}
+
+/// Which mount a folder is seen by; 0 on kernels before 5.8, which do not tell.
+fn mount_of(folder: &OwnedFd) -> Result<u64, Errno> {
+    Ok(statx(folder, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?.stx_mnt_id)
+}
+
+/// Removes what has a name, a folder with everything in it.
+///
+/// # Errors
+///
+/// `ENOENT` if there is nothing; otherwise what the system refused.
+///
+/// # On failure
+///
+/// Some of it may be gone; what the system refused to remove, and the folders above it, are there.
+pub(crate) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Refusal> {
+    let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if kind(&stat) != FileType::Directory {
+        return Ok(unlinkat(parent, name, AtFlags::empty())?);
+    }
+    let folder = open_folder(parent, name)?;
+    empty(folder.as_fd(), &mut Vec::new(), 0)?;
+    Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+}
+
+/// Removes everything in the folder `inside` the top one.
+fn empty(top: BorrowedFd<'_>, inside: &mut Vec<u8>, depth: usize) -> Result<(), Refusal> {
+    let folder = open_inside(top, inside)?;
+    let mut folders = Vec::new();
+    // A copy that was given up may be one level deeper than what is copied.
+    for name in names(&folder, depth.saturating_sub(1))? {
+        match look(&folder, &name)? {
+            Some(stat) if kind(&stat) == FileType::Directory => folders.push(name),
+            Some(_) => unless_gone(unlinkat(&folder, &name, AtFlags::empty()))?,
+            None => {}
+        }
+    }
+    drop(folder);
+    if folders.is_empty() {
+        return Ok(());
+    }
+    let len = inside.len();
+    for name in &folders {
+        push_inside(inside, name);
+        let emptied = empty(top, inside, depth + 1);
+        inside.truncate(len);
+        match emptied {
+            Err(refusal) if refusal == Errno::NOENT.into() => {}
+            outcome => outcome?,
+        }
+    }
+    let folder = open_inside(top, inside)?;
+    for name in &folders {
+        unless_gone(unlinkat(&folder, name, AtFlags::REMOVEDIR))?;
+    }
+    Ok(())
+}
+
+/// Nothing went wrong where another was faster to remove something.
+fn unless_gone(removed: Result<(), Errno>) -> Result<(), Errno> {
+    match removed {
+        Err(Errno::NOENT) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Copies folders and files.
+pub(crate) struct Copying<'a> {
+    /// Whether a path, which is that of a folder or is not, is left out.
+    pub(crate) leaves_out: &'a dyn Fn(&[u8], bool) -> bool,
+    /// Whether a file of so many bytes fits into the file system of another.
+    pub(crate) has_room: &'a dyn Fn(BorrowedFd<'_>, u64) -> bool,
+    /// Whether to give up at what cannot be copied, such as a pipe or a device, and not to leave
+    /// it out.
+    pub(crate) is_whole: bool,
+    /// How the bytes were moved.
+    pub(crate) report: Report,
+    /// The new folder: it may lie in the one that is copied.
+    top: Option<(u64, u64)>,
+}
+
+impl<'a> Copying<'a> {
+    pub(crate) fn new(
+        leaves_out: &'a dyn Fn(&[u8], bool) -> bool,
+        has_room: &'a dyn Fn(BorrowedFd<'_>, u64) -> bool,
+        is_whole: bool,
+    ) -> Self {
+        Self { leaves_out, has_room, is_whole, report: Report::default(), top: None }
+    }
+
+    /// Makes a folder and copies into it what is in another one, whose path is told; with `None`
+    /// the folder alone.
+    pub(crate) fn folder(
+        &mut self,
+        from: &OwnedFd,
+        path: Option<&[u8]>,
+        parent: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> Result<(), Refusal> {
+        mkdirat(parent, name, Mode::RWXU)?;
+        let to = open_folder(parent, name)?;
+        if self.top.is_none() {
+            self.top = Some(identity(&fstat(&to)?));
+        }
+        let Some(path) = path else { return Ok(finish(&to, &fstat(from)?)?) };
+        let tops = (from.as_fd(), to.as_fd());
+        self.contents(tops, &mut path.to_vec(), &mut Vec::new(), 0)
+    }
+
+    /// Copies what is in the folder `inside` the top one, which lies at `path`, to the new folder of
+    /// that name.
+    fn contents(
+        &mut self,
+        tops: (BorrowedFd<'_>, BorrowedFd<'_>),
+        path: &mut Vec<u8>,
+        inside: &mut Vec<u8>,
+        depth: usize,
+    ) -> Result<(), Refusal> {
+        let from = open_inside(tops.0, inside)?;
+        let to = open_inside(tops.1, inside)?;
+        let stat = fstat(&from)?;
+        let len = path.len();
+        let mut folders = Vec::new();
+        for name in names(&from, depth)? {
+            push(path, &name);
+            let is_folder = self.entry(&from, &name, path, &to)?;
+            path.truncate(len);
+            if is_folder {
+                folders.push(name);
+            }
+        }
+        if folders.is_empty() {
+            return Ok(finish(&to, &stat)?);
+        }
+        drop((from, to));
+        let inside_len = inside.len();
+        for name in folders {
+            push(path, &name);
+            push_inside(inside, &name);
+            self.contents(tops, path, inside, depth + 1)?;
+            inside.truncate(inside_len);
+            path.truncate(len);
+        }
+        Ok(finish(&open_inside(tops.1, inside)?, &stat)?)
+    }
+
+    /// Copies what has a name in a folder; of a folder, which it tells, only that.
+    fn entry(
+        &mut self,
+        from: &OwnedFd,
+        name: &CStr,
+        path: &[u8],
+        to: &OwnedFd,
+    ) -> Result<bool, Refusal> {
+        let Some(stat) = look(from, name)? else { return Ok(false) };
+        if (self.leaves_out)(path, kind(&stat) == FileType::Directory) {
+            return Ok(false);
+        }
+        match kind(&stat) {
+            FileType::Directory if self.top == Some(identity(&stat)) => {}
+            FileType::Directory => {
+                mkdirat(to, name, Mode::RWXU)?;
+                return Ok(true);
+            }
+            FileType::RegularFile | FileType::Symlink => {
+                self.leaf(from.as_fd(), name, &stat, to.as_fd(), name)?;
+            }
+            _ if self.is_whole => {
+                return Err(Refusal::new(403, "pipes, sockets and devices cannot be moved so far"));
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// Copies a file, or a link as it is, to a name that is free.
+    pub(crate) fn leaf(
+        &mut self,
+        from: BorrowedFd<'_>,
+        name: &CStr,
+        stat: &Stat,
+        to: BorrowedFd<'_>,
+        new_name: &CStr,
+    ) -> Result<(), Refusal> {
+        if kind(stat) == FileType::Symlink {
+            symlinkat(readlinkat(from, name, Vec::new())?, to, new_name)?;
+            return Ok(utimensat(to, new_name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)?);
+        }
+        // A pipe that was put there meanwhile must not wait for a writer.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let source = openat(from, name, flags, Mode::empty())?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let target = openat(to, new_name, flags, Mode::RUSR | Mode::WUSR)?;
+        self.file(&source, &target)
+    }
+
+    /// Copies a file's bytes, mode and times to a new file. Its owner is the server, so
+    /// set-user-id and set-group-id are not kept.
+    pub(crate) fn file(&mut self, from: impl AsFd, to: impl AsFd) -> Result<(), Refusal> {
+        let stat = fstat(&from)?;
+        if !(self.has_room)(to.as_fd(), u64::try_from(stat.st_size).unwrap_or(0)) {
+            return Err(Errno::NOSPC.into());
+        }
+        let source = Source::of(from.as_fd())?;
+        let options = Options::default().integrity(Integrity::Detect).reserve();
+        let transfer = Transfer::new(source, Sink::of(to.as_fd())?).options(options);
+        self.report.add(&transfer.run()?);
+        fchmod(&to, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
+        Ok(futimens(&to, &times(&stat))?)
+    }
+}
+
+/// Gives a new folder the mode and times of the one it is a copy of.
+fn finish(to: &OwnedFd, stat: &Stat) -> Result<(), Errno> {
+    // Without set-group-id, which the new folder has got from the one above it if it has to.
+    fchmod(to, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
+    futimens(to, &times(stat))
+}
+
+/// Opens a folder beneath another one, by no link. Folders are opened again by their path instead of
+/// being kept open, so that a deep tree does not take a descriptor for each level.
+fn open_inside(top: BorrowedFd<'_>, inside: &[u8]) -> Result<OwnedFd, Errno> {
+    open_beneath(top, inside, OFlags::RDONLY | OFlags::DIRECTORY)
+}
+
+/// Goes down to a name.
+fn push(path: &mut Vec<u8>, name: &CStr) {
+    path.push(b'/');
+    path.extend_from_slice(name.to_bytes());
+}
+
+/// The same where the path begins with a name.
+fn push_inside(inside: &mut Vec<u8>, name: &CStr) {
+    if !inside.is_empty() {
+        inside.push(b'/');
+    }
+    inside.extend_from_slice(name.to_bytes());
+}
+
+/// What tells one file or folder from all others.
+pub(crate) fn identity(stat: &Stat) -> (u64, u64) {
+    #[allow(clippy::useless_conversion)] // types differ by target
+    (stat.st_dev.into(), stat.st_ino.into())
+}
+
+/// Whether it is a file, a folder, a link or something else.
+pub(crate) fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// The facts of what has a name; `None` if nothing has.
+pub(crate) fn look(folder: impl AsFd, name: &CStr) -> Result<Option<Stat>, Errno> {
+    match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// Opens a folder to read the names in it.
+pub(crate) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(parent, name, flags, Mode::empty())
+}
+
+/// The names in a folder that lies so deep.
+fn names(folder: &OwnedFd, depth: usize) -> Result<Vec<CString>, Refusal> {
+    if depth >= MAX_DEPTH {
+        return Err(Refusal::new(409, "the folders lie too deep within each other"));
+    }
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            names.push(entry.file_name().to_owned());
+        }
+    }
+    Ok(names)
+}
+
+fn times(stat: &Stat) -> Timestamps {
+    #[allow(clippy::unnecessary_cast)] // types differ by target
+    let time = |seconds, nanoseconds: u64| Timespec {
+        tv_sec: seconds,
+        tv_nsec: nanoseconds.cast_signed() as _,
+    };
+    Timestamps {
+        last_access: time(stat.st_atime, stat.st_atime_nsec),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
+    }
+}
+
+/// Folders within folders, which bounds the stack.
+const MAX_DEPTH: usize = 500;

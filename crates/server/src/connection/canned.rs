@@ -1,0 +1,45 @@
+//! Answers that are the same for everybody, and are sent without a look at the request.
+
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
+
+use crate::connection::handshake;
+use crate::connection::socket::Socket;
+use crate::server::listener_kind::ListenerKind;
+
+/// Tells a connection that there are too many, without giving it a task.
+pub(crate) fn refuse(socket: &Socket, role: ListenerKind) {
+    let answer = if role == ListenerKind::Tls { handshake::TURNED_AWAY } else { TOO_MANY };
+    // A new socket has room for so little, and whoever has left needs no answer.
+    let _ = send(socket, answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    // So that the answer is not thrown away together with a request that nobody reads.
+    let _ = shutdown(socket, Shutdown::Write);
+}
+
+/// The answer to a connection for which there is no place.
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\n\
+    Content-Type: text/plain; charset=utf-8\r\nContent-Length: 46\r\n\r\n\
+    503 Service Unavailable: too many connections\n";
+
+/// The answer to a request for a file that changed before its first byte was sent.
+pub(crate) const BEING_WRITTEN: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\
+    Retry-After: 1\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 58\r\n\r\n\
+    503 Service Unavailable: somebody is writing to this file\n";
+
+/// What a connection of the reserve is told that asks for more than the health check.
+pub(crate) const TOO_MANY_DETAIL: &str = "too many connections";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn canned_answers_are_as_long_as_they_say() {
+        for answer in [TOO_MANY, BEING_WRITTEN] {
+            let text = String::from_utf8_lossy(answer);
+            let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
+            assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head} {body}");
+        }
+    }
+}

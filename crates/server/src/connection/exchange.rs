@@ -1,0 +1,141 @@
+//! A request with its response, from the moment in which both are known to that in which the response
+//! has been sent.
+
+use std::time::{Instant, SystemTime};
+
+use crate::connection::discard_body::{MAX_DISCARDED, MAX_REFUSED};
+use crate::connection::peer::{Doing, Peer};
+use crate::connection::send::Sending;
+use crate::files::resume;
+use crate::head::{Connection as Wish, write_head};
+use crate::observe::access_entry;
+use crate::observe::access_log::AccessEntry;
+use crate::request::{BodyLength, OwnedRequest};
+use crate::routing::context::RequestContext;
+use crate::routing::response::{Body, Response};
+use crate::server::worker::Worker;
+use crate::uploads::BodyState;
+
+/// A request that waits for its response.
+pub(crate) struct Arrival {
+    pub(crate) request: OwnedRequest,
+    pub(crate) body: BodyLength,
+    /// When its first byte came.
+    pub(crate) started: Instant,
+}
+
+/// A request with its response.
+pub(crate) struct Exchange {
+    pub(crate) response: Response,
+    pub(crate) entry: Box<AccessEntry>,
+    started: Instant,
+    now: SystemTime,
+    /// What of the request's body is still to come; `None` if a handler has received it.
+    pub(crate) unread: Option<BodyLength>,
+    /// Whether the client waits to be told that it may send the body, and will not be.
+    pub(crate) is_body_withheld: bool,
+    /// Whether the client and the response let the connection go on.
+    pub(crate) keeps_alive: bool,
+    is_http10: bool,
+    /// Bytes that are read after the last response, so that the client gets it.
+    max_discarded: u64,
+}
+
+impl Exchange {
+    pub(crate) fn new(ctx: &mut RequestContext<'_>, response: Response, body: BodyLength) -> Self {
+        let (worker, peer, request) = (ctx.worker, ctx.peer, &ctx.request);
+        let mut exchange = Self {
+            entry: access_entry::begin(worker, peer, request),
+            started: ctx.started,
+            now: ctx.now,
+            unread: Some(body),
+            is_body_withheld: request.expects_continue(),
+            keeps_alive: request.keeps_alive() && !response.closes && !peer.is_reserve,
+            is_http10: request.minor_version == 0,
+            max_discarded: MAX_DISCARDED,
+            response,
+        };
+        exchange.entry.user = ctx.user.take();
+        exchange.note_response();
+        if let Some(received) = ctx.received.take() {
+            peer.written.set(peer.written.get() + received.interim);
+            access_entry::received(worker, &mut exchange.entry, &received);
+            exchange.unread = exchange.unread.filter(|_| received.body == BodyState::Untouched);
+            exchange.keeps_alive &= received.body != BodyState::Broken;
+            exchange.max_discarded = MAX_REFUSED;
+        }
+        exchange
+    }
+
+    /// The last word of a connection, to a request of which little is known.
+    pub(crate) fn rejected(
+        worker: &Worker,
+        peer: &Peer,
+        bytes: &[u8],
+        response: Response,
+        started: Instant,
+    ) -> Self {
+        let mut exchange = Self {
+            response,
+            entry: access_entry::begin_unreadable(worker, peer, bytes),
+            started,
+            now: SystemTime::now(),
+            unread: None,
+            is_body_withheld: false,
+            keeps_alive: false,
+            is_http10: false,
+            max_discarded: MAX_DISCARDED,
+        };
+        exchange.note_response();
+        exchange
+    }
+
+    fn note_response(&mut self) {
+        self.entry.status = self.response.status;
+        self.entry.body_len = self.response.len.unwrap_or(0);
+    }
+
+    /// Returns whether the file may be found changed before its first byte is sent, so that another
+    /// response can be.
+    pub(crate) fn is_guarded(&self) -> bool {
+        matches!(&self.response.body, Body::File(file) if file.is_guarded)
+    }
+
+    /// Begins to send the response, with the word on whether the connection goes on.
+    pub(crate) fn send<'a>(
+        self,
+        worker: &'a Worker,
+        peer: &'a Peer,
+        keeps_alive: bool,
+    ) -> (Ending, Sending<'a>) {
+        let Self { response, entry, started, now, is_http10, max_discarded, .. } = self;
+        let mut head = Vec::with_capacity(HEAD_CAPACITY);
+        let wish = if keeps_alive { Wish::KeepAlive } else { Wish::Close };
+        let custom = &worker.shared.custom_fields;
+        worker.with_date(now, |date| {
+            let (status, fields) = (response.status, &response.fields);
+            write_head(&mut head, status, date, wish, is_http10, custom, fields);
+        });
+        let head_len = head.len();
+        peer.begins(Doing::Sending, started);
+        resume::begin(worker, peer, response.download);
+        let facts = || access_entry::transfer_facts(peer, &entry, started);
+        let sending = Sending::begin(worker, peer, head, response.body, facts);
+        let is_logged = response.is_logged;
+        (Ending { entry, started, now, head_len, is_logged, keeps_alive, max_discarded }, sending)
+    }
+}
+
+/// What is left to be done when a response has been sent.
+pub(crate) struct Ending {
+    pub(crate) entry: Box<AccessEntry>,
+    pub(crate) started: Instant,
+    pub(crate) now: SystemTime,
+    pub(crate) head_len: usize,
+    pub(crate) is_logged: bool,
+    pub(crate) keeps_alive: bool,
+    pub(crate) max_discarded: u64,
+}
+
+/// Bytes of a usual head.
+const HEAD_CAPACITY: usize = 512;

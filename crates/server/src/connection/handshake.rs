@@ -1,0 +1,142 @@
+//! The handshake of TLS, before the first request of a connection.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::io::Interest;
+use tokio::task::{spawn_blocking, yield_now};
+
+use crate::connection::peer::{Doing, Peer};
+use crate::connection::socket::READABLE;
+use crate::server::credentials::Credentials;
+use crate::server::worker::Worker;
+use crate::tls::{Acceptor, Handshake, HandshakeError, Place, Progress, Session};
+
+/// Shakes hands with a client. Whether it is to be served: so is one that does not know TLS, which
+/// has to be told.
+pub(crate) async fn run(worker: &Worker, peer: &Peer, credentials: &Credentials) -> bool {
+    peer.begins(Doing::Shaking, Instant::now());
+    let metrics = worker.shared.metrics.worker(worker.index);
+    let outcome = shake(worker, peer, credentials).await;
+    worker.shared.requests.release(&peer.requests);
+    match outcome {
+        Ok(session) => {
+            let facts = session.facts();
+            let why = match facts.place {
+                Place::Kernel => None,
+                Place::UserSpace(why) => Some(why.name()),
+            };
+            metrics.secured(why, facts.is_resumed);
+            peer.secure(session);
+            true
+        }
+        Err(error) => {
+            metrics.handshake_failed(if peer.is_expired() { "timeout" } else { word(&error) });
+            matches!(error, HandshakeError::PlainHttp)
+        }
+    }
+}
+
+/// Takes step after step, as the client sends what they need.
+///
+/// A step is arithmetic for some tenths of a millisecond, and thousands of clients may come at
+/// once. So only a few steps are taken before everything else on the worker has its turn; the
+/// others wait in line. Whoever is waited for is not in that line, so that nobody can hold it up.
+async fn shake(
+    worker: &Worker,
+    peer: &Peer,
+    credentials: &Credentials,
+) -> Result<Session, HandshakeError> {
+    // Nothing is kept for a client that says nothing.
+    peer.socket.ready(READABLE).await.map_err(HandshakeError::Io)?;
+    let mut stepping = Stepping::new(&credentials.acceptor(), peer)?;
+    loop {
+        let turn = worker.handshakes.acquire().await;
+        let interest = match stepping.step(peer).await? {
+            Progress::Done(session) => return Ok(session),
+            Progress::Reads => READABLE,
+            Progress::Writes => Interest::WRITABLE,
+        };
+        if !worker.shared.requests.hold(&peer.requests, stepping.kept()) {
+            // Nothing that could be said is worth the memory.
+            return Err(HandshakeError::Io(io::ErrorKind::OutOfMemory.into()));
+        }
+        // Before anything else is waited for: what the runtime is told meanwhile holds.
+        if !stepping.has_become(interest) {
+            peer.socket.is_not_ready(interest);
+        }
+        yield_now().await;
+        drop(turn);
+        peer.socket.ready(interest).await.map_err(HandshakeError::Io)?;
+    }
+}
+
+/// Who takes the steps.
+enum Stepping {
+    /// The worker.
+    Here(Handshake),
+    /// A helper, on another descriptor of the socket: the signature takes milliseconds. Nothing
+    /// while it does.
+    Elsewhere(Option<Handshake>, OwnedFd),
+}
+
+impl Stepping {
+    fn new(acceptor: &Acceptor, peer: &Peer) -> Result<Self, HandshakeError> {
+        let handshake = Handshake::accept(acceptor)?;
+        if !acceptor.is_slow() {
+            return Ok(Self::Here(handshake));
+        }
+        let socket = peer.socket.as_fd().try_clone_to_owned().map_err(HandshakeError::Io)?;
+        Ok(Self::Elsewhere(Some(handshake), socket))
+    }
+
+    async fn step(&mut self, peer: &Peer) -> Result<Progress, HandshakeError> {
+        let (handshake, socket) = match self {
+            Self::Here(handshake) => return handshake.advance(peer.socket.as_fd()),
+            Self::Elsewhere(handshake, socket) => (handshake, socket),
+        };
+        let lost = || HandshakeError::Io(io::ErrorKind::Other.into());
+        let mut stepping = handshake.take().ok_or_else(lost)?;
+        let socket = socket.try_clone().map_err(HandshakeError::Io)?;
+        let step = move || (stepping.advance(socket.as_fd()), stepping);
+        let (progress, stepped) = spawn_blocking(step).await.map_err(|_| lost())?;
+        *handshake = Some(stepped);
+        progress
+    }
+
+    /// Bytes that came and could not be used yet.
+    fn kept(&self) -> usize {
+        match self {
+            Self::Here(handshake) => handshake.kept(),
+            Self::Elsewhere(handshake, _) => handshake.as_ref().map_or(0, Handshake::kept),
+        }
+    }
+
+    /// Whether the socket has become ready since a helper found that it was not: the runtime may
+    /// have been told so before it could be told to wait.
+    fn has_become(&self, interest: Interest) -> bool {
+        let Self::Elsewhere(_, socket) = self else { return false };
+        let flags = if interest == Interest::WRITABLE { PollFlags::OUT } else { PollFlags::IN };
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(socket, flags)], Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+}
+
+/// What is counted.
+fn word(error: &HandshakeError) -> &'static str {
+    match error {
+        HandshakeError::PlainHttp => "plain_http",
+        HandshakeError::Closed => "closed",
+        HandshakeError::Io(_) => "io",
+        _ => "tls",
+    }
+}
+
+/// So many steps are taken before others have their turn.
+pub(crate) const STEPS_AT_ONCE: usize = 16;
+
+/// What is said to a client that is turned away before there is TLS: a fatal alert,
+/// `internal_error` (RFC 8446 6), in a record of its own.
+pub(crate) const TURNED_AWAY: &[u8] = &[21, 3, 3, 0, 2, 2, 80];

@@ -1,0 +1,13 @@
+//! One connection: its socket, the requests that come over it, the responses that go back.
+
+pub(crate) mod canned; // answers that are the same for everybody
+pub(crate) mod cost; // what requests cost
+pub(crate) mod discard_body;
+pub(crate) mod exchange; // a request with its response
+pub(crate) mod handshake; // of TLS
+pub(crate) mod outcome; // how a response ended
+pub(crate) mod peer; // the connection as its worker sees it
+pub(crate) mod poll;
+pub(crate) mod send; // moves the bytes of a response
+pub(crate) mod serve; // from the first request to the last
+pub(crate) mod socket;

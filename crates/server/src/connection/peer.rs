@@ -1,0 +1,389 @@
+//! One connection as its worker sees it from outside: who it is, what it does, how long already.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, Shutdown, getsockname, recv, shutdown};
+use tokio::io::Interest;
+use underpass_engine::{Mechanism, Policy, TlsTransport, socket};
+
+use crate::auth::hosts::is_loopback;
+use crate::connection::socket::{READABLE, Socket};
+use crate::observe::access_entry::Pending;
+use crate::resumption::Download;
+use crate::server::limits::budget::Share;
+use crate::server::listener_kind::ListenerKind;
+use crate::tls::Session;
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) socket: Socket,
+    /// Where it comes from; `None` over a unix socket.
+    pub(crate) address: Option<SocketAddr>,
+    /// What it was accepted for.
+    pub(crate) role: ListenerKind,
+    /// Whether there were too many connections already: nothing but the health check is answered.
+    pub(crate) is_reserve: bool,
+    /// The TLS over the socket, once hands were shaken.
+    session: OnceCell<Arc<Session>>,
+    doing: Cell<Doing>,
+    /// When it began to do that, or made progress last.
+    since: Cell<Instant>,
+    /// Bytes written to the socket and, of these, acknowledged, when it was last looked.
+    seen: Cell<(u64, u64)>,
+    /// Bytes written to the socket so far.
+    pub(crate) written: Cell<u64>,
+    /// Whether it was given up for lack of progress.
+    is_expired: Cell<bool>,
+    /// Whether it ended otherwise than in order.
+    is_reset: Cell<bool>,
+    /// What is being sent, or was sent last, if that could be resumed.
+    pub(crate) download: Cell<Option<Download>>,
+    /// Responses of which it is not yet known whether they arrived, in order.
+    pub(crate) pending: RefCell<VecDeque<Pending>>,
+    /// What `pending` holds of the budget for it.
+    pub(crate) entries: Share,
+    /// What its requests and its handshake hold of the budget for them.
+    pub(crate) requests: Share,
+    /// Whether it was closed to make room for another one.
+    is_evicted: Cell<bool>,
+    /// Whether it has sent a whole request.
+    has_asked: Cell<bool>,
+}
+
+/// What a connection is busy with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// The handshake of TLS.
+    Shaking,
+    /// Nothing: the next request may come.
+    Idle,
+    /// A request has begun and is not complete.
+    Reading,
+    /// The body of a request is passed over.
+    Skipping,
+    /// A helper looks for the answer.
+    Waiting,
+    /// A thread of its own takes the body of a request, and minds the time.
+    Receiving,
+    /// A response is on its way.
+    Sending,
+}
+
+impl Peer {
+    pub(crate) fn new(
+        socket: Socket,
+        address: Option<SocketAddr>,
+        role: ListenerKind,
+        is_reserve: bool,
+    ) -> Self {
+        Self {
+            socket,
+            address,
+            role,
+            is_reserve,
+            session: OnceCell::new(),
+            doing: Cell::new(Doing::Idle),
+            since: Cell::new(Instant::now()),
+            seen: Cell::new((0, 0)),
+            written: Cell::new(0),
+            is_expired: Cell::new(false),
+            is_reset: Cell::new(false),
+            download: Cell::default(),
+            pending: RefCell::default(),
+            entries: Share::default(),
+            requests: Share::default(),
+            is_evicted: Cell::new(false),
+            has_asked: Cell::new(false),
+        }
+    }
+
+    /// From now on everything goes through TLS.
+    pub(crate) fn secure(&self, session: Session) {
+        // There is one handshake for each connection.
+        let _ = self.session.set(Arc::new(session));
+    }
+
+    /// The TLS over the socket.
+    pub(crate) fn session(&self) -> Option<&Arc<Session>> {
+        self.session.get()
+    }
+
+    /// Whether every byte crosses user space on its way to the socket, to be encrypted.
+    pub(crate) fn encrypts_here(&self) -> bool {
+        self.session().is_some_and(|session| !session.is_in_kernel())
+    }
+
+    /// Which mechanisms may move bytes, if these are wished for: where this process encrypts, no
+    /// time is lost with asking for others.
+    pub(crate) fn policy(&self, wished: Policy) -> Policy {
+        match wished {
+            Policy::Auto if self.encrypts_here() => Policy::Require(Mechanism::ReadWrite),
+            _ => wished,
+        }
+    }
+
+    /// The port that it came to.
+    pub(crate) fn local_port(&self) -> u16 {
+        let address = getsockname(&self.socket).ok();
+        address.and_then(|at| SocketAddr::try_from(at).ok()).map_or(0, |at| at.port())
+    }
+
+    /// Says what it does from now on.
+    pub(crate) fn begins(&self, doing: Doing, now: Instant) {
+        self.doing.set(doing);
+        self.since.set(now);
+    }
+
+    /// Notes that the first bytes of a request have come. The first request of a connection is
+    /// timed from when it could have been sent.
+    pub(crate) fn begins_request(&self, now: Instant) {
+        self.begins(Doing::Reading, if self.has_asked.get() { now } else { self.since.get() });
+    }
+
+    /// Notes that a request has been read to its end.
+    pub(crate) fn has_asked(&self) {
+        self.has_asked.set(true);
+    }
+
+    /// Since when nothing was asked over it that is not answered, if it may be closed for another
+    /// connection.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let is_idle = matches!(self.doing.get(), Doing::Shaking | Doing::Idle | Doing::Reading);
+        (is_idle && !self.is_evicted.get() && !self.is_reserve).then(|| self.since.get())
+    }
+
+    /// Closes it to make room for another connection, unless a client that has asked before has just
+    /// asked again; whether it was closed.
+    pub(crate) fn evict(&self) -> bool {
+        let is_asked = || recv(&self.socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        let is_used = self.doing.get() == Doing::Idle && self.has_asked.get();
+        if is_used && matches!(is_asked(), Ok((1.., _))) {
+            return false;
+        }
+        self.is_evicted.set(true);
+        self.hang_up();
+        true
+    }
+
+    /// What it does.
+    pub(crate) fn doing(&self) -> Doing {
+        self.doing.get()
+    }
+
+    /// Whether it came to an address that only this machine can reach.
+    pub(crate) fn is_to_loopback(&self) -> bool {
+        let address = getsockname(&self.socket).ok();
+        let address = address.and_then(|at| SocketAddr::try_from(at).ok());
+        address.is_some_and(|at| is_loopback(at.ip()))
+    }
+
+    /// Whether it comes from this machine.
+    pub(crate) fn is_from_here(&self) -> bool {
+        self.address.is_none_or(|from| is_loopback(from.ip()))
+    }
+
+    /// Adds the address, as logs show it.
+    pub(crate) fn write_name(&self, out: &mut String) {
+        match self.address {
+            // Writing to a string does not fail.
+            Some(address) => drop(write!(out, "{}", address.ip())),
+            None => out.push_str("unix:"),
+        }
+    }
+
+    /// Whether it was given up for lack of progress.
+    pub(crate) fn is_expired(&self) -> bool {
+        self.is_expired.get()
+    }
+
+    /// How many of the bytes written to the socket the peer's kernel has acknowledged.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        let in_flight = socket::unacknowledged(&self.socket).unwrap_or(0);
+        // Records are a little longer than what is in them: there may be more than this says.
+        let held = self.session().map_or(0, |session| session.held() as u64);
+        self.written.get().saturating_sub(in_flight + held)
+    }
+
+    /// Whether everything that was written has arrived and was read, as far as that can be known:
+    /// whoever leaves with something unread resets the connection.
+    pub(crate) fn has_everything(&self) -> bool {
+        !self.is_reset.get() && self.acknowledged() == self.written.get()
+    }
+
+    /// Gives it up if it made no progress for as long as `timeout`.
+    ///
+    /// A request has to be complete by then; a response only has to go on. A slow client makes
+    /// room in a large buffer rarely but takes from it steadily, so that what it acknowledges
+    /// counts too.
+    pub(crate) fn expire(&self, mut timeout: Duration, now: Instant) {
+        if now.duration_since(self.since.get()) < timeout.min(LOOK) {
+            return;
+        }
+        match self.doing.get() {
+            Doing::Waiting | Doing::Receiving => return,
+            Doing::Sending => {
+                let state = (self.written.get(), self.acknowledged());
+                if self.seen.replace(state) != state {
+                    self.since.set(now);
+                    return;
+                }
+            }
+            Doing::Shaking => timeout = timeout.min(MOST_SHAKING),
+            Doing::Reading => timeout = timeout.min(MAX_REQUEST_TIME),
+            Doing::Idle if !self.has_asked.get() => timeout = timeout.min(MAX_REQUEST_TIME),
+            Doing::Idle | Doing::Skipping => {}
+        }
+        if self.is_reserve {
+            timeout = timeout.min(MAX_RESERVE_TIME);
+        }
+        if now.duration_since(self.since.get()) >= timeout {
+            self.is_expired.set(true);
+            self.hang_up();
+        }
+    }
+
+    /// Ends the connection, whatever it does: a reset if a response is not whole.
+    pub(crate) fn hang_up(&self) {
+        match self.doing.get() {
+            Doing::Sending => {
+                // A socket that cannot be reset is closed already.
+                let _ = socket::arm_reset(&self.socket);
+            }
+            Doing::Idle => self.take_leave(),
+            _ => {}
+        }
+        // Wakes whoever waits for the socket; a half-read request may still be answered.
+        let is_answered = match self.doing.get() {
+            Doing::Reading | Doing::Skipping => true,
+            // It is told that there are too many.
+            Doing::Idle => self.is_reserve && self.session().is_none(),
+            _ => false,
+        };
+        let how = if is_answered { Shutdown::Read } else { Shutdown::Both };
+        let _ = shutdown(&self.socket, how);
+    }
+
+    /// Says that nothing more follows, where TLS wants it said (RFC 8446 6.1). Not to be called in
+    /// the middle of a response: its client would take a part for the whole.
+    pub(crate) fn take_leave(&self) {
+        if let Some(session) = self.session() {
+            session.close(self.socket.as_fd());
+        }
+    }
+
+    /// Waits until there is something to [`take`](Self::take), or the end.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        match self.session() {
+            Some(session) if session.has_input() => Ok(()),
+            _ => self.socket.ready(READABLE).await,
+        }
+    }
+
+    /// Takes what has arrived; `None` if that is nothing yet, 0 at the end.
+    pub(crate) fn take(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        if let Some(session) = self.session() {
+            return self.take_secured(session, buffer);
+        }
+        let len = buffer.len();
+        match recv(&self.socket, buffer, RecvFlags::empty()) {
+            Ok((read, _)) => {
+                if read < len {
+                    // There was no more: known without a call that only says so.
+                    self.socket.is_not_ready(READABLE);
+                }
+                Ok(Some(read))
+            }
+            Err(Errno::AGAIN) => {
+                self.socket.is_not_ready(READABLE);
+                Ok(None)
+            }
+            Err(Errno::INTR) => Ok(None),
+            Err(errno) => {
+                self.is_reset.set(true);
+                Err(errno.into())
+            }
+        }
+    }
+
+    /// The same through TLS.
+    fn take_secured(&self, session: &Session, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match session.receive(self.socket.as_fd(), buffer) {
+            // Less than there is room for may be one record of several.
+            Ok(read) => Ok(Some(read)),
+            Err(Errno::AGAIN) => {
+                self.socket.is_not_ready(READABLE);
+                Ok(None)
+            }
+            Err(Errno::INTR) => Ok(None),
+            // Requests say themselves how long they are, so that an end which was not announced
+            // takes nothing from them.
+            Err(Errno::CONNABORTED) => Ok(Some(0)),
+            Err(errno) => {
+                self.is_reset.set(true);
+                Err(errno.into())
+            }
+        }
+    }
+
+    /// Does something that takes long, unless the client leaves before it is done.
+    pub(crate) async fn unless_left<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let (mut work, mut left) = (pin!(work), pin!(self.left()));
+        std::future::poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+            Poll::Pending => left.as_mut().poll(context).map(|()| None),
+        })
+        .await
+    }
+
+    /// Returns when the client says that nothing more will come from it; never, if that cannot be
+    /// known because another request has come already.
+    async fn left(&self) {
+        while self.readable().await.is_ok() {
+            if let Some(session) = self.session() {
+                match session.peek(self.socket.as_fd()) {
+                    None => self.socket.is_not_ready(READABLE),
+                    Some(true) => std::future::pending().await,
+                    Some(false) => return,
+                }
+                continue;
+            }
+            match recv(&self.socket, &mut [0], RecvFlags::PEEK) {
+                Err(Errno::AGAIN) => self.socket.is_not_ready(READABLE),
+                Err(Errno::INTR) => {}
+                Ok((1, _)) => std::future::pending().await,
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Waits until the socket takes more, after it refused to.
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        self.socket.is_not_ready(Interest::WRITABLE);
+        self.socket.ready(Interest::WRITABLE).await
+    }
+}
+
+/// How long a handshake may take.
+const MOST_SHAKING: Duration = Duration::from_secs(10);
+
+/// How long a request may take to come, its body not counted, and the first one of a connection to
+/// begin.
+const MAX_REQUEST_TIME: Duration = Duration::from_secs(10);
+
+/// How long a connection of the reserve may take for each thing that it does.
+const MAX_RESERVE_TIME: Duration = Duration::from_secs(2);
+
+/// Connections are not looked at more often than this.
+const LOOK: Duration = Duration::from_secs(1);

@@ -1,0 +1,491 @@
+//! Sends one response: the only place of the server that moves bytes, by the engine.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::task::{JoinHandle, spawn_blocking, yield_now};
+use tokio::time::sleep;
+use underpass_engine::{
+    Chain, Confirm, Error, Mechanism, Options, Report, Sink, Status, Transfer, Usage, Version, Wait,
+};
+
+use crate::connection::cost::advance;
+use crate::connection::outcome::{Failure, SendOutcome};
+use crate::connection::peer::Peer;
+use crate::connection::poll::poll_interval;
+use crate::connection::socket::Socket;
+use crate::digest::known as digests;
+use crate::files::drop_behind::Behind;
+use crate::files::open_files::Residence;
+use crate::files::prefetch::{Cold, Warmth};
+use crate::listing::jobs::Pieces;
+use crate::observe::metrics::{Recorded, WorkerMetrics};
+use crate::observe::transfers::{Handle, TransferFacts};
+use crate::routing::response::{ArchiveBody, Body, FileBody, small};
+use crate::server::worker::Worker;
+
+/// A response on its way: ended already, or one that takes its time.
+#[allow(clippy::large_enum_variant)] // the large one is the usual one, and is not kept
+pub(crate) enum Sending<'a> {
+    /// It is with the kernel.
+    Done(SendOutcome),
+    /// It goes on when its connection can. On the heap: most connections never have one.
+    Slow(SlowSending<'a>),
+}
+
+/// A response that goes on when its connection can.
+pub(crate) type SlowSending<'a> = Pin<Box<dyn Future<Output = SendOutcome> + 'a>>;
+
+impl<'a> Sending<'a> {
+    /// Waits for the end, which may have come already.
+    pub(crate) fn into_slow(self) -> SlowSending<'a> {
+        match self {
+            Self::Done(outcome) => Box::pin(std::future::ready(outcome)),
+            Self::Slow(sending) => sending,
+        }
+    }
+
+    /// Sends what can be sent at once. `facts` tells what the register of transfers shows of one
+    /// that cannot.
+    pub(crate) fn begin(
+        worker: &'a Worker,
+        peer: &'a Peer,
+        head: Vec<u8>,
+        body: Body,
+        facts: impl FnOnce() -> TransferFacts,
+    ) -> Self {
+        let head_len = head.len() as u64;
+        let (mut residence, mut version) = (None, None);
+        let (chain, care) = match body {
+            Body::Nothing => (Chain::new().bytes(head), Care::NONE),
+            Body::Memory(bytes) => {
+                let head = [head.as_slice(), &bytes].concat();
+                (Chain::new().bytes(head), Care::NONE)
+            }
+            Body::File(file) => {
+                let care = Care::of(&file);
+                residence = file.residence();
+                version = Some(file.version());
+                (file.chain(head), care)
+            }
+            body => {
+                let mut slow = Slow::new(worker, peer, head_len, None, facts());
+                if let Body::Archive(_) = body {
+                    slow.unchanged = Some(worker.shared.digests.archive());
+                }
+                return Self::Slow(Box::pin(slow.pieces(head, body)));
+            }
+        };
+        if !care.is_resident {
+            let slow = Slow::new(worker, peer, head_len, version, facts());
+            return Self::Slow(Box::pin(slow.whole(chain, care, residence)));
+        }
+        let mut transfer = transfer(worker, peer, chain, care.confirm);
+        let mut usage = Usage::default();
+        let advanced = advance(&worker.shared.settings, &mut transfer, &mut usage);
+        let bytes = transfer.report().bytes();
+        peer.written.set(peer.written.get() + bytes);
+        match advanced {
+            Ok(Status::Done) => {
+                let report = transfer.report().clone();
+                Self::Done(SendOutcome { report, usage, ..SendOutcome::default() })
+            }
+            Ok(status) => {
+                let mut slow = Slow::new(worker, peer, head_len, version, facts());
+                slow.outcome.usage = usage;
+                Self::Slow(Box::pin(slow.rest(transfer, status)))
+            }
+            Err(error) => {
+                let report = error.report().clone();
+                let failure = Some(Failure::Engine(error));
+                Self::Done(SendOutcome { report, usage, failure, ..SendOutcome::default() })
+            }
+        }
+    }
+}
+
+/// What has to be minded about a chain.
+#[derive(Clone, Copy, Debug)]
+struct Care {
+    /// No step has to wait for a disk.
+    is_resident: bool,
+    /// When to look whether the file is still the same.
+    confirm: Confirm,
+}
+
+impl Care {
+    /// Of memory.
+    const NONE: Self = Self { is_resident: true, confirm: Confirm::HandedOver };
+
+    /// Of a file.
+    ///
+    /// Whoever counts bytes takes the last one for the end, whatever comes after it. So of large
+    /// files, and of those that somebody may be writing to, it is held back until everything else
+    /// has arrived and the file is known to be unchanged. That takes a round trip, which a
+    /// response of a few packets should not wait for: there the look is taken when the last byte
+    /// is handed over. Small files are copied and looked at before their first byte is sent.
+    fn of(file: &FileBody) -> Self {
+        let confirm = if file.is_unsettled && !file.is_guarded {
+            Confirm::BeforeCopiedEnd
+        } else if file.len >= HELD_BACK {
+            Confirm::BeforeEnd
+        } else {
+            Confirm::HandedOver
+        };
+        Self { is_resident: file.is_resident, confirm }
+    }
+}
+
+/// A transfer to a client.
+pub(crate) type Moving<'a> = Transfer<'a, Arc<OwnedFd>, &'a Socket>;
+
+fn transfer<'a>(
+    worker: &'a Worker,
+    peer: &'a Peer,
+    chain: Chain<Arc<OwnedFd>>,
+    confirm: Confirm,
+) -> Moving<'a> {
+    let settings = &worker.shared.settings;
+    let options = Options::default()
+        .policy(peer.policy(settings.policy))
+        .integrity(settings.integrity)
+        .confirm(confirm)
+        .small(small(peer))
+        .capabilities(&worker.capabilities)
+        .pipes(&worker.pipes);
+    let options = match settings.step {
+        Some(step) => options.step(step),
+        None => options,
+    };
+    let options = match peer.session() {
+        Some(session) => options.sink_tls(&**session),
+        None => options,
+    };
+    let mut transfer = Transfer::new(chain, Sink::socket(&peer.socket)).options(options);
+    // What ends in its first turn is nobody's rival for a second one.
+    transfer.set_turn(LONG_TURN);
+    transfer
+}
+
+/// Bytes that a connection may have moved before others get their turn: much as long as it is
+/// nearly alone, little if there are others to wait for it.
+fn turn(worker: &Worker) -> usize {
+    if is_nearly_alone(worker) { LONG_TURN } else { SHORT_TURN }
+}
+
+fn is_nearly_alone(worker: &Worker) -> bool {
+    worker.slow_transfers.get() < FEW
+}
+
+/// A response that takes its time.
+struct Slow<'a> {
+    worker: &'a Worker,
+    peer: &'a Peer,
+    head_len: u64,
+    handle: Handle,
+    outcome: SendOutcome,
+    /// Whether any page was missing.
+    met_cold: bool,
+    /// The part that a helper fetches before it is needed.
+    ahead: Option<(Cold, JoinHandle<bool>)>,
+    /// What the chain at hand brought in from the disk.
+    behind: Behind,
+    /// Sees to it that nothing is set on the file meanwhile.
+    unchanged: Option<digests::Transfer<'a>>,
+    /// Since when it waits for acknowledgements, if it does.
+    waiting_since: Option<Instant>,
+    _counted: Counted<'a>,
+}
+
+impl<'a> Slow<'a> {
+    /// A response with the bytes of this file, if they are of one.
+    fn new(
+        worker: &'a Worker,
+        peer: &'a Peer,
+        head_len: u64,
+        version: Option<Version>,
+        facts: TransferFacts,
+    ) -> Self {
+        let handle = worker.shared.transfers.register(facts);
+        let _counted = Counted::new(&worker.slow_transfers);
+        let outcome = SendOutcome { is_counted: true, ..SendOutcome::default() };
+        Self {
+            worker,
+            peer,
+            head_len,
+            handle,
+            outcome,
+            met_cold: false,
+            ahead: None,
+            behind: Behind::default(),
+            unchanged: version.map(|version| worker.shared.digests.transfer(&version)),
+            waiting_since: None,
+            _counted,
+        }
+    }
+
+    /// Goes on with a transfer that has had its first turn.
+    async fn rest(mut self, transfer: Moving<'a>, status: Status) -> SendOutcome {
+        let before = self.peer.written.get() - transfer.report().bytes();
+        if self.wait(status).await {
+            // Only what is in the page cache as a whole has had a turn already.
+            let warmth = Warmth::known(transfer.chain());
+            self.drive(transfer, warmth, before).await;
+        }
+        self.outcome
+    }
+
+    /// A chain of which pages may be missing.
+    async fn whole(
+        mut self,
+        chain: Chain<Arc<OwnedFd>>,
+        care: Care,
+        residence: Option<Residence>,
+    ) -> SendOutcome {
+        let began = Instant::now();
+        if self.send(chain, care.confirm).await && !self.met_cold {
+            // Those who ask for the same file meanwhile need not look.
+            residence.inspect(|residence| residence.note(began));
+        }
+        self.outcome
+    }
+
+    /// What is made piece by piece.
+    async fn pieces(mut self, head: Vec<u8>, body: Body) -> SendOutcome {
+        if self.send(Chain::new().bytes(head), Confirm::HandedOver).await {
+            match body {
+                Body::Archive(archive) => self.archive(*archive).await,
+                Body::Stream { pieces, is_chunked } => self.stream(pieces, is_chunked).await,
+                Body::Nothing | Body::Memory(_) | Body::File(_) => {}
+            }
+        }
+        self.outcome
+    }
+
+    async fn archive(&mut self, archive: ArchiveBody) {
+        for (header, mut part) in archive.parts {
+            if !header.is_empty()
+                && !self.send(Chain::new().bytes(header), Confirm::HandedOver).await
+            {
+                return;
+            }
+            loop {
+                // Opening files may wait for a disk.
+                let next = spawn_blocking(move || (part.next_chain(), part)).await;
+                let Ok((next, rest)) = next else { return self.fail(Failure::Stream) };
+                part = rest;
+                let chain = match next {
+                    Ok(Some(chain)) => chain,
+                    Ok(None) => break,
+                    Err(error) => return self.fail(Failure::Archive(error)),
+                };
+                let is_last = part.remaining() == 0;
+                let confirm = if is_last { Confirm::BeforeEnd } else { Confirm::HandedOver };
+                if !self.send(chain, confirm).await {
+                    return;
+                }
+            }
+        }
+        if !archive.closing.is_empty() {
+            self.send(Chain::new().bytes(archive.closing), Confirm::HandedOver).await;
+        }
+    }
+
+    async fn stream(&mut self, mut pieces: Pieces, is_chunked: bool) {
+        loop {
+            // A client that counts no bytes must not take a part for the whole.
+            let Ok(piece) = pieces.next().await else { return self.fail(Failure::Stream) };
+            let Some(piece) = piece else { break };
+            let framed = piece.framed(is_chunked);
+            if !self.send(Chain::new().bytes(framed), Confirm::HandedOver).await {
+                return;
+            }
+        }
+        if is_chunked {
+            self.send(Chain::new().bytes(&b"0\r\n\r\n"[..]), Confirm::HandedOver).await;
+        }
+    }
+
+    /// Sends a chain to its end; whether that succeeded.
+    async fn send(&mut self, chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
+        let warmth = Warmth::new(&chain);
+        if self.worker.shared.settings.drops_behind {
+            self.behind = Behind::look(&warmth).await;
+        }
+        let before = self.peer.written.get();
+        let transfer = transfer(self.worker, self.peer, chain, confirm);
+        self.drive(transfer, warmth, before).await
+    }
+
+    /// Moves a transfer to its end, a turn at a time, and no turn before its pages are there.
+    async fn drive(
+        &mut self,
+        mut transfer: Moving<'a>,
+        mut warmth: Warmth,
+        written_before: u64,
+    ) -> bool {
+        let mut recorded = Recorded::default();
+        loop {
+            let turn = turn(self.worker);
+            self.warm_up(&mut warmth, transfer.report().bytes(), turn as u64).await;
+            transfer.set_turn(turn);
+            let advanced = self.advance(&mut transfer).await;
+            self.peer.written.set(written_before + transfer.report().bytes());
+            self.metrics().record_more(transfer.report(), &mut recorded);
+            let status = match advanced {
+                Ok(Status::Done) => {
+                    self.outcome.report.add(transfer.report());
+                    self.drop_behind(transfer.report().bytes());
+                    return true;
+                }
+                Ok(status) => status,
+                Err(error) => {
+                    self.outcome.report.add(error.report());
+                    self.fail(Failure::Engine(error));
+                    return false;
+                }
+            };
+            self.tell(transfer.report());
+            if !self.wait(status).await {
+                self.outcome.report.add(transfer.report());
+                return false;
+            }
+        }
+    }
+
+    /// Takes a turn of a transfer. Where there are many they take turns, and everything else that is
+    /// ready goes before the next one: a crowd of large responses must not hold up a small one by
+    /// more than one turn.
+    async fn advance(&mut self, transfer: &mut Moving<'a>) -> Result<Status, Error> {
+        let (worker, usage) = (self.worker, &mut self.outcome.usage);
+        let settings = &worker.shared.settings;
+        if is_nearly_alone(worker) {
+            return advance(settings, transfer, usage);
+        }
+        // It is never closed.
+        let _turn = worker.turns.acquire().await;
+        let outcome = advance(settings, transfer, usage);
+        // Comes back after the runtime has looked which other connections are ready.
+        yield_now().await;
+        outcome
+    }
+
+    /// Lets others have their turn, and waits for what the transfer needs; false if there is no
+    /// more use in it.
+    async fn wait(&mut self, status: Status) -> bool {
+        match status {
+            Status::Done => {}
+            Status::Yielded => yield_now().await,
+            Status::Waiting(Wait::Sink) => {
+                // If that fails, the next step fails too and tells why.
+                let _ = self.peer.writable().await;
+            }
+            Status::Waiting(Wait::Acknowledgement | Wait::Source | Wait::Writer) => {
+                let since = *self.waiting_since.get_or_insert_with(Instant::now);
+                sleep(poll_interval(since)).await;
+                return self.goes_on();
+            }
+        }
+        self.waiting_since = None;
+        self.goes_on()
+    }
+
+    /// Whether there is still use in the response.
+    fn goes_on(&mut self) -> bool {
+        if self.peer.is_expired() {
+            self.fail(Failure::Stalled);
+            return false;
+        }
+        true
+    }
+
+    /// Has helpers bring in the pages of the next turn, if they are not there.
+    async fn warm_up(&mut self, warmth: &mut Warmth, place: u64, turn: u64) {
+        while let Some(cold) = warmth.look(place, turn) {
+            let started = Instant::now();
+            let fetching = match self.ahead.take() {
+                Some((part, fetching)) if part.is(&cold) => fetching,
+                _ => self.fetch(&cold),
+            };
+            self.met_cold = true;
+            let waited = fetching.await.unwrap_or_default();
+            warmth.is_warm(&cold, waited);
+            self.metrics().cold_wait(started.elapsed());
+            // A client on this machine shares the pages until it has read them.
+            self.drop_behind(place.saturating_sub(UNREAD));
+            // The disk goes on while this part is sent.
+            self.ahead = warmth.next().map(|next| {
+                let fetching = self.fetch(&next);
+                (next, fetching)
+            });
+        }
+    }
+
+    /// Gives back what was brought in for what the client has; `place` is the end of what was sent.
+    fn drop_behind(&mut self, place: u64) {
+        if self.behind.is_empty() {
+            return;
+        }
+        let in_flight = self.peer.written.get() - self.peer.acknowledged();
+        self.behind.drop_before(place.saturating_sub(in_flight));
+    }
+
+    /// Has a helper wait for the pages of a part.
+    fn fetch(&self, part: &Cold) -> JoinHandle<bool> {
+        let (shared, part) = (Arc::clone(&self.worker.shared), part.clone());
+        spawn_blocking(move || part.fetch(&shared.null))
+    }
+
+    fn metrics(&self) -> &'a WorkerMetrics {
+        self.worker.shared.metrics.worker(self.worker.index)
+    }
+
+    /// Tells the register how far it is.
+    fn tell(&mut self, report: &Report) {
+        let bytes = self.outcome.report.bytes() + report.bytes();
+        let by = report.mechanisms().max_by_key(|(_, tally)| tally.bytes);
+        let by: Option<Mechanism> = by.map(|(mechanism, _)| mechanism);
+        self.handle.progress(bytes.saturating_sub(self.head_len), by);
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        // A socket that cannot be reset is closed already.
+        let _ = underpass_engine::socket::arm_reset(&self.peer.socket);
+        self.outcome.failure = Some(failure);
+    }
+}
+
+/// Counts itself for as long as it lives.
+struct Counted<'a>(&'a Cell<usize>);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// From this size on the last byte of a file waits until the peer has all others.
+const HELD_BACK: u64 = 2 << 20;
+
+/// So many transfers at once need not be kept short.
+const FEW: usize = 4;
+
+/// A turn of a transfer that is nearly alone: one step of sendfile.
+const LONG_TURN: usize = 2 << 20;
+
+/// A turn of one of many: some 30 µs on loopback.
+const SHORT_TURN: usize = 128 << 10;
+
+/// What a receive buffer holds at the most, as systems are set up.
+const UNREAD: u64 = 8 << 20;

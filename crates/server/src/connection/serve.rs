@@ -1,0 +1,451 @@
+//! One connection: reads requests, has them answered, sends the responses in their order.
+
+use std::time::Instant;
+
+use tokio::time::sleep;
+use underpass_engine::socket;
+
+use crate::connection::canned::{BEING_WRITTEN, TOO_MANY_DETAIL};
+use crate::connection::discard_body::{discard_body, linger};
+use crate::connection::exchange::{Arrival, Ending, Exchange};
+use crate::connection::handshake;
+use crate::connection::outcome::SendOutcome;
+use crate::connection::peer::{Doing, Peer};
+use crate::connection::poll::poll_interval;
+use crate::connection::send::{Sending, SlowSending};
+use crate::files::resume;
+use crate::observe::access_entry;
+use crate::request;
+use crate::request::{BodyLength, Malformed, OwnedRequest, Request};
+use crate::routing::context::RequestContext;
+use crate::routing::endpoints;
+use crate::routing::response::{Body, Response};
+use crate::routing::router;
+use crate::server::listener_kind::ListenerKind;
+use crate::server::worker::Worker;
+
+/// Serves one connection to its end.
+pub(crate) async fn serve(worker: &Worker, peer: &Peer) {
+    if let (ListenerKind::Tls, Some(credentials)) = (peer.role, &worker.shared.settings.tls) {
+        // On the heap: nothing of it is left when the first request comes.
+        if !Box::pin(handshake::run(worker, peer, credentials)).await {
+            return;
+        }
+    }
+    let mut connection = Connection { worker, peer, buffer: Vec::new(), last: Instant::now() };
+    while let Some(next) = connection.next().await {
+        let then = match next {
+            Next::Sent(then) => then,
+            // On the heap, for as long as it lasts: connections that wait stay small.
+            next => Box::pin(connection.respond(next)).await,
+        };
+        match then {
+            Then::ReadOn => {}
+            Then::Linger(max_discarded) => {
+                Box::pin(linger(worker, peer, max_discarded)).await;
+                break;
+            }
+            Then::Close => break,
+        }
+    }
+    worker.shared.requests.release(&peer.requests);
+    resume::end(worker, peer, peer.has_everything());
+    access_entry::settle(worker, peer, true);
+    if matches!(peer.doing(), Doing::Idle | Doing::Reading) {
+        peer.take_leave();
+    }
+}
+
+/// A connection and what was read of requests that are not answered yet.
+struct Connection<'a> {
+    worker: &'a Worker,
+    peer: &'a Peer,
+    buffer: Vec<u8>,
+    /// When the last response was with the kernel.
+    last: Instant,
+}
+
+/// What is to be done about a request.
+enum Next<'a> {
+    /// Nothing more: it was for a hot file, and the kernel has the response.
+    Sent(Then),
+    /// The rest of a hot file is to be sent. The request is kept if it may have to be answered anew.
+    Send(Box<(Ending, SlowSending<'a>, Option<Arrival>)>),
+    /// It is to be answered.
+    Answer(Box<Arrival>),
+    /// A response that is known already is to be sent.
+    Reject(Box<Exchange>),
+}
+
+/// What follows a response.
+enum Then {
+    /// The next request.
+    ReadOn,
+    /// The end, once the client has the response. The number is how many bytes are read meanwhile.
+    Linger(u64),
+    /// The end at once.
+    Close,
+}
+
+impl<'a> Connection<'a> {
+    /// Reads the next request; `None` if there is none.
+    async fn next(&mut self) -> Option<Next<'a>> {
+        if !self.entries_have_room().await {
+            return None;
+        }
+        let mut started = self.last;
+        self.peer.begins(Doing::Idle, started);
+        if !self.buffer.is_empty() {
+            let bytes = std::mem::take(&mut self.buffer);
+            if let Some(next) = self.look_at_all(bytes, started) {
+                return Some(next);
+            }
+        }
+        loop {
+            if self.worker.is_draining() && self.buffer.is_empty() {
+                return None;
+            }
+            self.peer.readable().await.ok()?;
+            let now = Instant::now();
+            if self.buffer.is_empty() {
+                started = now;
+            }
+            if let Some(next) = self.read(started) {
+                return next.ok();
+            }
+            if !self.buffer.is_empty() && self.peer.doing() == Doing::Idle {
+                self.peer.begins_request(now);
+            }
+        }
+    }
+
+    /// Reads what has come; `None` if a request is not complete.
+    ///
+    /// # Errors
+    ///
+    /// If nothing more comes.
+    fn read(&mut self, started: Instant) -> Option<Result<Next<'a>, ()>> {
+        // Most requests come whole, and are answered in the buffer of the worker: a connection that
+        // waits has none of its own.
+        let mut scratch = self.worker.scratch.borrow_mut();
+        let read = match self.peer.take(&mut scratch) {
+            Ok(Some(0)) => return Some(self.ended(started).ok_or(())),
+            Ok(Some(read)) => &scratch[..read],
+            Ok(None) => return None,
+            Err(_) => return Some(Err(())),
+        };
+        access_entry::settle(self.worker, self.peer, false);
+        if self.buffer.is_empty() {
+            let Some((next, len)) = self.look(read, started) else {
+                self.buffer = read.to_vec();
+                return None;
+            };
+            self.keep(read[len..].to_vec());
+            return Some(Ok(next));
+        }
+        let mut bytes = std::mem::take(&mut self.buffer);
+        bytes.reserve_exact(read.len().next_multiple_of(GROWTH));
+        bytes.extend_from_slice(read);
+        if may_be_over(&bytes, read.len()) {
+            return self.look_at_all(bytes, started).map(Ok);
+        }
+        let next = self.wait_for_more(&bytes, started);
+        self.buffer = bytes;
+        next.map(|(next, _)| Ok(next))
+    }
+
+    /// Looks at all that was read; what does not belong to the request at the front is kept.
+    fn look_at_all(&mut self, mut bytes: Vec<u8>, started: Instant) -> Option<Next<'a>> {
+        match self.look(&bytes, started) {
+            Some((next, len)) => {
+                bytes.drain(..len);
+                self.keep(bytes);
+                Some(next)
+            }
+            None => {
+                self.buffer = bytes;
+                None
+            }
+        }
+    }
+
+    /// Parses the request at the front, if it is complete, and answers it if that can be done at
+    /// once; returns how many bytes that used up.
+    fn look(&mut self, bytes: &[u8], started: Instant) -> Option<(Next<'a>, usize)> {
+        let mut storage = [httparse::EMPTY_HEADER; MAX_FIELDS];
+        let (request, len) = match request::parse(bytes, &mut storage) {
+            Ok(Some(parsed)) => parsed,
+            Ok(None) if bytes.len() < MAX_HEAD => return self.wait_for_more(bytes, started),
+            Ok(None) => return Some(self.malformed(bytes, &request::too_long(bytes), started)),
+            Err(fault) => return Some(self.malformed(bytes, &fault, started)),
+        };
+        let body = match request.body() {
+            Ok(body) => body,
+            Err(fault) => return Some(self.malformed(bytes, &fault, started)),
+        };
+        self.peer.has_asked();
+        if self.peer.is_reserve && !endpoints::is_health(&self.worker.shared.settings, &request) {
+            return Some((self.turn_away(&bytes[..len], started), len));
+        }
+        // If there is no room for what follows, the connection ends with the response, and the
+        // client may send the rest anew.
+        let has_room = self.holds(bytes.len() - len);
+        if body == BodyLength::None
+            && let Some(next) = self.respond_at_once(request, started, has_room)
+        {
+            return Some((next, if has_room { len } else { bytes.len() }));
+        }
+        let arrival = Arrival { request: OwnedRequest::new(&request), body, started };
+        if !self.holds(bytes.len() - len + arrival.request.memory()) {
+            return Some(self.refuse_large(bytes, started));
+        }
+        Some((Next::Answer(Box::new(arrival)), len))
+    }
+
+    /// Answers a request for a hot file, and sends as much as the socket takes; `None` if anything has
+    /// to be waited for before that.
+    fn respond_at_once(
+        &mut self,
+        request: Request<'_, '_>,
+        started: Instant,
+        has_room: bool,
+    ) -> Option<Next<'a>> {
+        let mut ctx = RequestContext::new(self.worker, self.peer, request, started);
+        let mut response = router::respond_at_once(&mut ctx)?;
+        response.closes |= !has_room;
+        let exchange = Exchange::new(&mut ctx, response, BodyLength::None);
+        let is_guarded = exchange.is_guarded();
+        let keeps_alive = exchange.keeps_alive && !self.worker.is_draining();
+        match exchange.send(self.worker, self.peer, keeps_alive) {
+            (ending, Sending::Done(outcome)) if outcome.is_unsent_change() => {
+                access_entry::recycle(self.worker, ending.entry);
+                self.forget_changed();
+                None
+            }
+            (ending, Sending::Done(outcome)) => Some(Next::Sent(self.end(ending, &outcome))),
+            (ending, Sending::Slow(sending)) => {
+                let body = BodyLength::None;
+                let again = || Arrival { request: OwnedRequest::new(&ctx.request), body, started };
+                Some(Next::Send(Box::new((ending, sending, is_guarded.then(again)))))
+            }
+        }
+    }
+
+    /// Answers a request if that has not been done yet, and sends the response to its end.
+    async fn respond(&mut self, mut next: Next<'a>) -> Then {
+        for attempt in 0.. {
+            let (mut ending, sending, again) = match next {
+                Next::Sent(then) => return then,
+                Next::Send(begun) => *begun,
+                Next::Reject(exchange) => self.send(*exchange, None).await,
+                Next::Answer(arrival) => {
+                    let exchange = Box::pin(self.answer(&arrival)).await;
+                    self.send(exchange, Some(arrival)).await
+                }
+            };
+            let mut outcome = sending.await;
+            if outcome.is_unsent_change() {
+                self.forget_changed();
+                // Nothing of the old version was sent: the new one can be.
+                if let Some(arrival) = again.filter(|_| attempt < MAX_ATTEMPTS) {
+                    access_entry::recycle(self.worker, ending.entry);
+                    next = Next::Answer(Box::new(arrival));
+                    continue;
+                }
+                let failure = outcome.failure.take();
+                ending.entry.status = 503;
+                // It says itself that the connection ends.
+                outcome = SendOutcome { failure, ..self.apologise(&ending).await };
+            }
+            return self.end(ending, &outcome);
+        }
+        Then::Close
+    }
+
+    /// Has a handler answer a request.
+    async fn answer(&mut self, arrival: &Arrival) -> Exchange {
+        self.peer.begins(Doing::Waiting, Instant::now());
+        let mut fields = Vec::new();
+        let request = arrival.request.request(&mut fields);
+        let mut ctx = RequestContext::new(self.worker, self.peer, request, arrival.started);
+        ctx.ahead.set(std::mem::take(&mut self.buffer));
+        let response = router::respond(&mut ctx).await;
+        self.buffer = ctx.ahead.take();
+        // Less than before, so that there is room for it.
+        let _ = self.holds(self.buffer.len());
+        Exchange::new(&mut ctx, response, arrival.body)
+    }
+
+    /// Passes over the body of a request that no handler has received, and begins to send the
+    /// response.
+    async fn send(
+        &mut self,
+        exchange: Exchange,
+        arrival: Option<Box<Arrival>>,
+    ) -> (Ending, SlowSending<'a>, Option<Arrival>) {
+        let mut keeps_alive = exchange.keeps_alive && !self.worker.is_draining();
+        if let Some(body) = exchange.unread.filter(|_| keeps_alive) {
+            keeps_alive = {
+                let (worker, peer, buffer) = (self.worker, self.peer, &mut self.buffer);
+                discard_body(worker, peer, buffer, body, exchange.is_body_withheld).await
+            };
+        }
+        let is_guarded = exchange.is_guarded() && exchange.unread == Some(BodyLength::None);
+        let again = arrival.filter(|_| is_guarded).map(|arrival| *arrival);
+        let (ending, sending) = exchange.send(self.worker, self.peer, keeps_alive);
+        (ending, sending.into_slow(), again)
+    }
+
+    /// Notes how a response has ended; returns what follows it.
+    fn end(&mut self, ending: Ending, outcome: &SendOutcome) -> Then {
+        let Ending { mut entry, started, now, head_len, is_logged, .. } = ending;
+        entry.started = now;
+        self.last = Instant::now();
+        entry.duration = self.last.duration_since(started);
+        if is_logged {
+            access_entry::finish(self.worker, self.peer, entry, outcome, head_len);
+        }
+        if outcome.failure.is_some() {
+            resume::end(self.worker, self.peer, false);
+            return Then::Close;
+        }
+        // The end may have been announced meanwhile, and the last byte still be on its way.
+        if ending.keeps_alive && !self.worker.is_draining() {
+            Then::ReadOn
+        } else {
+            Then::Linger(ending.max_discarded)
+        }
+    }
+
+    /// Forgets open files: one was found to have changed before its first byte was sent.
+    fn forget_changed(&self) {
+        // The engine has seen to it that a client notices that a response breaks off.
+        let _ = socket::disarm_reset(&self.peer.socket);
+        self.worker.files.borrow_mut().forget_all();
+    }
+
+    /// Says that a file changed before its first byte was sent: nothing is lost yet.
+    async fn apologise(&self, ending: &Ending) -> SendOutcome {
+        let facts = || access_entry::transfer_facts(self.peer, &ending.entry, ending.started);
+        let (head, body) = (BEING_WRITTEN.to_vec(), Body::Nothing);
+        Sending::begin(self.worker, self.peer, head, body, facts).into_slow().await
+    }
+
+    /// Waits for the rest of a request, if there is room for what is here.
+    fn wait_for_more(&mut self, bytes: &[u8], started: Instant) -> Option<(Next<'a>, usize)> {
+        (!self.holds(bytes.len())).then(|| self.refuse_large(bytes, started))
+    }
+
+    /// Notes how much of requests is kept until more comes or an answer is known; whether that much
+    /// may be.
+    fn holds(&self, bytes: usize) -> bool {
+        let encrypted = self.peer.session().map_or(0, |session| session.kept());
+        self.worker.shared.requests.hold(&self.peer.requests, bytes + encrypted)
+    }
+
+    /// Keeps what came after a request until that is answered.
+    fn keep(&mut self, mut rest: Vec<u8>) {
+        if rest.capacity() > rest.len() + GROWTH {
+            rest.shrink_to_fit();
+        }
+        self.buffer = rest;
+    }
+
+    /// Waits until so few responses are unread that one more can be noted for the log; false if the
+    /// client does not go on reading.
+    async fn entries_have_room(&self) -> bool {
+        let since = Instant::now();
+        while !access_entry::has_room(self.worker, self.peer) && !self.worker.is_draining() {
+            if self.peer.doing() != Doing::Sending {
+                self.peer.begins(Doing::Sending, since);
+            }
+            sleep(poll_interval(since)).await;
+            if self.peer.is_expired() {
+                return false;
+            }
+            access_entry::settle(self.worker, self.peer, false);
+        }
+        true
+    }
+
+    /// Refuses a request that cannot be understood; nothing after it can be either.
+    fn malformed(&self, bytes: &[u8], fault: &Malformed, started: Instant) -> (Next<'a>, usize) {
+        self.peer.has_asked();
+        (self.reject(bytes, fault.status(), &fault.to_string(), started), bytes.len())
+    }
+
+    /// Refuses a request for which there is no memory.
+    fn refuse_large(&self, bytes: &[u8], started: Instant) -> (Next<'a>, usize) {
+        self.peer.has_asked();
+        (self.reject(bytes, 503, REQUESTS_TOO_LARGE, started), bytes.len())
+    }
+
+    /// The last word of a connection, to a request of which little is known.
+    fn reject(&self, bytes: &[u8], status: u16, detail: &str, started: Instant) -> Next<'a> {
+        let response = Response::error(status, detail, false, false);
+        let exchange = Exchange::rejected(self.worker, self.peer, bytes, response, started);
+        Next::Reject(Box::new(exchange))
+    }
+
+    /// Refuses a request for anything but the health check, over a connection of the reserve.
+    fn turn_away(&self, bytes: &[u8], started: Instant) -> Next<'a> {
+        self.worker.shared.metrics.worker(self.worker.index).connection_refused();
+        let mut response = Response::error(503, TOO_MANY_DETAIL, false, false).unlogged();
+        response.add_field("Retry-After", "5");
+        let exchange = Exchange::rejected(self.worker, self.peer, bytes, response, started);
+        Next::Reject(Box::new(exchange))
+    }
+
+    /// Ends a connection over which nothing more comes: at once, or with one more word if a request
+    /// was begun and took too long.
+    fn ended(&mut self, started: Instant) -> Option<Next<'a>> {
+        let bytes = std::mem::take(&mut self.buffer);
+        if self.peer.is_reserve && self.peer.is_expired() {
+            return Some(self.turn_away(&bytes, started));
+        }
+        let is_begun = !bytes.is_empty() && self.peer.is_expired();
+        is_begun.then(|| self.reject(&bytes, 408, "the request was not complete in time", started))
+    }
+}
+
+/// Whether a head may be over, or too long, now that its last `read` bytes have come. Of one that
+/// trickles in not every byte is worth a look at all of it.
+fn may_be_over(bytes: &[u8], read: usize) -> bool {
+    let new = &bytes[bytes.len() - read..];
+    bytes.len() <= CHEAP_HEAD || bytes.len() >= MAX_HEAD || new.contains(&b'\n')
+}
+
+/// How often a request is answered anew because a file changed meanwhile.
+const MAX_ATTEMPTS: u32 = 4;
+
+/// Fields of a request's head at the most.
+const MAX_FIELDS: usize = 64;
+
+/// Bytes of a request's head at the most.
+const MAX_HEAD: usize = 32 << 10;
+
+/// Up to this length a head is looked at whenever any of it comes.
+const CHEAP_HEAD: usize = 512;
+
+/// By how many bytes the memory for a request grows.
+const GROWTH: usize = 2 << 10;
+
+/// What is said when requests that are not complete have all the memory there is for them.
+const REQUESTS_TOO_LARGE: &str = "too many large requests at once; try again soon";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_head_is_looked_at_where_a_line_ends() {
+        let mut head = vec![b'x'; 1000];
+        assert!(!may_be_over(&head, 1) && !may_be_over(&head, 1000));
+        assert!(may_be_over(&head[..CHEAP_HEAD], 1));
+        head.push(b'\n');
+        assert!(may_be_over(&head, 1) && may_be_over(&head, 7));
+        head.push(b'x');
+        assert!(!may_be_over(&head, 1) && may_be_over(&head, 2));
+        assert!(may_be_over(&vec![b'x'; MAX_HEAD], 1));
+    }
+}

@@ -1,0 +1,132 @@
+//! Makes digests on threads of their own: they read whole files, which takes minutes, and as many
+//! as there are helpers would keep all other requests from being helped.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{SeekFrom, seek};
+use tokio::sync::oneshot;
+use underpass_engine::Version;
+
+use crate::digest::jobs::{Job, Outcome, Request, Undigested};
+use crate::digest::known::Digests;
+use crate::digest::{Stopped, compute};
+use crate::server::limits::priority::step_back;
+use crate::server::shared::Shared;
+
+/// Has a digest made and remembered; one that is being made already is waited for. What no future
+/// waits for any more is not made.
+pub(crate) async fn make(shared: &Arc<Shared>, request: Request) -> Outcome {
+    let Some(answer) = ask(shared, request) else { return Err(Undigested::Busy) };
+    answer.await.unwrap_or(Err(Undigested::Busy))
+}
+
+/// Puts a job into the queue, and sees to it that a thread does it.
+fn ask(shared: &Arc<Shared>, request: Request) -> Option<oneshot::Receiver<Outcome>> {
+    let (asker, answer) = oneshot::channel();
+    let mut state = shared.digests.lock();
+    let jobs = &mut state.jobs;
+    let mut known = jobs.running.iter().chain(&jobs.waiting);
+    if let Some(job) = known.find(|job| job.is_for(&request)) {
+        job.askers().push(asker);
+        return Some(answer);
+    }
+    if jobs.waiting.len() >= MAX_WAITING {
+        return None;
+    }
+    jobs.waiting.push_back(Arc::new(Job { request, askers: Mutex::new(vec![asker]) }));
+    if jobs.threads < MAX_THREADS {
+        let shared = Arc::clone(shared);
+        let thread = thread::Builder::new().name("digest".to_owned()).stack_size(STACK);
+        match thread.spawn(move || work(&shared)) {
+            Ok(_) => jobs.threads += 1,
+            // Another thread comes to it.
+            Err(_) if jobs.threads > 0 => {}
+            Err(_) => {
+                jobs.waiting.pop_back();
+                return None;
+            }
+        }
+    }
+    Some(answer)
+}
+
+/// Does what is to be done until nothing is.
+fn work(shared: &Shared) {
+    step_back();
+    while let Some(job) = next(&shared.digests) {
+        let outcome = run(shared, &job);
+        let mut state = shared.digests.lock();
+        state.jobs.running.retain(|running| !Arc::ptr_eq(running, &job));
+        // Under the lock: a request from now on finds what was made, or begins anew.
+        for asker in job.askers().drain(..) {
+            let _ = asker.send(outcome);
+        }
+    }
+}
+
+/// Takes the next job; `None` is the end of the thread.
+fn next(digests: &Digests) -> Option<Arc<Job>> {
+    let jobs = &mut digests.lock().jobs;
+    let Some(job) = jobs.waiting.pop_front() else {
+        jobs.threads -= 1;
+        return None;
+    };
+    jobs.running.push(Arc::clone(&job));
+    Some(job)
+}
+
+/// Makes a digest and remembers it, unless that was done meanwhile.
+fn run(shared: &Shared, job: &Job) -> Outcome {
+    let Request { file, version, algorithm } = &job.request;
+    if shared.digests.get(version, &[*algorithm]).is_some() {
+        return Ok(());
+    }
+    settle(file, version);
+    let is_current = || Version::of(file).is_ok_and(|now| now == *version);
+    let mut read_bytes = 0;
+    let outcome = compute(file, 0..version.size(), &[*algorithm], |read| {
+        read_bytes = read;
+        job.is_wanted() && is_current()
+    });
+    let is_unchanged = is_current();
+    shared.metrics.digest(read_bytes, outcome.is_ok() && is_unchanged);
+    let digests = match outcome {
+        Ok(computed) if is_unchanged => computed.digests,
+        Err(Stopped::Io(_)) if is_unchanged => return Err(Undigested::Unreadable),
+        _ => return Err(Undigested::Changing),
+    };
+    shared.digests.remember(Arc::clone(file), *version, digests);
+    Ok(())
+}
+
+/// Waits until what is written to a file from now on changes its times.
+///
+/// Two writes within one tick of the kernel's clock leave the same ones. And a write(2) changes
+/// them before it changes the bytes: looking for data takes the lock that it holds.
+fn settle(file: &OwnedFd, version: &Version) {
+    let (seconds, nanoseconds) = version.changed();
+    let changed = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());
+    let Some((seconds, nanoseconds)) = changed else { return };
+    let until = UNIX_EPOCH + Duration::new(seconds, nanoseconds) + TICKS;
+    if let Ok(left) = until.duration_since(SystemTime::now()) {
+        // Not longer, if the clock was set back since.
+        thread::sleep(left.min(TICKS));
+    }
+    // At the last byte: nothing is searched. No answer to the question is of interest.
+    let _ = seek(file, SeekFrom::Data(version.size().saturating_sub(1)));
+}
+
+/// Files that are read at once: two disks, or a large file and small ones.
+const MAX_THREADS: usize = 2;
+
+/// Files that wait for that.
+const MAX_WAITING: usize = 1024;
+
+/// Bytes for the stack of a thread.
+const STACK: usize = 128 << 10;
+
+/// Longer than any tick of the kernel's clock.
+const TICKS: Duration = Duration::from_millis(25);

@@ -1,0 +1,95 @@
+//! What responses say of digests: `Repr-Digest` (RFC 9530 section 2), and `?hash`.
+
+use std::sync::Arc;
+
+use underpass_engine::Version;
+
+use crate::digest::jobs::{Request, Undigested};
+use crate::digest::known::pick;
+use crate::digest::make;
+use crate::digest::{Algorithm, Digest, parse_wanted, write_digests};
+use crate::files::open_files::Served;
+use crate::plan::Plan;
+use crate::request::Method;
+use crate::routing::context::RequestContext;
+use crate::routing::response::Response;
+use crate::target::Target;
+
+/// Adds the digest that the client would like to have, to the answers that have bytes of the file, or
+/// would have them after GET.
+///
+/// It is that of the whole selected representation, also beside a part of it (RFC 9530 section 2). A
+/// 304 has no more fields than it needs (RFC 9110 15.4.5), and errors are about something else.
+pub(crate) async fn add_digest(ctx: &RequestContext<'_>, plan: &mut Plan, chosen: &Served) {
+    if !matches!(plan.status, 200 | 206) || !ctx.request.has(WANT) {
+        return;
+    }
+    let wanted = parse_wanted(ctx.request.fields(WANT));
+    // What cannot be had is left out: nobody has to have it (RFC 9530 section 4).
+    if let Ok(digest) = digest(ctx, chosen, &wanted).await {
+        plan.fields.extend_from_slice(b"Repr-Digest: ");
+        plan.fields.extend_from_slice(write_digests([&digest]).as_bytes());
+        plan.fields.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Answers `?hash`, if that is asked: with the digest of the file, in hexadecimal.
+pub(crate) async fn hash(
+    ctx: &RequestContext<'_>,
+    target: &Target<'_>,
+    served: &Served,
+) -> Option<Response> {
+    let name = target.query.get("hash")?;
+    let algorithm = match &*name {
+        b"" => Ok(Algorithm::Sha256),
+        name => str::from_utf8(name).unwrap_or_default().parse(),
+    };
+    let algorithm: Algorithm = match algorithm {
+        Ok(algorithm) => algorithm,
+        Err(unknown) => return Some(ctx.error(400, &unknown.to_string())),
+    };
+    Some(match digest(ctx, served, &[algorithm]).await {
+        Ok(digest) => {
+            let is_head = ctx.request.method == Method::Head;
+            let text = digest.hex().into_bytes();
+            let mut response = Response::memory(200, PLAIN_TEXT, text, is_head);
+            // Of the file as it is now; there is no tag to ask by for another one.
+            response.add_field("Cache-Control", "no-cache");
+            response
+        }
+        Err(Undigested::Unreadable) => ctx.error(500, "the file cannot be read"),
+        Err(Undigested::Changing) => ctx.busy(503, "somebody is writing to this file"),
+        Err(Undigested::Busy) => ctx.busy(503, "too many digests are asked for; try again soon"),
+    })
+}
+
+/// Returns a digest of the file in the version that is at hand, of one of these algorithms: one that
+/// is known already, or else the dearest, for which the file is read.
+async fn digest(
+    ctx: &RequestContext<'_>,
+    served: &Served,
+    wanted: &[Algorithm],
+) -> Result<Digest, Undigested> {
+    let shared = ctx.shared();
+    let known =
+        || pick(&served.digests, wanted).or_else(|| shared.digests.get(&served.version, wanted));
+    let &algorithm = wanted.first().ok_or(Undigested::Unreadable)?;
+    if let Some(digest) = known() {
+        return Ok(digest);
+    }
+    if Version::of(&served.file).is_ok_and(|now| now != served.version) {
+        // The caller notices that, and asks again about the present version.
+        return Err(Undigested::Changing);
+    }
+    let file = Arc::clone(&served.file);
+    let making = make::make(shared, Request { file, version: served.version, algorithm });
+    // Minutes, for a large file: it is not read for a client that has left.
+    ctx.peer.unless_left(making).await.unwrap_or(Err(Undigested::Busy))?;
+    // To keep it with the file has changed the file's version.
+    known().ok_or(Undigested::Changing)
+}
+
+/// What a client would like to have (RFC 9530 section 4).
+pub(crate) const WANT: &str = "want-repr-digest";
+
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";

@@ -1,0 +1,195 @@
+//! Answers requests for files.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use rustix::io::Errno;
+use tokio::task::spawn_blocking;
+use underpass_engine::{Integrity, Mechanism, Policy};
+
+use crate::digest::respond as digests;
+use crate::files::lookup::{Place, find, find_open, forget};
+use crate::files::open_files::Served;
+use crate::files::resume;
+use crate::media::{is_active, media_type};
+use crate::negotiate::acceptable;
+use crate::plan::{Facts, Plan, PlannedBody};
+use crate::request::Method;
+use crate::resumption::Download;
+use crate::routing::context::RequestContext;
+use crate::routing::response::{Body, FileBody, Response, is_copied};
+use crate::target::Target;
+
+/// Answers with a file that is open already; `None` if it is not, or something has to be waited for.
+pub(crate) fn respond_at_once(
+    ctx: &RequestContext<'_>,
+    target: &Target<'_>,
+    path: &[u8],
+) -> Option<Response> {
+    if ctx.request.has(digests::WANT) {
+        return None;
+    }
+    let served = find_open(ctx, path)?.ok()?;
+    let planned = Planned::new(ctx, target, path, &served);
+    let response = planned.response(ctx);
+    if is_current(&response, &served) {
+        return Some(response);
+    }
+    forget(ctx, path);
+    None
+}
+
+/// Answers with a file in its present version.
+pub(crate) async fn respond(
+    ctx: &RequestContext<'_>,
+    target: &Target<'_>,
+    path: &[u8],
+    mut served: Rc<Served>,
+) -> Response {
+    for _ in 0..MAX_ATTEMPTS {
+        let response = match digests::hash(ctx, target, &served).await {
+            Some(response) => response,
+            None => {
+                let mut planned = Planned::new(ctx, target, path, &served);
+                digests::add_digest(ctx, &mut planned.plan, planned.chosen).await;
+                planned.response(ctx)
+            }
+        };
+        if is_current(&response, &served) {
+            return response;
+        }
+        forget(ctx, path);
+        served = match find(ctx, path).await {
+            Ok(Place::File(served)) => served,
+            Ok(_) => break,
+            Err(errno) => return ctx.refused(errno),
+        };
+    }
+    // It is written to faster than it can be looked at.
+    ctx.refused(Errno::AGAIN)
+}
+
+/// Returns whether a response is of the present version of its file, as far as that has to be known
+/// before it is sent.
+fn is_current(response: &Response, served: &Served) -> bool {
+    let is_guarded = matches!(&response.body, Body::File(body) if body.is_guarded);
+    (is_guarded && served.packed.is_empty()) || served.is_current()
+}
+
+/// What to say about a version of a file, or about the packed form of it that the client likes best.
+struct Planned<'s> {
+    chosen: &'s Served,
+    plan: Plan,
+    download: Option<Download>,
+}
+
+impl<'s> Planned<'s> {
+    fn new(ctx: &RequestContext<'_>, target: &Target<'_>, path: &[u8], served: &'s Served) -> Self {
+        let is_packed = !served.packed.is_empty();
+        let find = |coding| served.packed.iter().find(|(packed, _)| *packed == coding);
+        // What the client accepts need not be read where there is nothing to choose from.
+        let choice = if is_packed { acceptable(&ctx.request).find_map(find) } else { None };
+        let (coding, chosen) = match choice {
+            Some((coding, packed)) => (Some(*coding), packed),
+            None => (None, served),
+        };
+        let is_download = target.query.has("download");
+        let name = path.rsplit(|byte| *byte == b'/').next();
+        // The one file that is served has an address without its name.
+        let is_renamed = target.path.is_empty() && ctx.shared().root.is_file();
+        let facts = Facts {
+            len: chosen.len(),
+            etag: &chosen.etag,
+            modified: chosen.modified,
+            media_type: chosen.media_type,
+            coding,
+            varies: is_packed,
+            file_name: name.filter(|_| is_download || is_renamed),
+            is_download,
+        };
+        let (plan, download) = resume::plan_resumable(ctx, &facts);
+        Self { chosen, plan, download }
+    }
+
+    fn response(self, ctx: &RequestContext<'_>) -> Response {
+        let Self { chosen, plan, download } = self;
+        let (status, len) = (plan.status, plan.body_len);
+        let settings = ctx.settings();
+        let is_copied = is_copied(ctx.peer, settings, len, &plan.body);
+        let body = match plan.body {
+            PlannedBody::Nothing => Body::Nothing,
+            PlannedBody::Message(text) => Body::Memory(text.into_owned().into_bytes().into()),
+            content => {
+                let mut body = FileBody::new(chosen, content, len);
+                body.is_guarded = is_copied && settings.integrity == Integrity::Detect;
+                body.is_resident = chosen.is_resident(ctx.started);
+                body.is_unsettled = chosen.is_unsettled(ctx.now);
+                Body::File(Box::new(body))
+            }
+        };
+        let mut response = Response::new(status, plan.fields, body, Some(len));
+        response.download = download;
+        response
+            .add_common(ctx.peer, settings, ctx.explains, || expected_mechanism(ctx, is_copied));
+        add_sandbox(ctx, &mut response, chosen.media_type);
+        response
+    }
+}
+
+/// Has a browser keep what scripts of a file do away from this server.
+fn add_sandbox(ctx: &RequestContext<'_>, response: &mut Response, media_type: &str) {
+    if ctx.shared().sandboxes && is_active(media_type) {
+        response.add_field("Content-Security-Policy", "sandbox");
+    }
+}
+
+/// Returns the mechanism that is going to move a file, as far as that is known beforehand.
+fn expected_mechanism(ctx: &RequestContext<'_>, is_copied: bool) -> &'static str {
+    let lacks = |mechanism| ctx.worker.capabilities.lacks(mechanism);
+    let mechanism = match ctx.peer.policy(ctx.settings().policy) {
+        Policy::Require(mechanism) | Policy::Prefer(mechanism) => mechanism,
+        Policy::Auto if is_copied => Mechanism::ReadWrite,
+        Policy::Auto if !lacks(Mechanism::Sendfile) => Mechanism::Sendfile,
+        Policy::Auto if !lacks(Mechanism::Splice) => Mechanism::Splice,
+        Policy::Auto => Mechanism::ReadWrite,
+    };
+    mechanism.name()
+}
+
+/// Answers with a file that has its contents only when it is read.
+pub(crate) async fn respond_unsized(
+    ctx: &RequestContext<'_>,
+    path: &[u8],
+    opened: OwnedFd,
+) -> Response {
+    let text = spawn_blocking(move || read(opened)).await;
+    match text.unwrap_or_else(|_| Err(io::ErrorKind::Other.into())) {
+        Err(error) => ctx.failed(&error),
+        Ok(text) => {
+            let media_type = media_type(path);
+            let is_head = ctx.request.method == Method::Head;
+            let mut response = Response::memory(200, media_type, text, is_head);
+            response.add_field("Cache-Control", "no-store");
+            add_sandbox(ctx, &mut response, media_type);
+            response
+        }
+    }
+}
+
+/// Reads a file whose size is not known.
+fn read(file: OwnedFd) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::from(file).take(MAX_TEXT_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_TEXT_BYTES {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(text)
+}
+
+/// How often a file is opened that is replaced by another each time.
+const MAX_ATTEMPTS: u32 = 4;
+
+/// Bytes of a file of procfs; the endless ones have no end here either.
+const MAX_TEXT_BYTES: u64 = 4 << 20;

@@ -1,0 +1,158 @@
+//! A folder as the answer: its listing, or all of it as one archive.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::archive;
+use crate::archive::layouts::{self, LayoutKey};
+use crate::auth::Right;
+use crate::files::resume;
+use crate::files::root::Root;
+use crate::listing::jobs::{self, Asked, ListTask};
+use crate::listing::{Attributes, CONTENT_SECURITY_POLICY, Format, ListingQuery, May, Resolve};
+use crate::negotiate::wants_json;
+use crate::plan::{Facts, PlannedBody};
+use crate::request::Method;
+use crate::routing::context::RequestContext;
+use crate::routing::response::{ArchiveBody, Body, Response};
+use crate::server::limits::disk_queue::ClientNet;
+use crate::server::settings::Changes;
+use crate::target::{Target, encode_segment};
+
+/// Answers a request for a folder.
+pub(crate) async fn respond(
+    ctx: &RequestContext<'_>,
+    target: &Target<'_>,
+    folder: OwnedFd,
+) -> Response {
+    let settings = ctx.settings();
+    match target.query.get("archive") {
+        None => {}
+        Some(format) if !settings.archive || *format != *b"tar" => {
+            return ctx.error(400, "folders can be had as ?archive=tar, if at all");
+        }
+        Some(_) => return archive(ctx, &target.path, folder).await,
+    }
+    if !settings.listing {
+        return ctx.error(403, "this folder is not listed");
+    }
+    listing(ctx, target, folder).await
+}
+
+/// Answers with the page, or JSON, or plain names.
+async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd) -> Response {
+    let query = match ListingQuery::read(|key| target.query.get(key), wants_json(&ctx.request)) {
+        Ok(query) => query,
+        Err(fault) => return ctx.error(400, &fault.to_string()),
+    };
+    let is = |name, value: &[u8]| ctx.request.field(name) == Some(value);
+    let what = Asked {
+        path: target.path.clone(),
+        query,
+        is_browser: is("sec-fetch-dest", b"document") || is("sec-fetch-mode", b"navigate"),
+        is_head: ctx.request.method == Method::Head,
+        may: may(ctx, &target.path),
+        user: ctx.user.clone(),
+        is_partial: ctx.is_partial,
+    };
+    let is_chunked = ctx.request.minor_version > 0;
+    let task = ListTask { folder, what, is_chunked };
+    let client = ClientNet::of(ctx.peer.address);
+    let (head, body) = match jobs::ask(Arc::clone(ctx.shared()), client, task).await {
+        Ok(listing) => listing,
+        Err(error) => return ctx.failed(&error),
+    };
+    let is_stream = matches!(body, Body::Stream { .. });
+    let mut response = Response::new(200, Vec::new(), body, None);
+    response.closes = !is_chunked;
+    response.add_field("Content-Type", head.media_type);
+    if is_chunked && is_stream {
+        response.add_field("Transfer-Encoding", "chunked");
+    }
+    response.add_field("Cache-Control", "no-cache");
+    response.add_field("Vary", "Accept, Sec-Fetch-Dest, Sec-Fetch-Mode");
+    if head.media_type == Format::Html.media_type() {
+        response.add_field("Content-Security-Policy", CONTENT_SECURITY_POLICY);
+    }
+    if let Some(next) = head.next_page {
+        response.add_field("Link", &format!("<{next}>; rel=\"next\""));
+    }
+    response
+}
+
+/// Returns what the client may do with a folder.
+fn may(ctx: &RequestContext<'_>, path: &[u8]) -> May {
+    let settings = ctx.settings();
+    let Changes { upload, delete, .. } = settings.changes;
+    if ctx.can(path, Right::Write) {
+        return May { upload, delete, log_in: false };
+    }
+    // A browser tells who its user is only where it was asked to, which nobody does who may read.
+    let log_in =
+        (upload || delete || ctx.is_partial) && ctx.user.is_none() && settings.access.has_users();
+    May { log_in, ..May::default() }
+}
+
+/// Answers with the whole folder as a tar, or ranges of it.
+async fn archive(ctx: &RequestContext<'_>, path: &[u8], folder: OwnedFd) -> Response {
+    let key = LayoutKey::of(&folder, path, ctx.user.as_ref());
+    let laid_out = match ctx.shared().layouts.get(&key) {
+        Some(laid_out) => Ok(laid_out),
+        None => {
+            let client = ClientNet::of(ctx.peer.address);
+            layouts::ask(Arc::clone(ctx.shared()), client, key, folder).await
+        }
+    };
+    let laid_out = match laid_out {
+        Ok(laid_out) => laid_out,
+        Err(error) if error.status() == 503 => return ctx.busy(503, &error.to_string()),
+        Err(error) => return ctx.error(error.status(), &error.to_string()),
+    };
+    let layout = &laid_out.layout;
+    let name = path.rsplit(|byte| *byte == b'/').next().filter(|name| !name.is_empty());
+    let file_name = [name.unwrap_or(b"files"), b".tar"].concat();
+    let etag = layout.etag();
+    let facts = Facts {
+        len: layout.len(),
+        etag: &etag,
+        modified: layout.modified(),
+        media_type: "application/x-tar",
+        coding: None,
+        varies: false,
+        file_name: Some(&file_name),
+        is_download: true,
+    };
+    let (plan, download) = resume::plan_resumable(ctx, &facts);
+    let part =
+        |from, to| archive::Body::new(Arc::clone(layout), Arc::clone(&laid_out.folder), from..to);
+    let whole = |parts, closing| {
+        let _laid_out = Arc::clone(&laid_out);
+        Body::Archive(Box::new(ArchiveBody { parts, closing, _laid_out }))
+    };
+    let body = match plan.body {
+        PlannedBody::Nothing => Body::Nothing,
+        PlannedBody::Message(text) => Body::Memory(text.into_owned().into_bytes().into()),
+        PlannedBody::Whole => whole(vec![(Vec::new(), part(0, layout.len()))], Vec::new()),
+        PlannedBody::Range(range) => {
+            whole(vec![(Vec::new(), part(range.start, range.end))], Vec::new())
+        }
+        PlannedBody::Multipart(multipart) => {
+            let parts = multipart.parts.into_iter();
+            let parts = parts.map(|(header, range)| (header, part(range.start, range.end)));
+            whole(parts.collect(), multipart.closing)
+        }
+    };
+    let mut response = Response::new(plan.status, plan.fields, body, Some(plan.body_len));
+    response.download = download;
+    // So that clients which unpack it need not guess whether its one folder is this one.
+    response.add_field("Underpass-Top", &encode_segment(name.unwrap_or_default()));
+    response.add_common(ctx.peer, ctx.settings(), ctx.explains, || "sendfile");
+    response
+}
+
+impl Resolve for Root {
+    fn resolve(&self, path: &[u8]) -> io::Result<Attributes> {
+        Ok(Attributes::from(&self.look(path)?))
+    }
+}

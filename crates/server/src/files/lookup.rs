@@ -1,0 +1,106 @@
+//! Finds what is at a path: open since a moment ago, opened without waiting, or opened by a helper.
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use crate::files::open_files;
+use crate::files::open_files::{Found, Served};
+use crate::files::root::Patience;
+use crate::files::settled::{AGAIN_LATER, Checks};
+use crate::routing::context::RequestContext;
+use crate::server::shared::Shared;
+
+/// What is at a path. An open file is shared by its responses.
+pub(crate) enum Place {
+    /// A regular file.
+    File(Rc<Served>),
+    /// A folder.
+    Folder(OwnedFd),
+    /// A file of procfs or sysfs, whose size is not known before it is read.
+    Unsized(OwnedFd),
+}
+
+/// Returns the file at a path if this worker has opened it a moment ago. It may have changed since.
+///
+/// # Errors
+///
+/// `EACCES` if links led to where this client may not read.
+pub(crate) fn find_open(
+    ctx: &RequestContext<'_>,
+    path: &[u8],
+) -> Option<Result<Rc<Served>, Errno>> {
+    let mut files = ctx.worker.files.borrow_mut();
+    files.keep_up(ctx.shared().changes());
+    let served = files.get(path, ctx.started)?;
+    Some(ctx.may_reach(served.reached.as_deref()).map(|()| served))
+}
+
+/// Opens a path, or takes what was opened a moment ago.
+///
+/// # Errors
+///
+/// As openat2(2) beneath the root; `EACCES` if links lead to where this client may not read.
+pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Place, Errno> {
+    if let Some(found) = find_open(ctx, path) {
+        return found.map(Place::File);
+    }
+    let changes = ctx.shared().changes();
+    let found = match open_files::open_at_once(ctx.shared(), path) {
+        Err(Errno::AGAIN) => open_patiently(ctx.shared(), path).await?,
+        found => found?,
+    };
+    ctx.may_reach(found.reached())?;
+    Ok(match found {
+        Found::Folder(folder, _) => Place::Folder(folder),
+        Found::Unsized(file, _) => Place::Unsized(file),
+        Found::File(served) => {
+            let served = Rc::from(served);
+            if ctx.shared().changes() == changes {
+                ctx.worker.files.borrow_mut().put(path, &served, ctx.started);
+            }
+            Place::File(served)
+        }
+    })
+}
+
+/// Opens a path, or takes what was opened a moment ago and has not changed since.
+///
+/// # Errors
+///
+/// As [`find`].
+pub(crate) async fn find_current(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Place, Errno> {
+    let found = find(ctx, path).await;
+    if matches!(&found, Ok(Place::File(served)) if !served.is_current()) {
+        forget(ctx, path);
+        return find(ctx, path).await;
+    }
+    found
+}
+
+/// Closes a file that was found to have changed.
+pub(crate) fn forget(ctx: &RequestContext<'_>, path: &[u8]) {
+    ctx.worker.files.borrow_mut().forget(path);
+}
+
+/// Has a helper open what is at a path, as soon as no program is writing to it.
+async fn open_patiently(shared: &Arc<Shared>, path: &[u8]) -> Result<Found, Errno> {
+    let mut checks = Checks::new(shared.settings.integrity);
+    loop {
+        let (helper, path) = (Arc::clone(shared), path.to_vec());
+        let task = spawn_blocking(move || {
+            let found = open_files::open(&helper, &path, Patience::Disk, &mut checks);
+            (found, checks)
+        });
+        let (found, looked) = task.await.map_err(|_| Errno::IO)?;
+        match found {
+            Err(AGAIN_LATER) => sleep(looked.pause).await,
+            _ => return found,
+        }
+        checks = looked;
+    }
+}

@@ -1,0 +1,12 @@
+//! The files that are served: found beneath the root, kept open for a moment, at rest when they are sent.
+
+pub(crate) mod drop_behind; // gives pages back that only one transfer wanted
+pub(crate) mod file; // answers for a file
+pub(crate) mod folder; // answers for a folder
+pub(crate) mod links; // where links lead a change to
+pub(crate) mod lookup; // what is at a path
+pub(crate) mod open_files;
+pub(crate) mod prefetch; // brings pages in that have to come from a disk
+pub(crate) mod resume; // no two versions in one download
+pub(crate) mod root; // the only way to the file system
+pub(crate) mod settled; // files that no program is writing to

@@ -1,0 +1,339 @@
+//! Files that were asked for a moment ago, still open, with the facts their responses need.
+//!
+//! Opening a file costs three system calls and a walk along its path, which is more than sending
+//! a small one. So each worker keeps what it opened for at most [`LIFETIME`]. Each response compares
+//! by one fstat(2), at the latest when the bytes of a small file are read: one that was written
+//! to, replaced by another or removed is opened anew by the very next request. Only what does not
+//! touch the file itself, such as a folder on the way that was renamed, is noticed after
+//! [`LIFETIME`], unless a request has done it: then it is noticed by the next one, of any worker.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::fs::{FileType, Stat, fstat, fstatfs};
+use rustix::io::Errno;
+use underpass_engine::{Version, is_resident};
+
+use crate::digest::{Digest, kept};
+use crate::files::root::Patience;
+use crate::files::settled::{AGAIN_LATER, Checks, Settled};
+use crate::media::media_type;
+use crate::negotiate::Coding;
+use crate::server::shared::Shared;
+use crate::validator::etag_since;
+use crate::version::facts;
+
+/// How long an open file is used without looking its path up again.
+pub(crate) const LIFETIME: Duration = Duration::from_secs(1);
+
+/// A regular file that is open, and what its responses say about it.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) file: Arc<OwnedFd>,
+    /// The path that was reached, if links led to another one.
+    pub(crate) reached: Option<Vec<u8>>,
+    pub(crate) version: Version,
+    pub(crate) etag: String,
+    pub(crate) modified: SystemTime,
+    pub(crate) media_type: &'static str,
+    /// Digests that are kept with it.
+    pub(crate) digests: Vec<Digest>,
+    /// The same contents packed, each a file of its own.
+    pub(crate) packed: Vec<(Coding, Served)>,
+    /// Whether the whole file was in the page cache a moment ago.
+    pub(crate) residence: Residence,
+    /// Whether somebody has it open for writing, and may begin at any moment.
+    has_writer: bool,
+    /// Whether it was found at rest in its version, so that each change can be told.
+    pub(crate) is_at_rest: bool,
+}
+
+/// When the whole of a file was last found in the page cache.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Residence(Arc<Mutex<Option<Instant>>>);
+
+impl Residence {
+    /// It was, at this time.
+    pub(crate) fn note(&self, at: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+    }
+
+    /// Whether that was a moment ago.
+    fn is_noted(&self, now: Instant) -> bool {
+        let noted = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.is_some_and(|at| now.saturating_duration_since(at) < LIFETIME)
+    }
+}
+
+/// What is found at a path.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// A regular file.
+    File(Box<Served>),
+    /// A folder, open, with the path that was reached if links led to another one.
+    Folder(OwnedFd, Option<Vec<u8>>),
+    /// A file of procfs or sysfs, whose size is not known before it is read.
+    Unsized(OwnedFd, Option<Vec<u8>>),
+}
+
+impl Found {
+    /// The path that was reached, if links led to another one.
+    pub(crate) fn reached(&self) -> Option<&[u8]> {
+        match self {
+            Self::File(served) => served.reached.as_deref(),
+            Self::Folder(_, reached) | Self::Unsized(_, reached) => reached.as_deref(),
+        }
+    }
+}
+
+impl Served {
+    /// How many bytes the file has.
+    pub(crate) fn len(&self) -> u64 {
+        self.version.size()
+    }
+
+    /// Whether the whole file is known to be in the page cache; a small one is looked at.
+    pub(crate) fn is_resident(&self, now: Instant) -> bool {
+        if self.residence.is_noted(now) {
+            return true;
+        }
+        let is_resident = self.len() <= WHOLE && is_resident(&self.file, 0, self.len());
+        if is_resident {
+            self.residence.note(now);
+        }
+        is_resident
+    }
+
+    /// Whether the file was written to so lately that somebody may still be at it, or is open for
+    /// writing.
+    pub(crate) fn is_unsettled(&self, now: SystemTime) -> bool {
+        if self.has_writer {
+            return true;
+        }
+        let changed = u64::try_from(self.version.changed().0).unwrap_or(0);
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        now < changed + SETTLED_AFTER.as_secs()
+    }
+
+    /// Whether the file is still the one that was opened, in the same version.
+    pub(crate) fn is_current(&self) -> bool {
+        let version = Version::of(&self.file);
+        version.is_ok_and(|now| now == self.version)
+            && self.packed.iter().all(|(_, packed)| packed.is_current())
+    }
+
+    fn new(file: OwnedFd, settled: Settled, name: &[u8]) -> Self {
+        let Settled { version, has_writer, is_at_rest } = settled;
+        let kept = kept::recall(&file, &version);
+        let changed = kept.as_ref().map_or_else(|| version.changed(), kept::Kept::changed);
+        Self {
+            file: Arc::new(file),
+            reached: None,
+            version,
+            etag: etag_since(&facts(&version), changed),
+            modified: modified(&version),
+            media_type: media_type(name),
+            digests: kept.map(kept::Kept::into_digests).unwrap_or_default(),
+            packed: Vec::new(),
+            residence: Residence::default(),
+            has_writer,
+            is_at_rest,
+        }
+    }
+}
+
+/// The files that one worker has open.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    open: HashMap<Box<[u8]>, (Instant, Rc<Served>)>,
+    /// How often names had been changed when these files were looked up.
+    changes: u64,
+}
+
+impl Files {
+    /// The file at a path, if it was opened a moment ago. Whether it still is as it was then, the
+    /// caller has to ask.
+    pub(crate) fn get(&self, path: &[u8], now: Instant) -> Option<Rc<Served>> {
+        let (opened, served) = self.open.get(path)?;
+        (now.duration_since(*opened) < LIFETIME).then(|| Rc::clone(served))
+    }
+
+    /// Closes what was found not to be as it was.
+    pub(crate) fn forget(&mut self, path: &[u8]) {
+        self.open.remove(path);
+    }
+
+    /// Closes everything if names were changed by requests meanwhile: a file may be found
+    /// elsewhere now, or something else at its path.
+    pub(crate) fn keep_up(&mut self, changes: u64) {
+        if self.changes != changes {
+            self.changes = changes;
+            self.forget_all();
+        }
+    }
+
+    /// Closes everything.
+    pub(crate) fn forget_all(&mut self) {
+        self.open.clear();
+    }
+
+    /// Keeps a file for requests to come.
+    pub(crate) fn put(&mut self, path: &[u8], served: &Rc<Served>, now: Instant) {
+        if self.open.len() >= MOST {
+            self.expire(now);
+        }
+        if self.open.len() < MOST {
+            self.open.insert(path.into(), (now, Rc::clone(served)));
+        }
+    }
+
+    /// Closes what nobody asked for lately, so that a removed file gives its space back.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        self.open.retain(|_, (opened, _)| now.duration_since(*opened) < LIFETIME);
+    }
+}
+
+/// Opens what is at a path, with its packed neighbours.
+///
+/// # Errors
+///
+/// As openat2(2) beneath the root; `ENOENT` for what is neither a file nor a folder, `AGAIN_LATER`
+/// if somebody may be writing to it, `EBUSY` if somebody is.
+pub(crate) fn open(
+    shared: &Shared,
+    path: &[u8],
+    patience: Patience,
+    checks: &mut Checks,
+) -> Result<Found, Errno> {
+    let (file, reached) = shared.root.open_reached(path, patience)?;
+    let stat = fstat(&file)?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    match kind {
+        FileType::Directory => return Ok(Found::Folder(file, reached)),
+        FileType::RegularFile => {}
+        // A fifo, a device or a socket, whose reading may never end.
+        _ => return Err(Errno::NOENT),
+    }
+    // Before anything moves the cursor, at which such a file is read.
+    if may_be_made_when_read(&stat) && is_made_when_read(&file) {
+        return Ok(Found::Unsized(file, reached));
+    }
+    let settled = checks.settle(shared, path, &file, &stat, patience)?;
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let mut served = Served { reached, ..Served::new(file, settled, name) };
+    for coding in Coding::ALL {
+        if let Some(packed) = open_packed(shared, path, coding, &served, patience, checks)? {
+            served.packed.push((coding, packed));
+        }
+    }
+    Ok(Found::File(Box::new(served)))
+}
+
+/// Opens what is at a path without waiting for a disk or a writer.
+///
+/// # Errors
+///
+/// As [`open`]; `EAGAIN` if it would have to wait.
+pub(crate) fn open_at_once(shared: &Shared, path: &[u8]) -> Result<Found, Errno> {
+    let mut checks = Checks::new(shared.settings.integrity);
+    match open(shared, path, Patience::None, &mut checks) {
+        // EINVAL: kernels before 5.12 cannot be asked for what they have in memory only.
+        Err(Errno::INVAL | AGAIN_LATER) => Err(Errno::AGAIN),
+        found => found,
+    }
+}
+
+/// The neighbour that holds the same contents packed, unless it is older than the file: then it
+/// was packed from something else.
+fn open_packed(
+    shared: &Shared,
+    path: &[u8],
+    coding: Coding,
+    original: &Served,
+    patience: Patience,
+    checks: &mut Checks,
+) -> Result<Option<Served>, Errno> {
+    let name = [path, coding.extension().as_bytes()].concat();
+    let (file, reached) = match shared.root.open_reached(&name, patience) {
+        Ok(opened) => opened,
+        Err(Errno::AGAIN) if patience == Patience::None => return Err(Errno::AGAIN),
+        Err(_) => return Ok(None),
+    };
+    let stat = fstat(&file)?;
+    // A link would lead to where the reader has no right to be.
+    let is_neighbour = match (&original.reached, reached) {
+        (None, None) => true,
+        (Some(original), Some(reached)) => {
+            reached == [original.as_slice(), coding.extension().as_bytes()].concat()
+        }
+        _ => false,
+    };
+    if !is_neighbour || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Ok(None);
+    }
+    let settled = match checks.settle(shared, &name, &file, &stat, patience) {
+        Ok(settled) => settled,
+        // It is being packed anew.
+        Err(Errno::BUSY) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    let packed = Served { media_type: original.media_type, ..Served::new(file, settled, b"") };
+    let is_current = packed.version.modified().0 >= original.version.modified().0;
+    Ok((is_current && packed.len() > 0).then_some(packed))
+}
+
+/// Whether the facts leave it open: procfs says that a file has no bytes, sysfs that it has a page,
+/// and neither has blocks of them.
+fn may_be_made_when_read(stat: &Stat) -> bool {
+    stat.st_blocks == 0 && matches!(stat.st_size, 0 | 4096)
+}
+
+/// Whether a file's contents come into being when it is read, so that its size says nothing.
+fn is_made_when_read(file: impl AsFd) -> bool {
+    let kind = fstatfs(file).map(|facts| facts.f_type);
+    #[allow(clippy::unnecessary_cast)] // the type differs by target
+    kind.is_ok_and(|kind| MADE_WHEN_READ.contains(&(kind as u32)))
+}
+
+/// Whether an error means that nothing is there for a client to see.
+pub(crate) fn is_missing(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::NOENT
+            | Errno::NOTDIR // a file in the middle of the path
+            | Errno::LOOP // links in a circle, or a link of procfs
+            | Errno::NAMETOOLONG
+            | Errno::XDEV // a link leads out of the root
+            | Errno::NXIO // a socket
+            | Errno::NODEV // a device without a driver
+    )
+}
+
+/// When a version was written, as far as this system can say it.
+pub(crate) fn modified(version: &Version) -> SystemTime {
+    let (seconds, _) = version.modified();
+    let since = Duration::from_secs(seconds.unsigned_abs());
+    let time = if seconds < 0 {
+        SystemTime::UNIX_EPOCH.checked_sub(since)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_add(since)
+    };
+    time.unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// Up to this size a file's pages are looked up as a whole, once a [`LIFETIME`].
+const WHOLE: u64 = 1 << 20;
+
+/// A file at rest for so long is taken to stay so for the moment of a response.
+const SETTLED_AFTER: Duration = Duration::from_secs(2);
+
+/// Files that a worker keeps open at the most.
+const MOST: usize = 256;
+
+/// `PROC_SUPER_MAGIC`, `SYSFS_MAGIC`, `CGROUP2_SUPER_MAGIC`, `DEBUGFS_MAGIC`, `TRACEFS_MAGIC` and
+/// `SECURITYFS_MAGIC` of linux/magic.h.
+const MADE_WHEN_READ: [u32; 6] =
+    [0x9fa0, 0x6265_6572, 0x6367_7270, 0x6462_6720, 0x7472_6163, 0x7363_6673];

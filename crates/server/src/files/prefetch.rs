@@ -1,0 +1,233 @@
+//! Pages that have to come from a disk, brought in by helper threads while the worker goes on.
+//!
+//! Linux has no asynchronous sendfile: a step into a part that is not in the page cache waits for
+//! the disk, and with it every connection of the worker. So the part is looked at beforehand, and
+//! if pages are missing a helper waits for them instead.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::fs::sendfile;
+use rustix::io::Errno;
+use underpass_engine::{Chain, Segment, Usage, is_absent, is_resident};
+
+use crate::files::open_files::LIFETIME;
+
+/// A part of a body and where it comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Span {
+    pub(crate) file: Arc<OwnedFd>,
+    /// Where it begins in the file.
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+/// How far the pages of a chain are known to be in the page cache.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Warmth {
+    /// The parts in order, each with the place in the chain where it begins.
+    spans: Vec<(u64, Span)>,
+    /// The place up to which no step has to wait for a disk,
+    until: u64,
+    /// as it was at this time.
+    looked: Option<Instant>,
+    /// How many bytes are looked at next.
+    window: u64,
+    /// How many more parts are fetched without asking whether they are there: the kernel counts
+    /// pages as soon as it has begun to read them.
+    distrust: u8,
+}
+
+/// A part of which pages are missing.
+#[derive(Clone, Debug)]
+pub(crate) struct Cold {
+    pub(crate) span: Span,
+    /// The places in the chain where the part begins
+    pub(crate) begin: u64,
+    /// and where it ends.
+    pub(crate) end: u64,
+}
+
+impl Warmth {
+    /// Nothing is known yet about the files of a chain.
+    pub(crate) fn new(chain: &Chain<Arc<OwnedFd>>) -> Self {
+        let mut place = 0;
+        let mut spans = Vec::new();
+        for segment in chain.segments() {
+            match segment {
+                Segment::Bytes(bytes) | Segment::Payload(bytes) => place += bytes.len() as u64,
+                Segment::Source(source) => {
+                    let (offset, len) = (source.offset(), source.promised());
+                    let (Some(offset), Some(len)) = (offset, len) else { continue };
+                    spans.push((place, Span { file: Arc::clone(source.fd()), offset, len }));
+                    place += len;
+                }
+            }
+        }
+        Self { spans, ..Self::default() }
+    }
+
+    /// Everything was found there a moment ago.
+    pub(crate) fn known(chain: &Chain<Arc<OwnedFd>>) -> Self {
+        let until = chain.len().unwrap_or(0);
+        Self { until, looked: Some(Instant::now()), ..Self::new(chain) }
+    }
+
+    /// Looks whether the next `turn` bytes from `place` on can be sent without waiting; returns
+    /// the first part that cannot.
+    pub(crate) fn look(&mut self, place: u64, turn: u64) -> Option<Cold> {
+        let wanted = place.saturating_add(turn);
+        if self.until >= wanted && self.until != u64::MAX {
+            let is_old = self.looked.is_some_and(|looked| looked.elapsed() > LIFETIME);
+            if is_old {
+                // A slow client: what was there may have gone.
+                self.until = place;
+                self.window = WINDOW;
+            }
+        }
+        while self.until < wanted {
+            let len = if self.distrust > 0 { WINDOW } else { self.window.max(WINDOW) };
+            let Some(part) = self.part(self.until.max(place), len) else {
+                self.until = u64::MAX;
+                break;
+            };
+            let Span { file, offset, len } = &part.span;
+            if self.distrust > 0 || !is_resident(file, *offset, *len) {
+                return self.part(part.begin, WINDOW);
+            }
+            self.until = part.end;
+            self.looked = Some(Instant::now());
+            self.window = (self.window.max(WINDOW) * 2).min(LARGEST_WINDOW);
+        }
+        None
+    }
+
+    /// Notes that a part has been brought in, and whether the disk had to be waited for.
+    pub(crate) fn is_warm(&mut self, part: &Cold, waited: bool) {
+        self.until = self.until.max(part.end);
+        self.looked = Some(Instant::now());
+        self.window = WINDOW;
+        self.distrust = if waited { DISTRUSTED_PARTS } else { self.distrust.saturating_sub(1) };
+    }
+
+    /// The parts of which not a page is there, in order.
+    pub(crate) fn absent(&self) -> Vec<Cold> {
+        let mut absent = Vec::new();
+        let mut place = 0;
+        while let Some(part) = self.part(place, WINDOW) {
+            place = part.end;
+            let Span { file, offset, len } = &part.span;
+            if is_absent(file, *offset, *len) {
+                absent.push(part);
+            }
+        }
+        absent
+    }
+
+    /// The part behind those that are there, if it had better be fetched before it is needed.
+    pub(crate) fn next(&self) -> Option<Cold> {
+        if self.distrust > 0 { self.part(self.until, WINDOW) } else { None }
+    }
+
+    /// The part that begins at a place, or behind it if that is memory, of at most `len` bytes.
+    fn part(&self, place: u64, len: u64) -> Option<Cold> {
+        let (begin, span) = self.span_at(place)?;
+        let skip = place.saturating_sub(*begin);
+        let len = len.min(span.len - skip);
+        let begin = begin + skip;
+        let span = Span { file: Arc::clone(&span.file), offset: span.offset + skip, len };
+        Some(Cold { span, begin, end: begin + len })
+    }
+
+    /// The first part that ends behind a place.
+    fn span_at(&self, place: u64) -> Option<&(u64, Span)> {
+        let index = self.spans.partition_point(|(begin, span)| begin + span.len <= place);
+        self.spans.get(index)
+    }
+}
+
+impl Cold {
+    /// Whether another part is the same.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        (self.begin, self.end) == (other.begin, other.end)
+    }
+
+    /// Waits for the pages, on a helper thread; whether there was anything to wait for.
+    ///
+    /// sendfile(2) into /dev/null reads the pages and copies nothing: no byte surfaces. Whatever
+    /// goes wrong, the transfer meets it too and knows what to do.
+    pub(crate) fn fetch(&self, null: &OwnedFd) -> bool {
+        let before = Usage::of_this_thread();
+        let Span { file, offset, len } = &self.span;
+        let (mut at, end) = (*offset, offset + len);
+        while at < end {
+            // In short calls: many kernels are not preempted inside of one, so that a long one would
+            // keep the worker from its processor.
+            let rest = usize::try_from(end - at).unwrap_or(usize::MAX).min(CALL);
+            match sendfile(null, file.as_fd(), Some(&mut at), rest) {
+                // An end means that the file is shorter than it was.
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        // Nothing else here gives the processor away.
+        Usage::of_this_thread().voluntary_switches > before.voluntary_switches
+    }
+}
+
+/// Bytes looked at as one at first, and if need be brought in.
+const WINDOW: u64 = 1 << 20;
+
+/// Bytes looked at as one when many were found to be there: some 0.1 ms.
+const LARGEST_WINDOW: u64 = 32 << 20;
+
+/// After a part that was missing, so many have to have been there before that is believed again.
+const DISTRUSTED_PARTS: u8 = 8;
+
+/// Bytes brought in by one call: some 0.2 ms of the processor.
+const CALL: usize = 64 << 10;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+
+    use rustix::fs::{Advice, fadvise};
+    use underpass_engine::Source;
+
+    use super::*;
+
+    #[test]
+    fn a_cold_part_is_found_fetched_and_found_no_more() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&vec![1; 3 << 20]).unwrap();
+        file.as_file().sync_all().unwrap();
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        let opened: Arc<OwnedFd> = Arc::new(File::open(file.path()).unwrap().into());
+        let part = |offset, len| Source::range(Arc::clone(&opened), offset, len);
+        let (first, second) = (part(0, 1 << 20), part(1 << 20, 5000));
+        let chain =
+            Chain::new().bytes(vec![0; 100]).source(first).bytes(vec![0; 50]).source(second);
+        let mut warmth = Warmth::new(&chain);
+        let Some(cold) = warmth.look(0, 1000) else {
+            println!("skipped: this file system keeps its files in memory");
+            return;
+        };
+        assert_eq!(cold.end, 100 + (1 << 20));
+        let null = File::options().write(true).open("/dev/null").unwrap().into();
+        // A disk may be so fast that nobody waits for it; then nothing is fetched ahead.
+        let waited = cold.fetch(&null);
+        warmth.is_warm(&cold, waited);
+        assert!(warmth.look(0, 1000).is_none());
+        let ahead = warmth.next().map(|next| next.begin);
+        assert_eq!(ahead, waited.then_some(cold.end + 50));
+        let second = 100 + (1 << 20) + 50;
+        while let Some(next) = warmth.look(second, 1000) {
+            warmth.is_warm(&next, next.fetch(&null));
+        }
+        assert!(warmth.look(second, 1 << 20).is_none(), "behind the last part nothing is cold");
+    }
+}

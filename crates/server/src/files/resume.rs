@@ -1,0 +1,46 @@
+//! Sees to it that no client appends one version of a file to the beginning of another.
+
+use std::time::Instant;
+
+use crate::connection::peer::Peer;
+use crate::plan::{Facts, Plan, PlannedBody, plan, plan_conflict};
+use crate::resumption::Download;
+use crate::routing::context::RequestContext;
+use crate::server::worker::Worker;
+
+/// Returns what to say about a file or archive, and what to remember if that breaks off.
+pub(crate) fn plan_resumable(ctx: &RequestContext<'_>, facts: &Facts) -> (Plan, Option<Download>) {
+    let request = &ctx.request;
+    if facts.len <= SMALL && !request.has("range") {
+        return (plan(request, facts, ctx.now), None);
+    }
+    let resumptions = &ctx.shared().resumptions;
+    let client = ctx.peer.address.map(|address| address.ip());
+    let download = resumptions.download(client, request, facts.etag);
+    if download.is_some_and(|download| resumptions.would_mix(&download, ctx.started)) {
+        return (plan_conflict(request, facts, ctx.now), None);
+    }
+    let plan = plan(request, facts, ctx.now);
+    let is_sent = matches!(plan.body, PlannedBody::Whole | PlannedBody::Range(_));
+    (plan, download.filter(|_| is_sent))
+}
+
+/// Notes that the next response begins: the client that asks for it has had the one before.
+pub(crate) fn begin(worker: &Worker, peer: &Peer, download: Option<Download>) {
+    if let Some(before) = peer.download.replace(download) {
+        worker.shared.resumptions.completed(&before);
+    }
+}
+
+/// Notes that the connection has ended, or its response broke off.
+pub(crate) fn end(worker: &Worker, peer: &Peer, is_whole: bool) {
+    let resumptions = &worker.shared.resumptions;
+    match peer.download.take() {
+        Some(download) if is_whole => resumptions.completed(&download),
+        Some(download) => resumptions.broken_off(&download, Instant::now()),
+        None => {}
+    }
+}
+
+/// Bytes up to which a whole file leaves in a call or two, and hardly ever breaks off.
+const SMALL: u64 = 16 << 10;

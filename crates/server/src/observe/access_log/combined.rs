@@ -1,0 +1,70 @@
+//! The combined format, with our additions at its end, where programs that read logs ignore them.
+
+use crate::observe::access_log::escape;
+use crate::observe::access_log::escape::Place;
+use crate::observe::access_log::{AccessEntry, TimeText};
+
+/// Appends one line, without its end.
+pub(super) fn write(exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
+    escape::push_or_dash(out, exchange.peer.as_bytes(), Place::Bare);
+    out.extend_from_slice(b" - ");
+    escape::push_or_dash(out, user(exchange), Place::Bare);
+    out.extend_from_slice(b" [");
+    out.extend_from_slice(time.common().as_bytes());
+    out.extend_from_slice(b"] \"");
+    push_request(out, exchange);
+    out.extend_from_slice(b"\" ");
+    escape::push_number(out, u64::from(exchange.status));
+    out.push(b' ');
+    escape::push_number(out, exchange.sent);
+    out.extend_from_slice(b" \"");
+    escape::push_or_dash(out, &exchange.referer, Place::Quoted);
+    out.extend_from_slice(b"\" \"");
+    escape::push_or_dash(out, &exchange.user_agent, Place::Quoted);
+    out.extend_from_slice(b"\" ");
+    escape::push_thousandths(out, milliseconds(exchange));
+    out.push(b' ');
+    escape::push_number(out, exchange.acknowledged);
+    out.push(b' ');
+    out.extend_from_slice(exchange.completion().as_bytes());
+    out.push(b' ');
+    push_mechanisms(out, exchange);
+}
+
+/// The name of the user; empty if there is none.
+pub(super) fn user(exchange: &AccessEntry) -> &[u8] {
+    exchange.user.as_deref().unwrap_or_default().as_bytes()
+}
+
+/// How long it took.
+pub(super) fn milliseconds(exchange: &AccessEntry) -> u64 {
+    u64::try_from(exchange.duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Appends the request line.
+pub(super) fn push_request(out: &mut Vec<u8>, exchange: &AccessEntry) {
+    escape::push(out, exchange.verb.as_bytes(), Place::Quoted);
+    out.push(b' ');
+    escape::push(out, &exchange.target, Place::Quoted);
+    out.push(b' ');
+    push_protocol(out, exchange);
+}
+
+/// Appends the version of the request.
+pub(super) fn push_protocol(out: &mut Vec<u8>, exchange: &AccessEntry) {
+    out.extend_from_slice(b"HTTP/1.");
+    escape::push_number(out, u64::from(exchange.minor_version));
+}
+
+/// Appends the names of the mechanisms in the order in which they came to move bytes.
+pub(super) fn push_mechanisms(out: &mut Vec<u8>, exchange: &AccessEntry) {
+    if exchange.mechanisms.is_empty() {
+        out.push(b'-');
+    }
+    for (index, (name, _)) in exchange.mechanisms.iter().enumerate() {
+        if index > 0 {
+            out.push(b'+');
+        }
+        out.extend_from_slice(name.as_bytes());
+    }
+}

@@ -1,0 +1,194 @@
+//! What happened to one request.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use underpass_engine::{Report, Tally, Usage};
+
+/// What happened to one request, from its first byte to the last of the response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessEntry {
+    /// When the request was read.
+    pub started: SystemTime,
+    /// From then until the kernel had the last byte, or it was given up.
+    pub duration: Duration,
+    /// The address of the client, as the log shows it.
+    pub peer: String,
+    /// The user, whose password was right.
+    pub user: Option<Arc<str>>,
+    /// The method as the client spelled it.
+    pub verb: String,
+    /// The request target as the client sent it.
+    pub target: Vec<u8>,
+    /// The version of the request: HTTP/1.0 or 1.1.
+    pub minor_version: u8,
+    /// The TLS that it came by, if it did.
+    pub tls: Option<Secured>,
+    /// The status that was sent.
+    pub status: u16,
+    /// Bytes of the request's body that were received and kept, or would have been.
+    pub received: u64,
+    /// Bytes of the body that were promised.
+    pub body_len: u64,
+    /// Bytes of the body that were given to the kernel.
+    pub sent: u64,
+    /// Bytes of the body that the peer's kernel has.
+    pub acknowledged: u64,
+    /// Whether everything that was promised was sent, and acknowledged as far as that is known.
+    pub is_complete: bool,
+    /// Bytes of the body by the name of the mechanism that moved them, and in how many calls.
+    pub mechanisms: Vec<(&'static str, Tally)>,
+    /// System calls that moved bytes or tried to, those for the head included.
+    pub calls: u64,
+    /// Bytes of files copied between user and kernel space, in either direction.
+    pub user_space_bytes: u64,
+    /// What it cost the thread that moved the bytes, if the format [`tells_cost`].
+    ///
+    /// [`tells_cost`]: crate::observe::access_log::LogFormat::tells_cost
+    pub usage: Usage,
+    /// What the kernel declined, such as `sendfile EINVAL at 4096`, and what that means.
+    pub declined: Vec<String>,
+    /// What went wrong, if anything did: `changed`, `reset`, `shrank`, `timeout`.
+    pub failure: Option<&'static str>,
+    /// The `Referer` field; empty if there was none.
+    pub referer: Vec<u8>,
+    /// The `User-Agent` field; empty if there was none.
+    pub user_agent: Vec<u8>,
+    /// Further request fields, by their names in lower case: those that the format [`needs`].
+    ///
+    /// [`needs`]: crate::observe::access_log::LogFormat::needs
+    pub fields: Vec<(String, Vec<u8>)>,
+}
+
+/// The TLS of a connection, as the log tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Secured {
+    /// `TLSv1.3` or `TLSv1.2`.
+    pub version: &'static str,
+    /// Such as `TLS_AES_128_GCM_SHA256`.
+    pub suite: &'static str,
+    /// Whether it went on with an earlier session.
+    pub is_resumed: bool,
+    /// Why the kernel does not encrypt; `None` if it does.
+    pub why: Option<&'static str>,
+}
+
+impl Secured {
+    /// Who encrypts: `kernel` or `user_space`.
+    #[must_use]
+    pub fn place(&self) -> &'static str {
+        if self.why.is_some() { "user_space" } else { "kernel" }
+    }
+}
+
+impl Default for AccessEntry {
+    /// Nothing yet, at the beginning of time.
+    fn default() -> Self {
+        Self {
+            started: SystemTime::UNIX_EPOCH,
+            duration: Duration::ZERO,
+            peer: String::new(),
+            user: None,
+            verb: String::new(),
+            target: Vec::new(),
+            minor_version: 1,
+            tls: None,
+            status: 0,
+            received: 0,
+            body_len: 0,
+            sent: 0,
+            acknowledged: 0,
+            is_complete: false,
+            mechanisms: Vec::new(),
+            calls: 0,
+            user_space_bytes: 0,
+            usage: Usage::default(),
+            declined: Vec::new(),
+            failure: None,
+            referer: Vec::new(),
+            user_agent: Vec::new(),
+            fields: Vec::new(),
+        }
+    }
+}
+
+impl AccessEntry {
+    /// Forgets everything but the peer and keeps the memory, for the next request of a connection.
+    pub fn clear(&mut self) {
+        let Self { peer, verb, target, mechanisms, declined, referer, user_agent, fields, .. } =
+            std::mem::take(self);
+        *self = Self {
+            peer,
+            verb,
+            target,
+            mechanisms,
+            declined,
+            referer,
+            user_agent,
+            ..Self::default()
+        };
+        self.verb.clear();
+        self.target.clear();
+        self.mechanisms.clear();
+        self.declined.clear();
+        self.referer.clear();
+        self.user_agent.clear();
+        self.fields = fields;
+        self.fields.clear();
+    }
+
+    /// Bytes of memory that it takes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let texts = [&self.target, &self.referer, &self.user_agent];
+        let fields = self.fields.iter().map(|(name, value)| name.capacity() + value.capacity());
+        size_of::<Self>()
+            + self.peer.capacity()
+            + self.verb.capacity()
+            + texts.iter().map(|text| text.capacity()).sum::<usize>()
+            + fields.sum::<usize>()
+    }
+
+    /// Takes from a report which mechanisms moved the bytes, and what was declined.
+    ///
+    /// Bytes of memory, such as the head, are left out. A response that takes several transfers
+    /// calls this for each.
+    pub fn record(&mut self, report: &Report) {
+        for (mechanism, tally) in report.mechanisms() {
+            let name = mechanism.name();
+            match self.mechanisms.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => {
+                    sum.bytes += tally.bytes;
+                    sum.calls += tally.calls;
+                }
+                None => self.mechanisms.push((name, tally)),
+            }
+        }
+        for decline in report.declined() {
+            let (what, answer, at) = (decline.what.name(), decline.refusal.name(), decline.at);
+            let meaning = decline.meaning().map(|meaning| format!(": {meaning}"));
+            self.declined.push(format!("{what} {answer} at {at}{}", meaning.unwrap_or_default()));
+        }
+        self.calls += report.calls();
+        self.user_space_bytes += report.user_space_bytes();
+        self.usage = self.usage + report.usage().unwrap_or_default();
+    }
+
+    /// `https` or `http`.
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    /// When it was over: the time of its line, so that the lines of a log are in order.
+    #[must_use]
+    pub fn ended(&self) -> SystemTime {
+        self.started.checked_add(self.duration).unwrap_or(self.started)
+    }
+
+    /// `complete`, or what went wrong.
+    #[must_use]
+    pub fn completion(&self) -> &'static str {
+        self.failure.unwrap_or(if self.is_complete { "complete" } else { "incomplete" })
+    }
+}

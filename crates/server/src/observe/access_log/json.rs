@@ -1,0 +1,143 @@
+//! One JSON object for each request. The names of its fields are a promise.
+
+use underpass_engine::Tally;
+
+use crate::observe::access_log::combined::{milliseconds, push_protocol, user};
+use crate::observe::access_log::escape;
+use crate::observe::access_log::{AccessEntry, TimeText};
+
+/// Appends one object, without the end of the line.
+///
+/// By hand, because it is written for every request, from bytes that need not be UTF-8.
+pub(super) fn write(exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"time\":\"");
+    time.push_rfc3339_with_thousandths(out);
+    out.push(b'"');
+    text(out, "remote", exchange.peer.as_bytes());
+    text_or_null(out, "user", user(exchange));
+    text(out, "method", exchange.verb.as_bytes());
+    text(out, "target", &exchange.target);
+    key(out, "protocol");
+    out.push(b'"');
+    push_protocol(out, exchange);
+    out.push(b'"');
+    tls(out, exchange);
+    number(out, "status", u64::from(exchange.status));
+    number(out, "bytes", exchange.body_len);
+    number(out, "received", exchange.received);
+    number(out, "sent", exchange.sent);
+    number(out, "acknowledged", exchange.acknowledged);
+    key(out, "complete");
+    let is_complete = exchange.is_complete && exchange.failure.is_none();
+    out.extend_from_slice(if is_complete { b"true" } else { b"false" });
+    text_or_null(out, "failure", exchange.failure.unwrap_or_default().as_bytes());
+    key(out, "duration_s");
+    escape::push_thousandths(out, milliseconds(exchange));
+    mechanisms(out, exchange);
+    number(out, "calls", exchange.calls);
+    number(out, "user_space_bytes", exchange.user_space_bytes);
+    cost(out, exchange);
+    declined(out, exchange);
+    text_or_null(out, "referer", &exchange.referer);
+    text_or_null(out, "user_agent", &exchange.user_agent);
+    out.push(b'}');
+}
+
+/// The TLS that the request came by, or null.
+fn tls(out: &mut Vec<u8>, exchange: &AccessEntry) {
+    key(out, "tls");
+    let Some(tls) = exchange.tls else { return out.extend_from_slice(b"null") };
+    out.extend_from_slice(b"{\"version\":");
+    string(out, tls.version.as_bytes());
+    text(out, "suite", tls.suite.as_bytes());
+    key(out, "resumed");
+    out.extend_from_slice(if tls.is_resumed { b"true" } else { b"false" });
+    text(out, "where", tls.place().as_bytes());
+    if let Some(why) = tls.why {
+        text(out, "why", why.as_bytes());
+    }
+    out.push(b'}');
+}
+
+/// Bytes and calls by mechanism.
+fn mechanisms(out: &mut Vec<u8>, exchange: &AccessEntry) {
+    let by_mechanism = |out: &mut Vec<u8>, value: fn(&Tally) -> u64| {
+        out.push(b'{');
+        for (index, (name, tally)) in exchange.mechanisms.iter().enumerate() {
+            out.extend_from_slice(if index > 0 { b",\"" } else { b"\"" });
+            escape::push_json(out, name.as_bytes());
+            out.extend_from_slice(b"\":");
+            escape::push_number(out, value(tally));
+        }
+        out.push(b'}');
+    };
+    key(out, "mechanisms");
+    by_mechanism(out, |tally| tally.bytes);
+    key(out, "mechanism_calls");
+    by_mechanism(out, |tally| tally.calls);
+}
+
+/// Processor seconds and context switches.
+fn cost(out: &mut Vec<u8>, exchange: &AccessEntry) {
+    let usage = exchange.usage;
+    key(out, "cpu_s");
+    out.extend_from_slice(b"{\"user\":");
+    escape::push_millionths(out, usage.user.as_micros());
+    out.extend_from_slice(b",\"system\":");
+    escape::push_millionths(out, usage.system.as_micros());
+    out.push(b'}');
+    key(out, "context_switches");
+    out.extend_from_slice(b"{\"voluntary\":");
+    escape::push_number(out, usage.voluntary_switches);
+    number(out, "involuntary", usage.involuntary_switches);
+    out.push(b'}');
+}
+
+/// What the kernel declined.
+fn declined(out: &mut Vec<u8>, exchange: &AccessEntry) {
+    key(out, "declined");
+    out.push(b'[');
+    for (index, decline) in exchange.declined.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        string(out, decline.as_bytes());
+    }
+    out.push(b']');
+}
+
+/// The name of the next field, with the comma before it.
+fn key(out: &mut Vec<u8>, name: &str) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+/// A field with a number.
+fn number(out: &mut Vec<u8>, name: &str, value: u64) {
+    key(out, name);
+    escape::push_number(out, value);
+}
+
+/// A field with text.
+fn text(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    key(out, name);
+    string(out, value);
+}
+
+/// A field with text, or null if it is empty.
+fn text_or_null(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    if value.is_empty() {
+        key(out, name);
+        out.extend_from_slice(b"null");
+    } else {
+        text(out, name, value);
+    }
+}
+
+/// A string in its quotes.
+fn string(out: &mut Vec<u8>, value: &[u8]) {
+    out.push(b'"');
+    escape::push_json(out, value);
+    out.push(b'"');
+}

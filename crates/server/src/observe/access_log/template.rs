@@ -1,0 +1,341 @@
+//! Log formats with `$variables`, which have the names and meanings of nginx where it has them.
+
+use std::fmt;
+
+use crate::observe::access_log::combined::{
+    milliseconds, push_mechanisms, push_protocol, push_request, user,
+};
+use crate::observe::access_log::escape;
+use crate::observe::access_log::escape::Place;
+use crate::observe::access_log::{AccessEntry, Secured, TimeText};
+
+/// A log format with `$variables`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    /// What it is made of, in order.
+    pieces: Vec<Piece>,
+    /// The request fields that it names, in lower case.
+    needs: Vec<String>,
+}
+
+/// A piece of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    /// A request field, `$http_name`.
+    Field(String),
+    /// What stands between variables.
+    Literal(String),
+    /// A variable.
+    Variable(Variable),
+}
+
+/// What a variable stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Variable {
+    /// Bytes of the body that were given to the kernel.
+    BodyBytesSent,
+    /// Bytes of the body that the peer's kernel has.
+    BytesAcknowledged,
+    /// Bytes of the body that were promised.
+    BytesExpected,
+    /// Bytes of the request's body that were received.
+    BytesReceived,
+    /// System calls that moved bytes.
+    Calls,
+    /// `complete`, or what went wrong.
+    Completed,
+    /// Context switches.
+    ContextSwitches,
+    /// Processor seconds.
+    CpuTime,
+    /// What the kernel declined.
+    Declined,
+    /// The `Referer` field.
+    HttpReferer,
+    /// The `User-Agent` field.
+    HttpUserAgent,
+    /// The mechanisms that moved bytes.
+    Mechanism,
+    /// The same with bytes and calls.
+    Moved,
+    /// Seconds since 1970.
+    Msec,
+    /// The address of the client.
+    RemoteAddr,
+    /// The user.
+    RemoteUser,
+    /// The request line.
+    Request,
+    /// The method.
+    RequestMethod,
+    /// How long it took, in seconds.
+    RequestTime,
+    /// The request target.
+    RequestUri,
+    /// `https` or `http`.
+    Scheme,
+    /// The version of the request.
+    ServerProtocol,
+    /// The cipher suite.
+    SslCipher,
+    /// The version of TLS.
+    SslProtocol,
+    /// `r` if an earlier session was gone on with, `.` if not.
+    SslSessionReused,
+    /// The status.
+    Status,
+    /// The time as RFC 3339 has it.
+    TimeIso8601,
+    /// The time in the common log format.
+    TimeLocal,
+    /// Who encrypts.
+    Tls,
+    /// Bytes copied between user and kernel space.
+    UserSpaceBytes,
+}
+
+/// The variables by name; beside them there is `$http_NAME` for every request field.
+const VARIABLES: [(&str, Variable); 30] = [
+    ("body_bytes_sent", Variable::BodyBytesSent),
+    ("bytes_acknowledged", Variable::BytesAcknowledged),
+    ("bytes_expected", Variable::BytesExpected),
+    ("bytes_received", Variable::BytesReceived),
+    ("calls", Variable::Calls),
+    ("completed", Variable::Completed),
+    ("context_switches", Variable::ContextSwitches),
+    ("cpu_time", Variable::CpuTime),
+    ("declined", Variable::Declined),
+    ("http_referer", Variable::HttpReferer),
+    ("http_user_agent", Variable::HttpUserAgent),
+    ("mechanism", Variable::Mechanism),
+    ("moved", Variable::Moved),
+    ("msec", Variable::Msec),
+    ("remote_addr", Variable::RemoteAddr),
+    ("remote_user", Variable::RemoteUser),
+    ("request", Variable::Request),
+    ("request_method", Variable::RequestMethod),
+    ("request_time", Variable::RequestTime),
+    ("request_uri", Variable::RequestUri),
+    ("scheme", Variable::Scheme),
+    ("server_protocol", Variable::ServerProtocol),
+    ("ssl_cipher", Variable::SslCipher),
+    ("ssl_protocol", Variable::SslProtocol),
+    ("ssl_session_reused", Variable::SslSessionReused),
+    ("status", Variable::Status),
+    ("time_iso8601", Variable::TimeIso8601),
+    ("time_local", Variable::TimeLocal),
+    ("tls", Variable::Tls),
+    ("user_space_bytes", Variable::UserSpaceBytes),
+];
+
+impl Template {
+    /// Reads a template. A variable is written `$name` or `${name}`.
+    ///
+    /// # Errors
+    ///
+    /// [`TemplateError`] for the first variable that does not exist.
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        if text.chars().any(|character| character.is_control() && character != '\t') {
+            return Err(TemplateError::Control);
+        }
+        let mut template = Self { pieces: Vec::new(), needs: Vec::new() };
+        let mut parts = text.split('$');
+        template.literal(parts.next().unwrap_or_default());
+        for part in parts {
+            let (name, literal) = variable_name(part)?;
+            template.variable(name)?;
+            template.literal(literal);
+        }
+        Ok(template)
+    }
+
+    /// The request fields that it names, in lower case.
+    pub(super) fn needs(&self) -> &[String] {
+        &self.needs
+    }
+
+    /// Whether it names what has to be measured.
+    pub(super) fn tells_cost(&self) -> bool {
+        let measured = [Variable::CpuTime, Variable::ContextSwitches];
+        self.pieces
+            .iter()
+            .any(|piece| matches!(piece, Piece::Variable(it) if measured.contains(it)))
+    }
+
+    /// Appends one line, without its end.
+    pub(super) fn write(&self, exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
+        for piece in &self.pieces {
+            match piece {
+                Piece::Field(name) => {
+                    let value = exchange.fields.iter().find(|(known, _)| known == name);
+                    let value = value.map_or(&[][..], |(_, value)| value);
+                    escape::push_or_dash(out, value, Place::Quoted);
+                }
+                Piece::Literal(text) => out.extend_from_slice(text.as_bytes()),
+                Piece::Variable(variable) => variable.write(exchange, time, out),
+            }
+        }
+    }
+
+    /// Adds what stands between variables.
+    fn literal(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.pieces.push(Piece::Literal(text.into()));
+        }
+    }
+
+    /// Adds a variable.
+    fn variable(&mut self, name: &str) -> Result<(), TemplateError> {
+        if let Some((_, variable)) = VARIABLES.iter().find(|(known, _)| *known == name) {
+            self.pieces.push(Piece::Variable(*variable));
+            return Ok(());
+        }
+        let field = name.strip_prefix("http_").filter(|field| !field.is_empty());
+        let Some(field) = field else { return Err(TemplateError::Unknown(name.into())) };
+        let field = field.replace('_', "-").to_ascii_lowercase();
+        if SECRET_FIELDS.contains(&&*field) {
+            return Err(TemplateError::Secret(name.into()));
+        }
+        if !self.needs.contains(&field) {
+            self.needs.push(field.clone());
+        }
+        self.pieces.push(Piece::Field(field));
+        Ok(())
+    }
+}
+
+/// Fields whose value is a password.
+const SECRET_FIELDS: [&str; 2] = ["authorization", "proxy-authorization"];
+
+/// Parts what follows a `$` into the name of a variable and the rest.
+fn variable_name(text: &str) -> Result<(&str, &str), TemplateError> {
+    let parts = match text.strip_prefix('{') {
+        Some(text) => text.split_once('}'),
+        None => {
+            let end = text
+                .find(|character: char| !(character.is_ascii_alphanumeric() || character == '_'));
+            Some(text.split_at(end.unwrap_or(text.len())))
+        }
+    };
+    parts.filter(|(name, _)| !name.is_empty()).ok_or(TemplateError::NoName)
+}
+
+impl Variable {
+    /// Appends its value.
+    fn write(self, exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
+        match self {
+            Self::BodyBytesSent => escape::push_number(out, exchange.sent),
+            Self::BytesAcknowledged => escape::push_number(out, exchange.acknowledged),
+            Self::BytesExpected => escape::push_number(out, exchange.body_len),
+            Self::BytesReceived => escape::push_number(out, exchange.received),
+            Self::Calls => escape::push_number(out, exchange.calls),
+            Self::Completed => out.extend_from_slice(exchange.completion().as_bytes()),
+            Self::ContextSwitches => {
+                let usage = exchange.usage;
+                escape::push_number(out, usage.voluntary_switches + usage.involuntary_switches);
+            }
+            Self::CpuTime => {
+                let time = exchange.usage.user + exchange.usage.system;
+                escape::push_millionths(out, time.as_micros());
+            }
+            Self::Declined => push_declined(out, exchange),
+            Self::HttpReferer => escape::push_or_dash(out, &exchange.referer, Place::Quoted),
+            Self::HttpUserAgent => escape::push_or_dash(out, &exchange.user_agent, Place::Quoted),
+            Self::Mechanism => push_mechanisms(out, exchange),
+            Self::Moved => push_moved(out, exchange),
+            Self::Msec => time.push_epoch(out),
+            Self::RemoteAddr => escape::push_or_dash(out, exchange.peer.as_bytes(), Place::Bare),
+            Self::RemoteUser => escape::push_or_dash(out, user(exchange), Place::Bare),
+            Self::Request => push_request(out, exchange),
+            Self::RequestMethod => escape::push(out, exchange.verb.as_bytes(), Place::Quoted),
+            Self::RequestTime => escape::push_thousandths(out, milliseconds(exchange)),
+            Self::RequestUri => escape::push(out, &exchange.target, Place::Quoted),
+            Self::Scheme => out.extend_from_slice(exchange.scheme().as_bytes()),
+            Self::ServerProtocol => push_protocol(out, exchange),
+            Self::SslCipher => push_tls(out, exchange, |tls| tls.suite),
+            Self::SslProtocol => push_tls(out, exchange, |tls| tls.version),
+            Self::SslSessionReused => {
+                push_tls(out, exchange, |tls| if tls.is_resumed { "r" } else { "." });
+            }
+            Self::Status => escape::push_number(out, u64::from(exchange.status)),
+            Self::TimeIso8601 => out.extend_from_slice(time.rfc3339().as_bytes()),
+            Self::TimeLocal => out.extend_from_slice(time.common().as_bytes()),
+            Self::Tls => push_tls(out, exchange, Secured::place),
+            Self::UserSpaceBytes => escape::push_number(out, exchange.user_space_bytes),
+        }
+    }
+}
+
+/// Appends what is known of TLS, or `-` if there was none.
+fn push_tls(out: &mut Vec<u8>, exchange: &AccessEntry, part: fn(&Secured) -> &'static str) {
+    out.extend_from_slice(exchange.tls.as_ref().map_or("-", part).as_bytes());
+}
+
+/// Appends which mechanism moved how many bytes in how many calls, `sendfile:1048576/3`, or `-`.
+fn push_moved(out: &mut Vec<u8>, exchange: &AccessEntry) {
+    if exchange.mechanisms.is_empty() {
+        out.push(b'-');
+    }
+    for (index, (name, tally)) in exchange.mechanisms.iter().enumerate() {
+        if index > 0 {
+            out.push(b'+');
+        }
+        out.extend_from_slice(name.as_bytes());
+        out.push(b':');
+        escape::push_number(out, tally.bytes);
+        out.push(b'/');
+        escape::push_number(out, tally.calls);
+    }
+}
+
+/// Appends what the kernel declined, or `-`.
+fn push_declined(out: &mut Vec<u8>, exchange: &AccessEntry) {
+    if exchange.declined.is_empty() {
+        out.push(b'-');
+    }
+    for (index, decline) in exchange.declined.iter().enumerate() {
+        if index > 0 {
+            out.extend_from_slice(b", ");
+        }
+        escape::push(out, decline.as_bytes(), Place::Quoted);
+    }
+}
+
+/// Why a text is not a [`Template`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TemplateError {
+    /// It contains a newline or another control character.
+    Control,
+    /// A `$` is not followed by a name.
+    NoName,
+    /// The variable would write passwords into the log.
+    Secret(String),
+    /// There is no such variable.
+    Unknown(String),
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Control => {
+                f.write_str("the log format contains a control character: a record is one line")
+            }
+            Self::NoName => f.write_str(
+                "a $ in the log format is not followed by a name: write $name or ${name}",
+            ),
+            Self::Secret(name) => {
+                write!(f, "${name} would write passwords into the log: use $remote_user")
+            }
+            Self::Unknown(name) => {
+                write!(f, "there is no ${name} in log formats; there are ")?;
+                for (known, _) in VARIABLES {
+                    write!(f, "${known}, ")?;
+                }
+                f.write_str("and $http_NAME for every request header")
+            }
+        }
+    }
+}
+
+impl std::error::Error for TemplateError {}

@@ -1,0 +1,53 @@
+//! How long requests took: from a small file in the page cache to an image over a slow line.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::observe::metrics::nanoseconds;
+
+/// Counts of durations.
+#[derive(Debug, Default)]
+pub(super) struct Histogram {
+    /// Durations up to each of [`BOUNDS`] and above the one before it; the last is above all.
+    counts: [AtomicU64; BOUNDS.len() + 1],
+    /// The sum in nanoseconds.
+    sum: AtomicU64,
+}
+
+/// The upper bounds in milliseconds, and in seconds as Prometheus has them.
+pub(super) const BOUNDS: [(u64, &str); 15] = [
+    (1, "0.001"),
+    (2, "0.002"),
+    (5, "0.005"),
+    (10, "0.01"),
+    (50, "0.05"),
+    (100, "0.1"),
+    (500, "0.5"),
+    (1_000, "1"),
+    (5_000, "5"),
+    (10_000, "10"),
+    (30_000, "30"),
+    (60_000, "60"),
+    (300_000, "300"),
+    (900_000, "900"),
+    (3_600_000, "3600"),
+];
+
+impl Histogram {
+    /// Counts one.
+    pub(super) fn observe(&self, duration: Duration) {
+        let above = |&(bound, _): &(u64, &str)| Duration::from_millis(bound) < duration;
+        self.counts[BOUNDS.partition_point(above)].fetch_add(1, Relaxed);
+        self.sum.fetch_add(nanoseconds(duration), Relaxed);
+    }
+
+    /// Durations up to each bound, and above all; not those up to a lower bound.
+    pub(super) fn counts(&self) -> [u64; BOUNDS.len() + 1] {
+        std::array::from_fn(|at| self.counts[at].load(Relaxed))
+    }
+
+    /// The sum in nanoseconds.
+    pub(super) fn sum(&self) -> u64 {
+        self.sum.load(Relaxed)
+    }
+}

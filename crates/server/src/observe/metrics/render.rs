@@ -1,0 +1,216 @@
+//! The text format of Prometheus, version 0.0.4.
+
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use underpass_engine::Mechanism;
+
+use crate::observe::metrics::histogram::BOUNDS;
+use crate::observe::metrics::{Metrics, RareCounts, WorkerMetrics};
+
+/// Everything that the workers have counted.
+pub(super) fn render(metrics: &Metrics, open_transfers: usize) -> String {
+    let mut page = Page { text: String::with_capacity(8 * 1024), workers: &metrics.workers };
+    page.connections();
+    page.tls();
+    page.requests();
+    page.bytes();
+    page.declines();
+    page.cold_waits();
+    let digests = metrics.digests.load(Relaxed);
+    page.counter("digests_total", "Digests of files that were made.", digests);
+    let help = "Bytes read into user space to make digests.";
+    page.counter("digest_read_bytes_total", help, metrics.digest_bytes.load(Relaxed));
+    let help = "Folders walked to lay out archives, each once for all who waited.";
+    page.counter("folder_walks_total", help, metrics.folder_walks.load(Relaxed));
+    let help = "Listings made, each once for all who waited.";
+    page.counter("listings_total", help, metrics.listings.load(Relaxed));
+    page.gauge("transfers_open", "Transfers that are under way.", open_transfers as u64);
+    page.family("build_info", "gauge", "Which version this is; always 1.");
+    page.sample("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    page.text
+}
+
+/// The text, and what it is about.
+struct Page<'m> {
+    /// What was written so far.
+    text: String,
+    /// The counters.
+    workers: &'m [WorkerMetrics],
+}
+
+impl Page<'_> {
+    /// How many connections there are and were.
+    fn connections(&mut self) {
+        // Closed before accepted: a connection that ends in between must not count as minus one.
+        let closed = self.sum(|worker| &worker.closed);
+        let accepted = self.sum(|worker| &worker.accepted);
+        let refused = self.sum(|worker| &worker.refused);
+        self.counter("connections_accepted_total", "Connections accepted.", accepted);
+        self.counter("connections_refused_total", "Connections turned away.", refused);
+        let evicted = self.sum(|worker| &worker.evicted);
+        let help = "Idle connections closed to make room for others.";
+        self.counter("connections_evicted_total", help, evicted);
+        let open = accepted.saturating_sub(closed);
+        self.gauge("connections_open", "Connections that are open.", open);
+    }
+
+    /// Who encrypted, and what became of handshakes.
+    fn tls(&mut self) {
+        let name = "tls_connections_total";
+        let help = "Connections with TLS, by who encrypts and why it is not the kernel.";
+        self.family(name, "counter", help);
+        for ((mode, reason), count) in self.rare(|worker| &worker.secured) {
+            self.sample(name, &[("mode", mode), ("reason", &reason)], count);
+        }
+        let name = "tls_handshakes_failed_total";
+        self.family(name, "counter", "Handshakes of TLS that came to nothing, by reason.");
+        for ((reason, _), count) in self.rare(|worker| &worker.handshake_failures) {
+            self.sample(name, &[("reason", reason)], count);
+        }
+        let resumed = self.sum(|worker| &worker.resumed);
+        let help = "Handshakes of TLS that went on with an earlier session.";
+        self.counter("tls_resumed_total", help, resumed);
+    }
+
+    /// What was answered, and in which time.
+    fn requests(&mut self) {
+        self.family("requests_total", "counter", "Requests answered, by status code.");
+        for at in 0..500 {
+            let count = self.sum(|worker| &worker.requests.0[at]);
+            if count > 0 {
+                let code = (100 + at).to_string();
+                self.sample("requests_total", &[("code", &code)], count);
+            }
+        }
+        self.durations();
+        let name = "responses_failed_total";
+        self.family(name, "counter", "Responses that were not sent as promised, by reason.");
+        for ((failure, _), count) in self.rare(|worker| &worker.failures) {
+            self.sample(name, &[("reason", failure)], count);
+        }
+    }
+
+    /// The histogram of durations.
+    fn durations(&mut self) {
+        let name = "request_duration_seconds";
+        let help = "Time from the request to the last byte acknowledged, or given up.";
+        self.family(name, "histogram", help);
+        let mut counts = [0; BOUNDS.len() + 1];
+        let mut nanoseconds = 0;
+        for worker in self.workers {
+            nanoseconds += worker.durations.sum();
+            for (sum, count) in counts.iter_mut().zip(worker.durations.counts()) {
+                *sum += count;
+            }
+        }
+        let bounds = BOUNDS.iter().map(|(_, seconds)| *seconds).chain(["+Inf"]);
+        let mut up_to = 0;
+        for (bound, count) in bounds.zip(counts) {
+            up_to += count;
+            self.sample("request_duration_seconds_bucket", &[("le", bound)], up_to);
+        }
+        self.sample("request_duration_seconds_sum", &[], seconds(nanoseconds));
+        self.sample("request_duration_seconds_count", &[], up_to);
+    }
+
+    /// Bytes by the way they took. Ways that were never taken are listed with 0.
+    fn bytes(&mut self) {
+        let name = "sent_bytes_total";
+        let help = "Bytes given to the kernel, by the mechanism that moved them.";
+        self.family(name, "counter", help);
+        for mechanism in Mechanism::ALL {
+            let bytes = self.sum(|worker| &worker.moved[mechanism as usize]);
+            self.sample(name, &[("mechanism", mechanism.name())], bytes);
+        }
+        let bytes = self.sum(|worker| &worker.memory);
+        self.sample(name, &[("mechanism", "memory")], bytes);
+        let name = "received_bytes_total";
+        let help = "Bytes of uploads, by the mechanism that moved them.";
+        self.family(name, "counter", help);
+        for mechanism in [Mechanism::Splice, Mechanism::ReadWrite] {
+            let bytes = self.sum(|worker| &worker.received[mechanism as usize]);
+            self.sample(name, &[("mechanism", mechanism.name())], bytes);
+        }
+    }
+
+    /// What the kernel declined.
+    fn declines(&mut self) {
+        let name = "declines_total";
+        let help = "Times the kernel declined a mechanism, by its answer.";
+        self.family(name, "counter", help);
+        for ((mechanism, errno), count) in self.rare(|worker| &worker.declines) {
+            self.sample(name, &[("mechanism", mechanism), ("errno", &errno)], count);
+        }
+    }
+
+    /// Files that were not in the page cache.
+    fn cold_waits(&mut self) {
+        let waits = self.sum(|worker| &worker.cold_waits);
+        let help = "Waits for a file that was not in the page cache.";
+        self.counter("cold_waits_total", help, waits);
+        let waited = self.sum(|worker| &worker.cold_nanoseconds);
+        let help = "Time spent in waits for files that were not in the page cache.";
+        self.counter("cold_wait_seconds_total", help, seconds(waited));
+    }
+
+    /// A family with one sample that only grows.
+    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "counter", help);
+        self.sample(name, &[], value);
+    }
+
+    /// A family with one sample that goes up and down.
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.family(name, "gauge", help);
+        self.sample(name, &[], value);
+    }
+
+    /// The two lines before the samples of a family.
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        self.line(format_args!("# HELP underpass_{name} {help}"));
+        self.line(format_args!("# TYPE underpass_{name} {kind}"));
+    }
+
+    /// One sample. No label has a character that would have to be escaped.
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let mut set = String::new();
+        for (index, (label, text)) in labels.iter().enumerate() {
+            set += if index == 0 { "{" } else { "," };
+            set += label;
+            set += "=\"";
+            set += text;
+            set += "\"";
+        }
+        set += if labels.is_empty() { "" } else { "}" };
+        self.line(format_args!("underpass_{name}{set} {value}"));
+    }
+
+    /// One line.
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        writeln!(self.text, "{line}").expect("writing to a string does not fail");
+    }
+
+    /// A counter over all workers.
+    fn sum(&self, counter: impl Fn(&WorkerMetrics) -> &AtomicU64) -> u64 {
+        self.workers.iter().map(|worker| counter(worker).load(Relaxed)).sum()
+    }
+
+    /// Rare counters over all workers.
+    fn rare(
+        &self,
+        counts: impl Fn(&WorkerMetrics) -> &RareCounts,
+    ) -> BTreeMap<(&'static str, String), u64> {
+        let mut sums = BTreeMap::new();
+        for worker in self.workers {
+            counts(worker).add_to(&mut sums);
+        }
+        sums
+    }
+}
+
+/// Nanoseconds as seconds.
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
+}

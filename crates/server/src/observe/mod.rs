@@ -1,0 +1,6 @@
+//! What people are told of what the server does: the access log, metrics, the transfers under way.
+
+pub(crate) mod access_entry; // the log's entry for one exchange
+pub mod access_log;
+pub mod metrics;
+pub mod transfers;

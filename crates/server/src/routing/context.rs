@@ -1,0 +1,130 @@
+//! One request as its handler sees it: what is asked, who asks, and what errors look like to them.
+
+use std::cell::Cell;
+use std::io;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use rustix::io::Errno;
+
+use crate::auth::{CHALLENGE, Right};
+use crate::connection::peer::Peer;
+use crate::files::open_files::is_missing;
+use crate::negotiate::wants_html;
+use crate::request::{Method, Request};
+use crate::routing::response::Response;
+use crate::server::settings::Settings;
+use crate::server::shared::Shared;
+use crate::server::worker::Worker;
+use crate::uploads::Received;
+
+/// One request that is being answered.
+pub(crate) struct RequestContext<'a> {
+    pub(crate) worker: &'a Worker,
+    pub(crate) peer: &'a Peer,
+    pub(crate) request: Request<'a, 'a>,
+    /// The time of day at which the request was complete.
+    pub(crate) now: SystemTime,
+    /// The moment in which its first byte came.
+    pub(crate) started: Instant,
+    /// The user who asks, once the password was found to be right.
+    pub(crate) user: Option<Arc<str>>,
+    /// Whether the client may know only which names lead to what it may read.
+    pub(crate) is_partial: bool,
+    /// Whether the response is to name the mechanism that moves its bytes.
+    pub(crate) explains: bool,
+    /// What was read of the connection after the head.
+    pub(crate) ahead: Cell<Vec<u8>>,
+    /// How the body of the request was received, if a handler did so.
+    pub(crate) received: Cell<Option<Received>>,
+}
+
+impl<'a> RequestContext<'a> {
+    pub(crate) fn new(
+        worker: &'a Worker,
+        peer: &'a Peer,
+        request: Request<'a, 'a>,
+        started: Instant,
+    ) -> Self {
+        Self {
+            worker,
+            peer,
+            request,
+            now: SystemTime::now(),
+            started,
+            user: None,
+            is_partial: false,
+            explains: request.field("underpass-explain") == Some(b"1"),
+            ahead: Cell::default(),
+            received: Cell::default(),
+        }
+    }
+
+    /// Returns what all workers have in common.
+    pub(crate) fn shared(&self) -> &'a Arc<Shared> {
+        &self.worker.shared
+    }
+
+    /// Returns what is served, and how.
+    pub(crate) fn settings(&self) -> &'a Settings {
+        &self.worker.shared.settings
+    }
+
+    /// Returns whether this client may do this with a path, by the rules for users and paths.
+    pub(crate) fn can(&self, path: &[u8], right: Right) -> bool {
+        self.settings().access.can(self.user.as_deref(), path, right)
+    }
+
+    /// Checks that the client may read the path that links led to, if they led to any.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES` if it may not.
+    pub(crate) fn may_reach(&self, reached: Option<&[u8]>) -> Result<(), Errno> {
+        match reached.is_none_or(|reached| self.can(reached, Right::Read)) {
+            true => Ok(()),
+            false => Err(Errno::ACCESS),
+        }
+    }
+
+    /// Returns an error in the form that the client understands.
+    pub(crate) fn error(&self, status: u16, detail: &str) -> Response {
+        let is_head = self.request.method == Method::Head;
+        Response::error(status, detail, wants_html(&self.request), is_head)
+    }
+
+    /// Returns the error that asks for a name and a password.
+    pub(crate) fn challenge(&self) -> Response {
+        let mut response = self.error(401, "a name and a password are needed");
+        response.add_field("WWW-Authenticate", CHALLENGE);
+        response
+    }
+
+    /// Returns an error that the client may get over by trying again in a second.
+    pub(crate) fn busy(&self, status: u16, detail: &str) -> Response {
+        let mut response = self.error(status, detail);
+        response.add_field("Retry-After", "1");
+        response
+    }
+
+    /// Returns the error for an operation that the system has failed.
+    pub(crate) fn failed(&self, error: &io::Error) -> Response {
+        match Errno::from_io_error(error) {
+            Some(errno) => self.refused(errno),
+            None => self.error(500, ""),
+        }
+    }
+
+    /// Returns the error for a file or folder that the system does not open or read.
+    pub(crate) fn refused(&self, errno: Errno) -> Response {
+        match errno {
+            errno if is_missing(errno) => self.error(404, ""),
+            Errno::ACCESS | Errno::PERM => self.error(403, ""),
+            Errno::BUSY => self.busy(503, "the file is being written to; try again soon"),
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
+                self.busy(503, "too much is going on; try again soon")
+            }
+            _ => self.error(500, "the file cannot be read"),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What the server tells about itself, under a prefix that no file can have.
+
+use crate::auth::Right;
+use crate::observe::metrics::MEDIA_TYPE;
+use crate::observe::transfers::{CONTENT_SECURITY_POLICY, TransferFacts};
+use crate::request::{Method, Request};
+use crate::routing::context::RequestContext;
+use crate::routing::response::Response;
+use crate::server::settings::Settings;
+use crate::target::Target;
+
+/// Something that the server tells about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    /// That it is there.
+    Health,
+    /// What it has done, for Prometheus.
+    Metrics,
+    /// What it is doing.
+    Transfers,
+}
+
+/// The endpoint that a path means, if it is switched on.
+pub(crate) fn find(settings: &Settings, target: &Target<'_>) -> Option<Endpoint> {
+    let name = target.path.strip_prefix(PREFIX)?.strip_prefix(b"/")?;
+    let (endpoint, is_on) = match name {
+        b"health" => (Endpoint::Health, settings.health),
+        b"metrics" => (Endpoint::Metrics, settings.metrics),
+        b"transfers" => (Endpoint::Transfers, settings.transfers),
+        _ => return None,
+    };
+    is_on.then_some(endpoint)
+}
+
+/// Returns whether files cannot have a path, because it is for what the server tells about itself.
+pub(crate) fn is_reserved(path: &[u8]) -> bool {
+    path.split(|byte| *byte == b'/').next() == Some(PREFIX)
+}
+
+/// Whether a request asks for the health check.
+pub(crate) fn is_health(settings: &Settings, request: &Request<'_, '_>) -> bool {
+    let target = Target::parse(request.target, settings.path_prefix.as_bytes());
+    matches!(request.method, Method::Get | Method::Head)
+        && target.is_ok_and(|target| find(settings, &target) == Some(Endpoint::Health))
+}
+
+impl Endpoint {
+    /// Whether everybody may ask, without a line in the log.
+    pub(crate) fn is_open(self) -> bool {
+        self == Self::Health
+    }
+
+    /// The refusal to somebody who may not know what it tells; `None` if he may.
+    ///
+    /// Where there are users, it takes one of them. Elsewhere nobody can be told apart, and only
+    /// this machine is told who fetches what.
+    fn refusal(self, ctx: &RequestContext<'_>) -> Option<Response> {
+        if ctx.settings().access.has_users() {
+            return ctx.user.is_none().then(|| ctx.challenge());
+        }
+        let is_forwarded = FORWARDED.iter().any(|name| ctx.request.field(name).is_some());
+        let is_private = self == Self::Transfers && (is_forwarded || !ctx.peer.is_from_here());
+        is_private.then(|| ctx.error(403, "without passwords only this machine is told"))
+    }
+
+    /// What it tells.
+    pub(crate) fn respond(self, ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+        if !self.is_open()
+            && let Some(refusal) = self.refusal(ctx)
+        {
+            return refusal;
+        }
+        let is_head = match ctx.request.method {
+            Method::Get => false,
+            Method::Head => true,
+            _ => {
+                let mut response = ctx.error(405, "");
+                response.add_field("Allow", "GET, HEAD");
+                return response;
+            }
+        };
+        let shared = ctx.shared();
+        let (media_type, body) = match self {
+            Self::Health => ("application/json", "{\"status\":\"OK\"}\n".to_owned()),
+            Self::Metrics => (MEDIA_TYPE, shared.metrics.render(shared.transfers.len())),
+            Self::Transfers => {
+                let is_json =
+                    target.query.has("json") || crate::negotiate::wants_json(&ctx.request);
+                let may_see = |facts: &TransferFacts| may_see(ctx, &facts.target);
+                if is_json {
+                    ("application/json", shared.transfers.json(may_see))
+                } else {
+                    ("text/html; charset=utf-8", shared.transfers.page(may_see))
+                }
+            }
+        };
+        let mut response = Response::memory(200, media_type, body.into_bytes(), is_head);
+        response.add_field("Cache-Control", "no-store");
+        if media_type.starts_with("text/html") {
+            response.add_field("Content-Security-Policy", CONTENT_SECURITY_POLICY);
+        }
+        response
+    }
+}
+
+/// Whether a user may know of a transfer: whoever may read the file.
+fn may_see(ctx: &RequestContext<'_>, target: &[u8]) -> bool {
+    let prefix = ctx.settings().path_prefix.as_bytes();
+    Target::parse(target, prefix).is_ok_and(|target| ctx.can(&target.path, Right::Read))
+}
+
+/// What proxies say of the clients they forward.
+const FORWARDED: [&str; 3] = ["forwarded", "via", "x-forwarded-for"];
+
+/// The first name of every such path.
+const PREFIX: &[u8] = b".underpass";

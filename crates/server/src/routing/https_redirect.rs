@@ -1,0 +1,135 @@
+//! Sends clients that speak plain HTTP to HTTPS, where there is HTTPS.
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+
+use crate::request::split_absolute;
+use crate::request::{Method, Request};
+use crate::routing::context::RequestContext;
+use crate::routing::response::Response;
+use crate::server::listener_kind::ListenerKind;
+
+/// Returns whether a request has come without TLS where there is TLS.
+pub(crate) fn applies(ctx: &RequestContext<'_>) -> bool {
+    match ctx.peer.role {
+        ListenerKind::Redirect { .. } => true,
+        ListenerKind::Tls => ctx.peer.session().is_none(),
+        ListenerKind::Plain => false,
+    }
+}
+
+/// Returns the response to a request that has come without TLS where there is TLS.
+pub(crate) fn response(ctx: &RequestContext<'_>) -> Option<Response> {
+    match ctx.peer.role {
+        ListenerKind::Redirect { port } => Some(redirect(ctx, port)),
+        _ => applies(ctx).then(|| misdirected(ctx)),
+    }
+}
+
+/// Redirects to the same address over TLS.
+fn redirect(ctx: &RequestContext<'_>, port: u16) -> Response {
+    let Some(location) = location(&ctx.request, port) else {
+        return ctx.error(400, "which host is meant is not said: there is no Host").closing();
+    };
+    // RFC 9110 15.4: after a 301 some clients ask by GET whatever they had asked before.
+    let status = match ctx.request.method {
+        Method::Get | Method::Head => 301,
+        _ => 308,
+    };
+    let mut response = ctx.error(status, "");
+    response.add_field("Location", &location);
+    response
+}
+
+/// Answers plain HTTP at a port of HTTPS. The client has sent its request in the clear already, so it
+/// is told, and not led on as if nothing had happened.
+fn misdirected(ctx: &RequestContext<'_>) -> Response {
+    let port = ctx.peer.local_port();
+    let detail = match location(&ctx.request, port) {
+        Some(location) => format!("this port speaks HTTPS: ask for {location}"),
+        None => "this port speaks HTTPS, and this is plain HTTP".to_owned(),
+    };
+    ctx.error(400, &detail).closing()
+}
+
+/// The same address over TLS; `None` if the request does not say which host it means.
+///
+/// The host is the one that was asked for, and has been found to be nothing but a host; so whoever
+/// follows gets to where he wanted to go.
+fn location(request: &Request<'_, '_>, port: u16) -> Option<String> {
+    let host = host(request.authority()?);
+    if host.is_empty() {
+        return None;
+    }
+    let path = match split_absolute(request.target) {
+        Some((_, path)) => path,
+        None if request.target.first() == Some(&b'/') => request.target,
+        None => b"",
+    };
+    let slash = if path.first() == Some(&b'/') { "" } else { "/" };
+    let port = if port == HTTPS { String::new() } else { format!(":{port}") };
+    let (host, path) = (percent_encode(host, UNFIT), percent_encode(path, UNFIT));
+    Some(format!("https://{host}{port}{slash}{path}"))
+}
+
+/// The host without its port.
+fn host(authority: &[u8]) -> &[u8] {
+    let end = match authority.iter().position(|&byte| byte == b']') {
+        Some(end) => end + 1,
+        None => authority.iter().position(|&byte| byte == b':').unwrap_or(authority.len()),
+    };
+    &authority[..end]
+}
+
+/// What a client should have escaped (RFC 3986 2): bytes beyond ASCII are always.
+const UNFIT: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// The port that need not be said.
+const HTTPS: u16 = 443;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn led(head: &str, port: u16) -> Option<String> {
+        let mut storage = [httparse::EMPTY_HEADER; 8];
+        let head = format!("{head}\r\n\r\n");
+        let (request, _) = crate::request::parse(head.as_bytes(), &mut storage).unwrap().unwrap();
+        location(&request, port)
+    }
+
+    #[test]
+    fn the_same_host_and_path_are_asked_for_over_tls() {
+        for (head, port, location) in [
+            ("GET /a?b=c HTTP/1.1\r\nHost: h", 443, "https://h/a?b=c"),
+            ("GET /a HTTP/1.1\r\nHost: h:8080", 443, "https://h/a"),
+            ("GET /a HTTP/1.1\r\nHost: h:80", 8443, "https://h:8443/a"),
+            ("GET / HTTP/1.1\r\nHost: [::1]:80", 8443, "https://[::1]:8443/"),
+            ("GET http://h:80/a?b HTTP/1.1\r\nHost: other", 443, "https://h/a?b"),
+            ("GET http://h?b HTTP/1.1\r\nHost: h", 443, "https://h/?b"),
+            ("OPTIONS * HTTP/1.1\r\nHost: h", 443, "https://h/"),
+            ("GET //evil.example/a HTTP/1.1\r\nHost: h", 443, "https://h//evil.example/a"),
+            ("GET /%20\u{e4}|a HTTP/1.1\r\nHost: h", 443, "https://h/%20%C3%A4%7Ca"),
+        ] {
+            assert_eq!(led(head, port).as_deref(), Some(location), "{head}");
+        }
+    }
+
+    #[test]
+    fn whoever_names_no_host_is_led_nowhere() {
+        for head in ["GET /a HTTP/1.0", "GET /a HTTP/1.1\r\nHost: ", "GET /a HTTP/1.1\r\nHost: :80"]
+        {
+            assert_eq!(led(head, 443), None, "{head}");
+        }
+    }
+}

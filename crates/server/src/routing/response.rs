@@ -1,0 +1,244 @@
+//! An answer before it is sent.
+
+use std::borrow::Cow;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use underpass_engine::{Chain, Policy, Source, Version};
+
+use crate::archive;
+use crate::archive::layouts::LaidOut;
+use crate::connection::peer::Peer;
+use crate::error_page::error_page;
+use crate::files::open_files::{Residence, Served};
+use crate::head::reason;
+use crate::listing::jobs::Pieces;
+use crate::plan::PlannedBody;
+use crate::resumption::Download;
+use crate::server::settings::Settings;
+use crate::tls::Place as TlsPlace;
+
+/// An answer before it is sent.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    /// The fields that belong to the representation, each with its line end.
+    pub(crate) fields: Vec<u8>,
+    pub(crate) body: Body,
+    /// How many bytes the body has; `None` if only its end tells.
+    pub(crate) len: Option<u64>,
+    /// Whether the connection ends with it.
+    pub(crate) closes: bool,
+    /// What is to be remembered if it breaks off.
+    pub(crate) download: Option<Download>,
+    /// Whether it goes into the access log.
+    pub(crate) is_logged: bool,
+}
+
+/// Where the bytes of a body come from.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// Nowhere: there are none.
+    Nothing,
+    /// Memory.
+    Memory(Cow<'static, [u8]>),
+    /// A file or ranges of one.
+    File(Box<FileBody>),
+    /// A folder as an archive.
+    Archive(Box<ArchiveBody>),
+    /// Helpers that make them.
+    Stream {
+        /// What they make.
+        pieces: Pieces,
+        /// Whether the client can tell the end from an interruption only by chunks.
+        is_chunked: bool,
+    },
+}
+
+/// An archive or ranges of one.
+#[derive(Debug)]
+pub(crate) struct ArchiveBody {
+    /// Each with what stands before it.
+    pub(crate) parts: Vec<(Vec<u8>, archive::Body)>,
+    /// What stands after the last.
+    pub(crate) closing: Vec<u8>,
+    /// What the parts are of, which counts as memory for as long as they are sent.
+    pub(crate) _laid_out: Arc<LaidOut>,
+}
+
+/// A file or ranges of one.
+#[derive(Debug)]
+pub(crate) struct FileBody {
+    file: Arc<OwnedFd>,
+    version: Version,
+    residence: Residence,
+    content: PlannedBody,
+    pub(crate) len: u64,
+    /// Whether the file is looked at between reading and sending its bytes, so that a change is
+    /// found out while another answer can still be given.
+    pub(crate) is_guarded: bool,
+    /// Whether no step has to wait for a disk.
+    pub(crate) is_resident: bool,
+    /// Whether somebody may be writing to the file.
+    pub(crate) is_unsettled: bool,
+    /// Whether the file was found at rest in its version.
+    is_at_rest: bool,
+}
+
+impl FileBody {
+    pub(crate) fn new(served: &Served, content: PlannedBody, len: u64) -> Self {
+        let (file, version) = (Arc::clone(&served.file), served.version);
+        let residence = served.residence.clone();
+        let is_at_rest = served.is_at_rest;
+        Self {
+            file,
+            version,
+            residence,
+            content,
+            len,
+            is_guarded: false,
+            is_resident: false,
+            is_unsettled: false,
+            is_at_rest,
+        }
+    }
+
+    /// The version that is to be sent.
+    pub(crate) fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Where to note that all of the file is in the page cache, if all of it is sent.
+    pub(crate) fn residence(&self) -> Option<Residence> {
+        matches!(self.content, PlannedBody::Whole).then(|| self.residence.clone())
+    }
+
+    /// The head and the body as one thought.
+    pub(crate) fn chain(self, head: Vec<u8>) -> Chain<Arc<OwnedFd>> {
+        let part = |from: u64, to: u64| {
+            let source = Source::range(Arc::clone(&self.file), from, to - from);
+            let source = source.version(self.version).in_place();
+            if self.is_at_rest { source.at_rest() } else { source }
+        };
+        let chain = Chain::new().bytes(head);
+        match self.content {
+            PlannedBody::Whole => chain.source(part(0, self.len)),
+            PlannedBody::Range(range) => chain.source(part(range.start, range.end)),
+            PlannedBody::Multipart(parts) => {
+                let chain = parts.parts.into_iter().fold(chain, |chain, (header, range)| {
+                    chain.bytes(header).source(part(range.start, range.end))
+                });
+                chain.bytes(parts.closing)
+            }
+            PlannedBody::Message(text) => chain.bytes(text.into_owned().into_bytes()),
+            PlannedBody::Nothing => chain,
+        }
+    }
+}
+
+impl Response {
+    pub(crate) fn new(status: u16, fields: Vec<u8>, body: Body, len: Option<u64>) -> Self {
+        Self { status, fields, body, len, closes: false, download: None, is_logged: true }
+    }
+
+    /// A body from memory, or nothing of it for HEAD.
+    pub(crate) fn memory(
+        status: u16,
+        media_type: &str,
+        body: impl Into<Cow<'static, [u8]>>,
+        is_head: bool,
+    ) -> Self {
+        let body = body.into();
+        let len = body.len() as u64;
+        let body = if is_head { Body::Nothing } else { Body::Memory(body) };
+        let mut response = Self::new(status, Vec::with_capacity(96), body, Some(len));
+        response.add_field("Content-Type", media_type);
+        response.add_field("Content-Length", &len.to_string());
+        response
+    }
+
+    /// No body at all.
+    pub(crate) fn empty(status: u16) -> Self {
+        let mut response = Self::new(status, Vec::new(), Body::Nothing, Some(0));
+        if status != 204 {
+            response.add_field("Content-Length", "0");
+        }
+        response
+    }
+
+    /// What went wrong, for people.
+    pub(crate) fn error(status: u16, detail: &str, wants_html: bool, is_head: bool) -> Self {
+        let detail = if detail.is_empty() { reason(status) } else { detail };
+        let (fields, page) = error_page(status, detail, wants_html);
+        let len = Some(page.len() as u64);
+        let body = if is_head { Body::Nothing } else { Body::Memory(page.into()) };
+        Self::new(status, fields, body, len)
+    }
+
+    /// Adds a field; the value must be fit for one.
+    pub(crate) fn add_field(&mut self, name: &str, value: &str) {
+        for part in [name, ": ", value, "\r\n"] {
+            self.fields.extend_from_slice(part.as_bytes());
+        }
+    }
+
+    /// Adds what every response about a file or archive says. `mechanism` is what is expected to move
+    /// its bytes.
+    pub(crate) fn add_common(
+        &mut self,
+        peer: &Peer,
+        settings: &Settings,
+        explains: bool,
+        mechanism: impl FnOnce() -> &'static str,
+    ) {
+        if let Some(value) = &settings.cache_control
+            && matches!(self.status, 200 | 206 | 304)
+        {
+            self.add_field("Cache-Control", value);
+        }
+        if explains {
+            let mechanism = match self.body {
+                Body::Nothing => "none",
+                _ => mechanism(),
+            };
+            let integrity = settings.integrity.name();
+            let tls = peer.session().map(|session| match session.facts().place {
+                TlsPlace::Kernel => ", tls;desc=\"kernel\"".to_owned(),
+                TlsPlace::UserSpace(why) => format!(", tls;desc=\"user_space {}\"", why.name()),
+            });
+            let tls = tls.unwrap_or_default();
+            let timing = format!("path;desc=\"{mechanism}\", integrity;desc=\"{integrity}\"{tls}");
+            self.add_field("Server-Timing", &timing);
+        }
+    }
+
+    /// The same, without a line in the access log.
+    pub(crate) fn unlogged(mut self) -> Self {
+        self.is_logged = false;
+        self
+    }
+
+    /// The same, as the last one on its connection.
+    pub(crate) fn closing(mut self) -> Self {
+        self.closes = true;
+        self
+    }
+}
+
+/// Returns whether a file's bytes leave from one buffer with the head.
+pub(crate) fn is_copied(peer: &Peer, settings: &Settings, len: u64, body: &PlannedBody) -> bool {
+    let is_one = matches!(body, PlannedBody::Whole | PlannedBody::Range(_));
+    is_one && len <= small(peer) as u64 && settings.policy == Policy::Auto
+}
+
+/// Returns the size up to which a file is sent from one buffer with its head. What crosses user space
+/// anyway is encrypted and sent in one go.
+pub(crate) fn small(peer: &Peer) -> usize {
+    if peer.encrypts_here() { SMALL_HERE } else { SMALL }
+}
+
+/// Bytes of a file that is sent from one buffer with its head.
+const SMALL: usize = 16 << 10;
+
+/// The same where this process encrypts: four records of TLS.
+const SMALL_HERE: usize = 64 << 10;

@@ -1,0 +1,195 @@
+//! Picks the handler for a request: by who asks, the method, and what is at the path.
+
+use crate::auth::access;
+use crate::changes::respond as changes;
+use crate::files::file;
+use crate::files::folder;
+use crate::files::links;
+use crate::files::lookup::{Place, find};
+use crate::files::open_files::is_missing;
+use crate::request::Method;
+use crate::routing::context::RequestContext;
+use crate::routing::endpoints;
+use crate::routing::endpoints::is_reserved;
+use crate::routing::https_redirect;
+use crate::routing::response::Response;
+use crate::target::{Target, TargetError, slash_redirect};
+use crate::upload::PARTIAL_UPLOAD;
+use crate::uploads;
+
+/// Answers a request at once if it is for a file that is open already, and nothing has to be waited
+/// for; `None` if [`respond`] has to do it.
+///
+/// This is for what is asked for most: it neither allocates a future nor opens anything.
+pub(crate) fn respond_at_once(ctx: &mut RequestContext<'_>) -> Option<Response> {
+    if !matches!(ctx.request.method, Method::Get | Method::Head) || https_redirect::applies(ctx) {
+        return None;
+    }
+    let target = Target::parse(ctx.request.target, ctx.settings().path_prefix.as_bytes()).ok()?;
+    let is_plain = target.query.raw.is_empty() && !target.is_folder && !is_reserved(&target.path);
+    if !is_plain || !access::is_known(ctx, &target) {
+        return None;
+    }
+    let path = ctx.shared().root.only(&target.path).unwrap_or(&target.path);
+    file::respond_at_once(ctx, &target, path)
+}
+
+/// Answers a request, and waits for whatever that takes.
+pub(crate) async fn respond(ctx: &mut RequestContext<'_>) -> Response {
+    if let Some(response) = https_redirect::response(ctx) {
+        return response;
+    }
+    let settings = ctx.settings();
+    // A browser asks for another site's page before it sends any credentials.
+    let is_preflight = settings.cors && ctx.request.has("origin");
+    if ctx.request.method == Method::Options && (ctx.request.target == b"*" || is_preflight) {
+        return options(ctx);
+    }
+    let target = match Target::parse(ctx.request.target, settings.path_prefix.as_bytes()) {
+        Ok(target) => target,
+        Err(error @ TargetError::Malformed(_)) => {
+            return ctx.error(error.status(), &error.to_string());
+        }
+        Err(error) => return ctx.error(error.status(), ""),
+    };
+    ctx.explains |= target.query.has("explain");
+    if let Some(endpoint) = endpoints::find(settings, &target).filter(|it| it.is_open()) {
+        return endpoint.respond(ctx, &target).unlogged();
+    }
+    if ctx.request.method == Method::Options {
+        // Browsers ask this without credentials before they ask another site with them.
+        return options(ctx);
+    }
+    match access::check(ctx, &target).await {
+        Some(refusal) => refusal,
+        None => route(ctx, &target).await,
+    }
+}
+
+/// Answers a request of a client that is known and may ask.
+async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+    if ctx.is_partial {
+        return partial(ctx, target).await;
+    }
+    let method = ctx.request.method;
+    if method == Method::Other {
+        return changes::refuse(ctx);
+    }
+    if is_reserved(&target.path) {
+        return match endpoints::find(ctx.settings(), target) {
+            _ if method.changes() => ctx.error(403, ""),
+            Some(endpoint) => endpoint.respond(ctx, target),
+            None => ctx.error(404, ""),
+        };
+    }
+    if !method.changes() && !access::asks_of_upload(ctx, target) {
+        return path(ctx, target).await;
+    }
+    // Links themselves are removed and moved, not what they lead to.
+    let is_followed = !matches!(method, Method::Delete | Method::Move);
+    match links::resolve(ctx, &target.path, is_followed).await {
+        Ok(path) => changes::respond(ctx, &Target { path, ..target.clone() }).await,
+        Err(refusal) => refusal,
+    }
+}
+
+/// Answers with what is at the path, if anything is.
+async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+    if let Some(name) = ctx.shared().root.only(&target.path) {
+        return match find(ctx, name).await {
+            Ok(Place::File(served)) => file::respond(ctx, target, name, served).await,
+            Ok(_) => ctx.error(404, ""),
+            Err(errno) => ctx.refused(errno),
+        };
+    }
+    match find(ctx, &target.path).await {
+        Ok(Place::File(_) | Place::Unsized(_)) if target.is_folder => missing(ctx, target).await,
+        Ok(Place::File(served)) => file::respond(ctx, target, &target.path, served).await,
+        Ok(Place::Unsized(_)) if target.query.has("hash") => {
+            ctx.error(404, "this file is made when it is read, and has no digest")
+        }
+        Ok(Place::Unsized(opened)) => file::respond_unsized(ctx, &target.path, opened).await,
+        Ok(Place::Folder(_)) if !target.is_folder => slash(ctx, target),
+        Ok(Place::Folder(_)) if is_page(ctx, target) && !target.query.has("archive") => {
+            index(ctx, target).await
+        }
+        Ok(Place::Folder(opened)) => folder::respond(ctx, target, opened).await,
+        Err(errno) if is_missing(errno) => missing(ctx, target).await,
+        Err(errno) => ctx.refused(errno),
+    }
+}
+
+/// Answers for a path of which only the names may be known that lead to what the client may read:
+/// with a listing of these, or as if it might know nothing.
+async fn partial(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+    let is_read = matches!(ctx.request.method, Method::Get | Method::Head);
+    let is_folder = !ctx.shared().root.is_file() && !is_reserved(&target.path);
+    let is_listed = is_read && is_folder && ctx.settings().listing && !is_page(ctx, target);
+    if !is_listed || target.query.has("archive") {
+        return access::denied(ctx);
+    }
+    match find(ctx, &target.path).await {
+        Ok(Place::Folder(_)) if !target.is_folder => slash(ctx, target),
+        Ok(Place::Folder(opened)) => folder::respond(ctx, target, opened).await,
+        _ => access::denied(ctx),
+    }
+}
+
+/// Returns whether a folder is answered by its `index.html`.
+fn is_page(ctx: &RequestContext<'_>, target: &Target<'_>) -> bool {
+    let settings = ctx.settings();
+    settings.renders_index || (settings.renders_spa && target.path.is_empty())
+}
+
+/// Answers with the page of a folder.
+async fn index(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+    let index = match target.path.as_slice() {
+        b"" => INDEX.to_vec(),
+        path => [path, b"/", INDEX].concat(),
+    };
+    match find(ctx, &index).await {
+        Ok(Place::File(served)) => file::respond(ctx, target, &index, served).await,
+        _ => ctx.error(404, ""),
+    }
+}
+
+/// Answers where nothing is: with the application's page if there is one, otherwise with 404.
+async fn missing(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+    if ctx.settings().renders_spa
+        && let Ok(Place::File(served)) = find(ctx, INDEX).await
+    {
+        return file::respond(ctx, target, INDEX, served).await;
+    }
+    ctx.error(404, "")
+}
+
+/// Redirects to the same folder with the slash that links on its page need.
+fn slash(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+    let mut response = ctx.error(301, "");
+    response.add_field("Location", &slash_redirect(target.raw_path, target.query.raw));
+    response
+}
+
+/// Answers OPTIONS.
+fn options(ctx: &RequestContext<'_>) -> Response {
+    let mut response = Response::empty(204);
+    let changes = &ctx.settings().changes;
+    response.add_field("Allow", changes::methods(changes));
+    if changes.upload {
+        // draft-ietf-httpbis-resumable-upload 4.1.4: so clients know that they may go on.
+        response.add_field("Accept-Patch", PARTIAL_UPLOAD);
+        response.add_field("Upload-Limit", &uploads::limits(changes).to_string());
+    }
+    if ctx.settings().cors {
+        response.add_field("Access-Control-Allow-Methods", CORS_METHODS);
+        response.add_field("Access-Control-Allow-Headers", "Authorization, *");
+        response.add_field("Access-Control-Max-Age", "86400");
+    }
+    response
+}
+
+/// The methods that scripts of other sites may use: none that changes files, which a page could
+/// otherwise do for anyone who happens to look at it.
+const CORS_METHODS: &str = "GET, HEAD, OPTIONS";
+
+const INDEX: &[u8] = b"index.html";

@@ -1,0 +1,189 @@
+//! Decides which connections the server takes: a limit for all, a limit for each address, and a
+//! few places beyond the limit that answer nothing but the health check.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::server::settings::Settings;
+
+/// Counts the connections of all workers.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    limit: usize,
+    address_limit: Option<usize>,
+    /// Places of the reserve.
+    reserve: usize,
+    open: AtomicUsize,
+    reserved: AtomicUsize,
+    /// Connections by address; an address without any has no entry.
+    addresses: Mutex<HashMap<Network, usize>>,
+}
+
+/// The place of one connection, to be handed back by [`Admission::leave`].
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    network: Option<Network>,
+    /// Whether it is one of the reserve.
+    pub(crate) is_reserve: bool,
+}
+
+/// What counts as one address: an IPv4 address, or the 64 leading bits of an IPv6 address, because
+/// a single customer usually has all addresses behind them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Network {
+    V4([u8; 4]),
+    V6([u8; 8]),
+}
+
+impl Admission {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self {
+            limit: settings.max_connections,
+            address_limit: settings.max_connections_per_address,
+            reserve: if settings.health { RESERVE } else { 0 },
+            open: AtomicUsize::new(0),
+            reserved: AtomicUsize::new(0),
+            addresses: Mutex::default(),
+        }
+    }
+
+    /// Finds a place for a connection, if there is one. `make_room` closes an idle connection and
+    /// tells whether it could; it is asked when the server is full.
+    pub(crate) fn enter(
+        &self,
+        address: Option<SocketAddr>,
+        make_room: impl FnOnce() -> bool,
+    ) -> Option<Ticket> {
+        // Without an address it came over a unix socket.
+        let network = self.address_limit.and_then(|_| address.map(|at| Network::of(at.ip())));
+        if let (Some(network), Some(limit)) = (network, self.address_limit)
+            && !self.count(network, limit)
+        {
+            return None;
+        }
+        let mut ticket = Ticket { network, is_reserve: false };
+        let open = self.open.fetch_add(1, Ordering::Relaxed);
+        // A connection that is told to close takes a moment to do so.
+        if open < self.limit || (open < self.limit.saturating_add(CLOSING) && make_room()) {
+            return Some(ticket);
+        }
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        if self.reserved.fetch_add(1, Ordering::Relaxed) < self.reserve {
+            ticket.is_reserve = true;
+            return Some(ticket);
+        }
+        self.reserved.fetch_sub(1, Ordering::Relaxed);
+        self.uncount(network);
+        None
+    }
+
+    /// Takes a place back.
+    pub(crate) fn leave(&self, ticket: &Ticket) {
+        let count = if ticket.is_reserve { &self.reserved } else { &self.open };
+        count.fetch_sub(1, Ordering::Relaxed);
+        self.uncount(ticket.network);
+    }
+
+    /// Counts one more connection of an address, unless it has as many as it may have.
+    fn count(&self, network: Network, limit: usize) -> bool {
+        let mut addresses = self.addresses();
+        let count = addresses.entry(network).or_default();
+        let is_allowed = *count < limit;
+        *count += usize::from(is_allowed);
+        is_allowed
+    }
+
+    fn uncount(&self, network: Option<Network>) {
+        let Some(network) = network else { return };
+        let mut addresses = self.addresses();
+        if let Some(count) = addresses.get_mut(&network) {
+            *count -= 1;
+            if *count == 0 {
+                addresses.remove(&network);
+            }
+        }
+        // A crowd that has left takes its memory with it.
+        if addresses.capacity() > 64 && addresses.len() < addresses.capacity() / 8 {
+            addresses.shrink_to_fit();
+        }
+    }
+
+    /// No thread leaves it half changed, so one that panicked does no harm.
+    fn addresses(&self) -> MutexGuard<'_, HashMap<Network, usize>> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Network {
+    fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(address) => Self::V4(address.octets()),
+            IpAddr::V6(address) => {
+                let [a, b, c, d, e, f, g, h, ..] = address.octets();
+                Self::V6([a, b, c, d, e, f, g, h])
+            }
+        }
+    }
+}
+
+/// Connections beyond the limit, which answer the health check.
+const RESERVE: usize = 16;
+
+/// Connections that may be on their way out while others come in their place.
+const CLOSING: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admission(limit: usize, address_limit: Option<usize>, reserve: usize) -> Admission {
+        Admission {
+            limit,
+            address_limit,
+            reserve,
+            open: AtomicUsize::new(0),
+            reserved: AtomicUsize::new(0),
+            addresses: Mutex::default(),
+        }
+    }
+
+    fn address(text: &str) -> Option<SocketAddr> {
+        text.parse().ok().map(|ip| SocketAddr::new(ip, 1))
+    }
+
+    #[test]
+    fn places_are_given_out_once_and_come_back() {
+        let admission = admission(2, None, 1);
+        let mut tickets: Vec<_> = (0..3).filter_map(|_| admission.enter(None, || false)).collect();
+        let are_reserve: Vec<_> = tickets.iter().map(|ticket| ticket.is_reserve).collect();
+        assert_eq!(are_reserve, [false, false, true]);
+        assert!(admission.enter(None, || false).is_none());
+        assert!(admission.enter(None, || true).is_some_and(|ticket| !ticket.is_reserve));
+        let reserve = tickets.pop();
+        reserve.iter().for_each(|ticket| admission.leave(ticket));
+        assert!(admission.enter(None, || false).is_some_and(|ticket| ticket.is_reserve));
+    }
+
+    #[test]
+    fn an_address_has_its_limit_and_leaves_no_trace() {
+        let admission = admission(100, Some(2), 4);
+        let one = address("192.0.2.1");
+        let tickets: Vec<_> = (0..2).filter_map(|_| admission.enter(one, || false)).collect();
+        assert!(tickets.len() == 2 && admission.enter(one, || true).is_none());
+        assert!(admission.enter(address("192.0.2.2"), || false).is_some());
+        assert!((0..9).all(|_| admission.enter(None, || false).is_some()));
+        tickets.iter().for_each(|ticket| admission.leave(ticket));
+        assert_eq!(admission.addresses().len(), 1);
+        assert!(admission.enter(one, || false).is_some());
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address() {
+        let admission = admission(100, Some(1), 0);
+        assert!(admission.enter(address("2001:db8:0:1::1"), || false).is_some());
+        assert!(admission.enter(address("2001:db8:0:1:ffff::2"), || false).is_none());
+        assert!(admission.enter(address("2001:db8:0:2::1"), || false).is_some());
+    }
+}

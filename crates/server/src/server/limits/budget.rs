@@ -1,0 +1,77 @@
+//! Memory that clients can make the server hold before it has answered them, bounded for all
+//! connections together.
+//!
+//! Each connection may hold a little whatever the others hold. Beyond that it needs a share of a
+//! budget, and whoever finds the budget used up is refused.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes that all connections may hold together beyond what each of them may hold anyway.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    held: AtomicUsize,
+    limit: usize,
+    /// Bytes that each connection may hold in any case.
+    free: usize,
+}
+
+/// What one connection holds of it. It has to be given back with [`Budget::release`].
+#[derive(Debug, Default)]
+pub(crate) struct Share(Cell<usize>);
+
+impl Budget {
+    pub(crate) const fn new(limit: usize, free: usize) -> Self {
+        Self { held: AtomicUsize::new(0), limit, free }
+    }
+
+    /// Notes that a connection holds `bytes` now; whether it may.
+    #[must_use]
+    pub(crate) fn hold(&self, share: &Share, bytes: usize) -> bool {
+        let wanted = bytes.saturating_sub(self.free);
+        let had = share.0.get();
+        if wanted == had {
+            return true;
+        }
+        if wanted < had {
+            self.held.fetch_sub(had - wanted, Ordering::Relaxed);
+        } else {
+            let more = wanted - had;
+            if self.held.fetch_add(more, Ordering::Relaxed) + more > self.limit {
+                self.held.fetch_sub(more, Ordering::Relaxed);
+                return false;
+            }
+        }
+        share.0.set(wanted);
+        true
+    }
+
+    /// Notes that a connection holds nothing any more.
+    pub(crate) fn release(&self, share: &Share) {
+        let had = share.0.take();
+        if had > 0 {
+            self.held.fetch_sub(had, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_shared_and_a_little_is_free() {
+        let budget = Budget::new(100, 10);
+        let (one, two) = (Share::default(), Share::default());
+        assert!(budget.hold(&one, 90) && budget.hold(&two, 30));
+        assert!(!budget.hold(&two, 31), "all of it is held");
+        assert!(budget.hold(&Share::default(), 10), "this much is free");
+        budget.release(&one);
+        assert!(budget.hold(&two, 110));
+        assert!(!budget.hold(&two, 111));
+        assert!(budget.hold(&two, 0) && budget.hold(&one, 110));
+        budget.release(&one);
+        budget.release(&two);
+        assert_eq!(budget.held.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,220 @@
+//! Queues of long disk work. Each has a fixed number of threads, which give way to the workers, and
+//! a bounded length: what finds no place is refused with 503.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// Who a share of something bounded counts for: an IPv4 address, an IPv6 network of 64 bits, or
+/// everybody who comes over unix sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ClientNet(Option<IpAddr>);
+
+impl ClientNet {
+    /// The one that an address belongs to.
+    pub(crate) fn of(address: Option<SocketAddr>) -> Self {
+        Self(address.map(|address| match address.ip().to_canonical() {
+            IpAddr::V6(ip) => {
+                IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << INTERFACE_BITS)))
+            }
+            ip @ IpAddr::V4(_) => ip,
+        }))
+    }
+}
+
+/// A queue of disk work. Clients take turns, so that one that asks a lot waits for itself.
+pub(crate) struct DiskQueue {
+    name: &'static str,
+    max_threads: usize,
+    max_waiting: usize,
+    state: Mutex<State>,
+}
+
+/// There is no place in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+#[derive(Default)]
+struct State {
+    /// Jobs by client, none of them empty.
+    waiting: HashMap<ClientNet, VecDeque<Job>>,
+    /// Whose turn it is, in order.
+    turns: VecDeque<ClientNet>,
+    /// How many jobs wait.
+    count: usize,
+    threads: usize,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+impl DiskQueue {
+    /// A queue whose threads have this name. One client may have a quarter of `max_waiting`.
+    pub(crate) fn new(name: &'static str, max_threads: usize, max_waiting: usize) -> Arc<Self> {
+        Arc::new(Self { name, max_threads, max_waiting, state: Mutex::default() })
+    }
+
+    /// Puts a job into the queue.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if too many jobs wait, in all or of this client.
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        client: ClientNet,
+        job: impl FnOnce() + Send + 'static,
+    ) -> Result<(), Full> {
+        let state = self.lock();
+        let own = state.waiting.get(&client).map_or(0, VecDeque::len);
+        if state.count >= self.max_waiting || own >= self.max_waiting.div_ceil(4) {
+            return Err(Full);
+        }
+        self.push(state, client, Box::new(job))
+    }
+
+    /// Puts the next step of something into the queue that was admitted before, by a bound of its
+    /// own.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if there is no thread and none can be had.
+    pub(crate) fn resume(
+        self: &Arc<Self>,
+        client: ClientNet,
+        job: impl FnOnce() + Send + 'static,
+    ) -> Result<(), Full> {
+        self.push(self.lock(), client, Box::new(job))
+    }
+
+    fn push(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        client: ClientNet,
+        job: Job,
+    ) -> Result<(), Full> {
+        if state.threads < self.max_threads {
+            let queue = Arc::clone(self);
+            let builder = thread::Builder::new().name(self.name.to_owned()).stack_size(STACK);
+            match builder.spawn(move || queue.work()) {
+                Ok(_) => state.threads += 1,
+                // Another thread comes to it.
+                Err(_) if state.threads > 0 => {}
+                Err(_) => return Err(Full),
+            }
+        }
+        let State { waiting, turns, count, .. } = &mut *state;
+        let jobs = waiting.entry(client).or_default();
+        if jobs.is_empty() {
+            turns.push_back(client);
+        }
+        jobs.push_back(job);
+        *count += 1;
+        Ok(())
+    }
+
+    /// Runs jobs until none is left.
+    fn work(&self) {
+        // A refusal changes nothing but the priority.
+        let _ = rustix::process::setpriority_process(None, NICENESS);
+        while let Some(job) = self.next() {
+            // A job that panics has dropped what its client waits for, who gets an error.
+            let _ = catch_unwind(AssertUnwindSafe(job));
+        }
+    }
+
+    /// The next job; `None` is the end of the thread.
+    fn next(&self) -> Option<Job> {
+        let mut state = self.lock();
+        let State { waiting, turns, count, threads } = &mut *state;
+        let next = turns.pop_front().and_then(|client| {
+            let jobs = waiting.get_mut(&client)?;
+            let job = jobs.pop_front();
+            if jobs.is_empty() {
+                waiting.remove(&client);
+            } else {
+                turns.push_back(client);
+            }
+            job
+        });
+        match next {
+            Some(_) => *count -= 1,
+            None => *threads -= 1,
+        }
+        next
+    }
+
+    /// Locks even if another thread has panicked: nothing is ever half-written.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for DiskQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DiskQueue").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The lowest priority: a hundredth of the processor or so if workers want all of it.
+const NICENESS: i32 = 19;
+
+/// Bytes for the stack of a thread.
+const STACK: usize = 256 << 10;
+
+/// Bits of an IPv6 address that whoever has it can choose.
+const INTERFACE_BITS: u32 = 64;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn client(last: u8) -> ClientNet {
+        ClientNet::of(Some(([192, 0, 2, last], 1).into()))
+    }
+
+    #[test]
+    fn clients_take_turns_and_a_full_queue_refuses() {
+        let queue = DiskQueue::new("test", 1, 8);
+        let (open, gate) = mpsc::channel::<()>();
+        let (begun, has_begun) = mpsc::channel();
+        let (done, order) = mpsc::channel();
+        let first = move || {
+            begun.send(()).unwrap();
+            gate.recv().unwrap();
+        };
+        queue.submit(client(1), first).unwrap();
+        has_begun.recv().unwrap();
+        let submit = |who: u8| {
+            let done = done.clone();
+            queue.submit(client(who), move || done.send(who).unwrap())
+        };
+        assert_eq!((submit(1), submit(1), submit(1)), (Ok(()), Ok(()), Err(Full)));
+        assert_eq!((submit(2), submit(2), submit(3), submit(4)), (Ok(()), Ok(()), Ok(()), Ok(())));
+        assert_eq!((submit(5), submit(6), submit(7)), (Ok(()), Ok(()), Err(Full)));
+        open.send(()).unwrap();
+        let order: Vec<_> = (0..8).map(|_| order.recv().unwrap()).collect();
+        assert_eq!(order, [1, 2, 3, 4, 5, 6, 1, 2]);
+    }
+
+    #[test]
+    fn a_job_that_panics_costs_no_thread() {
+        let queue = DiskQueue::new("test", 1, 8);
+        let (done, is_done) = mpsc::channel();
+        queue.submit(client(1), || panic!("on purpose")).unwrap();
+        queue.submit(client(1), move || done.send(()).unwrap()).unwrap();
+        is_done.recv().unwrap();
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_client() {
+        let of = |text: &str| ClientNet::of(Some(text.parse().unwrap()));
+        assert_eq!(of("[2001:db8::1]:1"), of("[2001:db8::ffff:2]:2"));
+        assert_ne!(of("[2001:db8::1]:1"), of("[2001:db8:0:1::1]:1"));
+        assert_eq!(of("[::ffff:192.0.2.1]:1"), of("192.0.2.1:9"));
+    }
+}

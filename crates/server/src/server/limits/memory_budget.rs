@@ -1,0 +1,93 @@
+//! Memory of which all clients together may have so much, and each of them less.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::server::limits::disk_queue::ClientNet;
+
+/// Bytes that may be held for clients.
+#[derive(Debug)]
+pub(crate) struct MemoryBudget {
+    max: u64,
+    share: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used: u64,
+    by_client: HashMap<ClientNet, u64>,
+}
+
+/// Bytes that are held, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    budget: Arc<MemoryBudget>,
+    client: ClientNet,
+    len: u64,
+}
+
+impl MemoryBudget {
+    /// So many bytes, of which one client may have `share`.
+    pub(crate) fn new(max: u64, share: u64) -> Arc<Self> {
+        Arc::new(Self { max, share, state: Mutex::default() })
+    }
+
+    /// Nothing yet.
+    pub(crate) fn reserve(self: &Arc<Self>, client: ClientNet) -> Reservation {
+        Reservation { budget: Arc::clone(self), client, len: 0 }
+    }
+
+    /// Locks even if another thread has panicked: nothing is ever half-written.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reservation {
+    /// Makes it so many bytes; false if there are not as many, and then nothing has changed.
+    pub(crate) fn resize(&mut self, len: u64) -> bool {
+        let budget = &self.budget;
+        let mut state = budget.lock();
+        let own = state.by_client.get(&self.client).copied().unwrap_or(0);
+        let (used, own) = (state.used - self.len + len, own - self.len + len);
+        if len > self.len && (used > budget.max || own > budget.share) {
+            return false;
+        }
+        state.used = used;
+        match own {
+            0 => state.by_client.remove(&self.client),
+            own => state.by_client.insert(self.client, own),
+        };
+        self.len = len;
+        true
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.resize(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_has_a_quarter_and_all_have_the_whole() {
+        let budget = MemoryBudget::new(100, 25);
+        let client = |last| ClientNet::of(Some(([192, 0, 2, last], 1).into()));
+        let mut held: Vec<_> = (0..5).map(|last| budget.reserve(client(last))).collect();
+        assert!(held[0].resize(25) && !held[0].resize(26));
+        let mut more = budget.reserve(client(0));
+        assert!(!more.resize(1) && held[0].resize(20) && more.resize(5));
+        assert!(held[1..4].iter_mut().all(|one| one.resize(25)));
+        assert!(!held[4].resize(1));
+        held.remove(1);
+        assert!(held[3].resize(25));
+        drop((held, more));
+        assert_eq!(budget.lock().used, 0);
+        assert!(budget.lock().by_client.is_empty());
+    }
+}

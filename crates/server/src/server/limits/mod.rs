@@ -1,0 +1,8 @@
+//! Bounds on what clients together, and each of them, can make the server hold or do.
+
+pub(crate) mod admission; // connections
+pub(crate) mod batches; // work that is done once for several clients
+pub(crate) mod budget; // memory for requests that are not answered
+pub(crate) mod disk_queue;
+pub(crate) mod memory_budget; // memory for listings and archives
+pub(crate) mod priority;

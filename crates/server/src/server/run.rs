@@ -1,0 +1,125 @@
+//! The file server: sockets, descriptors, time and threads around what requests mean.
+//!
+//! Each worker is a thread with a runtime, a listener and open files of its own; nothing but
+//! counters is shared. A connection is one task. What may wait for a disk is done by helper
+//! threads, so that a worker only ever does what can be done now.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread;
+
+use crate::server::control::{Control, Phase};
+use crate::server::listen::{self, Listener};
+use crate::server::listener_kind::ListenerKind;
+use crate::server::settings::{Address, Note, ServeError, Settings, Summary};
+use crate::server::shared::Shared;
+use crate::server::worker;
+use crate::uploads;
+
+/// A server that listens, and answers once it is [`run`](Self::run).
+#[derive(Debug)]
+pub struct Server {
+    shared: Shared,
+    listeners: Vec<Listener>,
+}
+
+impl Server {
+    /// Opens the root and listens: on the addresses, and on sockets that others listen on already,
+    /// as systemd hands them over.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError`], which says what cannot be had.
+    pub fn bind(
+        settings: Settings,
+        addresses: &[Address],
+        inherited: Vec<OwnedFd>,
+    ) -> Result<Self, ServeError> {
+        let workers = settings.workers.max(1);
+        let shared = Shared::new(Settings { workers, ..settings })?;
+        let settings = &shared.settings;
+        let role = if settings.tls.is_some() { ListenerKind::Tls } else { ListenerKind::Plain };
+        let mut listeners = Vec::new();
+        for address in addresses {
+            listeners.push(Listener::new(address, role, workers)?);
+        }
+        if let Some(port) = settings.redirect_http {
+            let redirects = listen::redirects(&listeners, port, workers)?;
+            listeners.extend(redirects);
+        }
+        for socket in inherited {
+            listeners.push(Listener::inherited(socket, role, workers)?);
+        }
+        Ok(Self { shared, listeners })
+    }
+
+    /// Where clients find it, such as `127.0.0.1:5000` or `unix:/run/underpass.sock`. TLS is spoken
+    /// at all of them, if at any, but for sockets in the file system.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<String> {
+        self.places(|role| !matches!(role, ListenerKind::Redirect { .. }))
+    }
+
+    /// Where clients are sent from to where there is TLS.
+    #[must_use]
+    pub fn redirects(&self) -> Vec<String> {
+        self.places(|role| matches!(role, ListenerKind::Redirect { .. }))
+    }
+
+    fn places(&self, is_meant: impl Fn(ListenerKind) -> bool) -> Vec<String> {
+        let meant = self.listeners.iter().filter(|listener| is_meant(listener.role));
+        meant.map(|listener| listener.address.clone()).collect()
+    }
+
+    /// Serves until `control` ends it. `log` takes the lines of the access log, `notes` everything
+    /// else there is to tell; both are called by several threads.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError::Io`] if a thread or its runtime cannot be had.
+    pub fn run(
+        mut self,
+        control: Control,
+        log: impl Fn(&[u8]) + Send + Sync + 'static,
+        notes: impl Fn(Note) + Send + Sync + 'static,
+    ) -> Result<Summary, ServeError> {
+        let fail = |action| move |source| ServeError::Io { action, source };
+        self.shared.listen_to(log, notes);
+        let shared = Arc::new(self.shared);
+        let mut threads = Vec::new();
+        for index in 0..shared.settings.workers {
+            let socket = |each: &mut Listener| Some((each.sockets.pop()?, each.role));
+            let sockets: Vec<_> = self.listeners.iter_mut().filter_map(socket).collect();
+            let (shared, phase) = (Arc::clone(&shared), control.subscribe());
+            let work = move || worker::run(shared, index, sockets, phase);
+            let name = format!("worker-{index}");
+            let thread = thread::Builder::new().name(name).spawn(work);
+            threads.push(thread.map_err(fail("starting a thread"))?);
+        }
+        let leftovers = uploads::watch_leftovers(&shared);
+        wait_for_draining(&control);
+        drop(leftovers);
+        shared.note(Note::Draining { open: shared.transfers.len() });
+        let mut left = 0;
+        for thread in threads {
+            match thread.join() {
+                Ok(cut_off) => left += cut_off.map_err(fail("starting a runtime"))?,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        shared.note(Note::Drained { left });
+        let (requests, bytes) = shared.metrics.totals();
+        Ok(Summary { requests, bytes, cut_off: left })
+    }
+}
+
+/// Returns when the server is to end.
+fn wait_for_draining(control: &Control) {
+    let mut phase = control.subscribe();
+    let waiting = async move { drop(phase.wait_for(|phase| *phase >= Phase::Draining).await) };
+    // Needs neither a clock nor sockets, so that nothing can be missing here.
+    match tokio::runtime::Builder::new_current_thread().build() {
+        Ok(runtime) => runtime.block_on(waiting),
+        Err(_) => thread::park(),
+    }
+}

@@ -1,0 +1,178 @@
+//! What is said about an upload.
+
+use std::borrow::Cow;
+use std::io;
+
+use rustix::io::Errno;
+use underpass_engine::Report;
+
+use crate::incoming::ReceiveError;
+use crate::negotiate::wants_html;
+use crate::request::{Method, Request};
+use crate::routing::response::Response;
+use crate::server::settings::{Changes, Settings};
+use crate::upload::{Limits, Problem};
+use crate::uploads::received::Broken;
+use crate::uploads::slots::Stop;
+
+/// Why an upload is not taken, or not taken to its end.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: u16,
+    detail: Cow<'static, str>,
+    /// What programs are told of it.
+    problem: Option<Problem>,
+    fields: Vec<(&'static str, String)>,
+}
+
+impl Refusal {
+    /// This status, with one sentence for people.
+    pub(crate) fn new(status: u16, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, detail: detail.into(), problem: None, fields: Vec::new() }
+    }
+
+    /// What does not fit about a resumable upload.
+    pub(crate) fn problem(problem: Problem) -> Self {
+        Self { problem: Some(problem), ..Self::new(problem.status(), "") }
+    }
+
+    /// The same with a field.
+    pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.fields.push((name, value.to_string()));
+        self
+    }
+
+    /// The answer, in the form that the client understands.
+    pub(crate) fn response(&self, request: &Request) -> Response {
+        let is_head = request.method == Method::Head;
+        let mut response = match self.problem {
+            Some(problem) => {
+                let text = problem.to_string().into_bytes();
+                Response::memory(self.status, Problem::MEDIA_TYPE, text, is_head)
+            }
+            None => Response::error(self.status, &self.detail, wants_html(request), is_head),
+        };
+        for (name, value) in &self.fields {
+            response.add_field(name, value);
+        }
+        response
+    }
+
+    /// More than may be sent here.
+    pub(crate) fn too_long(limit: Option<u64>) -> Self {
+        match limit {
+            Some(limit) => Self::new(413, format!("a file may have {limit} bytes here")),
+            None => Self::new(413, "the file system takes no file of this size"),
+        }
+    }
+
+    /// More than there is room for (RFC 4918 11.5).
+    pub(crate) fn full() -> Self {
+        Self::new(507, "there is no room for it")
+    }
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::NOSPC | Errno::DQUOT => Self::full(),
+            Errno::FBIG => Self::too_long(None),
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => {
+                Self::new(403, "the server may not write there")
+            }
+            // RFC 4918 9.7.1: what it would be in has to be there.
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => {
+                Self::new(409, "the folder that it would be in is not there")
+            }
+            Errno::NAMETOOLONG => Self::new(400, "the name is too long"),
+            // RFC 9110 13.1.2: somebody else was faster.
+            Errno::EXIST => Self::new(412, "there is a file of this name already"),
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
+                Self::new(503, TRY_AGAIN).with("Retry-After", 1)
+            }
+            _ => Self::new(500, "the file cannot be written"),
+        }
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Errno::from_io_error(&error).map_or_else(|| Self::new(500, ""), Self::from)
+    }
+}
+
+impl Broken {
+    /// What a failure means, and what is said to the client.
+    pub(crate) fn of(error: &ReceiveError, limit: Option<u64>) -> (Self, Refusal) {
+        let told = |word| Self { word, reason: None, is_cut_off: false };
+        let cut_off = |word| Self { is_cut_off: true, ..told(word) };
+        match error {
+            ReceiveError::Cut | ReceiveError::Ended => {
+                (cut_off("reset"), Refusal::new(400, "the body ended too early"))
+            }
+            ReceiveError::Stalled => {
+                (cut_off("timeout"), Refusal::new(408, "nothing came for too long"))
+            }
+            ReceiveError::Chunk(fault) => (told("malformed"), Refusal::new(400, fault.to_string())),
+            ReceiveError::TooLong => (told(TOO_LONG), Refusal::too_long(limit)),
+            ReceiveError::Cancelled => {
+                let detail = "another request goes on with this upload";
+                (cut_off("superseded"), Refusal::new(409, detail))
+            }
+            ReceiveError::Io(source) => Self::of_system(source, error),
+            ReceiveError::Engine(engine) => match &**engine {
+                underpass_engine::Error::Io { source, .. } => Self::of_system(source, error),
+                _ => Self::of_system(&io::ErrorKind::Other.into(), error),
+            },
+        }
+    }
+
+    /// The same for a body that the server itself has ended.
+    pub(crate) fn stopped(stop: Stop, settings: &Settings) -> (Self, Refusal) {
+        let broken = |word, is_cut_off| Self { word, reason: None, is_cut_off };
+        match stop {
+            Stop::TooSlow => {
+                let (rate, window) = (settings.changes.min_rate, settings.timeout.as_secs());
+                let detail = format!("fewer than {rate} bytes a second came in {window} seconds");
+                (broken("too_slow", true), Refusal::new(408, detail))
+            }
+            Stop::Full => (broken("full", false), Refusal::full()),
+        }
+    }
+
+    /// The same for an error of the system, either of the connection or of the file.
+    fn of_system(source: &io::Error, error: &ReceiveError) -> (Self, Refusal) {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
+        if matches!(source.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut) {
+            let broken = Self { word: "reset", reason: None, is_cut_off: true };
+            return (broken, Refusal::new(400, "the connection broke off"));
+        }
+        let errno = Errno::from_io_error(source).unwrap_or(Errno::IO);
+        let reason = Some(error.to_string());
+        (Self { word: "failed", reason, is_cut_off: false }, errno.into())
+    }
+}
+
+/// What is told of the limits of uploads.
+pub(crate) fn limits(changes: &Changes) -> Limits {
+    Limits { max_size: changes.limit, max_age: Some(changes.expiry.as_secs()) }
+}
+
+/// There are more uploads than the server has threads for.
+pub(crate) fn too_many() -> Response {
+    // Its body is not waited for: it may come slowly.
+    let mut response = Response::error(503, TRY_AGAIN, false, false).closing();
+    response.add_field("Retry-After", "1");
+    response
+}
+
+/// The names of the mechanisms that moved the bytes, as `Server-Timing` tells them.
+pub(crate) fn way(report: &Report) -> String {
+    let names: Vec<_> = report.mechanisms().map(|(mechanism, _)| mechanism.name()).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join("+") }
+}
+
+/// The word for a body with more bytes than there may be.
+pub(crate) const TOO_LONG: &str = "too_long";
+
+const TRY_AGAIN: &str = "too much is going on; try again soon";

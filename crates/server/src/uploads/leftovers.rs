@@ -1,0 +1,200 @@
+//! Parts of files whose rest has not come for long: they are removed, or every upload that is given
+//! up would take its space for ever.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat, unlinkat};
+use underpass_engine::Version;
+
+use crate::changes::tree;
+use crate::files::open_files;
+use crate::server::limits::priority::step_back;
+use crate::server::shared::Shared;
+use crate::upload::{is_partial_name, owner_tag};
+use crate::uploads::room;
+
+/// Looks for leftovers in a thread of its own, now and every hour, until what is returned is
+/// dropped. `None` if nobody can leave any.
+pub(crate) fn watch(shared: &Arc<Shared>) -> Option<Sender<()>> {
+    if !shared.settings.changes.upload || shared.root.is_file() {
+        return None;
+    }
+    let (alive, ended) = channel();
+    let shared = Arc::clone(shared);
+    let work = move || {
+        step_back();
+        loop {
+            if let Ok(folder) = shared.root.top() {
+                walk(&shared, &ended, &folder, &mut Vec::new(), 0);
+            }
+            if ended.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+    };
+    // Without it leftovers stay until the next start.
+    let _ = thread::Builder::new().name("leftovers".to_owned()).stack_size(STACK).spawn(work);
+    Some(alive)
+}
+
+/// Looks at a folder and those in it, unless the server has ended.
+fn walk(shared: &Shared, ended: &Receiver<()>, folder: &OwnedFd, path: &mut Vec<u8>, depth: usize) {
+    let has_ended = ended.try_recv() == Err(TryRecvError::Disconnected);
+    if depth > MAX_DEPTH || has_ended {
+        return;
+    }
+    for name in sweep(shared, folder, path) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        if let Ok(inner) = openat(folder, OsStr::from_bytes(&name), flags, Mode::empty()) {
+            let len = path.len();
+            *path = join(path, &name);
+            walk(shared, ended, &inner, path, depth + 1);
+            path.truncate(len);
+        }
+    }
+}
+
+/// Removes what is left over in a folder, notes which parts still wait for their rest, and tells
+/// which folders are in it.
+///
+/// What cannot be read or removed is passed over: it is looked at again in an hour.
+fn sweep(shared: &Shared, folder: impl AsFd, path: &[u8]) -> Vec<Vec<u8>> {
+    let mut inner = Vec::new();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(folder) = openat(folder, ".", flags, Mode::empty()) else { return inner };
+    let mut buffer = Vec::with_capacity(BUFFER);
+    let mut entries = RawDir::new(&folder, buffer.spare_capacity_mut());
+    while let Some(Ok(entry)) = entries.next() {
+        let name = entry.file_name().to_bytes();
+        match entry.file_type() {
+            FileType::Directory | FileType::Unknown if !matches!(name, b"." | b"..") => {
+                inner.push(name.to_vec());
+            }
+            _ => {}
+        }
+        if !is_partial_name(name) {
+            continue;
+        }
+        match look(shared, &folder, name) {
+            Found::LeftOver => {
+                let _ = tree::remove(folder.as_fd(), entry.file_name());
+            }
+            Found::Waiting(since) => {
+                // A server that was killed while it received has left what it had reserved.
+                give_back(&folder, name);
+                note(shared, join(path, name), name, since);
+            }
+            Found::Other => {}
+        }
+    }
+    inner
+}
+
+/// What a part is found to be.
+enum Found {
+    /// It has waited for its rest long enough.
+    LeftOver,
+    /// It has waited since then, and nobody goes on with it now.
+    Waiting(SystemTime),
+    Other,
+}
+
+fn look(shared: &Shared, folder: &OwnedFd, name: &[u8]) -> Found {
+    let Ok(stat) = statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) else {
+        return Found::Other;
+    };
+    let version = Version::from_stat(&stat);
+    let age = |since| SystemTime::now().duration_since(since).unwrap_or_default();
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile if shared.uploads.holds.is_held(folder, name) => Found::Other,
+        FileType::RegularFile => {
+            let since = open_files::modified(&version);
+            let is_over = age(since) >= shared.settings.changes.expiry;
+            if is_over { Found::LeftOver } else { Found::Waiting(since) }
+        }
+        // Of a copy or move that was killed. It has the times of the original, but for the last.
+        FileType::Directory => {
+            let changed = u64::try_from(version.changed().0).unwrap_or(0);
+            let since = SystemTime::UNIX_EPOCH + Duration::from_secs(changed);
+            if age(since) >= FOLDERS_EXPIRE { Found::LeftOver } else { Found::Other }
+        }
+        _ => Found::Other,
+    }
+}
+
+/// Gives back what is reserved behind the end of a part, if anything is.
+fn give_back(folder: &OwnedFd, name: &[u8]) {
+    let name = OsStr::from_bytes(name);
+    let Ok(stat) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
+    let (blocks, len) = (u64::try_from(stat.st_blocks), u64::try_from(stat.st_size));
+    if blocks.unwrap_or(0).saturating_mul(512) <= len.unwrap_or(0).saturating_add(SLACK) {
+        return;
+    }
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if let Ok(file) = openat(folder, name, flags, Mode::empty()) {
+        room::release(&File::from(file));
+    }
+}
+
+/// Notes that a part waits for its rest, and removes those that are too many by now.
+pub(crate) fn note(shared: &Shared, path: Vec<u8>, name: &[u8], since: SystemTime) {
+    let Some(owner) = owner_tag(name) else { return };
+    for surplus in shared.uploads.waiting.insert(path, owner, since) {
+        remove(shared, &surplus);
+    }
+}
+
+/// Removes parts that have waited for their rest long enough.
+pub(crate) fn expire(shared: &Shared) {
+    let expiry = shared.settings.changes.expiry;
+    while let Some(path) = shared.uploads.waiting.take_due(expiry) {
+        let Ok(Some((folder, name))) = shared.root.parent_of(&path) else { continue };
+        match look(shared, &folder, name.as_bytes()) {
+            Found::LeftOver => remove(shared, &path),
+            // Something was added to it after all.
+            Found::Waiting(since) => note(shared, path.clone(), name.as_bytes(), since),
+            Found::Other => {}
+        }
+    }
+}
+
+/// Removes a part, unless somebody goes on with it.
+fn remove(shared: &Shared, path: &[u8]) {
+    let Ok(Some((folder, name))) = shared.root.parent_of(path) else { return };
+    // Nobody begins to go on with it meanwhile.
+    let hold = shared.uploads.holds.take_free(&folder, name.as_bytes(), &folder);
+    if hold.is_some() {
+        // What cannot be removed now is found again later.
+        let _ = unlinkat(&folder, name, AtFlags::empty());
+    }
+}
+
+/// The path of a name in a folder.
+pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
+}
+
+/// A folder may be copied for as long as this, whatever is the patience with uploads.
+const FOLDERS_EXPIRE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How often it is looked for leftovers.
+const EVERY: Duration = Duration::from_secs(60 * 60);
+
+/// Folders in each other that are looked into, each an open descriptor meanwhile.
+const MAX_DEPTH: usize = 128;
+
+/// Bytes of names that are read at once.
+const BUFFER: usize = 32 << 10;
+
+/// Bytes for the stack of the thread that looks.
+const STACK: usize = 512 << 10;
+
+/// File systems may take this much more for a file than it has bytes.
+const SLACK: u64 = 1 << 20;

@@ -1,0 +1,191 @@
+//! A part of a file that waits for its rest, under a name that nobody can ask for.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
+
+use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
+use underpass_engine::atomic_file::{AtomicFile, Existing};
+use underpass_engine::{Sink, Source, Transfer};
+
+use crate::files::root::Patience;
+use crate::server::shared::Shared;
+use crate::upload::{PartId, partial_name};
+use crate::uploads::answer::Refusal;
+use crate::uploads::holds::Hold;
+use crate::uploads::leftovers;
+use crate::uploads::place::Place;
+use crate::uploads::put::NEW_FILE;
+use crate::uploads::receive::Reception;
+
+/// A part of a file, and the right to go on with it.
+#[derive(Debug)]
+pub(crate) struct Part<'a> {
+    shared: &'a Shared,
+    /// From the root.
+    path: Vec<u8>,
+    name: Vec<u8>,
+    hold: Hold<'a>,
+}
+
+impl Drop for Part<'_> {
+    /// If it is still there, it waits for its rest.
+    fn drop(&mut self) {
+        if let Ok(Some((folder, name))) = self.shared.root.parent_of(&self.path)
+            && statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        {
+            let path = std::mem::take(&mut self.path);
+            leftovers::note(self.shared, path, &self.name, SystemTime::now());
+        }
+    }
+}
+
+impl<'a> Part<'a> {
+    /// Takes over the part that is known by this, whether there is any or not.
+    pub(crate) fn take(
+        reception: &Reception<'a>,
+        place: &Place,
+        id: PartId,
+    ) -> Result<Self, Refusal> {
+        let name = partial_name(place.name.as_bytes(), id);
+        let holds = &reception.shared.uploads.holds;
+        let hold = holds.take(&place.folder, &name, reception.connection())?;
+        let (shared, path) = (reception.shared, place.path_of(&name));
+        shared.uploads.waiting.remove(&path);
+        Ok(Self { shared, path, name, hold })
+    }
+
+    /// How many bytes there are; `None` if there is no such part.
+    pub(crate) fn len(&self, place: &Place) -> Result<Option<u64>, Refusal> {
+        len_of(self.shared, place, &self.name)
+    }
+
+    /// Opens the part, or makes it, without what is not believed of it.
+    pub(crate) fn open(&self, place: &Place, sync: bool) -> Result<AtomicFile, Refusal> {
+        let folder = place.folder.as_fd().try_clone_to_owned()?;
+        let name = OsStr::from_bytes(&self.name);
+        let landing = AtomicFile::partial(folder, &place.name, name, NEW_FILE, Existing::Replace)?;
+        let believed = self.shared.uploads.written.believed(landing.file())?;
+        self.go_on(&landing, believed)?;
+        Ok(if sync { landing.durable() } else { landing })
+    }
+
+    /// Cuts the part to `len` bytes, behind which it is gone on with.
+    pub(crate) fn go_on(&self, landing: &AtomicFile, len: u64) -> Result<(), Refusal> {
+        Ok(self.shared.uploads.written.go_on(landing.file(), len)?)
+    }
+
+    /// Gives a file that has no name yet the name of the part, so that it outlives the server.
+    pub(crate) fn name(
+        &self,
+        place: &Place,
+        landing: AtomicFile,
+        sync: bool,
+    ) -> Result<AtomicFile, Refusal> {
+        landing.keep_as(OsStr::from_bytes(&self.name))?;
+        self.open(place, sync)
+    }
+
+    /// Removes the part; whether there was any.
+    pub(crate) fn remove(&self, place: &Place) -> Result<bool, Refusal> {
+        match unlinkat(&place.folder, OsStr::from_bytes(&self.name), AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Becomes true when another connection wants to go on with it.
+    pub(crate) fn superseded(&self) -> Arc<AtomicBool> {
+        self.hold.superseded()
+    }
+}
+
+/// How many bytes there are of a part, without taking it away from whoever goes on with it; `None`
+/// if there is no such part.
+pub(crate) fn len_so_far(
+    reception: &Reception<'_>,
+    place: &Place,
+    id: PartId,
+) -> Result<Option<u64>, Refusal> {
+    let name = partial_name(place.name.as_bytes(), id);
+    // Before the file is looked at: what is begun now is not what is asked about.
+    let is_begun = reception.shared.uploads.holds.is_held(&place.folder, &name);
+    // It gets its name with its first byte.
+    Ok(len_of(reception.shared, place, &name)?.or(is_begun.then_some(0)))
+}
+
+/// How many bytes of the part of this name can be gone on with; `None` if there is none.
+fn len_of(shared: &Shared, place: &Place, name: &[u8]) -> Result<Option<u64>, Refusal> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match openat(&place.folder, OsStr::from_bytes(name), flags, Mode::empty()).map(File::from) {
+        Ok(part) if part.metadata()?.is_file() => Ok(Some(shared.uploads.written.believed(&part)?)),
+        Ok(_) | Err(Errno::NOENT | Errno::LOOP) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Notes what of a part is on the disk when its connection stops; with `--sync on` that is all of it.
+pub(crate) fn settle(reception: &Reception<'_>, landing: &AtomicFile, len: u64) {
+    // Another connection waits for the part, and will see to it.
+    if !reception.is_superseded() && is_synced(reception, landing.file()) {
+        reception.shared.uploads.written.note(landing.file(), len);
+    }
+}
+
+/// Brings a part to the disk, if that is wanted.
+fn is_synced(reception: &Reception<'_>, part: &File) -> bool {
+    reception.shared.settings.changes.sync && part.sync_data().is_ok()
+}
+
+/// Keeps what came of a file, so that its client can go on behind it.
+pub(crate) fn keep(reception: &Reception<'_>, place: &Place, landing: AtomicFile, len: u64) {
+    let id = reception.upload.owner.part_of_name(place.name.as_bytes());
+    let name = partial_name(place.name.as_bytes(), id);
+    let holds = &reception.shared.uploads.holds;
+    // Somebody goes on with an older part: that one is not to be taken away from under him.
+    let Some(_hold) = holds.take_free(&place.folder, &name, reception.connection()) else { return };
+    let partial = OsStr::from_bytes(&name);
+    // The space that was reserved for the rest is given back, and an older part.
+    if landing.file().set_len(len).is_ok() {
+        let synced = if is_synced(reception, landing.file()) { len } else { 0 };
+        reception.shared.uploads.written.note(landing.file(), synced);
+        let _ = unlinkat(&place.folder, partial, AtFlags::empty());
+        // If it cannot be kept, the client has to begin anew.
+        if landing.keep_as(partial).is_ok() {
+            leftovers::note(reception.shared, place.path_of(&name), &name, SystemTime::now());
+        }
+    }
+}
+
+/// Copies the first `len` bytes of what has the name into `file`, by sharing its blocks where the
+/// file system can.
+pub(crate) fn copy_present(
+    reception: &Reception<'_>,
+    file: &File,
+    len: u64,
+) -> Result<(), Refusal> {
+    let present = reception.shared.root.open(&reception.upload.path, Patience::Disk)?;
+    let chain = Source::range(&present, 0, len);
+    match Transfer::new(chain, Sink::of(file)?).run() {
+        Ok(_) => Ok(()),
+        Err(underpass_engine::Error::Io { source, .. }) => Err(source.into()),
+        Err(_) => Err(Refusal::new(500, "the file cannot be copied")),
+    }
+}
+
+/// Bytes that nobody can guess.
+pub(crate) fn random_bytes() -> Result<[u8; 12], Refusal> {
+    let mut bytes = [0; 12];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,57 @@
+//! PATCH with `X-Update-Range`: writes into the middle of a file, or behind its end. The new version
+//! is made beside the old one, which stays whole until then.
+
+use std::os::fd::AsFd;
+
+use underpass_engine::atomic_file::AtomicFile;
+
+use crate::routing::response::Response;
+use crate::upload::{PARTIAL_UPLOAD, UpdateRange};
+use crate::uploads::answer::Refusal;
+use crate::uploads::part::copy_present;
+use crate::uploads::put::{NEW_FILE, finish};
+use crate::uploads::receive::Reception;
+
+/// Takes the change.
+pub(crate) fn patch(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
+    let Some(value) = reception.request.single("x-update-range") else {
+        // RFC 5789 2.2.
+        let detail = "a PATCH needs X-Update-Range, or goes on with an upload";
+        return Err(Refusal::new(415, detail).with("Accept-Patch", PARTIAL_UPLOAD));
+    };
+    let Some(range) = UpdateRange::parse(value) else {
+        let detail = "an X-Update-Range is append, bytes=FIRST-LAST, bytes=FIRST- or bytes=-COUNT";
+        return Err(Refusal::new(400, detail));
+    };
+    let place = reception.place()?;
+    let Some(present) = &place.present else {
+        return Err(Refusal::new(404, "there is no file to be changed"));
+    };
+    let len = present.len;
+    let Some(start) = range.start(len) else {
+        let detail = "that is behind the end of the file";
+        return Err(Refusal::new(416, detail).with("Content-Range", format!("bytes */{len}")));
+    };
+    let expected = reception.expected();
+    if expected.is_some_and(|body| !range.fits(body)) {
+        return Err(Refusal::new(400, NO_FIT));
+    }
+    let total = len.max(start.saturating_add(expected.unwrap_or(0)));
+    reception.check_size(total)?;
+    reception.check_room(&place, expected.unwrap_or(0))?;
+    let folder = place.folder.as_fd().try_clone_to_owned()?;
+    let mut landing = AtomicFile::create_in(folder, &place.name, NEW_FILE)?;
+    if reception.shared.settings.changes.sync {
+        landing = landing.durable();
+    }
+    copy_present(reception, landing.file(), len)?;
+    reception.invite()?;
+    let most = reception.shared.settings.changes.limit.map(|limit| limit.saturating_sub(start));
+    let received = reception.body(landing.file(), start, most)?;
+    if !range.fits(received) {
+        return Err(Refusal::new(400, NO_FIT));
+    }
+    finish(reception, &place, landing, false)
+}
+
+const NO_FIT: &str = "the body is not as long as its X-Update-Range says";

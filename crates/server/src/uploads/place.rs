@@ -1,0 +1,130 @@
+//! Where a file is to be: the folder, opened beneath the root, and what has the name now.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::time::SystemTime;
+
+use rustix::fs::{AtFlags, FileType, Stat, statat};
+use rustix::io::Errno;
+use underpass_engine::Version;
+
+use crate::conditional;
+use crate::conditional::{Condition, Validators};
+use crate::digest::kept;
+use crate::files::open_files;
+use crate::files::root::{Patience, Root};
+use crate::request::Request;
+use crate::server::settings::Changes;
+use crate::uploads::Upload;
+use crate::uploads::answer::Refusal;
+use crate::uploads::leftovers;
+use crate::validator::etag;
+use crate::version::facts;
+
+/// Where a file is to be.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) folder: OwnedFd,
+    pub(crate) name: OsString,
+    /// The path from the root.
+    path: Vec<u8>,
+    /// The file that has the name now.
+    pub(crate) present: Option<Present>,
+}
+
+/// A file that is there already.
+#[derive(Debug)]
+pub(crate) struct Present {
+    etag: String,
+    modified: SystemTime,
+    /// How many bytes it has.
+    pub(crate) len: u64,
+    /// Who may do what with it.
+    pub(crate) mode: u32,
+}
+
+impl Place {
+    /// Opens the folder, and looks at what has the name.
+    pub(crate) fn find(root: &Root, upload: &Upload, changes: &Changes) -> Result<Self, Refusal> {
+        let path = &upload.path;
+        // RFC 4918 9.7.2.
+        if (upload.is_folder || path.is_empty()) && !root.is_file() {
+            let detail = "a file cannot be put in the place of a folder";
+            return Err(Refusal::new(405, detail).with("Allow", "GET, HEAD, OPTIONS, MKCOL"));
+        }
+        if root.hides(path) {
+            return Err(Refusal::new(403, "names like this are hidden here"));
+        }
+        let parent = match (root.parent_of(path), changes.create_parents) {
+            (Err(Errno::NOENT), true) => {
+                root.make_parents(path, changes.sync)?;
+                root.parent_of(path)
+            }
+            (parent, _) => parent,
+        };
+        let Some((folder, name)) = parent? else {
+            return Err(Refusal::new(403, "only one file is served here, to be read"));
+        };
+        let mut place = Self { folder, name: name.to_owned(), path: path.clone(), present: None };
+        place.present = place.look(root)?;
+        Ok(place)
+    }
+
+    /// The path of another name in the same folder, from the root.
+    pub(crate) fn path_of(&self, name: &[u8]) -> Vec<u8> {
+        let folder = self.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+        leftovers::join(&self.path[..folder], name)
+    }
+
+    /// What has the name now. A link is not followed when it is replaced, but it is when its facts
+    /// are asked for, as they are when it is read.
+    pub(crate) fn look(&self, root: &Root) -> Result<Option<Present>, Refusal> {
+        let stat = match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(None),
+            stat => stat?,
+        };
+        let stat = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Symlink => match root.look(&self.path) {
+                Ok(stat) => stat,
+                // It leads nowhere, or where nothing is served from.
+                Err(_) => return Ok(None),
+            },
+            _ => stat,
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Ok(Some(Present::new(&stat, self.etag(root, &stat)))),
+            FileType::Directory => {
+                let detail = "there is a folder of this name";
+                Err(Refusal::new(405, detail).with("Allow", "GET, HEAD, OPTIONS"))
+            }
+            _ => Err(Refusal::new(409, "what is there is not a file")),
+        }
+    }
+
+    /// The tag that is said of a file to those who read it: a digest that is kept with it leaves
+    /// it as it was.
+    fn etag(&self, root: &Root, stat: &Stat) -> String {
+        let version = Version::from_stat(stat);
+        let file = root.open(&self.path, Patience::Disk).ok();
+        let same = file.filter(|file| Version::of(file).is_ok_and(|now| now == version));
+        same.map_or_else(|| etag(&facts(&version)), |file| kept::etag(file, &version))
+    }
+}
+
+/// Whether the preconditions of the request hold for what is there (RFC 9110 13.2).
+pub(crate) fn check(request: &Request, present: Option<&Present>) -> Result<(), Refusal> {
+    let current =
+        present.map(|present| Validators { etag: &present.etag, modified: present.modified });
+    match conditional::evaluate(request, current) {
+        Condition::Holds => Ok(()),
+        _ => Err(Refusal::new(412, "the file is not the version that was meant")),
+    }
+}
+
+impl Present {
+    fn new(stat: &Stat, etag: String) -> Self {
+        let version = Version::from_stat(stat);
+        let modified = open_files::modified(&version);
+        Self { etag, modified, len: version.size(), mode: stat.st_mode & 0o777 }
+    }
+}

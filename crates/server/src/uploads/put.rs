@@ -1,0 +1,140 @@
+//! PUT of a whole file (RFC 9110 9.3.4): into an unnamed file, which takes the name at the end.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::PoisonError;
+use std::time::SystemTime;
+
+use rustix::fs::{Mode, fchmod};
+use rustix::io::Errno;
+use underpass_engine::Version;
+use underpass_engine::atomic_file::{AtomicFile, Existing};
+
+use crate::files::open_files;
+use crate::routing::response::Response;
+use crate::uploads::answer::Refusal;
+use crate::uploads::part;
+use crate::uploads::place::{Place, check};
+use crate::uploads::receive::Reception;
+use crate::uploads::written;
+use crate::validator::{etag, last_modified, push_date};
+use crate::version::facts;
+
+/// Takes the file.
+pub(crate) fn put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
+    let changes = reception.shared.settings.changes;
+    let place = reception.place()?;
+    let expected = reception.expected();
+    reception.check_room(&place, expected.unwrap_or(0))?;
+    let folder = place.folder.as_fd().try_clone_to_owned()?;
+    let mut landing = AtomicFile::create_in(folder, &place.name, NEW_FILE)?;
+    if changes.sync {
+        landing = landing.durable();
+    }
+    if let Some(len) = expected {
+        reception.reserve(&place, &landing, 0, len)?;
+    }
+    reception.invite()?;
+    match reception.body(landing.file(), 0, changes.limit) {
+        Ok(_) => finish(reception, &place, landing, false),
+        Err(refusal) => {
+            let received = reception.received();
+            if expected.is_some() && received >= WORTH_KEEPING && reception.is_cut_off() {
+                part::keep(reception, &place, landing, received);
+            }
+            Err(refusal)
+        }
+    }
+}
+
+/// Gives a file that is whole its name, and tells its version. `keeps` is whether what has the name
+/// must not be replaced; so it is, too, if the request says so.
+pub(crate) fn finish(
+    reception: &Reception<'_>,
+    place: &Place,
+    landing: AtomicFile,
+    keeps: bool,
+) -> Result<Response, Refusal> {
+    let shared = reception.shared;
+    let file = landing.file().try_clone()?;
+    let digests = match reception.verify(&file) {
+        Ok(digests) => digests,
+        Err(refusal) => {
+            // Whoever went on with it would only have it refused once more.
+            landing.discard();
+            return Err(refusal);
+        }
+    };
+    if !landing.is_unnamed() {
+        written::forget(&file);
+    }
+    if shared.settings.changes.sync {
+        // What takes long is done before others have to wait for the name.
+        file.sync_all()?;
+    }
+    // Nobody of this server gives or takes a name between the last look and the change.
+    let is_conditional = keeps || CONDITIONS.iter().any(|name| reception.request.has(name));
+    let replaced = if is_conditional {
+        let _alone = shared.names.write().unwrap_or_else(PoisonError::into_inner);
+        name(reception, place, landing, keeps)?
+    } else {
+        let _together = shared.names.read().unwrap_or_else(PoisonError::into_inner);
+        name(reception, place, landing, keeps)?
+    };
+    let mut response = Response::empty(if replaced { 204 } else { 201 });
+    let version = tell_version(&mut response, &file)?;
+    reception.remember(file, version, digests);
+    Ok(response)
+}
+
+/// Looks once more at what has the name, and takes it; whether a file was replaced.
+fn name(
+    reception: &Reception<'_>,
+    place: &Place,
+    landing: AtomicFile,
+    keeps: bool,
+) -> Result<bool, Refusal> {
+    // RFC 9110 13.1.2: there must be none, not even one that has just come.
+    let keeps = keeps || reception.request.field("if-none-match") == Some(b"*");
+    let present = match place.look(&reception.shared.root) {
+        Ok(Some(_)) if keeps => Err(Errno::EXIST.into()),
+        Ok(present) => check(&reception.request, present.as_ref()).map(|()| present),
+        Err(refusal) => Err(refusal),
+    };
+    let present = match present {
+        Ok(present) => present,
+        Err(refusal) => {
+            // To send it once more would not help.
+            landing.discard();
+            return Err(refusal);
+        }
+    };
+    if let Some(present) = &present {
+        // Who may read the old one may read the new one. A file system without modes has none.
+        let _ = fchmod(landing.file(), Mode::from_raw_mode(present.mode));
+    }
+    landing.commit(if keeps { Existing::Keep } else { Existing::Replace })?;
+    Ok(present.is_some())
+}
+
+/// Adds what tells the new version from others.
+fn tell_version(response: &mut Response, file: &File) -> io::Result<Version> {
+    let version = Version::of(file)?;
+    response.add_field("ETag", &etag(&facts(&version)));
+    if let Some(modified) = last_modified(open_files::modified(&version), SystemTime::now()) {
+        response.fields.extend_from_slice(b"Last-Modified: ");
+        push_date(&mut response.fields, modified);
+        response.fields.extend_from_slice(b"\r\n");
+    }
+    Ok(version)
+}
+
+/// Fields that make a request depend on what has the name.
+const CONDITIONS: [&str; 3] = ["if-match", "if-none-match", "if-unmodified-since"];
+
+/// From this size on a part is kept for a client that may go on behind it.
+const WORTH_KEEPING: u64 = 1 << 20;
+
+/// Permissions of a new file, less the umask of the server.
+pub(crate) const NEW_FILE: u32 = 0o666;

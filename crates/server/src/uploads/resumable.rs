@@ -1,0 +1,239 @@
+//! Uploads that can be gone on with (draft-ietf-httpbis-resumable-upload): begun by a PUT with
+//! `Upload-Complete`, which gives them an address of their own, asked for by HEAD, gone on with by
+//! PATCH, given up by DELETE.
+//!
+//! The address says all there is to know, and the file itself how far it is: nothing is lost when
+//! the server is started anew.
+
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+
+use underpass_engine::atomic_file::AtomicFile;
+
+use crate::request::Method;
+use crate::routing::response::Response;
+use crate::upload::{
+    INTEROP_VERSION, Limits, PARTIAL_UPLOAD, PartId, Problem, UploadFields, UploadId,
+};
+use crate::uploads::answer::{self, Refusal};
+use crate::uploads::interim;
+use crate::uploads::part::{Part, len_so_far, random_bytes, settle};
+use crate::uploads::place::Place;
+use crate::uploads::put::{NEW_FILE, finish};
+use crate::uploads::receive::Reception;
+use crate::uploads::room;
+use underpass_protocol::encode_segment;
+
+/// Begins an upload (section 4.2).
+pub(crate) fn create(
+    reception: &mut Reception<'_>,
+    is_complete: bool,
+) -> Result<Response, Refusal> {
+    let place = reception.place()?;
+    let fields = UploadFields::of(&reception.request);
+    let length = length(reception, fields, is_complete, 0, None)?;
+    reception.check_size(length.unwrap_or(0))?;
+    let keeps = reception.request.field("if-none-match") == Some(b"*");
+    let id = UploadId { token: reception.upload.owner.token(random_bytes()?), length, keeps };
+    let location = location(reception, id);
+    let part = Part::take(reception, &place, part_id(reception, &place, id))?;
+    reception.superseded_by(&part);
+    let sync = reception.shared.settings.changes.sync;
+    reception.check_room(&place, length.unwrap_or(0))?;
+    if !reception.has_body() {
+        // The address is wanted before there is anything to send, or the file is empty.
+        let landing = part.open(&place, sync)?;
+        return finish_step(reception, &place, landing, Step { id, offset: 0, is_complete });
+    }
+    // Without a name until the first byte: nobody could go on with it who does not know where.
+    let folder = place.folder.as_fd().try_clone_to_owned()?;
+    let landing = AtomicFile::create_in(folder, &place.name, NEW_FILE)?;
+    reception.reserve(&place, &landing, 0, reception.expected().or(length).unwrap_or(0))?;
+    let version = reception.request.single("upload-draft-interop-version");
+    if reception.request.minor_version > 0 && version == Some(INTEROP_VERSION.as_bytes()) {
+        let limits = limits(reception);
+        reception.say(&interim::resumption_supported(&location, limits))?;
+    }
+    reception.invite()?;
+    reception.first_byte()?;
+    let landing = part.name(&place, landing, sync)?;
+    append(reception, &place, landing, Step { id, offset: 0, is_complete })
+}
+
+/// Asks how far an upload is, goes on with it, or gives it up (sections 4.3 to 4.5).
+pub(crate) fn go_on(reception: &mut Reception<'_>, id: &[u8]) -> Result<Response, Refusal> {
+    let Some(id) = UploadId::parse(id) else { return Err(unknown()) };
+    let place = reception.place()?;
+    match reception.request.method {
+        Method::Patch => patch(reception, &place, id),
+        Method::Head | Method::Get => {
+            let id_of_part = part_id(reception, &place, id);
+            let offset = len_so_far(reception, &place, id_of_part)?.ok_or_else(unknown)?;
+            let mut response = Response::empty(204);
+            add_state(&mut response, reception, offset, false);
+            if let Some(length) = id.length {
+                response.add_field("Upload-Length", &length.to_string());
+            }
+            response.add_field("Cache-Control", "no-store");
+            Ok(response)
+        }
+        Method::Delete => {
+            let part = Part::take(reception, &place, part_id(reception, &place, id))?;
+            if part.remove(&place)? { Ok(Response::empty(204)) } else { Err(unknown()) }
+        }
+        _ => {
+            let detail =
+                "an upload is asked for by HEAD, gone on with by PATCH, given up by DELETE";
+            Err(Refusal::new(405, detail).with("Allow", "HEAD, PATCH, DELETE, OPTIONS"))
+        }
+    }
+}
+
+/// Goes on with an upload (section 4.4).
+fn patch(reception: &mut Reception<'_>, place: &Place, id: UploadId) -> Result<Response, Refusal> {
+    let media_type = reception.request.field("content-type").unwrap_or_default();
+    let media_type = media_type.split(|byte| *byte == b';').next().unwrap_or_default();
+    if !media_type.trim_ascii().eq_ignore_ascii_case(PARTIAL_UPLOAD.as_bytes()) {
+        let detail = "what goes on with an upload is of type application/partial-upload";
+        return Err(Refusal::new(415, detail).with("Accept-Patch", PARTIAL_UPLOAD));
+    }
+    let fields = UploadFields::of(&reception.request);
+    let (Some(is_complete), Some(provided)) = (fields.complete, fields.offset) else {
+        let detail = "Upload-Complete and Upload-Offset say where the body belongs";
+        return Err(Refusal::new(400, detail));
+    };
+    let part = Part::take(reception, place, part_id(reception, place, id))?;
+    let offset = part.len(place)?.ok_or_else(unknown)?;
+    if provided != offset {
+        let problem = Problem::Offset { expected: offset, provided };
+        let refusal = Refusal::problem(problem).with("Upload-Offset", offset);
+        return Err(refusal.with("Upload-Complete", "?0"));
+    }
+    let length = length(reception, fields, is_complete, offset, id.length)?;
+    reception.check_size(length.unwrap_or(offset))?;
+    reception.check_room(place, length.map_or(0, |length| length - offset))?;
+    let landing = part.open(place, reception.shared.settings.changes.sync)?;
+    let end = reception.expected().map(|body| offset + body).or(length).unwrap_or(offset);
+    if let Err(refusal) = reception.reserve(place, &landing, offset, end) {
+        room::release(landing.file());
+        return Err(refusal);
+    }
+    reception.superseded_by(&part);
+    reception.invite().inspect_err(|_| room::release(landing.file()))?;
+    append(reception, place, landing, Step { id: UploadId { length, ..id }, offset, is_complete })
+}
+
+/// One request of an upload.
+#[derive(Clone, Copy)]
+struct Step {
+    id: UploadId,
+    /// Where its body begins.
+    offset: u64,
+    /// Whether the upload ends with it.
+    is_complete: bool,
+}
+
+/// Takes the body, as much of it as comes.
+fn append(
+    reception: &mut Reception<'_>,
+    place: &Place,
+    landing: AtomicFile,
+    step: Step,
+) -> Result<Response, Refusal> {
+    let limit = reception.shared.settings.changes.limit;
+    let most = step.id.length.or(limit).map(|most| most.saturating_sub(step.offset));
+    let outcome = reception.body(landing.file(), step.offset, most);
+    room::release(landing.file());
+    let offset = step.offset + reception.received();
+    match outcome {
+        Ok(_) => finish_step(reception, place, landing, Step { offset, ..step }),
+        Err(refusal) => {
+            // Section 4.4.2: an upload with more bytes than it should have is no longer one.
+            let is_too_long = reception.is_too_long();
+            if offset == 0 || is_too_long {
+                landing.discard();
+            } else {
+                settle(reception, &landing, offset);
+            }
+            let is_inconsistent = is_too_long && step.id.length.is_some();
+            Err(if is_inconsistent { Refusal::problem(Problem::Length) } else { refusal })
+        }
+    }
+}
+
+/// Says how far the upload is, or ends it.
+fn finish_step(
+    reception: &Reception<'_>,
+    place: &Place,
+    landing: AtomicFile,
+    step: Step,
+) -> Result<Response, Refusal> {
+    let Step { id, offset, is_complete } = step;
+    if !is_complete {
+        settle(reception, &landing, offset);
+        // Section 4.2.2: its address is what was created; 4.4.2: and later it is there already.
+        let is_new = reception.request.method == Method::Put;
+        let mut response = Response::empty(if is_new { 201 } else { 204 });
+        if is_new {
+            response.add_field("Location", &location(reception, id));
+        }
+        add_state(&mut response, reception, offset, false);
+        return Ok(response);
+    }
+    if id.length.is_some_and(|length| length != offset) {
+        return Err(Refusal::problem(Problem::Length).with("Upload-Offset", offset));
+    }
+    let refused = |refusal: Refusal| refusal.with("Upload-Complete", "?1");
+    let mut response = finish(reception, place, landing, id.keeps).map_err(refused)?;
+    response.add_field("Upload-Complete", "?1");
+    Ok(response)
+}
+
+/// How many bytes the upload has in all, from all that is said of it (section 4.1.3).
+fn length(
+    reception: &Reception<'_>,
+    fields: UploadFields,
+    is_complete: bool,
+    offset: u64,
+    known: Option<u64>,
+) -> Result<Option<u64>, Refusal> {
+    let inconsistent = || Refusal::problem(Problem::Length);
+    let body = reception.expected();
+    let end = body.map(|body| offset.checked_add(body).ok_or_else(inconsistent)).transpose()?;
+    let of_body = end.filter(|_| is_complete);
+    let mut said = [known, fields.length, of_body].into_iter().flatten();
+    let length = said.next();
+    let differs = said.any(|other| Some(other) != length);
+    if differs || length.is_some_and(|length| length < end.unwrap_or(offset)) {
+        return Err(inconsistent());
+    }
+    Ok(length)
+}
+
+/// Adds what an answer says of the state of an upload.
+fn add_state(response: &mut Response, reception: &Reception<'_>, offset: u64, is_complete: bool) {
+    response.add_field("Upload-Complete", if is_complete { "?1" } else { "?0" });
+    response.add_field("Upload-Offset", &offset.to_string());
+    response.add_field("Upload-Limit", &limits(reception).to_string());
+}
+
+fn limits(reception: &Reception<'_>) -> Limits {
+    answer::limits(&reception.shared.settings.changes)
+}
+
+/// The address of an upload.
+fn location(reception: &Reception<'_>, id: UploadId) -> String {
+    let path = &reception.upload.path;
+    let segments: Vec<_> = path.split(|byte| *byte == b'/').map(encode_segment).collect();
+    format!("{}/{}?upload={id}", reception.shared.settings.path_prefix, segments.join("/"))
+}
+
+/// What the part of an upload is known by, if it is that of whoever asks.
+fn part_id(reception: &Reception<'_>, place: &Place, id: UploadId) -> PartId {
+    reception.upload.owner.part_of_token(id.token, place.name.as_bytes())
+}
+
+/// There is no such upload, or no longer.
+fn unknown() -> Refusal {
+    Refusal::new(404, "there is no such upload: it is whole, given up, or was never begun")
+}

@@ -1,0 +1,72 @@
+//! Whether there is room for what comes, and how much is left free for others.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::PoisonError;
+
+use rustix::fs::{fstat, fstatvfs, ftruncate};
+use underpass_engine::atomic_file::AtomicFile;
+
+use crate::server::settings::MinFree;
+use crate::server::shared::Shared;
+use crate::uploads::answer::Refusal;
+use crate::uploads::place::Place;
+use crate::uploads::receive::Reception;
+
+impl Reception<'_> {
+    /// Checks that there is room for so many more bytes.
+    pub(crate) fn check_room(&self, place: &Place, len: u64) -> Result<(), Refusal> {
+        if has_room(self.shared, &place.folder, len) { Ok(()) } else { Err(Refusal::full()) }
+    }
+
+    /// Reserves space up to `end`, of which the bytes from `from` on are still to come, for as long
+    /// as this connection sends.
+    pub(crate) fn reserve(
+        &self,
+        place: &Place,
+        landing: &AtomicFile,
+        from: u64,
+        end: u64,
+    ) -> Result<(), Refusal> {
+        let len = end.saturating_sub(from);
+        // Nobody else looks between the look and the reservation.
+        let _alone = self.shared.uploads.reserving.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check_room(place, len)?;
+        landing.reserve(end)?;
+        let stat = fstat(landing.file())?;
+        #[allow(clippy::useless_conversion)] // types differ by target
+        let blocks: u64 = u64::try_from(stat.st_blocks).unwrap_or(0);
+        if blocks.saturating_mul(512) < end {
+            // The file system reserves nothing: the others have to be told.
+            self.slot.promise(stat.st_dev, len);
+        }
+        Ok(())
+    }
+}
+
+/// Whether so many bytes fit, and leave as much free as has to be.
+pub(crate) fn has_room(shared: &Shared, folder: impl AsFd, len: u64) -> bool {
+    let Ok(facts) = fstatvfs(&folder) else { return true };
+    // Some know no limit, or do not tell it.
+    if facts.f_blocks == 0 {
+        return true;
+    }
+    let bytes = |blocks: u64| blocks.saturating_mul(facts.f_frsize);
+    let device = fstat(&folder).map_or(0, |stat| stat.st_dev);
+    let promised = shared.uploads.slots.promised(device);
+    let kept = match shared.settings.changes.min_free {
+        MinFree::Bytes(0) => return len.saturating_add(promised) <= bytes(facts.f_bfree),
+        MinFree::Bytes(kept) => kept,
+        MinFree::Percent(percent) => bytes(facts.f_blocks) / 100 * u64::from(percent),
+    };
+    len.saturating_add(promised).saturating_add(kept) <= bytes(facts.f_bavail)
+}
+
+/// Gives back the space that was reserved for what has not come.
+pub(crate) fn release(file: &File) {
+    // What cannot be given back now is when the part is removed.
+    let _ = fstat(file).map(|stat| ftruncate(file, u64::try_from(stat.st_size).unwrap_or(0)));
+}
+
+/// How many bytes of a body of unknown length come between two looks at the disk.
+pub(crate) const LOOK_EVERY: u64 = 1 << 20;

@@ -1,0 +1,217 @@
+//! Which uploads are under way: how many one client may have, and whether each comes fast enough.
+//!
+//! Each has a thread, a pipe and a few descriptors, so there are not many. One client cannot take
+//! all of them, nor hold one by a byte now and then.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::net::{Shutdown, shutdown};
+
+use crate::server::settings::Settings;
+use crate::server::shared::Shared;
+use crate::upload::Owner;
+
+/// The uploads that are under way.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    slots: HashMap<u64, Arc<Slot>>,
+    next: u64,
+}
+
+/// One upload, as those see it who look after all.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    owner: Owner,
+    pub(crate) connection: Arc<OwnedFd>,
+    /// Bytes of the body that have come.
+    received: AtomicU64,
+    /// Since when it is waited for so many more bytes, while the body is received.
+    window: Mutex<Option<Window>>,
+    /// Space that it will need and that the file system has not reserved.
+    promise: Mutex<Option<Promise>>,
+    /// Becomes true when the transfer has to end.
+    pub(crate) is_stopped: AtomicBool,
+    stop: AtomicU8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    since: Instant,
+    received: u64,
+}
+
+/// Space on a file system that an upload is going to take.
+#[derive(Clone, Copy, Debug)]
+struct Promise {
+    device: u64,
+    len: u64,
+}
+
+/// Why an upload is ended by the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Its body comes too slowly.
+    TooSlow = 1,
+    /// The disk is about to be full.
+    Full = 2,
+}
+
+/// Keeps a slot taken for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct SlotGuard {
+    shared: Arc<Shared>,
+    number: u64,
+    pub(crate) slot: Arc<Slot>,
+}
+
+impl SlotGuard {
+    /// Takes a slot; `None` if there are too many uploads, or too many of this owner while others
+    /// may need the rest.
+    pub(crate) fn take(
+        shared: &Arc<Shared>,
+        owner: &Owner,
+        connection: Arc<OwnedFd>,
+    ) -> Option<Self> {
+        let mut taken = shared.uploads.slots.lock();
+        let all = taken.slots.len();
+        let own = || taken.slots.values().filter(|slot| slot.owner == *owner).count();
+        if all >= MAX_UPLOADS || (all >= MAX_UPLOADS / 2 && own() >= OWNER_SHARE) {
+            return None;
+        }
+        let slot = Arc::new(Slot {
+            owner: owner.clone(),
+            connection,
+            received: AtomicU64::new(0),
+            window: Mutex::default(),
+            promise: Mutex::default(),
+            is_stopped: AtomicBool::new(false),
+            stop: AtomicU8::new(0),
+        });
+        let number = taken.next;
+        taken.next += 1;
+        taken.slots.insert(number, Arc::clone(&slot));
+        Some(Self { shared: Arc::clone(shared), number, slot })
+    }
+}
+
+impl Drop for SlotGuard {
+    fn drop(&mut self) {
+        self.shared.uploads.slots.lock().slots.remove(&self.number);
+    }
+}
+
+impl Slots {
+    /// Ends uploads whose bodies come more slowly than they have to.
+    pub(crate) fn end_slow(&self, settings: &Settings, now: Instant) {
+        let (rate, window) = (settings.changes.min_rate, settings.timeout);
+        if rate == 0 {
+            return;
+        }
+        for slot in self.lock().slots.values() {
+            if slot.is_too_slow(rate, window, now) {
+                slot.end_slow();
+            }
+        }
+    }
+
+    /// Bytes on a file system that uploads under way are going to take besides what is reserved.
+    pub(crate) fn promised(&self, device: u64) -> u64 {
+        let taken = self.lock();
+        let promised = taken.slots.values().map(|slot| slot.promised(device));
+        promised.fold(0, u64::saturating_add)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slot {
+    /// The body begins to come.
+    pub(crate) fn begin_body(&self) {
+        let received = self.received.load(Ordering::Relaxed);
+        *lock(&self.window) = Some(Window { since: Instant::now(), received });
+    }
+
+    /// So many bytes of it are here.
+    pub(crate) fn progress(&self, bytes: u64) {
+        self.received.store(bytes, Ordering::Relaxed);
+    }
+
+    /// No more of it comes: what has not come needs no room any more.
+    pub(crate) fn end_body(&self) {
+        *lock(&self.window) = None;
+        *lock(&self.promise) = None;
+    }
+
+    /// Space for this many bytes is going to be taken.
+    pub(crate) fn promise(&self, device: u64, len: u64) {
+        *lock(&self.promise) = Some(Promise { device, len });
+    }
+
+    /// Ends the transfer that moves the body right now. What the client still sends can be read, so
+    /// that it comes to listen to the answer.
+    pub(crate) fn end_full(&self) {
+        self.stop(Stop::Full);
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends a transfer that waits for its client. An answer can still be sent.
+    fn end_slow(&self) {
+        self.stop(Stop::TooSlow);
+        // Wakes it; a connection that cannot be shut down is closed already.
+        let _ = shutdown(&self.connection, Shutdown::Read);
+    }
+
+    fn stop(&self, why: Stop) {
+        let _ = self.stop.compare_exchange(0, why as u8, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Why the server has ended it, if it has.
+    pub(crate) fn stopped(&self) -> Option<Stop> {
+        match self.stop.load(Ordering::Relaxed) {
+            1 => Some(Stop::TooSlow),
+            2 => Some(Stop::Full),
+            _ => None,
+        }
+    }
+
+    /// Whether fewer bytes have come in a whole window than have to.
+    fn is_too_slow(&self, rate: u64, length: Duration, now: Instant) -> bool {
+        let mut window = lock(&self.window);
+        let Some(Window { since, received }) = *window else { return false };
+        let here = self.received.load(Ordering::Relaxed);
+        let needed = u128::from(rate) * length.as_millis() / 1000;
+        if u128::from(here - received.min(here)) >= needed {
+            *window = Some(Window { since: now, received: here });
+            return false;
+        }
+        now.saturating_duration_since(since) >= length
+    }
+
+    fn promised(&self, device: u64) -> u64 {
+        let received = self.received.load(Ordering::Relaxed);
+        let promise = *lock(&self.promise);
+        promise.filter(|it| it.device == device).map_or(0, |it| it.len.saturating_sub(received))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Uploads at once, each with a thread and a pipe.
+const MAX_UPLOADS: usize = 512;
+
+/// Uploads at once of one user, or of one address where nobody says who they are, once half of all
+/// are taken.
+const OWNER_SHARE: usize = 16;

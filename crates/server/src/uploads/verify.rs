@@ -1,0 +1,51 @@
+//! Digests that come with a file (RFC 9530): it gets its name only if they are right.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use underpass_engine::Version;
+
+use crate::digest::{Digest, Offer, OfferError, Stopped};
+use crate::uploads::answer::Refusal;
+use crate::uploads::receive::Reception;
+
+impl Reception<'_> {
+    /// What the request says of the digests of its file, and of its own body.
+    pub(crate) fn offer(&self) -> Result<Offer, Refusal> {
+        let (whole, content) =
+            (self.request.fields("repr-digest"), self.request.fields("content-digest"));
+        // Somebody wants to be sure: to pass over what cannot be read would be no answer to that.
+        Offer::parse(whole, content).map_err(|fault| Refusal::new(400, fault.to_string()))
+    }
+
+    /// Compares a file that is whole with what was said of it, and of the bytes that this request
+    /// has brought. What is known afterwards is to be [remembered](Self::remember).
+    ///
+    /// The file is read for that, out of the page cache into which it has just come.
+    pub(crate) fn verify(&self, file: &File) -> Result<Vec<Digest>, Refusal> {
+        let offer = self.offer()?;
+        if offer.is_empty() {
+            return Ok(Vec::new());
+        }
+        let len = Version::of(file)?.size();
+        let mut read_bytes = 0;
+        let checked = offer.check(file, len, self.content(), |read| {
+            read_bytes = read;
+            true
+        });
+        let metrics = &self.shared.metrics;
+        metrics.digest(checked.as_ref().map_or(read_bytes, |c| c.read_bytes), checked.is_ok());
+        match checked {
+            Ok(checked) => Ok(checked.whole),
+            Err(OfferError::Stopped(Stopped::Io(error))) => Err(error.into()),
+            Err(error) => Err(Refusal::new(400, error.to_string())),
+        }
+    }
+
+    /// Has what is known of a file that has its name now ready for those who ask.
+    pub(crate) fn remember(&self, file: File, version: Version, digests: Vec<Digest>) {
+        if !digests.is_empty() {
+            self.shared.digests.remember(Arc::new(file.into()), version, digests);
+        }
+    }
+}

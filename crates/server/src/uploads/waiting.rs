@@ -1,0 +1,157 @@
+//! Parts of files that wait for their rest: how many there are of whom, and since when. What is
+//! known here is found again after a start, by looking through the folders.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// Parts that wait for their rest.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting(Mutex<Parts>);
+
+#[derive(Debug, Default)]
+struct Parts {
+    /// By path from the root.
+    by_path: HashMap<Vec<u8>, Part>,
+    /// Paths, the oldest first; the number tells apart what began to wait at the same time.
+    by_age: BTreeMap<(SystemTime, u64), Vec<u8>>,
+    owners: HashMap<[u8; 4], usize>,
+    next: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    owner: [u8; 4],
+    age: (SystemTime, u64),
+}
+
+impl Waiting {
+    /// A part waits since then. Parts that are too many now are returned, and not known any more.
+    pub(crate) fn insert(&self, path: Vec<u8>, owner: [u8; 4], since: SystemTime) -> Vec<Vec<u8>> {
+        let mut parts = self.lock();
+        parts.remove(&path);
+        let age = (since, parts.next);
+        parts.next += 1;
+        parts.by_age.insert(age, path.clone());
+        parts.by_path.insert(path, Part { owner, age });
+        *parts.owners.entry(owner).or_default() += 1;
+        let mut surplus = Vec::new();
+        if parts.owners.get(&owner).is_some_and(|count| *count > MAX_OF_OWNER) {
+            surplus.extend(parts.take_oldest(owner));
+        }
+        if parts.by_path.len() > MAX_PARTS {
+            let most = parts.owners.iter().max_by_key(|(_, count)| **count);
+            if let Some(owner) = most.map(|(owner, _)| *owner) {
+                surplus.extend(parts.take_oldest(owner));
+            }
+        }
+        surplus
+    }
+
+    /// A part does not wait any more.
+    pub(crate) fn remove(&self, path: &[u8]) {
+        self.lock().remove(path);
+    }
+
+    /// Whether a part has waited for longer than this.
+    pub(crate) fn is_due(&self, expiry: Duration) -> bool {
+        let parts = self.lock();
+        parts.by_age.first_key_value().is_some_and(|((since, _), _)| has_passed(*since, expiry))
+    }
+
+    /// Takes a part that has waited for longer than this.
+    pub(crate) fn take_due(&self, expiry: Duration) -> Option<Vec<u8>> {
+        let mut parts = self.lock();
+        let entry = parts.by_age.first_entry().filter(|it| has_passed(it.key().0, expiry))?;
+        let path = entry.get().clone();
+        parts.remove(&path);
+        Some(path)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Parts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Parts {
+    fn remove(&mut self, path: &[u8]) {
+        let Some(Part { owner, age }) = self.by_path.remove(path) else { return };
+        self.by_age.remove(&age);
+        if let Some(count) = self.owners.get_mut(&owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.owners.remove(&owner);
+            }
+        }
+    }
+
+    /// Takes the part of this owner that has waited longest.
+    fn take_oldest(&mut self, owner: [u8; 4]) -> Option<Vec<u8>> {
+        let is_theirs =
+            |path: &&Vec<u8>| self.by_path.get(*path).is_some_and(|part| part.owner == owner);
+        let path = self.by_age.values().find(is_theirs)?.clone();
+        self.remove(&path);
+        Some(path)
+    }
+}
+
+fn has_passed(since: SystemTime, expiry: Duration) -> bool {
+    SystemTime::now().duration_since(since).unwrap_or_default() >= expiry
+}
+
+/// Parts that wait of one user, or of one address where nobody says who they are.
+const MAX_OF_OWNER: usize = 128;
+
+/// Parts that wait in all. Their paths take at most 32 MiB, and seldom more than one.
+const MAX_PARTS: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: fn(u64) -> SystemTime =
+        |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+
+    #[test]
+    fn one_owner_keeps_the_newest_parts() {
+        let waiting = Waiting::default();
+        let path = |number: usize| format!("folder/{number}").into_bytes();
+        for number in 0..MAX_OF_OWNER {
+            assert!(waiting.insert(path(number), [1; 4], NOW(number as u64)).is_empty());
+        }
+        assert!(waiting.insert(b"other".to_vec(), [2; 4], NOW(0)).is_empty());
+        // What is told again is one part.
+        assert!(waiting.insert(path(5), [1; 4], NOW(500)).is_empty());
+        assert_eq!(waiting.insert(path(1000), [1; 4], NOW(1000)), [path(0)]);
+        waiting.remove(&path(1));
+        assert!(waiting.insert(path(1001), [1; 4], NOW(1000)).is_empty());
+    }
+
+    #[test]
+    fn many_owners_leave_room_for_those_with_few() {
+        let waiting = Waiting::default();
+        let path = |number: usize| number.to_string().into_bytes();
+        assert!(waiting.insert(b"kept".to_vec(), [0; 4], NOW(0)).is_empty());
+        let mut surplus = Vec::new();
+        for number in 0..MAX_PARTS + 10 {
+            let owner = [1, (number % 64) as u8, 0, 0];
+            surplus.extend(waiting.insert(path(number), owner, NOW(1 + number as u64)));
+        }
+        assert_eq!(surplus.len(), 11);
+        assert!(!surplus.contains(&b"kept".to_vec()));
+        assert_eq!(waiting.lock().by_path.len(), MAX_PARTS);
+        assert_eq!(waiting.lock().by_age.len(), MAX_PARTS);
+    }
+
+    #[test]
+    fn parts_are_due_in_the_order_in_which_they_began_to_wait() {
+        let waiting = Waiting::default();
+        let old = SystemTime::now() - Duration::from_secs(100);
+        let _ = waiting.insert(b"new".to_vec(), [1; 4], SystemTime::now());
+        let _ = waiting.insert(b"old".to_vec(), [1; 4], old);
+        assert!(!waiting.is_due(Duration::from_secs(1000)));
+        assert!(waiting.is_due(Duration::from_secs(50)));
+        assert_eq!(waiting.take_due(Duration::from_secs(50)), Some(b"old".to_vec()));
+        assert_eq!(waiting.take_due(Duration::from_secs(50)), None);
+    }
+}

@@ -1,0 +1,127 @@
+//! What of a part is believed to be on the disk.
+//!
+//! A part notes in an attribute in which session it was written (see [`session`]), and how many bytes of
+//! it are known to be on the disk. In the same session all of it is there; in any other, only what was
+//! known to be: after a power cut a file can have its length and not its bytes.
+
+use std::ffi::CStr;
+use std::fmt::Write;
+use std::fs::File;
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
+use rustix::io::Errno;
+use underpass_engine::{Version, session};
+
+use crate::files::open_files;
+use crate::uploads::part::random_bytes;
+
+/// What this server knows of the present session.
+#[derive(Debug)]
+pub(crate) struct Written {
+    boot: String,
+    started: SystemTime,
+}
+
+/// What the attribute of a part says.
+#[derive(Debug, PartialEq, Eq)]
+struct Note<'a> {
+    session: &'a str,
+    synced: u64,
+}
+
+impl Written {
+    /// Reads the id of this run of the machine, before the server is confined.
+    pub(crate) fn new() -> Self {
+        // Where there is none, parts are believed for as long as this server runs.
+        let own = || format!("{:x?}", random_bytes().unwrap_or_default());
+        let started = SystemTime::now() - COARSEST_TIME;
+        Self { boot: session::boot_id().unwrap_or_else(own), started }
+    }
+
+    /// Returns how many bytes at the front of a part can be gone on with.
+    pub(crate) fn believed(&self, part: &File) -> io::Result<u64> {
+        let version = Version::of(part)?;
+        let mut buffer = [0; MAX_NOTE];
+        let noted = match fgetxattr(part, ATTRIBUTE, &mut buffer[..]) {
+            Ok(len) => Note::parse(&buffer[..len]),
+            // A file system without attributes: what came since this server was started is there.
+            Err(Errno::OPNOTSUPP) if open_files::modified(&version) >= self.started => {
+                return Ok(version.size());
+            }
+            Err(_) => None,
+        };
+        Ok(match noted {
+            Some(note) if note.session == session::of(&self.boot, part) => version.size(),
+            Some(note) => note.synced.min(version.size()),
+            None => 0,
+        })
+    }
+
+    /// Cuts a part to `len` bytes, of which those that are believed stay so, before more is written
+    /// behind them.
+    pub(crate) fn go_on(&self, part: &File, len: u64) -> io::Result<()> {
+        let synced = self.synced(part).min(len);
+        self.note(part, synced);
+        // To set the length gives back what is reserved behind it.
+        if part.metadata()?.len() != len {
+            part.set_len(len)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that `synced` bytes of a part are on the disk, and that it is written in this session.
+    pub(crate) fn note(&self, part: &File, synced: u64) {
+        let mut text = session::of(&self.boot, part);
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "synced {synced}");
+        if fsetxattr(part, ATTRIBUTE, text.as_bytes(), XattrFlags::empty()).is_err() {
+            // What an older note says does not hold any more.
+            forget(part);
+        }
+    }
+
+    fn synced(&self, part: &File) -> u64 {
+        let mut buffer = [0; MAX_NOTE];
+        let len = fgetxattr(part, ATTRIBUTE, &mut buffer[..]).unwrap_or(0);
+        Note::parse(&buffer[..len]).map_or(0, |note| note.synced)
+    }
+}
+
+impl<'a> Note<'a> {
+    fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let (session, rest) = text.split_at(text.find('\n')? + 1);
+        let synced = rest.strip_prefix("synced ")?.strip_suffix('\n')?.parse().ok()?;
+        Some(Self { session, synced })
+    }
+}
+
+/// Removes the note, if there is one: a whole file does not have it.
+pub(crate) fn forget(part: &File) {
+    let _ = fremovexattr(part, ATTRIBUTE);
+}
+
+const ATTRIBUTE: &CStr = c"user.underpass.written";
+
+/// File systems tell times in steps of up to so much.
+const COARSEST_TIME: Duration = Duration::from_secs(2);
+
+/// No note is longer.
+const MAX_NOTE: usize = session::MAX_LEN + 32;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_note_says_anything() {
+        let note = Note { session: "boot a mount 1\n", synced: 5 };
+        assert_eq!(Note::parse(b"boot a mount 1\nsynced 5\n"), Some(note));
+        for text in ["", "boot a mount 1\n", "boot a mount 1\nsynced 5", "synced 5\n", "\0\0\0"] {
+            assert_eq!(Note::parse(text.as_bytes()), None, "{text:?}");
+        }
+    }
+}
