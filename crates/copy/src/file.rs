@@ -229,7 +229,7 @@ pub(crate) fn partial_name(name: &CStr, stat: &Stat) -> CString {
         "{}:{}:{}:{}.{}",
         stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec
     );
-    let number = names::fingerprint(facts.as_bytes()) as u32;
+    let number = underpass_engine::atomic_file::fingerprint(facts.as_bytes()) as u32;
     names::hidden(name, Some(number))
 }
 

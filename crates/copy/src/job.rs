@@ -287,17 +287,13 @@ fn merge_into(settings: &Settings<'_>, folder: &Folder, parent: &Folder) -> Resu
     settle::merge(settings, &folder.target, &there)
 }
 
-/// Renames without replacing anything but an empty folder.
+/// Renames without replacing anything.
 fn rename_new(parent: &Folder, from: &std::ffi::CStr, to: &std::ffi::CStr) -> Result<(), Errno> {
-    use rustix::fs::{RenameFlags, renameat, renameat_with};
     let target = &parent.target;
     if parent.state == State::Fresh {
-        return renameat(target, from, target, to);
+        return rustix::fs::renameat(target, from, target, to);
     }
-    match renameat_with(target, from, target, to, RenameFlags::NOREPLACE) {
-        Err(Errno::INVAL | Errno::NOSYS) => renameat(target, from, target, to),
-        renamed => renamed,
-    }
+    underpass_engine::atomic_file::rename_new(target, from, target, to)
 }
 
 /// Whether everything else would fail in the same way.

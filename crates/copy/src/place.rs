@@ -6,11 +6,10 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, flock, fstat, ftruncate, openat, statat,
-    unlinkat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, flock, fstat, ftruncate, openat, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{AtomicFile, Existing};
+use underpass_engine::atomic_file::{self, AtomicFile, Existing};
 
 use crate::folder::{Folder, State};
 
@@ -27,19 +26,6 @@ pub(crate) enum Place<'a> {
     AtomicFile { landing: Box<AtomicFile>, existing: Existing },
     /// A file that was there.
     Old(File),
-}
-
-/// Takes what has a hidden name for this process, until it ends or closes it; false if another
-/// process has it, or has given it its own name or removed it meanwhile.
-pub(crate) fn is_ours(file: impl AsFd, folder: impl AsFd, hidden: impl rustix::path::Arg) -> bool {
-    // File systems without locks are rare; two copies to one place at a time, too.
-    if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
-        return false;
-    }
-    match (fstat(&file), statat(folder, hidden, AtFlags::SYMLINK_NOFOLLOW)) {
-        (Ok(mine), Ok(there)) => (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino),
-        _ => false,
-    }
 }
 
 /// Removes what was not finished.
@@ -81,7 +67,7 @@ impl<'a> Place<'a> {
         let target = folder.target.as_fd().try_clone_to_owned()?;
         let name = OsStr::from_bytes(entry_name.to_bytes());
         let landing = AtomicFile::partial(target, name, partial, mode, Existing::Replace)?;
-        match is_ours(landing.file(), &folder.target, partial) {
+        match atomic_file::take(landing.file(), &folder.target, partial) {
             true => Ok(Self::AtomicFile { landing: Box::new(landing), existing }),
             false => Self::new(folder, entry_name, mode, existing),
         }

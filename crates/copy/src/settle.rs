@@ -13,10 +13,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use underpass_engine::atomic_file;
+
 use crate::folder::{Folder, State};
 use crate::marker;
 use crate::options::Settings;
-use crate::place::is_ours;
 
 /// Moves everything in a folder into another one, where another process has put its own copy. What
 /// has a name there is replaced, as by any later copy, unless it is to be kept.
@@ -91,7 +92,7 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr) {
     let Ok(stat) = fstat(&file) else { return };
     let is_plain = is_folder(&stat)
         || (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink == 1);
-    if !is_plain || stat.st_uid != settings.owner.0 || !is_ours(&file, folder, hidden) {
+    if !is_plain || stat.st_uid != settings.owner.0 || !atomic_file::take(&file, folder, hidden) {
         return;
     }
     // It is locked meanwhile, so that no other process goes on with it.

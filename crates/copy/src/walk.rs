@@ -11,13 +11,14 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use underpass_engine::atomic_file;
+
 use crate::crew::Task;
 use crate::error::At;
 use crate::error::{CopyError, Refusal};
 use crate::folder::{Entry, Folder, Heritage, State, Trail};
 use crate::names;
 use crate::options::Follow;
-use crate::place::is_ours;
 use crate::worker::Worker;
 use crate::{marker, metadata, system};
 use underpass_engine::hint::Action;
@@ -278,7 +279,7 @@ impl Worker<'_> {
             mkdirat(&parent.target, hidden, mode)?;
             let folder = open(hidden)?;
             // Whoever sweeps up may have taken it for a dead one's before it was locked.
-            let is_ours = is_ours(&folder, &parent.target, hidden);
+            let is_ours = atomic_file::take(&folder, &parent.target, hidden);
             is_ours.then_some(folder).ok_or(Errno::EXIST)
         });
         let (folder, hidden) = claimed.at(Action::Creating, path)?;
@@ -289,7 +290,7 @@ impl Worker<'_> {
     fn is_ours(&self, parent: &Folder, folder: &OwnedFd, hidden: &CStr) -> bool {
         let (owner, _) = self.job.settings.owner;
         fstat(folder).is_ok_and(|stat| stat.st_uid == owner)
-            && is_ours(folder, &parent.target, hidden)
+            && atomic_file::take(folder, &parent.target, hidden)
     }
 
     /// What entries of a folder get from it.
@@ -383,7 +384,7 @@ pub(crate) fn identity(source: &OwnedFd) -> u32 {
         Err(_) => fstat(source)
             .map_or_else(|_| String::new(), |stat| format!("{}:{}", stat.st_dev, stat.st_ino)),
     };
-    names::fingerprint(facts.as_bytes()) as u32
+    atomic_file::fingerprint(facts.as_bytes()) as u32
 }
 
 /// The path of something in the folder `of`, below what was named.

@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -21,7 +21,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, apply_filter,
 };
-use underpass_engine::atomic_file::{AtomicFile, Existing};
+use underpass_engine::atomic_file::{AtomicFile, Existing, hidden_name};
 
 fn assert_errno<T>(outcome: io::Result<T>, errno: Errno) {
     assert_eq!(outcome.err().and_then(|e| e.raw_os_error()), Some(errno.raw_os_error()));
@@ -190,23 +190,12 @@ fn of_many_that_keep_one_lands_and_of_many_that_replace_all_do() {
     });
 }
 
-#[test]
-fn a_killed_program_leaves_nothing() {
-    const NAME: &str = "a_killed_program_leaves_nothing";
-    const FOLDER: &str = "UNDERPASS_TEST_FOLDER";
-    if let Some(folder) = std::env::var_os(FOLDER) {
-        let file = AtomicFile::create(&Path::new(&folder).join("file"), 0o666).unwrap();
-        file.file().write_all(&pattern(1 << 20)).unwrap();
-        println!("written");
-        loop {
-            thread::park();
-        }
-    }
-    let scratch = Scratch::new();
+/// Runs the test of this name in another process, which is killed once it has written to a file.
+fn killed_while_it_writes(test: &str, folder: &Path) {
     let mut child = Shell(
         Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", NAME, "--nocapture"])
-            .env(FOLDER, scratch.folder())
+            .args(["--exact", test, "--nocapture"])
+            .env(FOLDER, folder)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap(),
@@ -219,8 +208,92 @@ fn a_killed_program_leaves_nothing() {
         assert!(len > 0, "{told}");
         told.push_str(&String::from_utf8_lossy(&bytes[..len]));
     }
-    drop(child);
+}
+
+/// What that process does.
+fn write_until_killed(folder: &Path) {
+    let file = AtomicFile::create(&folder.join("file"), 0o666).unwrap();
+    file.file().write_all(&pattern(1 << 20)).unwrap();
+    println!("written");
+    loop {
+        thread::park();
+    }
+}
+
+const FOLDER: &str = "UNDERPASS_TEST_FOLDER";
+
+#[test]
+fn a_killed_program_leaves_nothing() {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        write_until_killed(Path::new(&folder));
+    }
+    let scratch = Scratch::new();
+    killed_while_it_writes("a_killed_program_leaves_nothing", scratch.folder());
     assert_eq!(names(scratch.folder()), [] as [&Path; 0]);
+}
+
+#[test]
+fn what_a_killed_program_has_left_is_removed_when_its_name_is_written_again() {
+    const NAME: &str = "what_a_killed_program_has_left_is_removed_when_its_name_is_written_again";
+    refuse(libc::SYS_openat, 2, libc::O_TMPFILE as u64, Errno::OPNOTSUPP);
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        write_until_killed(Path::new(&folder));
+    }
+    let scratch = Scratch::new();
+    for _ in 0..2 {
+        killed_while_it_writes(NAME, scratch.folder());
+        assert_eq!(names(scratch.folder()).len(), 1);
+    }
+    land(&scratch.path("file"), b"whole", Existing::Keep).unwrap();
+    assert_eq!(names(scratch.folder()), [Path::new("file")]);
+}
+
+#[test]
+fn what_a_live_program_writes_to_is_never_removed() {
+    thread::spawn(|| {
+        refuse(libc::SYS_openat, 2, libc::O_TMPFILE as u64, Errno::OPNOTSUPP);
+        let scratch = Scratch::new();
+        let target = scratch.path("file");
+        let first = AtomicFile::create(&target, 0o666).unwrap();
+        let second = AtomicFile::create(&target, 0o666).unwrap();
+        first.file().write_all(b"first").unwrap();
+        second.file().write_all(b"second").unwrap();
+        assert_eq!(names(scratch.folder()).len(), 2);
+        second.commit(Existing::Replace).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"second");
+        first.commit(Existing::Replace).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"first");
+        assert_eq!(names(scratch.folder()), [Path::new("file")]);
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn what_is_no_file_of_its_own_keeps_a_hidden_name() {
+    thread::spawn(|| {
+        refuse(libc::SYS_openat, 2, libc::O_TMPFILE as u64, Errno::OPNOTSUPP);
+        let scratch = Scratch::new();
+        let target = scratch.path("file");
+        let hidden = |number| {
+            let name = hidden_name(OsStr::new("file"), Some(number));
+            scratch.folder().join(name)
+        };
+        fs::create_dir(hidden(0)).unwrap();
+        symlink("missing", hidden(1)).unwrap();
+        // One more name is one that somebody has given it.
+        fs::hard_link(scratch.file("linked", 10), hidden(2)).unwrap();
+        assert!(Command::new("mkfifo").arg(hidden(3)).status().unwrap().success());
+        fs::write(hidden(4), b"left").unwrap();
+        let before = names(scratch.folder());
+        land(&target, b"whole", Existing::Keep).unwrap();
+        let mut after = names(scratch.folder());
+        after.retain(|name| name != Path::new("file"));
+        assert_eq!(after, before[..4].iter().chain(&before[5..]).cloned().collect::<Vec<_>>());
+        assert_eq!(fs::read(scratch.path("linked")).unwrap(), pattern(10));
+    })
+    .join()
+    .unwrap();
 }
 
 #[test]

@@ -6,9 +6,9 @@ use std::hash::BuildHasher;
 use std::hash::RandomState;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{FileType, RenameFlags, Stat, renameat, renameat_with};
+use rustix::fs::{FileType, Stat, renameat};
 use rustix::io::Errno;
-use underpass_engine::atomic_file::Existing;
+use underpass_engine::atomic_file::{Existing, rename_new};
 
 use crate::changes::refusal::Refusal;
 use crate::changes::tree;
@@ -70,13 +70,7 @@ pub(crate) fn rename(
     if existing == Existing::Replace {
         return renameat(from, name, to, new_name);
     }
-    match renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE) {
-        // No such flag on this file system, or a folder into itself, which is refused once more.
-        Err(Errno::INVAL | Errno::NOSYS) if tree::look(to, new_name)?.is_none() => {
-            renameat(from, name, to, new_name)
-        }
-        renamed => renamed,
-    }
+    rename_new(from, name, to, new_name)
 }
 
 /// A name that nobody sees or can ask for, as uploads that are not complete have it. Should the

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,7 +13,7 @@ use rustix::fs::{
     futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
-use underpass_engine::atomic_file::{AtomicFile, Existing};
+use underpass_engine::atomic_file::{AtomicFile, Existing, MAX_NAME, shortened};
 use underpass_engine::hint::Action;
 
 use super::error::DownloadError;
@@ -208,17 +207,7 @@ impl<'t> TargetName<'t> {
 
     /// Returns the name of the partial file.
     pub(super) fn part_name(&self) -> OsString {
-        let mut name = self.name.to_owned();
-        if name.len() + JOURNAL.len() + ".new".len() > NAME_MAX {
-            // Cut short, and told apart from others with the same beginning.
-            let bytes = self.name.as_bytes();
-            let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-                (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-            });
-            let room = NAME_MAX - JOURNAL.len() - ".new".len() - 17;
-            name = OsStr::from_bytes(&bytes[..room]).to_owned();
-            name.push(format!("-{hash:016x}"));
-        }
+        let mut name = shortened(self.name, MAX_NAME - JOURNAL.len() - ".new".len());
         name.push(".part");
         name
     }
@@ -241,9 +230,6 @@ pub(super) fn set_time(file: &File, modified: SystemTime) -> io::Result<()> {
     };
     Ok(futimens(file, &times)?)
 }
-
-/// The maximum length of a name on Linux file systems, in bytes.
-const NAME_MAX: usize = 255;
 
 /// The longest suffix of the target's name.
 const JOURNAL: &str = ".part.journal";

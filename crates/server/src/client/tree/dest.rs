@@ -11,9 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT,
-    fchmod, futimens, linkat, mkdirat, openat, readlinkat, renameat, renameat_with, statat,
-    symlinkat, unlinkat, utimensat,
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens,
+    linkat, mkdirat, openat, readlinkat, renameat, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
@@ -430,15 +429,6 @@ impl DestFolder {
     /// Sets the permissions and time of a folder in which nothing is made any more.
     pub(super) fn settle_folder(&self, facts: &FolderAttrs) -> Result<(), Errno> {
         self.settle_what_is_known(&facts.path, Some(facts.mode), Some(facts.modified))
-    }
-}
-
-/// Renames a folder, unless something else has the name.
-pub(super) fn give_name(parent: &OwnedFd, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
-    match renameat_with(parent, from, parent, to, RenameFlags::NOREPLACE) {
-        // No such flag on this file system. A folder replaces nothing but an empty one.
-        Err(Errno::INVAL | Errno::NOSYS) => renameat(parent, from, parent, to),
-        outcome => outcome,
     }
 }
 

@@ -14,7 +14,9 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, renameat, sta
 use rustix::io::Errno;
 
 use super::journal::{Journal, JournalState, remove_stale};
-use crate::client::tree::dest::{DestFolder, IfExists, give_name};
+use underpass_engine::atomic_file::rename_new;
+
+use crate::client::tree::dest::{DestFolder, IfExists};
 use crate::client::tree::error::TreeError;
 use crate::client::tree::paths::JOURNAL;
 
@@ -100,7 +102,7 @@ impl Destination {
     pub(super) fn finish(&mut self, journal: Journal, left_out: u64) -> Result<(), TreeError> {
         if let Some(unnamed) = &self.unnamed {
             unnamed.remove_old()?;
-            give_name(&unnamed.parent, &unnamed.part, &unnamed.name)
+            rename_new(&unnamed.parent, &*unnamed.part, &unnamed.parent, &*unnamed.name)
                 .map_err(|errno| TreeError::io("naming", &self.path, errno))?;
         }
         let removed = self.dest.finish(left_out > 0).map_err(Into::into);

@@ -2,20 +2,26 @@
 //!
 //! Bytes go to an unnamed file in the target's own folder. Until it is given its name, what had
 //! the name before stays as it is; if the process dies, the kernel removes the unnamed file. File
-//! systems that know no unnamed files get a hidden one, removed unless the process is killed.
+//! systems that know no unnamed files get a hidden one; if the process is killed, it is removed when
+//! the same name is written the next time.
+
+mod hidden;
+mod name;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, fallocate, fsync, linkat, openat,
-    renameat, renameat_with, statat, unlinkat,
+    renameat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
+
+pub use hidden::{rename_new, take};
+pub use name::{MAX_NAME, fingerprint, hidden_name, shortened};
 
 /// What becomes of a file that has the name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +93,7 @@ impl AtomicFile {
             Ok(file) => (file, None),
             // A file system without unnamed files, or a kernel without them.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
-                let (file, hidden) = hidden_file(&folder, &name, mode)?;
+                let (file, hidden) = hidden::create(&folder, &name, mode)?;
                 (file, Some(hidden))
             }
             Err(errno) => return Err(errno.into()),
@@ -127,7 +133,7 @@ impl AtomicFile {
     /// `EEXIST` if the name is taken, and as linkat(2) and rename(2).
     pub fn keep_as(mut self, partial: &OsStr) -> io::Result<()> {
         match self.hidden.take() {
-            None => link(&self.file, &self.folder, partial)?,
+            None => hidden::link(&self.file, &self.folder, partial)?,
             Some(hidden) => {
                 renameat_with(&self.folder, &hidden, &self.folder, partial, RenameFlags::NOREPLACE)
                     .inspect_err(|_| self.hidden = Some(hidden))?;
@@ -200,13 +206,12 @@ impl AtomicFile {
     fn give_name(&mut self, existing: Existing) -> Result<(), Errno> {
         let folder = &self.folder;
         match (self.hidden.clone(), existing) {
-            (None, Existing::Keep) => link(&self.file, folder, &self.name)?,
+            (None, Existing::Keep) => hidden::link(&self.file, folder, &self.name)?,
             (None, Existing::Replace) => {
                 // An unnamed file can only be linked to a free name, and only a rename replaces.
-                match link(&self.file, folder, &self.name) {
+                match hidden::link(&self.file, folder, &self.name) {
                     Err(Errno::EXIST) => {
-                        let hidden =
-                            free_name(&self.name, |name| link(&self.file, folder, name))?.1;
+                        let hidden = hidden::name(&self.file, folder, &self.name)?;
                         self.hidden = Some(hidden.clone());
                         renameat(folder, &hidden, folder, &self.name)?;
                     }
@@ -221,7 +226,7 @@ impl AtomicFile {
                         match linkat(folder, &hidden, folder, &self.name, AtFlags::empty()) {
                             // No hard links either, as on FAT by way of FUSE.
                             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
-                                rename_if_free(folder, &hidden, &self.name)?;
+                                rename_new(folder, &*hidden, folder, &*self.name)?;
                                 self.hidden = None;
                             }
                             linked => linked?,
@@ -259,50 +264,3 @@ pub(crate) fn reserve(file: impl AsFd, offset: u64, len: u64) -> Result<(), Errn
         _ => Ok(()),
     }
 }
-
-/// Links an unnamed file through /proc, which needs no privilege.
-fn link(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    linkat(CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW)
-}
-
-/// Renames if the name is free, where the file system cannot look and rename in one moment.
-fn rename_if_free(folder: &OwnedFd, hidden: &OsStr, name: &OsStr) -> Result<(), Errno> {
-    match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Err(Errno::NOENT) => renameat(folder, hidden, folder, name),
-        Err(errno) => Err(errno),
-        Ok(_) => Err(Errno::EXIST),
-    }
-}
-
-fn hidden_file(folder: &OwnedFd, name: &OsStr, mode: Mode) -> Result<(OwnedFd, OsString), Errno> {
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-    free_name(name, |hidden| openat(folder, hidden, flags, mode))
-}
-
-/// Calls `claim` with hidden names until one is not taken.
-fn free_name<T>(
-    name: &OsStr,
-    mut claim: impl FnMut(&OsStr) -> Result<T, Errno>,
-) -> Result<(T, OsString), Errno> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    for _ in 0..ATTEMPTS {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let suffix = format!(".{}-{number}.part", std::process::id());
-        let mut hidden = OsString::from(".");
-        // A long name leaves no room for more, and any name will do.
-        hidden.push(if name.len() + suffix.len() < NAME_MAX { name } else { OsStr::new("long") });
-        hidden.push(suffix);
-        match claim(&hidden) {
-            Err(Errno::EXIST) => {}
-            claimed => return claimed.map(|claimed| (claimed, hidden)),
-        }
-    }
-    Err(Errno::EXIST)
-}
-
-/// Names of killed processes with our number may be in the way; not many.
-const ATTEMPTS: usize = 1000;
-
-/// The longest name of a file that Linux file systems take, less the dot in front.
-const NAME_MAX: usize = 254;

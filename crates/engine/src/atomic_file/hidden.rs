@@ -1,0 +1,124 @@
+//! Files and folders with hidden names: whose they are, and what becomes of those that a process
+//! has left that was killed.
+//!
+//! What a process works on is locked by it (flock(2)), so what has a hidden name and no lock is
+//! left over. File systems without locks keep what is left over.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat, linkat,
+    openat, renameat, renameat_with, statat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::path::Arg;
+use rustix::process::geteuid;
+
+use super::name::hidden_name;
+
+/// Locks what has a hidden name for this process, until its descriptor is closed, and returns
+/// whether that succeeded: `false` if another process has it, or has removed it or given it its own
+/// name meanwhile. A file system that knows no locks is trusted.
+pub fn take(file: impl AsFd, folder: impl AsFd, hidden: impl Arg) -> bool {
+    if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        return false;
+    }
+    match (fstat(&file), statat(folder, hidden, AtFlags::SYMLINK_NOFOLLOW)) {
+        (Ok(own), Ok(named)) => (own.st_dev, own.st_ino) == (named.st_dev, named.st_ino),
+        _ => false,
+    }
+}
+
+/// Renames without replacing anything.
+///
+/// # Errors
+///
+/// `EEXIST` if the name is taken, and as renameat2(2).
+pub fn rename_new(
+    from: impl AsFd,
+    name: impl Arg + Copy,
+    to: impl AsFd,
+    new_name: impl Arg + Copy,
+) -> Result<(), Errno> {
+    match renameat_with(&from, name, &to, new_name, RenameFlags::NOREPLACE) {
+        // The file system cannot look and rename in one moment; or a folder into itself, which is
+        // refused once more.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            match statat(&to, new_name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => renameat(&from, name, &to, new_name),
+                Err(errno) => Err(errno),
+                Ok(_) => Err(Errno::EXIST),
+            }
+        }
+        renamed => renamed,
+    }
+}
+
+/// Creates a file with a hidden name of its own, locked.
+pub(super) fn create(
+    folder: &OwnedFd,
+    name: &OsStr,
+    mode: Mode,
+) -> Result<(OwnedFd, OsString), Errno> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+    claim(folder, name, |hidden| {
+        let file = openat(folder, hidden, flags, mode)?;
+        // Another process may have taken it for left over before it was locked.
+        if take(&file, folder, hidden) { Ok(file) } else { Err(Errno::EXIST) }
+    })
+}
+
+/// Gives a file without a name a hidden one, under which it is locked.
+pub(super) fn name(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<OsString, Errno> {
+    // Nobody else can have locked a file that has no name.
+    let _ = flock(file, FlockOperation::NonBlockingLockExclusive);
+    Ok(claim(folder, name, |hidden| link(file, folder, hidden))?.1)
+}
+
+/// Links an unnamed file through /proc, which needs no privilege.
+pub(super) fn link(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    linkat(CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW)
+}
+
+/// Calls `make` with hidden names until one is free, and removes what is left over on the way.
+fn claim<T>(
+    folder: &OwnedFd,
+    name: &OsStr,
+    mut make: impl FnMut(&OsStr) -> Result<T, Errno>,
+) -> Result<(T, OsString), Errno> {
+    for number in 0..MAX_ATTEMPTS {
+        let hidden = hidden_name(name, Some(number));
+        let mut made = make(&hidden);
+        if matches!(made, Err(Errno::EXIST)) && remove_left_over(folder, &hidden) {
+            made = make(&hidden);
+        }
+        match made {
+            Err(Errno::EXIST) => {}
+            made => return made.map(|made| (made, hidden)),
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+/// Removes what has this hidden name if it is a file of this user with no other name that no process
+/// works on; returns whether it is gone.
+fn remove_left_over(folder: &OwnedFd, hidden: &OsStr) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = openat(folder, hidden, flags, Mode::empty()) else { return false };
+    let is_own = fstat(&file).is_ok_and(|stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+            && stat.st_nlink == 1
+            && stat.st_uid == geteuid().as_raw()
+    });
+    // A lock that cannot be had tells nothing.
+    let is_left_over = is_own
+        && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        && take(&file, folder, hidden);
+    is_left_over && unlinkat(folder, hidden, AtFlags::empty()).is_ok()
+}
+
+/// More hidden names than are in use for one name at a time.
+const MAX_ATTEMPTS: u32 = 1000;

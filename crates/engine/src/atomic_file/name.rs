@@ -1,0 +1,68 @@
+//! Names that files have until they are whole.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// Returns the hidden name of what is to become `name`: always the same one, so that a later run
+/// finds what an earlier one has left, or one with a number.
+#[must_use]
+pub fn hidden_name(name: &OsStr, number: Option<u32>) -> OsString {
+    let number = number.map_or_else(String::new, |number| format!(".{number}"));
+    let name = shortened(name, MAX_HIDDEN);
+    let bytes = [b".", name.as_bytes(), number.as_bytes(), b".part"].concat();
+    OsString::from_vec(bytes)
+}
+
+/// Returns the name, or if it has more than `max` bytes its beginning and a number made of all of
+/// it, so that long names with the same beginning stay apart.
+///
+/// # Panics
+///
+/// If `max` has no room for the number.
+#[must_use]
+pub fn shortened(name: &OsStr, max: usize) -> OsString {
+    if name.len() <= max {
+        return name.to_owned();
+    }
+    let suffix = format!("-{:016x}", fingerprint(name.as_bytes()));
+    let mut bytes = name.as_bytes()[..max - suffix.len()].to_vec();
+    bytes.extend(suffix.bytes());
+    OsString::from_vec(bytes)
+}
+
+/// Returns the hash of some bytes by FNV-1a, which is the same in every version of this program.
+#[must_use]
+pub fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The longest name of a file that Linux file systems take, in bytes.
+pub const MAX_NAME: usize = 255;
+
+/// What is left of it without a dot in front and a number and `.part` after it.
+const MAX_HIDDEN: usize = MAX_NAME - 1 - ".4294967295.part".len();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_names_are_never_too_long_and_never_the_same() {
+        let long = |last: u8| OsString::from_vec([vec![b'a'; 254], vec![last]].concat());
+        for name in [OsString::from("short"), long(b'x'), long(b'y')] {
+            assert!(hidden_name(&name, Some(u32::MAX)).len() <= MAX_NAME);
+        }
+        assert_ne!(hidden_name(&long(b'x'), None), hidden_name(&long(b'y'), None));
+        assert_eq!(hidden_name(OsStr::new("short"), None), ".short.part");
+        assert_eq!(hidden_name(OsStr::new("short"), Some(7)), ".short.7.part");
+    }
+
+    #[test]
+    fn the_hash_is_that_of_the_test_vectors() {
+        // draft-eastlake-fnv, appendix C.
+        assert_eq!(fingerprint(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fingerprint(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+}
