@@ -8,7 +8,7 @@
 
 mod checks;
 mod count;
-#[path = "../../crates/server/tests/tls/disguise.rs"]
+#[path = "../../crates/transport/tests/tls/disguise.rs"]
 mod disguise;
 mod origin;
 mod pattern;

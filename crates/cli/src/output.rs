@@ -11,7 +11,7 @@ use rustix::system::uname;
 use underpass_engine::Integrity;
 use underpass_server::client::upload::Event;
 use underpass_server::server::{Note, Summary};
-use underpass_server::tls::Pin;
+use underpass_transport::tls::Pin;
 
 use crate::args::ShowArgs;
 use crate::doctor::Diagnosis;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 pub(crate) use underpass_diagnose::EndKind;
 use underpass_engine::{Report, Tally};
-use underpass_server::tls::{Facts, Place};
+use underpass_transport::tls::{Facts, Place};
 
 /// What a transfer did, as one JSON object.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

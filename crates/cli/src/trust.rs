@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use underpass_engine::{Mechanism, Policy};
 use underpass_server::client::TlsSetup;
-use underpass_server::tls::{Pin, Trust, UnknownPin};
+use underpass_transport::tls::{Pin, Trust, UnknownPin};
 
 use crate::failure::{Failure, Result};
 use crate::output;

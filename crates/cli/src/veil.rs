@@ -9,7 +9,7 @@ use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use underpass_engine::{Policy, TlsTransport};
-use underpass_server::tls::{
+use underpass_transport::tls::{
     Acceptor, Connector, Handshake, HandshakeError, Identity, Pin, Session,
 };
 

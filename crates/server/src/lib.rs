@@ -15,13 +15,10 @@ mod connection; // requests in, responses out
 pub mod digest; // digests, made and kept
 mod error_page; // for people
 mod files; // the root, and what is open beneath it
-pub mod incoming; // heads and bodies off a connection, not a byte too much
 pub mod listing;
-mod loopback; // what suits a connection within one machine
 mod observe;
 mod routing; // from a request to its handler
 pub mod server;
-pub mod tls; // HTTPS: handshakes, and records in the kernel or here
 mod uploads; // PUT and PATCH
 mod version; // of files, for the engine and for the protocol
 
@@ -33,3 +30,4 @@ pub(crate) use underpass_protocol::response::{
     conditional, head, media, plan, resumption, validator,
 };
 pub(crate) use underpass_protocol::{chunked, request, upload};
+pub(crate) use underpass_transport::{incoming, tls};

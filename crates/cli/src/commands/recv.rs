@@ -9,7 +9,7 @@ use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, recv};
 use underpass_engine::{Report, Source, Transfer, socket};
-use underpass_server::tls::Session;
+use underpass_transport::tls::Session;
 
 use crate::address::{Address, Stream};
 use crate::args::{MoveArgs, StreamArgs};

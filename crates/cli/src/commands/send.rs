@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::os::fd::AsFd;
 use underpass_engine::{Error, Report, Sink, Source, Transfer, socket};
-use underpass_server::tls::Session;
+use underpass_transport::tls::Session;
 
 use crate::address::{Address, Stream};
 use crate::args::{MoveArgs, StreamArgs};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use underpass_engine::{Mechanism, Policy};
 use underpass_server::server::Credentials;
-use underpass_server::tls::{Acceptor, Identity, Pin, TlsError};
+use underpass_transport::tls::{Acceptor, Identity, Pin, TlsError};
 
 use super::args::{ServeArgs, TlsArgs};
 use crate::failure::{Failure, Result};

@@ -61,7 +61,7 @@ impl Job {
             Ok(BodyLength::None) | Err(_) => None,
         };
         let timeout = Some(shared.settings.timeout);
-        crate::loopback::hold_little_on_loopback(&slot.connection);
+        underpass_transport::hold_little_on_loopback(&slot.connection);
         let mut incoming = Incoming::new(Arc::clone(&slot.connection), ahead, timeout, None);
         if let Some(session) = session {
             incoming.set_session(session);

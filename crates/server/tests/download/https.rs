@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use underpass_server::client::download::{DownloadError, Failed};
 use underpass_server::client::{ClientError, Credentials, Proxies, TlsSetup, Url};
-use underpass_server::tls::{HandshakeError, Place, Trust, Why};
+use underpass_transport::tls::{HandshakeError, Place, Trust, Why};
 
 use crate::front::Front;
 use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};

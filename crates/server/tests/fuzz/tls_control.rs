@@ -1,7 +1,7 @@
 //! What a peer says after a TLS handshake has one meaning, in whatever pieces it comes, and takes
 //! no more memory than one message.
 
-use underpass_server::tls::control::{ALERT, Control, Event, HANDSHAKE, MOST_MESSAGE};
+use underpass_transport::tls::control::{ALERT, Control, Event, HANDSHAKE, MOST_MESSAGE};
 
 use crate::input::Input;
 

@@ -9,7 +9,9 @@ use std::sync::OnceLock;
 
 use rustix::io::Errno;
 use underpass_engine::TlsTransport;
-use underpass_server::tls::{Acceptor, Connector, Handshake, Identity, Progress, Session, Trust};
+use underpass_transport::tls::{
+    Acceptor, Connector, Handshake, Identity, Progress, Session, Trust,
+};
 
 use crate::input::Input;
 

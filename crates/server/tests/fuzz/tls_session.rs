@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use rustix::io::Errno;
 use underpass_engine::TlsTransport;
-use underpass_server::tls::{Handshake, Progress, Session};
+use underpass_transport::tls::{Handshake, Progress, Session};
 
 use crate::input::Input;
 use crate::tls_handshake::both;

@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{HandshakeKind, ServerConfig, ServerConnection};
 use tempfile::TempDir;
 use underpass_server::client::TlsSetup;
-use underpass_server::tls::Trust;
+use underpass_transport::tls::Trust;
 
 /// Such a front. Ends with the test.
 pub(crate) struct Front {

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use underpass_server::client::Url;
 use underpass_server::client::upload::UploadError;
-use underpass_server::tls::{Place, Why};
+use underpass_transport::tls::{Place, Why};
 
 use super::front::Front;
 use super::rig::{Sample, Scripted, field, payload, put, script};

@@ -12,9 +12,9 @@ use super::resume_state::ResumeState;
 use crate::client::backoff::Backoff;
 use crate::client::error::ClientError;
 use crate::client::http::{Connection, HttpClient, Request, Response};
-use crate::loopback::hold_little_on_loopback;
 use crate::tls::Facts;
 use crate::upload::INTEROP_VERSION;
+use underpass_transport::hold_little_on_loopback;
 
 /// One upload.
 pub(super) struct Uploader<'u, 'a, 't> {

@@ -14,7 +14,7 @@ use rustls::{
 };
 use tempfile::TempDir;
 use underpass_server::server::Credentials;
-use underpass_server::tls::{Acceptor, Identity};
+use underpass_transport::tls::{Acceptor, Identity};
 
 use super::{Client, Running, Site};
 

@@ -15,7 +15,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, Server
 use rustls::{StreamOwned, SupportedProtocolVersion};
 use sha2::{Digest, Sha256};
 use underpass_engine::TlsTransport;
-use underpass_server::tls::{
+use underpass_transport::tls::{
     Acceptor, Connector, Handshake, HandshakeError, Identity, Progress, Session, Trust,
 };
 

@@ -6,11 +6,10 @@ use std::io;
 use rustix::io::Errno;
 use underpass_engine::Error;
 
-use crate::chunked::BadChunk;
+use underpass_protocol::chunked::BadChunk;
 
 /// Why something that should have come in did not.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum ReceiveError {
     /// The transfer was cancelled.
     Cancelled,

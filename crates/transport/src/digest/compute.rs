@@ -20,7 +20,6 @@ pub struct Computed {
 
 /// Why there is no digest.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Stopped {
     /// Nobody wants it any more.
     Cancelled,

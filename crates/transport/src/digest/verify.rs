@@ -2,7 +2,9 @@
 
 use std::os::fd::AsFd;
 
-use super::{Algorithm, Digest, Stopped, compute};
+use underpass_protocol::digest::{Algorithm, Digest};
+
+use super::compute::{Stopped, compute};
 
 /// What is known of one digest of a file, for a receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,8 +23,8 @@ use underpass_engine::Transfer;
 use underpass_engine::{
     Chain, Options, PipePool, Policy, Progress, Report, Sink, Source, TlsTransport,
 };
+use underpass_protocol::chunked::Chunked;
 
-use crate::chunked::Chunked;
 use crate::tls::Session;
 
 pub use error::ReceiveError;
@@ -117,7 +117,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     }
 
     /// How long nothing may move, and what becomes true when nobody wants it any more.
-    pub(crate) fn limits(&self) -> (Option<Duration>, Option<&'a AtomicBool>) {
+    pub fn limits(&self) -> (Option<Duration>, Option<&'a AtomicBool>) {
         (self.timeout, self.cancel)
     }
 
@@ -189,7 +189,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     /// # Errors
     ///
     /// [`ReceiveError`]; `Ended` if there are fewer.
-    pub(crate) fn append(&mut self, out: &mut Vec<u8>, len: usize) -> Result<(), ReceiveError> {
+    pub fn append(&mut self, out: &mut Vec<u8>, len: usize) -> Result<(), ReceiveError> {
         let end = out.len() + len;
         let here = len.min(self.ahead.len());
         out.extend(self.ahead.drain(..here));

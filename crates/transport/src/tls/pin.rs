@@ -13,11 +13,11 @@ const PREFIX: &str = "sha256//";
 /// `sha256//` and BASE64.
 ///
 /// ```
-/// use underpass_server::tls::Pin;
+/// use underpass_transport::tls::Pin;
 ///
 /// let pin: Pin = "sha256//47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=".parse()?;
 /// assert_eq!(pin, Pin::of(b""));
-/// # Ok::<(), underpass_server::tls::UnknownPin>(())
+/// # Ok::<(), underpass_transport::tls::UnknownPin>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pin(pub [u8; 32]);

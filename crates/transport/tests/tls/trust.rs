@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::version::{TLS12, TLS13};
-use underpass_server::tls::{Connector, Handshake, HandshakeError, Identity, Pin, TlsError, Trust};
+use underpass_transport::tls::{
+    Connector, Handshake, HandshakeError, Identity, Pin, TlsError, Trust,
+};
 
 use crate::rig::{Certificate, Ours, connect, converse, converse_with_peer, server_peer, shake};
 
@@ -160,7 +162,7 @@ fn a_certificate_of_our_own_is_good_for_its_names() {
     std::fs::write(&path, identity.certificate_pem()).unwrap();
     let trust = Trust { authorities: Some(path), pins: vec![identity.pin()], ..Trust::default() };
     let connector = Connector::new(&trust).unwrap();
-    let acceptor = underpass_server::tls::Acceptor::new(identity, false).unwrap();
+    let acceptor = underpass_transport::tls::Acceptor::new(identity, false).unwrap();
     assert!(!acceptor.is_slow());
     for name in names {
         let (near, far) = crate::rig::pair();

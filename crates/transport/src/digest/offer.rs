@@ -4,7 +4,9 @@ use std::fmt;
 use std::ops::Range;
 use std::os::fd::AsFd;
 
-use super::{BadField, Digest, Stopped, compute, parse_digests};
+use underpass_protocol::digest::{BadField, Digest, parse_digests};
+
+use super::compute::{Stopped, compute};
 
 /// The digests that came with a body, and the part of the file that they are of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +20,7 @@ pub struct Offer {
 /// What was found to be so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Digests of the whole file: they can be [kept](super::kept::store) with it.
+    /// Digests of the whole file, which can be kept with it.
     pub whole: Vec<Digest>,
     /// Bytes that were read for that.
     pub read_bytes: u64,

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Write};
 
 use underpass_protocol::digest::Algorithm::{Sha256, Sha512};
 use underpass_protocol::digest::{Algorithm, BadField, Digest, write_digests};
-use underpass_server::digest::{Offer, OfferError, Stopped, compute, verify};
+use underpass_transport::digest::{Offer, OfferError, Stopped, compute, verify};
 
 /// `{"hello": "world"}` and a line feed, from RFC 9530 appendix B.1.
 const TEXT: &[u8] = b"{\"hello\": \"world\"}\n";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ClientConfig, HandshakeKind, ServerConfig};
-use underpass_server::tls::{Place, Why};
+use underpass_transport::tls::{Place, Why};
 
 use crate::rig::{
     Certificate, Ours, accept, client_peer, connect, converse, converse_with_peer, server_peer,

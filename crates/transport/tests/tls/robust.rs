@@ -11,7 +11,7 @@ use rustix::net::{RecvFlags, recv};
 use rustls::ClientConnection;
 use rustls::version::{TLS12, TLS13};
 use underpass_engine::TlsTransport;
-use underpass_server::tls::{Handshake, HandshakeError, Session};
+use underpass_transport::tls::{Handshake, HandshakeError, Session};
 
 use crate::rig::{
     Certificate, ClientPeer, Ours, accept, client_peer, connect, converse, converse_with_peer,
@@ -216,9 +216,9 @@ fn a_handshake_can_be_taken_to_another_thread() {
         let (progress, back) = step.join().unwrap();
         hands = back;
         match progress {
-            underpass_server::tls::Progress::Reads => wait(&socket, PollFlags::IN),
-            underpass_server::tls::Progress::Writes => wait(&socket, PollFlags::OUT),
-            underpass_server::tls::Progress::Done(session) => break session,
+            underpass_transport::tls::Progress::Reads => wait(&socket, PollFlags::IN),
+            underpass_transport::tls::Progress::Writes => wait(&socket, PollFlags::OUT),
+            underpass_transport::tls::Progress::Done(session) => break session,
         }
     };
     converse_with_peer(&Ours(session, socket));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use underpass_engine::TlsTransport;
-use underpass_server::tls::Connector;
+use underpass_transport::tls::Connector;
 
 use crate::rig::{Certificate, Ours, accept, connect};
 
