@@ -8,20 +8,19 @@ use std::time::Instant;
 
 use rustix::fs::fstat;
 
-use crate::archive::{ArchiveError, Layout, WalkOptions, walk};
+use crate::archive::{ArchiveError, Layout};
 use crate::files::open_files::LIFETIME;
-use crate::server::limits::batches::{Batches, tell_all};
-use crate::server::limits::disk_queue::{ClientNet, DiskQueue};
+use crate::server::limits::batches::Batches;
+use crate::server::limits::disk_queue::DiskQueue;
 use crate::server::limits::memory_budget::{MemoryBudget, Reservation};
-use crate::server::shared::Shared;
 
 /// What a layout is of, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LayoutKey {
-    device: u64,
-    inode: u64,
-    path: Vec<u8>,
-    user: Option<Arc<str>>,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) path: Vec<u8>,
+    pub(crate) user: Option<Arc<str>>,
 }
 
 impl LayoutKey {
@@ -40,7 +39,7 @@ impl LayoutKey {
 pub(crate) struct LaidOut {
     pub(crate) layout: Arc<Layout>,
     pub(crate) folder: Arc<OwnedFd>,
-    _held: Reservation,
+    pub(crate) _held: Reservation,
 }
 
 /// What came of laying a folder out.
@@ -49,9 +48,9 @@ pub(crate) type Outcome = Result<Arc<LaidOut>, Arc<ArchiveError>>;
 /// Archives that are being laid out, were laid out a moment ago, or are being sent.
 #[derive(Debug)]
 pub(crate) struct Layouts {
-    batches: Batches<LayoutKey, Outcome>,
-    queue: Arc<DiskQueue>,
-    memory: Arc<MemoryBudget>,
+    pub(crate) batches: Batches<LayoutKey, Outcome>,
+    pub(crate) queue: Arc<DiskQueue>,
+    pub(crate) memory: Arc<MemoryBudget>,
     kept: Mutex<HashMap<LayoutKey, Kept>>,
 }
 
@@ -99,7 +98,7 @@ impl Layouts {
     }
 
     /// Keeps a layout, or takes the one with the same contents that is being sent.
-    fn keep(&self, key: &LayoutKey, laid_out: LaidOut) -> Arc<LaidOut> {
+    pub(crate) fn keep(&self, key: &LayoutKey, laid_out: LaidOut) -> Arc<LaidOut> {
         let mut kept = self.lock();
         let used = kept.get(key).and_then(|kept| kept.used.upgrade());
         let laid_out = match used {
@@ -116,61 +115,6 @@ impl Layouts {
     fn lock(&self) -> MutexGuard<'_, HashMap<LayoutKey, Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Has the archive of a folder laid out, by one walk for all who wait for it.
-pub(crate) async fn ask(
-    shared: Arc<Shared>,
-    client: ClientNet,
-    key: LayoutKey,
-    folder: OwnedFd,
-) -> Outcome {
-    let busy = || Err(Arc::new(ArchiveError::Busy));
-    let layouts = &shared.layouts;
-    let submit = || {
-        let (shared, key) = (Arc::clone(&shared), key.clone());
-        layouts.queue.submit(client, move || {
-            let askers = shared.layouts.batches.begin(&key);
-            if !askers.is_empty() {
-                tell_all(askers, &lay_out(&shared, client, &key, folder).map_err(Arc::new));
-            }
-        })
-    };
-    match layouts.batches.join(&key, submit) {
-        Ok(answer) => answer.await.unwrap_or_else(|_| busy()),
-        Err(_) => busy(),
-    }
-}
-
-/// Lays out the archive of a folder. May wait for the disk.
-fn lay_out(
-    shared: &Shared,
-    client: ClientNet,
-    key: &LayoutKey,
-    folder: OwnedFd,
-) -> Result<Arc<LaidOut>, ArchiveError> {
-    if let Some(kept) = shared.layouts.get(key) {
-        return Ok(kept);
-    }
-    let reached = shared.root.reached(&folder).ok().flatten();
-    let options = WalkOptions {
-        top: key.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
-        base: &key.path,
-        shows_hidden: shared.settings.shows_hidden,
-        hides: &|inside, is_folder| {
-            shared.root.hides_reached(inside, is_folder, &key.path, reached.as_deref())
-        },
-        max_members: shared.settings.max_archive_entries,
-        ..WalkOptions::default()
-    };
-    let layout = walk(&folder, &options)?;
-    shared.metrics.folder_walk();
-    let mut held = shared.layouts.memory.reserve(client);
-    if !held.resize(layout.memory() as u64) {
-        return Err(ArchiveError::Busy);
-    }
-    let (layout, folder) = (Arc::new(layout), Arc::new(folder));
-    Ok(shared.layouts.keep(key, LaidOut { layout, folder, _held: held }))
 }
 
 /// Folders that are walked at once.

@@ -11,7 +11,8 @@
 mod beneath;
 mod body;
 mod error;
-pub(crate) mod layouts; // laid out for those who ask
+pub(crate) mod lay_out; // one walk for several requests
+pub(crate) mod layouts; // those that are kept for a moment
 mod walk;
 
 pub use crate::version::engine_version;

@@ -1,6 +1,5 @@
 //! Finds out who sends a request, and whether the rules let it go on.
 
-use crate::auth::hosts;
 use crate::auth::{Right, Verdict};
 use crate::request::Method;
 use crate::routing::context::RequestContext;
@@ -13,7 +12,7 @@ use crate::upload::UploadId;
 pub(crate) async fn check(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> Option<Response> {
     let access = &ctx.settings().access;
     if access.is_empty() {
-        return hosts::refusal(ctx);
+        return refuse_host(ctx);
     }
     let passwords = &ctx.shared().passwords;
     let verdict = match verdict(ctx, target) {
@@ -41,7 +40,7 @@ pub(crate) async fn check(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> 
 /// Finds out who asks if that takes no waiting; returns whether the request may go on.
 pub(crate) fn is_known(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> bool {
     if ctx.settings().access.is_empty() {
-        return hosts::refusal(ctx).is_none();
+        return refuse_host(ctx).is_none();
     }
     match verdict(ctx, target) {
         Verdict::Allowed { user } => admit(ctx, user).is_none(),
@@ -58,7 +57,7 @@ fn verdict(ctx: &RequestContext<'_>, target: &Target<'_>) -> Verdict {
 /// Notes who asks, and checks the host of a request without a password.
 fn admit(ctx: &mut RequestContext<'_>, user: Option<std::sync::Arc<str>>) -> Option<Response> {
     ctx.user = user;
-    if ctx.user.is_none() { hosts::refusal(ctx) } else { None }
+    if ctx.user.is_none() { refuse_host(ctx) } else { None }
 }
 
 /// Returns whether the state of an upload is asked for, and not a file: that needs the right to
@@ -81,4 +80,22 @@ pub(crate) fn denied(ctx: &RequestContext<'_>) -> Response {
         return ctx.challenge();
     }
     ctx.error(403, "")
+}
+
+/// Refuses a request without a password that names another host; `None` if it may go on.
+///
+/// Sockets in the file system cannot be reached from a browser, and over TLS the certificate says who
+/// the server is.
+fn refuse_host(ctx: &RequestContext<'_>) -> Option<Response> {
+    let peer = ctx.peer;
+    // A browser always names a host.
+    let authority = ctx.request.authority().filter(|authority| !authority.is_empty())?;
+    if peer.address.is_none() || peer.session().is_some() {
+        return None;
+    }
+    let name = ctx.shared().hosts.unknown_name(authority, || peer.is_to_loopback())?;
+    let detail = format!(
+        "this server does not go by the name {name:?}; if it should, start it with --allow-host {name}"
+    );
+    Some(ctx.error(421, &detail))
 }

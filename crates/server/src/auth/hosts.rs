@@ -3,10 +3,7 @@
 //!
 //! Only requests without a password are concerned, since a browser keeps passwords for each name.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-use crate::routing::context::RequestContext;
-use crate::routing::response::Response;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The names a server goes by, besides `localhost` and addresses.
 #[derive(Debug, Default)]
@@ -38,38 +35,25 @@ impl Hosts {
         }
     }
 
+    /// Returns the name of an authority if the server does not go by it.
+    ///
+    /// Names are checked at the loopback addresses of this machine, and at all others if there are
+    /// names in the settings.
+    pub(crate) fn unknown_name(
+        &self,
+        authority: &[u8],
+        is_to_loopback: impl FnOnce() -> bool,
+    ) -> Option<String> {
+        let name = bare(authority);
+        let is_known = is_plain(authority) || self.allows_all || self.has(&name);
+        (!is_known && (!self.allowed.is_empty() || is_to_loopback())).then_some(name)
+    }
+
     /// Whether a name is one of the settings or of this machine.
     fn has(&self, name: &str) -> bool {
         let mut known = self.allowed.iter().chain(&self.own);
         known.any(|known| known.eq_ignore_ascii_case(name))
     }
-}
-
-/// The refusal of a request without a password that names another host; `None` if it may go on.
-///
-/// Names are checked at the loopback addresses of this machine, and at all others if there are names
-/// in the settings. Sockets in the file system cannot be reached from a browser, and over TLS the
-/// certificate says who the server is.
-pub(crate) fn refusal(ctx: &RequestContext<'_>) -> Option<Response> {
-    // A browser always names a host.
-    let authority = ctx.request.authority().filter(|authority| !authority.is_empty())?;
-    if is_plain(authority) {
-        return None;
-    }
-    let hosts = &ctx.shared().hosts;
-    let peer = ctx.peer;
-    let is_reachable = peer.address.is_some() && peer.session().is_none();
-    if !is_reachable || hosts.allows_all || hosts.has(&bare(authority)) {
-        return None;
-    }
-    if hosts.allowed.is_empty() && !peer.is_to_loopback() {
-        return None;
-    }
-    let name = bare(authority);
-    let detail = format!(
-        "this server does not go by the name {name:?}; if it should, start it with --allow-host {name}"
-    );
-    Some(ctx.error(421, &detail))
 }
 
 /// Whether it is `localhost` or an address: no other machine can have these names.
@@ -100,11 +84,6 @@ fn host(authority: &[u8]) -> &[u8] {
 fn bare(authority: &[u8]) -> String {
     let host = host(authority);
     String::from_utf8_lossy(host.strip_suffix(b".").unwrap_or(host)).into_owned()
-}
-
-/// Whether an address is one of this machine alone.
-pub(crate) fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
 }
 
 #[cfg(test)]

@@ -2,18 +2,21 @@
 
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 
-use crate::connection::handshake;
 use crate::connection::socket::Socket;
 use crate::server::listener_kind::ListenerKind;
 
 /// Tells a connection that there are too many, without giving it a task.
 pub(crate) fn refuse(socket: &Socket, role: ListenerKind) {
-    let answer = if role == ListenerKind::Tls { handshake::TURNED_AWAY } else { TOO_MANY };
+    let answer = if role == ListenerKind::Tls { TLS_ALERT } else { TOO_MANY };
     // A new socket has room for so little, and whoever has left needs no answer.
     let _ = send(socket, answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     // So that the answer is not thrown away together with a request that nobody reads.
     let _ = shutdown(socket, Shutdown::Write);
 }
+
+/// The answer to a connection for which there is no place, before there is TLS: a fatal alert,
+/// `internal_error` (RFC 8446 6), in a record of its own.
+const TLS_ALERT: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
 
 /// The answer to a connection for which there is no place.
 const TOO_MANY: &[u8] =

@@ -133,10 +133,3 @@ fn word(error: &HandshakeError) -> &'static str {
         _ => "tls",
     }
 }
-
-/// So many steps are taken before others have their turn.
-pub(crate) const STEPS_AT_ONCE: usize = 16;
-
-/// What is said to a client that is turned away before there is TLS: a fatal alert,
-/// `internal_error` (RFC 8446 6), in a record of its own.
-pub(crate) const TURNED_AWAY: &[u8] = &[21, 3, 3, 0, 2, 2, 80];

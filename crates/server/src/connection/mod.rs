@@ -1,7 +1,6 @@
 //! One connection: its socket, the requests that come over it, the responses that go back.
 
 pub(crate) mod canned; // answers that are the same for everybody
-pub(crate) mod cost; // what requests cost
 pub(crate) mod discard_body;
 pub(crate) mod exchange; // a request with its response
 pub(crate) mod handshake; // of TLS
@@ -11,3 +10,4 @@ pub(crate) mod poll;
 pub(crate) mod send; // moves the bytes of a response
 pub(crate) mod serve; // from the first request to the last
 pub(crate) mod socket;
+pub(crate) mod turn; // how much may be moved before others have theirs

@@ -17,9 +17,8 @@ use rustix::net::{RecvFlags, Shutdown, getsockname, recv, shutdown};
 use tokio::io::Interest;
 use underpass_engine::{Mechanism, Policy, TlsTransport, socket};
 
-use crate::auth::hosts::is_loopback;
 use crate::connection::socket::{READABLE, Socket};
-use crate::observe::access_entry::Pending;
+use crate::observe::pending_entry::PendingEntry;
 use crate::resumption::Download;
 use crate::server::limits::budget::Share;
 use crate::server::listener_kind::ListenerKind;
@@ -51,7 +50,7 @@ pub(crate) struct Peer {
     /// What is being sent, or was sent last, if that could be resumed.
     pub(crate) download: Cell<Option<Download>>,
     /// Responses of which it is not yet known whether they arrived, in order.
-    pub(crate) pending: RefCell<VecDeque<Pending>>,
+    pub(crate) pending: RefCell<VecDeque<PendingEntry>>,
     /// What `pending` holds of the budget for it.
     pub(crate) entries: Share,
     /// What its requests and its handshake hold of the budget for them.
@@ -186,12 +185,12 @@ impl Peer {
     pub(crate) fn is_to_loopback(&self) -> bool {
         let address = getsockname(&self.socket).ok();
         let address = address.and_then(|at| SocketAddr::try_from(at).ok());
-        address.is_some_and(|at| is_loopback(at.ip()))
+        address.is_some_and(|at| at.ip().to_canonical().is_loopback())
     }
 
     /// Whether it comes from this machine.
     pub(crate) fn is_from_here(&self) -> bool {
-        self.address.is_none_or(|from| is_loopback(from.ip()))
+        self.address.is_none_or(|from| from.ip().to_canonical().is_loopback())
     }
 
     /// Adds the address, as logs show it.

@@ -9,23 +9,20 @@ use std::time::Instant;
 
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 use tokio::time::sleep;
-use underpass_engine::{
-    Chain, Confirm, Error, Mechanism, Options, Report, Sink, Status, Transfer, Usage, Version, Wait,
-};
+use underpass_engine::{Chain, Confirm, Error, Mechanism, Report, Status, Usage, Version, Wait};
 
-use crate::connection::cost::advance;
 use crate::connection::outcome::{Failure, SendOutcome};
 use crate::connection::peer::Peer;
 use crate::connection::poll::poll_interval;
-use crate::connection::socket::Socket;
+use crate::connection::turn::{Moving, advance, is_nearly_alone, transfer, turn};
 use crate::digest::known as digests;
 use crate::files::drop_behind::Behind;
 use crate::files::open_files::Residence;
 use crate::files::prefetch::{Cold, Warmth};
-use crate::listing::jobs::Pieces;
+use crate::listing::make::Pieces;
 use crate::observe::metrics::{Recorded, WorkerMetrics};
 use crate::observe::transfers::{Handle, TransferFacts};
-use crate::routing::response::{ArchiveBody, Body, FileBody, small};
+use crate::routing::response::{ArchiveBody, Body, FileBody};
 use crate::server::worker::Worker;
 
 /// A response on its way: ended already, or one that takes its time.
@@ -138,47 +135,6 @@ impl Care {
         };
         Self { is_resident: file.is_resident, confirm }
     }
-}
-
-/// A transfer to a client.
-pub(crate) type Moving<'a> = Transfer<'a, Arc<OwnedFd>, &'a Socket>;
-
-fn transfer<'a>(
-    worker: &'a Worker,
-    peer: &'a Peer,
-    chain: Chain<Arc<OwnedFd>>,
-    confirm: Confirm,
-) -> Moving<'a> {
-    let settings = &worker.shared.settings;
-    let options = Options::default()
-        .policy(peer.policy(settings.policy))
-        .integrity(settings.integrity)
-        .confirm(confirm)
-        .small(small(peer))
-        .capabilities(&worker.capabilities)
-        .pipes(&worker.pipes);
-    let options = match settings.step {
-        Some(step) => options.step(step),
-        None => options,
-    };
-    let options = match peer.session() {
-        Some(session) => options.sink_tls(&**session),
-        None => options,
-    };
-    let mut transfer = Transfer::new(chain, Sink::socket(&peer.socket)).options(options);
-    // What ends in its first turn is nobody's rival for a second one.
-    transfer.set_turn(LONG_TURN);
-    transfer
-}
-
-/// Bytes that a connection may have moved before others get their turn: much as long as it is
-/// nearly alone, little if there are others to wait for it.
-fn turn(worker: &Worker) -> usize {
-    if is_nearly_alone(worker) { LONG_TURN } else { SHORT_TURN }
-}
-
-fn is_nearly_alone(worker: &Worker) -> bool {
-    worker.slow_transfers.get() < FEW
 }
 
 /// A response that takes its time.
@@ -477,15 +433,6 @@ impl Drop for Counted<'_> {
 
 /// From this size on the last byte of a file waits until the peer has all others.
 const HELD_BACK: u64 = 2 << 20;
-
-/// So many transfers at once need not be kept short.
-const FEW: usize = 4;
-
-/// A turn of a transfer that is nearly alone: one step of sendfile.
-const LONG_TURN: usize = 2 << 20;
-
-/// A turn of one of many: some 30 µs on loopback.
-const SHORT_TURN: usize = 128 << 10;
 
 /// What a receive buffer holds at the most, as systems are set up.
 const UNREAD: u64 = 8 << 20;

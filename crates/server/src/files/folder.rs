@@ -5,11 +5,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::archive;
-use crate::archive::layouts::{self, LayoutKey};
+use crate::archive::lay_out::lay_out;
+use crate::archive::layouts::LayoutKey;
 use crate::auth::Right;
 use crate::files::resume;
 use crate::files::root::Root;
-use crate::listing::jobs::{self, Asked, ListTask};
+use crate::listing::jobs::{Asked, ListTask};
+use crate::listing::make::list;
 use crate::listing::{Attributes, CONTENT_SECURITY_POLICY, Format, ListingQuery, May, Resolve};
 use crate::negotiate::wants_json;
 use crate::plan::{Facts, PlannedBody};
@@ -57,13 +59,17 @@ async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd)
         is_partial: ctx.is_partial,
     };
     let is_chunked = ctx.request.minor_version > 0;
-    let task = ListTask { folder, what, is_chunked };
+    let task = ListTask { folder, what };
     let client = ClientNet::of(ctx.peer.address);
-    let (head, body) = match jobs::ask(Arc::clone(ctx.shared()), client, task).await {
+    let (head, pieces) = match list(Arc::clone(ctx.shared()), client, task).await {
         Ok(listing) => listing,
         Err(error) => return ctx.failed(&error),
     };
-    let is_stream = matches!(body, Body::Stream { .. });
+    let is_stream = pieces.is_some();
+    let body = match pieces {
+        Some(pieces) => Body::Stream { pieces, is_chunked },
+        None => Body::Nothing,
+    };
     let mut response = Response::new(200, Vec::new(), body, None);
     response.closes = !is_chunked;
     response.add_field("Content-Type", head.media_type);
@@ -101,7 +107,7 @@ async fn archive(ctx: &RequestContext<'_>, path: &[u8], folder: OwnedFd) -> Resp
         Some(laid_out) => Ok(laid_out),
         None => {
             let client = ClientNet::of(ctx.peer.address);
-            layouts::ask(Arc::clone(ctx.shared()), client, key, folder).await
+            lay_out(Arc::clone(ctx.shared()), client, key, folder).await
         }
     };
     let laid_out = match laid_out {

@@ -50,7 +50,7 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Place,
         return found.map(Place::File);
     }
     let changes = ctx.shared().changes();
-    let found = match open_files::open_at_once(ctx.shared(), path) {
+    let found = match open_at_once(ctx.shared(), path) {
         Err(Errno::AGAIN) => open_patiently(ctx.shared(), path).await?,
         found => found?,
     };
@@ -87,13 +87,24 @@ pub(crate) fn forget(ctx: &RequestContext<'_>, path: &[u8]) {
     ctx.worker.files.borrow_mut().forget(path);
 }
 
+/// Opens what is at a path without waiting for a disk or a writer.
+fn open_at_once(shared: &Shared, path: &[u8]) -> Result<Found, Errno> {
+    let integrity = shared.settings.integrity;
+    open_files::open_at_once(&shared.root, &shared.at_rest, integrity, path)
+}
+
 /// Has a helper open what is at a path, as soon as no program is writing to it.
 async fn open_patiently(shared: &Arc<Shared>, path: &[u8]) -> Result<Found, Errno> {
     let mut checks = Checks::new(shared.settings.integrity);
     loop {
         let (helper, path) = (Arc::clone(shared), path.to_vec());
         let task = spawn_blocking(move || {
-            let found = open_files::open(&helper, &path, Patience::Disk, &mut checks);
+            let found = open_files::open(
+                (&helper.root, &helper.at_rest),
+                &path,
+                Patience::Disk,
+                &mut checks,
+            );
             (found, checks)
         });
         let (found, looked) = task.await.map_err(|_| Errno::IO)?;

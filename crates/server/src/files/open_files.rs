@@ -15,14 +15,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{FileType, Stat, fstat, fstatfs};
 use rustix::io::Errno;
-use underpass_engine::{Version, is_resident};
+use underpass_engine::{Integrity, Version, is_resident};
 
 use crate::digest::{Digest, kept};
-use crate::files::root::Patience;
-use crate::files::settled::{AGAIN_LATER, Checks, Settled};
+use crate::files::root::{Patience, Root};
+use crate::files::settled::{AGAIN_LATER, AtRest, Checks, Settled};
 use crate::media::media_type;
 use crate::negotiate::Coding;
-use crate::server::shared::Shared;
 use crate::validator::etag_since;
 use crate::version::facts;
 
@@ -203,12 +202,12 @@ impl Files {
 /// As openat2(2) beneath the root; `ENOENT` for what is neither a file nor a folder, `AGAIN_LATER`
 /// if somebody may be writing to it, `EBUSY` if somebody is.
 pub(crate) fn open(
-    shared: &Shared,
+    (root, at_rest): (&Root, &AtRest),
     path: &[u8],
     patience: Patience,
     checks: &mut Checks,
 ) -> Result<Found, Errno> {
-    let (file, reached) = shared.root.open_reached(path, patience)?;
+    let (file, reached) = root.open_reached(path, patience)?;
     let stat = fstat(&file)?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     match kind {
@@ -221,11 +220,12 @@ pub(crate) fn open(
     if may_be_made_when_read(&stat) && is_made_when_read(&file) {
         return Ok(Found::Unsized(file, reached));
     }
-    let settled = checks.settle(shared, path, &file, &stat, patience)?;
+    let settled = checks.settle(at_rest, path, &file, &stat, patience)?;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let mut served = Served { reached, ..Served::new(file, settled, name) };
     for coding in Coding::ALL {
-        if let Some(packed) = open_packed(shared, path, coding, &served, patience, checks)? {
+        if let Some(packed) = open_packed((root, at_rest), path, coding, &served, patience, checks)?
+        {
             served.packed.push((coding, packed));
         }
     }
@@ -237,9 +237,14 @@ pub(crate) fn open(
 /// # Errors
 ///
 /// As [`open`]; `EAGAIN` if it would have to wait.
-pub(crate) fn open_at_once(shared: &Shared, path: &[u8]) -> Result<Found, Errno> {
-    let mut checks = Checks::new(shared.settings.integrity);
-    match open(shared, path, Patience::None, &mut checks) {
+pub(crate) fn open_at_once(
+    root: &Root,
+    at_rest: &AtRest,
+    integrity: Integrity,
+    path: &[u8],
+) -> Result<Found, Errno> {
+    let mut checks = Checks::new(integrity);
+    match open((root, at_rest), path, Patience::None, &mut checks) {
         // EINVAL: kernels before 5.12 cannot be asked for what they have in memory only.
         Err(Errno::INVAL | AGAIN_LATER) => Err(Errno::AGAIN),
         found => found,
@@ -249,7 +254,7 @@ pub(crate) fn open_at_once(shared: &Shared, path: &[u8]) -> Result<Found, Errno>
 /// The neighbour that holds the same contents packed, unless it is older than the file: then it
 /// was packed from something else.
 fn open_packed(
-    shared: &Shared,
+    (root, at_rest): (&Root, &AtRest),
     path: &[u8],
     coding: Coding,
     original: &Served,
@@ -257,7 +262,7 @@ fn open_packed(
     checks: &mut Checks,
 ) -> Result<Option<Served>, Errno> {
     let name = [path, coding.extension().as_bytes()].concat();
-    let (file, reached) = match shared.root.open_reached(&name, patience) {
+    let (file, reached) = match root.open_reached(&name, patience) {
         Ok(opened) => opened,
         Err(Errno::AGAIN) if patience == Patience::None => return Err(Errno::AGAIN),
         Err(_) => return Ok(None),
@@ -274,7 +279,7 @@ fn open_packed(
     if !is_neighbour || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Ok(None);
     }
-    let settled = match checks.settle(shared, &name, &file, &stat, patience) {
+    let settled = match checks.settle(at_rest, &name, &file, &stat, patience) {
         Ok(settled) => settled,
         // It is being packed anew.
         Err(Errno::BUSY) => return Ok(None),

@@ -10,7 +10,6 @@ use rustix::io::Errno;
 use underpass_engine::{Integrity, Version, WriterCheck, Writers};
 
 use crate::files::root::Patience;
-use crate::server::shared::Shared;
 
 /// The version that a file was found in.
 #[derive(Clone, Copy, Debug)]
@@ -42,14 +41,14 @@ impl Checks {
     /// The version that a file is in, from which each change can be told.
     pub(crate) fn settle(
         &mut self,
-        shared: &Shared,
+        at_rest: &AtRest,
         path: &[u8],
         file: &OwnedFd,
         stat: &Stat,
         patience: Patience,
     ) -> Result<Settled, Errno> {
         let version = Version::from_stat(stat);
-        if self.compares() && shared.at_rest.has(&version) {
+        if self.compares() && at_rest.has(&version) {
             return Ok(Settled { version, has_writer: true, is_at_rest: true });
         }
         if patience == Patience::None && WriterCheck::is_recent(&version) {
@@ -68,7 +67,7 @@ impl Checks {
         match look.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))? {
             Writers::AtRest { version, has_writer } => {
                 if has_writer {
-                    shared.at_rest.note(version);
+                    at_rest.note(version);
                 }
                 Ok(Settled { version, has_writer, is_at_rest: true })
             }

@@ -1,30 +1,22 @@
-//! Listings of folders: read by few threads, made once for all who wait for the same, and held in
-//! memory that is bounded. What is too large for that is made piece by piece for each client, no
-//! thread being held while a client reads.
+//! Listings that are made for requests, and what bounds them: few threads, one text for all requests
+//! that wait for the same, and memory for texts.
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::fs::fstat;
 use rustix::io::Errno;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, watch};
 
-use crate::auth::Right;
-use crate::chunked::chunk;
-use crate::listing::{Listing, ListingQuery, May, Prepared, Unsorted};
-use crate::routing::response::Body;
-use crate::server::limits::batches::{Batches, tell_all};
-use crate::server::limits::disk_queue::{ClientNet, DiskQueue};
+use crate::listing::{ListingQuery, May};
+use crate::server::limits::batches::Batches;
+use crate::server::limits::disk_queue::DiskQueue;
 use crate::server::limits::memory_budget::{MemoryBudget, Reservation};
-use crate::server::shared::Shared;
 
 /// A listing that somebody asks for.
 #[derive(Debug)]
 pub(crate) struct ListTask {
     pub(crate) folder: OwnedFd,
     pub(crate) what: Asked,
-    pub(crate) is_chunked: bool,
 }
 
 /// What is to be in a listing, by which it is known whether two are the same.
@@ -49,20 +41,20 @@ pub(crate) struct ListingHead {
 
 /// A folder that several clients ask about.
 #[derive(Debug)]
-struct Folder {
-    opened: OwnedFd,
-    asked: Asked,
+pub(crate) struct Folder {
+    pub(crate) opened: OwnedFd,
+    pub(crate) asked: Asked,
 }
 
 /// Device, inode and what is asked.
-type Key = (u64, u64, Asked);
+pub(crate) type Key = (u64, u64, Asked);
 
 /// What came of making a listing.
-type Outcome = Result<(ListingHead, Text), Errno>;
+pub(crate) type Outcome = Result<(ListingHead, Text), Errno>;
 
 /// The text of a listing, for each client that waited for it.
 #[derive(Clone, Debug)]
-enum Text {
+pub(crate) enum Text {
     /// There is none, as HEAD wants it.
     None,
     /// In memory.
@@ -74,22 +66,22 @@ enum Text {
 /// What of a text is made.
 #[derive(Debug)]
 pub(crate) struct Made {
-    pieces: Vec<Arc<[u8]>>,
-    is_whole: bool,
-    _held: Option<Reservation>,
+    pub(crate) pieces: Vec<Arc<[u8]>>,
+    pub(crate) is_whole: bool,
+    pub(crate) _held: Option<Reservation>,
 }
 
 /// What all workers know of listings.
 #[derive(Debug)]
 pub(crate) struct Listings {
-    batches: Batches<Key, Outcome>,
+    pub(crate) batches: Batches<Key, Outcome>,
     /// For folders with few entries, as far as their size tells.
-    quick: Arc<DiskQueue>,
+    pub(crate) quick: Arc<DiskQueue>,
     /// For all others.
-    long: Arc<DiskQueue>,
-    memory: Arc<MemoryBudget>,
+    pub(crate) long: Arc<DiskQueue>,
+    pub(crate) memory: Arc<MemoryBudget>,
     /// How many clients may be sent what is made for each.
-    streams: Arc<Semaphore>,
+    pub(crate) streams: Arc<Semaphore>,
 }
 
 impl Default for Listings {
@@ -104,231 +96,6 @@ impl Default for Listings {
     }
 }
 
-/// Has a folder listed.
-///
-/// # Errors
-///
-/// `EAGAIN` if too many are asked for; otherwise those of reading the folder.
-pub(crate) async fn ask(
-    shared: Arc<Shared>,
-    client: ClientNet,
-    task: ListTask,
-) -> io::Result<(ListingHead, Body)> {
-    let ListTask { folder, what, is_chunked } = task;
-    let stat = fstat(&folder)?;
-    #[allow(clippy::useless_conversion)] // types differ by target
-    let key: Key = (stat.st_dev.into(), stat.st_ino.into(), what);
-    let listings = &shared.listings;
-    let is_small = u64::try_from(stat.st_size).is_ok_and(|size| size <= SMALL_FOLDER);
-    let queue = if is_small { &listings.quick } else { &listings.long };
-    let submit = || {
-        let (shared, key) = (Arc::clone(&shared), key.clone());
-        let folder = Folder { opened: folder, asked: key.2.clone() };
-        queue.submit(client, move || make(&shared, client, &key, folder))
-    };
-    let answer = listings.batches.join(&key, submit).map_err(|_| Errno::AGAIN)?;
-    let (head, text) = answer.await.map_err(|_| Errno::AGAIN)??;
-    let pieces = match text {
-        Text::None => return Ok((head, Body::Nothing)),
-        Text::Shared(made) => Pieces::Shared { made, next: 0 },
-        Text::Own(folder) => {
-            let permit = Arc::clone(&listings.streams).try_acquire_owned();
-            let _permit = permit.map_err(|_| Errno::AGAIN)?;
-            let shared = Arc::clone(&shared);
-            Pieces::Own(Box::new(Stream { shared, client, folder, unsorted: None, _permit }))
-        }
-    };
-    Ok((head, Body::Stream { pieces, is_chunked }))
-}
-
-/// The text of a listing on its way to one client.
-#[derive(Debug)]
-pub(crate) enum Pieces {
-    /// Made for several.
-    Shared { made: watch::Receiver<Made>, next: usize },
-    /// Made for this one.
-    Own(Box<Stream>),
-}
-
-/// A listing that is made as its client reads it.
-#[derive(Debug)]
-pub(crate) struct Stream {
-    shared: Arc<Shared>,
-    client: ClientNet,
-    folder: Arc<Folder>,
-    /// `None` before the first piece.
-    unsorted: Option<Box<Unsorted>>,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl Pieces {
-    /// The next piece; `None` at the end.
-    ///
-    /// # Errors
-    ///
-    /// If the listing cannot be made to its end.
-    pub(crate) async fn next(&mut self) -> io::Result<Option<Piece>> {
-        match self {
-            Self::Own(stream) => Ok(stream.next().await?.map(Piece::Own)),
-            Self::Shared { made, next } => {
-                let index = *next;
-                let is_there = |made: &Made| made.pieces.len() > index || made.is_whole;
-                // Whoever makes it has given up.
-                let made = made.wait_for(is_there).await.map_err(|_| io::ErrorKind::BrokenPipe)?;
-                *next += 1;
-                Ok(made.pieces.get(index).map(|piece| Piece::Shared(Arc::clone(piece))))
-            }
-        }
-    }
-}
-
-/// A piece of a listing.
-#[derive(Debug)]
-pub(crate) enum Piece {
-    Own(Vec<u8>),
-    Shared(Arc<[u8]>),
-}
-
-impl Piece {
-    /// The piece as a chunk (RFC 9112, section 7.1), or as it is.
-    pub(crate) fn framed(self, is_chunked: bool) -> Vec<u8> {
-        let bytes = match &self {
-            Self::Own(bytes) => bytes.as_slice(),
-            Self::Shared(bytes) => bytes,
-        };
-        if is_chunked { chunk(bytes) } else { bytes.to_vec() }
-    }
-}
-
-impl Stream {
-    /// The next piece, made by a helper.
-    async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let lost = || io::Error::from(Errno::AGAIN);
-        let unsorted = self.unsorted.take();
-        let (shared, folder) = (Arc::clone(&self.shared), Arc::clone(&self.folder));
-        let (done, made) = oneshot::channel();
-        let step = move || {
-            let made = with_listing(&shared, &folder, |listing| {
-                let mut unsorted = match unsorted {
-                    Some(unsorted) => unsorted,
-                    None => Box::new(Unsorted::new(&listing)?),
-                };
-                let piece = unsorted.next(&listing)?;
-                Ok::<_, io::Error>((unsorted, piece))
-            });
-            // The client may have left.
-            let _ = done.send(made);
-        };
-        self.shared.listings.long.resume(self.client, step).map_err(|_| lost())?;
-        let (unsorted, piece) = made.await.map_err(|_| lost())??;
-        self.unsorted = Some(unsorted);
-        Ok(piece)
-    }
-}
-
-/// Makes a listing for all who wait for it by now, on a helper thread.
-fn make(shared: &Shared, client: ClientNet, key: &Key, folder: Folder) {
-    let askers = shared.listings.batches.begin(key);
-    if askers.is_empty() {
-        return;
-    }
-    shared.metrics.listing();
-    let folder = Arc::new(folder);
-    with_listing(shared, &folder, |listing| match listing.prepare() {
-        Ok(prepared) => {
-            let held = shared.listings.memory.reserve(client);
-            tell(askers, prepared, &folder, held);
-        }
-        Err(error) => tell_all(askers, &Err(errno(&error))),
-    });
-}
-
-/// Tells those who wait what the listing is, and makes its text.
-fn tell(
-    askers: Vec<oneshot::Sender<Outcome>>,
-    prepared: Prepared<'_>,
-    folder: &Arc<Folder>,
-    mut held: Reservation,
-) {
-    let next_page = prepared.next_page().map(str::to_owned);
-    let head = ListingHead { media_type: prepared.media_type(), next_page };
-    if folder.asked.is_head {
-        return tell_all(askers, &Ok((head, Text::None)));
-    }
-    if prepared.is_held() {
-        let outcome = write(prepared, &mut held).map(|pieces| {
-            let made = Made { pieces, is_whole: true, _held: Some(held) };
-            (head, Text::Shared(watch::channel(made).1))
-        });
-        return tell_all(askers, &outcome.map_err(|error| errno(&error)));
-    }
-    let longest = prepared.longest().unwrap_or(u64::MAX);
-    if longest > MAX_SHARED || !held.resize(longest) {
-        return tell_all(askers, &Ok((head, Text::Own(Arc::clone(folder)))));
-    }
-    let made = Made { pieces: Vec::new(), is_whole: false, _held: None };
-    let (sender, receiver) = watch::channel(made);
-    tell_all(askers, &Ok((head, Text::Shared(receiver))));
-    let mut len = 0;
-    let whole = prepared.write(&mut |piece| {
-        len += piece.len() as u64;
-        // Somebody adds to the folder, or nobody waits any more.
-        if len > longest || sender.receiver_count() == 0 {
-            return Err(Errno::AGAIN.into());
-        }
-        sender.send_modify(|made| made.pieces.push(piece.into()));
-        Ok(())
-    });
-    if whole.is_ok() {
-        held.resize(len);
-        sender.send_modify(|made| {
-            made.is_whole = true;
-            made._held = Some(held);
-        });
-    }
-}
-
-/// Writes a listing into memory.
-fn write(prepared: Prepared<'_>, held: &mut Reservation) -> io::Result<Vec<Arc<[u8]>>> {
-    let (mut pieces, mut len) = (Vec::new(), 0);
-    prepared.write(&mut |piece| {
-        len += piece.len() as u64;
-        if !held.resize(len) {
-            return Err(Errno::AGAIN.into());
-        }
-        pieces.push(piece.into());
-        Ok(())
-    })?;
-    Ok(pieces)
-}
-
-/// Gives `use_it` the listing that is asked of a folder.
-fn with_listing<T>(shared: &Shared, folder: &Folder, use_it: impl FnOnce(Listing<'_>) -> T) -> T {
-    let Asked { path, query, is_browser, may, user, is_partial, .. } = &folder.asked;
-    let (access, user) = (&shared.settings.access, user.as_deref());
-    let reached = shared.root.reached(&folder.opened).ok().flatten();
-    use_it(Listing {
-        folder: folder.opened.as_fd(),
-        path,
-        query: query.clone(),
-        is_browser: *is_browser,
-        shows_hidden: shared.settings.shows_hidden,
-        hides: &|inside, is_folder| {
-            (*is_partial && !access.may_know(user, inside, is_folder))
-                || shared.root.hides_reached(inside, is_folder, path, reached.as_deref())
-        },
-        shows_times: &|inside| !is_partial || access.can(user, inside, Right::Read),
-        may: *may,
-        archive: shared.settings.archive && !is_partial,
-        root: &shared.root,
-    })
-}
-
-/// What the system answered.
-fn errno(error: &io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
-}
-
 /// Threads that list small folders.
 const QUICK_THREADS: usize = 4;
 
@@ -341,14 +108,8 @@ const LONG_THREADS: usize = 2;
 /// Listings of other folders that wait for that.
 const LONG_WAITING: usize = 256;
 
-/// Bytes that a folder with up to some thousand entries has, on most file systems.
-const SMALL_FOLDER: u64 = 64 << 10;
-
 /// Bytes of listings in memory.
-const MEMORY: u64 = 256 << 20;
-
-/// Bytes of one, if it is unsorted; a longer one is made for each client.
-const MAX_SHARED: u64 = MEMORY / 4;
+pub(crate) const MEMORY: u64 = 256 << 20;
 
 /// Clients that are sent what is made for each of them.
 const MAX_STREAMS: usize = 512;

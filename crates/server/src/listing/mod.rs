@@ -15,8 +15,9 @@ mod change;
 mod entry;
 mod html;
 mod icon;
-pub(crate) mod jobs; // made for those who ask
+pub(crate) mod jobs; // those under way
 mod json;
+pub(crate) mod make; // makes them for requests
 mod page;
 mod pick;
 mod scan;

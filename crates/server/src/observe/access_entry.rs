@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use crate::connection::outcome::SendOutcome;
 use crate::connection::peer::Peer;
-use crate::observe::access_log::{AccessEntry, Secured, TimeText};
+use crate::observe::access_log::{AccessEntry, Secured};
+use crate::observe::pending_entry::{LogBuffer, PendingEntry};
 use crate::observe::transfers::{TransferFacts, without_token};
 use crate::request::Request;
 use crate::routing::context::RequestContext;
@@ -18,50 +19,24 @@ use crate::tls;
 use crate::upload::without_tokens;
 use crate::uploads::Received;
 
-/// An exchange whose response was sent, until it is known how much of it arrived.
-#[derive(Debug)]
-pub(crate) struct Pending {
-    exchange: Box<AccessEntry>,
-    /// Bytes written to the connection when the response was outcome.
-    end: u64,
-}
-
-/// What the lines of one worker are made with.
-#[derive(Debug)]
-pub(crate) struct Desk {
-    time: TimeText,
-    line: Vec<u8>,
-    /// Exchanges whose memory can be used again.
-    #[allow(clippy::vec_box)] // each is handed on as it is, and is large
-    spare: Vec<Box<AccessEntry>>,
-}
-
-impl Default for Desk {
-    fn default() -> Self {
-        Self { time: TimeText::local(), line: Vec::new(), spare: Vec::new() }
-    }
-}
-
 /// Notes what is asked.
 pub(crate) fn begin(worker: &Worker, peer: &Peer, request: &Request) -> Box<AccessEntry> {
-    let mut exchange = worker.desk.borrow_mut().spare.pop().unwrap_or_default();
-    exchange.clear();
-    exchange.verb.push_str(&request.verb[..request.verb.len().min(MAX_VERB)]);
-    keep(&mut exchange.target, request.target, MAX_TARGET);
-    exchange.minor_version = request.minor_version;
-    exchange.tls = peer.session().map(|session| secured(session.facts()));
-    let Some(format) = &worker.shared.settings.log else { return exchange };
-    for (name, value) in
-        [("referer", &mut exchange.referer), ("user-agent", &mut exchange.user_agent)]
-    {
+    let mut entry = worker.log_buffer.borrow_mut().spare.pop().unwrap_or_default();
+    entry.clear();
+    entry.verb.push_str(&request.verb[..request.verb.len().min(MAX_VERB)]);
+    keep(&mut entry.target, request.target, MAX_TARGET);
+    entry.minor_version = request.minor_version;
+    entry.tls = peer.session().map(|session| secured(session.facts()));
+    let Some(format) = &worker.shared.settings.log else { return entry };
+    for (name, value) in [("referer", &mut entry.referer), ("user-agent", &mut entry.user_agent)] {
         keep(value, request.field(name).unwrap_or_default(), MAX_FIELD);
     }
     for name in format.needs() {
         let mut value = Vec::new();
         keep(&mut value, request.field(name).unwrap_or_default(), MAX_FIELD);
-        exchange.fields.push((name.clone(), value));
+        entry.fields.push((name.clone(), value));
     }
-    exchange
+    entry
 }
 
 /// Takes what came from a client without its tokens, but no more than `most` bytes of it.
@@ -85,23 +60,23 @@ fn secured(facts: &tls::Facts) -> Secured {
 
 /// Notes what cannot be understood by its first line.
 pub(crate) fn begin_unreadable(worker: &Worker, peer: &Peer, bytes: &[u8]) -> Box<AccessEntry> {
-    let mut exchange = worker.desk.borrow_mut().spare.pop().unwrap_or_default();
-    exchange.clear();
-    exchange.tls = peer.session().map(|session| secured(session.facts()));
+    let mut entry = worker.log_buffer.borrow_mut().spare.pop().unwrap_or_default();
+    entry.clear();
+    entry.tls = peer.session().map(|session| secured(session.facts()));
     let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
-    exchange.target.extend_from_slice(&without_tokens(&line[..line.len().min(MOST_LINE)]));
-    exchange
+    entry.target.extend_from_slice(&without_tokens(&line[..line.len().min(MAX_LINE)]));
+    entry
 }
 
 /// Notes how the body of a request was received.
-pub(crate) fn received(worker: &Worker, exchange: &mut AccessEntry, received: &Received) {
-    exchange.received = received.report.bytes();
-    exchange.record(&received.report);
+pub(crate) fn received(worker: &Worker, entry: &mut AccessEntry, received: &Received) {
+    entry.received = received.report.bytes();
+    entry.record(&received.report);
     if let Some(broken) = &received.broken {
-        exchange.failure = Some(broken.word);
+        entry.failure = Some(broken.word);
         worker.shared.metrics.worker(worker.index).failed(broken.word);
         if let Some(reason) = broken.reason.clone() {
-            let target = String::from_utf8_lossy(&exchange.target).into_owned();
+            let target = String::from_utf8_lossy(&entry.target).into_owned();
             worker.shared.note(Note::Failed { target, reason });
         }
     }
@@ -111,38 +86,38 @@ pub(crate) fn received(worker: &Worker, exchange: &mut AccessEntry, received: &R
 pub(crate) fn finish(
     worker: &Worker,
     peer: &Peer,
-    mut exchange: Box<AccessEntry>,
+    mut entry: Box<AccessEntry>,
     outcome: &SendOutcome,
     head_len: usize,
 ) {
     let metrics = worker.shared.metrics.worker(worker.index);
-    metrics.request(exchange.status, exchange.duration);
+    metrics.request(entry.status, entry.duration);
     if !outcome.is_counted {
         metrics.record(&outcome.report);
     }
-    exchange.sent = outcome.report.bytes().saturating_sub(head_len as u64);
+    entry.sent = outcome.report.bytes().saturating_sub(head_len as u64);
     if let Some(failure) = &outcome.failure {
-        exchange.failure.get_or_insert(failure.word());
+        entry.failure.get_or_insert(failure.word());
         metrics.failed(failure.word());
         if let Some(reason) = failure.reason() {
-            let target = String::from_utf8_lossy(&exchange.target).into_owned();
+            let target = String::from_utf8_lossy(&entry.target).into_owned();
             worker.shared.note(Note::Failed { target, reason });
         }
     }
     if worker.shared.settings.log.is_none() {
-        recycle(worker, exchange);
+        recycle(worker, entry);
         return;
     }
-    exchange.record(&outcome.report);
-    exchange.usage = exchange.usage + outcome.usage;
-    let pending = Pending { exchange, end: peer.written.get() };
+    entry.record(&outcome.report);
+    entry.usage = entry.usage + outcome.usage;
+    let pending = PendingEntry { entry, end: peer.written.get() };
     peer.pending.borrow_mut().push_back(pending);
 }
 
 /// Whether the responses that have not arrived are so few that there may be one more.
 pub(crate) fn has_room(worker: &Worker, peer: &Peer) -> bool {
     let pending = peer.pending.borrow();
-    let bytes = pending.iter().map(|pending| pending.exchange.memory()).sum();
+    let bytes = pending.iter().map(|pending| pending.entry.memory()).sum();
     // One can always be noted, whatever others have.
     let is_within_budget = worker.shared.entries.hold(&peer.entries, bytes) || pending.is_empty();
     is_within_budget && pending.len() < MAX_PENDING && bytes < MAX_PENDING_BYTES
@@ -161,11 +136,11 @@ pub(crate) fn settle(worker: &Worker, peer: &Peer, is_over: bool) {
         if missing > 0 && !is_over {
             break;
         }
-        let Some(Pending { mut exchange, .. }) = pending.pop_front() else { break };
-        exchange.acknowledged = exchange.sent.saturating_sub(missing);
-        exchange.is_complete = exchange.failure.is_none() && missing == 0;
-        write(worker, peer, &mut exchange);
-        recycle(worker, exchange);
+        let Some(PendingEntry { mut entry, .. }) = pending.pop_front() else { break };
+        entry.acknowledged = entry.sent.saturating_sub(missing);
+        entry.is_complete = entry.failure.is_none() && missing == 0;
+        write(worker, peer, &mut entry);
+        recycle(worker, entry);
     }
     if is_over {
         worker.shared.entries.release(&peer.entries);
@@ -173,21 +148,21 @@ pub(crate) fn settle(worker: &Worker, peer: &Peer, is_over: bool) {
 }
 
 /// Writes one line, unless nobody wants any.
-fn write(worker: &Worker, peer: &Peer, exchange: &mut AccessEntry) {
+fn write(worker: &Worker, peer: &Peer, entry: &mut AccessEntry) {
     let Some(format) = &worker.shared.settings.log else { return };
-    exchange.peer.clear();
-    peer.write_name(&mut exchange.peer);
-    let Desk { time, line, .. } = &mut *worker.desk.borrow_mut();
+    entry.peer.clear();
+    peer.write_name(&mut entry.peer);
+    let LogBuffer { time, line, .. } = &mut *worker.log_buffer.borrow_mut();
     line.clear();
-    format.line_into(exchange, time, line);
+    format.line_into(entry, time, line);
     (worker.shared.log)(line);
 }
 
 /// Keeps the memory of an entry for another one.
-pub(crate) fn recycle(worker: &Worker, exchange: Box<AccessEntry>) {
-    let spare = &mut worker.desk.borrow_mut().spare;
-    if spare.len() < MOST_SPARE {
-        spare.push(exchange);
+pub(crate) fn recycle(worker: &Worker, entry: Box<AccessEntry>) {
+    let spare = &mut worker.log_buffer.borrow_mut().spare;
+    if spare.len() < MAX_SPARE {
+        spare.push(entry);
     }
 }
 
@@ -201,20 +176,16 @@ pub(crate) fn request_facts(ctx: &RequestContext<'_>) -> TransferFacts {
 }
 
 /// What the register of live transfers is told about a response.
-pub(crate) fn transfer_facts(
-    peer: &Peer,
-    exchange: &AccessEntry,
-    started: Instant,
-) -> TransferFacts {
+pub(crate) fn transfer_facts(peer: &Peer, entry: &AccessEntry, started: Instant) -> TransferFacts {
     let mut name = String::new();
     peer.write_name(&mut name);
     TransferFacts {
         peer: name,
-        user: exchange.user.clone(),
-        verb: exchange.verb.clone(),
-        target: without_token(&exchange.target),
-        status: exchange.status,
-        expected: exchange.body_len,
+        user: entry.user.clone(),
+        verb: entry.verb.clone(),
+        target: without_token(&entry.target),
+        status: entry.status,
+        expected: entry.body_len,
         started,
     }
 }
@@ -235,7 +206,7 @@ const MAX_TARGET: usize = 2 << 10;
 const MAX_FIELD: usize = 512;
 
 /// Bytes of an unreadable request that are logged.
-const MOST_LINE: usize = 512;
+const MAX_LINE: usize = 512;
 
-/// Exchanges kept for their memory.
-const MOST_SPARE: usize = 64;
+/// Entries kept for their memory.
+const MAX_SPARE: usize = 64;

@@ -12,7 +12,7 @@ use crate::connection::peer::Peer;
 use crate::error_page::error_page;
 use crate::files::open_files::{Residence, Served};
 use crate::head::reason;
-use crate::listing::jobs::Pieces;
+use crate::listing::make::Pieces;
 use crate::plan::PlannedBody;
 use crate::resumption::Download;
 use crate::server::settings::Settings;

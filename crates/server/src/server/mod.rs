@@ -6,6 +6,7 @@ pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod listener_kind;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod settings;
 pub(crate) mod shared;
 pub(crate) mod worker;

@@ -11,9 +11,9 @@ use std::thread;
 use crate::server::control::{Control, Phase};
 use crate::server::listen::{self, Listener};
 use crate::server::listener_kind::ListenerKind;
+use crate::server::serve;
 use crate::server::settings::{Address, Note, ServeError, Settings, Summary};
 use crate::server::shared::Shared;
-use crate::server::worker;
 use crate::uploads;
 
 /// A server that listens, and answers once it is [`run`](Self::run).
@@ -91,7 +91,7 @@ impl Server {
             let socket = |each: &mut Listener| Some((each.sockets.pop()?, each.role));
             let sockets: Vec<_> = self.listeners.iter_mut().filter_map(socket).collect();
             let (shared, phase) = (Arc::clone(&shared), control.subscribe());
-            let work = move || worker::run(shared, index, sockets, phase);
+            let work = move || serve::run(shared, index, sockets, phase);
             let name = format!("worker-{index}");
             let thread = thread::Builder::new().name(name).spawn(work);
             threads.push(thread.map_err(fail("starting a thread"))?);

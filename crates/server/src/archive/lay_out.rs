@@ -1,0 +1,65 @@
+//! Lays folders out as archives, by one walk for all requests that wait for the same.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::archive::layouts::{LaidOut, LayoutKey, Outcome};
+use crate::archive::{ArchiveError, WalkOptions, walk};
+use crate::server::limits::batches::tell_all;
+use crate::server::limits::disk_queue::ClientNet;
+use crate::server::shared::Shared;
+
+/// Has the archive of a folder laid out, by one walk for all who wait for it.
+pub(crate) async fn lay_out(
+    shared: Arc<Shared>,
+    client: ClientNet,
+    key: LayoutKey,
+    folder: OwnedFd,
+) -> Outcome {
+    let busy = || Err(Arc::new(ArchiveError::Busy));
+    let layouts = &shared.layouts;
+    let submit = || {
+        let (shared, key) = (Arc::clone(&shared), key.clone());
+        layouts.queue.submit(client, move || {
+            let askers = shared.layouts.batches.begin(&key);
+            if !askers.is_empty() {
+                tell_all(askers, &walk_folder(&shared, client, &key, folder).map_err(Arc::new));
+            }
+        })
+    };
+    match layouts.batches.join(&key, submit) {
+        Ok(answer) => answer.await.unwrap_or_else(|_| busy()),
+        Err(_) => busy(),
+    }
+}
+
+/// Walks a folder and lays out its archive. May wait for the disk.
+fn walk_folder(
+    shared: &Shared,
+    client: ClientNet,
+    key: &LayoutKey,
+    folder: OwnedFd,
+) -> Result<Arc<LaidOut>, ArchiveError> {
+    if let Some(kept) = shared.layouts.get(key) {
+        return Ok(kept);
+    }
+    let reached = shared.root.reached(&folder).ok().flatten();
+    let options = WalkOptions {
+        top: key.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
+        base: &key.path,
+        shows_hidden: shared.settings.shows_hidden,
+        hides: &|inside, is_folder| {
+            shared.root.hides_reached(inside, is_folder, &key.path, reached.as_deref())
+        },
+        max_members: shared.settings.max_archive_entries,
+        ..WalkOptions::default()
+    };
+    let layout = walk(&folder, &options)?;
+    shared.metrics.folder_walk();
+    let mut held = shared.layouts.memory.reserve(client);
+    if !held.resize(layout.memory() as u64) {
+        return Err(ArchiveError::Busy);
+    }
+    let (layout, folder) = (Arc::new(layout), Arc::new(folder));
+    Ok(shared.layouts.keep(key, LaidOut { layout, folder, _held: held }))
+}

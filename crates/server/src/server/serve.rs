@@ -1,0 +1,209 @@
+//! The thread of one worker: it accepts connections, serves each in a task, and ends when it is told to.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio::task::LocalSet;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use underpass_engine::socket;
+
+use crate::connection::peer::{Doing, Peer};
+use crate::connection::socket::{Accepting, Socket};
+use crate::connection::{canned, serve};
+use crate::files::open_files::LIFETIME;
+use crate::observe::access_entry;
+use crate::server::control::Phase;
+use crate::server::limits::admission::Ticket;
+use crate::server::limits::priority::step_back;
+use crate::server::listener_kind::ListenerKind;
+use crate::server::shared::Shared;
+use crate::server::worker::Worker;
+use crate::uploads;
+
+/// Serves until the phase says otherwise; returns how many transfers were cut off.
+pub(crate) fn run(
+    shared: Arc<Shared>,
+    index: usize,
+    listeners: Vec<(OwnedFd, ListenerKind)>,
+    phase: watch::Receiver<Phase>,
+) -> io::Result<usize> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(
+            MAX_HELPERS.min(MAX_ALL_HELPERS / shared.settings.workers.max(1)).max(MIN_HELPERS),
+        )
+        .on_thread_start(step_back)
+        .build()?;
+    let worker = Rc::new(Worker::new(shared, index));
+    let local = LocalSet::new();
+    let left = local.block_on(&runtime, serve(&worker, listeners, phase));
+    // Connections first: they refer to the runtime. A helper that waits for a dead network file
+    // system must not hold up the end.
+    drop(local);
+    runtime.shutdown_background();
+    left
+}
+
+/// Serves until the phase says otherwise; returns how many transfers were cut off.
+async fn serve(
+    worker: &Rc<Worker>,
+    listeners: Vec<(OwnedFd, ListenerKind)>,
+    mut phase: watch::Receiver<Phase>,
+) -> io::Result<usize> {
+    let mut accepting = Vec::with_capacity(listeners.len());
+    for (listener, kind) in listeners {
+        let listener = Accepting::new(listener)?;
+        accepting.push(tokio::task::spawn_local(accept(Rc::clone(worker), listener, kind)));
+    }
+    let sweeping = tokio::task::spawn_local(sweep(Rc::clone(worker)));
+    // The sender lives as long as the server.
+    let _ = phase.wait_for(|phase| *phase >= Phase::Draining).await;
+    for task in accepting {
+        task.abort();
+    }
+    worker.begin_draining();
+    worker.for_each_peer(|peer| {
+        if matches!(peer.doing(), Doing::Idle | Doing::Shaking) {
+            peer.hang_up();
+        }
+    });
+    drain(worker, phase).await;
+    sweeping.abort();
+    let left = worker.sending();
+    worker.for_each_peer(Peer::hang_up);
+    // So that each connection can write its last line.
+    for _ in 0..LAST_TURNS {
+        if worker.has_no_connections() {
+            break;
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+    Ok(left)
+}
+
+/// Waits until the last connection has ended, or there is no more time.
+async fn drain(worker: &Worker, mut phase: watch::Receiver<Phase>) {
+    let deadline = sleep(worker.shared.settings.drain);
+    let stop = phase.wait_for(|phase| *phase == Phase::Stopped);
+    let ended = async {
+        while !worker.has_no_connections() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::pin!(deadline, stop, ended);
+    std::future::poll_fn(|context| {
+        use std::future::Future;
+        let is_over = deadline.as_mut().poll(context).is_ready()
+            || stop.as_mut().poll(context).is_ready()
+            || ended.as_mut().poll(context).is_ready();
+        if is_over { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}
+
+/// Accepts connections for as long as the task lives.
+async fn accept(worker: Rc<Worker>, listener: Accepting, kind: ListenerKind) {
+    loop {
+        let error = match listener.accept().await {
+            Ok((socket, address)) => {
+                welcome(&worker, socket, address, kind);
+                continue;
+            }
+            Err(error) => error,
+        };
+        if error.kind() == io::ErrorKind::ConnectionAborted {
+            // The peer has left already.
+            continue;
+        }
+        // Out of descriptors or memory: some connections have to end first. Those that wait
+        // meanwhile wait in the kernel.
+        worker.shared.accept_failed(error);
+        worker.evict_several();
+        worker.files.borrow_mut().expire(Instant::now() + LIFETIME);
+        sleep(ACCEPT_PAUSE).await;
+    }
+}
+
+/// Serves a connection in a task of its own, if there is a place for it.
+fn welcome(worker: &Rc<Worker>, socket: Socket, address: Option<SocketAddr>, kind: ListenerKind) {
+    let metrics = worker.shared.metrics.worker(worker.index);
+    let Some(ticket) = worker.shared.admission.enter(address, || worker.evict_one()) else {
+        metrics.connection_refused();
+        canned::refuse(&socket, kind);
+        return;
+    };
+    if let Some(rate) = worker.shared.settings.rate {
+        // A socket that cannot be paced is served all the same.
+        let _ = socket::set_pacing_rate(&socket, rate);
+    }
+    metrics.connection_opened();
+    let peer = Rc::new(Peer::new(socket, address, kind, ticket.is_reserve));
+    let id = worker.add_peer(&peer);
+    let presence = Presence { worker: Rc::clone(worker), id, ticket };
+    tokio::task::spawn_local(async move {
+        serve::serve(&presence.worker, &peer).await;
+    });
+}
+
+/// Looks after everything that only time changes, once a second.
+async fn sweep(worker: Rc<Worker>) {
+    let mut ticks = interval(SWEEP_INTERVAL.min(worker.shared.settings.timeout / 2));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let now = Instant::now();
+        worker.files.borrow_mut().expire(now);
+        if worker.index == 0 {
+            uploads::tick(&worker.shared, now);
+            worker.shared.layouts.expire();
+        }
+        if worker.index == 0 && worker.shared.digests.has_unkept() {
+            let shared = Arc::clone(&worker.shared);
+            tokio::task::spawn_blocking(move || shared.digests.keep_all());
+        }
+        worker.for_each_peer(|peer| {
+            peer.expire(worker.shared.settings.timeout, now);
+            access_entry::settle(&worker, peer, false);
+        });
+    }
+}
+
+/// A connection counts for as long as this lives, whatever its end.
+struct Presence {
+    worker: Rc<Worker>,
+    id: u64,
+    ticket: Ticket,
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let worker = &self.worker;
+        worker.remove_peer(self.id);
+        worker.shared.admission.leave(&self.ticket);
+        worker.shared.metrics.worker(worker.index).connection_closed();
+    }
+}
+
+/// Threads of one worker that may wait for disks at once,
+const MAX_HELPERS: usize = 64;
+
+/// of all workers together,
+const MAX_ALL_HELPERS: usize = 256;
+
+/// unless each would have fewer than this.
+const MIN_HELPERS: usize = 8;
+
+/// How long to wait before it is tried again to accept a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often connections and open files are looked after.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often connections are given another millisecond to end.
+const LAST_TURNS: u32 = 100;
