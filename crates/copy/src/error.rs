@@ -1,8 +1,7 @@
 //! Why something was not copied.
 
-use std::fmt;
-use std::io;
 use std::path::PathBuf;
+use std::{fmt, io};
 
 use rustix::io::Errno;
 use underpass_engine::Error;

@@ -12,35 +12,20 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("underpass-copy is about Linux system calls and needs Linux");
 
-mod again;
-mod content;
-mod crew;
+mod attributes;
+mod context;
 mod error;
-mod exclude;
-mod file;
-mod folder;
-mod job;
-mod later;
-mod links;
-mod marker;
-mod metadata;
-mod names;
+mod files;
 mod observer;
 mod options;
 mod outcome;
-mod paths;
-pub mod permissions;
-mod place;
-mod same;
-mod session;
-mod settle;
-mod special;
-mod system;
-mod verify;
-mod walk;
+mod plan;
+mod queue;
+mod tree;
 mod worker;
 
-use std::path::{Path, PathBuf};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -48,31 +33,23 @@ use std::time::Duration;
 
 use rustix::fs::FileType;
 
+pub use attributes::{permissions, times};
 pub use error::{CopyError, Refusal};
-pub use exclude::{ExcludePattern, PatternError};
-pub use metadata::times;
+pub use files::file_system::name as file_system_name;
 pub use observer::{CopyObserver, CopyProgress, OpenCall};
+pub use options::exclude::{ExcludePattern, PatternError};
 pub use options::{CopyOptions, Follow, Verify, When, default_jobs};
 pub use outcome::{BetweenSystems, CopyOutcome, CopyTotals};
-pub use system::name as file_system_name;
+pub use plan::CopyTarget;
+pub use queue::{QueueTask, TaskLease, WorkQueue};
 
-use crew::Task;
-use folder::Folder;
-use job::Job;
+use context::CopyContext;
 use options::Settings;
-use paths::Plan;
+use plan::Plan;
+use tree::dir_pair::{DirOrigin, DirPair};
+use tree::merge;
+use tree::task::Task;
 use worker::Worker;
-
-/// Where to copy to.
-#[derive(Clone, Copy, Debug)]
-pub enum CopyTarget<'a> {
-    /// A folder in which every source keeps its name.
-    Folder(&'a Path),
-    /// The new name of the one source.
-    NewName(&'a Path),
-    /// A folder if there is one of that name, or else a new name.
-    Either(&'a Path),
-}
 
 /// Copies `sources` to `target`. A wait for another process ends when `cancel` is set, and so does
 /// the copy.
@@ -91,44 +68,46 @@ pub fn copy(
     cancel: &AtomicBool,
 ) -> Result<CopyOutcome, CopyError> {
     let settings = Settings::new(options);
-    let plan = paths::understand(&settings, sources, target, observer)?;
-    let mut job = Job::new(settings, observer, cancel);
-    (job.levels, job.jobs) = later::levels(options.max_open_files, options.jobs);
-    job.remembers = plan.turns.len() > 1;
-    let totals = copy_plan(&job, plan);
-    Ok(job.outcome(totals))
+    let plan = Plan::new(&settings, sources, target, observer)?;
+    let mut context = CopyContext::new(settings, observer, cancel);
+    (context.levels, context.jobs) = context::levels_and_jobs(options.max_open_files, options.jobs);
+    context.remembers = plan.rounds.len() > 1;
+    let totals = copy_plan(&context, plan);
+    Ok(context.outcome(totals))
 }
 
-/// Copies everything, one turn after the other.
-fn copy_plan(job: &Job<'_>, mut plan: Plan) -> CopyTotals {
-    let turns = std::mem::take(&mut plan.turns);
-    let named: Vec<_> = turns.iter().flatten().map(|entry| entry.target().to_owned()).collect();
-    let top = begin(job, plan);
+/// Copies everything, one round after the other.
+fn copy_plan(context: &CopyContext<'_>, mut plan: Plan) -> CopyTotals {
+    let rounds = std::mem::take(&mut plan.rounds);
+    let named: Vec<_> = rounds.iter().flatten().map(|entry| entry.target().to_owned()).collect();
+    let top = begin(context, plan);
     let mut totals = CopyTotals::default();
-    for turn in turns {
-        let is_single = matches!(turn.as_slice(), [one] if one.kind != FileType::Directory);
-        let jobs = if is_single { 1 } else { job.jobs };
-        for entry in turn.into_iter().rev() {
+    for round in rounds {
+        let is_single = matches!(round.as_slice(), [one] if one.kind != FileType::Directory);
+        let jobs = if is_single { 1 } else { context.jobs };
+        for entry in round.into_iter().rev() {
             top.hold(true);
-            job.stack.push([Task::Entries(Arc::clone(&top), vec![entry])]);
+            context.queue.push([Task::Entries(Arc::clone(&top), vec![entry])]);
         }
-        work(job, jobs, &mut totals);
+        work(context, jobs, &mut totals);
     }
-    if (job.settings.recursive || job.settings.resume) && job.is_complete() {
-        settle::sweep(&job.settings, &top, |name| named.iter().any(|each| each.as_c_str() == name));
+    if (context.settings.recursive || context.settings.resume) && context.is_complete() {
+        merge::sweep(&context.settings, &top, |name| {
+            named.iter().any(|each| each.as_c_str() == name)
+        });
     }
-    if job.settings.sync && !job.settings.dry_run {
-        job.sync(&top);
+    if context.settings.sync && !context.settings.dry_run {
+        context.sync(&top);
     }
     totals
 }
 
-/// Does what is on the stack with several threads, and tells progress meanwhile.
-fn work(job: &Job<'_>, jobs: usize, totals: &mut CopyTotals) {
+/// Does all tasks with several threads, and tells the observer how far they are.
+fn work(context: &CopyContext<'_>, jobs: usize, totals: &mut CopyTotals) {
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(|| Worker::run(job))).collect();
-        while !job.stack.wait(PROGRESS_INTERVAL) {
-            job.observer.progress(&job.progress.now());
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(|| Worker::run(context))).collect();
+        while !context.queue.wait(PROGRESS_INTERVAL) {
+            context.observer.progress(&context.progress.now());
         }
         for worker in workers {
             // A thread that has panicked has said so.
@@ -137,32 +116,32 @@ fn work(job: &Job<'_>, jobs: usize, totals: &mut CopyTotals) {
     });
 }
 
-/// The folder that everything is put in, and what is known from the outset.
-fn begin(job: &Job<'_>, plan: Plan) -> Arc<Folder> {
-    let top = Arc::new(Folder {
+/// Returns the folder that the sources are put in, and records what is known before the first task.
+fn begin(context: &CopyContext<'_>, plan: Plan) -> Arc<DirPair> {
+    let top = Arc::new(DirPair {
         source: plan.source,
-        system: system::name(&plan.target),
-        heritage: metadata::heritage(std::os::fd::AsFd::as_fd(&plan.target)),
+        system: file_system_name(&plan.target),
+        inherited: attributes::inherited::inherited(plan.target.as_fd()),
         target: plan.target,
-        trail: Arc::new(plan.trail),
+        chain: Arc::new(plan.chain),
         parent: None,
         top: None,
         depth: 0,
         stat: None,
-        state: folder::State::Existing,
+        origin: DirOrigin::Existing,
         is_trusted: false,
         device: None,
         own: AtomicUsize::new(1),
         all: AtomicUsize::new(1),
     });
     if let Some(len) = plan.len {
-        job.progress.expected.store(len, Ordering::Relaxed);
+        context.progress.expected.store(len, Ordering::Relaxed);
     }
     for failure in plan.problems {
-        job.problem(failure);
+        context.problem(failure);
     }
     top
 }
 
-/// How often progress is told.
+/// How often the observer is told about progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,4 +1,5 @@
-//! What was written since the machine was started, and since the file system was mounted.
+//! Notes which parts of files were written since the machine was started and the file system
+//! mounted.
 //!
 //! Until then the page cache has every byte, even if the process that wrote it was killed. After a power cut,
 //! and after a disk was taken out, a file can have its size and time and not its bytes. A session names
@@ -9,6 +10,7 @@ use std::ffi::CStr;
 use std::os::fd::AsFd;
 
 use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
+
 pub(crate) use underpass_engine::session::{MAX_LEN, boot_id, of};
 
 /// Checks whether the part of a file was written in this session alone.
@@ -24,7 +26,7 @@ pub(crate) fn note(file: impl AsFd, session: &str) {
     let _ = fsetxattr(file, ATTRIBUTE, session.as_bytes(), XattrFlags::empty());
 }
 
-/// Removes the note, if there is one: a whole file does not have it.
+/// Removes the note, which a whole file does not have.
 pub(crate) fn forget(file: impl AsFd) {
     let _ = fremovexattr(file, ATTRIBUTE);
 }

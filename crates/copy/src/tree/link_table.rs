@@ -1,9 +1,9 @@
 //! Files with several names: which of them is copied, and where the others link to.
 //!
-//! Only files with more than one name are in the table, and those only until all of their names
-//! have been found; where symbolic links are followed, each of which is one more name, all files
-//! are, to the end. The first one that is found is copied; what is found meanwhile waits in the
-//! table, not in a thread.
+//! Only files with more than one name are in the table, and only until all of their names were
+//! found. Where symbolic links are followed, each of which is one more name, all files are in it to
+//! the end. The first name that is found is copied; names that are found meanwhile wait in the
+//! table, and no thread waits for them.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -13,125 +13,136 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
-use crate::folder::{Entry, Folder, State, Trail};
 use crate::options::Follow;
+use crate::tree::dir_pair::{DirOrigin, DirPair};
+use crate::tree::entry::SourceEntry;
+use crate::tree::path_chain::PathChain;
 
-/// The table.
+/// Files with several names that were found so far.
 #[derive(Debug)]
-pub(crate) struct Links {
-    /// Whether only the file system's own names lead to files.
+pub(crate) struct LinkTable {
+    /// Whether link counts tell how many names a file has, because symbolic links are not followed.
     are_counted: bool,
-    table: Mutex<HashMap<(u64, u64), Known>>,
+    table: Mutex<HashMap<(u64, u64), LinkedFile>>,
 }
 
 #[derive(Debug)]
-struct Known {
-    /// Names that have not been found yet.
+struct LinkedFile {
+    /// Names that were not found yet.
     left: u64,
-    state: Copied,
+    state: FirstCopy,
 }
 
 #[derive(Debug)]
-enum Copied {
-    /// Somebody is at it; these wait.
-    NotYet(Vec<(Arc<Folder>, Entry)>),
-    /// Here it is.
-    There(Spot),
+enum FirstCopy {
+    /// A thread copies it; these names wait.
+    Pending(Vec<(Arc<DirPair>, SourceEntry)>),
+    /// It was copied to here.
+    Done(CopyLocation),
 }
 
-/// Where a copy is.
+/// Where the first copy of a file is.
 #[derive(Clone, Debug)]
-pub(crate) struct Spot {
-    /// While anything is to be done in its folder.
-    folder: Weak<Folder>,
-    trail: Arc<Trail>,
-    /// Where the trail begins.
-    top: Arc<Folder>,
+pub(crate) struct CopyLocation {
+    /// Its folder, as long as something is to be done in it.
+    folder: Weak<DirPair>,
+    chain: Arc<PathChain>,
+    /// The folder that the sources are put in.
+    top: Arc<DirPair>,
     name: CString,
 }
 
-/// What is to be done with a name that was found.
+/// What a thread does with a name that it has found.
 #[derive(Debug)]
-pub(crate) enum Turn {
-    /// Copy it, and tell by [`Links::copied`] or [`Links::failed`].
+pub(crate) enum LinkDecision {
+    /// Copies the file, and calls [`LinkTable::copied`] or [`LinkTable::failed`].
     Copy,
-    /// Link to this.
-    Link(Spot),
-    /// Nothing: whoever copies it will see to it.
+    /// Links to this copy.
+    Link(CopyLocation),
+    /// Nothing: the thread that copies the file makes the link.
     Wait,
 }
 
-impl Links {
-    /// A table for a copy that follows symbolic links, or does not.
+impl LinkTable {
+    /// Makes an empty table.
     pub(crate) fn new(follow: Follow) -> Self {
         Self { are_counted: follow == Follow::Never, table: Mutex::default() }
     }
 
-    /// Whether a file has a place in the table.
+    /// Whether a file belongs into the table.
     pub(crate) fn may_have(&self, stat: &Stat) -> bool {
         !self.are_counted || stat.st_nlink > 1
     }
 
-    /// A name of a file with several was found.
-    pub(crate) fn found(&self, stat: &Stat, folder: &Arc<Folder>, entry: &Entry) -> Turn {
+    /// Records a name of a file with several, and returns what to do with it.
+    pub(crate) fn found(
+        &self,
+        stat: &Stat,
+        folder: &Arc<DirPair>,
+        entry: &SourceEntry,
+    ) -> LinkDecision {
         let key = (stat.st_dev, stat.st_ino);
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = table.get_mut(&key) else {
             let left = if self.are_counted { names(stat).saturating_sub(1) } else { u64::MAX };
-            table.insert(key, Known { left, state: Copied::NotYet(Vec::new()) });
-            return Turn::Copy;
+            table.insert(key, LinkedFile { left, state: FirstCopy::Pending(Vec::new()) });
+            return LinkDecision::Copy;
         };
         known.left = known.left.saturating_sub(1);
         match &mut known.state {
-            Copied::NotYet(waiting) => {
+            FirstCopy::Pending(waiting) => {
                 folder.hold(true);
                 waiting.push((Arc::clone(folder), entry.clone()));
-                Turn::Wait
+                LinkDecision::Wait
             }
-            Copied::There(spot) => {
-                let spot = spot.clone();
+            FirstCopy::Done(location) => {
+                let location = location.clone();
                 if known.left == 0 {
                     table.remove(&key);
                 }
-                Turn::Link(spot)
+                LinkDecision::Link(location)
             }
         }
     }
 
-    /// It was copied: returns who waited for that.
-    pub(crate) fn copied(&self, stat: &Stat, spot: Spot) -> Vec<(Arc<Folder>, Entry)> {
+    /// Records the first copy of a file, and returns the names that waited for it.
+    pub(crate) fn copied(
+        &self,
+        stat: &Stat,
+        location: CopyLocation,
+    ) -> Vec<(Arc<DirPair>, SourceEntry)> {
         let key = (stat.st_dev, stat.st_ino);
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = table.get_mut(&key) else { return Vec::new() };
-        let before = std::mem::replace(&mut known.state, Copied::There(spot));
+        let before = std::mem::replace(&mut known.state, FirstCopy::Done(location));
         if known.left == 0 {
             table.remove(&key);
         }
         match before {
-            Copied::NotYet(waiting) => waiting,
-            Copied::There(_) => Vec::new(),
+            FirstCopy::Pending(waiting) => waiting,
+            FirstCopy::Done(_) => Vec::new(),
         }
     }
 
-    /// It could not be copied: returns who waited, of whom the first may try.
-    pub(crate) fn failed(&self, stat: &Stat) -> Vec<(Arc<Folder>, Entry)> {
+    /// Records that a file could not be copied, and returns the names that waited for it.
+    pub(crate) fn failed(&self, stat: &Stat) -> Vec<(Arc<DirPair>, SourceEntry)> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         match table.remove(&(stat.st_dev, stat.st_ino)).map(|known| known.state) {
-            Some(Copied::NotYet(waiting)) => waiting,
+            Some(FirstCopy::Pending(waiting)) => waiting,
             _ => Vec::new(),
         }
     }
 }
 
-/// How many names a file has.
+/// Returns how many names a file has.
 #[allow(clippy::useless_conversion)] // the field's type differs by target
 fn names(stat: &Stat) -> u64 {
     u64::from(stat.st_nlink)
 }
 
-impl Spot {
-    /// The place of `name` in `folder`.
-    pub(crate) fn new(folder: &Arc<Folder>, name: &CStr) -> Self {
+impl CopyLocation {
+    /// Returns the location of `name` in `folder`.
+    pub(crate) fn new(folder: &Arc<DirPair>, name: &CStr) -> Self {
         let mut top = folder;
         while let Some(parent) = &top.parent {
             top = parent;
@@ -139,14 +150,14 @@ impl Spot {
         let top = top.top.as_ref().unwrap_or(top);
         Self {
             folder: Arc::downgrade(folder),
-            trail: Arc::clone(&folder.trail),
+            chain: Arc::clone(&folder.chain),
             top: Arc::clone(top),
             name: name.to_owned(),
         }
     }
 
-    /// Gives the copy another name.
-    pub(crate) fn link(&self, folder: &Folder, name: &CStr) -> Result<(), Errno> {
+    /// Gives the copy one more name.
+    pub(crate) fn link(&self, folder: &DirPair, name: &CStr) -> Result<(), Errno> {
         if let Some(mine) = self.folder.upgrade() {
             return link(&mine.target, &self.name, folder, name);
         }
@@ -165,18 +176,18 @@ impl Spot {
     fn open(&self) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut at = openat(&self.top.target, ".", flags, Mode::empty())?;
-        for name in self.trail.names() {
+        for name in self.chain.names() {
             at = openat(&at, name, flags, Mode::empty())?;
         }
         Ok(at)
     }
 }
 
-/// Links; a file that has the name is replaced in one moment.
-fn link(from: impl AsFd, old: &CStr, folder: &Folder, new: &CStr) -> Result<(), Errno> {
+/// Makes a hard link. A file that has the name is replaced in one step.
+fn link(from: impl AsFd, old: &CStr, folder: &DirPair, new: &CStr) -> Result<(), Errno> {
     let (from, to) = (from.as_fd(), &folder.target);
     match linkat(from, old, to, new, AtFlags::empty()) {
-        Err(Errno::EXIST) if folder.state != State::Fresh => {}
+        Err(Errno::EXIST) if folder.origin != DirOrigin::Fresh => {}
         linked => return linked,
     }
     let here = statat(to, new, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -185,10 +196,10 @@ fn link(from: impl AsFd, old: &CStr, folder: &Folder, new: &CStr) -> Result<(), 
         // An earlier run has linked them.
         return Ok(());
     }
-    let hidden = crate::names::hidden(new, Some(std::process::id()));
+    let hidden = crate::tree::hidden_names::hidden(new, Some(std::process::id()));
     linkat(from, old, to, &hidden, AtFlags::empty())?;
     renameat(to, &hidden, to, new).inspect_err(|_| {
-        // It is ours, and nobody will miss it.
+        // A hidden link that stays does no harm.
         let _ = unlinkat(to, &hidden, AtFlags::empty());
     })
 }

@@ -1,4 +1,4 @@
-//! Where the bytes of a copy go until it is whole.
+//! The file that a copy's bytes are written to, until it is whole.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
@@ -11,54 +11,53 @@ use rustix::fs::{
 use rustix::io::Errno;
 use underpass_engine::atomic_file::{self, AtomicFile, Existing};
 
-use crate::folder::{Folder, State};
+use crate::tree::dir_pair::{DirOrigin, DirPair};
 
-/// A file on its way to its name.
+/// A file that is being written, and may not have its name yet.
 ///
-/// In a folder that we have made, which has no name of its own yet, the file has its name from the
-/// beginning: that is a third cheaper than to give it one later. Elsewhere it has none until it is
-/// whole.
+/// In a folder that this copy has made, and that has a hidden name, the file has its name from the
+/// beginning, which costs a third less. Elsewhere it has none until it is whole.
 #[derive(Debug)]
-pub(crate) enum Place<'a> {
-    /// In a folder that nobody can take for the copy yet.
-    Fresh { file: File, remains: Remains<'a> },
-    /// Unnamed.
-    AtomicFile { landing: Box<AtomicFile>, existing: Existing },
+pub(crate) enum DestFile<'a> {
+    /// A file in a folder that has a hidden name itself.
+    Fresh { file: File, guard: RemoveOnDrop<'a> },
+    /// A file that has no name, or a hidden one.
+    Unnamed { file: Box<AtomicFile>, existing: Existing },
     /// A file that was there.
-    Old(File),
+    Existing(File),
 }
 
-/// Removes what was not finished.
+/// Removes a file that is not whole when dropped.
 #[derive(Debug)]
-pub(crate) struct Remains<'a> {
-    folder: &'a Folder,
+pub(crate) struct RemoveOnDrop<'a> {
+    folder: &'a DirPair,
     name: &'a CStr,
     is_whole: bool,
 }
 
-impl<'a> Place<'a> {
-    /// A new file with these permissions.
+impl<'a> DestFile<'a> {
+    /// Makes a new file with this mode.
     pub(crate) fn new(
-        folder: &'a Folder,
+        folder: &'a DirPair,
         name: &'a CStr,
         mode: u32,
         existing: Existing,
     ) -> Result<Self, std::io::Error> {
-        if folder.state == State::Fresh {
+        if folder.origin == DirOrigin::Fresh {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
             let file = openat(&folder.target, name, flags, Mode::from_raw_mode(mode))?.into();
-            let remains = Remains { folder, name, is_whole: false };
-            return Ok(Self::Fresh { file, remains });
+            let guard = RemoveOnDrop { folder, name, is_whole: false };
+            return Ok(Self::Fresh { file, guard });
         }
         let target = folder.target.as_fd().try_clone_to_owned()?;
-        let landing = AtomicFile::create_in(target, OsStr::from_bytes(name.to_bytes()), mode)?;
-        Ok(Self::AtomicFile { landing: Box::new(landing), existing })
+        let file = AtomicFile::create_in(target, OsStr::from_bytes(name.to_bytes()), mode)?;
+        Ok(Self::Unnamed { file: Box::new(file), existing })
     }
 
-    /// A file that outlives this process under the name `partial` until it is whole; one that does not
-    /// if another process is at that.
+    /// Makes a file that outlives this process under the name `partial` until it is whole. If
+    /// another process writes to that one, the file is as that of [`new`](Self::new).
     pub(crate) fn partial(
-        folder: &'a Folder,
+        folder: &'a DirPair,
         entry_name: &'a CStr,
         partial: &OsStr,
         mode: u32,
@@ -66,16 +65,16 @@ impl<'a> Place<'a> {
     ) -> Result<Self, std::io::Error> {
         let target = folder.target.as_fd().try_clone_to_owned()?;
         let name = OsStr::from_bytes(entry_name.to_bytes());
-        let landing = AtomicFile::partial(target, name, partial, mode, Existing::Replace)?;
-        match atomic_file::take(landing.file(), &folder.target, partial) {
-            true => Ok(Self::AtomicFile { landing: Box::new(landing), existing }),
+        let file = AtomicFile::partial(target, name, partial, mode, Existing::Replace)?;
+        match atomic_file::take(file.file(), &folder.target, partial) {
+            true => Ok(Self::Unnamed { file: Box::new(file), existing }),
             false => Self::new(folder, entry_name, mode, existing),
         }
     }
 
-    /// The file that has the name, emptied; a new one if there is none.
+    /// Opens and empties the file of this name, or makes one.
     pub(crate) fn in_place(
-        folder: &Folder,
+        folder: &DirPair,
         name: &CStr,
         mode: u32,
         force: bool,
@@ -101,57 +100,57 @@ impl<'a> Place<'a> {
         if FileType::from_raw_mode(here.st_mode) == FileType::RegularFile {
             ftruncate(&file, 0)?;
         }
-        Ok(Self::Old(file))
+        Ok(Self::Existing(file))
     }
 
-    /// The file, to be written.
+    /// Returns the file.
     pub(crate) fn file(&self) -> &File {
         match self {
-            Self::Fresh { file, .. } | Self::Old(file) => file,
-            Self::AtomicFile { landing, .. } => landing.file(),
+            Self::Fresh { file, .. } | Self::Existing(file) => file,
+            Self::Unnamed { file, .. } => file.file(),
         }
     }
 
-    /// Whether it has no facts of its own yet.
+    /// Whether it is new, and not a file that was there.
     pub(crate) fn is_new(&self) -> bool {
-        !matches!(self, Self::Old(_))
+        !matches!(self, Self::Existing(_))
     }
 
     /// Whether it has no bytes, so that holes can be left in it.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
-            Self::Old(file) => file.metadata().is_ok_and(|found| found.is_file()),
+            Self::Existing(file) => file.metadata().is_ok_and(|found| found.is_file()),
             _ => true,
         }
     }
 
-    /// It is whole: it gets its name.
+    /// Gives a whole file its name.
     pub(crate) fn commit(self) -> std::io::Result<()> {
         match self {
-            Self::Fresh { mut remains, .. } => {
-                remains.is_whole = true;
+            Self::Fresh { mut guard, .. } => {
+                guard.is_whole = true;
                 Ok(())
             }
-            Self::AtomicFile { landing, existing } => {
+            Self::Unnamed { file, existing } => {
                 if existing == Existing::Replace {
                     // It has a hidden name for a moment, which another process must not sweep up.
-                    let _ = flock(landing.file(), FlockOperation::NonBlockingLockExclusive);
+                    let _ = flock(file.file(), FlockOperation::NonBlockingLockExclusive);
                 }
-                landing.commit(existing)
+                file.commit(existing)
             }
-            Self::Old(_) => Ok(()),
+            Self::Existing(_) => Ok(()),
         }
     }
 
-    /// Gives it up, with what a partial file would keep.
+    /// Removes it, also if it is a partial file that a later run could go on with.
     pub(crate) fn discard(self) {
-        if let Self::AtomicFile { landing, .. } = self {
-            landing.discard();
+        if let Self::Unnamed { file, .. } = self {
+            file.discard();
         }
     }
 }
 
-impl Drop for Remains<'_> {
+impl Drop for RemoveOnDrop<'_> {
     fn drop(&mut self) {
         if !self.is_whole {
             // Nothing can be done about a file that cannot be removed.

@@ -1,4 +1,4 @@
-//! Permissions of new files, and what they have to do with ACLs and with files that they replace.
+//! Permissions of new files, with regard to ACLs and to the files that they replace.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{Gid, Mode, Stat, fchmod, fchown, fgetxattr, fstat, getxattr};
 use rustix::io::Errno;
 
-/// The permissions that a file without an ACL is to have in the place of this one. Those of the group
-/// are the mask of an ACL if there is one, and more than the group may do.
+/// Returns the mode of a copy of this file that does not get its ACL. With an ACL the group bits of
+/// a mode are the ACL's mask, which may allow more than the group has.
 pub fn without_acl(file: BorrowedFd<'_>, mode: u32) -> u32 {
     // Nothing has to be asked if the group may do no more than everybody.
     if (mode >> 3) & 7 & !(mode & 7) == 0 {
@@ -27,7 +27,7 @@ pub fn without_acl(file: BorrowedFd<'_>, mode: u32) -> u32 {
     }
 }
 
-/// What an ACL lets the group of the file do.
+/// Returns what an ACL lets the group of the file do.
 fn group_of(acl: &[u8]) -> u32 {
     let entries = acl.get(HEADER..).unwrap_or_default().chunks_exact(ENTRY);
     let field = |entry: &[u8], at: usize| u32::from(u16::from_le_bytes([entry[at], entry[at + 1]]));

@@ -1,11 +1,11 @@
-//! The marker of a folder that is not complete, by which a resumed command means the same target.
+//! Marks a folder whose copy is not complete, so that a repeated command copies to the same folder.
 //!
-//! `cp -a --resume s k` makes the folder `k`, and would put `k/s` into it when it is repeated. While the
-//! copy is not complete there is therefore a small file in `k` whose name tells the source. It is
-//! there before `k` has its name, and goes when nothing is left to be copied.
+//! `cp -a --resume s k` makes the folder `k`, and would make `k/s` in it when it is repeated. While
+//! the copy is not complete there is therefore a small file in `k` whose name identifies the
+//! source. It is made before `k` has its name, and removed when nothing is left to be copied.
 //!
-//! Its contents are the session in which everything in the folder was written. It is only written to a
-//! folder that is empty, and never renewed: a run in another session may not come to all files.
+//! It contains the session in which everything in the folder was written. It is written to an empty
+//! folder only, and never renewed: a run in another session may not come to all files.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -19,10 +19,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::metadata::times;
+use crate::attributes::times;
 use crate::options::Follow;
-use crate::walk::identity;
-use crate::{names, session};
+use crate::tree::hidden_names::{self, identity};
+use crate::tree::session;
 
 /// Marks a folder as one whose copy is not complete: an empty one, or, with `always`, any. Returns
 /// whether everything in it was written in this session.
@@ -69,8 +69,8 @@ fn is_empty(folder: &OwnedFd) -> bool {
     found.all(|entry| entry.is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b"..")))
 }
 
-/// Takes the mark away, if there is one: last of all, when the folder has its mode and times, of which
-/// the latter are given again.
+/// Removes the marker, if there is one, and sets the folder's times again. This is the last step of
+/// a copy.
 pub(crate) fn remove(target: &OwnedFd, source: &OwnedFd, original: Option<&Stat>) {
     let name = name(source);
     if !is_marker(target, &name) {
@@ -115,7 +115,7 @@ fn is_marker(target: impl AsFd, name: &CString) -> bool {
 }
 
 fn name(source: &OwnedFd) -> CString {
-    names::hidden(NAME, Some(identity(source)))
+    hidden_names::hidden(NAME, Some(identity(source)))
 }
 
 /// Whether a marker could have this name.
@@ -124,8 +124,8 @@ pub(crate) fn is_name(name: &CStr) -> bool {
         && name.to_bytes().ends_with(b".part")
 }
 
-/// What the name of a marker begins with, behind a dot.
+/// What the name of a marker begins with, after a dot.
 pub(crate) const NAME: &CStr = c"unfinished";
 
-/// No marker is longer.
+/// Longest marker in bytes.
 const MAX_LEN: u64 = session::MAX_LEN as u64;

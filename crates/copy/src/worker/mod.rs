@@ -1,4 +1,16 @@
-//! One thread: takes what is to be done, and does it.
+//! A thread that takes tasks from the queue and does them.
+
+mod bytes;
+mod deferred;
+mod enter;
+mod file;
+mod hard_links;
+mod listing;
+mod original;
+mod retry;
+mod special;
+mod verdict;
+mod verify;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,46 +18,45 @@ use std::sync::atomic::Ordering;
 use rustix::fs::{AtFlags, FileType, Stat, statat};
 use underpass_engine::Usage;
 use underpass_engine::buffered::BUFFER;
-
-use crate::crew::Task;
-use crate::error::At;
-use crate::error::CopyError;
-use crate::folder::{Entry, Folder, State};
-use crate::job::Job;
-use crate::options::Follow;
-use crate::outcome::CopyTotals;
 use underpass_engine::hint::Action;
 
-/// One thread.
+use crate::context::CopyContext;
+use crate::error::{At, CopyError};
+use crate::outcome::CopyTotals;
+use crate::tree::dir_pair::{DirOrigin, DirPair};
+use crate::tree::entry::SourceEntry;
+use crate::tree::task::Task;
+
+/// A thread that copies.
 pub(crate) struct Worker<'a> {
-    pub(crate) job: &'a Job<'a>,
+    pub(crate) context: &'a CopyContext<'a>,
     pub(crate) totals: CopyTotals,
-    /// For small files, and for what is compared.
+    /// Buffer for small files, and for comparing.
     pub(crate) buffer: Vec<u8>,
-    /// For listings.
+    /// Buffer for listings.
     pub(crate) listing: Vec<u8>,
-    /// The file system that was asked for its name last.
+    /// The device that was looked up last, and the type of its file system.
     pub(crate) system: Option<(u64, &'static str)>,
 }
 
 impl<'a> Worker<'a> {
     /// Works until nothing is left, and returns what it has done.
-    pub(crate) fn run(job: &'a Job<'a>) -> CopyTotals {
+    pub(crate) fn run(context: &'a CopyContext<'a>) -> CopyTotals {
         let mut worker = Self {
-            job,
+            context,
             totals: CopyTotals::default(),
             buffer: vec![0; BUFFER],
             listing: Vec::with_capacity(LISTING),
             system: None,
         };
         let before = Usage::of_this_thread();
-        while let Some((task, taken)) = job.stack.take() {
+        while let Some((task, lease)) = context.queue.take() {
             let (folder, is_own) = task.folder();
-            if !job.is_over() {
+            if !context.is_over() {
                 worker.perform(task);
             }
-            job.release(&folder, is_own);
-            job.stack.done(taken);
+            context.release(&folder, is_own);
+            context.queue.done(lease);
         }
         worker.totals.usage = Usage::of_this_thread() - before;
         worker.totals
@@ -55,10 +66,10 @@ impl<'a> Worker<'a> {
         match task {
             Task::Read(folder) => self.note(|worker| worker.read(&folder)),
             Task::Enter(folder, entry) => self.note(|worker| worker.enter(&folder, &entry)),
-            Task::Later(later) => self.note(|worker| worker.go_on(&later)),
+            Task::Deferred(later) => self.note(|worker| worker.resume_deferred(&later)),
             Task::Entries(folder, entries) => {
                 for entry in &entries {
-                    if self.job.is_over() {
+                    if self.context.is_over() {
                         return;
                     }
                     self.note(|worker| worker.entry(&folder, entry));
@@ -67,26 +78,30 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Does something; what goes wrong with it is noted.
+    /// Does something, and records why it failed, if it did.
     pub(crate) fn note(&mut self, work: impl FnOnce(&mut Self) -> Result<(), CopyError>) {
         if let Err(failure) = work(self) {
-            self.job.problem(failure);
+            self.context.problem(failure);
         }
     }
 
-    /// Copies one thing, whatever it is.
-    pub(crate) fn entry(&mut self, folder: &Arc<Folder>, entry: &Entry) -> Result<(), CopyError> {
+    /// Copies an entry of any type.
+    pub(crate) fn entry(
+        &mut self,
+        folder: &Arc<DirPair>,
+        entry: &SourceEntry,
+    ) -> Result<(), CopyError> {
         let kind = match entry.kind {
             FileType::Unknown => self.kind(folder, entry)?,
             FileType::Symlink if entry.follows => self.kind(folder, entry)?,
             kind => kind,
         };
-        let recursive = self.job.settings.recursive;
+        let recursive = self.context.settings.recursive;
         match kind {
             FileType::Directory if recursive => {
                 folder.hold(false);
-                let entry = Entry { kind, ..entry.clone() };
-                self.job.stack.push([Task::Enter(Arc::clone(folder), entry)]);
+                let entry = SourceEntry { kind, ..entry.clone() };
+                self.context.queue.push([Task::Enter(Arc::clone(folder), entry)]);
                 Ok(())
             }
             FileType::Directory => {
@@ -101,26 +116,26 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// What an entry is, by its facts.
-    fn kind(&self, folder: &Folder, entry: &Entry) -> Result<FileType, CopyError> {
+    /// Returns the type of an entry, by fstatat(2).
+    fn kind(&self, folder: &DirPair, entry: &SourceEntry) -> Result<FileType, CopyError> {
         let stat = self.stat(folder, entry)?;
         Ok(FileType::from_raw_mode(stat.st_mode))
     }
 
-    /// The facts of what is to be copied.
-    pub(crate) fn stat(&self, folder: &Folder, entry: &Entry) -> Result<Stat, CopyError> {
+    /// Returns mode, owner, size and times of an entry.
+    pub(crate) fn stat(&self, folder: &DirPair, entry: &SourceEntry) -> Result<Stat, CopyError> {
         let flags = if entry.follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let path = || folder.source_path(&entry.name);
         statat(&folder.source, &entry.name, flags).at("looking at", path)
     }
 
-    /// What has the name in the target now; `None` if nothing has.
+    /// Returns the same of what has its name in the target; `None` if nothing has.
     pub(crate) fn target_stat(
         &self,
-        folder: &Folder,
-        entry: &Entry,
+        folder: &DirPair,
+        entry: &SourceEntry,
     ) -> Result<Option<Stat>, CopyError> {
-        if folder.state == State::Fresh {
+        if folder.origin == DirOrigin::Fresh {
             return Ok(None);
         }
         match statat(&folder.target, entry.target(), AtFlags::SYMLINK_NOFOLLOW) {
@@ -130,28 +145,23 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// In a dry run, tells what would be copied; true then.
-    pub(crate) fn is_dry(&mut self, folder: &Folder, entry: &Entry) -> bool {
-        let settings = &self.job.settings;
+    /// Returns whether this is a dry run, and tells the observer what would be copied.
+    pub(crate) fn is_dry(&mut self, folder: &DirPair, entry: &SourceEntry) -> bool {
+        let settings = &self.context.settings;
         if !settings.dry_run {
             return false;
         }
         let from = folder.source_path(&entry.name);
         let to = folder.target_path(entry.target());
-        self.job.observer.would_copy(&from, &to);
+        self.context.observer.would_copy(&from, &to);
         true
     }
 
-    /// One more file is done.
+    /// Counts a file that is done.
     pub(crate) fn count_file(&self) {
-        self.job.progress.files.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Whether a link that was named is followed.
-    pub(crate) fn follows_named(follow: Follow) -> bool {
-        follow != Follow::Never
+        self.context.progress.files.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Some 2,000 names.
+/// Bytes of the buffer for listings: some 2,000 names.
 const LISTING: usize = 64 << 10;

@@ -11,20 +11,21 @@ use globset::{GlobBuilder, GlobMatcher};
 #[derive(Clone, Debug)]
 pub struct ExcludePattern {
     glob: GlobMatcher,
-    /// Whether it is compared with the path below what was named, and not with the name alone.
+    /// Whether it is compared with the path below the source, and not with the name alone.
     is_path: bool,
-    /// Whether it is about folders alone.
+    /// Whether it matches folders alone.
     is_folder: bool,
 }
 
 impl ExcludePattern {
-    /// `*.o` is about names, `build/*.o` and `/build` about paths below what is copied, and `build/`
-    /// about folders alone. `*` and `?` stand for anything but a slash, `**` for anything, `[a-c]`
-    /// and `[!a-c]` for one byte, `{a,b}` for either, and a backslash makes what follows ordinary.
+    /// Compiles a pattern. `*.o` matches names, `build/*.o` and `/build` paths below a source, and
+    /// `build/` folders alone. `*` and `?` stand for anything but a slash, `**` for anything,
+    /// `[a-c]` and `[!a-c]` for one byte, `{a,b}` for either, and a backslash makes the next letter
+    /// ordinary.
     ///
     /// # Errors
     ///
-    /// What is no pattern, such as a bracket without its end.
+    /// If the text is no pattern, such as a bracket without its end, or not UTF-8.
     pub fn new(text: &OsStr) -> Result<Self, PatternError> {
         let wrong = |why: &dyn fmt::Display| PatternError {
             pattern: text.to_owned(),
@@ -44,13 +45,12 @@ impl ExcludePattern {
         Ok(Self { glob: glob.compile_matcher(), is_path, is_folder })
     }
 
-    /// Whether it has to be shown the path.
+    /// Whether it is compared with a path, and not with a name.
     pub(crate) fn is_path(&self) -> bool {
         self.is_path
     }
 
-    /// Whether it means this name, or path below what is copied. Both are bytes, so that no name
-    /// escapes.
+    /// Whether it matches this name, or path below a source.
     pub(crate) fn matches(&self, name: &[u8], is_folder: bool) -> bool {
         let name = Path::new(OsStr::from_bytes(name));
         (is_folder || !self.is_folder) && self.glob.is_match(name)

@@ -1,51 +1,50 @@
-//! Reads a copy again and compares it with its original, before it gets its name.
+//! Reads copies again and compares them with their originals, before they get their names.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::fs::{Advice, OFlags, fadvise, fdatasync};
+use underpass_engine::hint::Action;
 use underpass_engine::{Error, Report, buffered, next_data};
 
-use crate::error::At;
-use crate::error::{CopyError, Refusal};
-use crate::file::Original;
+use crate::error::{At, CopyError, Refusal};
+use crate::files::dest_file::DestFile;
 use crate::options::Verify;
-use crate::place::Place;
-use crate::special::Verdict;
 use crate::worker::Worker;
-use underpass_engine::hint::Action;
+use crate::worker::original::Original;
+use crate::worker::verdict::Verdict;
 
 impl Worker<'_> {
-    /// Compares a copy with its original, if that is wanted.
+    /// Compares a copy with its original, if the options want that.
     pub(crate) fn verify(
         &mut self,
         original: &Original<'_>,
-        place: &Place<'_>,
+        dest: &DestFile<'_>,
     ) -> Result<(), CopyError> {
-        match self.job.settings.verify {
-            Some(how) => self.compare(original, place.file(), how),
+        match self.context.settings.verify {
+            Some(how) => self.compare(original, dest.file(), how),
             None => Ok(()),
         }
     }
 
-    /// Leaves alone what an earlier run has made. If that was not in this session, or if it is wanted,
-    /// it is compared with its original first, and made anew if it only looked like the copy.
+    /// Leaves what an earlier run has made. If that was not in this session, or if the options want
+    /// it, it is compared with its original first, and copied again if it differs.
     pub(crate) fn keep_or_repair(&mut self, original: &mut Original<'_>) -> Result<(), CopyError> {
         let folder = original.folder;
         let is_trusted = folder.is_trusted;
-        let how = self.job.settings.verify.or((!is_trusted).then_some(Verify::Cache));
+        let how = self.context.settings.verify.or((!is_trusted).then_some(Verify::Cache));
         let checked = how.map_or(Ok(()), |how| self.check_resumed(original, how));
         match checked {
             Ok(()) => {
                 self.totals.count_resumed(&original.stat);
                 Ok(())
             }
-            Err(failure) if self.job.is_over() => Err(failure),
+            Err(failure) if self.context.is_over() => Err(failure),
             // What cannot be read is no copy either.
             Err(_) => {
                 let there = self.target_stat(folder, original.entry)?;
-                if there.is_some_and(|there| self.job.has_made(&there)) {
+                if there.is_some_and(|there| self.context.has_made(&there)) {
                     let from = folder.source_path(&original.entry.name);
                     let to = folder.target_path(original.entry.target());
                     return Err(CopyError::Refused(Refusal::JustMade { from, to }));
@@ -98,7 +97,7 @@ impl Worker<'_> {
         let len = (theirs.len() / ALIGNMENT * ALIGNMENT).min(mine.len() / ALIGNMENT * ALIGNMENT);
         let (mut report, mut at) = (Report::default(), 0);
         loop {
-            if self.job.is_over() {
+            if self.context.is_over() {
                 let report = Box::new(Report::default());
                 return Err(self.failed(original, Error::Cancelled { report }));
             }
@@ -126,7 +125,8 @@ impl Worker<'_> {
     }
 }
 
-/// The block in which the next data of a file are, from `at` on; its last one if there are none.
+/// Returns the offset of the block with the next data of a file, from `at` on; that of its end if
+/// there are none.
 fn next_block(file: &File, at: u64) -> u64 {
     let data = match next_data(file.as_fd(), at) {
         Ok(None) => file.metadata().map_or(at, |facts| facts.len()),
@@ -136,8 +136,8 @@ fn next_block(file: &File, at: u64) -> u64 {
     data / ALIGNMENT as u64 * ALIGNMENT as u64
 }
 
-/// The same file, read from the disk. Where a file system cannot, what the page cache holds of it
-/// is thrown away, so that it has to be read again; `None` then.
+/// Opens the same file to be read from the disk. Where a file system cannot do that, the page cache
+/// of the file is dropped, so that it has to be read again; returns `None` then.
 fn past_the_cache(copy: &File) -> std::io::Result<Option<File>> {
     fdatasync(copy)?;
     fadvise(copy, 0, None, Advice::DontNeed)?;
@@ -146,5 +146,5 @@ fn past_the_cache(copy: &File) -> std::io::Result<Option<File>> {
     Ok(File::options().read(true).custom_flags(flags).open(path).ok())
 }
 
-/// What O_DIRECT wants of addresses, offsets and lengths.
+/// Alignment of addresses, offsets and lengths for O_DIRECT, in bytes.
 const ALIGNMENT: usize = 4096;

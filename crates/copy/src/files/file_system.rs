@@ -1,10 +1,11 @@
-//! What a file system is called.
+//! Names of file systems.
 
 use std::os::fd::AsFd;
 
 use rustix::fs::fstatfs;
 
-/// The name of the file system that a file lies on, by the numbers of linux/magic.h.
+/// Returns the type of the file system that a file lies on, such as `ext4`; `other` or `unknown` if
+/// it has no name here. The numbers are those of linux/magic.h.
 #[allow(clippy::useless_conversion)] // the field's type differs by target
 pub fn name(file: impl AsFd) -> &'static str {
     let Ok(found) = fstatfs(file) else { return "unknown" };

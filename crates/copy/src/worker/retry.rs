@@ -1,21 +1,19 @@
-//! Files that are copied a second time: because they changed meanwhile, or because the usual way
-//! was closed.
+//! Copies files a second time: those that changed meanwhile, and those that cannot be replaced.
 
 use std::fs::File;
 
 use rustix::fs::{SeekFrom, fstat, seek};
 use rustix::io::Errno;
+use underpass_engine::hint::Action;
 use underpass_engine::{Error, Integrity, Kind, Report, Source, Version};
 
-use crate::error::At;
-use crate::error::CopyError;
-use crate::file::Original;
-use crate::special::Verdict;
+use crate::error::{At, CopyError};
 use crate::worker::Worker;
-use underpass_engine::hint::Action;
+use crate::worker::original::Original;
+use crate::worker::verdict::Verdict;
 
 impl Worker<'_> {
-    /// Copies a file; once more if it changes meanwhile.
+    /// Copies a file, and once more if it changes meanwhile.
     pub(crate) fn make_file(
         &mut self,
         original: &mut Original<'_>,
@@ -30,19 +28,19 @@ impl Worker<'_> {
         self.make_file_anyhow(original, verdict)?;
         self.totals.copied_again += 1;
         let path = || original.folder.source_path(&original.entry.name);
-        self.job.copied_again.get_or_init(path);
+        self.context.copied_again.get_or_init(path);
         Ok(())
     }
 
-    /// Copies a file, in place where it may be written to but not replaced: in a folder that is not
-    /// writable, in one like /tmp if it belongs to somebody else, or where something is mounted on
-    /// it.
+    /// Copies a file. One that can be written to but not replaced is written in place: in a folder
+    /// that is not writable, in one like /tmp if another user owns it, or where something is
+    /// mounted on it.
     fn make_file_anyhow(
         &mut self,
         original: &Original<'_>,
         verdict: Verdict,
     ) -> Result<(), CopyError> {
-        let in_place = self.job.settings.in_place;
+        let in_place = self.context.settings.in_place;
         let made = self.make_file_once(original, verdict, in_place);
         let is_refused = match &made {
             // What was read already is read again, unless it comes only once.
@@ -57,18 +55,18 @@ impl Worker<'_> {
         }
         self.make_file_once(original, verdict, true)?;
         self.totals.in_place += 1;
-        self.job.in_place.get_or_init(|| original.folder.target_path(original.entry.target()));
+        self.context.in_place.get_or_init(|| original.folder.target_path(original.entry.target()));
         Ok(())
     }
 
-    /// Looks whether the original is what it was before its bytes were copied; `copied` is what came
-    /// of that.
+    /// Checks whether the original is the same as before its bytes were copied, with the outcome
+    /// `copied`.
     pub(crate) fn check_version(
         &self,
         original: &Original<'_>,
         copied: Result<(), CopyError>,
     ) -> Result<(), CopyError> {
-        let level = self.job.settings.integrity;
+        let level = self.context.settings.integrity;
         let may_have_changed = match &copied {
             Ok(()) => true,
             Err(CopyError::Differs { .. }) => true,
@@ -94,7 +92,7 @@ pub(crate) fn is_change(failure: &CopyError) -> bool {
     matches!(failure, CopyError::Transfer { source: Error::SourceChanged { .. }, .. })
 }
 
-/// Has a file be read from its beginning once more.
+/// Sets the cursor of a file to its beginning.
 fn rewind(file: &File) -> Result<(), Errno> {
     seek(file, SeekFrom::Start(0)).map(|_| ())
 }

@@ -1,5 +1,5 @@
-//! What becomes of hidden folders: those whose name was taken meanwhile are merged into what has it, and
-//! those that a dead process has left are removed.
+//! Ends hidden folders: one whose name was taken meanwhile is merged into the folder that has it,
+//! and one that a dead process has left is removed.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -12,15 +12,14 @@ use rustix::fs::{
     renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
-
 use underpass_engine::atomic_file;
 
-use crate::folder::{Folder, State};
-use crate::marker;
 use crate::options::Settings;
+use crate::tree::dir_pair::{DirOrigin, DirPair};
+use crate::tree::marker;
 
-/// Moves everything in a folder into another one, where another process has put its own copy. What
-/// has a name there is replaced, as by any later copy, unless it is to be kept.
+/// Moves everything in a folder into another one, where another process has put its own copy. Files
+/// there are replaced, as by any later copy, unless the options keep them.
 ///
 /// # Errors
 ///
@@ -53,7 +52,7 @@ pub(crate) fn merge(settings: &Settings<'_>, from: &OwnedFd, to: &OwnedFd) -> Re
     Ok(())
 }
 
-/// Whether what is there is to be kept.
+/// Whether the options keep what is there.
 fn stays(settings: &Settings<'_>, mine: &Stat, there: &Stat) -> bool {
     let time = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
     let is_kept = settings.no_clobber || (settings.update && time(mine) <= time(there));
@@ -63,14 +62,14 @@ fn stays(settings: &Settings<'_>, mine: &Stat, there: &Stat) -> bool {
 /// Removes what dead processes have left in a folder under hidden names of what is whole there by
 /// now. `is_copied` tells whether a name was copied by this command.
 ///
-/// What a live process uses is locked by it. What has a second name, or is no file or folder, or belongs
-/// to somebody else, or has this very name in the source too, stays.
-pub(crate) fn sweep(settings: &Settings<'_>, folder: &Folder, is_copied: impl Fn(&CStr) -> bool) {
-    if folder.state == State::Fresh || settings.dry_run {
+/// A live process locks what it uses. Files with a second name, special files, files of other
+/// users, and files whose original has this very name stay.
+pub(crate) fn sweep(settings: &Settings<'_>, folder: &DirPair, is_copied: impl Fn(&CStr) -> bool) {
+    if folder.origin == DirOrigin::Fresh || settings.dry_run {
         return;
     }
     let target = &folder.target;
-    // What cannot be listed stays: it harms nobody.
+    // What cannot be listed stays, which does no harm.
     let Ok(found) = names(target) else { return };
     for hidden in found {
         let Some(name) = meant(&hidden) else { continue };
@@ -85,7 +84,7 @@ pub(crate) fn sweep(settings: &Settings<'_>, folder: &Folder, is_copied: impl Fn
     }
 }
 
-/// Removes what has a hidden name, unless it is in use.
+/// Removes what has a hidden name, unless a process uses it.
 fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr) {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = openat(folder, hidden, flags, Mode::empty()) else { return };
@@ -102,7 +101,7 @@ fn remove(settings: &Settings<'_>, folder: &OwnedFd, hidden: &CStr) {
     };
 }
 
-/// The name that something with a hidden name was to get: of `.NAME.NUMBER.part` or
+/// Returns the name that something with a hidden name would have got: `.NAME.NUMBER.part` or
 /// `.NAME.NUMBER-NUMBER.part`.
 fn meant(hidden: &CStr) -> Option<CString> {
     let rest = hidden.to_bytes().strip_prefix(b".")?.strip_suffix(b".part")?;

@@ -1,11 +1,13 @@
 //! What a copy is to be like.
 
+pub(crate) mod exclude;
+
 use std::ops::Deref;
 
 use rustix::process::{getegid, geteuid};
 use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
-use crate::exclude::ExcludePattern;
+use crate::options::exclude::ExcludePattern;
 
 /// Which symbolic links are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +19,13 @@ pub enum Follow {
     Named,
     /// All.
     Always,
+}
+
+impl Follow {
+    /// Whether a link that is a source itself is followed.
+    pub(crate) fn follows_named(self) -> bool {
+        self != Self::Never
+    }
 }
 
 /// When something is done.

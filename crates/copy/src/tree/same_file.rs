@@ -1,4 +1,4 @@
-//! Whether a source and its target are one file, by whichever links lead from one to the other.
+//! Finds out whether a source and its target are one file, through all links.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Stat, readlinkat, statat};
 
-use crate::folder::{Entry, Folder};
+use crate::tree::dir_pair::DirPair;
+use crate::tree::entry::SourceEntry;
 
 /// Checks whether copying `entry` would destroy what it is copied from. `stat` is what would be
 /// copied, `there` what has the name in the target. They are one file if either the link or what it
 /// leads to is the target, and also if the target is a link that leads to the source.
-pub(crate) fn is_same(folder: &Folder, entry: &Entry, stat: &Stat, there: &Stat) -> bool {
+pub(crate) fn is_same(folder: &DirPair, entry: &SourceEntry, stat: &Stat, there: &Stat) -> bool {
     if is_one(stat, there) {
         return true;
     }
@@ -28,9 +29,9 @@ pub(crate) fn is_same(folder: &Folder, entry: &Entry, stat: &Stat, there: &Stat)
     }
 }
 
-/// Checks whether one of the links that a link leads to is this one: with a copy of the former in its
-/// place, both would lead in a circle.
-fn leads_through(folder: &Folder, name: &CStr, link: &Stat) -> bool {
+/// Checks whether a link leads through `link`: if it were copied over that one, both would lead in
+/// a circle.
+fn leads_through(folder: &DirPair, name: &CStr, link: &Stat) -> bool {
     let mut path = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
     for _ in 0..MAX_LINKS {
         let Ok(leads) = readlinkat(&folder.source, &path, Vec::new()) else { return false };

@@ -1,53 +1,56 @@
-//! One command: what all of its threads share.
+//! What all threads of a copy share.
 
 use std::collections::HashSet;
+use std::ffi::CStr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-
 use std::time::Instant;
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, statat, syncfs, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, renameat, statat, syncfs, unlinkat};
 use rustix::io::Errno;
+use underpass_engine::atomic_file;
 use underpass_engine::{Capabilities, Error};
 
-use crate::crew::Stack;
+use crate::attributes;
 use crate::error::{At, CopyError};
-use crate::folder::{Folder, State};
-use crate::links::Links;
 use crate::observer::{CopyObserver, CopyProgress};
 use crate::options::Settings;
 use crate::outcome::{CopyOutcome, CopyTotals};
-use crate::{marker, metadata, session, settle};
+use crate::queue::WorkQueue;
+use crate::tree::dir_pair::{DirOrigin, DirPair};
+use crate::tree::link_table::LinkTable;
+use crate::tree::task::Task;
+use crate::tree::{marker, merge, session};
 
-/// One command.
-pub(crate) struct Job<'a> {
+/// What all threads of a copy share.
+pub(crate) struct CopyContext<'a> {
     pub(crate) settings: Settings<'a>,
-    pub(crate) stack: Stack,
-    pub(crate) links: Links,
+    pub(crate) queue: WorkQueue<Task>,
+    pub(crate) links: LinkTable,
     pub(crate) capabilities: Capabilities,
     pub(crate) observer: &'a dyn CopyObserver,
     pub(crate) cancel: &'a AtomicBool,
     /// How many threads copy.
     pub(crate) jobs: usize,
-    /// How many levels of a tree may be open at a time, for each thread.
+    /// How many levels of a tree each thread may have open.
     pub(crate) levels: usize,
     /// Set when nothing more can be copied.
     is_over: AtomicBool,
     problems: Mutex<Problems>,
-    /// Held while a question is asked.
+    /// Held while the observer answers a question.
     questions: Mutex<()>,
-    /// Folders that were made or written to at the top: device and number of each.
+    /// Device and inode of each folder that a source is copied to.
     pub(crate) made: Mutex<Vec<(u64, u64)>>,
-    /// Whether what is made has to be remembered, for it might be replaced by what comes later.
+    /// Whether copies are remembered, because a later round may want to replace them.
     pub(crate) remembers: bool,
-    /// Which run of the machine this is, if that matters and is known.
+    /// The id of this run of the machine, if that matters and is known.
     pub(crate) boot: Option<String>,
-    /// What was made then: device and number of each.
+    /// Device and inode of each remembered copy.
     remembered: Mutex<HashSet<(u64, u64)>>,
     pub(crate) progress: Progress,
-    /// Folders whose owner, and whose attributes could not be kept.
+    /// Number of folders whose owner, and whose attributes, could not be kept.
     pub(crate) unkept: [AtomicU64; 2],
     /// The first file that was written in place because it could not be replaced.
     pub(crate) in_place: OnceLock<PathBuf>,
@@ -55,12 +58,12 @@ pub(crate) struct Job<'a> {
     pub(crate) copied_again: OnceLock<PathBuf>,
 }
 
-/// How far it is, for those who watch.
+/// How far the copy is.
 #[derive(Debug)]
 pub(crate) struct Progress {
     pub(crate) files: AtomicU64,
     pub(crate) bytes: AtomicU64,
-    /// Bytes in all; 0 if that is not known.
+    /// Total bytes; 0 if that is not known.
     pub(crate) expected: AtomicU64,
     started: Instant,
 }
@@ -71,7 +74,7 @@ impl Progress {
         Self { files, bytes, expected, started: Instant::now() }
     }
 
-    /// The same as a value.
+    /// Returns a snapshot for the observer.
     pub(crate) fn now(&self) -> CopyProgress {
         let expected = self.expected.load(Ordering::Relaxed);
         CopyProgress {
@@ -83,25 +86,25 @@ impl Progress {
     }
 }
 
-/// What went wrong.
+/// What could not be copied.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     pub(crate) failures: Vec<CopyError>,
     pub(crate) count: usize,
 }
 
-impl<'a> Job<'a> {
-    /// Nothing is done yet.
+impl<'a> CopyContext<'a> {
+    /// Starts a copy of which nothing is done yet.
     pub(crate) fn new(
         settings: Settings<'a>,
         observer: &'a dyn CopyObserver,
         cancel: &'a AtomicBool,
     ) -> Self {
         Self {
-            links: Links::new(settings.follow),
+            links: LinkTable::new(settings.follow),
             boot: settings.resume.then(session::boot_id).flatten(),
             settings,
-            stack: Stack::default(),
+            queue: WorkQueue::default(),
             capabilities: Capabilities::new(),
             observer,
             cancel,
@@ -120,12 +123,12 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Whether no more is to be begun.
+    /// Whether nothing more is begun.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed) || self.cancel.load(Ordering::Relaxed)
     }
 
-    /// Remembers what was made, if that has to be.
+    /// Remembers a copy, if a later round may want to replace it.
     pub(crate) fn remember(&self, stat: impl FnOnce() -> Result<Stat, Errno>) {
         if self.remembers
             && let Ok(stat) = stat()
@@ -134,17 +137,18 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Whether a file may be replaced, which somebody may have to be asked: one question at a time.
+    /// Asks the observer whether a file may be replaced, if the options want that: one question at
+    /// a time.
     pub(crate) fn may_replace(&self, path: impl FnOnce() -> PathBuf) -> Result<bool, CopyError> {
         if !self.settings.interactive || self.settings.dry_run {
             return Ok(true);
         }
-        let _turn = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
         let path = path();
         self.observer.may_replace(&path).at("asking about", || path)
     }
 
-    /// Whether this command has made it.
+    /// Whether this copy has made a file.
     pub(crate) fn has_made(&self, stat: &Stat) -> bool {
         self.remembers && self.lock_remembered().contains(&(stat.st_dev, stat.st_ino))
     }
@@ -153,19 +157,20 @@ impl<'a> Job<'a> {
         self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what went wrong. The rest goes on, unless all of it would go the same way.
+    /// Records what could not be copied. The rest goes on, unless all of it would fail in the same
+    /// way.
     pub(crate) fn problem(&self, failure: CopyError) {
-        if ends_all(&failure) {
+        if fails_all(&failure) {
             self.is_over.store(true, Ordering::Relaxed);
         }
-        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut problems = self.problems();
         problems.count += 1;
-        if problems.failures.len() < KEPT_PROBLEMS {
+        if problems.failures.len() < MAX_PROBLEMS {
             problems.failures.push(failure);
         }
     }
 
-    /// What came of it, with what was done by all threads.
+    /// Returns the outcome, with what all threads have done.
     pub(crate) fn outcome(self, mut totals: CopyTotals) -> CopyOutcome {
         let problems = self.problems.into_inner().unwrap_or_else(PoisonError::into_inner);
         let [owners, attributes] = self.unkept.map(AtomicU64::into_inner);
@@ -181,54 +186,63 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Writes everything to the disk; returns whether that went well.
-    pub(crate) fn sync(&self, top: &Folder) -> bool {
+    /// Waits until everything is on the disk, and returns whether that worked.
+    pub(crate) fn sync(&self, top: &DirPair) -> bool {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let synced = openat(top.as_fd(), ".", flags, Mode::empty()).and_then(syncfs);
         let synced = synced.at("writing to the disk of", || top.target_path(c""));
         synced.map_err(|failure| self.problem(failure)).is_ok()
     }
 
-    /// Something that a folder waited for is done. The last of its own entries gives it its name;
-    /// the last of all its mode and times, and then the folder above may be done, too.
-    pub(crate) fn release(&self, folder: &Arc<Folder>, is_own: bool) {
+    /// Records that something that a folder waited for is done. After the last of its own entries
+    /// the folder gets its name; after the last of all its mode and times, and then the folder
+    /// above may be done, too.
+    pub(crate) fn release(&self, folder: &Arc<DirPair>, is_own: bool) {
         if is_own && folder.own.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.give_name(folder);
         }
         let mut folder = Arc::clone(folder);
         while folder.all.fetch_sub(1, Ordering::AcqRel) == 1 {
-            if folder.state == State::Existing && self.is_complete() {
-                settle::sweep(&self.settings, &folder, |name| {
+            if folder.origin == DirOrigin::Existing && self.is_complete() {
+                merge::sweep(&self.settings, &folder, |name| {
                     statat(&folder.source, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
                 });
             }
             if let Some(stat) = folder.stat.filter(|_| !self.settings.dry_run)
-                && (folder.state.is_new() || self.settings.preserve || self.settings.resume)
+                && (folder.origin.is_new() || self.settings.preserve || self.settings.resume)
             {
-                let (has_owner, has_attributes, lacking) =
-                    metadata::finish_folder(&self.settings, &folder, &stat);
+                let (has_owner, has_attributes, missing) = attributes::finish_folder(
+                    &self.settings,
+                    (folder.source.as_fd(), folder.target.as_fd()),
+                    folder.inherited,
+                    &stat,
+                );
                 let [owners, attributes] = &self.unkept;
                 owners.fetch_add(u64::from(!has_owner), Ordering::Relaxed);
                 attributes.fetch_add(u64::from(!has_attributes), Ordering::Relaxed);
-                if let Some(failure) = lacking.failure(|| folder.target_path(c"")) {
+                if let Some(failure) = missing.failure(|| folder.target_path(c"")) {
                     self.problem(failure);
                 }
             }
             self.unmark(&folder);
-            self.settle(&folder);
+            self.merge_into_target(&folder);
             let Some(parent) = folder.parent.clone() else { return };
             folder = parent;
         }
     }
 
-    /// Whether nothing has been missing so far.
+    fn problems(&self) -> MutexGuard<'_, Problems> {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether everything could be copied so far.
     pub(crate) fn is_complete(&self) -> bool {
-        let problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        let problems = self.problems();
         problems.count == 0 && !self.is_over()
     }
 
-    /// Takes away the mark of a folder that was named, once nothing in it is missing.
-    fn unmark(&self, folder: &Folder) {
+    /// Removes the marker of a source's folder once nothing in it is missing.
+    fn unmark(&self, folder: &DirPair) {
         let is_top = folder.parent.as_ref().is_some_and(|parent| parent.parent.is_none());
         if self.settings.resume && is_top && !self.settings.dry_run && self.is_complete() {
             // Without the mark a repeated command would mean something else.
@@ -239,17 +253,17 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Everything in a folder is done: if another process has taken its name meanwhile, what is in it
-    /// goes there.
-    fn settle(&self, folder: &Folder) {
-        let mut hidden = folder.trail.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Merges a folder that is done into another one, if another process has taken its name
+    /// meanwhile.
+    fn merge_into_target(&self, folder: &DirPair) {
+        let mut hidden = folder.chain.hidden.lock().unwrap_or_else(PoisonError::into_inner);
         let (Some(name), Some(parent)) = (&*hidden, &folder.parent) else { return };
         let merged = merge_into(&self.settings, folder, parent)
             .and_then(|()| unlinkat(&parent.target, name, AtFlags::REMOVEDIR));
         match merged {
             Ok(()) => *hidden = None,
             Err(errno) => {
-                let path = parent.target_path(&folder.trail.target);
+                let path = parent.target_path(&folder.chain.target);
                 self.problem(CopyError::Path {
                     action: "naming".into(),
                     path,
@@ -259,14 +273,14 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Gives a folder its name, if it has another one until now.
-    fn give_name(&self, folder: &Folder) {
-        let mut hidden = folder.trail.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Gives a folder its name, if it has a hidden one until now.
+    fn give_name(&self, folder: &DirPair) {
+        let mut hidden = folder.chain.hidden.lock().unwrap_or_else(PoisonError::into_inner);
         let (Some(name), Some(parent)) = (&*hidden, &folder.parent) else { return };
-        let target = &folder.trail.target;
+        let target = &folder.chain.target;
         match rename_new(parent, name, target) {
             Ok(()) => *hidden = None,
-            // Another process was faster: see `settle`.
+            // Another process was faster: see `merge_into_target`.
             Err(Errno::EXIST | Errno::NOTEMPTY) => {}
             Err(errno) => {
                 let path = parent.target_path(target);
@@ -281,23 +295,23 @@ impl<'a> Job<'a> {
 }
 
 /// Moves what is in a hidden folder to where its name was taken, and removes the folder.
-fn merge_into(settings: &Settings<'_>, folder: &Folder, parent: &Folder) -> Result<(), Errno> {
+fn merge_into(settings: &Settings<'_>, folder: &DirPair, parent: &DirPair) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let there = openat(&parent.target, &folder.trail.target, flags, Mode::empty())?;
-    settle::merge(settings, &folder.target, &there)
+    let there = openat(&parent.target, &folder.chain.target, flags, Mode::empty())?;
+    merge::merge(settings, &folder.target, &there)
 }
 
 /// Renames without replacing anything.
-fn rename_new(parent: &Folder, from: &std::ffi::CStr, to: &std::ffi::CStr) -> Result<(), Errno> {
+fn rename_new(parent: &DirPair, from: &CStr, to: &CStr) -> Result<(), Errno> {
     let target = &parent.target;
-    if parent.state == State::Fresh {
-        return rustix::fs::renameat(target, from, target, to);
+    if parent.origin == DirOrigin::Fresh {
+        return renameat(target, from, target, to);
     }
-    underpass_engine::atomic_file::rename_new(target, from, target, to)
+    atomic_file::rename_new(target, from, target, to)
 }
 
 /// Whether everything else would fail in the same way.
-fn ends_all(failure: &CopyError) -> bool {
+fn fails_all(failure: &CopyError) -> bool {
     let source = match failure {
         CopyError::Transfer { source: Error::Io { source, .. }, .. } => source,
         CopyError::Transfer { source: Error::Cancelled { .. }, .. } => return true,
@@ -307,5 +321,23 @@ fn ends_all(failure: &CopyError) -> bool {
     matches!(Errno::from_io_error(source), Some(Errno::NOSPC | Errno::DQUOT | Errno::ROFS))
 }
 
-/// So many problems are told one by one; of more only the number.
-const KEPT_PROBLEMS: usize = 1000;
+/// Problems that are kept; of further ones only the number is known.
+const MAX_PROBLEMS: usize = 1000;
+
+/// Returns how many levels of a tree each thread may have open, and how many threads there are,
+/// with this number of descriptors.
+pub(crate) fn levels_and_jobs(descriptors: u64, jobs: usize) -> (usize, usize) {
+    let free = usize::try_from(descriptors).unwrap_or(usize::MAX).saturating_sub(OTHER_FILES);
+    let jobs = jobs.min(free / MIN_FILES_PER_JOB).max(1);
+    let levels = (free / jobs).saturating_sub(FILES_AT_WORK) / 2;
+    (levels.max(2), jobs)
+}
+
+/// Descriptors that the process has besides.
+const OTHER_FILES: usize = 32;
+
+/// With fewer descriptors there are fewer threads.
+const MIN_FILES_PER_JOB: usize = 32;
+
+/// Descriptors that a thread needs for one entry.
+const FILES_AT_WORK: usize = 10;

@@ -1,85 +1,90 @@
-//! The bytes of a file: small ones through a buffer, large ones by the engine, holes not at all.
+//! Copies the bytes of a file: small files through a buffer, large ones by the engine, and holes
+//! not at all.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 use rustix::fs::{Advice, fadvise, fstat, ftruncate};
+use underpass_engine::buffered::{self, BLOCK, is_small};
+use underpass_engine::hint::Action;
 use underpass_engine::{
     Error, Kind, Mechanism, Policy, Report, Sink, Source, Transfer, Version, data_ranges,
 };
 
-use crate::error::At;
-use crate::error::CopyError;
-use crate::file::Original;
+use crate::error::{At, CopyError};
+use crate::files::dest_file::DestFile;
 use crate::options::When;
-use crate::place::Place;
-use crate::session;
+use crate::tree::session;
 use crate::worker::Worker;
-use underpass_engine::buffered::{self, BLOCK, is_small};
-use underpass_engine::hint::Action;
+use crate::worker::original::Original;
 
 impl Worker<'_> {
     /// Copies all bytes.
     pub(crate) fn copy_bytes(
         &mut self,
         original: &Original<'_>,
-        place: &Place<'_>,
+        dest: &DestFile<'_>,
     ) -> Result<(), CopyError> {
-        let settings = &self.job.settings;
+        let settings = &self.context.settings;
         let len = original.len();
         let allocated = u64::try_from(original.stat.st_blocks).unwrap_or(0) * 512;
         let has_holes = allocated < len;
-        let done = self.here_already(original, place)?;
+        let done = self.resume_bytes(original, dest)?;
         if settings.sparse == When::Always && done == 0 {
-            return self.copy_without_zeros(original, place);
+            return self.copy_without_zeros(original, dest);
         }
         if is_small(&original.stat) && done == 0 && settings.allows_buffer() {
-            return self.copy_small(original, place);
+            return self.copy_small(original, dest);
         }
-        if len >= LARGE {
+        if len >= MIN_READ_AHEAD_LEN {
             // Has the kernel read further ahead. It is advice, which some file systems do not take.
             let _ = fadvise(&original.file, 0, None, Advice::Sequential);
         }
-        let keeps_holes = settings.sparse == When::Auto && place.is_empty() && has_holes;
+        let keeps_holes = settings.sparse == When::Auto && dest.is_empty() && has_holes;
         match keeps_holes || done > 0 {
-            true => self.copy_data_ranges(original, place, done),
-            false => self.copy_whole(original, place),
+            true => self.copy_data_ranges(original, dest, done),
+            false => self.copy_whole(original, dest),
         }
     }
 
-    /// How many bytes an interrupted run has left, less those that it may have been at.
-    fn here_already(
+    /// Returns how many bytes of an interrupted run are kept, without those that it may not have
+    /// finished.
+    fn resume_bytes(
         &mut self,
         original: &Original<'_>,
-        place: &Place<'_>,
+        dest: &DestFile<'_>,
     ) -> Result<u64, CopyError> {
-        let Place::AtomicFile { .. } = place else { return Ok(0) };
-        if !self.job.settings.resume || original.len() < crate::file::PARTIAL {
+        let DestFile::Unnamed { .. } = dest else { return Ok(0) };
+        if !self.context.settings.resume || original.len() < crate::worker::file::MIN_PARTIAL_LEN {
             return Ok(0);
         }
         let path = || original.folder.target_path(original.entry.target());
-        let stat = fstat(place.file()).at("looking at", path)?;
+        let stat = fstat(dest.file()).at("looking at", path)?;
         let here = u64::try_from(stat.st_size).unwrap_or(0).min(original.len());
-        let session = self.job.boot.as_deref().map(|boot| session::of(boot, place.file()));
+        let session = self.context.boot.as_deref().map(|boot| session::of(boot, dest.file()));
         let is_trusted = original.folder.is_trusted
-            || session.as_ref().is_some_and(|session| session::is_of(place.file(), session));
+            || session.as_ref().is_some_and(|session| session::is_of(dest.file(), session));
         let here = match is_trusted {
-            true => here.saturating_sub(AGAIN),
+            true => here.saturating_sub(RESUME_OVERLAP),
             // The disk may not have got all of its bytes.
-            false if here > 0 => self.same_bytes(original, place.file())?,
+            false if here > 0 => self.same_bytes(original, dest.file())?,
             false => 0,
         };
-        let here = here / AGAIN * AGAIN;
-        ftruncate(place.file(), here).at(Action::Writing, path)?;
+        let here = here / RESUME_OVERLAP * RESUME_OVERLAP;
+        ftruncate(dest.file(), here).at(Action::Writing, path)?;
         if let Some(session) = session.filter(|_| !is_trusted) {
-            session::note(place.file(), &session);
+            session::note(dest.file(), &session);
         }
         self.totals.resumed_bytes += here;
         Ok(here)
     }
 
-    /// One read, one write.
-    fn copy_small(&mut self, original: &Original<'_>, place: &Place<'_>) -> Result<(), CopyError> {
+    /// Copies a small file by one read and one write.
+    fn copy_small(
+        &mut self,
+        original: &Original<'_>,
+        dest: &DestFile<'_>,
+    ) -> Result<(), CopyError> {
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
         let promised = original.len() as usize;
@@ -87,38 +92,42 @@ impl Worker<'_> {
         let read = buffered::read_whole(&original.file, promised, &mut self.buffer, &mut report);
         let Some(have) = read.at(Action::Reading, from)? else {
             // Perhaps its size says nothing: the engine knows, and begins at the first byte.
-            return self.copy_whole(original, place);
+            return self.copy_whole(original, dest);
         };
         let whole = &self.buffer[..have];
-        buffered::write_all(place.file(), whole, &mut report).at(Action::Writing, to)?;
+        buffered::write_all(dest.file(), whole, &mut report).at(Action::Writing, to)?;
         let between = self.totals.between(original.system, original.folder.system);
         between.report.add(&report);
-        self.job.progress.bytes.fetch_add(have as u64, Ordering::Relaxed);
+        self.context.progress.bytes.fetch_add(have as u64, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Everything by the engine.
-    fn copy_whole(&mut self, original: &Original<'_>, place: &Place<'_>) -> Result<(), CopyError> {
+    /// Copies everything by the engine.
+    fn copy_whole(
+        &mut self,
+        original: &Original<'_>,
+        dest: &DestFile<'_>,
+    ) -> Result<(), CopyError> {
         let from = || original.folder.source_path(&original.entry.name);
         let source = Source::of(&original.file).at(Action::Reading, from)?;
         let at = 0;
-        self.transfer(original, place, source, at, None)
+        self.transfer(original, dest, source, at, None)
     }
 
-    /// What is between the holes, from `done` on.
+    /// Copies what is between the holes, from offset `done` on.
     fn copy_data_ranges(
         &mut self,
         original: &Original<'_>,
-        place: &Place<'_>,
+        dest: &DestFile<'_>,
         done: u64,
     ) -> Result<(), CopyError> {
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
         let source = Source::of(&original.file).at(Action::Reading, from)?;
         if source.kind() != Kind::Regular || original.len() == 0 {
-            return self.transfer(original, place, source, 0, None);
+            return self.transfer(original, dest, source, 0, None);
         }
-        if done == 0 && self.is_cloned(original, place)? {
+        if done == 0 && self.is_cloned(original, dest)? {
             return Ok(());
         }
         let version = Version::from_stat(&original.stat);
@@ -132,19 +141,23 @@ impl Worker<'_> {
                 continue;
             }
             let source = source.clone().at(at).len(end - at).version(version);
-            self.transfer(original, place, source, at, first)?;
+            self.transfer(original, dest, source, at, first)?;
             copied += end - at;
             // What served the first part serves all others.
             first = first.or_else(|| self.last_mechanism(original));
         }
-        ftruncate(place.file(), original.len()).at(Action::Writing, to)?;
+        ftruncate(dest.file(), original.len()).at(Action::Writing, to)?;
         self.totals.hole_bytes += (original.len() - done).saturating_sub(copied);
         Ok(())
     }
 
-    /// Tries one call for the whole of a file with holes: a clone has them all.
-    fn is_cloned(&mut self, original: &Original<'_>, place: &Place<'_>) -> Result<bool, CopyError> {
-        let settings = &self.job.settings;
+    /// Tries to clone a file with holes, which is one call for all of it.
+    fn is_cloned(
+        &mut self,
+        original: &Original<'_>,
+        dest: &DestFile<'_>,
+    ) -> Result<bool, CopyError> {
+        let settings = &self.context.settings;
         let policy = settings.policy;
         if settings.reflink == When::Never || policy != Policy::Auto {
             return Ok(false);
@@ -152,7 +165,7 @@ impl Worker<'_> {
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
         let source = Source::of(&original.file).at(Action::Reading, from)?;
-        let sink = Sink::of(place.file()).at(Action::Writing, to)?;
+        let sink = Sink::of(dest.file()).at(Action::Writing, to)?;
         let options = settings.plain_engine_options();
         let options = options.policy(Policy::Require(Mechanism::Reflink));
         match Transfer::new(source, sink).options(options).run() {
@@ -171,34 +184,35 @@ impl Worker<'_> {
         }
     }
 
-    /// One transfer of the engine, to offset `at`.
+    /// Runs one transfer of the engine, to offset `at`.
     fn transfer(
         &mut self,
         original: &Original<'_>,
-        place: &Place<'_>,
+        dest: &DestFile<'_>,
         source: Source<&std::fs::File>,
         at: u64,
         first: Option<Mechanism>,
     ) -> Result<(), CopyError> {
-        let job = self.job;
-        let settings = &job.settings;
+        let context = self.context;
+        let settings = &context.settings;
         let to = || original.folder.target_path(original.entry.target());
         let mut told = 0;
-        let progress = &job.progress.bytes;
-        let options =
-            settings.engine_options().cancel(job.cancel).capabilities(&job.capabilities).observer(
-                move |now| {
-                    progress.fetch_add(now.bytes - told, Ordering::Relaxed);
-                    told = now.bytes;
-                },
-            );
+        let progress = &context.progress.bytes;
+        let options = settings
+            .engine_options()
+            .cancel(context.cancel)
+            .capabilities(&context.capabilities)
+            .observer(move |now| {
+                progress.fetch_add(now.bytes - told, Ordering::Relaxed);
+                told = now.bytes;
+            });
         let is_free = settings.policy == Policy::Auto && settings.reflink != When::Always;
         let options = match first.filter(|_| is_free) {
             Some(mechanism) => options.policy(Policy::Prefer(mechanism)),
             None => options,
         };
-        let options = if place.is_new() { options.reserve() } else { options };
-        let sink = Sink::of(place.file()).at(Action::Writing, to)?.at(at);
+        let options = if dest.is_new() { options.reserve() } else { options };
+        let sink = Sink::of(dest.file()).at(Action::Writing, to)?.at(at);
         match Transfer::new(source, sink).options(options).run() {
             Ok(report) => {
                 self.count(original, &report);
@@ -211,12 +225,13 @@ impl Worker<'_> {
         }
     }
 
-    /// Counts what the engine has done.
+    /// Adds a report of the engine to the totals.
     fn count(&mut self, original: &Original<'_>, report: &Report) {
         self.totals.between(original.system, original.folder.system).report.add(report);
     }
 
-    /// What moved bytes between these two file systems last, or rather: any that did.
+    /// Returns a mechanism that has moved bytes between these two file systems, for the next
+    /// transfer.
     fn last_mechanism(&mut self, original: &Original<'_>) -> Option<Mechanism> {
         let between = self.totals.between(original.system, original.folder.system);
         between
@@ -232,17 +247,18 @@ impl Worker<'_> {
         CopyError::Transfer { from, to, source: error }
     }
 
-    /// Reads everything, and writes what is not zero: for holes that the original does not have.
+    /// Reads everything and writes what is not zero, which makes holes that the original does not
+    /// have.
     fn copy_without_zeros(
         &mut self,
         original: &Original<'_>,
-        place: &Place<'_>,
+        dest: &DestFile<'_>,
     ) -> Result<(), CopyError> {
         let from = || original.folder.source_path(&original.entry.name);
         let to = || original.folder.target_path(original.entry.target());
         let (mut report, mut at, mut zeros) = (Report::default(), 0, 0);
         loop {
-            if self.job.is_over() {
+            if self.context.is_over() {
                 let report = Box::new(Report::default());
                 return Err(self.failed(original, Error::Cancelled { report }));
             }
@@ -259,20 +275,20 @@ impl Worker<'_> {
                     zeros += len as u64;
                 } else {
                     let here = at + offset as u64;
-                    let written = buffered::write_at(place.file(), part, here, &mut report);
+                    let written = buffered::write_at(dest.file(), part, here, &mut report);
                     written.at(Action::Writing, to)?;
                 }
                 offset += len;
             }
             at += have as u64;
-            self.job.progress.bytes.fetch_add(have as u64, Ordering::Relaxed);
+            self.context.progress.bytes.fetch_add(have as u64, Ordering::Relaxed);
         }
         if at < original.len() && Source::of(&original.file).is_ok_and(|it| it.promised().is_some())
         {
             let (expected, report) = (original.len(), Box::new(Report::default()));
             return Err(self.failed(original, Error::SourceEnded { expected, report }));
         }
-        ftruncate(place.file(), at).at(Action::Writing, to)?;
+        ftruncate(dest.file(), at).at(Action::Writing, to)?;
         self.totals.hole_bytes += zeros;
         let between = self.totals.between(original.system, original.folder.system);
         between.report.add(&report);
@@ -280,7 +296,8 @@ impl Worker<'_> {
     }
 }
 
-/// How many bytes at the beginning are all zero, or belong to blocks that are not.
+/// Returns how many bytes at the beginning are blocks of zeros, or blocks of data, and whether they
+/// are zeros.
 fn run(bytes: &[u8]) -> (usize, bool) {
     let is_zero = |block: &[u8]| block.iter().all(|&byte| byte == 0);
     let mut blocks = bytes.chunks(BLOCK as usize);
@@ -290,8 +307,8 @@ fn run(bytes: &[u8]) -> (usize, bool) {
     (first.len() + same.map(<[u8]>::len).sum::<usize>(), wanted)
 }
 
-/// From this size on it matters how far ahead is read.
-const LARGE: u64 = 1 << 20;
+/// Size from which it matters how far ahead the kernel reads.
+const MIN_READ_AHEAD_LEN: u64 = 1 << 20;
 
-/// So much of what an interrupted run has left is copied again.
-const AGAIN: u64 = 1 << 20;
+/// Bytes at the end of a part that are copied again.
+const RESUME_OVERLAP: u64 = 1 << 20;

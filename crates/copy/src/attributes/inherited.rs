@@ -1,0 +1,26 @@
+//! The attributes that new entries inherit from the folder that they are made in.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+
+/// The attributes that new entries inherit from the folder that they are made in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InheritedAttrs {
+    /// Whether they get an ACL.
+    pub(crate) acl: bool,
+    /// Whether they get its group, and folders the set-group-id bit, too.
+    pub(crate) group: bool,
+}
+
+/// Returns what new entries of a folder inherit.
+pub(crate) fn inherited(folder: BorrowedFd<'_>) -> InheritedAttrs {
+    let mut value = [0; 1];
+    let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    let acl = match rustix::fs::getxattr(&path, c"system.posix_acl_default", &mut value[..]) {
+        Ok(_) | Err(Errno::RANGE) => true,
+        Err(_) => false,
+    };
+    let group = rustix::fs::fstat(folder).is_ok_and(|stat| stat.st_mode & 0o2000 != 0);
+    InheritedAttrs { acl, group }
+}

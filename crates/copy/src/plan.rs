@@ -1,0 +1,268 @@
+//! Which source is copied to which name: the rules are those of coreutils.
+
+use std::collections::HashMap;
+use std::ffi::{CString, OsStr};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::{fs, io};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat, stat};
+use rustix::io::Errno;
+use underpass_engine::hint::Action;
+
+use crate::error::{At, CopyError, Refusal};
+use crate::observer::CopyObserver;
+use crate::options::{Follow, Settings};
+use crate::tree::entry::SourceEntry;
+use crate::tree::marker;
+use crate::tree::path_chain::PathChain;
+
+/// Where to copy to.
+#[derive(Clone, Copy, Debug)]
+pub enum CopyTarget<'a> {
+    /// A folder in which every source keeps its name.
+    Folder(&'a Path),
+    /// The new name of the one source.
+    NewName(&'a Path),
+    /// A folder if there is one of that name, or else a new name.
+    Either(&'a Path),
+}
+
+/// Which source is copied to which name.
+pub(crate) struct Plan {
+    /// The folder that relative paths of sources begin in.
+    pub(crate) source: OwnedFd,
+    /// The folder that all copies are put in.
+    pub(crate) target: OwnedFd,
+    /// The paths of both.
+    pub(crate) chain: PathChain,
+    /// The sources in rounds: of several folders of one name each has to wait for the one before.
+    pub(crate) rounds: Vec<Vec<SourceEntry>>,
+    /// The first round after the last source whose contents are copied, and not the folder itself.
+    pub(crate) first_after_contents: usize,
+    /// Sources that cannot be copied.
+    pub(crate) problems: Vec<CopyError>,
+    /// The size in bytes, if one file is copied.
+    pub(crate) len: Option<u64>,
+}
+
+type Result<T> = std::result::Result<T, CopyError>;
+
+/// The folder that copies are put in, and the new name, if one was given.
+struct Destination {
+    folder: PathBuf,
+    name: Option<Vec<u8>>,
+}
+
+impl Plan {
+    /// Finds out which source is copied to which name.
+    pub(crate) fn new(
+        settings: &Settings<'_>,
+        sources: &[PathBuf],
+        target: CopyTarget<'_>,
+        observer: &dyn CopyObserver,
+    ) -> Result<Plan> {
+        let destination = destination(settings, sources, target)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = |path: &Path| openat(CWD, path, flags, Mode::empty());
+        let action = if destination.name.is_some() { Action::Creating } else { "opening".into() };
+        let target = open(&destination.folder).at(action, || destination_path(&destination))?;
+        let source = open(Path::new(".")).at("opening", || ".")?;
+        let mut plan = Self {
+            source,
+            target,
+            chain: PathChain {
+                parent: None,
+                source: CString::default(),
+                target: c_string(destination.folder.as_os_str().as_bytes())?,
+                hidden: Mutex::new(None),
+            },
+            rounds: Vec::new(),
+            first_after_contents: 0,
+            problems: Vec::new(),
+            len: None,
+        };
+        let mut named = Named::new();
+        for from in sources {
+            match entry(settings, from, &destination, &plan, &mut named) {
+                Ok(Some((round, entry))) => {
+                    if entry.target() == c"." {
+                        plan.first_after_contents = round + 1;
+                    }
+                    plan.rounds.resize_with(plan.rounds.len().max(round + 1), Vec::new);
+                    plan.rounds[round].push(entry);
+                }
+                Ok(None) => observer.named_twice(from),
+                Err(failure) => plan.problems.push(failure),
+            }
+        }
+        if let [from] = sources {
+            plan.len =
+                fs::metadata(from).ok().filter(fs::Metadata::is_file).map(|found| found.len());
+            // Alone, it may say by itself why it cannot be copied.
+            if let Some(failure) = plan.problems.pop() {
+                return Err(failure);
+            }
+        }
+        Ok(plan)
+    }
+}
+
+/// Returns the folder that copies are put in, and the new name.
+fn destination(
+    settings: &Settings<'_>,
+    sources: &[PathBuf],
+    to: CopyTarget<'_>,
+) -> Result<Destination> {
+    let (CopyTarget::Folder(target) | CopyTarget::NewName(target) | CopyTarget::Either(target)) =
+        to;
+    let is_folder = fs::metadata(target).is_ok_and(|found| found.is_dir());
+    let into = Destination { folder: target.to_owned(), name: None };
+    if target.as_os_str().is_empty() {
+        return Err(Errno::NOENT).at(Action::Creating, || target);
+    }
+    let is_unfinished = || match sources {
+        [from] => settings.resume && marker::is_set(target, from, settings.follow),
+        _ => false,
+    };
+    match to {
+        CopyTarget::Folder(_) => return Ok(into),
+        CopyTarget::Either(_) if is_folder && !is_unfinished() => return Ok(into),
+        CopyTarget::NewName(_) | CopyTarget::Either(_) => {}
+    }
+    if sources.len() > 1 {
+        return refuse(Refusal::NoFolder { target: target.to_owned() });
+    }
+    let from = sources.first().map_or(Path::new(""), PathBuf::as_path);
+    let target = followed(settings, from, target)?;
+    let bytes = target.as_os_str().as_bytes();
+    let is_marked = bytes.ends_with(b"/") && !is_folder;
+    let source_is_folder = fs::metadata(from).is_ok_and(|found| found.is_dir());
+    if is_marked && !source_is_folder {
+        return Err(Errno::NOTDIR).at(Action::Creating, || target);
+    }
+    let Some(name) = target.file_name().filter(|_| !bytes.ends_with(b"/.")) else {
+        return Ok(Destination { folder: target, name: Some(b".".to_vec()) });
+    };
+    let folder = match target.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    Ok(Destination { folder, name: Some(name.as_bytes().to_vec()) })
+}
+
+/// Follows a target that is a link, if a file is copied: what it leads to is replaced, as other
+/// programs do.
+fn followed(settings: &Settings<'_>, from: &Path, target: &Path) -> Result<PathBuf> {
+    let is_link = fs::symlink_metadata(target).is_ok_and(|found| found.is_symlink());
+    let source = match settings.follow {
+        Follow::Never => fs::symlink_metadata(from),
+        _ => fs::metadata(from),
+    };
+    if is_link && source.is_ok_and(|source| !source.is_symlink() && !source.is_dir()) {
+        return fs::canonicalize(target).at("following the link", || target);
+    }
+    Ok(target.to_owned())
+}
+
+/// Device and inode of the sources, by their new names.
+type Named = HashMap<CString, Vec<(u64, u64)>>;
+
+/// Returns a source with its new name, and its round; `None` if it was named before.
+fn entry(
+    settings: &Settings<'_>,
+    from: &Path,
+    destination: &Destination,
+    plan: &Plan,
+    named: &mut Named,
+) -> Result<Option<(usize, SourceEntry)>> {
+    let follows = settings.follow.follows_named();
+    let found = match follows {
+        true => stat(from),
+        false => rustix::fs::lstat(from),
+    };
+    let found = found.at("opening", || from)?;
+    let kind = FileType::from_raw_mode(found.st_mode);
+    if kind == FileType::Directory && settings.recursive {
+        refuse_inside(&found, from, destination, plan)?;
+    }
+    let new_name = match &destination.name {
+        Some(name) => name.clone(),
+        None => last_name(from),
+    };
+    let new_name = c_string(&new_name)?;
+    let named_before = named.entry(new_name.clone()).or_default();
+    let own = (found.st_dev, found.st_ino);
+    if named_before.contains(&own) {
+        return Ok(None);
+    }
+    if kind != FileType::Directory && !named_before.is_empty() {
+        let path = destination.folder.join(OsStr::from_bytes(new_name.as_bytes()));
+        return refuse(Refusal::JustMade { from: from.to_owned(), to: path });
+    }
+    named_before.push(own);
+    let round = match new_name.as_bytes() {
+        // What is in it may have the name of any other source.
+        b"." => plan.rounds.len(),
+        _ => (named_before.len() - 1).max(plan.first_after_contents),
+    };
+    let name = c_string(from.as_os_str().as_bytes())?;
+    Ok(Some((round, SourceEntry { name, new_name: Some(new_name), kind, follows, number: 0 })))
+}
+
+/// Returns the name that a source keeps in a folder. `a/.` and `..` have none: their contents are
+/// copied.
+fn last_name(path: &Path) -> Vec<u8> {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
+    match bytes[..end].rsplit(|&byte| byte == b'/').next() {
+        None | Some(b"" | b"." | b"..") => b".".to_vec(),
+        Some(name) => name.to_vec(),
+    }
+}
+
+/// Refuses to copy a folder into itself.
+fn refuse_inside(found: &Stat, from: &Path, destination: &Destination, plan: &Plan) -> Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at = openat(&plan.target, ".", flags, Mode::empty())
+        .at("opening", || destination.folder.as_path())?;
+    let mut last = None;
+    // To the root, which is its own parent.
+    loop {
+        let stat = fstat(&at).at("looking at", || destination.folder.as_path())?;
+        let here = (stat.st_dev, stat.st_ino);
+        if here == (found.st_dev, found.st_ino) {
+            return refuse(Refusal::IntoItself {
+                from: from.to_owned(),
+                to: destination_path(destination),
+            });
+        }
+        if last == Some(here) {
+            return Ok(());
+        }
+        last = Some(here);
+        at = match openat(&at, "..", flags, Mode::empty()) {
+            Ok(above) => above,
+            // A folder that cannot be opened cannot be a source either.
+            Err(_) => return Ok(()),
+        };
+    }
+}
+
+fn destination_path(destination: &Destination) -> PathBuf {
+    match &destination.name {
+        Some(name) => destination.folder.join(OsStr::from_bytes(name)),
+        None => destination.folder.clone(),
+    }
+}
+
+fn refuse<T>(refusal: Refusal) -> Result<T> {
+    Err(CopyError::Refused(refusal))
+}
+
+fn c_string(bytes: &[u8]) -> Result<CString> {
+    let error = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    CString::new(bytes).map_err(error).at("opening", || OsStr::from_bytes(bytes))
+}

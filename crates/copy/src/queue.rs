@@ -1,0 +1,173 @@
+//! What is still to be done, for several threads.
+//!
+//! The task that came last is taken first. A walk that puts the files of a folder on top of its
+//! folders, and those on top of the rest of its listing, thus has no more tasks waiting than its tree
+//! is deep and a part of a listing is long, however many entries there are.
+//!
+//! Two threads that make files in the same folder wait for each other, as the kernel makes one at a
+//! time there. A thread therefore gets a task that fills another folder, if there is one not far from
+//! the top.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Something that one thread does at a time.
+pub trait QueueTask {
+    /// Returns a number of what the task keeps busy, such as the address of a folder; `None` if any
+    /// number of such tasks can be done at a time. No other thing may have this number before the
+    /// task is done.
+    fn busy_key(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// Tasks that wait, and those that are being done.
+///
+/// ```
+/// use underpass_copy::{QueueTask, WorkQueue};
+///
+/// struct Countdown(u32);
+/// impl QueueTask for Countdown {}
+///
+/// let queue = WorkQueue::default();
+/// queue.push([Countdown(3)]);
+/// let mut steps = 0;
+/// while let Some((Countdown(left), lease)) = queue.take() {
+///     steps += 1;
+///     queue.push((left > 0).then(|| Countdown(left - 1)));
+///     queue.done(lease);
+/// }
+/// assert_eq!(steps, 4);
+/// ```
+#[derive(Debug)]
+pub struct WorkQueue<T> {
+    state: Mutex<QueueState<T>>,
+    changed: Condvar,
+}
+
+/// The right to do one task, to be given back by [`WorkQueue::done`].
+#[derive(Debug)]
+#[must_use]
+pub struct TaskLease(Option<usize>);
+
+#[derive(Debug)]
+struct QueueState<T> {
+    /// The next one is at the back, or near it.
+    tasks: VecDeque<T>,
+    /// What the tasks that are being done keep busy.
+    busy: Vec<Option<usize>>,
+    /// Threads that wait for a task.
+    waiting: usize,
+}
+
+impl<T> Default for WorkQueue<T> {
+    fn default() -> Self {
+        let state = QueueState { tasks: VecDeque::new(), busy: Vec::new(), waiting: 0 };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+}
+
+impl<T: QueueTask> WorkQueue<T> {
+    /// Adds tasks; the last one is taken first.
+    pub fn push(&self, tasks: impl IntoIterator<Item = T>) {
+        let mut state = self.lock();
+        let before = state.tasks.len();
+        state.tasks.extend(tasks);
+        if state.waiting > 0 && state.tasks.len() > before {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Adds a task that is taken after all others.
+    pub fn push_last(&self, task: T) {
+        self.lock().tasks.push_front(task);
+        self.changed.notify_all();
+    }
+
+    /// Takes the next task, and waits for one as long as another thread does a task from which more
+    /// may come. Returns `None` when nothing is left. Call [`done`](Self::done) when it is done.
+    pub fn take(&self) -> Option<(T, TaskLease)> {
+        let mut state = self.lock();
+        loop {
+            if let Some(next) = state.next() {
+                return Some(next);
+            }
+            if state.busy.is_empty() {
+                return None;
+            }
+            state.waiting += 1;
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
+        }
+    }
+
+    /// Gives back the lease of a task that is done, after everything that comes from it was added.
+    pub fn done(&self, lease: TaskLease) {
+        let mut state = self.lock();
+        if let Some(index) = state.busy.iter().position(|key| *key == lease.0) {
+            state.busy.swap_remove(index);
+        }
+        if state.is_finished() {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until everything is done, at most for `time`; returns whether everything is.
+    pub fn wait(&self, time: Duration) -> bool {
+        let waited =
+            self.changed.wait_timeout_while(self.lock(), time, |state| !state.is_finished());
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: QueueTask> QueueState<T> {
+    fn next(&mut self) -> Option<(T, TaskLease)> {
+        let below = choose(self.tasks.iter().rev().map(T::busy_key), &self.busy);
+        let task = self.tasks.remove(self.tasks.len().checked_sub(below + 1)?)?;
+        let key = task.busy_key();
+        self.busy.push(key);
+        Some((task, TaskLease(key)))
+    }
+}
+
+impl<T> QueueState<T> {
+    fn is_finished(&self) -> bool {
+        self.busy.is_empty() && self.tasks.is_empty()
+    }
+}
+
+/// Returns how far below the top the next task is. `keys` are what the tasks keep busy, from the top
+/// down: the next task is the first one that keeps nothing busy that is busy already, or else the
+/// one at the top.
+fn choose(keys: impl Iterator<Item = Option<usize>>, busy: &[Option<usize>]) -> usize {
+    let is_free = |key: Option<usize>| key.is_none() || !busy.contains(&key);
+    keys.take(MAX_LOOK_AHEAD).position(is_free).unwrap_or(0)
+}
+
+/// How many tasks from the top are looked through: the files of some thousand entries.
+const MAX_LOOK_AHEAD: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_folder_is_left_to_its_thread_if_another_one_is_near() {
+        for (tasks, busy, next) in [
+            (&[Some(1), Some(1)][..], &[][..], 0),
+            (&[Some(1), Some(1), Some(2)], &[Some(1)], 2),
+            (&[Some(1), None, Some(2)], &[None, Some(1), Some(2)], 1),
+            (&[Some(1), Some(2)], &[Some(1), Some(2)], 0),
+            (&[], &[Some(1)], 0),
+        ] {
+            assert_eq!(choose(tasks.iter().copied(), busy), next, "{tasks:?} {busy:?}");
+        }
+        let far = std::iter::repeat_n(Some(1), MAX_LOOK_AHEAD).chain([Some(2)]);
+        assert_eq!(choose(far, &[Some(1)]), 0);
+    }
+}

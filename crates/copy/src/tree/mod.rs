@@ -1,0 +1,12 @@
+//! The two trees of a copy: their folders and entries, the names and marks of what is not whole.
+
+pub(crate) mod dir_pair;
+pub(crate) mod entry;
+pub(crate) mod hidden_names;
+pub(crate) mod link_table;
+pub(crate) mod marker;
+pub(crate) mod merge;
+pub(crate) mod path_chain;
+pub(crate) mod same_file;
+pub(crate) mod session;
+pub(crate) mod task;

@@ -1,0 +1,83 @@
+//! The names that lead to a folder.
+
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The names that lead to a folder and its copy. It outlives the descriptors, as names are cheap.
+#[derive(Debug)]
+pub(crate) struct PathChain {
+    pub(crate) parent: Option<Arc<PathChain>>,
+    /// The name of the source; at the top a path.
+    pub(crate) source: CString,
+    /// The name of the target; at the top a path.
+    pub(crate) target: CString,
+    /// The name that the target has until its own entries are whole.
+    pub(crate) hidden: Mutex<Option<CString>>,
+}
+
+impl PathChain {
+    pub(crate) fn path(&self, name: impl Fn(&Self) -> Option<CString>) -> PathBuf {
+        let mut names = Vec::new();
+        let mut next = Some(self);
+        while let Some(chain) = next {
+            names.extend(name(chain));
+            next = chain.parent.as_deref();
+        }
+        let mut path = PathBuf::new();
+        for name in names.iter().rev().filter(|name| !name.is_empty() && name.as_c_str() != c".") {
+            path.push(OsStr::from_bytes(name.to_bytes()));
+        }
+        path
+    }
+
+    /// Returns the names that lead to the source, from the top; the first one is a path.
+    pub(crate) fn sources(&self) -> Vec<CString> {
+        let mut names = Vec::new();
+        let mut next = Some(self);
+        while let Some(chain) = next.filter(|chain| chain.parent.is_some()) {
+            names.push(chain.source.clone());
+            next = chain.parent.as_deref();
+        }
+        names.reverse();
+        names
+    }
+
+    /// Returns the names that lead to the target now, from the top.
+    pub(crate) fn names(&self) -> Vec<CString> {
+        let mut names = Vec::new();
+        let mut next = Some(self);
+        while let Some(chain) = next.filter(|chain| chain.parent.is_some()) {
+            let hidden = chain.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+            names.push(hidden.as_ref().unwrap_or(&chain.target).clone());
+            next = chain.parent.as_deref();
+        }
+        names.reverse();
+        names
+    }
+}
+
+impl Drop for PathChain {
+    fn drop(&mut self) {
+        let mut above = self.parent.take();
+        while let Some(mut chain) = above.and_then(Arc::into_inner) {
+            above = chain.parent.take();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_trail_needs_no_deep_stack() {
+        let mut chain: Option<Arc<PathChain>> = None;
+        for _ in 0..200_000 {
+            let (source, target, hidden) = (c"d".to_owned(), c"d".to_owned(), Mutex::default());
+            chain = Some(Arc::new(PathChain { parent: chain, source, target, hidden }));
+        }
+        assert!(chain.is_some_and(|chain| chain.names().len() == 199_999));
+    }
+}

@@ -1,0 +1,60 @@
+//! The tasks of a copy.
+
+use std::sync::Arc;
+
+use rustix::fs::Stat;
+
+use crate::queue::QueueTask;
+use crate::tree::dir_pair::{DirOrigin, DirPair};
+use crate::tree::entry::SourceEntry;
+use crate::tree::path_chain::PathChain;
+
+/// Something that one thread does in a folder. The folder waits for it.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// Copies these entries.
+    Entries(Arc<DirPair>, Vec<SourceEntry>),
+    /// Reads the next part of the listing.
+    Read(Arc<DirPair>),
+    /// Copies a folder in it.
+    Enter(Arc<DirPair>, SourceEntry),
+    /// Copies the entries of a folder that was too deep.
+    Deferred(Box<DeferredDir>),
+}
+
+/// A folder whose entries are copied later, without its descriptors.
+#[derive(Debug)]
+pub(crate) struct DeferredDir {
+    /// The folder that the sources are put in.
+    pub(crate) top: Arc<DirPair>,
+    pub(crate) chain: Arc<PathChain>,
+    pub(crate) stat: Stat,
+    /// Device and inode of the target.
+    pub(crate) target: (u64, u64),
+    pub(crate) origin: DirOrigin,
+    pub(crate) is_trusted: bool,
+    pub(crate) system: &'static str,
+    pub(crate) device: Option<u64>,
+}
+
+impl Task {
+    /// Returns the folder that waits for it, and whether its name does too.
+    pub(crate) fn folder(&self) -> (Arc<DirPair>, bool) {
+        match self {
+            Self::Entries(folder, _) | Self::Read(folder) => (Arc::clone(folder), true),
+            Self::Enter(folder, _) => (Arc::clone(folder), false),
+            Self::Deferred(later) => (Arc::clone(&later.top), false),
+        }
+    }
+}
+
+impl QueueTask for Task {
+    /// Returns the address of the folder that it fills with files; `None` if it makes at most one
+    /// entry.
+    fn busy_key(&self) -> Option<usize> {
+        match self {
+            Self::Entries(folder, _) => Some(Arc::as_ptr(folder).addr()),
+            Self::Read(_) | Self::Enter(..) | Self::Deferred(_) => None,
+        }
+    }
+}

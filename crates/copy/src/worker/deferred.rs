@@ -1,0 +1,115 @@
+//! Copies trees with more levels than descriptors: a folder that lies too deep is made, and its
+//! entries are copied after all others, once its path was opened again.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
+use rustix::io::Errno;
+
+use crate::attributes;
+use crate::attributes::inherited::InheritedAttrs;
+use crate::error::{At, CopyError};
+use crate::options::Follow;
+use crate::tree::dir_pair::{DirOrigin, DirPair};
+use crate::tree::task::{DeferredDir, Task};
+use crate::worker::Worker;
+
+impl Worker<'_> {
+    /// Whether the entries of a folder in this one are deferred. They are not where links are
+    /// followed, because the folders above show circles, nor in a dry run, which makes no folders.
+    pub(crate) fn is_too_deep(&self, parent: &DirPair) -> bool {
+        let settings = &self.context.settings;
+        parent.depth >= self.context.levels
+            && settings.follow != Follow::Always
+            && !settings.dry_run
+    }
+
+    /// Defers the entries of a folder that was made.
+    pub(crate) fn defer(&self, folder: &DirPair, stat: &Stat) -> Result<(), CopyError> {
+        let mut top = folder.parent.as_ref();
+        while let Some(above) = top.and_then(|top| top.parent.as_ref()) {
+            top = Some(above);
+        }
+        let Some(top) = top.map(|top| Arc::clone(top.top.as_ref().unwrap_or(top))) else {
+            return Ok(());
+        };
+        let target = fstat(&folder.target).at("looking at", || folder.target_path(c""))?;
+        // It has its name already: what is in it may be a part of an earlier run.
+        let origin = match folder.origin {
+            DirOrigin::Fresh => DirOrigin::Adopted,
+            origin => origin,
+        };
+        top.hold(false);
+        self.context.queue.push_last(Task::Deferred(Box::new(DeferredDir {
+            top,
+            chain: Arc::clone(&folder.chain),
+            stat: *stat,
+            target: (target.st_dev, target.st_ino),
+            origin,
+            is_trusted: folder.is_trusted,
+            system: folder.system,
+            device: folder.device,
+        })));
+        Ok(())
+    }
+
+    /// Copies the entries of a deferred folder.
+    pub(crate) fn resume_deferred(&mut self, later: &DeferredDir) -> Result<(), CopyError> {
+        let chain = &later.chain;
+        let from = || chain.path(|chain| Some(chain.source.clone()));
+        let to = || chain.path(|chain| Some(chain.target.clone()));
+        let source = open(&later.top.source, &chain.sources(), true).at("opening", from)?;
+        same(&source, (later.stat.st_dev, later.stat.st_ino), from)?;
+        let target = open(&later.top.target, &chain.names(), false).at("opening", to)?;
+        same(&target, later.target, to)?;
+        let inherited = match later.origin {
+            DirOrigin::Existing => attributes::inherited::inherited(target.as_fd()),
+            _ if self.context.settings.preserve => InheritedAttrs::default(),
+            _ => attributes::inherited::inherited(target.as_fd()),
+        };
+        let folder = Arc::new(DirPair {
+            source,
+            target,
+            chain: Arc::clone(chain),
+            parent: None,
+            top: Some(Arc::clone(&later.top)),
+            depth: 0,
+            stat: Some(later.stat),
+            origin: later.origin,
+            is_trusted: later.is_trusted,
+            system: later.system,
+            device: later.device,
+            inherited,
+            own: AtomicUsize::new(1),
+            all: AtomicUsize::new(1),
+        });
+        let listed = self.read(&folder);
+        self.context.release(&folder, true);
+        listed
+    }
+}
+
+/// Opens a folder, one name after the other. The first name of a source may be a link.
+fn open(top: &OwnedFd, names: &[impl AsRef<CStr>], is_source: bool) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at = openat(top, c".", flags | OFlags::PATH, Mode::empty())?;
+    for (index, name) in names.iter().enumerate() {
+        let path = if index + 1 == names.len() { OFlags::RDONLY } else { OFlags::PATH };
+        let follow = if is_source && index == 0 { OFlags::empty() } else { OFlags::NOFOLLOW };
+        at = openat(&at, name.as_ref(), flags | path | follow, Mode::empty())?;
+    }
+    Ok(at)
+}
+
+/// Refuses a folder that another process has put in the place of the one that was there.
+fn same(folder: &OwnedFd, wanted: (u64, u64), path: impl Fn() -> PathBuf) -> Result<(), CopyError> {
+    let found = fstat(folder).at("looking at", &path)?;
+    match (found.st_dev, found.st_ino) == wanted {
+        true => Ok(()),
+        false => Err(Errno::STALE).at("going on with", path),
+    }
+}

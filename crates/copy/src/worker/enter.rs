@@ -1,0 +1,290 @@
+//! Copies folders: makes the target, and adds tasks for the entries.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{Mode, OFlags, Stat, fremovexattr, fstat, mkdirat, openat};
+use rustix::io::Errno;
+use underpass_engine::atomic_file;
+use underpass_engine::hint::Action;
+
+use crate::attributes;
+use crate::attributes::inherited::InheritedAttrs;
+use crate::error::{At, CopyError, Refusal};
+use crate::files::file_system;
+use crate::tree::dir_pair::{DirOrigin, DirPair};
+use crate::tree::entry::SourceEntry;
+use crate::tree::hidden_names::{self, identity};
+use crate::tree::marker;
+use crate::tree::path_chain::PathChain;
+use crate::worker::Worker;
+use crate::worker::listing::Listing;
+
+/// The target of a folder, made or found.
+struct MadeDir {
+    folder: OwnedFd,
+    origin: DirOrigin,
+    is_trusted: bool,
+    hidden: Option<CString>,
+}
+
+impl Worker<'_> {
+    /// Makes the target of a folder, and adds tasks for its entries.
+    pub(crate) fn enter(
+        &mut self,
+        parent: &Arc<DirPair>,
+        entry: &SourceEntry,
+    ) -> Result<(), CopyError> {
+        let from = || parent.source_path(&entry.name);
+        let nofollow = if entry.follows { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | nofollow;
+        let source =
+            openat(&parent.source, &entry.name, flags, Mode::empty()).at("opening", from)?;
+        let stat = fstat(&source).at("looking at", from)?;
+        self.refuse_circles(parent, entry, &stat)?;
+        let device = parent.device.unwrap_or(stat.st_dev);
+        let is_elsewhere = self.context.settings.one_file_system && device != stat.st_dev;
+        let is_too_deep = self.is_too_deep(parent);
+        let listing = match is_elsewhere || is_too_deep {
+            true => Listing { is_last: true, ..Listing::default() },
+            false => {
+                let is_top = parent.is_top();
+                let below = |name: &CStr| path_below(parent, is_top, entry, name);
+                self.list(&source, below).at(Action::Reading, from)?
+            }
+        };
+        let is_plain = listing.is_last && listing.files.is_empty();
+        let made = self.make(parent, entry, &source, is_plain)?;
+        self.refuse_itself(parent, entry, &stat, &made)?;
+        let inherited = self.inherited(parent, &made);
+        let system = match made.origin {
+            DirOrigin::Existing => file_system::name(&made.folder),
+            _ => parent.system,
+        };
+        let chain = PathChain {
+            parent: Some(Arc::clone(&parent.chain)),
+            source: entry.name.clone(),
+            target: entry.target().to_owned(),
+            hidden: Mutex::new(made.hidden),
+        };
+        parent.hold(false);
+        let is_put_off = is_too_deep && !is_elsewhere;
+        let folder = Arc::new(DirPair {
+            source,
+            target: made.folder,
+            chain: Arc::new(chain),
+            parent: Some(Arc::clone(parent)),
+            top: None,
+            depth: parent.depth + 1,
+            // The thread that copies its entries sets its attributes.
+            stat: Some(stat).filter(|_| !is_put_off),
+            origin: made.origin,
+            is_trusted: made.is_trusted,
+            system,
+            device: Some(device),
+            inherited,
+            own: AtomicUsize::new(1),
+            all: AtomicUsize::new(1),
+        });
+        self.totals.folders += 1;
+        self.push(&folder, listing);
+        let defer = if is_put_off { self.defer(&folder, &stat) } else { Ok(()) };
+        self.context.release(&folder, true);
+        defer
+    }
+
+    /// Makes or opens the target of a folder.
+    fn make(
+        &self,
+        parent: &DirPair,
+        entry: &SourceEntry,
+        source: &OwnedFd,
+        is_plain: bool,
+    ) -> Result<MadeDir, CopyError> {
+        let target = entry.target();
+        let path = || parent.target_path(target);
+        let open = |name: &CStr| {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            openat(&parent.target, name, flags, Mode::empty())
+        };
+        if self.context.settings.dry_run {
+            let (folder, origin) =
+                match open(target).ok().filter(|_| parent.origin == DirOrigin::Existing) {
+                    Some(found) => (found, DirOrigin::Existing),
+                    None => (
+                        parent.target.as_fd().try_clone_to_owned().at("opening", path)?,
+                        DirOrigin::Fresh,
+                    ),
+                };
+            return Ok(MadeDir { folder, origin, is_trusted: false, hidden: None });
+        }
+        let is_marked = self.context.settings.resume && parent.is_top();
+        if parent.origin != DirOrigin::Fresh {
+            match open(target) {
+                Ok(folder) => {
+                    let is_trusted = match is_marked {
+                        // One that cannot be marked is one whose files are compared.
+                        true => self.mark(&folder, source, false).unwrap_or(false),
+                        false => parent.is_trusted,
+                    };
+                    // In what a killed run has left, everything is ours.
+                    return Ok(MadeDir { folder, origin: parent.origin, is_trusted, hidden: None });
+                }
+                Err(Errno::NOENT) => {}
+                Err(Errno::NOTDIR | Errno::LOOP) => {
+                    return Err(Errno::NOTDIR).at(Action::ReplacingByFolder, path);
+                }
+                Err(errno) => return Err(errno).at("opening", path),
+            }
+        }
+        // No other user may look in before it has its owner and mode.
+        let mode = Mode::RWXU;
+        let is_trusted = parent.is_trusted;
+        if (is_plain && !is_marked) || self.context.settings.in_place {
+            mkdirat(&parent.target, target, mode).at(Action::Creating, path)?;
+            let folder = open(target).at("opening", path)?;
+            return Ok(MadeDir { folder, origin: DirOrigin::Fresh, is_trusted, hidden: None });
+        }
+        let (folder, origin, hidden) = self.make_hidden(parent, target, source)?;
+        let is_trusted = match is_marked {
+            true => self.mark(&folder, source, true).at(Action::Creating, path)?,
+            false => is_trusted,
+        };
+        Ok(MadeDir { folder, origin, is_trusted, hidden: Some(hidden) })
+    }
+
+    /// Marks the target of a source, and returns whether everything in it was written in this
+    /// session.
+    fn mark(&self, folder: &OwnedFd, source: &OwnedFd, always: bool) -> Result<bool, Errno> {
+        marker::set(folder, source, self.context.boot.as_deref(), always)
+    }
+
+    /// Makes the target of a folder under a hidden name, or goes on with what a killed run has
+    /// left.
+    fn make_hidden(
+        &self,
+        parent: &DirPair,
+        target: &CStr,
+        source: &OwnedFd,
+    ) -> Result<(OwnedFd, DirOrigin, CString), CopyError> {
+        let path = || parent.target_path(target);
+        let mode = Mode::RWXU;
+        let open = |name: &CStr| {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            openat(&parent.target, name, flags, Mode::empty())
+        };
+        let hidden = hidden_names::hidden(target, Some(identity(source)));
+        let origin = match mkdirat(&parent.target, &hidden, mode) {
+            Err(Errno::EXIST) => DirOrigin::Adopted,
+            made => made.map(|()| DirOrigin::Fresh).at(Action::Creating, path)?,
+        };
+        let opened = open(&hidden);
+        if let Ok(folder) = &opened
+            && self.is_ours(parent, folder, &hidden)
+        {
+            let folder = opened.at("opening", path)?;
+            return Ok((folder, origin, hidden));
+        }
+        // Another process is at it, which is alive.
+        let claimed = hidden_names::claim(target, |hidden| {
+            mkdirat(&parent.target, hidden, mode)?;
+            let folder = open(hidden)?;
+            // Another process may have removed it as a leftover before it was locked.
+            let is_ours = atomic_file::take(&folder, &parent.target, hidden);
+            is_ours.then_some(folder).ok_or(Errno::EXIST)
+        });
+        let (folder, hidden) = claimed.at(Action::Creating, path)?;
+        Ok((folder, DirOrigin::Fresh, hidden))
+    }
+
+    /// Locks a hidden folder, and returns whether it belongs to this user and no other process uses
+    /// it.
+    fn is_ours(&self, parent: &DirPair, folder: &OwnedFd, hidden: &CStr) -> bool {
+        let (owner, _) = self.context.settings.owner;
+        fstat(folder).is_ok_and(|stat| stat.st_uid == owner)
+            && atomic_file::take(folder, &parent.target, hidden)
+    }
+
+    /// Returns what entries of a folder inherit from it.
+    fn inherited(&self, parent: &DirPair, made: &MadeDir) -> InheritedAttrs {
+        match made.origin {
+            DirOrigin::Existing => attributes::inherited::inherited(made.folder.as_fd()),
+            // As the one above, unless exactly what the original has is to be kept.
+            _ if parent.inherited.acl && self.context.settings.preserve => {
+                for name in [c"system.posix_acl_default", c"system.posix_acl_access"] {
+                    let _ = fremovexattr(&made.folder, name);
+                }
+                InheritedAttrs { acl: false, ..parent.inherited }
+            }
+            _ => parent.inherited,
+        }
+    }
+
+    /// Refuses to copy a folder onto itself, and remembers where copies are.
+    fn refuse_itself(
+        &self,
+        parent: &DirPair,
+        entry: &SourceEntry,
+        stat: &Stat,
+        made: &MadeDir,
+    ) -> Result<(), CopyError> {
+        let is_top = parent.is_top() && !self.context.settings.dry_run;
+        if made.origin == DirOrigin::Fresh && !is_top {
+            return Ok(());
+        }
+        let path = || parent.target_path(entry.target());
+        let target = fstat(&made.folder).at("looking at", path)?;
+        if made.origin == DirOrigin::Existing
+            && (target.st_dev, target.st_ino) == (stat.st_dev, stat.st_ino)
+        {
+            let from = parent.source_path(&entry.name);
+            return Err(CopyError::Refused(Refusal::SameFolder { from, to: path() }));
+        }
+        if is_top {
+            let mut made = self.context.made.lock().unwrap_or_else(PoisonError::into_inner);
+            made.push((target.st_dev, target.st_ino));
+        }
+        Ok(())
+    }
+
+    /// Refuses to copy a folder into itself, and to follow links in circles.
+    fn refuse_circles(
+        &self,
+        parent: &Arc<DirPair>,
+        entry: &SourceEntry,
+        stat: &Stat,
+    ) -> Result<(), CopyError> {
+        let own = (stat.st_dev, stat.st_ino);
+        let made = self.context.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.contains(&own) {
+            let from = parent.source_path(&entry.name);
+            return Err(CopyError::Refused(Refusal::IsTarget { from }));
+        }
+        drop(made);
+        let mut above = Some(parent).filter(|_| entry.follows);
+        while let Some(folder) = above {
+            if folder.stat.is_some_and(|stat| (stat.st_dev, stat.st_ino) == own) {
+                return Err(Errno::LOOP).at(Action::Following, || parent.source_path(&entry.name));
+            }
+            above = folder.parent.as_ref();
+        }
+        Ok(())
+    }
+}
+
+impl DirPair {
+    /// Whether it is the folder that the sources are put in.
+    fn is_top(&self) -> bool {
+        self.chain.parent.is_none()
+    }
+}
+
+/// Returns the path of an entry of the folder `of`, below the source.
+fn path_below(parent: &DirPair, is_top: bool, of: &SourceEntry, name: &CStr) -> Vec<u8> {
+    if is_top {
+        return name.to_bytes().to_vec();
+    }
+    [&parent.path_below(&of.name), b"/".as_slice(), name.to_bytes()].concat()
+}

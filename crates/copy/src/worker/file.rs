@@ -1,0 +1,161 @@
+//! Copies one file.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
+use rustix::io::Errno;
+use underpass_engine::atomic_file::Existing;
+use underpass_engine::hint::Action;
+
+use crate::attributes::{self, FileModes, permissions};
+use crate::error::{At, CopyError};
+use crate::files::dest_file::DestFile;
+use crate::tree::dir_pair::DirPair;
+use crate::tree::entry::SourceEntry;
+use crate::tree::hidden_names::partial_name;
+use crate::tree::session;
+use crate::worker::Worker;
+use crate::worker::original::Original;
+use crate::worker::retry::is_change;
+use crate::worker::verdict::Verdict;
+
+impl Worker<'_> {
+    /// Copies a file, or links it if it has another name that was copied.
+    pub(crate) fn file(
+        &mut self,
+        folder: &Arc<DirPair>,
+        entry: &SourceEntry,
+    ) -> Result<(), CopyError> {
+        self.copy_file(folder, entry, true)
+    }
+
+    /// Copies a file. With `may_link` a file of several names may be linked instead.
+    pub(crate) fn copy_file(
+        &mut self,
+        folder: &Arc<DirPair>,
+        entry: &SourceEntry,
+        may_link: bool,
+    ) -> Result<(), CopyError> {
+        let mut original = self.open(folder, entry)?;
+        let stat = original.stat;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            return Err(Errno::ISDIR).at(Action::Reading, || folder.source_path(&entry.name));
+        }
+        let verdict = self.verdict(folder, entry, &stat)?;
+        if verdict == Verdict::Leave {
+            return Ok(());
+        }
+        if self.is_dry(folder, entry) {
+            let between = self.totals.between(original.system, folder.system);
+            between.files += u64::from(verdict != Verdict::Resumed);
+            match verdict {
+                Verdict::Resumed => self.totals.count_resumed(&stat),
+                _ => self.totals.files += 1,
+            }
+            return Ok(());
+        }
+        if may_link && self.is_linked(folder, entry, &stat)? {
+            return Ok(());
+        }
+        let made = match verdict {
+            Verdict::Resumed => self.keep_or_repair(&mut original),
+            _ => self.make_file(&mut original, verdict),
+        };
+        if may_link {
+            self.release_links(folder, entry, &stat, made.is_ok());
+        }
+        self.count_file();
+        made
+    }
+
+    /// Copies bytes and attributes, and gives the copy its name.
+    pub(crate) fn make_file_once(
+        &mut self,
+        original: &Original<'_>,
+        verdict: Verdict,
+        in_place: bool,
+    ) -> Result<(), CopyError> {
+        let (folder, entry, stat) = (original.folder, original.entry, &original.stat);
+        let path = || folder.target_path(entry.target());
+        let modes =
+            FileModes::new(&self.context.settings, original.file.as_fd(), stat, folder.inherited);
+        let dest = self.dest_file(original, modes, verdict, in_place)?;
+        let settings = &self.context.settings;
+        if verdict == Verdict::Replace && !original.is_file() && !settings.preserve {
+            take_over(folder, entry, &dest).at("keeping mode of", path)?;
+        }
+        let copied = self.copy_bytes(original, &dest).and_then(|()| self.verify(original, &dest));
+        let copied = self.check_version(original, copied);
+        if let Err(failure) = copied {
+            self.give_up(dest, &failure);
+            return Err(failure);
+        }
+        if settings.resume && !folder.is_trusted && original.len() >= MIN_PARTIAL_LEN {
+            session::forget(dest.file());
+        }
+        let is_new = dest.is_new();
+        let ends = (original.file.as_fd(), dest.file().as_fd());
+        let inherited = (is_new, folder.inherited);
+        let missing = attributes::keep(settings, ends, stat, modes, inherited, &mut self.totals);
+        self.context.remember(|| fstat(dest.file()));
+        dest.commit().at(Action::Writing, path)?;
+        if let Some(failure) = missing.failure(path) {
+            self.context.problem(failure);
+        }
+        self.totals.files += 1;
+        self.totals.between(original.system, original.folder.system).files += 1;
+        Ok(())
+    }
+
+    /// Makes or opens the file that the bytes are written to.
+    fn dest_file<'o>(
+        &self,
+        original: &Original<'o>,
+        modes: FileModes,
+        verdict: Verdict,
+        in_place: bool,
+    ) -> Result<DestFile<'o>, CopyError> {
+        let (folder, name) = (original.folder, original.entry.target());
+        let settings = &self.context.settings;
+        let path = || folder.target_path(name);
+        let mode = modes.first;
+        let existing = match verdict {
+            Verdict::Replace => Existing::Replace,
+            _ => Existing::Keep,
+        };
+        if in_place {
+            return DestFile::in_place(folder, name, mode, settings.force, &original.file)
+                .at("opening", path);
+        }
+        if settings.resume && original.len() >= MIN_PARTIAL_LEN {
+            let partial = partial_name(name, &original.stat);
+            let partial = OsStr::from_bytes(partial.to_bytes());
+            return DestFile::partial(folder, name, partial, mode, existing)
+                .at(Action::Creating, path);
+        }
+        DestFile::new(folder, name, mode, existing).at(Action::Creating, path)
+    }
+
+    /// Removes a copy that is known to be wrong. With `--resume` a later run may go on with another
+    /// one.
+    fn give_up(&self, dest: DestFile<'_>, failure: &CopyError) {
+        if matches!(failure, CopyError::Differs { .. }) || is_change(failure) {
+            dest.discard();
+        }
+    }
+}
+
+/// Gives what comes from a device or FIFO the permissions of the file that it replaces.
+fn take_over(folder: &DirPair, entry: &SourceEntry, dest: &DestFile<'_>) -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(&folder.target, entry.target(), flags, Mode::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        old => permissions::take_over(dest.file(), old?.as_fd()),
+    }
+}
+
+/// Size from which a part of a file is kept.
+pub(crate) const MIN_PARTIAL_LEN: u64 = 16 << 20;

@@ -1,0 +1,104 @@
+//! Makes hard links for files that have several names.
+
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Stat, unlinkat};
+use rustix::io::Errno;
+
+use crate::error::{At, CopyError};
+use crate::tree::dir_pair::{DirOrigin, DirPair};
+use crate::tree::entry::SourceEntry;
+use crate::tree::hidden_names::partial_name;
+use crate::tree::link_table::{CopyLocation, LinkDecision};
+use crate::tree::task::Task;
+use crate::worker::Worker;
+
+impl Worker<'_> {
+    /// Links a file with several names to its first copy, and returns whether nothing more is to be
+    /// done. If a thread still copies it, that thread makes the link.
+    pub(crate) fn is_linked(
+        &mut self,
+        folder: &Arc<DirPair>,
+        entry: &SourceEntry,
+        stat: &Stat,
+    ) -> Result<bool, CopyError> {
+        if !self.context.settings.hard_links || !self.context.links.may_have(stat) {
+            return Ok(false);
+        }
+        match self.context.links.found(stat, folder, entry) {
+            LinkDecision::Copy => Ok(false),
+            LinkDecision::Wait => Ok(true),
+            LinkDecision::Link(location) => self.link_to(&location, folder, entry, stat),
+        }
+    }
+
+    /// Gives a copy one more name, and returns whether the file system allows that; if not, the
+    /// name has to become a copy of its own.
+    fn link_to(
+        &mut self,
+        location: &CopyLocation,
+        folder: &DirPair,
+        entry: &SourceEntry,
+        stat: &Stat,
+    ) -> Result<bool, CopyError> {
+        let name = entry.target();
+        match location.link(folder, name) {
+            // FAT, exFAT and some file systems of other machines have no hard links; others have
+            // a limited number, and none from one mount to another.
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK | Errno::XDEV) => {
+                self.totals.links_copied += 1;
+                return Ok(false);
+            }
+            linked => linked.at("linking", || folder.target_path(name))?,
+        }
+        self.totals.hard_links += 1;
+        if self.context.settings.resume && folder.origin != DirOrigin::Fresh {
+            // An earlier run may have found this name first, and begun to copy here.
+            let _ = unlinkat(&folder.target, partial_name(name, stat), AtFlags::empty());
+        }
+        Ok(true)
+    }
+
+    /// Links the names that wait for the first copy of a file, or lets them be copied if that
+    /// failed.
+    pub(crate) fn release_links(
+        &mut self,
+        folder: &Arc<DirPair>,
+        entry: &SourceEntry,
+        stat: &Stat,
+        is_made: bool,
+    ) {
+        if !self.context.settings.hard_links || !self.context.links.may_have(stat) {
+            return;
+        }
+        if !is_made {
+            let waiting = self.context.links.failed(stat);
+            let tasks =
+                waiting.into_iter().map(|(folder, entry)| Task::Entries(folder, vec![entry]));
+            // They hold their folders already.
+            return self.context.queue.push(tasks);
+        }
+        let location = CopyLocation::new(folder, entry.target());
+        for (folder, entry) in self.context.links.copied(stat, location.clone()) {
+            match self.link_to(&location, &folder, &entry, stat) {
+                Ok(true) => {}
+                Ok(false) => self.note(|worker| worker.copy_unlinked(&folder, &entry)),
+                Err(failure) => self.context.problem(failure),
+            }
+            self.context.release(&folder, true);
+        }
+    }
+
+    /// Copies one more name of a file, which cannot be linked.
+    fn copy_unlinked(
+        &mut self,
+        folder: &Arc<DirPair>,
+        entry: &SourceEntry,
+    ) -> Result<(), CopyError> {
+        let stat = self.stat(folder, entry)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => self.copy_file(folder, entry, false),
+            _ => self.copy_special(folder, entry, &stat, false),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Reads folders in parts, and adds tasks for their entries.
+
+use std::ffi::CStr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::{FileType, RawDir};
+use rustix::io::Errno;
+use underpass_engine::hint::Action;
+
+use crate::error::{At, CopyError};
+use crate::options::Follow;
+use crate::tree::dir_pair::DirPair;
+use crate::tree::entry::SourceEntry;
+use crate::tree::task::Task;
+use crate::worker::Worker;
+
+/// A part of a folder's entries.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    /// Entries that are no folders, or may be none.
+    pub(super) files: Vec<SourceEntry>,
+    pub(super) folders: Vec<SourceEntry>,
+    pub(super) is_last: bool,
+}
+
+impl Worker<'_> {
+    /// Reads the next part of a folder, and adds tasks for it.
+    pub(crate) fn read(&mut self, folder: &Arc<DirPair>) -> Result<(), CopyError> {
+        let listing = self
+            .list(&folder.source, |name| folder.path_below(name))
+            .at(Action::Reading, || folder.source_path(c""))?;
+        self.push(folder, listing);
+        Ok(())
+    }
+
+    /// Adds tasks for a part of a listing: files are copied first, and the rest of the listing is
+    /// read last.
+    pub(super) fn push(&self, folder: &Arc<DirPair>, mut listing: Listing) {
+        // On a disk that has to seek, files lie in the order of their numbers, more or less.
+        listing.files.sort_unstable_by_key(|entry| entry.number);
+        let mut tasks = Vec::new();
+        if !listing.is_last {
+            tasks.push(Task::Read(Arc::clone(folder)));
+        }
+        let folders = listing.folders.into_iter().rev();
+        tasks.extend(folders.map(|entry| Task::Enter(Arc::clone(folder), entry)));
+        let mut files = listing.files.into_iter();
+        let mut batches = Vec::with_capacity(files.len().div_ceil(BATCH_LEN));
+        while files.len() > 0 {
+            // Not split off, which would leave each of them the room of all.
+            let batch = files.by_ref().take(BATCH_LEN).collect();
+            batches.push(Task::Entries(Arc::clone(folder), batch));
+        }
+        tasks.extend(batches.into_iter().rev());
+        for task in &tasks {
+            let (folder, is_own) = task.folder();
+            folder.hold(is_own);
+        }
+        self.context.queue.push(tasks);
+    }
+
+    /// Reads the next part of a folder.
+    pub(super) fn list(
+        &mut self,
+        source: &OwnedFd,
+        path_below: impl Fn(&CStr) -> Vec<u8>,
+    ) -> Result<Listing, Errno> {
+        let mut listing = Listing::default();
+        let context = self.context;
+        let settings = &context.settings;
+        let follows = settings.follow == Follow::Always;
+        let mut folder = RawDir::new(source, self.listing.spare_capacity_mut());
+        let mut found = 0;
+        loop {
+            // What the kernel has handed over has to be taken; what it has not can wait.
+            if found >= MAX_LISTED && folder.is_buffer_empty() {
+                return Ok(listing);
+            }
+            let Some(next) = folder.next() else { break };
+            let next = next?;
+            let name = next.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            found += 1;
+            let kind = next.file_type();
+            if !settings.exclude.is_empty() {
+                let is_folder = kind == FileType::Directory;
+                let is_out = settings.exclude.iter().any(|pattern| match pattern.is_path() {
+                    true => pattern.matches(&path_below(name), is_folder),
+                    false => pattern.matches(name.to_bytes(), is_folder),
+                });
+                if is_out {
+                    self.totals.excluded += 1;
+                    continue;
+                }
+            }
+            let (name, number) = (name.to_owned(), next.ino());
+            let entry = SourceEntry { name, new_name: None, kind, follows, number };
+            match kind {
+                FileType::Directory => listing.folders.push(entry),
+                _ => listing.files.push(entry),
+            }
+        }
+        listing.is_last = true;
+        Ok(listing)
+    }
+}
+
+/// Entries that are handed to a thread at a time.
+const BATCH_LEN: usize = 32;
+
+/// Entries of a folder that are in memory at a time, about.
+const MAX_LISTED: usize = 4096;

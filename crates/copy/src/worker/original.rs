@@ -1,0 +1,87 @@
+//! A file that was opened to be copied.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+
+use crate::error::{At, CopyError};
+use crate::files::file_system;
+use crate::tree::dir_pair::DirPair;
+use crate::tree::entry::SourceEntry;
+use crate::worker::Worker;
+
+/// A file that was opened to be copied.
+pub(crate) struct Original<'a> {
+    pub(crate) file: File,
+    pub(crate) stat: Stat,
+    pub(crate) folder: &'a Arc<DirPair>,
+    pub(crate) entry: &'a SourceEntry,
+    /// The type of its file system.
+    pub(crate) system: &'static str,
+}
+
+impl Original<'_> {
+    /// Whether it is a regular file, and not a device or FIFO.
+    pub(crate) fn is_file(&self) -> bool {
+        FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
+    }
+
+    /// Returns its size in bytes, as fstat(2) gave it.
+    pub(crate) fn len(&self) -> u64 {
+        u64::try_from(self.stat.st_size).unwrap_or(0)
+    }
+}
+
+impl Worker<'_> {
+    /// Opens an entry, which may be something else by now than it was in the listing.
+    pub(super) fn open<'o>(
+        &mut self,
+        folder: &'o Arc<DirPair>,
+        entry: &'o SourceEntry,
+    ) -> Result<Original<'o>, CopyError> {
+        let path = || folder.source_path(&entry.name);
+        let mut flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+        if !entry.follows {
+            flags |= OFlags::NOFOLLOW;
+        }
+        // A FIFO that has taken a file's place must not hold us up.
+        if self.context.settings.recursive {
+            flags |= OFlags::NONBLOCK;
+        }
+        let is_direct = self.context.settings.recursive || entry.kind == FileType::RegularFile;
+        let opened = match is_direct {
+            true => openat(&folder.source, &entry.name, flags, Mode::empty()),
+            false => self.open_interruptibly(folder, entry, flags),
+        };
+        let file: File = opened.at("opening", path)?.into();
+        let stat = fstat(&file).at("looking at", path)?;
+        let system = match self.system {
+            Some((device, name)) if device == stat.st_dev => name,
+            _ => {
+                let name = file_system::name(&file);
+                self.system = Some((stat.st_dev, name));
+                name
+            }
+        };
+        Ok(Original { file, stat, folder, entry, system })
+    }
+
+    /// Opens a source that may wait for another process, as a FIFO does for its writer.
+    fn open_interruptibly(
+        &self,
+        folder: &DirPair,
+        entry: &SourceEntry,
+        flags: OFlags,
+    ) -> Result<OwnedFd, Errno> {
+        let at = fcntl_dupfd_cloexec(&folder.source, 0)?;
+        let name = entry.name.clone();
+        let open = move || Ok(openat(at, name, flags, Mode::empty())?);
+        self.context
+            .observer
+            .open(Box::new(open))
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+}

@@ -1,0 +1,135 @@
+//! Copies what has no bytes: links, devices, FIFOs and sockets.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, Stat, mknodat, readlinkat, renameat, statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+use underpass_engine::hint::Action;
+
+use crate::attributes;
+use crate::error::{At, CopyError};
+use crate::tree::dir_pair::DirPair;
+use crate::tree::entry::SourceEntry;
+use crate::tree::hidden_names;
+use crate::worker::Worker;
+use crate::worker::verdict::Verdict;
+
+impl Worker<'_> {
+    /// Copies a link as a link.
+    pub(crate) fn link(
+        &mut self,
+        folder: &Arc<DirPair>,
+        entry: &SourceEntry,
+    ) -> Result<(), CopyError> {
+        let stat = self.stat(folder, entry)?;
+        self.copy_special(folder, entry, &stat, true)
+    }
+
+    /// Makes a device, FIFO or socket like another one.
+    pub(crate) fn special(
+        &mut self,
+        folder: &Arc<DirPair>,
+        entry: &SourceEntry,
+    ) -> Result<(), CopyError> {
+        let stat = self.stat(folder, entry)?;
+        self.copy_special(folder, entry, &stat, true)
+    }
+
+    /// Copies what has no bytes. With `may_link` one of several names may be linked instead.
+    pub(super) fn copy_special(
+        &mut self,
+        folder: &Arc<DirPair>,
+        entry: &SourceEntry,
+        stat: &Stat,
+        may_link: bool,
+    ) -> Result<(), CopyError> {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if kind == FileType::Symlink {
+            let from = || folder.source_path(&entry.name);
+            let leads =
+                readlinkat(&folder.source, &entry.name, Vec::new()).at(Action::Reading, from)?;
+            let made = self.make_special(folder, entry, (stat, may_link), |folder, name| {
+                symlinkat(&leads, &folder.target, name)
+            })?;
+            self.totals.links += u64::from(made);
+            return Ok(());
+        }
+        let mode = Mode::from_raw_mode(self.context.settings.mode(stat.st_mode));
+        let made = self.make_special(folder, entry, (stat, may_link), |folder, name| {
+            mknodat(&folder.target, name, kind, mode, stat.st_rdev)
+        })?;
+        self.totals.specials += u64::from(made);
+        Ok(())
+    }
+
+    /// Makes something in one call, and returns whether it did.
+    fn make_special(
+        &mut self,
+        folder: &Arc<DirPair>,
+        entry: &SourceEntry,
+        (stat, may_link): (&Stat, bool),
+        make: impl Fn(&DirPair, &std::ffi::CStr) -> Result<(), Errno>,
+    ) -> Result<bool, CopyError> {
+        let verdict = self.verdict(folder, entry, stat)?;
+        if verdict == Verdict::Leave {
+            return Ok(false);
+        }
+        if self.is_dry(folder, entry) {
+            return Ok(true);
+        }
+        if may_link && self.is_linked(folder, entry, stat)? {
+            return Ok(false);
+        }
+        if verdict == Verdict::Resumed {
+            self.totals.count_resumed(stat);
+            self.release_links(folder, entry, stat, true);
+            return Ok(false);
+        }
+        let made = self.make_as(folder, entry, stat, verdict, make);
+        if may_link {
+            self.release_links(folder, entry, stat, made.is_ok());
+        }
+        made.map(|()| true)
+    }
+
+    fn make_as(
+        &mut self,
+        folder: &DirPair,
+        entry: &SourceEntry,
+        stat: &Stat,
+        verdict: Verdict,
+        make: impl Fn(&DirPair, &std::ffi::CStr) -> Result<(), Errno>,
+    ) -> Result<(), CopyError> {
+        let target = entry.target();
+        let path = || folder.target_path(target);
+        let hidden = (verdict == Verdict::Replace)
+            .then(|| hidden_names::hidden(target, Some(std::process::id())));
+        let name = hidden.as_deref().unwrap_or(target);
+        make(folder, name).at(Action::Creating, path)?;
+        let (from, to) = (folder.source.as_fd(), folder.target.as_fd());
+        let ends = ((from, entry.name.as_c_str()), (to, name));
+        let settings = &self.context.settings;
+        let missing = attributes::keep_by_name(settings, ends.0, ends.1, stat, &mut self.totals);
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        self.context.remember(|| statat(to, name, flags));
+        let named = match &hidden {
+            Some(hidden) => renameat(to, hidden, to, target).at("naming", path),
+            None => Ok(()),
+        };
+        if named.is_err()
+            && let Some(hidden) = &hidden
+        {
+            // A hidden file that stays does no harm.
+            let _ = unlinkat(to, hidden, AtFlags::empty());
+        }
+        if named.is_ok()
+            && let Some(failure) = missing.failure(path)
+        {
+            self.context.problem(failure);
+        }
+        named
+    }
+}
