@@ -36,6 +36,8 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) jobs: usize,
     /// How many levels of a tree each thread may have open.
     pub(crate) levels: usize,
+    /// Set when something was not begun because the copy was cancelled or is over.
+    skipped: AtomicBool,
     /// Set when nothing more can be copied.
     is_over: AtomicBool,
     problems: Mutex<Problems>,
@@ -110,6 +112,7 @@ impl<'a> CopyContext<'a> {
             cancel,
             jobs: 1,
             levels: usize::MAX,
+            skipped: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             problems: Mutex::default(),
             questions: Mutex::default(),
@@ -121,6 +124,15 @@ impl<'a> CopyContext<'a> {
             in_place: OnceLock::new(),
             copied_again: OnceLock::new(),
         }
+    }
+
+    /// Whether the next task or entry is not begun, which is remembered.
+    pub(crate) fn skips(&self) -> bool {
+        let is_over = self.is_over();
+        if is_over {
+            self.skipped.store(true, Ordering::Relaxed);
+        }
+        is_over
     }
 
     /// Whether nothing more is begun.
@@ -172,6 +184,9 @@ impl<'a> CopyContext<'a> {
 
     /// Returns the outcome, with what all threads have done.
     pub(crate) fn outcome(self, mut totals: CopyTotals) -> CopyOutcome {
+        if self.skipped.load(Ordering::Relaxed) && self.problems().count == 0 {
+            self.problem(CopyError::Cancelled);
+        }
         let problems = self.problems.into_inner().unwrap_or_else(PoisonError::into_inner);
         let [owners, attributes] = self.unkept.map(AtomicU64::into_inner);
         totals.without_owner += owners;

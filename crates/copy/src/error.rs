@@ -11,6 +11,8 @@ use underpass_engine::hint::{Action, Hint, Hinted, Plain};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CopyError {
+    /// The caller asked the copy to stop before everything was copied.
+    Cancelled,
     /// A copy was read again and is not what its original is.
     Differs {
         /// The original.
@@ -93,7 +95,7 @@ impl Hinted for CopyError {
                 Some(Hint::new("something writes to one of them, or the disk is broken"))
             }
             Self::Path { action, source, .. } => action.hint(source),
-            Self::Refused(_) => None,
+            Self::Cancelled | Self::Refused(_) => None,
             Self::Transfer { source, .. } => source.hint(),
         }
     }
@@ -102,6 +104,7 @@ impl Hinted for CopyError {
 impl fmt::Display for CopyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Cancelled => f.write_str("cancelled before everything was copied"),
             Self::Differs { from, to, at } => {
                 let (from, to) = (from.display(), to.display());
                 write!(f, "comparing {from} with its copy {to}: byte {at} differs")
@@ -151,7 +154,7 @@ impl std::error::Error for CopyError {
         match self {
             Self::Path { source, .. } => Some(source),
             Self::Transfer { source, .. } => Some(source),
-            Self::Differs { .. } | Self::Refused(_) => None,
+            Self::Cancelled | Self::Differs { .. } | Self::Refused(_) => None,
         }
     }
 }

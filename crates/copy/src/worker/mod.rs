@@ -52,7 +52,7 @@ impl<'a> Worker<'a> {
         let before = Usage::of_this_thread();
         while let Some((task, lease)) = context.queue.take() {
             let (folder, is_own) = task.folder();
-            if !context.is_over() {
+            if !context.skips() {
                 worker.perform(task);
             }
             context.release(&folder, is_own);
@@ -69,7 +69,7 @@ impl<'a> Worker<'a> {
             Task::Deferred(later) => self.note(|worker| worker.resume_deferred(&later)),
             Task::Entries(folder, entries) => {
                 for entry in &entries {
-                    if self.context.is_over() {
+                    if self.context.skips() {
                         return;
                     }
                     self.note(|worker| worker.entry(&folder, entry));

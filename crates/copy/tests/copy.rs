@@ -1,0 +1,106 @@
+//! The crate as other crates use it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tempfile::TempDir;
+use underpass_copy::{
+    CopyError, CopyObserver, CopyOptions, CopyOutcome, CopyTarget, Refusal, copy,
+};
+
+/// Nothing to tell, nothing to ask.
+struct Silent;
+
+impl CopyObserver for Silent {}
+
+/// A folder `a` with files in two folders.
+fn tree() -> TempDir {
+    let here = TempDir::new().unwrap();
+    fs::create_dir_all(here.path().join("a/b")).unwrap();
+    fs::write(here.path().join("a/f"), "one").unwrap();
+    fs::write(here.path().join("a/b/g"), "two").unwrap();
+    here
+}
+
+fn recursive() -> CopyOptions {
+    CopyOptions { recursive: true, ..CopyOptions::default() }
+}
+
+fn run(
+    here: &Path,
+    names: (&str, &str),
+    options: &CopyOptions,
+    cancel: bool,
+) -> Result<CopyOutcome, CopyError> {
+    let sources: Vec<PathBuf> = vec![here.join(names.0)];
+    let target = here.join(names.1);
+    copy(options, &sources, CopyTarget::NewName(&target), &Silent, &AtomicBool::new(cancel))
+}
+
+#[test]
+fn a_tree_is_copied_and_counted() {
+    let here = tree();
+    let outcome = run(here.path(), ("a", "n"), &recursive(), false).unwrap();
+    assert_eq!(outcome.problem_count, 0, "{:?}", outcome.problems);
+    assert_eq!((outcome.totals.files, outcome.totals.folders), (2, 2));
+    assert_eq!(outcome.totals.report().bytes(), 6);
+    assert_eq!(fs::read(here.path().join("n/b/g")).unwrap(), b"two");
+}
+
+#[test]
+fn a_copy_that_is_cancelled_before_it_begins_is_no_success() {
+    let here = tree();
+    for (source, options) in [("a", recursive()), ("a/f", CopyOptions::default())] {
+        let outcome = run(here.path(), (source, "n"), &options, true).unwrap();
+        assert!(matches!(outcome.problems[..], [CopyError::Cancelled]), "{:?}", outcome.problems);
+        assert!(!here.path().join("n").exists());
+    }
+}
+
+#[test]
+fn a_folder_is_not_copied_into_itself() {
+    let here = tree();
+    let error = run(here.path(), ("a", "a/b/n"), &recursive(), false).unwrap_err();
+    let (from, to) = (here.path().join("a"), here.path().join("a/b/n"));
+    assert!(
+        matches!(&error, CopyError::Refused(refusal) if *refusal == Refusal::IntoItself { from, to }),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_observer_is_asked_and_told() {
+    #[derive(Default)]
+    struct Witness {
+        asked: AtomicBool,
+        told: Mutex<Vec<PathBuf>>,
+    }
+    impl CopyObserver for Witness {
+        fn may_replace(&self, _: &Path) -> std::io::Result<bool> {
+            self.asked.store(true, Ordering::Relaxed);
+            Ok(false)
+        }
+
+        fn would_copy(&self, from: &Path, _: &Path) {
+            self.told.lock().unwrap().push(from.to_owned());
+        }
+    }
+    let here = tree();
+    fs::write(here.path().join("old"), "old").unwrap();
+    let (sources, target) = (vec![here.path().join("a/f")], here.path().join("old"));
+    let (witness, cancel) = (Witness::default(), AtomicBool::new(false));
+    let options = CopyOptions { interactive: true, ..CopyOptions::default() };
+    let target = CopyTarget::NewName(&target);
+    assert_eq!(copy(&options, &sources, target, &witness, &cancel).unwrap().totals.kept, 1);
+    assert!(witness.asked.into_inner() && witness.told.lock().unwrap().is_empty());
+    assert_eq!(fs::read(here.path().join("old")).unwrap(), b"old");
+
+    let (witness, options) = (Witness::default(), CopyOptions { dry_run: true, ..options });
+    copy(&options, &sources, target, &witness, &cancel).unwrap();
+    assert_eq!(*witness.told.lock().unwrap(), sources);
+    assert_eq!(fs::read(here.path().join("old")).unwrap(), b"old");
+}
