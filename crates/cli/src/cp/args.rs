@@ -19,104 +19,102 @@ use crate::failure::{Failure, Result};
                             underpass cp [OPTIONS] -t <FOLDER> <SOURCE>...")]
 #[command(mut_arg("integrity", |arg| arg.default_value("detect")))]
 pub(crate) struct CpArgs {
-    /// What to copy, - for standard input; and last where to: the new name, the folder to put it
-    /// in, - for standard output
+    /// What to copy (- is standard input), and last where to: a new name, a folder, or - for
+    /// standard output
     #[arg(value_name = "SOURCE... TARGET", num_args = 1.., required = true)]
     #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub(crate) words: Vec<PathBuf>,
 
-    /// Put everything into this folder
+    /// Copy every source into this folder
     #[arg(short, long, value_name = "FOLDER", conflicts_with = "no_target_directory")]
     #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub(crate) target_directory: Option<PathBuf>,
 
-    /// Take the target for the new name, even if there is a folder of that name
+    /// Treat the target as the new name, even if it is a folder
     #[arg(short = 'T', long)]
     pub(crate) no_target_directory: bool,
 
-    /// Copy folders, with everything in them
+    /// Copy folders with everything in them
     #[arg(short, long, visible_short_alias = 'R')]
     pub(crate) recursive: bool,
 
-    /// Copy everything as it is: the same as -r -P -p, and files with several names stay one
+    /// Copy everything as it is: -r -P -p, and hard links stay hard links
     #[arg(short, long)]
     pub(crate) archive: bool,
 
-    /// Keep owner, group, set-user-id, extended attributes and ACLs too; mode and times always are
+    /// Keep owner, group, set-user-id, extended attributes and ACLs; mode and times are always kept
     #[arg(short, long)]
     pub(crate) preserve: bool,
 
-    /// Replace files only by newer ones
+    /// Replace a file only if its original is newer
     #[arg(short, long)]
     pub(crate) update: bool,
 
-    /// Replace nothing: what exists is left as it is
+    /// Leave existing files as they are
     #[arg(short, long, overrides_with = "interactive")]
     pub(crate) no_clobber: bool,
 
-    /// Ask on standard error before a file is replaced; answers are read from standard input
+    /// Ask before replacing a file; the answer is read from standard input
     #[arg(short, long, overrides_with = "no_clobber")]
     pub(crate) interactive: bool,
 
-    /// Replace a file even if it is not writable; -n and -i count nevertheless
+    /// Replace files that are not writable; -n and -i still apply
     #[arg(short, long)]
     pub(crate) force: bool,
 
-    /// Copy what links lead to
+    /// Follow all symbolic links
     #[arg(short = 'L', long, overrides_with_all = ["no_dereference", "follow_named"])]
     pub(crate) dereference: bool,
 
-    /// Copy links as links; with -r that is the default
+    /// Copy symbolic links as links [default with -r]
     #[arg(short = 'P', long, overrides_with_all = ["dereference", "follow_named"])]
     pub(crate) no_dereference: bool,
 
-    /// Copy what links that are named here lead to, and others as links
+    /// Follow symbolic links that are sources, and copy others as links
     #[arg(short = 'H', long, overrides_with_all = ["dereference", "no_dereference"])]
     pub(crate) follow_named: bool,
 
-    /// Stay on the file system of each source: other ones become empty folders
+    /// Stay on the file system of each source; mount points become empty folders
     #[arg(short = 'x', long)]
     pub(crate) one_file_system: bool,
 
-    /// Leave out what has such a name, or path if there is a slash in it; can be repeated
+    /// Leave out entries whose name matches, or whose path if GLOB has a slash; can be repeated
     #[arg(long, value_name = "GLOB")]
     pub(crate) exclude: Vec<std::ffi::OsString>,
 
-    /// Whether copies may share the blocks of their originals: where possible, only so, or not at
-    /// all
+    /// Share the blocks of the originals: where possible, always (or fail), or never
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true)]
     #[arg(default_value = "auto", default_missing_value = "always")]
     pub(crate) reflink: When,
 
-    /// Make holes where the original has them, also where it has zeros, or nowhere
+    /// Make holes where the original has them, also where it has zeros, or never
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) sparse: When,
 
-    /// Read every copy again and compare it with its original: from the page cache or directly
+    /// Read every copy again and compare it with its original: from the page cache, or directly
     /// from the disk
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "cache")]
     pub(crate) verify: Option<Verify>,
 
-    /// End only when everything is on the disk
+    /// Wait until everything is on the disk
     #[arg(long)]
     pub(crate) sync: bool,
 
-    /// Write into files that exist, instead of replacing them when the copy is whole
+    /// Write into existing files instead of replacing them
     #[arg(long, conflicts_with = "resume")]
     pub(crate) in_place: bool,
 
-    /// Go on with an interrupted copy: what has the size and time of its original is left as it
-    /// is, once it is compared if a power cut may have damaged it, and large files are kept when
-    /// they are interrupted
+    /// Continue an interrupted copy: leave files that have the size and time of their originals,
+    /// compare those that a power cut may have damaged, and keep parts of large files
     #[arg(long)]
     pub(crate) resume: bool,
 
-    /// How many threads copy [default: twice as many as processors, at most 8]
+    /// Copy with this number of threads [default: twice the processors, at most 8]
     #[arg(short, long, value_name = "NUMBER")]
     pub(crate) jobs: Option<NonZeroUsize>,
 
-    /// Copy nothing, tell what would be
+    /// Print what would be copied, and copy nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 
@@ -127,11 +125,11 @@ pub(crate) struct CpArgs {
 /// When something is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum When {
-    /// Where it suits.
+    /// Where possible.
     Auto,
-    /// In any case.
+    /// In any case, or fail.
     Always,
-    /// In no case.
+    /// Never.
     Never,
 }
 

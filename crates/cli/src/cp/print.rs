@@ -45,7 +45,7 @@ pub(crate) struct CopyReceipt {
     pub(crate) verified: u64,
     /// Bytes of these.
     pub(crate) verified_bytes: u64,
-    /// Copies that belong to somebody else than their originals.
+    /// Copies whose owner is not that of their originals.
     pub(crate) without_owner: u64,
     /// Copies that lack an attribute or an ACL.
     pub(crate) without_attributes: u64,
@@ -241,7 +241,7 @@ impl CopyReceipt {
         notes
     }
 
-    /// What there is to say beside bytes, time and mechanisms: `50,000 files, 500 folders, 3 kept`.
+    /// Returns the counts of the copy in words: `50,000 files, 500 folders, 3 kept`.
     pub(crate) fn counts(&self) -> String {
         let counts = [
             (self.files, "files"),
