@@ -9,11 +9,12 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
+use underpass_engine::wait::Limits;
 
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -196,23 +197,16 @@ impl Listener {
 
     /// Waits for one peer; `None` if `cancel` became true first.
     pub(crate) fn accept(&self, cancel: &AtomicBool) -> Result<Option<Stream>> {
-        while !cancel.load(Ordering::Relaxed) {
-            let mut ready = [PollFd::from_borrowed_fd(self.as_fd(), PollFlags::IN)];
-            if !matches!(poll(&mut ready, Some(&LOOK_INTERVAL)), Ok(1)) {
-                continue;
-            }
-            let accepted = match self {
-                Self::Tcp(listener) => listener.accept().map(|(peer, _)| Stream::Tcp(peer)),
-                Self::Unix(listener, _) => listener.accept().map(|(peer, _)| Stream::Unix(peer)),
-            };
-            let address = self.address();
-            return accepted.map(Some).map_err(|source| Failure::Network {
-                action: "accepting on",
-                address,
-                source,
-            });
+        if Limits::new(None, Some(cancel)).until_ready(self, PollFlags::IN).is_err() {
+            return Ok(None);
         }
-        Ok(None)
+        let accepted = match self {
+            Self::Tcp(listener) => listener.accept().map(|(peer, _)| Stream::Tcp(peer)),
+            Self::Unix(listener, _) => listener.accept().map(|(peer, _)| Stream::Unix(peer)),
+        };
+        let address = self.address();
+        let failed = |source| Failure::Network { action: "accepting on", address, source };
+        accepted.map(Some).map_err(failed)
     }
 }
 
@@ -257,9 +251,6 @@ fn listen_unix(path: &Path) -> io::Result<Listener> {
 
 /// Longer than three lost SYNs, shorter than patience.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How often a waiting listener looks whether it is to stop: ten times a second.
-const LOOK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 #[cfg(test)]
 mod tests {

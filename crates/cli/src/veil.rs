@@ -2,12 +2,13 @@
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
+use underpass_engine::wait::Limits;
 use underpass_engine::{Policy, TlsTransport};
 use underpass_transport::tls::{
     Acceptor, Connector, Handshake, HandshakeError, Identity, Pin, Session,
@@ -112,12 +113,13 @@ impl Veil {
         patience: Option<Duration>,
         cancel: &AtomicBool,
     ) -> Result<Session> {
-        let deadline = Instant::now() + patience.unwrap_or(HANDSHAKE);
+        let patience = Some(patience.unwrap_or(HANDSHAKE));
+        let limits = Limits::since(Instant::now(), patience, Some(cancel));
         let handshake = match self {
             Self::Shows(acceptor, _) => Handshake::accept(acceptor),
             Self::Looks(connector, host) => Handshake::connect(connector, host),
         };
-        let outcome = handshake.and_then(|it| it.complete(stream, deadline, Some(cancel)));
+        let outcome = handshake.and_then(|it| it.complete(stream, limits));
         outcome.map_err(|error| {
             let (address, action) = (stream.peer(), "shaking hands with");
             match error {
@@ -141,20 +143,12 @@ pub(crate) fn end(
     timeout: Option<Duration>,
 ) -> std::result::Result<(), Errno> {
     session.close(stream.as_fd());
-    let begun = Instant::now();
+    let limits = Limits::since(Instant::now(), timeout, Some(cancel));
     while let Err(errno) = session.flush(stream.as_fd()) {
         if errno != Errno::AGAIN && errno != Errno::INTR {
             return Err(errno);
         }
-        if cancel.load(Ordering::Relaxed) {
-            return Err(Errno::INTR);
-        }
-        if timeout.is_some_and(|timeout| begun.elapsed() >= timeout) {
-            return Err(Errno::TIMEDOUT);
-        }
-        let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-        // An interruption is as good as an event: the next look tells more.
-        let _ = poll(&mut [PollFd::new(stream, PollFlags::OUT)], Some(&moment));
+        limits.poll(&mut [PollFd::new(stream, PollFlags::OUT)])?;
     }
     Ok(())
 }

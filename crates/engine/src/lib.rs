@@ -47,6 +47,7 @@ pub mod session;
 mod size;
 pub mod socket;
 mod transfer;
+pub mod wait;
 
 pub use chain::{Chain, Segment, Sink, Source, data_ranges, is_absent, is_resident, next_data};
 pub use error::{Error, errno};

@@ -13,13 +13,14 @@ mod error;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use underpass_engine::Transfer;
+use underpass_engine::wait::{Expired, Limits};
 use underpass_engine::{
     Chain, Options, PipePool, Policy, Progress, Report, Sink, Source, TlsTransport,
 };
@@ -404,20 +405,12 @@ impl<'a, S: AsFd> Incoming<'a, S> {
 
     /// Waits a moment for something to read; fails if it has taken too long or nobody wants it.
     fn wait(&self, since: &mut Instant) -> Result<(), ReceiveError> {
-        if self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
-            return Err(ReceiveError::Cancelled);
+        let limits = Limits::since(*since, self.timeout, self.cancel);
+        match limits.poll(&mut [PollFd::new(&self.stream, PollFlags::IN)]) {
+            Ok(_) => Ok(()),
+            Err(Expired::Cancelled) => Err(ReceiveError::Cancelled),
+            Err(Expired::TimedOut) => Err(ReceiveError::Stalled),
         }
-        let waited = since.elapsed();
-        if self.timeout.is_some_and(|timeout| waited >= timeout) {
-            return Err(ReceiveError::Stalled);
-        }
-        let left = self.timeout.map(|timeout| timeout.saturating_sub(waited));
-        let look = self.cancel.map(|_| LOOK_INTERVAL);
-        let patience = left.into_iter().chain(look).min();
-        let patience = patience.and_then(|time| Timespec::try_from(time).ok());
-        // An interruption is as good as an event: the next look tells more.
-        let _ = poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], patience.as_ref());
-        Ok(())
     }
 }
 
@@ -441,6 +434,3 @@ fn missing_of_head(head: &[u8]) -> usize {
 
 /// Bytes read at once by those who do not mind to get more than they asked for.
 const EAGER: usize = 64 << 10;
-
-/// How often it is looked whether the transfer is still wanted.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use underpass_sys::Kind;
@@ -16,6 +16,7 @@ use crate::report::Report;
 use crate::socket;
 use crate::transfer::options::{Heard, Turn};
 use crate::transfer::{Status, Transfer};
+use crate::wait;
 
 impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     /// Moves every byte, waiting where an end is not ready.
@@ -99,32 +100,36 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
 
     /// Waits until the transfer can go on, or until it is time to look at the clock, the lease or
     /// the cancel flag.
-    fn wait(&mut self, wait: Wait, patience: Option<Duration>) -> Result<(), Error> {
+    fn wait(&mut self, awaited: Wait, patience: Option<Duration>) -> Result<(), Error> {
         let look = self.options.cancel.is_some() || self.holds_lease();
-        let bound = match wait {
+        let bound = match awaited {
             Wait::Acknowledgement => Some(ACKNOWLEDGEMENT_INTERVAL),
             Wait::Writer => Some(WRITER_INTERVAL),
-            Wait::Sink | Wait::Source => look.then_some(LOOK_INTERVAL),
+            Wait::Sink | Wait::Source => look.then_some(wait::POLL_INTERVAL),
         };
         let timeout = match (bound, patience) {
             (Some(bound), Some(patience)) => Some(bound.min(patience)),
             (bound, patience) => bound.or(patience),
         };
-        let mut sink_events = if wait == Wait::Sink { PollFlags::OUT } else { PollFlags::empty() };
+        let mut sink_events =
+            if awaited == Wait::Sink { PollFlags::OUT } else { PollFlags::empty() };
         if self.options.listener.is_some() {
             sink_events |= PollFlags::IN;
         }
         let sink = PollFd::from_borrowed_fd(self.sink.fd.as_fd(), sink_events);
-        let source = self.source().filter(|_| wait == Wait::Source);
+        let source = self.source().filter(|_| awaited == Wait::Source);
         let (sink_failed, is_heard) = match source {
             None => {
                 let mut ends = [sink];
-                poll_ends(&mut ends, timeout);
-                (wait != Wait::Sink && has_failed(&ends[0], PollFlags::empty()), speaks(&ends[0]))
+                wait::poll(&mut ends, timeout);
+                (
+                    awaited != Wait::Sink && has_failed(&ends[0], PollFlags::empty()),
+                    speaks(&ends[0]),
+                )
             }
             Some(source) => {
                 let mut ends = [sink, PollFd::from_borrowed_fd(source, PollFlags::IN)];
-                poll_ends(&mut ends, timeout);
+                wait::poll(&mut ends, timeout);
                 // A peer that hangs up has left for good, unless all that is awaited is its word.
                 (has_failed(&ends[0], PollFlags::HUP), speaks(&ends[0]))
             }
@@ -141,7 +146,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     /// Looks whether the peer has said something.
     fn listen(&mut self) -> Result<(), Error> {
         let mut ends = [PollFd::from_borrowed_fd(self.sink.fd.as_fd(), PollFlags::IN)];
-        poll_ends(&mut ends, Some(Duration::ZERO));
+        wait::poll(&mut ends, Some(Duration::ZERO));
         if speaks(&ends[0]) { self.hear() } else { Ok(()) }
     }
 
@@ -196,12 +201,6 @@ fn change_flag(stream: BorrowedFd<'_>, nonblocking: bool) -> bool {
     fcntl_setfl(stream, flags ^ OFlags::NONBLOCK).is_ok()
 }
 
-/// poll(2); an interruption or a failure is as good as an event, for the next step tells more.
-fn poll_ends(ends: &mut [PollFd<'_>], timeout: Option<Duration>) {
-    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-    let _ = poll(ends, timeout.as_ref());
-}
-
 /// Whether there is something to read.
 fn speaks(end: &PollFd<'_>) -> bool {
     end.revents().contains(PollFlags::IN)
@@ -210,9 +209,6 @@ fn speaks(end: &PollFd<'_>) -> bool {
 fn has_failed(end: &PollFd<'_>, also: PollFlags) -> bool {
     end.revents().intersects(PollFlags::ERR | PollFlags::NVAL | also)
 }
-
-/// How often the lease and the cancel flag are looked at while nothing moves.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How often a peer that takes bytes without a pause is listened to.
 const LISTEN_INTERVAL: Duration = Duration::from_millis(20);

@@ -1,12 +1,9 @@
 //! A handshake from its beginning to its end, for those who have a thread to wait with.
 
-use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::event::PollFlags;
+use underpass_engine::wait::Limits;
 
 use super::error::HandshakeError;
 use super::handshake::{Handshake, Progress};
@@ -17,13 +14,12 @@ impl Handshake {
     ///
     /// # Errors
     ///
-    /// [`HandshakeError`]; `Io` with `ETIMEDOUT` if it is not done by `deadline`, and with `EINTR` soon
-    /// after `cancel` became true.
+    /// [`HandshakeError`]; `Io` with `ETIMEDOUT` if it is not done by the deadline, and with `EINTR`
+    /// soon after the flag became true.
     pub fn complete(
         mut self,
         socket: impl AsFd,
-        deadline: Instant,
-        cancel: Option<&AtomicBool>,
+        limits: Limits<'_>,
     ) -> Result<Session, HandshakeError> {
         loop {
             let readiness = match self.advance(socket.as_fd())? {
@@ -31,24 +27,8 @@ impl Handshake {
                 Progress::Reads => PollFlags::IN,
                 Progress::Writes => PollFlags::OUT,
             };
-            loop {
-                if cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
-                    return Err(HandshakeError::Io(Errno::INTR.into()));
-                }
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Err(HandshakeError::Io(io::Error::from(Errno::TIMEDOUT)));
-                }
-                let moment = Timespec::try_from(left.min(LOOK_INTERVAL)).ok();
-                let mut end = [PollFd::new(&socket, readiness)];
-                // An interruption is as good as a timeout: the next look tells more.
-                if poll(&mut end, moment.as_ref()).is_ok_and(|ready| ready > 0) {
-                    break;
-                }
-            }
+            let ready = limits.until_ready(&socket, readiness);
+            ready.map_err(|expired| HandshakeError::Io(expired.into()))?;
         }
     }
 }
-
-/// How often it is looked whether the connection is still wanted.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);

@@ -2,24 +2,17 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use underpass_engine::wait::{Limits, POLL_INTERVAL};
 use url::Url;
 
 use crate::client::error::ClientError;
-
-/// The limits of making a connection.
-#[derive(Clone, Copy)]
-pub(super) struct Limits<'a> {
-    pub(super) deadline: Instant,
-    pub(super) cancel: Option<&'a AtomicBool>,
-}
 
 /// Connects to the server of a URL, trying its addresses in turn until the time is over.
 pub(super) fn connect(url: &Url, limits: Limits<'_>) -> Result<TcpStream, ClientError> {
@@ -34,10 +27,10 @@ pub(super) fn connect(url: &Url, limits: Limits<'_>) -> Result<TcpStream, Client
     let found = look_up(url, limits).map_err(fail("looking up"))?;
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for (index, each) in found.iter().enumerate() {
-        let left = limits.deadline.saturating_duration_since(Instant::now());
+        let left = limits.check().ok().flatten().unwrap_or(Duration::ZERO);
         // One that does not answer must not use up the time of those behind it.
         let share = left / u32::try_from(found.len() - index).unwrap_or(u32::MAX);
-        let deadline = Instant::now() + share.max(MIN_SHARE);
+        let deadline = Some(Instant::now() + share.max(MIN_SHARE));
         match reach(each, Limits { deadline, ..limits }) {
             Ok(stream) => {
                 stream.set_nodelay(true).map_err(fail("connecting to"))?;
@@ -73,8 +66,7 @@ fn look_up(url: &Url, limits: Limits<'_>) -> io::Result<Vec<SocketAddr>> {
         let _ = send.send(found);
     });
     loop {
-        let left = limits.check()?;
-        match receive.recv_timeout(left.min(POLL_INTERVAL)) {
+        match receive.recv_timeout(limits.moment()?.unwrap_or(POLL_INTERVAL)) {
             Ok(found) => return found,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::Other.into()),
@@ -92,36 +84,10 @@ fn reach(address: &SocketAddr, limits: Limits<'_>) -> io::Result<TcpStream> {
         Err(Errno::INPROGRESS | Errno::INTR) => {}
         Err(errno) => return Err(errno.into()),
     }
-    loop {
-        let moment = limits.check()?.min(POLL_INTERVAL);
-        let moment = Timespec::try_from(moment).ok();
-        let mut end = [PollFd::new(&socket, PollFlags::OUT)];
-        // An interruption is as good as a timeout: the next look tells more.
-        if poll(&mut end, moment.as_ref()).is_ok_and(|ready| ready > 0) {
-            socket_error(&socket)??;
-            return Ok(socket.into());
-        }
-    }
-}
-
-impl<'a> Limits<'a> {
-    /// Creates limits that begin now.
-    pub(super) fn new(timeout: Duration, cancel: Option<&'a AtomicBool>) -> Self {
-        Self { deadline: Instant::now() + timeout, cancel }
-    }
-
-    /// Returns the time that is left; `Interrupted` if the request was cancelled.
-    pub(super) fn check(&self) -> io::Result<Duration> {
-        if self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(Errno::TIMEDOUT.into()) } else { Ok(left) }
-    }
+    limits.until_ready(&socket, PollFlags::OUT)?;
+    socket_error(&socket)??;
+    Ok(socket.into())
 }
 
 /// The minimum time for one address.
 const MIN_SHARE: Duration = Duration::from_millis(100);
-
-/// How often a wait checks whether it was cancelled.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -4,17 +4,17 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use underpass_engine::TlsTransport;
+use underpass_engine::wait::{self, Expired, Limits};
 use url::Url;
 
 use super::client::HttpClient;
-use super::connect::{Limits, connect};
+use super::connect::connect;
 use super::credentials::in_url;
 use super::response::Response;
 use super::route::Route;
@@ -45,9 +45,9 @@ impl<'a> Connection<'a> {
             return Err(ClientError::Scheme { scheme: url.scheme().to_owned() });
         }
         let (proxy, route) = (client.proxies.of(url), Route::of(client, url));
-        let limits = Limits::new(client.connect_timeout, client.cancel);
+        let limits = Limits::since(Instant::now(), Some(client.connect_timeout), client.cancel);
         let stream = connect(proxy.unwrap_or(url), limits)?;
-        let left = limits.deadline.saturating_duration_since(Instant::now());
+        let left = limits.check().ok().flatten().unwrap_or(Duration::ZERO);
         let incoming = Incoming::new(stream, Vec::new(), Some(left), client.cancel);
         let mut connection = Self { incoming, route };
         if connection.route.is_secured() {
@@ -163,8 +163,7 @@ impl<'a> Connection<'a> {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             let mut ends = [PollFd::new(self.stream(), PollFlags::IN)];
-            let moment = Timespec::try_from(left).ok();
-            let is_ready = matches!(poll(&mut ends, moment.as_ref()), Ok(1..));
+            let is_ready = wait::poll(&mut ends, Some(left));
             if !is_ready || self.session().is_none() {
                 return is_ready;
             }
@@ -269,16 +268,12 @@ impl<'a> Connection<'a> {
     /// the request was cancelled.
     fn wait_to_send(&self, last: Instant) -> Result<(), ClientError> {
         let (timeout, cancel) = self.incoming.limits();
-        if cancel.is_some_and(|it| it.load(Ordering::Relaxed)) {
-            return Err(ClientError::Cancelled);
+        let limits = Limits::since(last, timeout, cancel);
+        match limits.poll(&mut [PollFd::new(self.stream(), PollFlags::OUT)]) {
+            Ok(_) => Ok(()),
+            Err(Expired::Cancelled) => Err(ClientError::Cancelled),
+            Err(Expired::TimedOut) => Err(ClientError::Stalled),
         }
-        if timeout.is_some_and(|timeout| last.elapsed() >= timeout) {
-            return Err(ClientError::Stalled);
-        }
-        let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-        // An interruption is as good as an event: the next look tells more.
-        let _ = poll(&mut [PollFd::new(self.stream(), PollFlags::OUT)], Some(&moment));
-        Ok(())
     }
 
     /// Reads the next head that answers a request of this method, which may be an interim answer.

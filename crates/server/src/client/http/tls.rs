@@ -4,9 +4,10 @@ use std::net::TcpStream;
 use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
+use underpass_engine::wait::Limits;
 use url::Url;
 
-use super::connect::{Limits, address};
+use super::connect::address;
 use crate::client::error::ClientError;
 use crate::tls::{Connector, Handshake, HandshakeError, Session, TlsError, Trust};
 
@@ -52,7 +53,7 @@ impl TlsSetup {
             self.connector().map_err(|error| ClientError::Authorities(Box::new(error)))?;
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
         Handshake::connect(&connector, host)
-            .and_then(|handshake| handshake.complete(stream, limits.deadline, limits.cancel))
+            .and_then(|handshake| handshake.complete(stream, limits))
             .map_err(|error| sorted(error, address(url)))
     }
 }

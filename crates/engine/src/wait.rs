@@ -1,0 +1,154 @@
+//! Waiting for descriptors, with a deadline and a flag that ends the wait.
+//!
+//! A signal handler can set a flag but wakes no thread of its choice, so a wait that can be
+//! cancelled looks at its flag every [`POLL_INTERVAL`].
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+/// How long a wait may take, and the flag that cancels it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits<'a> {
+    /// When the wait has taken too long; `None` for never.
+    pub deadline: Option<Instant>,
+    /// The flag that cancels the wait once it is true.
+    pub cancel: Option<&'a AtomicBool>,
+}
+
+impl<'a> Limits<'a> {
+    /// Returns limits up to `deadline`, if there is one, or until the flag becomes true.
+    #[must_use]
+    pub const fn new(deadline: Option<Instant>, cancel: Option<&'a AtomicBool>) -> Self {
+        Self { deadline, cancel }
+    }
+
+    /// Returns limits that end `timeout` after `begun`, or when the flag becomes true.
+    #[must_use]
+    pub fn since(
+        begun: Instant,
+        timeout: Option<Duration>,
+        cancel: Option<&'a AtomicBool>,
+    ) -> Self {
+        // A deadline beyond what the clock can express is none.
+        Self { deadline: timeout.and_then(|timeout| begun.checked_add(timeout)), cancel }
+    }
+
+    /// Returns the time that is left; `None` if there is no deadline.
+    ///
+    /// # Errors
+    ///
+    /// [`Expired`] if the flag is true or no time is left.
+    pub fn check(&self) -> Result<Option<Duration>, Expired> {
+        if self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
+            return Err(Expired::Cancelled);
+        }
+        let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) { Err(Expired::TimedOut) } else { Ok(left) }
+    }
+
+    /// Returns how long the caller may wait by other means before it checks again.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub fn moment(&self) -> Result<Option<Duration>, Expired> {
+        let left = self.check()?;
+        Ok(left.into_iter().chain(self.cancel.map(|_| POLL_INTERVAL)).min())
+    }
+
+    /// Waits once for one of these ends, and returns whether one is ready. An interruption, and a
+    /// flag that has to be looked at again, are as good as an event: the caller tries again.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check), before waiting.
+    pub fn poll(&self, ends: &mut [PollFd<'_>]) -> Result<bool, Expired> {
+        Ok(poll(ends, self.moment()?))
+    }
+
+    /// Waits until this end is ready.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub fn until_ready(&self, end: impl AsFd, flags: PollFlags) -> Result<(), Expired> {
+        while !self.poll(&mut [PollFd::new(&end, flags)])? {}
+        Ok(())
+    }
+}
+
+/// Calls poll(2), without a timeout for ever, and returns whether an end is ready. A failure is
+/// none: the next attempt at the end tells more.
+pub fn poll(ends: &mut [PollFd<'_>], timeout: Option<Duration>) -> bool {
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    rustix::event::poll(ends, timeout.as_ref()).is_ok_and(|ready| ready > 0)
+}
+
+/// Why a wait has ended with nothing ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expired {
+    /// The flag became true.
+    Cancelled,
+    /// No time is left.
+    TimedOut,
+}
+
+impl From<Expired> for Errno {
+    fn from(expired: Expired) -> Self {
+        match expired {
+            Expired::Cancelled => Self::INTR,
+            Expired::TimedOut => Self::TIMEDOUT,
+        }
+    }
+}
+
+impl From<Expired> for std::io::Error {
+    fn from(expired: Expired) -> Self {
+        Errno::from(expired).into()
+    }
+}
+
+/// How often a wait looks at its flag.
+pub const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_when_an_end_is_ready() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let limits = Limits::since(Instant::now(), Some(Duration::from_secs(60)), None);
+        let write = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            writer.write_all(b"x").unwrap();
+        });
+        assert_eq!(limits.until_ready(&reader, PollFlags::IN), Ok(()));
+        write.join().unwrap();
+    }
+
+    #[test]
+    fn a_wait_ends_by_its_deadline_or_its_flag() {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let short = Limits::since(Instant::now(), Some(Duration::from_millis(20)), None);
+        assert_eq!(short.until_ready(&reader, PollFlags::IN), Err(Expired::TimedOut));
+        let flag = AtomicBool::new(false);
+        let limits = Limits::new(None, Some(&flag));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                flag.store(true, Ordering::Relaxed);
+            });
+            assert_eq!(limits.until_ready(&reader, PollFlags::IN), Err(Expired::Cancelled));
+        });
+        // Whoever has no flag and no deadline may wait for ever.
+        assert_eq!(Limits::default().moment(), Ok(None));
+    }
+}
