@@ -1,7 +1,8 @@
 //! What this machine can do, and what another program asks of the kernel.
 //!
 //! [`explain::run`] follows a program and all that it starts from system call to system call, and
-//! returns what moved its bytes as values. [`trace`] is the tracer below it.
+//! returns what moved its bytes as values; [`explain::attach`] counts the system calls of programs
+//! that run already. [`trace`] is the tracer below both.
 //!
 //! The crate prints nothing: `underpass doctor` and `underpass explain` do that.
 

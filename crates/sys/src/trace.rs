@@ -15,6 +15,10 @@ pub enum TraceRequest<'a> {
     Seize(c_int),
     /// Lets a stopped thread go on, delivering a signal unless it is 0.
     Resume(Resume, c_int),
+    /// Stops a thread that runs (`PTRACE_INTERRUPT`).
+    Interrupt,
+    /// Lets a stopped thread go on untraced (`PTRACE_DETACH`), delivering a signal unless it is 0.
+    Detach(c_int),
     /// `PTRACE_GET_SYSCALL_INFO`.
     CallInfo(&'a mut CallInfo),
 }
@@ -77,6 +81,10 @@ pub fn trace(tid: u32, request: TraceRequest<'_>) -> Result<(), Errno> {
             TraceRequest::Resume(how, signal) => {
                 libc::ptrace(how.number() as _, tid, nothing, c_long::from(signal))
             }
+            TraceRequest::Interrupt => libc::ptrace(libc::PTRACE_INTERRUPT, tid, nothing, nothing),
+            TraceRequest::Detach(signal) => {
+                libc::ptrace(libc::PTRACE_DETACH, tid, nothing, c_long::from(signal))
+            }
             TraceRequest::CallInfo(info) => libc::ptrace(
                 GET_SYSCALL_INFO as _,
                 tid,
@@ -88,7 +96,8 @@ pub fn trace(tid: u32, request: TraceRequest<'_>) -> Result<(), Errno> {
     if result < 0 { Err(last_errno()) } else { Ok(()) }
 }
 
-/// Waits until any child or traced thread has ended or stopped: its number and wait status.
+/// Waits until a child of the calling thread, or a thread that it traces, has ended or stopped, and
+/// returns its number and wait status. Children of other threads are left to them.
 ///
 /// # Errors
 ///
@@ -96,8 +105,10 @@ pub fn trace(tid: u32, request: TraceRequest<'_>) -> Result<(), Errno> {
 pub fn wait_for_any() -> Result<(u32, c_int), Errno> {
     loop {
         let mut status = 0;
-        // SAFETY: the kernel fills in the one number it is given. Proved by diagnose's `tests/trace.rs`.
-        let tid = unsafe { libc::wait4(-1, &raw mut status, libc::__WALL, std::ptr::null_mut()) };
+        let flags = libc::__WALL | libc::__WNOTHREAD;
+        // SAFETY: the kernel fills in the one number it is given. Proved by diagnose's
+        // `tests/trace.rs`.
+        let tid = unsafe { libc::wait4(-1, &raw mut status, flags, std::ptr::null_mut()) };
         match u32::try_from(tid) {
             Ok(tid) => return Ok((tid, status)),
             Err(_) if last_errno() == Errno::INTR => {}

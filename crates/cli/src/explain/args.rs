@@ -22,8 +22,8 @@ pub(crate) struct ExplainArgs {
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 
-    /// Watch every system call, not only those that move bytes: slower, but tells how many there
-    /// were
+    /// Stop at every system call, not only those that move bytes: slower, but counts all calls by
+    /// name
     #[arg(long)]
     pub(super) every_call: bool,
 }

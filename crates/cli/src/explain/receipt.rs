@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use serde::Serialize;
 use underpass_diagnose::explain::{
-    Count, Direction, EndCount, Ending, Explained, Ledger, Origin, RefusalCount,
+    CallCount, Count, Direction, EndCount, Ending, Explained, Ledger, Origin, RefusalCount,
 };
 use underpass_engine::{Mechanism, errno};
 
@@ -72,6 +72,9 @@ pub(crate) struct ProgramReceipt {
     /// How many system calls there were in all; absent if not all were looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) all_calls: Option<u64>,
+    /// All of them by name, those that took longest first; absent if not all were looked at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) calls_by_name: Vec<CountedCall>,
 }
 
 /// One sort of error.
@@ -151,6 +154,26 @@ pub(crate) struct CallReceipt {
     pub(crate) count: CountReceipt,
 }
 
+/// All calls of one name.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct CountedCall {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// How often it was made.
+    pub(crate) calls: u64,
+    /// How often it failed.
+    pub(crate) errors: u64,
+    /// Seconds between its begins and ends, with what watching them took.
+    pub(crate) seconds: f64,
+}
+
+impl From<&CallCount> for CountedCall {
+    fn from(count: &CallCount) -> Self {
+        let &CallCount { name, calls, errors, seconds } = count;
+        Self { name, calls, errors, seconds }
+    }
+}
+
 /// Calls whose work cannot be seen from outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct HiddenReceipt {
@@ -212,7 +235,11 @@ impl ProgramReceipt {
                 foreign_calls: ledger.foreign_calls,
             },
             stops: explained.stops,
-            all_calls: explained.all_calls,
+            all_calls: explained
+                .all_calls
+                .as_ref()
+                .map(|counts| counts.iter().map(|count| count.calls).sum()),
+            calls_by_name: explained.all_calls.iter().flatten().map(CountedCall::from).collect(),
         }
     }
 }

@@ -75,6 +75,11 @@ fn check(scene: &Scene, words: &[&str]) -> Value {
         let by_strace = seen.get(name).copied().unwrap_or_default();
         assert_eq!(by_call(&filtered, name), by_strace, "{name} of {words:?}: {filtered}");
         assert_eq!(by_call(&whole, name), by_strace, "{name} of {words:?}, every call");
+        let by_name = whole["calls_by_name"].as_array().unwrap();
+        let counted = by_name.iter().find(|count| count["name"] == name);
+        let counted = counted.map_or(0, |count| count["calls"].as_u64().unwrap());
+        // Calls that were interrupted and made again count here.
+        assert!(counted >= by_strace.1, "{name} of {words:?}: {counted}");
     }
     // In a container with a filter of its own all calls are looked at.
     let status = fs::read_to_string("/proc/self/status").unwrap();

@@ -4,7 +4,9 @@
 //! the kernel picks (`calls.rs`). A stop at the beginning tells what the call is about, another
 //! at the end what it came to (`observer.rs`).
 
+mod attach;
 mod calls;
+mod counts;
 mod descriptors;
 mod error;
 mod interrupts;
@@ -24,7 +26,9 @@ use underpass_engine::Usage;
 use crate::procfs::field;
 use crate::trace::{Filter, Program};
 
+pub use attach::{Attached, attach};
 pub use calls::Direction;
+pub use counts::CallCount;
 pub use error::ExplainError;
 use interrupts::Family;
 pub use ledger::{Count, EndCount, Ledger, Origin, RefusalCount};
@@ -52,8 +56,9 @@ pub struct Explained {
     pub threads: u64,
     /// How often a thread was stopped to be watched; each stop is one voluntary context switch.
     pub stops: u64,
-    /// The number of all system calls; `None` unless every call was watched.
-    pub all_calls: Option<u64>,
+    /// All system calls by name, those that took longest first; `None` unless every call was
+    /// watched.
+    pub all_calls: Option<Vec<CallCount>>,
 }
 
 impl Explained {
@@ -104,7 +109,7 @@ pub fn run(words: &[OsString], every_call: bool) -> Result<Explained, ExplainErr
         processes: tracer.process_count,
         threads: tracer.thread_count,
         stops: tracer.stops,
-        all_calls: tracer.every.then_some(tracer.all_calls),
+        all_calls: tracer.every.then(|| tracer.counts.by_name()),
         ledger: tracer.observer.ledger,
     })
 }

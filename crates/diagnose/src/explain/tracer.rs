@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use crate::trace::{self, Call, Event, Program, Resume, Start, Stop};
 
 use super::calls::{self, is_watched};
+use super::counts::Counts;
 use super::interrupts::Family;
 use super::observer::Observer;
 use super::process::{Process, Thread, family};
@@ -41,8 +42,8 @@ pub(super) struct Tracer<'f> {
     pub(super) thread_count: u64,
     /// how often one was stopped,
     pub(super) stops: u64,
-    /// and how many system calls were made, if all were looked at.
-    pub(super) all_calls: u64,
+    /// and which system calls were made, if all were looked at.
+    pub(super) counts: Counts,
 }
 
 impl<'f> Tracer<'f> {
@@ -59,7 +60,7 @@ impl<'f> Tracer<'f> {
             process_count: 0,
             thread_count: 0,
             stops: 0,
-            all_calls: 0,
+            counts: Counts::default(),
         }
     }
 
@@ -92,6 +93,7 @@ impl<'f> Tracer<'f> {
 
     fn ended(&mut self, tid: u32) {
         self.threads.remove(&tid);
+        self.counts.forget(tid);
         // The first thread of a process is told to have ended when it is the last.
         if self.processes.remove(&tid).is_some() {
             self.family.left(tid);
@@ -168,9 +170,11 @@ impl<'f> Tracer<'f> {
         if self.began.is_none() {
             return Ok(());
         }
+        if self.every {
+            self.counts.see(tid, &call);
+        }
         match call {
             Call::Begins { number, arguments } => {
-                self.all_calls += 1;
                 let Some(known) = number.map(calls::known) else {
                     self.observer.ledger.foreign_calls += 1;
                     return Ok(());

@@ -4,7 +4,7 @@
 //! names, until [`resume`] lets it go on. Where the kernel allows no filter it stops at all of them.
 //! If the tracer dies, the program and all that it has started die with it.
 //!
-//! A process can have one program traced at a time, and only the thread that has started it may
+//! A thread can have one program traced at a time, and only the thread that has started it may
 //! call [`wait`] and the rest.
 
 mod filter;
@@ -134,6 +134,34 @@ pub enum Call {
     },
     /// It ends with a number, or an error.
     Ends(Result<u64, Errno>),
+}
+
+/// Begins to trace a thread that runs; what it starts from now on is traced, too. Unlike a
+/// [`Program`], it goes on if the tracer dies.
+///
+/// # Errors
+///
+/// `EPERM` if that is not allowed here, or the thread is traced already; `ESRCH` if it has ended.
+pub fn seize(tid: u32) -> io::Result<()> {
+    Ok(sys::trace(tid, TraceRequest::Seize(OPTIONS & !libc::PTRACE_O_EXITKILL))?)
+}
+
+/// Has a traced thread that runs stop.
+///
+/// # Errors
+///
+/// `ESRCH` if it has ended.
+pub fn interrupt(tid: u32) -> io::Result<()> {
+    Ok(sys::trace(tid, TraceRequest::Interrupt)?)
+}
+
+/// Lets a stopped thread go on untraced, with a signal unless it is 0.
+///
+/// # Errors
+///
+/// `ESRCH` if it was killed meanwhile.
+pub fn detach(tid: u32, signal: c_int) -> io::Result<()> {
+    Ok(sys::trace(tid, TraceRequest::Detach(signal))?)
 }
 
 /// Waits until something happens to a thread that is traced; `None` when none is left.

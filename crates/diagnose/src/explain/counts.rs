@@ -1,0 +1,110 @@
+//! How often each system call was made, how often it failed, and how long it took.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use syscalls::Sysno;
+
+use crate::trace::Call;
+
+/// What all calls of one name came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallCount {
+    /// The name in the manual; `unknown` for calls of another architecture.
+    pub name: &'static str,
+    /// How often it was made.
+    pub calls: u64,
+    /// How often it failed.
+    pub errors: u64,
+    /// Seconds between its begins and ends, with what watching them took. A call that never
+    /// returned, such as exit_group(2), counts none.
+    pub seconds: f64,
+}
+
+/// Counts calls as threads begin and end them.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    by_number: HashMap<Option<i64>, Sum>,
+    /// What each thread is in, and since when.
+    begun: HashMap<u32, (Option<i64>, Instant)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    calls: u64,
+    errors: u64,
+    time: Duration,
+}
+
+impl Counts {
+    /// Counts the begin or end of a call of a thread.
+    pub(super) fn see(&mut self, tid: u32, call: &Call) {
+        match call {
+            Call::Begins { number, .. } => {
+                self.by_number.entry(*number).or_default().calls += 1;
+                self.begun.insert(tid, (*number, Instant::now()));
+            }
+            Call::Ends(result) => {
+                // Where watching began in the middle of a call, its begin was not seen.
+                let Some((number, since)) = self.begun.remove(&tid) else { return };
+                let sum = self.by_number.entry(number).or_default();
+                sum.time += since.elapsed();
+                sum.errors += u64::from(result.is_err());
+            }
+        }
+    }
+
+    /// Notes that a thread has ended, perhaps within a call.
+    pub(super) fn forget(&mut self, tid: u32) {
+        self.begun.remove(&tid);
+    }
+
+    /// Returns the calls by name, those that took longest first.
+    pub(super) fn by_name(&self) -> Vec<CallCount> {
+        let mut counts: Vec<_> = self
+            .by_number
+            .iter()
+            .map(|(number, sum)| CallCount {
+                name: name(*number),
+                calls: sum.calls,
+                errors: sum.errors,
+                seconds: sum.time.as_secs_f64(),
+            })
+            .collect();
+        counts.sort_by(|one, other| {
+            other.seconds.total_cmp(&one.seconds).then_with(|| one.name.cmp(other.name))
+        });
+        counts
+    }
+}
+
+/// The name of the call with this number.
+fn name(number: Option<i64>) -> &'static str {
+    let number = number.and_then(|number| usize::try_from(number).ok());
+    number.and_then(Sysno::new).map_or("unknown", |call| call.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn calls_are_counted_by_name_with_their_errors() {
+        let mut counts = Counts::default();
+        let begins = |number| Call::Begins { number: Some(number), arguments: [0; 6] };
+        counts.see(1, &Call::Ends(Ok(0)));
+        counts.see(1, &begins(libc::SYS_read));
+        counts.see(2, &begins(libc::SYS_read));
+        counts.see(2, &Call::Ends(Err(Errno::AGAIN)));
+        counts.see(1, &Call::Ends(Ok(7)));
+        counts.see(2, &begins(libc::SYS_exit_group));
+        counts.forget(2);
+        counts.see(2, &Call::Ends(Ok(0)));
+        let mut found: Vec<_> =
+            counts.by_name().iter().map(|each| (each.name, each.calls, each.errors)).collect();
+        found.sort_unstable();
+        assert_eq!(found, [("exit_group", 1, 0), ("read", 2, 1)]);
+        assert_eq!((name(None), name(Some(1 << 40))), ("unknown", "unknown"));
+    }
+}

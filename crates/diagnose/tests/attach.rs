@@ -1,0 +1,73 @@
+//! Programs that run already: their calls are counted, and then they go on untraced.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use underpass_diagnose::explain::{ExplainError, attach};
+
+/// A program that reads and writes for as long as it lives.
+fn busy() -> Child {
+    let mut command = Command::new("dd");
+    command.args(["if=/dev/zero", "of=/dev/null", "bs=1"]).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
+fn tracer_of(pid: u32) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("TracerPid:")).unwrap();
+    line.trim_start_matches("TracerPid:").trim().to_owned()
+}
+
+#[test]
+fn calls_of_a_running_program_are_counted_and_it_goes_on() {
+    let mut program = busy();
+    thread::sleep(Duration::from_millis(100));
+    let attached = attach(&[program.id()]).unwrap();
+    assert_ne!(tracer_of(program.id()), "0");
+    thread::sleep(Duration::from_millis(200));
+    let counts = attached.end().unwrap();
+    assert_eq!(tracer_of(program.id()), "0");
+    let of = |name: &str| counts.iter().find(|count| count.name == name).unwrap();
+    let (reads, writes) = (of("read"), of("write"));
+    assert!(reads.calls > 10 && reads.calls.abs_diff(writes.calls) <= 1, "{counts:?}");
+    assert!(reads.errors == 0 && reads.seconds > 0.0, "{counts:?}");
+    assert_eq!(program.try_wait().unwrap(), None, "it has not survived");
+    program.kill().unwrap();
+    // The tracer is gone, and has left the end to the parent.
+    assert!(!program.wait().unwrap().success());
+}
+
+#[test]
+fn a_program_that_waits_is_let_go_at_once() {
+    let mut program = Command::new("sleep").arg("60").spawn().unwrap();
+    thread::sleep(Duration::from_millis(100));
+    drop(attach(&[program.id()]).unwrap());
+    assert_eq!(tracer_of(program.id()), "0");
+    assert_eq!(program.try_wait().unwrap(), None, "it has not survived");
+    program.kill().unwrap();
+    program.wait().unwrap();
+}
+
+#[test]
+fn a_program_that_ends_meanwhile_ends_the_counting() {
+    let mut program = Command::new("sleep").arg("0.3").spawn().unwrap();
+    let attached = attach(&[program.id()]).unwrap();
+    thread::sleep(Duration::from_millis(600));
+    let counts = attached.end().unwrap();
+    assert!(counts.iter().any(|count| count.name == "exit_group"), "{counts:?}");
+    let _ = program.wait();
+}
+
+#[test]
+fn a_program_that_is_traced_already_is_refused() {
+    let mut program = Command::new("sleep").arg("60").spawn().unwrap();
+    let first = attach(&[program.id()]).unwrap();
+    assert!(matches!(attach(&[program.id()]), Err(ExplainError::Refused { .. })));
+    drop(first);
+    program.kill().unwrap();
+    program.wait().unwrap();
+}
