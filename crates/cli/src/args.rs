@@ -7,10 +7,9 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
 use crate::bench::BenchArgs;
-use crate::commands::{
-    doctor::DoctorArgs, get::GetArgs, put::PutArgs, recv::RecvArgs, send::SendArgs,
-};
+use crate::commands::{get::GetArgs, put::PutArgs, recv::RecvArgs, send::SendArgs};
 use crate::cp::CpArgs;
+use crate::doctor::DoctorArgs;
 use crate::explain::ExplainArgs;
 use crate::failure::Failure;
 use crate::generate::GenerateArgs;

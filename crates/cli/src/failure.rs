@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 use underpass_bench::BenchError;
 use underpass_copy::CopyError;
+use underpass_diagnose::doctor::DoctorError;
 use underpass_engine::Error;
 use underpass_engine::hint::{Action, Hint, Hinted, Plain};
 use underpass_server::server::ServeError;
@@ -153,6 +154,15 @@ impl From<BenchError> for Failure {
     fn from(error: BenchError) -> Self {
         match error {
             BenchError::Usage(message) => Self::Usage(message),
+            error => Self::hinted(error.to_string(), &error),
+        }
+    }
+}
+
+impl From<DoctorError> for Failure {
+    fn from(error: DoctorError) -> Self {
+        match error {
+            DoctorError::Usage(message) => Self::Usage(message),
             error => Self::hinted(error.to_string(), &error),
         }
     }

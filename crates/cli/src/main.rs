@@ -52,7 +52,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Recv(args)) => commands::recv::run(&args),
         Some(Command::Cp(args)) => cp::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
-        Some(Command::Doctor(args)) => commands::doctor::run(&args),
+        Some(Command::Doctor(args)) => doctor::run(&args),
         // It ends as the program that it runs.
         Some(Command::Explain(args)) => return explain::run(&args),
         None => commands::generate::run(&cli.generate),

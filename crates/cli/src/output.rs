@@ -14,7 +14,6 @@ use underpass_server::server::{Note, Summary};
 use underpass_transport::tls::Pin;
 
 use crate::args::ShowArgs;
-use crate::doctor::Diagnosis;
 use crate::explained::explained;
 use crate::failure::{Failure, complaint, plain};
 use crate::figure::Alphabet;
@@ -152,14 +151,6 @@ pub(crate) fn problem(failure: &Failure) {
 /// nothing.
 pub(crate) fn plain_path(path: &Path) -> String {
     one_line(&path.to_string_lossy())
-}
-
-/// Prints what the doctor found, on standard output.
-pub(crate) fn diagnosis(diagnosis: &Diagnosis, as_json: bool) {
-    match serde_json::to_string(diagnosis) {
-        Ok(json) if as_json => text(&format!("{}\n", printable::json(&json))),
-        _ => text(&printable::lines(&diagnosis.to_string())),
-    }
 }
 
 /// Prints the receipt of one of several transfers, if it is wanted.

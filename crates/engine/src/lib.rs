@@ -41,7 +41,6 @@ pub mod hint;
 mod integrity;
 pub mod ktls;
 mod mechanisms;
-pub mod probe;
 mod report;
 pub mod session;
 mod size;

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use scratch::{Scratch, pattern, tcp_pair, wait_until};
 use underpass_engine::{
     Chain, Error, Integrity, Kind, Mechanism, Options, Policy, Progress, Refusal, Report, Sink,
-    Source, Status, Transfer, Usage, Wait, buffered, probe, processor_time, socket,
+    Source, Status, Transfer, Usage, Wait, buffered, processor_time, socket,
 };
 
 const LEN: usize = 1 << 20;
@@ -490,28 +490,4 @@ fn a_paced_socket_takes_its_time() {
     Transfer::new(source, Sink::socket(&sender)).options(options).run().unwrap();
     reader.join().unwrap().unwrap();
     assert!(started.elapsed() > Duration::from_millis(250), "{:?}", started.elapsed());
-}
-
-#[test]
-fn what_a_machine_offers_is_asked_for() {
-    let setting = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u32>().ok();
-    match (probe::io_uring(), setting("/proc/sys/kernel/io_uring_disabled")) {
-        // Still, whoever filters system calls may refuse it.
-        (made, Some(0)) => assert!(made != Err(Errno::FAULT) && made != Err(Errno::INVAL)),
-        (made, Some(2)) => assert_eq!(made, Err(Errno::PERM)),
-        (made, _) => assert!(made != Err(Errno::FAULT), "{made:?}"),
-    }
-    match probe::landlock() {
-        Ok(version) => assert!((1..100).contains(&version), "{version}"),
-        Err(errno) => assert!([Errno::NOSYS, Errno::OPNOTSUPP].contains(&errno), "{errno:?}"),
-    }
-    let most = setting("/proc/sys/fs/pipe-max-size").map_or(usize::MAX, |most| most as usize);
-    let capacity = probe::pipe_capacity().unwrap();
-    assert!((PAGE..=most.min(1 << 20)).contains(&capacity), "{capacity}");
-    let scratch = Scratch::new();
-    let file = File::open(scratch.file("file", LEN)).unwrap();
-    match probe::cached(&file, 0, LEN as u64) {
-        Ok(bytes) => assert!((1..=LEN as u64).contains(&bytes), "{bytes}"),
-        Err(errno) => assert!([Errno::NOSYS, Errno::PERM].contains(&errno), "{errno:?}"),
-    }
 }

@@ -62,7 +62,7 @@ fn ask(socket: BorrowedFd<'_>, interface: &str, words: &mut [u32]) -> Result<(),
     // SAFETY: the request names the interface by text that ends in a zero, and points to words that
     // are borrowed exclusively until the call returns. Only `features` calls this: each of its
     // questions has room for the longest answer, which for names is the number of features that
-    // the kernel knows, a constant of it far below `MOST`. Proved by the tests of `probe::card`.
+    // the kernel knows, a constant of it far below `MOST`. Proved by the tests of diagnose's `probe::card`.
     let result = unsafe {
         libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, std::ptr::from_mut(&mut request))
     };

@@ -1,6 +1,5 @@
 //! The commands, one file each: parse, call the engine, report.
 
-pub(crate) mod doctor;
 pub(crate) mod generate;
 pub(crate) mod get;
 pub(crate) mod put;

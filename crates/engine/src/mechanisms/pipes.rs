@@ -44,6 +44,17 @@ impl PipePool {
         Self { idle: Mutex::new(Vec::new()) }
     }
 
+    /// Returns how many bytes fit into the pipes that transfers splice through, as the kernel
+    /// grants them to this user now: 1 MiB if neither `fs.pipe-max-size` nor the user's share of
+    /// `fs.pipe-user-pages-soft` is in the way, pipe(7).
+    ///
+    /// # Errors
+    ///
+    /// As pipe2(2) and fcntl(2) for `F_GETPIPE_SZ`.
+    pub fn capacity() -> Result<usize, Errno> {
+        Ok(Pipe::new()?.capacity)
+    }
+
     /// How many pipes wait in the pool.
     #[must_use]
     pub fn idle(&self) -> usize {

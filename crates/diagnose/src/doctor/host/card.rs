@@ -6,19 +6,18 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use crate::probe::card::{Offload, Offloads};
+use crate::probe::route::{Route, route_to};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, socket, sockopt};
-use underpass_engine::probe::card::{Offload, Offloads};
-use underpass_engine::probe::route::{Route, route_to};
 use underpass_engine::{errno, socket as streams};
 
-use super::{Finding, State};
-use crate::failure::{Failure, Result};
-use crate::output::plain_path;
+use crate::doctor::error::{DoctorError, Result};
+use crate::doctor::finding::{Finding, FindingState};
 
 /// What was seen.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct NetworkInfo {
     /// How packets leave for the host; `None` if none was named.
     pub(crate) route: Option<std::result::Result<Route, Errno>>,
     /// What the card does; `None` if there is none on the way.
@@ -27,7 +26,7 @@ pub(crate) struct Facts {
     pub(crate) congestion: std::result::Result<(String, String), Errno>,
 }
 
-impl Facts {
+impl NetworkInfo {
     /// Looks at the way to a host.
     pub(crate) fn gather(host: Option<&str>) -> Result<Self> {
         let address = host.map(look_up).transpose()?;
@@ -49,11 +48,8 @@ fn look_up(host: &str) -> Result<IpAddr> {
     if let Ok(address) = host.parse() {
         return Ok(address);
     }
-    let failed = |source| Failure::Network {
-        action: "looking up",
-        address: plain_path(host.as_ref()),
-        source,
-    };
+    let failed =
+        |source| DoctorError::Network { action: "looking up", host: host.to_owned(), source };
     let (sender, receiver) = mpsc::channel();
     let name = host.to_owned();
     // It may take many seconds, and cannot be interrupted.
@@ -63,20 +59,20 @@ fn look_up(host: &str) -> Result<IpAddr> {
         let _ = sender.send(found);
     });
     asked.map_err(failed)?;
-    let first = match receiver.recv_timeout(PATIENCE) {
+    let first = match receiver.recv_timeout(LOOKUP_TIMEOUT) {
         Ok(found) => found.map_err(failed)?.map(|at| at.ip()).ok_or(Errno::HOSTUNREACH),
         Err(_) => Err(Errno::TIMEDOUT),
     };
     first.map_err(|errno| failed(errno.into()))
 }
 
-/// What the facts mean.
-pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
+/// What the info mean.
+pub(crate) fn findings(info: &NetworkInfo) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let Some(route) = &facts.route {
+    if let Some(route) = &info.route {
         findings.push(of_route(route));
         findings.extend(route.as_ref().ok().map(of_mtu));
-        match (&facts.card, route) {
+        match (&info.card, route) {
             (Some(Ok(card)), Ok(route)) => {
                 let at = route.interface.as_str();
                 findings.extend([gathers(card, at), cuts(card, at), encrypts(card, at)]);
@@ -85,7 +81,7 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
             _ => {}
         }
     }
-    findings.push(of_congestion(&facts.congestion));
+    findings.push(of_congestion(&info.congestion));
     findings
 }
 
@@ -93,7 +89,7 @@ fn of_route(route: &std::result::Result<Route, Errno>) -> Finding {
     let name = "route";
     let known = |finding, consequence: &str| Finding {
         name,
-        state: State::Best,
+        state: FindingState::Best,
         finding,
         consequence: consequence.to_owned(),
         remedy: None,
@@ -114,14 +110,14 @@ fn of_route(route: &std::result::Result<Route, Errno>) -> Finding {
         }
         Err(errno @ (Errno::PERM | Errno::NOSYS | Errno::ACCESS | Errno::AFNOSUPPORT)) => Finding {
             name,
-            state: State::Limited,
+            state: FindingState::Limited,
             finding: format!("the kernel may not be asked ({})", errno::name(*errno)),
             consequence: "which card it is, and what that can do, is not known".to_owned(),
             remedy: Some("let filters (seccomp) allow socket(2) with AF_NETLINK".to_owned()),
         },
         Err(errno) => Finding {
             name,
-            state: State::Closed,
+            state: FindingState::Closed,
             finding: format!("there is none ({})", errno::name(*errno)),
             consequence: "no connection to it can be made".to_owned(),
             remedy: Some("see: ip route, ip link".to_owned()),
@@ -133,7 +129,7 @@ fn of_mtu(route: &Route) -> Finding {
     let Route { mtu, .. } = route;
     Finding {
         name: "mtu",
-        state: State::Best,
+        state: FindingState::Best,
         finding: format!("packets of at most {mtu} bytes"),
         consequence: format!("1 GiB takes {} of them", (1_u64 << 30).div_ceil(segment(*mtu))),
         remedy: None,
@@ -161,7 +157,7 @@ fn gathers(card: &Offloads, at: &str) -> Finding {
     if both == [Offload::On; 2] {
         let consequence = "the Linux Journal's condition for true zero copy: the card takes the \
                            file's pages from where they lie";
-        let (state, consequence) = (State::Best, consequence.to_owned());
+        let (state, consequence) = (FindingState::Best, consequence.to_owned());
         return Finding { name, state, finding, consequence, remedy: None };
     }
     let consequence = "the kernel copies each packet together before the card gets it";
@@ -169,7 +165,7 @@ fn gathers(card: &Offloads, at: &str) -> Finding {
         true => "another card, or another driver, is needed for true zero copy".to_owned(),
         false => format!("as root: ethtool -K {at} sg on tx on"),
     };
-    let (state, consequence) = (State::Limited, consequence.to_owned());
+    let (state, consequence) = (FindingState::Limited, consequence.to_owned());
     Finding { name, state, finding, consequence, remedy: Some(remedy) }
 }
 
@@ -179,7 +175,7 @@ fn cuts(card: &Offloads, at: &str) -> Finding {
     let (state, finding, consequence, remedy) =
         match (card.best(tcp), card.get("tx-generic-segmentation")) {
             (Offload::On, _) => (
-                State::Best,
+                FindingState::Best,
                 "the card cuts into packets (TSO)",
                 "the kernel hands over up to 64 KiB at a time, and more where there is BIG TCP",
                 None,
@@ -200,7 +196,7 @@ fn cuts(card: &Offloads, at: &str) -> Finding {
                     _ if gso == Offload::Off => format!("as root: ethtool -K {at} gso on"),
                     _ => "a card that cuts by itself (TSO)".to_owned(),
                 };
-                (State::Limited, finding, consequence, Some(remedy))
+                (FindingState::Limited, finding, consequence, Some(remedy))
             }
         };
     let (finding, consequence) = (finding.to_owned(), consequence.to_owned());
@@ -211,19 +207,19 @@ fn cuts(card: &Offloads, at: &str) -> Finding {
 fn encrypts(card: &Offloads, at: &str) -> Finding {
     let (state, finding, consequence, remedy) = match card.get("tls-hw-tx-offload") {
         Offload::On => (
-            State::Best,
+            FindingState::Best,
             "the card encrypts TLS (tls-hw-tx-offload)",
             "with TLS in the kernel even HTTPS takes the file's pages from where they lie",
             None,
         ),
         Offload::Off => (
-            State::Limited,
+            FindingState::Limited,
             "the card could encrypt TLS, but is told not to (tls-hw-tx-offload)",
             "the processor encrypts",
             Some(format!("as root: ethtool -K {at} tls-hw-tx-offload on")),
         ),
         Offload::Absent => (
-            State::Unneeded,
+            FindingState::Unneeded,
             "the card encrypts no TLS (tls-hw-tx-offload)",
             "the processor encrypts, as on nearly every machine",
             None,
@@ -237,7 +233,7 @@ fn encrypts(card: &Offloads, at: &str) -> Finding {
 fn silent(errno: Errno, at: &str) -> Finding {
     Finding {
         name: "card_gathers",
-        state: State::Limited,
+        state: FindingState::Limited,
         finding: format!("the driver of {at} does not tell ({})", errno::name(errno)),
         consequence: "whether the card takes pages from where they lie is not known".to_owned(),
         remedy: Some(format!("see: ethtool -k {at}; let filters allow ioctl(2) SIOCETHTOOL")),
@@ -257,7 +253,7 @@ fn of_congestion(congestion: &std::result::Result<(String, String), Errno>) -> F
             };
             Finding {
                 name,
-                state: State::Best,
+                state: FindingState::Best,
                 finding: format!("{used}{all}"),
                 consequence: consequence.to_owned(),
                 remedy: None,
@@ -265,7 +261,7 @@ fn of_congestion(congestion: &std::result::Result<(String, String), Errno>) -> F
         }
         Err(errno) => Finding {
             name,
-            state: State::Unneeded,
+            state: FindingState::Unneeded,
             finding: format!("it is not told ({})", errno::name(*errno)),
             consequence: "the system's own is used".to_owned(),
             remedy: None,
@@ -273,8 +269,8 @@ fn of_congestion(congestion: &std::result::Result<(String, String), Errno>) -> F
     }
 }
 
-/// So long a name is looked up.
-const PATIENCE: Duration = Duration::from_millis(1_200);
+/// How long a name is looked up.
+const LOOKUP_TIMEOUT: Duration = Duration::from_millis(1_200);
 
 #[cfg(test)]
 #[path = "card_tests.rs"]

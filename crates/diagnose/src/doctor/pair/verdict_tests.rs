@@ -2,10 +2,10 @@ use rustix::io::Errno;
 use underpass_engine::{Report, buffered};
 
 use super::*;
-use crate::doctor::Diagnosis;
+use crate::doctor::finding::{count_closed, text};
 
 #[allow(clippy::unwrap_used)]
-fn trial(outcome: Outcome, copied: u64) -> Trial {
+fn trial(outcome: TrialOutcome, copied: u64) -> Trial {
     let mut report = Report::default();
     if copied > 0 {
         let sink = std::fs::File::options().write(true).open("/dev/null").unwrap();
@@ -15,8 +15,8 @@ fn trial(outcome: Outcome, copied: u64) -> Trial {
     Trial { report, outcome }
 }
 
-fn facts(way: Trial) -> Facts {
-    Facts {
+fn trials(way: Trial) -> PairTrials {
+    PairTrials {
         from: "a".to_owned(),
         to: "b".to_owned(),
         is_stream: false,
@@ -28,53 +28,53 @@ fn facts(way: Trial) -> Facts {
     }
 }
 
-fn declined(errno: Errno) -> Outcome {
-    Outcome::Declined(Refusal::Errno(errno))
+fn declined(errno: Errno) -> TrialOutcome {
+    TrialOutcome::Declined(Refusal::Errno(errno))
 }
 
 #[test]
 fn ways_that_are_open_and_closed() {
-    let failed = Outcome::Failed("Operation not permitted".to_owned());
-    let stream = Facts { is_stream: true, ..facts(trial(failed.clone(), 0)) };
+    let failed = TrialOutcome::Failed("Operation not permitted".to_owned());
+    let stream = PairTrials { is_stream: true, ..trials(trial(failed.clone(), 0)) };
     let mut told = String::new();
-    for (facts, closed) in [
-        (facts(trial(Outcome::Moved, 1000)), 0),
-        (Facts { appends: true, ..facts(trial(Outcome::Moved, 1000)) }, 1),
-        (facts(trial(Outcome::Differs, 1000)), 1),
-        (facts(trial(failed, 0)), 1),
+    for (trials, closed) in [
+        (trials(trial(TrialOutcome::Moved, 1000)), 0),
+        (PairTrials { appends: true, ..trials(trial(TrialOutcome::Moved, 1000)) }, 1),
+        (trials(trial(TrialOutcome::Differs, 1000)), 1),
+        (trials(trial(failed, 0)), 1),
         (stream, 1),
     ] {
-        let diagnosis = Diagnosis::new(findings(&facts));
-        assert_eq!(diagnosis.closed(), closed, "{diagnosis}");
-        told += &diagnosis.to_string();
+        let found = findings(&trials);
+        assert_eq!(count_closed(&found), closed, "{found:?}");
+        told += &text(&found);
     }
-    assert_eq!(told, include_str!("snapshots/ways.txt"));
+    assert_eq!(told, include_str!("../snapshots/ways.txt"));
 }
 
 #[test]
 fn mechanisms_alone_and_guards() {
     let alone = vec![
         (Mechanism::Reflink, trial(declined(Errno::OPNOTSUPP), 0)),
-        (Mechanism::CopyFileRange, trial(Outcome::Differs, 1000)),
-        (Mechanism::Sendfile, trial(Outcome::Failed("Input/output error".to_owned()), 0)),
-        (Mechanism::ReadWrite, trial(Outcome::Moved, 1000)),
+        (Mechanism::CopyFileRange, trial(TrialOutcome::Differs, 1000)),
+        (Mechanism::Sendfile, trial(TrialOutcome::Failed("Input/output error".to_owned()), 0)),
+        (Mechanism::ReadWrite, trial(TrialOutcome::Moved, 1000)),
     ];
     let guards = vec![
-        (Integrity::Lease, trial(Outcome::Moved, 1000)),
-        (Integrity::Snapshot, trial(Outcome::Failed("Input/output error".to_owned()), 0)),
+        (Integrity::Lease, trial(TrialOutcome::Moved, 1000)),
+        (Integrity::Snapshot, trial(TrialOutcome::Failed("Input/output error".to_owned()), 0)),
     ];
-    let facts = Facts { alone, guards, ..facts(trial(Outcome::Moved, 1000)) };
-    let told = Diagnosis::new(findings(&facts)).to_string();
-    assert_eq!(told, include_str!("snapshots/mechanisms.txt"));
+    let trials = PairTrials { alone, guards, ..trials(trial(TrialOutcome::Moved, 1000)) };
+    let told = text(&findings(&trials));
+    assert_eq!(told, include_str!("../snapshots/mechanisms.txt"));
 }
 
 #[test]
 fn what_fails_everywhere_is_one_closed_way() {
-    let failed = || trial(Outcome::Failed("Network is unreachable".to_owned()), 0);
+    let failed = || trial(TrialOutcome::Failed("Network is unreachable".to_owned()), 0);
     let alone = Mechanism::ALL.map(|mechanism| (mechanism, failed())).to_vec();
-    let diagnosis = Diagnosis::new(findings(&Facts { alone, ..facts(failed()) }));
-    assert_eq!(diagnosis.closed(), 1, "{diagnosis}");
-    assert!(diagnosis.to_string().contains("unneeded splice: fails as well: Network is"));
+    let found = findings(&PairTrials { alone, ..trials(failed()) });
+    assert_eq!(count_closed(&found), 1, "{found:?}");
+    assert!(text(&found).contains("unneeded splice: fails as well: Network is"));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! What a machine offers beside the mechanisms, found out by asking for it.
 //!
-//! Which mechanism serves two ends is told by a [`Transfer`](crate::Transfer) between them. These
-//! are the other things that decide how well it goes: pipes, the page cache, the card. Nothing here
-//! moves a byte, changes anything, or needs a privilege.
+//! A transfer between two ends tells which mechanism serves them. These are the other things that
+//! decide how well it goes: the page cache, the route, the card. Nothing here moves a byte, changes
+//! anything, or needs a privilege.
 
 pub mod card;
 pub mod route;
@@ -11,19 +11,6 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 use underpass_sys as sys;
-
-use crate::mechanisms::pipes::Pipe;
-
-/// How many bytes fit into the pipes that transfers splice through, as the kernel really grants
-/// them to this user now: 1 MiB if neither `fs.pipe-max-size` nor the user's share of
-/// `fs.pipe-user-pages-soft` is in the way, pipe(7).
-///
-/// # Errors
-///
-/// As pipe2(2) and fcntl(2) for `F_GETPIPE_SZ`.
-pub fn pipe_capacity() -> Result<usize, Errno> {
-    Ok(Pipe::new()?.capacity)
-}
 
 /// How many bytes of `len` from `offset` the page cache holds, in whole pages.
 ///

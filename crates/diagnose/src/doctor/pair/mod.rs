@@ -4,53 +4,58 @@
 //! mechanisms and its own falling back, and for small files by what `cp` does with them. So the
 //! doctor cannot hold another opinion than they do.
 
+pub(super) mod file_system;
+pub(super) mod sharing;
+pub(super) mod storage;
+pub(super) mod verdict;
+
 use std::io;
 use std::thread;
-use std::time::Duration;
 
+use underpass_engine::hint::Plain;
 use underpass_engine::{
     Error, Integrity, Kind, Mechanism, Options, Policy, Refusal, Report, Status, Transfer, Version,
     buffered,
 };
 
-use super::sample::{LEN, Sample};
-use super::scratch::Scratch;
-use super::target::Target;
-use crate::failure::{Failure, Result, plain};
+use crate::doctor::ends::sample::{LEN, Sample};
+use crate::doctor::ends::scratch::{LOOK_INTERVAL, MAX_LOOKS, Scratch};
+use crate::doctor::ends::target::Target;
+use crate::doctor::error::{DoctorError, Result};
 
 /// What was seen of two ends.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub struct PairTrials {
     /// What the source is called.
-    pub(crate) from: String,
+    pub from: String,
     /// What the target is called.
-    pub(crate) to: String,
+    pub to: String,
     /// Whether the target is a peer.
-    pub(crate) is_stream: bool,
+    pub is_stream: bool,
     /// Whether the target can only be written to at its end.
-    pub(crate) appends: bool,
+    pub appends: bool,
     /// What a command would do.
-    pub(crate) way: Trial,
+    pub way: Trial,
     /// Each mechanism alone.
-    pub(crate) alone: Vec<(Mechanism, Trial)>,
+    pub alone: Vec<(Mechanism, Trial)>,
     /// Each way to be sure of one version, if the source is one that can have several.
-    pub(crate) guards: Vec<(Integrity, Trial)>,
+    pub guards: Vec<(Integrity, Trial)>,
     /// Whether /proc is there.
-    pub(crate) has_proc: bool,
+    pub has_proc: bool,
 }
 
 /// What came of moving some bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct Trial {
+pub struct Trial {
     /// What the engine tells of it.
-    pub(crate) report: Report,
+    pub report: Report,
     /// How it ended.
-    pub(crate) outcome: Outcome,
+    pub outcome: TrialOutcome,
 }
 
 /// How a trial ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum TrialOutcome {
     /// The bytes arrived as they were.
     Moved,
     /// Other bytes arrived.
@@ -61,7 +66,7 @@ pub(crate) enum Outcome {
     Failed(String),
 }
 
-impl Facts {
+impl PairTrials {
     /// Tries everything.
     pub(crate) fn gather(sample: &Sample, target: &Target) -> Result<Self> {
         let kind = sample.source()?.kind();
@@ -88,14 +93,14 @@ impl Facts {
             flags.is_some_and(|flags| flags.contains(rustix::fs::OFlags::APPEND))
         });
         let (from, to) = (sample.name().to_owned(), target.name());
-        let (is_stream, has_proc) = (target.is_stream(), super::has_proc());
+        let (is_stream, has_proc) = (target.is_stream(), crate::doctor::has_proc());
         Ok(Self { from, to, is_stream, appends, way, alone, guards, has_proc })
     }
 }
 
 impl Trial {
     fn failed(error: &io::Error) -> Self {
-        Self { report: Report::default(), outcome: Outcome::Failed(plain(error)) }
+        Self { report: Report::default(), outcome: TrialOutcome::Failed(Plain(error).to_string()) }
     }
 }
 
@@ -131,8 +136,8 @@ fn trial(sample: &Sample, target: &Target, options: Options<'_>) -> Result<Trial
     let scratch = match target.scratch() {
         Ok(scratch) => scratch,
         // That no connection can be made is a finding, and not the only one.
-        Err(Failure::System { source, .. }) => return Ok(Trial::failed(&source)),
-        Err(failure) => return Err(failure),
+        Err(DoctorError::System { source, .. }) => return Ok(Trial::failed(&source)),
+        Err(error) => return Err(error),
     };
     let before = Version::of(sample.file()).ok();
     let options = options.turn(LEN);
@@ -148,19 +153,23 @@ fn trial(sample: &Sample, target: &Target, options: Options<'_>) -> Result<Trial
         Err(error) => {
             let report = error.report().clone();
             let outcome = match error {
-                Error::Declined { refusal, .. } => Outcome::Declined(refusal),
-                error => Outcome::Failed(error.to_string()),
+                Error::Declined { refusal, .. } => TrialOutcome::Declined(refusal),
+                error => TrialOutcome::Failed(error.to_string()),
             };
             Trial { report, outcome }
         }
     })
 }
 
-fn compared(sample: &Sample, before: Option<Version>, arrived: io::Result<Vec<u8>>) -> Outcome {
+fn compared(
+    sample: &Sample,
+    before: Option<Version>,
+    arrived: io::Result<Vec<u8>>,
+) -> TrialOutcome {
     match arrived {
-        Ok(bytes) if sample.begins_with(&bytes, before) => Outcome::Moved,
-        Ok(_) => Outcome::Differs,
-        Err(error) => Outcome::Failed(plain(&error)),
+        Ok(bytes) if sample.begins_with(&bytes, before) => TrialOutcome::Moved,
+        Ok(_) => TrialOutcome::Differs,
+        Err(error) => TrialOutcome::Failed(Plain(&error).to_string()),
     }
 }
 
@@ -172,7 +181,7 @@ fn run(
     arrived: &mut Vec<u8>,
 ) -> Result<std::result::Result<Report, Error>> {
     let action = "looking at the sink";
-    let sink = scratch.sink().map_err(|source| Failure::System { action, source })?;
+    let sink = scratch.sink().map_err(|source| DoctorError::System { action, source })?;
     let mut transfer = Transfer::new(sample.source()?, sink).options(options);
     let mut looks = 0;
     let error = loop {
@@ -189,22 +198,15 @@ fn run(
         let report = || Box::new(transfer.report().clone());
         match scratch.drain(arrived) {
             Ok(true) => looks = 0,
-            Ok(false) if looks == LOOKS => {
-                break Error::Stalled { timeout: LOOKS * MOMENT, report: report() };
+            Ok(false) if looks == MAX_LOOKS => {
+                break Error::Stalled { timeout: MAX_LOOKS * LOOK_INTERVAL, report: report() };
             }
             Ok(false) => {
                 looks += 1;
-                thread::sleep(MOMENT);
+                thread::sleep(LOOK_INTERVAL);
             }
             Err(source) => break Error::Io { mechanism: None, source, report: report() },
         }
     };
     Ok(Err(error))
 }
-
-/// How often something is looked for that everywhere else is there at once. Looks are counted and
-/// not time: a machine may be busy, and then has had no chance.
-pub(crate) const LOOKS: u32 = 1_000;
-
-/// How long between two looks.
-pub(crate) const MOMENT: Duration = Duration::from_micros(100);

@@ -2,52 +2,53 @@
 
 use underpass_engine::{Declined, Integrity, Mechanism, Refusal};
 
-use super::pair::{Facts, Outcome, Trial};
-use super::{Finding, State};
+use super::{PairTrials, Trial, TrialOutcome};
+use crate::doctor::finding::{Finding, FindingState};
 
-/// What the facts mean: the way first, then each mechanism, then each guard.
-pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
-    let mut findings = vec![way(facts)];
-    findings.extend(facts.alone.iter().map(|(mechanism, trial)| of(facts, *mechanism, trial)));
-    findings
-        .extend(facts.guards.iter().map(|(level, trial)| of_guard(*level, trial, facts.has_proc)));
+/// What the trials mean: the way first, then each mechanism, then each guard.
+pub(crate) fn findings(trials: &PairTrials) -> Vec<Finding> {
+    let mut findings = vec![way(trials)];
+    findings.extend(trials.alone.iter().map(|(mechanism, trial)| of(trials, *mechanism, trial)));
+    findings.extend(
+        trials.guards.iter().map(|(level, trial)| of_guard(*level, trial, trials.has_proc)),
+    );
     findings
 }
 
 /// The way that a command would take.
-fn way(facts: &Facts) -> Finding {
-    let (state, finding, consequence, remedy) = match &facts.way.outcome {
-        Outcome::Moved => return open_way(facts),
-        Outcome::Differs => (
-            State::Closed,
-            format!("{} moved other bytes than the file has", movers(facts)),
+fn way(trials: &PairTrials) -> Finding {
+    let (state, finding, consequence, remedy) = match &trials.way.outcome {
+        TrialOutcome::Moved => return open_way(trials),
+        TrialOutcome::Differs => (
+            FindingState::Closed,
+            format!("{} moved other bytes than the file has", movers(trials)),
             "copies and transfers of such files are wrong",
             "copy by --no-zero-copy, and compare by cp --verify",
         ),
-        Outcome::Declined(_) => (
-            State::Closed,
+        TrialOutcome::Declined(_) => (
+            FindingState::Closed,
             "everything was declined".to_owned(),
             "a command fails in the same way",
-            of_failure(facts),
+            of_failure(trials),
         ),
-        Outcome::Failed(why) => (
-            State::Closed,
+        TrialOutcome::Failed(why) => (
+            FindingState::Closed,
             why.clone(),
             "a command fails in the same way, or it could not be tried",
-            of_failure(facts),
+            of_failure(trials),
         ),
     };
-    let finding = format!("{} to {}: {finding}", facts.from, facts.to);
+    let finding = format!("{} to {}: {finding}", trials.from, trials.to);
     let (consequence, remedy) = (consequence.to_owned(), Some(remedy.to_owned()));
     Finding { name: "way", state, finding, consequence, remedy }
 }
 
 /// A way by which the bytes arrived.
-fn open_way(facts: &Facts) -> Finding {
-    let report = &facts.way.report;
-    let declined = declined(facts);
+fn open_way(trials: &PairTrials) -> Finding {
+    let report = &trials.way.report;
+    let declined = declined(trials);
     let crossings = report.user_space_bytes().checked_div(report.bytes()).unwrap_or(0);
-    let is_buffered = crossings > 0 && declined.is_empty() && !facts.appends;
+    let is_buffered = crossings > 0 && declined.is_empty() && !trials.appends;
     let refused: Vec<_> = declined
         .iter()
         .map(|(mechanism, refusal)| format!("{mechanism} was declined: {}", refusal.name()))
@@ -64,29 +65,29 @@ fn open_way(facts: &Facts) -> Finding {
         _ => "each byte of the file crosses into user space and back",
     };
     let state = match (crossings > 0 && !is_buffered, declined.is_empty()) {
-        (true, _) => State::Closed,
-        (false, true) => State::Best,
-        (false, false) => State::Limited,
+        (true, _) => FindingState::Closed,
+        (false, true) => FindingState::Best,
+        (false, false) => FindingState::Limited,
     };
-    let remedy = (state != State::Best).then(|| match declined.last() {
-        _ if facts.appends => APPENDED.to_owned(),
+    let remedy = (state != FindingState::Best).then(|| match declined.last() {
+        _ if trials.appends => APPENDED.to_owned(),
         Some(&(mechanism, refusal)) => remedy(mechanism, refusal),
-        None => of_failure(facts).to_owned(),
+        None => of_failure(trials).to_owned(),
     });
-    let finding = format!("{} to {}: {}{refused}", facts.from, facts.to, movers(facts));
+    let finding = format!("{} to {}: {}{refused}", trials.from, trials.to, movers(trials));
     Finding { name: "way", state, finding, consequence: consequence.to_owned(), remedy }
 }
 
 /// What moved the bytes.
-fn movers(facts: &Facts) -> String {
-    let movers = facts.way.report.mechanisms();
+fn movers(trials: &PairTrials) -> String {
+    let movers = trials.way.report.mechanisms();
     let movers: Vec<_> = movers.map(|(mechanism, _)| mechanism.name()).collect();
     if movers.is_empty() { "nothing".to_owned() } else { movers.join(" and ") }
 }
 
 /// What a command would have preferred to the way that it takes.
-fn declined(facts: &Facts) -> Vec<(Mechanism, Refusal)> {
-    let declined = facts.way.report.declined().iter();
+fn declined(trials: &PairTrials) -> Vec<(Mechanism, Refusal)> {
+    let declined = trials.way.report.declined().iter();
     declined
         .filter_map(|decline| match decline.what {
             Declined::Mechanism(mechanism) => Some((mechanism, decline.refusal)),
@@ -96,39 +97,44 @@ fn declined(facts: &Facts) -> Vec<(Mechanism, Refusal)> {
 }
 
 /// One mechanism alone.
-fn of(facts: &Facts, mechanism: Mechanism, trial: &Trial) -> Finding {
+fn of(trials: &PairTrials, mechanism: Mechanism, trial: &Trial) -> Finding {
     let name = mechanism.name();
     let (state, finding, consequence, remedy) = match &trial.outcome {
-        Outcome::Moved => {
+        TrialOutcome::Moved => {
             let (bytes, calls) = (trial.report.bytes(), trial.report.calls());
             let times = if calls == 1 { "call" } else { "calls" };
             let finding = format!("moved {bytes} bytes in {calls} {times}");
-            (State::Best, finding, means(mechanism, facts.is_stream), None)
+            (FindingState::Best, finding, means(mechanism, trials.is_stream), None)
         }
-        Outcome::Declined(refusal) => {
+        TrialOutcome::Declined(refusal) => {
             let finding = format!("declined ({})", refusal.name());
-            let is_missed = declined(facts).iter().any(|(missed, _)| *missed == mechanism);
+            let is_missed = declined(trials).iter().any(|(missed, _)| *missed == mechanism);
             match is_missed {
                 true => {
                     let consequence = "a transfer tries it first, and goes on with the next";
-                    (State::Limited, finding, consequence, Some(remedy(mechanism, *refusal)))
+                    (FindingState::Limited, finding, consequence, Some(remedy(mechanism, *refusal)))
                 }
-                false => (State::Unneeded, finding, "no transfer between these two needs it", None),
+                false => (
+                    FindingState::Unneeded,
+                    finding,
+                    "no transfer between these two needs it",
+                    None,
+                ),
             }
         }
-        Outcome::Differs => {
+        TrialOutcome::Differs => {
             let remedy = "choose another one by --mechanism".to_owned();
             let finding = "moved other bytes than the file has".to_owned();
-            (State::Closed, finding, "what goes this way arrives wrong", Some(remedy))
+            (FindingState::Closed, finding, "what goes this way arrives wrong", Some(remedy))
         }
         // One line about it is enough.
-        outcome @ Outcome::Failed(why) if *outcome == facts.way.outcome => {
+        outcome @ TrialOutcome::Failed(why) if *outcome == trials.way.outcome => {
             let finding = format!("fails as well: {why}");
-            (State::Unneeded, finding, "see what is told of the way", None)
+            (FindingState::Unneeded, finding, "see what is told of the way", None)
         }
-        Outcome::Failed(why) => {
+        TrialOutcome::Failed(why) => {
             let consequence = "what goes this way fails";
-            (State::Closed, why.clone(), consequence, Some(of_failure(facts).to_owned()))
+            (FindingState::Closed, why.clone(), consequence, Some(of_failure(trials).to_owned()))
         }
     };
     Finding { name, state, finding, consequence: consequence.to_owned(), remedy }
@@ -175,8 +181,8 @@ fn remedy(mechanism: Mechanism, refusal: Refusal) -> String {
 }
 
 /// What can be done if nothing works at all.
-const fn of_failure(facts: &Facts) -> &'static str {
-    if facts.is_stream {
+const fn of_failure(trials: &PairTrials) -> &'static str {
+    if trials.is_stream {
         "let this program open connections to 127.0.0.1 or ::1, read the file, and send"
     } else {
         "see that the file can be read, that there is room, and that the target can be written"
@@ -190,28 +196,28 @@ fn of_guard(level: Integrity, trial: &Trial, has_proc: bool) -> Finding {
         (decline.what == Declined::Integrity(level)).then_some(decline.refusal)
     });
     let (state, finding, consequence, remedy) = match (refusal, &trial.outcome, level) {
-        (None, Outcome::Moved, Integrity::Lease) => {
+        (None, TrialOutcome::Moved, Integrity::Lease) => {
             let consequence = "--integrity lease makes writers wait until the peer has everything";
-            (State::Best, "granted".to_owned(), consequence, None)
+            (FindingState::Best, "granted".to_owned(), consequence, None)
         }
-        (None, Outcome::Moved, _) => {
+        (None, TrialOutcome::Moved, _) => {
             let consequence = "--integrity snapshot moves a clone, which nobody can write to";
-            (State::Best, "the file can be cloned".to_owned(), consequence, None)
+            (FindingState::Best, "the file can be cloned".to_owned(), consequence, None)
         }
         (Some(refusal), ..) => {
             let reason = if has_proc { level.reason(refusal) } else { "/proc is not mounted" };
             let finding = format!("refused ({}: {reason})", refusal.name());
             let remedy = guard_remedy(level, refusal, has_proc);
             let consequence = "--integrity detect holds instead: a change makes a transfer fail";
-            (State::Limited, finding, consequence, Some(remedy.to_owned()))
+            (FindingState::Limited, finding, consequence, Some(remedy.to_owned()))
         }
         (None, outcome, _) => {
             let why = match outcome {
-                Outcome::Failed(why) => why.clone(),
+                TrialOutcome::Failed(why) => why.clone(),
                 _ => "it could not be tried".to_owned(),
             };
             let remedy = "see what is told of the way".to_owned();
-            (State::Limited, why, "whether it can be had is not known", Some(remedy))
+            (FindingState::Limited, why, "whether it can be had is not known", Some(remedy))
         }
     };
     Finding { name, state, finding, consequence: consequence.to_owned(), remedy }

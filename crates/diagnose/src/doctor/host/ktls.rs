@@ -4,15 +4,16 @@ use std::fs;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use underpass_engine::hint::Plain;
 use underpass_engine::ktls::{Cipher, SelfTest, Support, Version, probe, self_test};
 use underpass_engine::{Report, errno};
 
-use super::place::{Module, Place};
-use super::{Finding, State};
+use super::place::{KernelOrigin, Module};
+use crate::doctor::finding::{Finding, FindingState};
 
 /// What was seen, without any judgement.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct TlsInfo {
     /// What the kernel answered; a sentence if it could not be asked.
     pub(crate) support: Result<Support, String>,
     /// What came of the self-test, if there was a suite to try it with.
@@ -20,7 +21,7 @@ pub(crate) struct Facts {
     /// The kernel's counters, /proc/net/tls_stat.
     pub(crate) counters: Option<String>,
     /// Where this is.
-    pub(crate) place: Place,
+    pub(crate) place: KernelOrigin,
 }
 
 /// A self-test that went well.
@@ -38,17 +39,17 @@ pub(crate) struct Proof {
     pub(crate) elapsed: Duration,
 }
 
-impl Facts {
+impl TlsInfo {
     /// Tries everything.
     pub(crate) fn gather() -> Self {
-        let support = probe().map_err(|error| crate::failure::plain(&error));
+        let support = probe().map_err(|error| Plain(&error).to_string());
         let suite = support.as_ref().ok().and_then(|support| suites(support, true).next());
         let proof = suite.map(|(version, cipher)| {
             let proof = self_test(version, cipher).map_err(|error| error.to_string())?;
             Ok(Proof::new(suite_name((version, cipher)), &proof))
         });
         let counters = fs::read_to_string("/proc/net/tls_stat").ok();
-        Self { support, proof, counters, place: Place::look() }
+        Self { support, proof, counters, place: KernelOrigin::look() }
     }
 }
 
@@ -64,27 +65,27 @@ impl Proof {
     }
 }
 
-/// What the facts mean.
-pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
-    let support = match &facts.support {
+/// What the info mean.
+pub(crate) fn findings(info: &TlsInfo) -> Vec<Finding> {
+    let support = match &info.support {
         Ok(support) => support,
         Err(error) => return vec![untried(error)],
     };
     let mut findings = vec![match support.module {
         Ok(()) => Finding {
             name: "ktls",
-            state: State::Best,
+            state: FindingState::Best,
             finding: "the kernel has TLS".to_owned(),
             consequence: "HTTPS is encrypted there, and no byte of a file enters user space".into(),
             remedy: None,
         },
-        Err(errno) => missing(errno, facts.place),
+        Err(errno) => missing(errno, info.place),
     }];
     if support.module.is_ok() {
         findings.extend([of_suites(support), of_key_changes(support)]);
     }
-    findings.extend(facts.proof.as_ref().map(of_proof));
-    findings.extend(facts.counters.as_deref().and_then(of_counters));
+    findings.extend(info.proof.as_ref().map(of_proof));
+    findings.extend(info.counters.as_deref().and_then(of_counters));
     findings
 }
 
@@ -92,7 +93,7 @@ pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
 fn untried(error: &str) -> Finding {
     Finding {
         name: "ktls",
-        state: State::Closed,
+        state: FindingState::Closed,
         finding: format!("it could not be tried over loopback: {error}"),
         consequence: "whether HTTPS can be encrypted in the kernel is not known".to_owned(),
         remedy: Some("let this program open TCP connections to 127.0.0.1 or ::1".to_owned()),
@@ -100,7 +101,7 @@ fn untried(error: &str) -> Finding {
 }
 
 /// The kernel does not do it.
-fn missing(errno: Errno, place: Place) -> Finding {
+fn missing(errno: Errno, place: KernelOrigin) -> Finding {
     let symbol = errno::name(errno);
     let (finding, remedy) = match (errno, place.module) {
         (Errno::NOENT, Module::Installed) => (
@@ -128,7 +129,7 @@ fn missing(errno: Errno, place: Place) -> Finding {
     };
     Finding {
         name: "ktls",
-        state: State::Closed,
+        state: FindingState::Closed,
         finding: format!("{finding} (TCP_ULP: {symbol})"),
         consequence: "HTTPS is encrypted by this program, and each byte of a file crosses into \
                       user space and back"
@@ -147,9 +148,11 @@ fn of_suites(support: &Support) -> Finding {
         .next();
     let why = why.map(errno::name).unwrap_or_default();
     let (state, finding) = match (has.is_empty(), lacks.is_empty()) {
-        (true, _) => (State::Closed, format!("the kernel takes no suite ({why})")),
-        (_, true) => (State::Best, has.join(", ")),
-        _ => (State::Limited, format!("{}; not {} ({why})", has.join(", "), lacks.join(", "))),
+        (true, _) => (FindingState::Closed, format!("the kernel takes no suite ({why})")),
+        (_, true) => (FindingState::Best, has.join(", ")),
+        _ => {
+            (FindingState::Limited, format!("{}; not {} ({why})", has.join(", "), lacks.join(", ")))
+        }
     };
     let (consequence, remedy) = if lacks.is_empty() {
         ("whatever suite is agreed on, the kernel has it", None)
@@ -167,14 +170,14 @@ fn of_key_changes(support: &Support) -> Finding {
     match support.key_change {
         Ok(()) => Finding {
             name,
-            state: State::Best,
+            state: FindingState::Best,
             finding: "a connection of TLS 1.3 can be given other keys".to_owned(),
             consequence: "it lasts as long as its peers like".to_owned(),
             remedy: None,
         },
         Err(errno) => Finding {
             name,
-            state: State::Limited,
+            state: FindingState::Limited,
             finding: format!("a connection keeps its keys for good ({})", errno::name(errno)),
             consequence:
                 "it is closed before they are worn, after about 256 GiB, or when its peer \
@@ -190,7 +193,7 @@ fn of_proof(proof: &Result<Proof, String>) -> Finding {
     match proof {
         Ok(Proof { suite, bytes, sent_by, received_by, elapsed }) => Finding {
             name,
-            state: State::Best,
+            state: FindingState::Best,
             finding: format!(
                 "{} KiB went out by {sent_by} and came in by {received_by} with {suite}, every \
                  byte as it was, in {:.1} ms",
@@ -202,7 +205,7 @@ fn of_proof(proof: &Result<Proof, String>) -> Finding {
         },
         Err(error) => Finding {
             name,
-            state: State::Closed,
+            state: FindingState::Closed,
             finding: format!("TLS in the kernel did not carry bytes as they were: {error}"),
             consequence: "transfers over HTTPS may fail or hang".to_owned(),
             remedy: Some("unload it (modprobe -r tls), and run another kernel".to_owned()),
@@ -221,7 +224,7 @@ fn of_counters(counters: &str) -> Option<Finding> {
     let bad = count("TlsDecryptError")?;
     Some(Finding {
         name: "ktls_counters",
-        state: State::Best,
+        state: FindingState::Best,
         finding: format!(
             "{here} connections were encrypted by the kernel and {card} by a network card, now \
              {now_here} and {now_card}; records that were not the peer's: {bad}"
@@ -251,13 +254,13 @@ fn movers(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Diagnosis;
+    use crate::doctor::finding::{count_closed, text};
 
-    const HERE: Place = Place { module: Module::Unknown, is_container: false };
+    const HERE: KernelOrigin = KernelOrigin { module: Module::Unknown, is_container: false };
     const COUNTERS: &str = "TlsCurrTxSw                     \t2\nTlsCurrTxDevice  \t0\n\
                             TlsTxSw  \t27\nTlsTxDevice  \t0\nTlsDecryptError  \t1\n";
 
-    fn whole() -> Facts {
+    fn whole() -> TlsInfo {
         let proof = Proof {
             suite: "TLS 1.3 AES-128-GCM".to_owned(),
             bytes: 384 << 10,
@@ -271,55 +274,55 @@ mod tests {
             key_change: Ok(()),
         };
         let counters = Some(COUNTERS.to_owned());
-        Facts { support: Ok(support), proof: Some(Ok(proof)), counters, place: HERE }
+        TlsInfo { support: Ok(support), proof: Some(Ok(proof)), counters, place: HERE }
     }
 
-    fn without(errno: Errno, place: Place) -> Facts {
-        Facts { support: Ok(Support::none(errno)), proof: None, counters: None, place }
+    fn without(errno: Errno, place: KernelOrigin) -> TlsInfo {
+        TlsInfo { support: Ok(Support::none(errno)), proof: None, counters: None, place }
     }
 
-    fn told(facts: &Facts) -> String {
-        Diagnosis::new(findings(facts)).to_string()
+    fn told(info: &TlsInfo) -> String {
+        text(&findings(info))
     }
 
     #[test]
     fn a_kernel_that_has_everything() {
-        assert_eq!(told(&whole()), include_str!("snapshots/ktls.txt"));
-        assert_eq!(Diagnosis::new(findings(&whole())).closed(), 0);
+        assert_eq!(told(&whole()), include_str!("../snapshots/ktls.txt"));
+        assert_eq!(count_closed(&findings(&whole())), 0);
     }
 
     #[test]
     fn an_older_kernel_without_some_of_it() {
-        let mut facts = whole();
-        let mut support = facts.support.clone().unwrap_or(Support::none(Errno::IO));
+        let mut info = whole();
+        let mut support = info.support.clone().unwrap_or(Support::none(Errno::IO));
         support.key_change = Err(Errno::BUSY);
         support.suites[1][2] = Err(Errno::INVAL);
-        (facts.support, facts.counters) = (Ok(support), None);
-        assert_eq!(told(&facts), include_str!("snapshots/ktls_older.txt"));
-        assert_eq!(Diagnosis::new(findings(&facts)).closed(), 0);
+        (info.support, info.counters) = (Ok(support), None);
+        assert_eq!(told(&info), include_str!("../snapshots/ktls_older.txt"));
+        assert_eq!(count_closed(&findings(&info)), 0);
     }
 
     #[test]
     fn kernels_without_it_and_what_to_do() {
         let mut told_of = String::new();
         for module in [Module::Installed, Module::NotBuilt, Module::Unknown] {
-            told_of += &told(&without(Errno::NOENT, Place { module, ..HERE }));
+            told_of += &told(&without(Errno::NOENT, KernelOrigin { module, ..HERE }));
         }
-        told_of += &told(&without(Errno::NOENT, Place { is_container: true, ..HERE }));
-        told_of += &told(&without(Errno::PERM, Place { is_container: true, ..HERE }));
+        told_of += &told(&without(Errno::NOENT, KernelOrigin { is_container: true, ..HERE }));
+        told_of += &told(&without(Errno::PERM, KernelOrigin { is_container: true, ..HERE }));
         let untried = Err("Operation not permitted".to_owned());
-        told_of += &told(&Facts { support: untried, ..without(Errno::PERM, HERE) });
-        assert_eq!(told_of, include_str!("snapshots/ktls_missing.txt"));
+        told_of += &told(&TlsInfo { support: untried, ..without(Errno::PERM, HERE) });
+        assert_eq!(told_of, include_str!("../snapshots/ktls_missing.txt"));
     }
 
     #[test]
     fn a_failed_self_test_closes_the_way() {
         let proof = Some(Err("byte 16384 is not the one that was sent".to_owned()));
-        let diagnosis = Diagnosis::new(findings(&Facts { proof, ..whole() }));
-        assert_eq!(diagnosis.closed(), 1);
-        assert!(diagnosis.to_string().contains("closed   ktls_self_test: "), "{diagnosis}");
+        let found = findings(&TlsInfo { proof, ..whole() });
+        assert_eq!(count_closed(&found), 1);
+        assert!(text(&found).contains("closed   ktls_self_test: "), "{found:?}");
         let mut none = whole();
         none.support = Ok(Support { module: Ok(()), ..Support::none(Errno::NOENT) });
-        assert_eq!(Diagnosis::new(findings(&none)).closed(), 1);
+        assert_eq!(count_closed(&findings(&none)), 1);
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::doctor::Diagnosis;
+use crate::doctor::finding::text;
 
 fn route() -> Route {
     Route {
@@ -15,8 +15,8 @@ fn card(features: &[(&str, Offload)]) -> Offloads {
     Offloads::new(features.iter().map(|&(name, offload)| (name.to_owned(), offload)).collect())
 }
 
-fn told(facts: &Facts) -> String {
-    Diagnosis::new(findings(facts)).to_string()
+fn told(info: &NetworkInfo) -> String {
+    text(&findings(info))
 }
 
 #[test]
@@ -40,11 +40,14 @@ fn cards_that_do_more_and_less_by_themselves() {
         Ok(features(On, Absent, Absent, Off, Absent)),
         Err(Errno::OPNOTSUPP),
     ] {
-        let facts =
-            Facts { route: Some(Ok(route())), card: Some(card), congestion: congestion.clone() };
-        all += &told(&facts);
+        let info = NetworkInfo {
+            route: Some(Ok(route())),
+            card: Some(card),
+            congestion: congestion.clone(),
+        };
+        all += &told(&info);
     }
-    assert_eq!(all, include_str!("snapshots/cards.txt"));
+    assert_eq!(all, include_str!("../snapshots/cards.txt"));
 }
 
 #[test]
@@ -60,9 +63,9 @@ fn ways_without_a_card() {
         (Some(Err(Errno::PERM)), Err(Errno::PERM)),
         (None, Ok(("cubic".to_owned(), String::new()))),
     ] {
-        all += &told(&Facts { route, card: None, congestion });
+        all += &told(&NetworkInfo { route, card: None, congestion });
     }
-    assert_eq!(all, include_str!("snapshots/routes.txt"));
+    assert_eq!(all, include_str!("../snapshots/routes.txt"));
 }
 
 #[test]
@@ -70,5 +73,8 @@ fn names_are_looked_up_and_numbers_are_not() {
     assert!(look_up("192.0.2.9").is_ok_and(|address| address.is_ipv4()));
     assert!(look_up("localhost").is_ok_and(|address| address.is_loopback()));
     let unknown = look_up("no-such-host.invalid");
-    assert!(matches!(unknown, Err(Failure::Network { action: "looking up", .. })), "{unknown:?}");
+    assert!(
+        matches!(unknown, Err(DoctorError::Network { action: "looking up", .. })),
+        "{unknown:?}"
+    );
 }

@@ -7,14 +7,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use underpass_engine::Sink;
 use underpass_engine::atomic_file::AtomicFile;
 use underpass_engine::ktls::loopback_pair;
-
-use super::pair::{LOOKS, MOMENT};
 
 /// A sink that is gone when it is dropped.
 #[derive(Debug)]
@@ -128,15 +127,22 @@ impl Scratch {
             // What went over loopback is there, but perhaps not at this very moment.
             if !self.drain(&mut arrived)? {
                 looks += 1;
-                if looks > LOOKS {
+                if looks > MAX_LOOKS {
                     return Err(Errno::TIMEDOUT.into());
                 }
-                std::thread::sleep(MOMENT);
+                std::thread::sleep(LOOK_INTERVAL);
             }
         }
         Ok(arrived)
     }
 }
+
+/// How often something is looked for that everywhere else is there at once. Looks are counted and
+/// not time: a machine may be busy, and then has had no chance.
+pub(crate) const MAX_LOOKS: u32 = 1_000;
+
+/// How long between two looks.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_micros(100);
 
 /// What the file would be called if it got a name.
 pub(crate) const NAME: &str = "underpass-doctor";

@@ -6,25 +6,24 @@
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use underpass_engine::hint::Plain;
 use underpass_engine::{Mechanism, Options, Policy, Sink, Source, Transfer};
 
-use super::sample::Sample;
-use super::scratch::{NAME, Scratch};
-use super::{Finding, State};
-use crate::failure::plain;
-use crate::output::plain_path;
+use crate::doctor::ends::sample::Sample;
+use crate::doctor::ends::scratch::{NAME, Scratch};
+use crate::doctor::finding::{Finding, FindingState};
 
 /// How many bytes were sent, and how many of them had changed when they were read; or why it could
 /// not be tried.
-pub(crate) type Facts = Result<(usize, usize), String>;
+pub(crate) type PageSharing = Result<(usize, usize), String>;
 
 /// Sends a file over loopback, writes to it, and reads what arrives.
-pub(crate) fn gather(sample: &Sample) -> Facts {
+pub(crate) fn gather(sample: &Sample) -> PageSharing {
     let folder = sample.folder().ok_or("there is no folder to make a file in")?;
     let file = Scratch::file(&folder.join(NAME)).map_err(|error| {
-        format!("no file can be made in {}: {}", plain_path(folder), plain(&error))
+        format!("no file can be made in {}: {}", folder.display(), Plain(&error))
     })?;
-    send_and_change(&file).map_err(|error| plain(&error))
+    send_and_change(&file).map_err(|error| Plain(&error).to_string())
 }
 
 fn send_and_change(scratch: &Scratch) -> io::Result<(usize, usize)> {
@@ -43,25 +42,25 @@ fn send_and_change(scratch: &Scratch) -> io::Result<(usize, usize)> {
     Ok((arrived.len(), arrived.iter().filter(|&&byte| byte == AFTER).count()))
 }
 
-/// What the facts mean.
-pub(crate) fn finding(facts: &Facts) -> Finding {
+/// What the sharing mean.
+pub(crate) fn finding(sharing: &PageSharing) -> Finding {
     let name = "by_reference";
-    let (state, finding, consequence, remedy) = match facts {
+    let (state, finding, consequence, remedy) = match sharing {
         Ok((sent, 0)) => (
-            State::Limited,
+            FindingState::Limited,
             format!("none of {sent} bytes changed with their file after they were sent"),
             "the kernel copies what is sent: one copy more, but files may be written to",
             Some("nothing has to be done; other file systems and kernels spare the copy"),
         ),
         Ok((sent, changed)) => (
-            State::Best,
+            FindingState::Best,
             format!("{changed} of {sent} bytes changed with their file after they were sent"),
             "the peer gets the file's own pages: replace files that are served by renaming, or \
              use --integrity",
             None,
         ),
         Err(why) => (
-            State::Unneeded,
+            FindingState::Unneeded,
             format!("not tried: {why}"),
             "take it that the peer gets the file's own pages, and replace files by renaming",
             None,
@@ -87,15 +86,15 @@ mod tests {
     #[test]
     fn what_changes_later_is_told_from_what_was_copied() {
         let untried = Err("no file can be made in /proc".to_owned());
-        for (facts, state) in [
-            (Ok((65_536, 65_536)), State::Best),
-            (Ok((65_536, 4_096)), State::Best),
-            (Ok((65_536, 0)), State::Limited),
-            (untried, State::Unneeded),
+        for (sharing, state) in [
+            (Ok((65_536, 65_536)), FindingState::Best),
+            (Ok((65_536, 4_096)), FindingState::Best),
+            (Ok((65_536, 0)), FindingState::Limited),
+            (untried, FindingState::Unneeded),
         ] {
-            let finding = finding(&facts);
+            let finding = finding(&sharing);
             assert_eq!(finding.state, state, "{finding:?}");
-            assert_eq!(finding.remedy.is_some(), state == State::Limited, "{finding:?}");
+            assert_eq!(finding.remedy.is_some(), state == FindingState::Limited, "{finding:?}");
         }
     }
 }

@@ -4,19 +4,19 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use super::sample::Sample;
-use super::target::Target;
-use super::{Finding, State};
+use crate::doctor::ends::sample::Sample;
+use crate::doctor::ends::target::Target;
+use crate::doctor::finding::{Finding, FindingState};
 use underpass_copy::file_system_name;
 
 /// The names of both, as far as there are any.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct FileSystems {
     from: &'static str,
     to: Option<&'static str>,
 }
 
-impl Facts {
+impl FileSystems {
     /// Asks both.
     pub(crate) fn gather(sample: &Sample, target: &Target) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -26,19 +26,19 @@ impl Facts {
     }
 }
 
-/// What the facts mean.
-pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
-    let to = facts.to.map(|name| of("to_file_system", name));
-    [of("from_file_system", facts.from)].into_iter().chain(to).collect()
+/// What the systems mean.
+pub(crate) fn findings(systems: &FileSystems) -> Vec<Finding> {
+    let to = systems.to.map(|name| of("to_file_system", name));
+    [of("from_file_system", systems.from)].into_iter().chain(to).collect()
 }
 
 fn of(name: &'static str, system: &'static str) -> Finding {
     let (state, consequence, remedy) = match KNOWN.iter().find(|known| known.0 == system) {
         Some(&(_, consequence, remedy)) if !remedy.is_empty() => {
-            (State::Limited, consequence, Some(remedy.to_owned()))
+            (FindingState::Limited, consequence, Some(remedy.to_owned()))
         }
-        Some(&(_, consequence, _)) => (State::Best, consequence, None),
-        None => (State::Best, "nothing is known against it", None),
+        Some(&(_, consequence, _)) => (FindingState::Best, consequence, None),
+        None => (FindingState::Best, "nothing is known against it", None),
     };
     let (finding, consequence) = (system.to_owned(), consequence.to_owned());
     Finding { name, state, finding, consequence, remedy }
@@ -103,7 +103,7 @@ const KNOWN: [(&str, &str, &str); 16] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Diagnosis;
+    use crate::doctor::finding::{count_closed, text};
 
     #[test]
     fn what_is_known_is_told() {
@@ -111,10 +111,10 @@ mod tests {
         assert!(names.is_sorted());
         let mut told = String::new();
         for (from, to) in [("ext4", None), ("fuse", Some("vboxsf")), ("xfs", Some("unknown"))] {
-            let diagnosis = Diagnosis::new(findings(&Facts { from, to }));
-            assert_eq!(diagnosis.closed(), 0);
-            told += &diagnosis.to_string();
+            let found = findings(&FileSystems { from, to });
+            assert_eq!(count_closed(&found), 0);
+            told += &text(&found);
         }
-        assert_eq!(told, include_str!("snapshots/file_systems.txt"));
+        assert_eq!(told, include_str!("../snapshots/file_systems.txt"));
     }
 }

@@ -9,15 +9,17 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use underpass_engine::atomic_file::{AtomicFile, Existing};
-use underpass_engine::{errno, probe};
+use underpass_engine::{PipePool, errno};
 
-use super::sample::Sample;
-use super::target::Target;
-use super::{Finding, State};
+use crate::probe;
+
+use crate::doctor::ends::sample::Sample;
+use crate::doctor::ends::target::Target;
+use crate::doctor::finding::{Finding, FindingState};
 
 /// What was seen.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct StorageInfo {
     /// What fits into a pipe, and what `fs.pipe-max-size` allows.
     pub(crate) pipe: (Result<usize, Errno>, Option<usize>),
     /// Whether a read that does not wait is possible.
@@ -33,7 +35,7 @@ pub(crate) struct Facts {
     pub(crate) has_proc: bool,
 }
 
-impl Facts {
+impl StorageInfo {
     /// Tries everything.
     pub(crate) fn gather(sample: &Sample, target: &Target) -> Self {
         let file = sample.file();
@@ -42,16 +44,16 @@ impl Facts {
         let read = preadv2(file, &mut [IoSliceMut::new(&mut byte)], 0, ReadWriteFlags::NOWAIT);
         let folder = target.folder().filter(|_| target.is_copy());
         Self {
-            pipe: (probe::pipe_capacity(), most.and_then(|most| most.trim().parse().ok())),
+            pipe: (PipePool::capacity(), most.and_then(|most| most.trim().parse().ok())),
             nowait: match read {
                 // To have to wait is an answer, too.
                 Ok(_) | Err(Errno::AGAIN) => Ok(()),
                 Err(errno) => Err(errno),
             },
-            cachestat: probe::cached(file, 0, super::sample::LEN),
+            cachestat: probe::cached(file, 0, crate::doctor::ends::sample::LEN),
             direct: read_direct(file),
             unnamed: folder.map(|folder| land(&folder)),
-            has_proc: super::has_proc(),
+            has_proc: crate::doctor::has_proc(),
         }
     }
 }
@@ -79,28 +81,28 @@ fn land(folder: &Path) -> Result<bool, Errno> {
     Ok(is_unnamed)
 }
 
-/// What the facts mean.
-pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
-    let mut findings = vec![pipe(facts), nowait(facts), cachestat(facts), direct(facts)];
-    findings.extend(facts.unnamed.map(|landed| unnamed(landed, facts.has_proc)));
+/// What the info mean.
+pub(crate) fn findings(info: &StorageInfo) -> Vec<Finding> {
+    let mut findings = vec![pipe(info), nowait(info), cachestat(info), direct(info)];
+    findings.extend(info.unnamed.map(|landed| unnamed(landed, info.has_proc)));
     findings
 }
 
-fn pipe(facts: &Facts) -> Finding {
+fn pipe(info: &StorageInfo) -> Finding {
     let name = "pipe";
-    let (granted, most) = facts.pipe;
+    let (granted, most) = info.pipe;
     let most = most.map(|most| format!(" (fs.pipe-max-size: {most})")).unwrap_or_default();
     match granted {
         Ok(bytes) if bytes >= FULL => Finding {
             name,
-            state: State::Best,
+            state: FindingState::Best,
             finding: format!("a pipe of {bytes} bytes was granted{most}"),
             consequence: "splice moves as much in each call as it can".to_owned(),
             remedy: None,
         },
         Ok(bytes) => Finding {
             name,
-            state: State::Limited,
+            state: FindingState::Limited,
             finding: format!("only a pipe of {bytes} bytes was granted{most}"),
             consequence: "splice needs more calls, as in uploads and recv".to_owned(),
             remedy: Some(
@@ -111,7 +113,7 @@ fn pipe(facts: &Facts) -> Finding {
         },
         Err(errno) => Finding {
             name,
-            state: State::Limited,
+            state: FindingState::Limited,
             finding: format!("no pipe can be had ({})", errno::name(errno)),
             consequence: "splice is out: what comes from sockets crosses user space".to_owned(),
             remedy: Some("let the filter of system calls (seccomp) allow pipe2(2)".to_owned()),
@@ -119,22 +121,22 @@ fn pipe(facts: &Facts) -> Finding {
     }
 }
 
-fn nowait(facts: &Facts) -> Finding {
-    let (state, finding, consequence, remedy) = match (facts.nowait, facts.cachestat) {
+fn nowait(info: &StorageInfo) -> Finding {
+    let (state, finding, consequence, remedy) = match (info.nowait, info.cachestat) {
         (Ok(()), _) => (
-            State::Best,
+            FindingState::Best,
             "a read can be asked not to wait (RWF_NOWAIT)".to_owned(),
             "serve knows what it would have to wait for, and lets a helper fetch it",
             None,
         ),
         (Err(errno), Ok(_)) => (
-            State::Unneeded,
+            FindingState::Unneeded,
             format!("reads cannot be asked not to wait ({})", errno::name(errno)),
             "cachestat tells the same",
             None,
         ),
         (Err(errno), Err(_)) => (
-            State::Limited,
+            FindingState::Limited,
             format!("reads cannot be asked not to wait ({})", errno::name(errno)),
             "serve takes such files for being in memory, and may wait for a disk",
             Some("tmpfs is in memory; otherwise keep files on ext4, XFS or btrfs"),
@@ -144,23 +146,23 @@ fn nowait(facts: &Facts) -> Finding {
     Finding { name: "rwf_nowait", state, finding, consequence, remedy }
 }
 
-fn cachestat(facts: &Facts) -> Finding {
+fn cachestat(info: &StorageInfo) -> Finding {
     let name = "cachestat";
-    let (state, finding, consequence, remedy) = match (facts.cachestat, facts.nowait) {
+    let (state, finding, consequence, remedy) = match (info.cachestat, info.nowait) {
         (Ok(bytes), _) => (
-            State::Best,
+            FindingState::Best,
             format!("the page cache tells what it has: {bytes} bytes of the first 262144"),
             "serve asks once for all pages of a step",
             None,
         ),
         (Err(errno), Ok(())) => (
-            State::Unneeded,
+            FindingState::Unneeded,
             format!("the page cache does not tell what it has ({})", errno::name(errno)),
             "reads that do not wait tell the same, page by page",
             None,
         ),
         (Err(errno), Err(_)) => (
-            State::Limited,
+            FindingState::Limited,
             format!("the page cache does not tell what it has ({})", errno::name(errno)),
             "whether a file is in memory is not known",
             Some("run Linux 6.5 or newer, and let filters allow cachestat(2); own the files"),
@@ -170,15 +172,15 @@ fn cachestat(facts: &Facts) -> Finding {
     Finding { name, state, finding, consequence, remedy }
 }
 
-fn direct(facts: &Facts) -> Finding {
-    let (state, finding, consequence) = match facts.direct {
+fn direct(info: &StorageInfo) -> Finding {
+    let (state, finding, consequence) = match info.direct {
         Ok(()) => (
-            State::Best,
+            FindingState::Best,
             "the file can be read past the page cache (O_DIRECT)".to_owned(),
             "cp --verify=direct reads what is on the disk",
         ),
         Err(errno) => (
-            State::Unneeded,
+            FindingState::Unneeded,
             format!("the file cannot be read past the page cache ({})", errno::name(errno)),
             "cp --verify=direct has the page cache give back its pages, and reads them again",
         ),
@@ -191,19 +193,19 @@ fn unnamed(landed: Result<bool, Errno>, has_proc: bool) -> Finding {
     let name = "unnamed_file";
     let (state, finding, consequence, remedy) = match landed {
         Ok(true) => (
-            State::Best,
+            FindingState::Best,
             "a file without a name was made and then given one (O_TMPFILE, linkat)".to_owned(),
             "nobody sees a copy before it is whole, and nothing is left of a broken one",
             None,
         ),
         Ok(false) => (
-            State::Limited,
+            FindingState::Limited,
             "files have to have a name while they are written".to_owned(),
             "a copy has a hidden name until it is whole; a killed one leaves it behind",
             Some("ext4, XFS, btrfs and tmpfs have files without names"),
         ),
         Err(errno) => (
-            State::Closed,
+            FindingState::Closed,
             format!("a new file cannot be given its name ({})", errno::name(errno)),
             "copies fail when they are whole",
             Some(if has_proc {
@@ -226,11 +228,11 @@ const FULL: usize = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Diagnosis;
+    use crate::doctor::finding::{count_closed, text};
 
     #[test]
     fn machines_with_more_and_less() {
-        let whole = Facts {
+        let whole = StorageInfo {
             pipe: (Ok(1 << 20), Some(1 << 20)),
             nowait: Ok(()),
             cachestat: Ok(262_144),
@@ -238,26 +240,26 @@ mod tests {
             unnamed: Some(Ok(true)),
             has_proc: true,
         };
-        let less = Facts {
+        let less = StorageInfo {
             pipe: (Ok(8192), None),
             nowait: Err(Errno::OPNOTSUPP),
             direct: Err(Errno::INVAL),
             unnamed: Some(Ok(false)),
             ..whole.clone()
         };
-        let other = Facts { nowait: Ok(()), cachestat: Err(Errno::PERM), ..less.clone() };
-        let least = Facts {
+        let other = StorageInfo { nowait: Ok(()), cachestat: Err(Errno::PERM), ..less.clone() };
+        let least = StorageInfo {
             pipe: (Err(Errno::PERM), None),
             cachestat: Err(Errno::NOSYS),
             unnamed: Some(Err(Errno::NOENT)),
             ..less.clone()
         };
         let mut told = String::new();
-        for (facts, closed) in [(whole, 0), (less, 0), (other, 0), (least, 1)] {
-            let diagnosis = Diagnosis::new(findings(&facts));
-            assert_eq!(diagnosis.closed(), closed, "{diagnosis}");
-            told += &diagnosis.to_string();
+        for (info, closed) in [(whole, 0), (less, 0), (other, 0), (least, 1)] {
+            let found = findings(&info);
+            assert_eq!(count_closed(&found), closed, "{found:?}");
+            told += &text(&found);
         }
-        assert_eq!(told, include_str!("snapshots/storage.txt"));
+        assert_eq!(told, include_str!("../snapshots/storage.txt"));
     }
 }

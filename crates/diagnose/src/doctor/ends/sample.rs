@@ -10,9 +10,8 @@ use rustix::fs::{MemfdFlags, OFlags, Stat, fstat, memfd_create};
 use underpass_engine::hint::Action;
 use underpass_engine::{Kind, Source, Version};
 
-use super::scratch::{NAME, Scratch};
-use crate::failure::{Failure, Result, WithPath};
-use crate::output::plain_path;
+use crate::doctor::ends::scratch::{NAME, Scratch};
+use crate::doctor::error::{DoctorError, Result, WithPath};
 
 /// A file whose first bytes are moved to see how. It is only read.
 #[derive(Debug)]
@@ -27,9 +26,9 @@ impl Sample {
     /// in the folder that this is run in, or where nothing can be written, in memory.
     pub(crate) fn take(from: Option<&Path>) -> Result<Self> {
         let Some(path) = from else {
-            return Self::made(Path::new("."))
-                .or_else(|_| Self::in_memory())
-                .map_err(|source| Failure::System { action: "making a file to try with", source });
+            return Self::made(Path::new(".")).or_else(|_| Self::in_memory()).map_err(|source| {
+                DoctorError::System { action: "making a file to try with", source }
+            });
         };
         let found = fs::metadata(path).with_path("opening", path)?;
         if found.is_dir() {
@@ -44,9 +43,9 @@ impl Sample {
         let kind = found.file_type();
         let is_stream = !kind.is_file() && !std::os::unix::fs::FileTypeExt::is_block_device(&kind);
         if is_stream {
-            let path = plain_path(path);
+            let path = path.display();
             let message = format!("{path} is a device or a stream: name a file or a folder");
-            return Err(Failure::Usage(message));
+            return Err(DoctorError::Usage(message));
         }
         Self::named(path)
     }
@@ -56,7 +55,7 @@ impl Sample {
         let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
         let file = File::options().read(true).custom_flags(flags).open(path);
         let file = file.with_path("opening", path)?;
-        let name = plain_path(path);
+        let name = path.display().to_string();
         let folder = match path.parent() {
             Some(parent) if parent != Path::new("") => parent.to_owned(),
             _ => PathBuf::from("."),
@@ -64,7 +63,7 @@ impl Sample {
         let sample = Self { file, name, folder: Some(folder) };
         if sample.source()?.promised() == Some(0) {
             let message = format!("{} is empty: name a file with something in it", sample.name);
-            return Err(Failure::Usage(message));
+            return Err(DoctorError::Usage(message));
         }
         Ok(sample)
     }
@@ -77,7 +76,7 @@ impl Sample {
         // Whoever holds it open for writing gets no lease on it.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let file = File::open(path).or_else(|_| file.try_clone())?;
-        let name = format!("a new file in {}", plain_path(folder));
+        let name = format!("a new file in {}", folder.display());
         Ok(Self { file, name, folder: Some(folder.to_owned()) })
     }
 

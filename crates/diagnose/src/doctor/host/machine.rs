@@ -5,13 +5,15 @@ use std::fs;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::system::uname;
-use underpass_engine::{errno, probe};
+use underpass_engine::errno;
 
-use super::{Finding, State};
+use crate::probe;
+
+use crate::doctor::finding::{Finding, FindingState};
 
 /// What was seen.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct HostInfo {
     /// Its name and release, and the processor's architecture.
     pub(crate) kernel: String,
     /// Whether paths can be kept beneath a folder.
@@ -24,7 +26,7 @@ pub(crate) struct Facts {
     pub(crate) is_stream: bool,
 }
 
-impl Facts {
+impl HostInfo {
     /// Tries everything.
     pub(crate) fn gather(is_stream: bool) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -49,23 +51,23 @@ pub(crate) fn release() -> String {
     }
 }
 
-/// What the facts mean.
-pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
+/// What the info mean.
+pub(crate) fn findings(info: &HostInfo) -> Vec<Finding> {
     let kernel = Finding {
         name: "kernel",
-        state: State::Best,
-        finding: facts.kernel.clone(),
+        state: FindingState::Best,
+        finding: info.kernel.clone(),
         consequence: "everything here was tried on it, and nothing concluded from its number"
             .to_owned(),
         remedy: None,
     };
-    vec![kernel, beneath(facts), landlock(facts), io_uring(facts)]
+    vec![kernel, beneath(info), landlock(info), io_uring(info)]
 }
 
-fn beneath(facts: &Facts) -> Finding {
-    let (state, finding, consequence, remedy) = match facts.openat2 {
+fn beneath(info: &HostInfo) -> Finding {
+    let (state, finding, consequence, remedy) = match info.openat2 {
         Ok(()) => (
-            State::Best,
+            FindingState::Best,
             "the kernel keeps paths beneath a folder".to_owned(),
             "no request to serve gets out of the folder that is served",
             None,
@@ -74,9 +76,9 @@ fn beneath(facts: &Facts) -> Finding {
             let finding = format!("the kernel keeps no path beneath a folder ({})", named(errno));
             let consequence = "serve opens no file";
             let remedy = "run Linux 5.6 or newer, and let filters (seccomp) allow openat2(2)";
-            match facts.is_stream {
-                true => (State::Closed, finding, consequence, Some(remedy)),
-                false => (State::Unneeded, finding, "only serve and archives need it", None),
+            match info.is_stream {
+                true => (FindingState::Closed, finding, consequence, Some(remedy)),
+                false => (FindingState::Unneeded, finding, "only serve and archives need it", None),
             }
         }
     };
@@ -84,16 +86,16 @@ fn beneath(facts: &Facts) -> Finding {
     Finding { name: "openat2", state, finding, consequence, remedy }
 }
 
-fn landlock(facts: &Facts) -> Finding {
-    let (state, finding, consequence, remedy) = match facts.landlock {
+fn landlock(info: &HostInfo) -> Finding {
+    let (state, finding, consequence, remedy) = match info.landlock {
         Ok(version) if version >= WHOLE => (
-            State::Best,
+            FindingState::Best,
             format!("version {version}"),
             "serve confines itself to its folders, and connects to nobody",
             None,
         ),
         Ok(version) => (
-            State::Limited,
+            FindingState::Limited,
             format!("version {version}"),
             "serve confines itself to its folders, but not in everything",
             Some("run Linux 6.12 or newer"),
@@ -104,9 +106,9 @@ fn landlock(facts: &Facts) -> Finding {
                 Errno::OPNOTSUPP => "switch it on: lsm=landlock,... on the kernel's command line",
                 _ => "run a kernel with CONFIG_SECURITY_LANDLOCK=y, and let filters allow it",
             };
-            match facts.is_stream {
-                true => (State::Limited, finding, "serve is not confined", Some(remedy)),
-                false => (State::Unneeded, finding, "only serve uses it", None),
+            match info.is_stream {
+                true => (FindingState::Limited, finding, "serve is not confined", Some(remedy)),
+                false => (FindingState::Unneeded, finding, "only serve uses it", None),
             }
         }
     };
@@ -114,8 +116,8 @@ fn landlock(facts: &Facts) -> Finding {
     Finding { name: "landlock", state, finding, consequence, remedy }
 }
 
-fn io_uring(facts: &Facts) -> Finding {
-    let (made, disabled) = &facts.io_uring;
+fn io_uring(info: &HostInfo) -> Finding {
+    let (made, disabled) = &info.io_uring;
     let disabled = match disabled {
         Some(value) => format!("kernel.io_uring_disabled is {value}"),
         None => "kernel.io_uring_disabled is not told".to_owned(),
@@ -126,7 +128,7 @@ fn io_uring(facts: &Facts) -> Finding {
     };
     Finding {
         name: "io_uring",
-        state: State::Unneeded,
+        state: FindingState::Unneeded,
         finding,
         consequence: "nothing here uses it: it has no sendfile, and its splice takes longer"
             .to_owned(),
@@ -144,31 +146,31 @@ const WHOLE: u32 = 6;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Diagnosis;
+    use crate::doctor::finding::{count_closed, text};
 
     #[test]
     fn kernels_with_more_and_less() {
-        let whole = Facts {
+        let whole = HostInfo {
             kernel: "Linux 6.18.0 x86_64".to_owned(),
             openat2: Ok(()),
             landlock: Ok(7),
             io_uring: (Ok(()), Some("0".to_owned())),
             is_stream: true,
         };
-        let filtered = Facts {
+        let filtered = HostInfo {
             openat2: Err(Errno::PERM),
             landlock: Err(Errno::NOSYS),
             io_uring: (Err(Errno::PERM), None),
             ..whole.clone()
         };
-        let copying = Facts { is_stream: false, ..filtered.clone() };
-        let older = Facts { landlock: Ok(3), ..whole.clone() };
+        let copying = HostInfo { is_stream: false, ..filtered.clone() };
+        let older = HostInfo { landlock: Ok(3), ..whole.clone() };
         let mut told = String::new();
-        for (facts, closed) in [(whole, 0), (filtered, 1), (copying, 0), (older, 0)] {
-            let diagnosis = Diagnosis::new(findings(&facts));
-            assert_eq!(diagnosis.closed(), closed, "{diagnosis}");
-            told += &diagnosis.to_string();
+        for (info, closed) in [(whole, 0), (filtered, 1), (copying, 0), (older, 0)] {
+            let found = findings(&info);
+            assert_eq!(count_closed(&found), closed, "{found:?}");
+            told += &text(&found);
         }
-        assert_eq!(told, include_str!("snapshots/machine.txt"));
+        assert_eq!(told, include_str!("../snapshots/machine.txt"));
     }
 }

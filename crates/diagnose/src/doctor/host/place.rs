@@ -16,14 +16,14 @@ pub(crate) enum Module {
 
 /// What is known of the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct KernelOrigin {
     /// Where the module could come from.
     pub(crate) module: Module,
     /// Whether this is a container, whose kernel is another's.
     pub(crate) is_container: bool,
 }
 
-impl Place {
+impl KernelOrigin {
     /// Looks at the files that tell.
     pub(crate) fn look() -> Self {
         let release = super::machine::release();

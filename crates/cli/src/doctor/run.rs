@@ -1,0 +1,26 @@
+//! Examines two ends and prints what was found.
+
+use underpass_diagnose::doctor;
+
+use super::args::DoctorArgs;
+use super::print;
+use crate::failure::{Failure, Result};
+use crate::output;
+
+/// Tries everything and prints the findings; fails if the fastest mechanism is unavailable.
+pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
+    let diagnosis = doctor::examine(args.from.as_deref(), &args.target()?)?;
+    match args.json {
+        true => output::text(&format!("{}\n", print::json(&diagnosis))),
+        false => output::text(&print::text(&diagnosis.findings)),
+    }
+    match diagnosis.closed() {
+        0 => Ok(()),
+        1 => {
+            Err(Failure::finding("the fastest mechanism is unavailable; using another".to_owned()))
+        }
+        count => Err(Failure::finding(format!(
+            "{count} fastest mechanisms are unavailable; using others"
+        ))),
+    }
+}

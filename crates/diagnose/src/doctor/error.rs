@@ -1,0 +1,95 @@
+//! Why two ends could not be examined.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use underpass_engine::hint::{Action, Hint, Hinted, Plain};
+
+/// Why two ends could not be examined. What is wrong with them is no error but a finding.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum DoctorError {
+    /// The name of a host could not be looked up.
+    Network {
+        /// What was being done, such as `looking up`.
+        action: &'static str,
+        /// The host.
+        host: String,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The kernel refused something about a file.
+    Path {
+        /// What was being done.
+        action: Action,
+        /// The file.
+        path: PathBuf,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The kernel refused something about this process.
+    System {
+        /// What was being done, such as `making a file to try with`.
+        action: &'static str,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// Nothing can be tried with what was named.
+    Usage(String),
+}
+
+/// What the doctor's parts return.
+pub(super) type Result<T> = std::result::Result<T, DoctorError>;
+
+impl Hinted for DoctorError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            Self::Network { source, .. } => Hint::of_network(source),
+            Self::Path { action, source, .. } => action.hint(source),
+            Self::System { .. } | Self::Usage(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for DoctorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network { action, host, source } => {
+                write!(f, "{action} {host}: {}", Plain(source))
+            }
+            Self::Path { action, path, source } => {
+                write!(f, "{action} {}: {}", path.display(), Plain(source))
+            }
+            Self::System { action, source } => write!(f, "{action}: {}", Plain(source)),
+            Self::Usage(message) => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for DoctorError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Network { source, .. }
+            | Self::Path { source, .. }
+            | Self::System { source, .. } => Some(source),
+            Self::Usage(_) => None,
+        }
+    }
+}
+
+/// Turns an error of the system into one that names the file.
+pub(super) trait WithPath<T> {
+    /// `action` is what was being done with `path`.
+    fn with_path(self, action: impl Into<Action>, path: impl Into<PathBuf>) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> WithPath<T> for std::result::Result<T, E> {
+    fn with_path(self, action: impl Into<Action>, path: impl Into<PathBuf>) -> Result<T> {
+        self.map_err(|source| DoctorError::Path {
+            action: action.into(),
+            path: path.into(),
+            source: source.into(),
+        })
+    }
+}

@@ -1,0 +1,65 @@
+//! One thing that was looked at.
+
+use serde::Serialize;
+
+/// One thing that was looked at: what was seen, what it means, what to do about it. The texts may
+/// have names of files in them as they are: escape them before they go to a terminal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The name of what was looked at, which stays the same in later versions.
+    pub name: &'static str,
+    /// Whether it is as good as it can be.
+    pub state: FindingState,
+    /// What was seen.
+    pub finding: String,
+    /// What that means for a transfer.
+    pub consequence: String,
+    /// What to do about it; absent if nothing has to be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+/// How good something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingState {
+    /// It is as good as it can be.
+    Best,
+    /// The fastest mechanism is available, but something about it could be better.
+    Limited,
+    /// The fastest mechanism is unavailable, and another is used or none is left.
+    Closed,
+    /// It is unavailable or not used, and nothing that was asked for is the worse for it.
+    Unneeded,
+}
+
+impl FindingState {
+    /// Returns the name that the JSON uses.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Best => "best",
+            Self::Limited => "limited",
+            Self::Closed => "closed",
+            Self::Unneeded => "unneeded",
+        }
+    }
+}
+
+/// Returns the number of findings that are [`FindingState::Closed`].
+pub(super) fn count_closed(findings: &[Finding]) -> usize {
+    findings.iter().filter(|finding| finding.state == FindingState::Closed).count()
+}
+
+/// The findings as the snapshots have them.
+#[cfg(test)]
+pub(super) fn text(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for Finding { name, state, finding, consequence, remedy } in findings {
+        text += &format!("{:<8} {name}: {finding}\n{:<8} {consequence}\n", state.name(), "");
+        if let Some(remedy) = remedy {
+            text += &format!("{:<8} -> {remedy}\n", "");
+        }
+    }
+    text
+}

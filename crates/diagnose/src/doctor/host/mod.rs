@@ -1,0 +1,6 @@
+//! This machine: its kernel, the way to the network, and TLS in the kernel.
+
+pub(super) mod card;
+pub(super) mod ktls;
+pub(super) mod machine;
+mod place;

@@ -1,0 +1,71 @@
+//! What a machine allows, as findings: what was seen, what it means, what to do about it.
+//!
+//! Each part of the machine has a module that gathers what there is by trying, and a pure function
+//! from that to findings, so that every finding can be tested without the machine that it is about.
+
+mod ends;
+mod error;
+mod finding;
+mod host;
+mod pair;
+
+use std::path::Path;
+
+pub use ends::target::Target;
+pub use error::DoctorError;
+pub use finding::{Finding, FindingState};
+pub use pair::{PairTrials, Trial, TrialOutcome};
+
+use ends::sample::Sample;
+use host::{card, ktls, machine};
+use pair::{file_system, sharing, storage, verdict};
+
+/// All that was found.
+#[derive(Clone, Debug)]
+pub struct Diagnosis {
+    /// What was seen of the two ends.
+    pub pair: PairTrials,
+    /// What it all means, in the order in which it is told.
+    pub findings: Vec<Finding>,
+}
+
+impl Diagnosis {
+    /// Returns the number of findings that are [`FindingState::Closed`].
+    #[must_use]
+    pub fn closed(&self) -> usize {
+        finding::count_closed(&self.findings)
+    }
+}
+
+/// Tries what can be tried between two ends: `from`, a file or a folder of such files, by default
+/// the current folder, and `to`. Nothing is left of what it writes.
+///
+/// # Errors
+///
+/// [`DoctorError`] if nothing can be tried with one of them.
+pub fn examine(from: Option<&Path>, to: &Target) -> Result<Diagnosis, DoctorError> {
+    let sample = Sample::take(from)?;
+    let is_stream = to.is_stream();
+    let pair = PairTrials::gather(&sample, to)?;
+    let mut findings = verdict::findings(&pair);
+    findings.extend(file_system::findings(&file_system::FileSystems::gather(&sample, to)));
+    findings.extend(storage::findings(&storage::StorageInfo::gather(&sample, to)));
+    if is_stream {
+        findings.push(sharing::finding(&sharing::gather(&sample)));
+    }
+    let host = match to {
+        Target::Host(host) => Some(host.as_str()),
+        _ => None,
+    };
+    if host.is_some() || *to == Target::Any {
+        findings.extend(card::findings(&card::NetworkInfo::gather(host)?));
+        findings.extend(ktls::findings(&ktls::TlsInfo::gather()));
+    }
+    findings.extend(machine::findings(&machine::HostInfo::gather(is_stream)));
+    Ok(Diagnosis { pair, findings })
+}
+
+/// Whether /proc is there, by which files without names get one and leases are taken.
+fn has_proc() -> bool {
+    Path::new("/proc/self/fd").exists()
+}
