@@ -1,7 +1,7 @@
 //! What a peer says after a TLS handshake has one meaning, in whatever pieces it comes, and takes
 //! no more memory than one message.
 
-use underpass_transport::tls::control::{ALERT, Control, Event, HANDSHAKE, MOST_MESSAGE};
+use underpass_transport::tls::control::{ALERT, Control, Event, HANDSHAKE, MAX_MESSAGE};
 
 use crate::input::Input;
 
@@ -32,7 +32,7 @@ pub(crate) fn check(data: &[u8]) {
                 Event::NewKey { .. } => assert!(is_tls13),
                 Event::Renegotiation => assert!(!is_tls13),
                 Event::Ticket(body) => {
-                    assert!(is_tls13 && is_client && body.len() <= MOST_MESSAGE);
+                    assert!(is_tls13 && is_client && body.len() <= MAX_MESSAGE);
                 }
             }
         }

@@ -8,9 +8,9 @@ use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SignatureAlgorithm};
 
+use super::certificates::Identity;
 use super::error::TlsError;
-use super::identity::Identity;
-use super::place::Wish;
+use super::place::KernelOffer;
 use super::suites;
 
 /// Accepts handshakes. Cheap to clone.
@@ -18,7 +18,7 @@ use super::suites;
 pub struct Acceptor {
     config: Arc<ServerConfig>,
     is_slow: bool,
-    wanted: Arc<Wish>,
+    wanted: Arc<KernelOffer>,
 }
 
 impl Acceptor {
@@ -29,7 +29,7 @@ impl Acceptor {
     /// [`TlsError::Refused`] if there is no source of randomness.
     pub fn new(identity: Identity, kernel: bool) -> Result<Self, TlsError> {
         let refused = |error: rustls::Error| TlsError::Refused(error.to_string());
-        let wanted = Wish::new(kernel);
+        let wanted = KernelOffer::new(kernel);
         let mut config = ServerConfig::builder_with_provider(suites::provider(Some(&wanted)))
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(refused)?
@@ -80,12 +80,12 @@ impl Acceptor {
 
     /// The same with a kernel that answers otherwise.
     #[cfg(test)]
-    pub(super) fn with(self, wanted: Wish) -> Self {
+    pub(super) fn with(self, wanted: KernelOffer) -> Self {
         Self { wanted: Arc::new(wanted), ..self }
     }
 
     /// What is wanted of the kernel.
-    pub(super) fn wanted(&self) -> Arc<Wish> {
+    pub(super) fn wanted(&self) -> Arc<KernelOffer> {
         Arc::clone(&self.wanted)
     }
 }

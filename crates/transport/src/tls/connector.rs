@@ -16,11 +16,11 @@ use rustls::{
     SignatureScheme,
 };
 
-use super::certificate::Facts;
+use super::certificates::Facts;
+use super::certificates::Pin;
+use super::certificates::read_certificates;
 use super::error::{Doubt, Fault, HandshakeError, TlsError};
-use super::identity::read_certificates;
-use super::pin::Pin;
-use super::place::Wish;
+use super::place::KernelOffer;
 use super::suites;
 
 /// Whom a client believes.
@@ -40,7 +40,7 @@ pub struct Trust {
 #[derive(Clone, Debug)]
 pub struct Connector {
     config: Arc<ClientConfig>,
-    wanted: Arc<Wish>,
+    wanted: Arc<KernelOffer>,
 }
 
 impl Connector {
@@ -52,7 +52,7 @@ impl Connector {
     /// See [`TlsError`].
     pub fn new(trust: &Trust) -> Result<Self, TlsError> {
         let refused = |error: Error| TlsError::Refused(error.to_string());
-        let wanted = Wish::new(trust.kernel);
+        let wanted = KernelOffer::new(trust.kernel);
         let provider = suites::provider(Some(&wanted));
         let named = trust.authorities.as_deref().map_or(Ok(Vec::new()), read_certificates)?;
         let believed = match trust.insecure {
@@ -86,12 +86,12 @@ impl Connector {
 
     /// The same with a kernel that answers otherwise.
     #[cfg(test)]
-    pub(super) fn with(self, wanted: Wish) -> Self {
+    pub(super) fn with(self, wanted: KernelOffer) -> Self {
         Self { wanted: Arc::new(wanted), ..self }
     }
 
     /// What is wanted of the kernel.
-    pub(super) fn wanted(&self) -> Arc<Wish> {
+    pub(super) fn wanted(&self) -> Arc<KernelOffer> {
         Arc::clone(&self.wanted)
     }
 }

@@ -12,15 +12,12 @@ use rustls::{Error, HandshakeKind, InvalidMessage, ProtocolVersion};
 use underpass_engine::ktls;
 
 use super::acceptor::Acceptor;
-use super::connection::{Connection, Turn, Wish};
 use super::connector::{Connector, server_name};
 use super::error::HandshakeError;
-use super::kernel::{self, Kernel};
-use super::place::{Place, Why, Wish as Wanted, refused};
-use super::queue::Queue;
+use super::place::{KernelOffer, Place, Why, refused};
+use super::records::{Connection, Intent, Kernel, Queue, Refusal, StepResult, UserSpace};
 use super::session::{Facts, Records, Session};
 use super::suites;
-use super::user_space::UserSpace;
 
 /// How much is looked at at once: more than what either side usually says.
 const LOOK: usize = 16 * 1024;
@@ -45,8 +42,8 @@ pub struct Handshake {
     /// Whether the first bytes of the peer have come.
     has_begun: bool,
     /// Whether bytes may only leave the socket if they are known to be of the handshake.
-    is_careful: bool,
-    wanted: Arc<Wanted>,
+    leaves_rest_in_socket: bool,
+    wanted: Arc<KernelOffer>,
 }
 
 /// How far a handshake came.
@@ -81,7 +78,7 @@ impl Handshake {
         Ok(Self::new(Connection::Client(Box::new(client)), connector.wanted()))
     }
 
-    fn new(connection: Connection, wanted: Arc<Wanted>) -> Self {
+    fn new(connection: Connection, wanted: Arc<KernelOffer>) -> Self {
         Self {
             has_begun: matches!(connection, Connection::Client(_)),
             connection: Some(connection),
@@ -89,7 +86,7 @@ impl Handshake {
             outgoing: Queue::default(),
             shown: 0,
             peeked: 0,
-            is_careful: wanted.obstacle().is_none(),
+            leaves_rest_in_socket: wanted.obstacle().is_none(),
             wanted,
         }
     }
@@ -152,13 +149,15 @@ impl Handshake {
             let Self { incoming, outgoing, shown, .. } = self;
             // Data cannot come before the end of the handshake.
             let (used, turn) =
-                connection.step(incoming, *shown, outgoing, Wish::Listen, &mut |_| ());
+                connection.step(incoming, *shown, outgoing, Intent::Listen, &mut |_| ());
             *shown -= used;
             match turn? {
-                Turn::Moved => continue,
-                Turn::PeerClosed | Turn::Closed => return Err(Error::HandshakeNotComplete),
-                Turn::Idle if !connection.common().is_handshaking() => return Ok(true),
-                Turn::Idle => match record_len(&incoming.bytes()[*shown..]) {
+                StepResult::Moved => continue,
+                StepResult::PeerClosed | StepResult::Closed => {
+                    return Err(Error::HandshakeNotComplete);
+                }
+                StepResult::Idle if !connection.common().is_handshaking() => return Ok(true),
+                StepResult::Idle => match record_len(&incoming.bytes()[*shown..]) {
                     Some(len) => *shown += len,
                     None if incoming.len() > connection.max_incoming() => {
                         return Err(InvalidMessage::HandshakePayloadTooLarge.into());
@@ -192,7 +191,7 @@ impl Handshake {
 
     /// Reads what the peer says; whether anything came.
     fn read(&mut self, socket: BorrowedFd<'_>) -> Result<bool, HandshakeError> {
-        let looks = self.is_careful || !self.has_begun;
+        let looks = self.leaves_rest_in_socket || !self.has_begun;
         let mut flags = RecvFlags::DONTWAIT;
         flags.set(RecvFlags::PEEK, looks);
         loop {
@@ -284,8 +283,8 @@ impl Handshake {
         let can_change_keys = self.wanted.can_change_keys();
         let kernel = Kernel::take_over(socket, connection, kind, can_change_keys);
         let kernel = kernel.map_err(|refusal| match refusal {
-            kernel::Refusal::Tls(error) => error.into(),
-            kernel::Refusal::Socket(error) => io_error(error),
+            Refusal::Tls(error) => error.into(),
+            Refusal::Socket(error) => io_error(error),
         })?;
         let by_reference = self.wanted.zero_copy && ktls::set_zero_copy(socket).is_ok();
         Ok(Progress::Done(Session::new(facts, Records::Kernel(kernel), by_reference)))
@@ -295,10 +294,10 @@ impl Handshake {
 /// How long the record at the front is, if all of it is there. One that is longer than any record
 /// may be is whole as soon as that is known: rustls is to refuse it.
 fn record_len(bytes: &[u8]) -> Option<usize> {
-    const MOST: usize = 16 * 1024 + 2048;
+    const MAX_RECORD: usize = 16 * 1024 + 2048;
     let (head, _) = bytes.split_at_checked(RECORD_HEAD)?;
     let len = usize::from(u16::from_be_bytes([head[3], head[4]]));
-    if len > MOST {
+    if len > MAX_RECORD {
         return Some(bytes.len());
     }
     (RECORD_HEAD + len <= bytes.len()).then_some(RECORD_HEAD + len)

@@ -5,32 +5,23 @@
 //! two is decided when the handshake is done and never changed.
 
 mod acceptor;
-#[cfg(test)]
-mod careful; // tests of leaving what follows a handshake in the socket
-mod certificate; // facts of certificates, for people
-mod complete; // handshakes for those who can wait
-mod connection; // rustls' two sides as one
+mod blocking; // handshakes that wait for the peer
+mod certificates;
 mod connector;
-pub mod control; // what comes after a handshake besides data
 mod error;
-mod framing;
 mod handshake;
-mod identity;
-mod kernel; // records there
-mod names; // of this host
-mod pin;
+#[cfg(test)]
+mod handshake_tests; // what follows a handshake stays in the socket
 mod place;
-mod queue; // bytes between a socket and rustls
+mod records;
 mod session;
 mod suites;
-mod user_space; // records here
-mod wear; // of keys
 
 pub use acceptor::Acceptor;
+pub use certificates::{Identity, Pin, UnknownPin};
 pub use connector::{Connector, Trust};
 pub use error::{Fault, HandshakeError, TlsError};
 pub use handshake::{Handshake, Progress};
-pub use identity::Identity;
-pub use pin::{Pin, UnknownPin};
 pub use place::{Place, Why};
+pub use records::control;
 pub use session::{Facts, Session};

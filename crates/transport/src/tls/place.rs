@@ -43,14 +43,14 @@ impl Why {
 
 /// What the kernel can do, and what else is wanted of it.
 #[derive(Clone, Debug)]
-pub(super) struct Wish {
+pub(super) struct KernelOffer {
     /// Nothing if the kernel is not wanted.
     support: Option<Support>,
     /// Whether a network card may read the pages of files themselves.
     pub(super) zero_copy: bool,
 }
 
-impl Wish {
+impl KernelOffer {
     /// Asks the kernel, if it is wanted.
     pub(super) fn new(kernel: bool) -> Self {
         let ask = || match ktls::probe() {
@@ -110,18 +110,24 @@ mod tests {
     #[test]
     fn the_place_is_decided_by_what_the_kernel_can_do() {
         let kind = (Version::Tls13, Cipher::Aes256Gcm);
-        assert_eq!(Wish::of(None).obstacle(), Some(Why::Unwanted));
-        let none = Wish::of(Some(Support::none(Errno::NOENT)));
+        assert_eq!(KernelOffer::of(None).obstacle(), Some(Why::Unwanted));
+        let none = KernelOffer::of(Some(Support::none(Errno::NOENT)));
         assert_eq!(none.obstacle(), Some(Why::NoModule));
-        let filtered = Wish::of(Some(Support::none(Errno::PERM)));
+        let filtered = KernelOffer::of(Some(Support::none(Errno::PERM)));
         assert_eq!(filtered.obstacle(), Some(Why::Refused(Errno::PERM)));
         let mut support = Support { module: Ok(()), ..Support::none(Errno::INVAL) };
-        assert_eq!(Wish::of(Some(support.clone())).obstacle(), None);
-        assert_eq!(Wish::of(Some(support.clone())).obstacle_to(Some(kind)), Some(Why::Version));
+        assert_eq!(KernelOffer::of(Some(support.clone())).obstacle(), None);
+        assert_eq!(
+            KernelOffer::of(Some(support.clone())).obstacle_to(Some(kind)),
+            Some(Why::Version)
+        );
         support.suites[0][0] = Ok(());
-        assert_eq!(Wish::of(Some(support.clone())).obstacle_to(Some(kind)), Some(Why::Suite));
+        assert_eq!(
+            KernelOffer::of(Some(support.clone())).obstacle_to(Some(kind)),
+            Some(Why::Suite)
+        );
         support.suites[0][1] = Ok(());
-        assert_eq!(Wish::of(Some(support.clone())).obstacle_to(Some(kind)), None);
-        assert_eq!(Wish::of(Some(support)).obstacle_to(None), Some(Why::Suite));
+        assert_eq!(KernelOffer::of(Some(support.clone())).obstacle_to(Some(kind)), None);
+        assert_eq!(KernelOffer::of(Some(support)).obstacle_to(None), Some(Why::Suite));
     }
 }

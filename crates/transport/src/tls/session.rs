@@ -6,9 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 use underpass_engine::{RecordKind, TlsTransport};
 
-use super::kernel::Kernel;
 use super::place::Place;
-use super::user_space::UserSpace;
+use super::records::Kernel;
+use super::records::UserSpace;
 
 /// TLS on one socket after its handshake.
 ///

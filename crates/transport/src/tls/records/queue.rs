@@ -6,13 +6,13 @@
 use std::cell::RefCell;
 
 /// How much is read at once, and the ciphertext of how much is written at once.
-pub(super) const ROOM: usize = BATCH + 1024;
+pub(in crate::tls) const ROOM: usize = BATCH + 1024;
 
 /// How many bytes are encrypted for one system call: four full records.
-pub(super) const BATCH: usize = 64 * 1024;
+pub(in crate::tls) const BATCH: usize = 64 * 1024;
 
 /// How many pieces of memory a thread keeps.
-const MOST_KEPT: usize = 4;
+const MAX_KEPT: usize = 4;
 
 thread_local! {
     static STORE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
@@ -20,31 +20,31 @@ thread_local! {
 
 /// Bytes in a row.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(in crate::tls) struct Queue {
     memory: Vec<u8>,
     start: usize,
     end: usize,
 }
 
 impl Queue {
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::tls) fn len(&self) -> usize {
         self.end - self.start
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::tls) fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(in crate::tls) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }
 
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(in crate::tls) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory[self.start..self.end]
     }
 
     /// Room for at least so many bytes at the end; [`added`](Self::added) says how many were used.
-    pub(super) fn room(&mut self, least: usize) -> &mut [u8] {
+    pub(in crate::tls) fn room(&mut self, least: usize) -> &mut [u8] {
         if self.memory.len() - self.end < least {
             self.make_room(least);
         }
@@ -66,19 +66,19 @@ impl Queue {
     }
 
     /// So many bytes of the room have been filled.
-    pub(super) fn added(&mut self, len: usize) {
+    pub(in crate::tls) fn added(&mut self, len: usize) {
         self.end += len;
         debug_assert!(self.end <= self.memory.len());
     }
 
     /// Adds bytes.
-    pub(super) fn add(&mut self, bytes: &[u8]) {
+    pub(in crate::tls) fn add(&mut self, bytes: &[u8]) {
         self.room(bytes.len())[..bytes.len()].copy_from_slice(bytes);
         self.added(bytes.len());
     }
 
     /// Forgets so many bytes at the front.
-    pub(super) fn take(&mut self, len: usize) {
+    pub(in crate::tls) fn take(&mut self, len: usize) {
         self.start += len;
         debug_assert!(self.start <= self.end);
         if self.is_empty() {
@@ -87,7 +87,7 @@ impl Queue {
     }
 
     /// Forgets all but so many bytes at the front.
-    pub(super) fn truncate(&mut self, len: usize) {
+    pub(in crate::tls) fn truncate(&mut self, len: usize) {
         self.end = self.end.min(self.start + len);
         if self.is_empty() {
             self.clear();
@@ -95,13 +95,13 @@ impl Queue {
     }
 
     /// Forgets all.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::tls) fn clear(&mut self) {
         (self.start, self.end) = (0, 0);
         put_back(std::mem::take(&mut self.memory));
     }
 
     /// Before a wait: keeps no more memory than what is in it needs.
-    pub(super) fn settle(&mut self) {
+    pub(in crate::tls) fn settle(&mut self) {
         if self.memory.len() > 2 * self.len() {
             let held = self.bytes().to_vec();
             put_back(std::mem::replace(&mut self.memory, held));
@@ -124,7 +124,7 @@ fn put_back(memory: Vec<u8>) {
     // The store is gone when a thread ends.
     let _ = STORE.try_with(|store| {
         let mut store = store.borrow_mut();
-        if store.len() < MOST_KEPT {
+        if store.len() < MAX_KEPT {
             store.push(memory);
         }
     });

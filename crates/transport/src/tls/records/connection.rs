@@ -11,7 +11,7 @@ use rustls::{CommonState, Error};
 use super::queue::Queue;
 
 /// A connection without buffers of its own.
-pub(super) enum Connection {
+pub(in crate::tls) enum Connection {
     /// The side that asked.
     Client(Box<UnbufferedClientConnection>),
     /// The side that was asked.
@@ -20,7 +20,7 @@ pub(super) enum Connection {
 
 /// What is wanted when rustls has nothing more to do of itself.
 #[derive(Clone, Copy)]
-pub(super) enum Wish<'a> {
+pub(in crate::tls) enum Intent<'a> {
     /// Nothing.
     Listen,
     /// These bytes are to be encrypted.
@@ -31,7 +31,7 @@ pub(super) enum Wish<'a> {
 
 /// What one step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(in crate::tls) enum StepResult {
     /// Something was done; there may be more.
     Moved,
     /// Nothing more can be done without more records, or the wish was granted.
@@ -45,14 +45,14 @@ pub(super) enum Turn {
 impl Connection {
     /// One step with the first `shown` bytes of `incoming`. Which of them are used up is forgotten
     /// there; how many. Plaintext goes to `plaintext`, records to be sent to `outgoing`.
-    pub(super) fn step(
+    pub(in crate::tls) fn step(
         &mut self,
         incoming: &mut Queue,
         shown: usize,
         outgoing: &mut Queue,
-        wish: Wish<'_>,
+        wish: Intent<'_>,
         plaintext: &mut dyn FnMut(&[u8]),
-    ) -> (usize, Result<Turn, Error>) {
+    ) -> (usize, Result<StepResult, Error>) {
         let records = &mut incoming.bytes_mut()[..shown];
         let (used, turn) = match self {
             Self::Client(client) => {
@@ -67,7 +67,7 @@ impl Connection {
     }
 
     /// What both sides have in common.
-    pub(super) fn common(&self) -> &CommonState {
+    pub(in crate::tls) fn common(&self) -> &CommonState {
         match self {
             Self::Client(client) => client,
             Self::Server(server) => server,
@@ -77,7 +77,7 @@ impl Connection {
     /// More than this is never kept of records that are not yet whole. A client hears long
     /// messages of a handshake out, in records of any size; what strangers say to a server fits into
     /// one record.
-    pub(super) fn max_incoming(&self) -> usize {
+    pub(in crate::tls) fn max_incoming(&self) -> usize {
         match self {
             Self::Client(_) => 128 * 1024,
             Self::Server(_) => MAX_RECORD,
@@ -86,10 +86,10 @@ impl Connection {
 
     /// After a failure: what rustls wants to tell the peer about it. No record is looked at for it,
     /// as rustls would fail again, and that it does not expect.
-    pub(super) fn take_alerts(&mut self, incoming: &mut Queue, outgoing: &mut Queue) {
+    pub(in crate::tls) fn take_alerts(&mut self, incoming: &mut Queue, outgoing: &mut Queue) {
         while self.common().wants_write() {
             let shown = incoming.len();
-            if self.step(incoming, shown, outgoing, Wish::Listen, &mut |_| ()).1.is_err() {
+            if self.step(incoming, shown, outgoing, Intent::Listen, &mut |_| ()).1.is_err() {
                 return;
             }
         }
@@ -100,9 +100,9 @@ impl Connection {
 fn take<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     outgoing: &mut Queue,
-    wish: Wish<'_>,
+    wish: Intent<'_>,
     plaintext: &mut dyn FnMut(&[u8]),
-) -> (usize, Result<Turn, Error>) {
+) -> (usize, Result<StepResult, Error>) {
     let mut used = status.discard;
     let turn = status.state.and_then(|state| {
         Ok(match state {
@@ -112,7 +112,7 @@ fn take<Data>(
                     used += record.discard;
                     plaintext(record.payload);
                 }
-                Turn::Moved
+                StepResult::Moved
             }
             ConnectionState::EncodeTlsData(mut record) => {
                 fill(outgoing, RECORD, |room| match record.encode(room) {
@@ -120,12 +120,12 @@ fn take<Data>(
                     Err(EncodeError::InsufficientSize(size)) => Err(Some(size.required_size)),
                     Err(EncodeError::AlreadyEncoded) => Err(None),
                 })?;
-                Turn::Moved
+                StepResult::Moved
             }
             // They are in our hands, which is as good as sent.
             ConnectionState::TransmitTlsData(sent) => {
                 sent.done();
-                Turn::Moved
+                StepResult::Moved
             }
             ConnectionState::WriteTraffic(mut traffic) => {
                 let grant = |result| match result {
@@ -134,21 +134,23 @@ fn take<Data>(
                     Err(EncryptError::EncryptExhausted) => Err(None),
                 };
                 match wish {
-                    Wish::Listen => (),
-                    Wish::Say(bytes) => fill(outgoing, bytes.len() + RECORD, |room| {
+                    Intent::Listen => (),
+                    Intent::Say(bytes) => fill(outgoing, bytes.len() + RECORD, |room| {
                         grant(traffic.encrypt(bytes, room))
                     })?,
-                    Wish::Close => {
+                    Intent::Close => {
                         fill(outgoing, RECORD, |room| grant(traffic.queue_close_notify(room)))?;
                     }
                 }
-                Turn::Idle
+                StepResult::Idle
             }
-            ConnectionState::PeerClosed => Turn::PeerClosed,
-            ConnectionState::Closed => Turn::Closed,
+            ConnectionState::PeerClosed => StepResult::PeerClosed,
+            ConnectionState::Closed => StepResult::Closed,
             // Data before the end of a handshake is never offered, so none comes.
-            ConnectionState::BlockedHandshake | ConnectionState::ReadEarlyData(_) => Turn::Idle,
-            _ => Turn::Idle,
+            ConnectionState::BlockedHandshake | ConnectionState::ReadEarlyData(_) => {
+                StepResult::Idle
+            }
+            _ => StepResult::Idle,
         })
     });
     (used, turn)

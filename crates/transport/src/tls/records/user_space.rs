@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::Error;
 
-use super::connection::{Connection, Turn, Wish};
+use super::connection::{Connection, Intent, StepResult};
 use super::queue::{BATCH, Queue, ROOM};
 
 /// Room for one more record at the least, so that a read always leads to something.
@@ -18,7 +18,7 @@ const LEAST_READ: usize = 17 * 1024;
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct UserSpace {
+pub(in crate::tls) struct UserSpace {
     connection: Connection,
     /// Records that came.
     incoming: Queue,
@@ -39,7 +39,7 @@ pub(super) struct UserSpace {
 
 impl UserSpace {
     /// Goes on after a handshake: with what came behind it and what has to go of it.
-    pub(super) fn new(connection: Connection, incoming: Queue, outgoing: Queue) -> Self {
+    pub(in crate::tls) fn new(connection: Connection, incoming: Queue, outgoing: Queue) -> Self {
         Self {
             connection,
             is_idle: incoming.is_empty(),
@@ -54,7 +54,7 @@ impl UserSpace {
     }
 
     /// Takes bytes for the peer; how many.
-    pub(super) fn send(
+    pub(in crate::tls) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
         bytes: &[u8],
@@ -73,7 +73,7 @@ impl UserSpace {
         if taken.is_empty() {
             return Ok(0);
         }
-        self.say(Wish::Say(taken))?;
+        self.say(Intent::Say(taken))?;
         match self.push(socket, more || taken.len() < bytes.len()) {
             Ok(()) | Err(Errno::AGAIN) => Ok(taken.len()),
             Err(error) => Err(error),
@@ -81,12 +81,12 @@ impl UserSpace {
     }
 
     /// Hands everything that was taken to the socket.
-    pub(super) fn flush(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    pub(in crate::tls) fn flush(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         if self.outgoing.is_empty() { Ok(()) } else { self.push(socket, false) }
     }
 
     /// Reads what the peer says next; 0 at its end.
-    pub(super) fn receive(
+    pub(in crate::tls) fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
         buffer: &mut [u8],
@@ -115,7 +115,7 @@ impl UserSpace {
     }
 
     /// Whether the next that can be received is data, or the end or a failure, or nothing yet.
-    pub(super) fn peek(&mut self, socket: BorrowedFd<'_>) -> Option<bool> {
+    pub(in crate::tls) fn peek(&mut self, socket: BorrowedFd<'_>) -> Option<bool> {
         loop {
             self.decrypt(&mut []);
             if !self.plaintext.is_empty() {
@@ -131,43 +131,43 @@ impl UserSpace {
     }
 
     /// Whether something can be received without the socket.
-    pub(super) fn has_input(&self) -> bool {
+    pub(in crate::tls) fn has_input(&self) -> bool {
         let is_over = self.is_ended || self.failure.is_some();
         !self.plaintext.is_empty() || !self.is_idle || is_over
     }
 
     /// Bytes that came and were not taken yet.
-    pub(super) fn kept(&self) -> usize {
+    pub(in crate::tls) fn kept(&self) -> usize {
         self.incoming.len() + self.plaintext.len()
     }
 
     /// Bytes of records that have to go.
-    pub(super) fn held(&self) -> usize {
+    pub(in crate::tls) fn held(&self) -> usize {
         self.outgoing.len()
     }
 
     /// Says that nothing follows, as far as the socket takes it.
-    pub(super) fn close(&mut self, socket: BorrowedFd<'_>) {
+    pub(in crate::tls) fn close(&mut self, socket: BorrowedFd<'_>) {
         if !self.is_closed && self.failure.is_none() {
             self.is_closed = true;
-            let _ = self.say(Wish::Close);
+            let _ = self.say(Intent::Close);
         }
         let _ = self.flush(socket);
         self.outgoing.settle();
     }
 
     /// Has something encrypted.
-    fn say(&mut self, wish: Wish<'_>) -> Result<(), Errno> {
+    fn say(&mut self, wish: Intent<'_>) -> Result<(), Errno> {
         let Self { connection, incoming, plaintext, outgoing, .. } = self;
         loop {
             // Only what came and was not yet read can be looked at on the way; it is kept.
             let shown = incoming.len();
             let keep = &mut |data: &[u8]| plaintext.add(data);
             match connection.step(incoming, shown, outgoing, wish, keep) {
-                (_, Ok(Turn::Moved)) => (),
-                (_, Ok(Turn::Idle)) => return Ok(()),
-                (_, Ok(Turn::PeerClosed)) => self.is_ended = true,
-                (_, Ok(Turn::Closed)) => return Err(Errno::PIPE),
+                (_, Ok(StepResult::Moved)) => (),
+                (_, Ok(StepResult::Idle)) => return Ok(()),
+                (_, Ok(StepResult::PeerClosed)) => self.is_ended = true,
+                (_, Ok(StepResult::Closed)) => return Err(Errno::PIPE),
                 (_, Err(error)) => return Err(self.fail(&error)),
             }
         }
@@ -253,10 +253,10 @@ impl UserSpace {
                     plaintext.add(&data[fits..]);
                 }
             };
-            match connection.step(incoming, shown, outgoing, Wish::Listen, &mut keep) {
-                (_, Ok(Turn::Moved)) => (),
-                (_, Ok(Turn::Idle)) => self.is_idle = true,
-                (_, Ok(Turn::PeerClosed | Turn::Closed)) => {
+            match connection.step(incoming, shown, outgoing, Intent::Listen, &mut keep) {
+                (_, Ok(StepResult::Moved)) => (),
+                (_, Ok(StepResult::Idle)) => self.is_idle = true,
+                (_, Ok(StepResult::PeerClosed | StepResult::Closed)) => {
                     (self.is_ended, self.is_idle) = (true, true);
                     self.incoming.clear(); // RFC 8446 6.1: what follows is ignored
                 }
@@ -276,7 +276,7 @@ impl UserSpace {
 }
 
 /// What a failure of rustls is called among the failures of a socket.
-pub(super) fn errno(error: &Error) -> Errno {
+pub(in crate::tls) fn errno(error: &Error) -> Errno {
     match error {
         Error::DecryptError => Errno::BADMSG,
         Error::EncryptError => Errno::KEYEXPIRED,

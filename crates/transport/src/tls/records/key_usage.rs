@@ -14,31 +14,31 @@ const EARLY: u64 = 1 << 23;
 /// Counts the records under one key. The kernel does not tell, so it counts rather too many: one
 /// for each 16 KiB and one for each call.
 #[derive(Debug)]
-pub(super) struct Wear {
+pub(in crate::tls) struct KeyUsage {
     records: u64,
     /// Nothing for a cipher that never wears.
     most: Option<u64>,
     can_renew: bool,
 }
 
-impl Wear {
-    pub(super) fn new(cipher: Cipher, can_renew: bool, records: u64) -> Self {
+impl KeyUsage {
+    pub(in crate::tls) fn new(cipher: Cipher, can_renew: bool, records: u64) -> Self {
         Self { records, most: (cipher != Cipher::ChaCha20Poly1305).then_some(MOST), can_renew }
     }
 
     /// So many bytes by one call: whether it is time for a new key.
-    pub(super) fn by(&mut self, bytes: usize) -> bool {
+    pub(in crate::tls) fn by(&mut self, bytes: usize) -> bool {
         self.records = self.records.saturating_add(bytes as u64 / RECORD + 1);
         self.can_renew && self.most.is_some() && self.records >= EARLY
     }
 
     /// Whether nothing more may be sent.
-    pub(super) fn is_over(&self) -> bool {
+    pub(in crate::tls) fn is_over(&self) -> bool {
         self.most.is_some_and(|most| self.records >= most)
     }
 
     /// There is a new key.
-    pub(super) fn renew(&mut self) {
+    pub(in crate::tls) fn renew(&mut self) {
         self.records = 0;
     }
 }
@@ -50,14 +50,14 @@ mod tests {
     #[test]
     fn a_key_is_renewed_early_or_ends() {
         let gib = 1 << 30; // 65 537 records
-        let mut wear = Wear::new(Cipher::Aes128Gcm, true, 1);
+        let mut wear = KeyUsage::new(Cipher::Aes128Gcm, true, 1);
         let calls = std::iter::repeat_with(|| wear.by(gib)).take_while(|is_time| !is_time).count();
         assert_eq!(calls, 127);
         assert!(!wear.is_over());
         wear.renew();
         assert!(!wear.by(gib) && !wear.is_over());
 
-        let mut wear = Wear::new(Cipher::Aes256Gcm, false, 0);
+        let mut wear = KeyUsage::new(Cipher::Aes256Gcm, false, 0);
         let mut calls = 0;
         while !wear.is_over() {
             assert!(!wear.by(gib), "there is no new key");
@@ -65,7 +65,7 @@ mod tests {
         }
         assert_eq!(calls, 240);
 
-        let mut wear = Wear::new(Cipher::ChaCha20Poly1305, true, u64::MAX - 1);
+        let mut wear = KeyUsage::new(Cipher::ChaCha20Poly1305, true, u64::MAX - 1);
         assert!(!wear.by(gib) && !wear.is_over());
     }
 }

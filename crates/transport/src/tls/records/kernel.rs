@@ -14,8 +14,8 @@ use underpass_engine::RecordKind;
 use underpass_engine::ktls::{self, Cipher, Direction, Keys, Version};
 
 use super::connection::Connection;
-use super::control::{ALERT, Breach, Control, Event, HANDSHAKE};
-use super::wear::Wear;
+use super::control::{ALERT, Control, Event, HANDSHAKE, ProtocolError};
+use super::key_usage::KeyUsage;
 
 /// Level and description of alerts: warnings that nothing follows, that there is no renegotiation,
 /// and fatal ones.
@@ -25,17 +25,17 @@ const BAD_RECORD_MAC: u8 = 20;
 const FATAL: u8 = 2;
 
 /// The longest record that holds no data.
-const LONGEST: usize = 16 * 1024 + 256;
+const MAX_RECORD: usize = 16 * 1024 + 256;
 
 /// One connection whose keys the kernel has.
 #[derive(Debug)]
-pub(super) struct Kernel {
+pub(in crate::tls) struct Kernel {
     secrets: Secrets,
     version: Version,
     control: Control,
     /// What has to be said before anything else, the first first.
-    pending: VecDeque<Remark>,
-    wear: Wear,
+    pending: VecDeque<PendingRecord>,
+    wear: KeyUsage,
     is_ended: bool,
     is_closed: bool,
     failure: Option<Errno>,
@@ -43,7 +43,7 @@ pub(super) struct Kernel {
 
 /// Something that is not data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Remark {
+enum PendingRecord {
     Alert([u8; 2]),
     /// All that we say from now on is under our next key.
     NewKey,
@@ -57,7 +57,7 @@ enum Secrets {
 
 /// Why the kernel does not have the keys after all.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(in crate::tls) enum Refusal {
     Tls(Error),
     Socket(Errno),
 }
@@ -65,7 +65,7 @@ pub(super) enum Refusal {
 impl Kernel {
     /// Gives the keys of a connection to the kernel, of whose records nothing may be held here. The
     /// socket has been attached to.
-    pub(super) fn take_over(
+    pub(in crate::tls) fn take_over(
         socket: BorrowedFd<'_>,
         connection: Connection,
         (version, cipher): (Version, Cipher),
@@ -93,14 +93,14 @@ impl Kernel {
             version,
             control: Control::new(is_client, is_tls13),
             pending: VecDeque::new(),
-            wear: Wear::new(cipher, is_tls13 && can_change_keys, sent),
+            wear: KeyUsage::new(cipher, is_tls13 && can_change_keys, sent),
             is_ended: false,
             is_closed: false,
             failure: None,
         })
     }
 
-    pub(super) fn send(
+    pub(in crate::tls) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
         bytes: &[u8],
@@ -122,15 +122,15 @@ impl Kernel {
     }
 
     /// Says what is to be said besides data.
-    pub(super) fn flush(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
-        while let Some(remark) = self.pending.front().copied() {
-            let (kind, bytes): (u8, &[u8]) = match &remark {
-                Remark::Alert(alert) => (ALERT, alert),
-                Remark::NewKey => (HANDSHAKE, &[24, 0, 0, 1, 0]), // RFC 8446 4.6.3
+    pub(in crate::tls) fn flush(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        while let Some(pending_record) = self.pending.front().copied() {
+            let (kind, bytes): (u8, &[u8]) = match &pending_record {
+                PendingRecord::Alert(alert) => (ALERT, alert),
+                PendingRecord::NewKey => (HANDSHAKE, &[24, 0, 0, 1, 0]), // RFC 8446 4.6.3
             };
             rustix::io::retry_on_intr(|| ktls::send_record(socket, kind, bytes))?;
             self.pending.pop_front();
-            if remark == Remark::NewKey {
+            if pending_record == PendingRecord::NewKey {
                 self.change_key(socket, Direction::Send)?;
                 self.wear.renew();
             }
@@ -138,7 +138,7 @@ impl Kernel {
         Ok(())
     }
 
-    pub(super) fn receive(
+    pub(in crate::tls) fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
         buffer: &mut [u8],
@@ -148,13 +148,13 @@ impl Kernel {
             if record.kind == ktls::DATA {
                 return Ok(record.len);
             }
-            self.heed(socket, record.kind, &buffer[..record.len])?;
+            self.handle_control(socket, record.kind, &buffer[..record.len])?;
         }
         Ok(0)
     }
 
     /// Whether the next that can be received is data, or the end or a failure, or nothing yet.
-    pub(super) fn peek(&mut self, socket: BorrowedFd<'_>) -> Option<bool> {
+    pub(in crate::tls) fn peek(&mut self, socket: BorrowedFd<'_>) -> Option<bool> {
         match self.take_control(socket) {
             Ok(true) => Some(true),
             Ok(false) => Some(false),
@@ -164,7 +164,7 @@ impl Kernel {
     }
 
     /// What is at the front after a mechanism found no data there.
-    pub(super) fn front(&mut self, socket: BorrowedFd<'_>) -> Result<RecordKind, Errno> {
+    pub(in crate::tls) fn front(&mut self, socket: BorrowedFd<'_>) -> Result<RecordKind, Errno> {
         if self.is_ended {
             return Ok(RecordKind::End);
         }
@@ -192,27 +192,31 @@ impl Kernel {
 
     /// Takes a record that is known not to be data.
     fn take_record(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
-        let mut buffer = [0; LONGEST];
+        let mut buffer = [0; MAX_RECORD];
         let record = self.next(socket, &mut buffer, false)?;
-        self.heed(socket, record.kind, &buffer[..record.len])
+        self.handle_control(socket, record.kind, &buffer[..record.len])
     }
 
-    pub(super) fn has_input(&self) -> bool {
+    pub(in crate::tls) fn has_input(&self) -> bool {
         self.is_ended || self.failure.is_some()
     }
 
-    pub(super) fn close(&mut self, socket: BorrowedFd<'_>) {
+    pub(in crate::tls) fn close(&mut self, socket: BorrowedFd<'_>) {
         if !self.is_closed && self.failure.is_none() {
             self.is_closed = true;
-            self.pending.push_back(Remark::Alert(CLOSE_NOTIFY));
+            self.pending.push_back(PendingRecord::Alert(CLOSE_NOTIFY));
         }
         let _ = self.flush(socket);
     }
 
     /// Told that the kernel has encrypted so many bytes by one call.
-    pub(super) fn sent(&mut self, socket: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
-        if self.wear.by(bytes) && !self.pending.contains(&Remark::NewKey) {
-            self.pending.push_back(Remark::NewKey);
+    pub(in crate::tls) fn sent(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        bytes: usize,
+    ) -> Result<(), Errno> {
+        if self.wear.by(bytes) && !self.pending.contains(&PendingRecord::NewKey) {
+            self.pending.push_back(PendingRecord::NewKey);
         }
         if !self.pending.is_empty() {
             match self.flush(socket) {
@@ -243,7 +247,7 @@ impl Kernel {
             }
             Ok(record) if record.kind == ktls::DATA => match self.control.allow_data() {
                 Ok(()) => Ok(record),
-                Err(Breach { alert, errno }) => Err(self.give_up(socket, alert, errno)),
+                Err(ProtocolError { alert, errno }) => Err(self.give_up(socket, alert, errno)),
             },
             Ok(record) => Ok(record),
             Err(Errno::AGAIN) => Err(Errno::AGAIN),
@@ -253,14 +257,21 @@ impl Kernel {
     }
 
     /// Does what a record that is not data asks for.
-    fn heed(&mut self, socket: BorrowedFd<'_>, kind: u8, bytes: &[u8]) -> Result<(), Errno> {
+    fn handle_control(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        kind: u8,
+        bytes: &[u8],
+    ) -> Result<(), Errno> {
         let events = self.control.read(kind, bytes);
         let events =
-            events.map_err(|Breach { alert, errno }| self.give_up(socket, alert, errno))?;
+            events.map_err(|ProtocolError { alert, errno }| self.give_up(socket, alert, errno))?;
         for event in events {
             match event {
                 Event::End => self.is_ended = true,
-                Event::Renegotiation => self.pending.push_back(Remark::Alert(NO_RENEGOTIATION)),
+                Event::Renegotiation => {
+                    self.pending.push_back(PendingRecord::Alert(NO_RENEGOTIATION))
+                }
                 Event::Ticket(ticket) => self.keep(socket, &ticket)?,
                 Event::NewKey { answer } => {
                     if let Err(error) = self.change_key(socket, Direction::Receive) {
@@ -269,8 +280,8 @@ impl Kernel {
                         let errno = if error == Errno::BUSY { Errno::KEYEXPIRED } else { error };
                         return Err(self.give_up(socket, None, errno));
                     }
-                    if answer && !self.pending.contains(&Remark::NewKey) {
-                        self.pending.push_back(Remark::NewKey);
+                    if answer && !self.pending.contains(&PendingRecord::NewKey) {
+                        self.pending.push_back(PendingRecord::NewKey);
                     }
                 }
             }
@@ -304,7 +315,7 @@ impl Kernel {
     /// Nothing more can be sent or received; the peer is told, if it is to be.
     fn give_up(&mut self, socket: BorrowedFd<'_>, alert: Option<u8>, errno: Errno) -> Errno {
         if let (Some(alert), None) = (alert, self.failure) {
-            self.pending.push_back(Remark::Alert([FATAL, alert]));
+            self.pending.push_back(PendingRecord::Alert([FATAL, alert]));
             let _ = self.flush(socket);
         }
         *self.failure.get_or_insert(errno)

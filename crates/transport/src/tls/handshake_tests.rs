@@ -11,19 +11,19 @@ use rustix::net::{RecvFlags, recv};
 use underpass_engine::TlsTransport;
 use underpass_engine::ktls::Support;
 
-use super::place::Wish;
+use super::place::KernelOffer;
 use super::{Acceptor, Connector, Handshake, Identity, Place, Progress, Session, Trust, Why};
 
 /// A kernel that has TLS but can do nothing with it, so that the place is known at the end only.
-fn hopeful() -> Wish {
-    Wish::of(Some(Support { module: Ok(()), ..Support::none(Errno::INVAL) }))
+fn hopeful() -> KernelOffer {
+    KernelOffer::of(Some(Support { module: Ok(()), ..Support::none(Errno::INVAL) }))
 }
 
 /// A kernel that promised what it then does not do: a Unix socket cannot have TLS.
-fn treacherous() -> Wish {
+fn treacherous() -> KernelOffer {
     let mut support = Support { module: Ok(()), ..Support::none(Errno::INVAL) };
     support.suites.as_flattened_mut().fill(Ok(()));
-    Wish::of(Some(support))
+    KernelOffer::of(Some(support))
 }
 
 fn both() -> (Acceptor, Connector) {
@@ -115,7 +115,7 @@ fn a_byte_at_a_time_is_a_handshake_too() {
     assert!(matches!(client.advance(ours.as_fd()), Ok(Progress::Reads)));
     let mut hello = Vec::new();
     let _ = theirs.read_to_end(&mut hello);
-    for wish in [Wish::of(None), hopeful()] {
+    for wish in [KernelOffer::of(None), hopeful()] {
         let (near, far) = UnixStream::pair().unwrap();
         let mut server = Handshake::accept(&acceptor.clone().with(wish)).unwrap();
         let mut answer = [0; 5];

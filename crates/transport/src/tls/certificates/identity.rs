@@ -16,11 +16,11 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 use sha2::{Digest, Sha256};
 
-use super::certificate::Facts;
-use super::error::{Fault, TlsError};
-use super::names;
+use super::super::error::{Fault, TlsError};
+use super::super::suites;
+use super::facts::Facts;
+use super::host_names::names_of_this_host;
 use super::pin::Pin;
-use super::suites;
 
 /// For how long a certificate made here is valid: browsers refuse more than 398 days.
 const VALIDITY: Duration = Duration::from_secs(397 * 24 * 60 * 60);
@@ -29,7 +29,7 @@ const VALIDITY: Duration = Duration::from_secs(397 * 24 * 60 * 60);
 const BEFORE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// More than any file of certificates has.
-const MOST_BYTES: u64 = 16 * 1024 * 1024;
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A certificate chain with its private key. Cheap to clone; shows no secret.
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ impl Identity {
     /// interfaces.
     #[must_use]
     pub fn names_of_this_host() -> Vec<String> {
-        names::names_of_this_host()
+        names_of_this_host()
     }
 
     fn new(
@@ -161,13 +161,15 @@ impl Identity {
         self.key.cert.first().map(|leaf| leaf.as_ref())
     }
 
-    pub(super) fn key(&self) -> &Arc<CertifiedKey> {
+    pub(in crate::tls) fn key(&self) -> &Arc<CertifiedKey> {
         &self.key
     }
 }
 
 /// The certificates in a PEM file, at least one.
-pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(in crate::tls) fn read_certificates(
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let pem = read(path)?;
     let unusable = |fault| TlsError::Unusable { path: path.to_owned(), fault };
     let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem)
@@ -182,7 +184,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     let unreadable = |source| TlsError::Unreadable { path: PathBuf::from(path), source };
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
+    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
     Ok(bytes)
 }
 

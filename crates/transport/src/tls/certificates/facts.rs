@@ -8,13 +8,13 @@ use jiff::tz::TimeZone;
 
 /// A few facts of a certificate (RFC 5280 4.1).
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(in crate::tls) struct Facts {
     /// Whether it says that it was issued by whom it is for.
-    pub(super) is_self_signed: bool,
+    pub(in crate::tls) is_self_signed: bool,
     /// From when it is valid.
-    pub(super) not_before: Timestamp,
+    pub(in crate::tls) not_before: Timestamp,
     /// Until when.
-    pub(super) not_after: Timestamp,
+    pub(in crate::tls) not_after: Timestamp,
 }
 
 const INTEGER: u8 = 0x02;
@@ -25,7 +25,7 @@ const VERSION: u8 = 0xa0;
 
 impl Facts {
     /// Of a certificate in DER; nothing of what is none.
-    pub(super) fn of(certificate: &[u8]) -> Option<Self> {
+    pub(in crate::tls) fn of(certificate: &[u8]) -> Option<Self> {
         let mut certificate = Reader(certificate).expect(SEQUENCE)?;
         let mut signed = certificate.expect(SEQUENCE)?;
         if signed.0.first() == Some(&VERSION) {

@@ -14,13 +14,13 @@ pub const ALERT: u8 = 21;
 pub const HANDSHAKE: u8 = 22;
 
 /// The longest message of a handshake that is put together: a ticket is the longest that may come.
-pub const MOST_MESSAGE: usize = 65_535 + 512;
+pub const MAX_MESSAGE: usize = 65_535 + 512;
 
 /// How often a peer may do what costs us more than it.
-const MOST_KEY_CHANGES: u32 = 1024;
-const MOST_RENEGOTIATIONS: u32 = 1;
-const MOST_WARNINGS: u32 = 4;
-const MOST_TICKETS: u32 = 256;
+const MAX_KEY_CHANGES: u32 = 1024;
+const MAX_RENEGOTIATIONS: u32 = 1;
+const MAX_WARNINGS: u32 = 4;
+const MAX_TICKETS: u32 = 256;
 
 const CLOSE_NOTIFY: u8 = 0;
 const UNEXPECTED_MESSAGE: u8 = 10;
@@ -57,14 +57,14 @@ pub enum Event {
 
 /// What a peer may not say: the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Breach {
+pub struct ProtocolError {
     /// The alert that tells it, if it is to be told.
     pub alert: Option<u8>,
     /// What it is called among the failures of a socket.
     pub errno: Errno,
 }
 
-impl Breach {
+impl ProtocolError {
     const fn because(alert: u8) -> Self {
         Self { alert: Some(alert), errno: Errno::PROTO }
     }
@@ -102,48 +102,52 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// [`Breach`] between the parts of a message (RFC 8446, 5.1).
-    pub fn allow_data(&self) -> Result<(), Breach> {
-        if self.partial.is_empty() { Ok(()) } else { Err(Breach::because(UNEXPECTED_MESSAGE)) }
+    /// [`ProtocolError`] between the parts of a message (RFC 8446, 5.1).
+    pub fn allow_data(&self) -> Result<(), ProtocolError> {
+        if self.partial.is_empty() {
+            Ok(())
+        } else {
+            Err(ProtocolError::because(UNEXPECTED_MESSAGE))
+        }
     }
 
     /// Reads a record that holds no data, or the part of one that has not been read yet.
     ///
     /// # Errors
     ///
-    /// [`Breach`] if the peer may not say this.
-    pub fn read(&mut self, kind: u8, bytes: &[u8]) -> Result<Vec<Event>, Breach> {
+    /// [`ProtocolError`] if the peer may not say this.
+    pub fn read(&mut self, kind: u8, bytes: &[u8]) -> Result<Vec<Event>, ProtocolError> {
         // RFC 8446 5.1: nothing comes between the parts of a message.
         if kind != HANDSHAKE && !self.partial.is_empty() {
-            return Err(Breach::because(UNEXPECTED_MESSAGE));
+            return Err(ProtocolError::because(UNEXPECTED_MESSAGE));
         }
         match kind {
             ALERT => self.read_alert(bytes).map(|end| end.into_iter().collect()),
             HANDSHAKE => self.read_messages(bytes),
-            _ => Err(Breach::because(UNEXPECTED_MESSAGE)),
+            _ => Err(ProtocolError::because(UNEXPECTED_MESSAGE)),
         }
     }
 
     /// RFC 8446 6, RFC 5246 7.2.
-    fn read_alert(&mut self, bytes: &[u8]) -> Result<Option<Event>, Breach> {
-        let &[level, description] = bytes else { return Err(Breach::because(DECODE_ERROR)) };
+    fn read_alert(&mut self, bytes: &[u8]) -> Result<Option<Event>, ProtocolError> {
+        let &[level, description] = bytes else { return Err(ProtocolError::because(DECODE_ERROR)) };
         if description == CLOSE_NOTIFY {
             return Ok(Some(Event::End));
         }
         match level {
             WARNING if !self.is_tls13 || description == USER_CANCELED => {
-                count(&mut self.warnings, MOST_WARNINGS)?;
+                count(&mut self.warnings, MAX_WARNINGS)?;
                 Ok(None)
             }
-            WARNING => Err(Breach::because(DECODE_ERROR)),
-            FATAL => Err(Breach { alert: None, errno: Errno::CONNRESET }),
-            _ => Err(Breach::because(ILLEGAL_PARAMETER)),
+            WARNING => Err(ProtocolError::because(DECODE_ERROR)),
+            FATAL => Err(ProtocolError { alert: None, errno: Errno::CONNRESET }),
+            _ => Err(ProtocolError::because(ILLEGAL_PARAMETER)),
         }
     }
 
-    fn read_messages(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Breach> {
+    fn read_messages(&mut self, bytes: &[u8]) -> Result<Vec<Event>, ProtocolError> {
         if bytes.is_empty() {
-            return Err(Breach::because(UNEXPECTED_MESSAGE)); // RFC 8446 5.1
+            return Err(ProtocolError::because(UNEXPECTED_MESSAGE)); // RFC 8446 5.1
         }
         let mut messages = std::mem::take(&mut self.partial);
         messages.extend_from_slice(bytes);
@@ -154,7 +158,7 @@ impl Control {
             let Some((body, behind)) = behind.split_at_checked(len) else { break };
             // What follows would be under the key of before.
             if kind == KEY_UPDATE && !behind.is_empty() {
-                return Err(Breach::because(UNEXPECTED_MESSAGE));
+                return Err(ProtocolError::because(UNEXPECTED_MESSAGE));
             }
             events.push(self.read_message(kind, body)?);
             rest = behind;
@@ -164,7 +168,7 @@ impl Control {
     }
 
     /// Says no to a message as soon as its head is there.
-    fn check_head(&self, kind: u8, len: usize) -> Result<(), Breach> {
+    fn check_head(&self, kind: u8, len: usize) -> Result<(), ProtocolError> {
         let may_come = match kind {
             NEW_SESSION_TICKET => self.is_client && self.is_tls13,
             KEY_UPDATE => self.is_tls13,
@@ -175,31 +179,31 @@ impl Control {
         let has_len = match kind {
             KEY_UPDATE => len == 1,
             HELLO_REQUEST => len == 0,
-            _ => len <= MOST_MESSAGE,
+            _ => len <= MAX_MESSAGE,
         };
         match (may_come, has_len) {
-            (false, _) => Err(Breach::because(UNEXPECTED_MESSAGE)),
-            (true, false) => Err(Breach::because(DECODE_ERROR)),
+            (false, _) => Err(ProtocolError::because(UNEXPECTED_MESSAGE)),
+            (true, false) => Err(ProtocolError::because(DECODE_ERROR)),
             (true, true) => Ok(()),
         }
     }
 
-    fn read_message(&mut self, kind: u8, body: &[u8]) -> Result<Event, Breach> {
+    fn read_message(&mut self, kind: u8, body: &[u8]) -> Result<Event, ProtocolError> {
         match kind {
             NEW_SESSION_TICKET => {
-                count(&mut self.tickets, MOST_TICKETS)?;
+                count(&mut self.tickets, MAX_TICKETS)?;
                 Ok(Event::Ticket(body.to_vec()))
             }
             KEY_UPDATE => {
-                count(&mut self.key_changes, MOST_KEY_CHANGES)?;
+                count(&mut self.key_changes, MAX_KEY_CHANGES)?;
                 match body {
                     [0] => Ok(Event::NewKey { answer: false }),
                     [1] => Ok(Event::NewKey { answer: true }),
-                    _ => Err(Breach::because(ILLEGAL_PARAMETER)), // RFC 8446 4.6.3
+                    _ => Err(ProtocolError::because(ILLEGAL_PARAMETER)), // RFC 8446 4.6.3
                 }
             }
             _ => {
-                count(&mut self.renegotiations, MOST_RENEGOTIATIONS)?;
+                count(&mut self.renegotiations, MAX_RENEGOTIATIONS)?;
                 Ok(Event::Renegotiation)
             }
         }
@@ -207,9 +211,9 @@ impl Control {
 }
 
 /// Counts up to a limit.
-fn count(counter: &mut u32, most: u32) -> Result<(), Breach> {
+fn count(counter: &mut u32, most: u32) -> Result<(), ProtocolError> {
     *counter += 1;
-    if *counter > most { Err(Breach::because(UNEXPECTED_MESSAGE)) } else { Ok(()) }
+    if *counter > most { Err(ProtocolError::because(UNEXPECTED_MESSAGE)) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -217,20 +221,20 @@ fn count(counter: &mut u32, most: u32) -> Result<(), Breach> {
 mod tests {
     use super::*;
 
-    const REFUSED: Breach = Breach::because(UNEXPECTED_MESSAGE);
+    const REFUSED: ProtocolError = ProtocolError::because(UNEXPECTED_MESSAGE);
 
     #[test]
     fn alerts_end_a_connection_or_not() {
         let end = Ok(vec![Event::End]);
-        let reset = Err(Breach { alert: None, errno: Errno::CONNRESET });
-        let malformed = Err(Breach::because(DECODE_ERROR));
+        let reset = Err(ProtocolError { alert: None, errno: Errno::CONNRESET });
+        let malformed = Err(ProtocolError::because(DECODE_ERROR));
         let cases: [(&[u8], _, _); 8] = [
             (&[1, 0], end.clone(), end.clone()),
             (&[2, 0], end.clone(), end),
             (&[1, 90], Ok(vec![]), Ok(vec![])),
             (&[1, 100], malformed.clone(), Ok(vec![])),
             (&[2, 40], reset.clone(), reset),
-            (&[3, 40], Err(Breach::because(47)), Err(Breach::because(47))),
+            (&[3, 40], Err(ProtocolError::because(47)), Err(ProtocolError::because(47))),
             (&[1], malformed.clone(), malformed.clone()),
             (&[1, 0, 0], malformed.clone(), malformed),
         ];
@@ -239,7 +243,7 @@ mod tests {
             assert_eq!(Control::new(true, false).read(ALERT, bytes), of_12, "{bytes:?}");
         }
         let mut control = Control::new(false, false);
-        for _ in 0..MOST_WARNINGS {
+        for _ in 0..MAX_WARNINGS {
             assert_eq!(control.read(ALERT, &[1, 100]), Ok(vec![]));
         }
         assert_eq!(control.read(ALERT, &[1, 100]), Err(REFUSED));
@@ -303,7 +307,7 @@ mod tests {
         assert_eq!(control.read(HANDSHAKE, &again), Ok(vec![Event::Renegotiation]));
         assert_eq!(control.read(HANDSHAKE, &again), Err(REFUSED));
         let mut control = of_13();
-        for _ in 0..MOST_KEY_CHANGES {
+        for _ in 0..MAX_KEY_CHANGES {
             assert!(control.read(HANDSHAKE, &[24, 0, 0, 1, 1]).is_ok());
         }
         assert_eq!(control.read(HANDSHAKE, &[24, 0, 0, 1, 1]), Err(REFUSED));

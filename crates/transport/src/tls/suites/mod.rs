@@ -1,5 +1,7 @@
 //! Which algorithms are offered, and what they are called.
 
+mod framing;
+
 use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CryptoProvider;
@@ -7,8 +9,8 @@ use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 use rustls::{CipherSuite, ProtocolVersion, SupportedCipherSuite};
 use underpass_engine::ktls::{Cipher, Version};
 
-use super::framing::checked;
-use super::place::Wish;
+use super::place::KernelOffer;
+use framing::checked;
 
 /// Suites in the order of preference: authenticated encryption with forward secrecy, all of it
 /// such as the kernel can do. AES with the shorter key is first, as it is the fastest where
@@ -29,7 +31,7 @@ static SUITES: LazyLock<[SupportedCipherSuite; 9]> = LazyLock::new(|| {
 });
 
 /// What rustls is to use. Of the suites, those that the kernel can do come first.
-pub(super) fn provider(wish: Option<&Wish>) -> Arc<CryptoProvider> {
+pub(super) fn provider(wish: Option<&KernelOffer>) -> Arc<CryptoProvider> {
     let mut suites = SUITES.to_vec();
     suites.sort_by_key(|suite| {
         let kind = kind_of(suite.suite());

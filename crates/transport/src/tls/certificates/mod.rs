@@ -1,0 +1,11 @@
+//! Certificates: our own, and what is known of a peer's.
+
+mod facts;
+mod host_names;
+mod identity;
+mod pin;
+
+pub(super) use facts::Facts;
+pub use identity::Identity;
+pub(super) use identity::read_certificates;
+pub use pin::{Pin, UnknownPin};
