@@ -17,4 +17,5 @@ mod report;
 mod resume;
 mod secure;
 mod site;
+mod stored_scripts;
 mod webdriver;
