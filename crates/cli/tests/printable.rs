@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
-use rig::{Finished, Running, folder, tar_header, underpass};
+use rig::{Finished, Running, folder, has, tar_header, underpass};
 
 /// A colour, the same by C1, a title, overrides, isolates, a line that is none, bytes that are none.
 const NASTY: &[u8] =
@@ -154,6 +154,56 @@ fn names_in_listings_and_archives_are_shown_harmlessly() {
     let finished = run(place.path(), &["get", "-r", &url, "--retries", "0"].map(OsStr::new));
     harmless(&finished);
     assert!(finished.stderr.contains("left out"), "{}", finished.stderr);
+}
+
+#[test]
+fn names_in_certificates_are_shown_harmlessly() {
+    if !has("openssl") {
+        return;
+    }
+    let place = folder();
+    fs::write(place.path().join("file"), "bytes").unwrap();
+    let (certificate, key) = (place.path().join("cert.pem"), place.path().join("key.pem"));
+    let nasty = String::from_utf8(NASTY.to_vec()).unwrap();
+    // A name of DNS with bytes that none can have: openssl makes it only from DER.
+    let name = [&[0x82, NASTY.len() as u8], NASTY].concat();
+    let names: String = [&[0x30, name.len() as u8], &name[..]]
+        .concat()
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"])
+        .args(["-days", "2", "-utf8", "-subj", &format!("/CN={nasty}")])
+        .args(["-addext", &format!("2.5.29.17=DER:{names}"), "-keyout"])
+        .args([key.as_os_str(), OsStr::new("-out"), certificate.as_os_str()])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let mut command: Command = underpass();
+    command.args(["serve", "--port", "0", "--tls-cert"]).arg(&certificate).arg("--tls-key");
+    command.arg(&key).arg(place.path());
+    let server = Running::listening(command);
+    let url = format!("{}file", server.address);
+    let word = |text: &'static str| OsStr::new(text);
+    let (url, retries) = (OsStr::new(&url), [word("--retries"), word("0")]);
+    for trust in [&[word("--cacert"), certificate.as_os_str()][..], &[]] {
+        for args in [
+            &[word("get"), url, word("-o"), word("copy")][..],
+            &[word("get"), url, word("-o"), word("copy"), word("--json")],
+            &[word("get"), word("-r"), url],
+            &[word("put"), word("file"), url],
+        ] {
+            let finished = run(place.path(), &[args, trust, &retries].concat());
+            assert_ne!(finished.code(), Some(0));
+            harmless(&finished);
+            // It is told which names there are.
+            let tells = finished.stderr.contains("\\u{202e}");
+            assert_eq!(tells, !trust.is_empty(), "{}", finished.stderr);
+        }
+    }
+    server.signal("TERM");
+    harmless(&server.finish());
 }
 
 #[test]
