@@ -240,16 +240,6 @@ impl Root {
         fstat(openat2(&self.folder, path, flags, Mode::empty(), self.resolve())?)
     }
 
-    /// The root itself, open to be read.
-    ///
-    /// # Errors
-    ///
-    /// As openat(2).
-    pub(crate) fn top(&self) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        openat(&self.folder, ".", flags, Mode::empty())
-    }
-
     /// The folder that a path lies in, open for the names in it, and the last name; `None` for the
     /// root itself, which lies in none.
     ///
@@ -301,7 +291,7 @@ impl Root {
     }
 
     /// Opens a folder beneath the root, for the names in it. There is no link on the way.
-    fn open_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+    pub(crate) fn open_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         open_folder_by(&self.folder, path, ResolveFlags::NO_SYMLINKS)
     }
 

@@ -31,9 +31,7 @@ pub(crate) fn watch(shared: &Arc<Shared>) -> Option<Sender<()>> {
     let work = move || {
         step_back();
         loop {
-            if let Ok(folder) = shared.root.top() {
-                walk(&shared, &ended, &folder, &mut Vec::new(), 0);
-            }
+            walk(&shared, &ended);
             if ended.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
@@ -44,38 +42,40 @@ pub(crate) fn watch(shared: &Arc<Shared>) -> Option<Sender<()>> {
     Some(alive)
 }
 
-/// Looks at a folder and those in it, unless the server has ended.
-fn walk(shared: &Shared, ended: &Receiver<()>, folder: &OwnedFd, path: &mut Vec<u8>, depth: usize) {
-    let has_ended = ended.try_recv() == Err(TryRecvError::Disconnected);
-    if depth > MAX_DEPTH || has_ended {
-        return;
-    }
-    for name in sweep(shared, folder, path) {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        if let Ok(inner) = openat(folder, OsStr::from_bytes(&name), flags, Mode::empty()) {
-            let len = path.len();
-            *path = join(path, &name);
-            walk(shared, ended, &inner, path, depth + 1);
-            path.truncate(len);
+/// Looks at all folders, unless the server has ended: by path, so that no level takes a descriptor, as
+/// deep as a request can name.
+fn walk(shared: &Shared, ended: &Receiver<()>) {
+    let (mut pending, mut len) = (vec![Vec::new()], 0);
+    while let Some(path) = pending.pop() {
+        len -= path.len();
+        if ended.try_recv() == Err(TryRecvError::Disconnected) {
+            return;
         }
+        let Ok(folder) = shared.root.open_folder(&path) else { continue };
+        sweep(shared, folder, &path, &mut |name| {
+            if len < MAX_PENDING {
+                let inner = join(&path, name);
+                len += inner.len();
+                pending.push(inner);
+            }
+        });
     }
 }
 
-/// Removes what is left over in a folder, notes which parts still wait for their rest, and tells
-/// which folders are in it.
+/// Removes what is left over in a folder, notes which parts still wait for their rest, and gives the
+/// names of the folders in it to `inner`.
 ///
 /// What cannot be read or removed is passed over: it is looked at again in an hour.
-fn sweep(shared: &Shared, folder: impl AsFd, path: &[u8]) -> Vec<Vec<u8>> {
-    let mut inner = Vec::new();
+fn sweep(shared: &Shared, folder: impl AsFd, path: &[u8], inner: &mut dyn FnMut(&[u8])) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(folder) = openat(folder, ".", flags, Mode::empty()) else { return inner };
+    let Ok(folder) = openat(folder, ".", flags, Mode::empty()) else { return };
     let mut buffer = Vec::with_capacity(BUFFER);
     let mut entries = RawDir::new(&folder, buffer.spare_capacity_mut());
     while let Some(Ok(entry)) = entries.next() {
         let name = entry.file_name().to_bytes();
         match entry.file_type() {
             FileType::Directory | FileType::Unknown if !matches!(name, b"." | b"..") => {
-                inner.push(name.to_vec());
+                inner(name);
             }
             _ => {}
         }
@@ -94,7 +94,6 @@ fn sweep(shared: &Shared, folder: impl AsFd, path: &[u8]) -> Vec<Vec<u8>> {
             Found::Other => {}
         }
     }
-    inner
 }
 
 /// What a part is found to be.
@@ -187,8 +186,8 @@ const FOLDERS_EXPIRE: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often it is looked for leftovers.
 const EVERY: Duration = Duration::from_secs(60 * 60);
 
-/// Folders in each other that are looked into, each an open descriptor meanwhile.
-const MAX_DEPTH: usize = 128;
+/// Bytes of paths of folders that are still to be looked into.
+const MAX_PENDING: usize = 32 << 20;
 
 /// Bytes of names that are read at once.
 const BUFFER: usize = 32 << 10;

@@ -3,11 +3,12 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 
 use super::changes_delete::open_site;
-use super::rig::{Running, request};
+use super::rig::{Running, age, request, wait_until};
 
 /// Makes folders within each other, and a file in the last one.
 fn make(top: &Path, levels: usize) {
@@ -83,4 +84,27 @@ fn an_upload_to_a_long_path_is_made_or_refused() {
     }
     assert_eq!(ask(&site, "DELETE", "/d", "/").0, 409);
     assert!(Command::new("rm").arg("-rf").arg(site.path("d")).status().unwrap().success());
+}
+
+#[test]
+fn leftovers_are_found_at_every_level_that_a_request_can_name() {
+    let site = open_site(&[]);
+    let top = site.path("deep");
+    make(&top, 1000);
+    let part = ".x.0123456789abcdef0123456789abcdef.upload";
+    let mut below = top;
+    let parts: Vec<_> = (0..1000)
+        .map(|_| {
+            below.push("d");
+            below.join(part)
+        })
+        .step_by(333)
+        .collect();
+    for part in &parts {
+        fs::write(part, "x").unwrap();
+        age(part, 100_000);
+    }
+    let site = site.with(|settings| settings.changes.expiry = Duration::from_secs(1000)).start();
+    wait_until("all are removed", || parts.iter().all(|part| !part.exists()));
+    drop(site);
 }

@@ -1,6 +1,6 @@
 //! Time: who makes no progress is given up, and who makes some never is.
 
-use std::io;
+use std::io::{self, Write};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -117,4 +117,23 @@ fn a_connection_that_asks_now_and_then_is_kept() {
     }
     drop(client);
     wait_until("it is closed", || site.metric("connections_open") == 1.0);
+}
+
+#[test]
+fn a_body_that_is_not_wanted_keeps_no_connection_by_a_byte_now_and_then() {
+    let site = site();
+    let started = Instant::now();
+    let mut client = site.connect();
+    client.send(request("PUT", "/a", &["Content-Length: 100000"]));
+    let mut stream = client.stream.try_clone().unwrap();
+    let trickle = std::thread::spawn(move || {
+        while started.elapsed() < Duration::from_secs(60) && stream.write_all(b"x").is_ok() {
+            sleep(Duration::from_millis(100));
+        }
+    });
+    let reply = client.reply();
+    assert_eq!((reply.status, reply.field("Connection")), (405, Some("close")));
+    assert!(client.is_closed());
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    trickle.join().unwrap();
 }
