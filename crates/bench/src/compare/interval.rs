@@ -1,7 +1,7 @@
 //! How two runs differ, and within which bounds that is certain: what a rank sum test says about
 //! the ratio of their values, without assuming anything of how these are spread.
 
-use crate::statistics::summarize;
+use crate::record::summarize;
 
 /// A ratio with its bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,7 +14,7 @@ pub(crate) struct Interval {
 
 /// How many times the old values the new ones are; none if some are missing or not above 0.
 pub(crate) fn interval(old: &[f64], new: &[f64]) -> Option<Interval> {
-    let (old, new) = (&old[..old.len().min(MOST)], &new[..new.len().min(MOST)]);
+    let (old, new) = (&old[..old.len().min(MAX_VALUES)], &new[..new.len().min(MAX_VALUES)]);
     let is_sound = |value: &f64| value.is_finite() && *value > 0.0;
     if old.is_empty() || new.is_empty() || !old.iter().chain(new).all(is_sound) {
         return None;
@@ -65,7 +65,7 @@ fn rank_sums(old: usize, new: usize) -> Vec<f64> {
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
 /// Values of each run that are looked at: more tell nothing more, and the work grows with them.
-const MOST: usize = 30;
+const MAX_VALUES: usize = 30;
 
 #[cfg(test)]
 mod tests {
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(rank_sums(2, 2), [1.0, 1.0, 2.0, 1.0, 1.0]);
         assert_eq!(rank_sums(5, 5).iter().sum::<f64>(), 252.0);
         assert_eq!(rank_sums(5, 5)[..5], [1.0, 1.0, 2.0, 3.0, 5.0]);
-        let many = rank_sums(MOST, MOST);
+        let many = rank_sums(MAX_VALUES, MAX_VALUES);
         assert!(many.iter().all(|count| *count >= 1.0 - 1e-6), "counts of orders");
     }
 

@@ -1,15 +1,13 @@
 //! `bench compare`: two records cell by cell, and what of their differences is more than noise.
 
 mod interval;
-mod table;
+mod render;
 
 use std::path::Path;
 
 use self::interval::{Interval, interval};
-use super::names::{cell_label, command};
-use super::record::{Record, Sample};
-use super::views::{Aim, Quantity, quantities};
 use crate::error::{BenchError, Result};
+use crate::record::{Aim, CALLS, Metric, Rank, Record, Sample, summarize};
 
 /// Two records of one scenario, compared cell by cell.
 #[derive(Debug)]
@@ -25,13 +23,13 @@ pub struct Comparison {
     pub(super) doubts: Vec<String>,
 }
 
-/// One cell in both records, by one quantity.
+/// One cell in both records, by one metric.
 #[derive(Debug)]
 pub(super) struct Line {
     /// The cell.
     pub(super) label: String,
     /// What is compared of it.
-    pub(super) quantity: &'static Quantity,
+    pub(super) metric: &'static Metric,
     /// Of what each of both medians is: of the old and of the new.
     pub(super) medians: [f64; 2],
     /// How many times the old one the new one is.
@@ -69,7 +67,7 @@ impl Comparison {
     /// The comparison as a table, and what it comes to.
     pub fn table(&self) -> String {
         let [old, new] = &self.records;
-        table::render(self, old, new, self.relative, self.percent)
+        render::render(self, old, new, self.relative, self.percent)
     }
 
     /// The number of lines.
@@ -95,7 +93,7 @@ impl Comparison {
         let margin = percent / 100.0;
         let (old, new) = (&records[0].clone(), &records[1].clone());
         if old.scenario != new.scenario {
-            let (old, new) = (command(old.scenario), command(new.scenario));
+            let (old, new) = (old.about.command, new.about.command);
             return Err(format!("one is of bench {old}, the other of bench {new}"));
         }
         let mut comparison = Self {
@@ -125,12 +123,12 @@ impl Comparison {
     fn add(&mut self, records: [&Record; 2], cells: [usize; 2], relative: bool, margin: f64) {
         let [_, new] = records;
         let is_baseline = new.cells[cells[1]].variant == new.baseline;
-        for quantity in quantities(new).into_iter().filter(|one| COMPARED.contains(&one.name)) {
-            let values = |side: usize| values(records[side], cells[side], quantity, relative);
+        // Calls are counted once, so that nothing is known of their spread.
+        let metrics = new.metrics(Rank::Main).into_iter();
+        for metric in metrics.filter(|metric| metric.name != CALLS.name) {
+            let values = |side: usize| values(records[side], cells[side], metric, relative);
             let (old, new) = (values(0), values(1));
-            let median = |values: &[f64]| {
-                super::statistics::summarize(values.iter().copied()).map(|all| all.median)
-            };
+            let median = |values: &[f64]| summarize(values.iter().copied()).map(|all| all.median);
             let (Some(old_median), Some(new_median), Some(interval)) =
                 (median(&old), median(&new), interval(&old, &new))
             else {
@@ -141,10 +139,10 @@ impl Comparison {
             }
             self.lines.push(Line {
                 label: label(records[1], cells[1]),
-                quantity,
+                metric,
                 medians: [old_median, new_median],
                 interval,
-                verdict: verdict(interval, quantity, margin),
+                verdict: verdict(interval, metric, margin),
             });
         }
     }
@@ -156,8 +154,8 @@ impl Comparison {
 }
 
 /// The values of a cell, or their ratios to the baseline of the same round.
-fn values(record: &Record, cell: usize, quantity: &Quantity, relative: bool) -> Vec<f64> {
-    let value = |sample: &Sample| quantity.of(record, sample);
+fn values(record: &Record, cell: usize, metric: &Metric, relative: bool) -> Vec<f64> {
+    let value = |sample: &Sample| metric.value(record, sample);
     if !relative {
         return record.samples_of(cell).filter_map(value).collect();
     }
@@ -170,11 +168,11 @@ fn values(record: &Record, cell: usize, quantity: &Quantity, relative: bool) -> 
 }
 
 /// What bounds mean: a difference is one only if all of them are beyond the margin.
-fn verdict(interval: Interval, quantity: &Quantity, margin: f64) -> Verdict {
+fn verdict(interval: Interval, metric: &Metric, margin: f64) -> Verdict {
     let Some((least, most)) = interval.bounds else { return Verdict::Few };
     let grows = least > 1.0 + margin;
     let shrinks = most < 1.0 / (1.0 + margin);
-    match (grows, shrinks, quantity.aim) {
+    match (grows, shrinks, metric.aim) {
         (true, _, Some(Aim::More)) | (_, true, Some(Aim::Less)) => Verdict::Better,
         (true, _, Some(Aim::Less)) | (_, true, Some(Aim::More)) => Verdict::Worse,
         _ => Verdict::Same,
@@ -183,8 +181,8 @@ fn verdict(interval: Interval, quantity: &Quantity, margin: f64) -> Verdict {
 
 /// A cell, with its size.
 fn label(record: &Record, cell: usize) -> String {
-    let size = super::views::size_label(record, record.cells[cell].size);
-    format!("{size} {}", cell_label(record, cell))
+    let size = record.about.size_label(record.cells[cell].size);
+    format!("{size} {}", record.label(cell))
 }
 
 /// What was different besides the program, so that a difference may not be the program's.
@@ -216,18 +214,3 @@ fn doubts(old: &Record, new: &Record) -> Vec<String> {
     let differ = pairs.into_iter().filter(|(_, old, new)| old != new);
     differ.map(|(name, old, new)| format!("{name} was another one: {old}, then {new}")).collect()
 }
-
-/// The quantities that are compared: what the work took, for whom it was done.
-const COMPARED: [&str; 11] = [
-    "throughput",
-    "memory-busy",
-    "time",
-    "rate",
-    "cpu",
-    "p99",
-    "slowdown",
-    "streams",
-    "memory-idle",
-    "memory-slow",
-    "answers",
-];

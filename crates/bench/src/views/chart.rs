@@ -1,14 +1,9 @@
 //! Charts as values, made from a record alone: what is drawn, before anything is drawn.
 
 use super::axis::{Base, Scale};
-use super::quantity::{Quantity, quantities};
-use super::unit::Unit;
-use crate::names::{variant_label, way_label};
-use crate::record::{Record, Sample, Scenario};
-use crate::statistics::Summary;
-use crate::way::{Way, short_size};
+use crate::record::{Contender, Metric, Rank, Record, Sample, Summary, Unit, short_size};
 
-/// One quantity of a record.
+/// One metric of a record.
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
     /// Its name in the names of files and in anchors.
@@ -56,14 +51,6 @@ impl By {
             Self::Whole => Unit::Bytes.show(at as f64),
         }
     }
-
-    /// What the labels are.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Connections => "connections",
-            Self::Size | Self::Whole => "size",
-        }
-    }
 }
 
 /// One value of a chart.
@@ -73,8 +60,6 @@ pub(crate) struct Row {
     pub(crate) at: u64,
     /// Whose value it is.
     pub(crate) label: String,
-    /// At which step, if the label does not say so.
-    pub(crate) step: Option<String>,
     /// By which colour and shape it is known: 0 is the baseline's.
     pub(crate) look: usize,
     /// The value; none if it was not measured.
@@ -96,54 +81,57 @@ pub(crate) struct Axis {
 
 /// Every chart of a record: over sizes if there are several, and at one size for all variants.
 pub(crate) fn charts(record: &Record) -> Vec<Chart> {
-    let quantities = quantities(record);
+    let metrics = record.metrics(Rank::Chart);
     let sizes = record.sizes();
     let mut charts = Vec::new();
     if record.cells.iter().any(|cell| cell.connections.is_some()) {
-        charts.extend(quantities.iter().flat_map(|quantity| by_points(record, quantity)));
+        charts.extend(metrics.iter().flat_map(|metric| by_points(record, metric)));
     } else if sizes.len() > FEW_SIZES {
-        charts.extend(quantities.iter().map(|quantity| over_sizes(record, quantity)));
-        if let Some(size) = sizes.iter().copied().max().filter(|_| has_steps(record)) {
-            charts.extend(quantities.iter().map(|quantity| at_sizes(record, quantity, &[size])));
+        charts.extend(metrics.iter().map(|metric| over_sizes(record, metric)));
+        if let Some(size) = sizes.iter().copied().max().filter(|_| record.has_steps()) {
+            charts.extend(metrics.iter().map(|metric| at_sizes(record, metric, &[size])));
         }
     } else {
-        charts.extend(quantities.iter().map(|quantity| at_sizes(record, quantity, &sizes)));
+        charts.extend(metrics.iter().map(|metric| at_sizes(record, metric, &sizes)));
     }
     charts
 }
 
-/// The way at its best step, at every size.
-fn over_sizes(record: &Record, quantity: &Quantity) -> Chart {
+/// Every contender at its best step, at every size.
+fn over_sizes(record: &Record, metric: &Metric) -> Chart {
     let mut rows = Vec::new();
     for size in record.sizes() {
         let baseline = record.cell(size, record.baseline);
-        rows.extend(baseline.map(|cell| row(record, quantity, cell, "baseline")));
-        for way in record.ways() {
-            let best = record.best(size, way);
-            rows.extend(best.map(|cell| row(record, quantity, cell, "best")));
+        rows.extend(baseline.map(|cell| row(record, metric, cell, "baseline")));
+        for contender in record.contenders() {
+            let best = record.best(size, contender);
+            rows.extend(best.map(|cell| row(record, metric, cell, "best")));
         }
     }
-    let step =
-        if has_steps(record) { "; each way at the step that took the least time" } else { "" };
+    let step = if record.has_steps() {
+        "; each contender at the step that took the least time"
+    } else {
+        ""
+    };
     Chart {
-        name: quantity.name.to_owned(),
-        title: quantity.heading(record),
-        note: format!("by the size of the file; {}{step}", quantity.advice()),
-        unit: quantity.unit,
+        name: metric.name.to_owned(),
+        title: metric.heading(record),
+        note: format!("by the size of the file; {}{step}", metric.advice()),
+        unit: metric.unit,
         form: Form::Lines,
         by: by_size(record),
         rows,
     }
 }
 
-/// A quantity by the number of connections, and by the size.
-pub(crate) fn by_points(record: &Record, quantity: &Quantity) -> [Chart; 2] {
-    [By::Connections, By::Size].map(|by| over_points(record, quantity, by))
+/// A metric by the number of connections, and by the size.
+pub(crate) fn by_points(record: &Record, metric: &Metric) -> [Chart; 2] {
+    [By::Connections, By::Size].map(|by| over_points(record, metric, by))
 }
 
-/// Every way by the number of connections at the size that has most of them, or by the size at the
+/// Every contender by the number of connections at the size that has most of them, or by the size at the
 /// number of connections that has most sizes.
-fn over_points(record: &Record, quantity: &Quantity, by: By) -> Chart {
+fn over_points(record: &Record, metric: &Metric, by: By) -> Chart {
     let points =
         record.cells.iter().map(|cell| (cell.size, u64::from(cell.connections.unwrap_or(1))));
     let points: Vec<_> = points.collect();
@@ -153,7 +141,7 @@ fn over_points(record: &Record, quantity: &Quantity, by: By) -> Chart {
     let cells = points.iter().enumerate().filter(|(_, point)| fixed(point) == held);
     let rows = cells.map(|(cell, point)| {
         let at = if by == By::Size { point.0 } else { point.1 };
-        Row { at, ..row(record, quantity, cell, "") }
+        Row { at, ..row(record, metric, cell, "") }
     });
     let (suffix, note) = match by {
         By::Connections => {
@@ -162,10 +150,10 @@ fn over_points(record: &Record, quantity: &Quantity, by: By) -> Chart {
         _ => ("sizes", format!("by the size of the file, {held} connections")),
     };
     Chart {
-        name: format!("{}-{suffix}", quantity.name),
-        title: quantity.heading(record),
-        note: format!("{note}; {}", quantity.advice()),
-        unit: quantity.unit,
+        name: format!("{}-{suffix}", metric.name),
+        title: metric.heading(record),
+        note: format!("{note}; {}", metric.advice()),
+        unit: metric.unit,
         form: Form::Lines,
         by,
         rows: rows.collect(),
@@ -173,87 +161,74 @@ fn over_points(record: &Record, quantity: &Quantity, by: By) -> Chart {
 }
 
 /// Every variant, at these sizes.
-pub(crate) fn at_sizes(record: &Record, quantity: &Quantity, sizes: &[u64]) -> Chart {
+pub(crate) fn at_sizes(record: &Record, metric: &Metric, sizes: &[u64]) -> Chart {
     let cells = record.cells.iter().enumerate().filter(|(_, cell)| sizes.contains(&cell.size));
-    let rows = cells.map(|(cell, _)| row(record, quantity, cell, "")).collect();
-    let at: Vec<_> = sizes.iter().map(|size| size_label(record, *size)).collect();
+    let rows = cells.map(|(cell, _)| row(record, metric, cell, "")).collect();
+    let at: Vec<_> = sizes.iter().map(|size| record.about.size_label(*size)).collect();
     // Many are told by the headings of their bars.
     let at = match at.len() {
         1..=FEW_SIZES => format!(", {}", at.join(" and ")),
         _ => String::new(),
     };
-    let (name, note) = match record.sizes().len() > FEW_SIZES && has_steps(record) {
-        true => (format!("{}-steps", quantity.name), "every step; "),
-        false => (quantity.name.to_owned(), ""),
+    let (name, note) = match record.sizes().len() > FEW_SIZES && record.has_steps() {
+        true => (format!("{}-steps", metric.name), "every step; "),
+        false => (metric.name.to_owned(), ""),
     };
     Chart {
         name,
-        title: format!("{}{at}", quantity.heading(record)),
-        note: format!("{note}{}", quantity.advice()),
-        unit: quantity.unit,
+        title: format!("{}{at}", metric.heading(record)),
+        note: format!("{note}{}", metric.advice()),
+        unit: metric.unit,
         form: Form::Bars,
         by: by_size(record),
         rows,
     }
 }
 
-fn row(record: &Record, quantity: &Quantity, index: usize, kind: &str) -> Row {
+fn row(record: &Record, metric: &Metric, index: usize, kind: &str) -> Row {
     let cell = &record.cells[index];
-    let value = |sample: &Sample| quantity.of(record, sample);
+    let value = |sample: &Sample| metric.value(record, sample);
     let is_baseline = cell.variant == record.baseline;
     let label = match kind {
-        "best" => way_label(record, cell.variant.way),
-        _ => variant_label(record, index),
+        "best" => cell.variant.contender.label().to_owned(),
+        _ => label(record, index),
     };
     Row {
         at: cell.size,
         label,
-        step: (kind == "best" && cell.variant.way.has_steps())
-            .then(|| cell.variant.step.to_string()),
-        look: if is_baseline { 0 } else { look(record, cell.variant.way) },
+        look: if is_baseline { 0 } else { look(record, cell.variant.contender) },
         summary: record.summary_by(index, value),
         ratio: record.ratio_by(index, value),
         declined: cell.declined.clone(),
     }
 }
 
-/// By which colour a way is known: what `underpass` does by itself has the same one everywhere.
-pub(crate) fn look(record: &Record, way: Way) -> usize {
-    let is_first = |way: &Way| matches!(way, Way::Auto | Way::Underpass);
-    if is_first(&way) {
+/// What a cell is, without its connections.
+fn label(record: &Record, index: usize) -> String {
+    let cell = &record.cells[index];
+    let load = cell.load.map(|load| format!(", {}", load.name())).unwrap_or_default();
+    format!("{}{load}", cell.variant.label())
+}
+
+/// By which colour a contender is known: what `underpass` does by itself has the same one everywhere.
+fn look(record: &Record, contender: Contender) -> usize {
+    let is_first =
+        |contender: &Contender| matches!(contender, Contender::Auto | Contender::Underpass);
+    if is_first(&contender) {
         return 1;
     }
-    let is_measured = |way: &Way| {
-        let mut cells = record.cells.iter().filter(|cell| cell.variant.way == *way);
+    let is_measured = |contender: &Contender| {
+        let mut cells = record.cells.iter().filter(|cell| cell.variant.contender == *contender);
         cells.any(|cell| cell.declined.is_none())
     };
-    let others = record.ways().into_iter().filter(|way| !is_first(way) && is_measured(way));
-    2 + others.take_while(|other| *other != way).count()
+    let others = record.contenders().into_iter();
+    let others = others.filter(|other| !is_first(other) && is_measured(other));
+    2 + others.take_while(|other| *other != contender).count()
 }
 
-/// Whether some way was measured at several steps.
-pub(crate) fn has_steps(record: &Record) -> bool {
-    record.cells.iter().enumerate().any(|(index, cell)| {
-        cell.variant != record.baseline
-            && record.cells[..index].iter().any(|other| {
-                other.variant != record.baseline
-                    && (other.size, other.load, other.variant.way)
-                        == (cell.size, cell.load, cell.variant.way)
-            })
-    })
-}
-
-/// A size as it was typed; of a folder, as it is.
-pub(crate) fn size_label(record: &Record, size: u64) -> String {
-    by_size(record).label(size)
-}
-
-/// How sizes are told.
+/// How sizes are shown.
 const fn by_size(record: &Record) -> By {
-    match record.scenario {
-        Scenario::Cp | Scenario::Tree => By::Whole,
-        _ => By::Size,
-    }
+    if record.about.whole_folders { By::Whole } else { By::Size }
 }
 
 impl Chart {
@@ -300,9 +275,26 @@ impl Chart {
         places
     }
 
-    /// The row of a label at a place.
-    pub(crate) fn row(&self, label: &str, at: u64) -> Option<&Row> {
-        self.rows.iter().find(|row| row.label == label && row.at == at)
+    /// What it shows, for readers that cannot see it: at the largest place, each label with its value.
+    pub(crate) fn sentence(&self) -> String {
+        let Some(at) = self.places().into_iter().max() else {
+            return "Nothing was measured.".to_owned();
+        };
+        let said = self.rows.iter().filter(|row| row.at == at).map(|row| {
+            let value = match (row.summary, &row.declined) {
+                (Some(summary), _) => self.unit.show(summary.median),
+                (None, Some(_)) => "declined".to_owned(),
+                (None, None) => "–".to_owned(),
+            };
+            match row.ratio.filter(|_| row.look != 0) {
+                Some(ratio) => {
+                    format!("{} {value} ({})", row.label, Unit::Times.show(ratio.median))
+                }
+                None => format!("{} {value}", row.label),
+            }
+        });
+        let said: Vec<_> = said.collect();
+        format!("At {}: {}.", self.by.label(at), said.join(", "))
     }
 }
 

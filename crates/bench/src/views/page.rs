@@ -2,21 +2,13 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::calls::{NOTE, TITLE, calls};
-use super::chart::{Chart, Form, charts, size_label};
+use super::Named;
+use super::chart::{Chart, Form, charts};
+use super::document::{Table, commands, conditions, finding, heading, reading, subject, tables};
 use super::path::{paths, untold};
-use super::quantity::{Quantity, quantities};
-use super::svg::{Drawing, Place, STYLE};
-use super::table::{Table, table};
-use super::unit::Unit;
-use super::{bars, figure, lines};
-use crate::names::{command, variant_label};
-use crate::record::Record;
-use crate::table::{baseline, place, reading, render, subject};
-use crate::trust::warnings;
-
-/// The name of a file without folders and ending, and its record.
-pub(crate) type Named = (String, Record);
+use super::svg::{self, Place, STYLE};
+use super::terminal::figures;
+use crate::record::{Record, warnings};
 
 /// The page of these records.
 pub fn page(records: &[Named]) -> String {
@@ -60,12 +52,7 @@ pub fn page(records: &[Named]) -> String {
     page.into_string()
 }
 
-/// What the record is of.
-pub(crate) fn heading(record: &Record) -> String {
-    format!("underpass bench {}", command(record.scenario))
-}
-
-/// All that one record tells.
+/// All that one record says.
 fn article(index: usize, (name, record): &Named, is_one_of_many: bool) -> Markup {
     let (over, at): (Vec<_>, Vec<_>) =
         charts(record).into_iter().partition(|chart| chart.form == Form::Lines);
@@ -80,18 +67,18 @@ fn article(index: usize, (name, record): &Named, is_one_of_many: bool) -> Markup
             @if let Some(finding) = finding(record) {
                 div.finding {
                     p { (finding.at) }
-                    ul { @for (way, ratios) in finding.ways { li { strong { (way) } " " (ratios) } } }
+                    ul { @for (contender, ratios) in finding.contenders { li { strong { (contender) } " " (ratios) } } }
                 }
             }
             (charts_of(&id, &over, if has_both { "By the size of the file" } else { "" }))
             (charts_of(&id, &at, if has_both { "Every step" } else { "" }))
-            (calls_of(record))
+            (tables_of(record))
             (paths_of(&id, record))
             (doubts(record))
             (facts(record))
             details {
                 summary { "All figures as a table of text" }
-                pre tabindex="0" { (render(record)) }
+                pre tabindex="0" { (figures(record)) }
             }
         }
     }
@@ -106,8 +93,7 @@ fn charts_of(id: &str, charts: &[Chart], heading: &str) -> Markup {
                     @let id = format!("{id}-{}", chart.name);
                     figure {
                         figcaption { h3 { (chart.title) } p { (sentence_case(&chart.note)) } }
-                        (drawing(chart, &id).element(&id, Place::Page))
-                        (table_of(&table(chart)))
+                        (svg::draw(chart, &id).element(&id, Place::Page))
                     }
                 }
             }
@@ -115,16 +101,8 @@ fn charts_of(id: &str, charts: &[Chart], heading: &str) -> Markup {
     }
 }
 
-/// A chart as its form says.
-pub(crate) fn drawing(chart: &Chart, id: &str) -> Drawing {
-    match chart.form {
-        Form::Bars => bars::draw(chart, id),
-        Form::Lines => lines::draw(chart),
-    }
-}
-
 /// A note as a sentence begins.
-pub(crate) fn sentence_case(text: &str) -> String {
+fn sentence_case(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
@@ -132,7 +110,7 @@ pub(crate) fn sentence_case(text: &str) -> String {
 fn table_of(table: &Table) -> Markup {
     html! {
         div.scroll tabindex="0" role="group" aria-label="Figures" {
-            table class=(format!("words{}", table.words)) {
+            table class=(format!("words{}", table.words.saturating_sub(1))) {
                 thead { tr { @for heading in &table.headings { th scope="col" { (heading) } } } }
                 tbody {
                     @for line in &table.lines {
@@ -148,18 +126,22 @@ fn table_of(table: &Table) -> Markup {
     }
 }
 
-/// System calls by name, if anybody counted them.
-fn calls_of(record: &Record) -> Markup {
+/// All tables of the record, and what was run.
+fn tables_of(record: &Record) -> Markup {
     html! {
-        @if let Some(table) = calls(record) {
-            h2 { (TITLE) }
-            p.quiet { (NOTE) "." }
-            figure.wide { (table_of(&table)) }
+        h2 { "All figures" }
+        @for table in tables(record) {
+            figure.wide { figcaption { p { (table.title) } } (table_of(&table)) }
+        }
+        @let commands = commands(record);
+        @if !commands.is_empty() {
+            h2 { "What was run" }
+            ul { @for command in commands { li { code { (command) } } } }
         }
     }
 }
 
-/// The ways of the bytes, and of whom none is known.
+/// The ways of the bytes, and those of which none is known.
 fn paths_of(id: &str, record: &Record) -> Markup {
     let (paths, untold) = (paths(record), untold(record));
     html! {
@@ -175,7 +157,7 @@ fn paths_of(id: &str, record: &Record) -> Markup {
                     @let id = format!("{id}-p{index}");
                     figure {
                         figcaption { h3 { (path.title) } }
-                        (figure::draw(path).element(&id, Place::Page))
+                        (svg::figure(path).element(&id, Place::Page))
                     }
                 }
             }
@@ -209,49 +191,4 @@ fn facts(record: &Record) -> Markup {
     }
 }
 
-/// Where and how it was measured: names with values.
-pub(crate) fn conditions(record: &Record) -> Vec<(&'static str, String)> {
-    let environment = &record.environment;
-    let loads = environment.load_average.map(|load| format!("{load:.2}"));
-    vec![
-        ("Begun", record.started.clone()),
-        ("Machine", place(record)),
-        ("Load before", loads.join(", ")),
-        ("Program", format!("underpass {}", record.underpass)),
-        ("Compared with", baseline(record)),
-        ("Schema of the record", record.schema.to_string()),
-    ]
-}
-
-/// What the record says before anything else: what each way takes of what the baseline takes.
-#[derive(Debug, Default)]
-pub(crate) struct Finding {
-    /// At which size, compared with what.
-    pub(crate) at: String,
-    /// Each way with its ratios.
-    pub(crate) ways: Vec<(String, String)>,
-}
-
-/// The finding at the largest size; none if there is nothing to compare.
-pub(crate) fn finding(record: &Record) -> Option<Finding> {
-    let size = record.sizes().into_iter().max()?;
-    let told: Vec<_> =
-        quantities(record).into_iter().filter(|quantity| FOUND.contains(&quantity.name)).collect();
-    let way = |way| {
-        let cell = record.best(size, way)?;
-        let ratio = |quantity: &&Quantity| {
-            let ratio = record.ratio_by(cell, |sample| quantity.of(record, sample))?;
-            let name = quantity.title.to_lowercase();
-            Some(format!("{} {name}", Unit::Times.show(ratio.median)))
-        };
-        let ratios: Vec<_> = told.iter().filter_map(ratio).collect();
-        (!ratios.is_empty()).then(|| (variant_label(record, cell), ratios.join(", ")))
-    };
-    let ways: Vec<_> = record.ways().into_iter().filter_map(way).collect();
-    let at = format!("At {}, compared with {}", size_label(record, size), baseline(record));
-    (!ways.is_empty()).then_some(Finding { at, ways })
-}
-
-/// The quantities of which a finding tells.
-const FOUND: [&str; 6] = ["throughput", "time", "rate", "cpu", "slowdown", "memory-slow"];
 const PAGE_STYLE: &str = include_str!("page.css");

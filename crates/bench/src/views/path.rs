@@ -1,14 +1,10 @@
 //! The ways of the bytes as values: between which places they moved in one sample, and what was
 //! counted there. Taken from the receipts in a record; what no receipt tells is not drawn.
 
-use super::chart::size_label;
-use super::quantity::{Motion, counted, served, served_in, sum};
-use super::unit::Unit;
-use crate::counted::{Call, Counted};
-use crate::names::{command, variant_label};
-use crate::peers::Peer;
-use crate::record::{Over, Record, Role, Sample, Scenario, SinkKind, Thread};
-use crate::way::Way;
+use crate::record::{
+    Call, Contender, Counted, Motion, Over, Record, Role, Sample, SinkKind, Thread, Unit, counted,
+    served_amount, served_in, sum,
+};
 
 /// The way of the bytes in one sample.
 #[derive(Clone, Debug)]
@@ -89,37 +85,38 @@ impl Flow {
 }
 
 /// The ways of a record at its largest size: of the baseline, and of every other at the step that
-/// took the least time. Those of whom nothing was counted are left out.
+/// took the least time. Those of which nothing was counted are left out.
 pub(crate) fn paths(record: &Record) -> Vec<Path> {
     shown(record).into_iter().filter_map(|cell| path(record, cell)).collect()
 }
 
-/// Those of whom nothing was counted, so that no way can be drawn.
+/// Those of which nothing was counted, so that no way can be drawn.
 pub(crate) fn untold(record: &Record) -> Vec<String> {
     let untold = shown(record).into_iter().filter(|cell| path(record, *cell).is_none());
     untold
         .filter(|cell| record.cells[*cell].declined.is_none())
-        .map(|cell| variant_label(record, cell))
+        .map(|cell| record.cells[cell].variant.label())
         .collect()
 }
 
 /// The cells whose ways are shown.
 fn shown(record: &Record) -> Vec<usize> {
     let Some(size) = record.sizes().into_iter().max() else { return Vec::new() };
-    let best = record.ways().into_iter().filter_map(|way| record.best(size, way));
+    let best = record.contenders().into_iter().filter_map(|contender| record.best(size, contender));
     record.cell(size, record.baseline).into_iter().chain(best).collect()
 }
 
-fn path(record: &Record, cell: usize) -> Option<Path> {
+/// The way of a cell, if enough was counted of it.
+pub(crate) fn path(record: &Record, cell: usize) -> Option<Path> {
     let sample = middle(record, cell)?;
     let thread = sample.measured.thread.as_ref().filter(|thread| !thread.mechanisms.is_empty());
     let calls = counted(record, cell, sample.measured.role);
     let (source, sink) = ends(record, sample.measured.role);
-    let label = variant_label(record, cell);
+    let label = record.cells[cell].variant.label();
     let process = sample.measured.process;
     let mut path = Path {
         name: format!("path-{}", label.replace(' ', "-").to_lowercase()),
-        title: format!("{label}, {}", size_label(record, record.cells[cell].size)),
+        title: format!("{label}, {}", record.about.size_label(record.cells[cell].size)),
         source,
         sink,
         up: None,
@@ -142,7 +139,7 @@ fn path(record: &Record, cell: usize) -> Option<Path> {
             path.facts = facts(record, sample, thread);
         }
         (None, Some(counted)) => {
-            path.count(counted, record.cells[cell].size, record.cells[cell].variant.way)?;
+            path.count(counted, record.cells[cell].size, record.cells[cell].variant.contender)?;
             path.facts.insert(0, fact(record, counted));
         }
         (None, None) => return None,
@@ -175,14 +172,14 @@ impl Path {
     /// Adds what was counted of the calls of another program, of whose bytes no receipt tells; none
     /// if no call moved any. Where some calls move inside the kernel, those that read and write are
     /// the program's own business: what it needs to start, headers, logs.
-    fn count(&mut self, counted: &Counted, size: u64, way: Way) -> Option<()> {
+    fn count(&mut self, counted: &Counted, size: u64, contender: Contender) -> Option<()> {
         let ends = (self.source, self.sink);
         let moving = |motion| {
             let is_so = move |call: &&Call| Motion::of(&call.name) == Some(motion);
             counted.calls.iter().filter(is_so).filter(move |call| is_of_file(call, motion, ends))
         };
         let has_inside = moving(Motion::Inside).any(|call| call.calls > call.errors);
-        self.mapped = matches!(way, Way::Peer(Peer::CMmap | Peer::CMmapLease));
+        self.mapped = matches!(contender, Contender::CMmap | Contender::CMmapLease);
         let surfacing = [(Motion::In, &mut self.up), (Motion::Out, &mut self.down)];
         for (motion, flow) in surfacing.into_iter().filter(|_| !has_inside) {
             let most = moving(motion).map(|call| call.calls).max().unwrap_or(0);
@@ -214,7 +211,7 @@ impl Path {
         self.up.is_some() || self.down.is_some() || self.mapped
     }
 
-    /// What the drawing says, for whoever cannot see it.
+    /// What the drawing says, for readers that cannot see it.
     pub(crate) fn sentence(&self) -> String {
         let mut said = Vec::new();
         let flows = [
@@ -246,11 +243,11 @@ fn is_of_file(call: &Call, motion: Motion, (source, sink): (End, End)) -> bool {
 /// How many calls were counted, and of a server for each response or GiB.
 fn fact(record: &Record, counted: &Counted) -> String {
     let all = sum(counted, |_| true);
-    match served(record, counted) {
+    match served_amount(record, counted) {
         None => format!("{} in the counted pass", plural(all, "system call")),
         Some(amount) => {
             let each = Unit::Count.show(all as f64 / amount);
-            let of = served_in(record.scenario);
+            let of = served_in(record);
             format!("{} counted, {each} for each {of}", plural(all, "call"))
         }
     }
@@ -270,12 +267,12 @@ fn ends(record: &Record, role: Role) -> (End, End) {
         Role::Sender | Role::Server => (End::File, End::Socket),
         Role::Receiver if record.arguments.sink == Some(SinkKind::File) => (End::Socket, End::File),
         Role::Receiver => (End::Socket, End::Nothing),
-        Role::Client if record.scenario == Scenario::Put => (End::File, End::Socket),
+        Role::Client if record.scenario == "put" => (End::File, End::Socket),
         Role::Client => (End::Socket, End::File),
     }
 }
 
-/// So many of something.
+/// A number of something.
 fn plural(count: u64, one: &str) -> String {
     let ending = match (count, one.ends_with('h')) {
         (1, _) => "",
@@ -290,11 +287,7 @@ fn facts(record: &Record, sample: &Sample, thread: &Thread) -> Vec<String> {
     let switches = thread.voluntary_switches.saturating_add(thread.involuntary_switches);
     let several = record.arguments.responses.unwrap_or(1);
     let responses = if several > 1 {
-        format!(
-            ", {} responses of {}",
-            Unit::Count.show(f64::from(several)),
-            command(record.scenario)
-        )
+        format!(", {} responses of {}", Unit::Count.show(f64::from(several)), record.about.command)
     } else {
         String::new()
     };
@@ -311,73 +304,3 @@ fn facts(record: &Record, sample: &Sample, thread: &Thread) -> Vec<String> {
 
 /// How many times as frequent a call is beside which another one does not count.
 const FEW: u64 = 20;
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use underpass_engine::Mechanism;
-
-    use super::*;
-    use crate::counted::Tally;
-    use crate::fixture::net_record;
-    use crate::plan::Variant;
-    use crate::receipt::MechanismReceipt;
-    use crate::way::Step;
-
-    /// The way of a mechanism that moved a MiB, as its receipt tells.
-    fn moved(mechanism: Mechanism) -> Path {
-        let mut record = net_record();
-        let name = mechanism.name().to_owned();
-        for sample in &mut record.samples {
-            let moved = MechanismReceipt { name: name.clone(), bytes: 1 << 20, calls: 16 };
-            sample.measured.thread.as_mut().unwrap().mechanisms = vec![moved];
-        }
-        path(&record, 0).unwrap()
-    }
-
-    /// The way of a program of which only calls were counted.
-    fn called(peer: Peer, calls: &[(&str, u64)]) -> Option<Path> {
-        let mut record = net_record();
-        record.cells[0].variant = Variant::new(Way::Peer(peer), Step::Default);
-        record.samples.iter_mut().for_each(|sample| sample.measured.thread = None);
-        let call = |(name, calls): &(&str, u64)| Call {
-            name: (*name).to_owned(),
-            calls: *calls,
-            errors: 0,
-            seconds: 0.0,
-        };
-        let calls = calls.iter().map(call).collect();
-        record.counted.push(Tally::new(Role::Sender, calls).of(0));
-        path(&record, 0)
-    }
-
-    #[test]
-    fn bytes_surface_only_by_mechanisms_that_copy_them() {
-        let bytes = |flow: &Option<Flow>| flow.as_ref().and_then(|flow| flow.bytes);
-        let whole = Some(1 << 20);
-        for (mechanism, up, down, inside) in [
-            (Mechanism::ReadWrite, whole, whole, None),
-            (Mechanism::Mmap, None, whole, None),
-            (Mechanism::Sendfile, None, None, whole),
-            (Mechanism::Splice, None, None, whole),
-        ] {
-            let path = moved(mechanism);
-            let found = (bytes(&path.up), bytes(&path.down), bytes(&path.inside));
-            assert_eq!(found, (up, down, inside), "{mechanism}");
-            assert_eq!(path.mapped, mechanism == Mechanism::Mmap);
-        }
-    }
-
-    #[test]
-    fn what_a_program_reads_for_itself_is_not_what_it_moves() {
-        let sendfile = called(Peer::CSendfile, &[("sendfile", 1), ("read", 3), ("write", 1)]);
-        let sendfile = sendfile.unwrap();
-        assert!(!sendfile.surfaces() && sendfile.inside.is_some(), "{sendfile:?}");
-        let copied = called(Peer::CReadWrite, &[("read", 260), ("pread64", 2), ("write", 256)]);
-        let copied = copied.unwrap();
-        assert_eq!(copied.up.unwrap().names, ["read"]);
-        let mapped = called(Peer::CMmap, &[("read", 3), ("write", 4), ("mmap", 20)]).unwrap();
-        assert!(mapped.mapped && mapped.up.is_none() && mapped.down.is_some(), "{mapped:?}");
-        assert!(called(Peer::Nc, &[("mmap", 20), ("close", 3)]).is_none());
-    }
-}

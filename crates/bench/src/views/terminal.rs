@@ -1,12 +1,10 @@
-//! Bars on a terminal: what the charts of the page show, as far as letters can.
+//! A record on a terminal: its tables, and bars that show what the charts of the page show, as far as
+//! letters can.
 
-use console::{Color, Style};
-
-use super::chart::{Chart, Row, at_sizes, by_points, has_steps};
-use super::quantity::quantities;
+use super::chart::{Chart, Row, at_sizes, by_points};
+use super::document::{Table, commands, place, reading, subject, tables};
 use super::svg::{shape, shortened};
-use super::unit::Unit;
-use crate::record::Record;
+use crate::record::{Rank, Record, Unit, warnings};
 
 /// What a terminal can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,20 +17,83 @@ pub struct Screen {
     pub has_colors: bool,
 }
 
-/// The bars of a record: the quantities that matter most, at the largest size, or at every size if
-/// the ways have no steps.
-pub(crate) fn bars(record: &Record, screen: Screen) -> String {
+/// The tables and the bars of a record.
+pub fn text(record: &Record, screen: Screen) -> String {
+    let parts = [figures(record), bars(record, screen)];
+    let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    let text = parts.join("\n");
+    match screen.is_unicode {
+        true => text,
+        false => text.replace('–', "-").replace('µ', "u").replace('…', "."),
+    }
+}
+
+/// Everything that a record says, but for the bars.
+pub(crate) fn figures(record: &Record) -> String {
+    let mut parts = vec![format!(
+        "underpass {} bench {}, {}: {}\n{}\n{}\n",
+        record.underpass,
+        record.about.command,
+        record.started,
+        subject(record),
+        place(record),
+        reading(record),
+    )];
+    parts.extend(tables(record).iter().map(|table| format!("{}\n{}", table.title, draw(table))));
+    let commands = commands(record);
+    if !commands.is_empty() {
+        parts.push(format!("What was run\n{}\n", commands.join("\n")));
+    }
+    parts.push(match warnings(record).as_slice() {
+        [] => "Nothing was found that speaks against these figures.\n".to_owned(),
+        doubts => format!("Before you believe it:\n- {}\n", doubts.join("\n- ")),
+    });
+    parts.join("\n")
+}
+
+/// A table in columns: words to the left, figures to the right.
+pub(crate) fn draw(table: &Table) -> String {
+    let mut lines = vec![table.headings.clone()];
+    for cells in &table.lines {
+        lines.push(cells.iter().map(|[text, _]| text.clone()).collect());
+        if cells.iter().any(|[_, below]| !below.is_empty()) {
+            lines.push(cells.iter().map(|[_, below]| below.clone()).collect());
+        }
+    }
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = lines.iter().filter_map(|line| line.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let cells = line.iter().zip(&widths).enumerate();
+        let cells: Vec<_> = cells
+            .map(|(column, (cell, width))| match column < table.words {
+                true => format!("{cell:<width$}"),
+                false => format!("{cell:>width$}"),
+            })
+            .collect();
+        text.push_str(cells.join(GAP).trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// The bars of a record: the metrics that matter most, at the largest size, or at every size if the
+/// contenders have no steps.
+fn bars(record: &Record, screen: Screen) -> String {
     let sizes = record.sizes();
     let sizes = match sizes.iter().max() {
-        Some(largest) if sizes.len() > 2 && has_steps(record) => vec![*largest],
+        Some(largest) if sizes.len() > 2 && record.has_steps() => vec![*largest],
         _ => sizes,
     };
-    let quantities = quantities(record);
-    let told = quantities.into_iter().filter(|quantity| TOLD.contains(&quantity.name));
+    let metrics = record.metrics(Rank::Main).into_iter();
     let has_points = record.cells.iter().any(|cell| cell.connections.is_some());
-    let charts = match has_points {
-        true => told.flat_map(|quantity| by_points(record, quantity)).collect(),
-        false => told.map(|quantity| at_sizes(record, quantity, &sizes)).collect::<Vec<_>>(),
+    let charts: Vec<_> = match has_points {
+        true => metrics.flat_map(|metric| by_points(record, metric)).collect(),
+        false => metrics.map(|metric| at_sizes(record, metric, &sizes)).collect(),
     };
     let charts: Vec<_> = charts.iter().map(|chart| section(chart, screen)).collect();
     charts.join("\n")
@@ -66,16 +127,14 @@ fn line(row: &Row, chart: &Chart, most: f64, labels: usize, screen: Screen) -> S
     let ratio = row.ratio.filter(|_| row.look != 0);
     let ratio = ratio.map(|ratio| Unit::Times.show(ratio.median)).unwrap_or_default();
     let value = chart.unit.show(summary.median);
-    let value = if screen.is_unicode { value } else { value.replace('µ', "u") };
     let head = format!("  {label:<labels$}  {value:>VALUE$}  {ratio:>RATIO$}  ");
-    let room = screen.width.saturating_sub(head.chars().count()).max(LEAST_BAR);
+    let room = screen.width.saturating_sub(head.chars().count()).max(MIN_BAR);
     let share = |value: f64| if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 };
     let bar = bar(share(summary.median), share(summary.max), room, screen.is_unicode);
-    let bar = match screen.has_colors {
-        true => color(row.look).apply_to(bar).to_string(),
-        false => bar,
-    };
-    format!("{head}{bar}")
+    match screen.has_colors {
+        true => format!("{head}\x1b[{}m{bar}\x1b[0m", COLORS[shape(row.look)]),
+        false => format!("{head}{bar}"),
+    }
 }
 
 /// A bar to the median, and a shadow to the most.
@@ -99,34 +158,10 @@ fn bar(median: f64, most: f64, room: usize, is_unicode: bool) -> String {
     bar
 }
 
-fn color(look: usize) -> Style {
-    let colors = [
-        Color::White,
-        Color::Blue,
-        Color::Yellow,
-        Color::Green,
-        Color::Magenta,
-        Color::Red,
-        Color::Cyan,
-        Color::White,
-    ];
-    Style::new().force_styling(true).fg(colors[shape(look)])
-}
-
-/// The quantities that are told; all of them are in the page.
-const TOLD: [&str; 11] = [
-    "time",
-    "rate",
-    "throughput",
-    "memory-busy",
-    "cpu",
-    "calls",
-    "p99",
-    "slowdown",
-    "memory-idle",
-    "memory-slow",
-    "answers",
-];
+/// ANSI colours of the looks: white, blue, yellow, green, magenta, red, cyan, white.
+const COLORS: [u8; 8] = [37, 34, 33, 32, 35, 31, 36, 37];
+/// What is between two columns.
+const GAP: &str = "   ";
 /// Parts of a letter.
 const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 /// Letters of a name, a value and a ratio.
@@ -134,40 +169,4 @@ const LABEL: usize = 26;
 const VALUE: usize = 10;
 const RATIO: usize = 8;
 /// Letters of a bar on the narrowest terminal.
-const LEAST_BAR: usize = 8;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::{chain_record, net_record};
-
-    const PLAIN: Screen = Screen { width: 80, is_unicode: true, has_colors: false };
-
-    #[test]
-    fn the_same_record_gives_the_same_bars_byte_for_byte() {
-        assert_eq!(bars(&net_record(), PLAIN), include_str!("../snapshots/net_bars.txt"));
-        let record = chain_record(&[8 << 10, 16 << 10, 32 << 10], &[1.5, 1.25, 0.75]);
-        let ascii = Screen { is_unicode: false, ..PLAIN };
-        assert_eq!(bars(&record, ascii), include_str!("../snapshots/chain_bars.txt"));
-    }
-
-    #[test]
-    fn bars_are_as_wide_as_the_terminal_and_no_wider() {
-        for width in [0, 40, 60, 80, 200] {
-            let text = bars(&net_record(), Screen { width, ..PLAIN });
-            let widest =
-                text.lines().filter(|line| line.contains('█')).map(|line| line.chars().count());
-            let widest = widest.max().unwrap_or(0);
-            assert!(widest <= width.max(60), "{width}: {widest}");
-            assert!(width < 60 || widest >= width - 1, "{width}: {widest}");
-        }
-    }
-
-    #[test]
-    fn ascii_is_ascii_and_colors_come_only_where_they_are_wanted() {
-        let ascii = bars(&net_record(), Screen { is_unicode: false, ..PLAIN });
-        assert!(ascii.is_ascii(), "{ascii}");
-        assert!(!bars(&net_record(), PLAIN).contains('\x1b'));
-        assert!(bars(&net_record(), Screen { has_colors: true, ..PLAIN }).contains("\x1b["));
-    }
-}
+const MIN_BAR: usize = 8;

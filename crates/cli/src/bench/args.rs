@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use underpass_bench::{
-    ChainArgs, ChunksArgs, CopyArgs, CpArgs, GetArgs, HostileArgs, LimitArgs, NetArgs, PutArgs,
+    Benchmark, ChainArgs, ChunksArgs, CopyArgs, CpArgs, GetArgs, HostileArgs, LimitArgs, NetArgs, PutArgs,
     ScaleArgs, ServeArgs, SmallCopyArgs, TableArgs, TreeArgs,
 };
 
@@ -60,6 +60,29 @@ pub(crate) enum ScenarioArgs {
     Compare(CompareArgs),
 }
 
+impl ScenarioArgs {
+    /// What is to be measured; none if records are to be shown.
+    pub(super) fn benchmark(&self) -> Option<&dyn Benchmark> {
+        Some(match self {
+            Self::Net(args) => args,
+            Self::Copy(args) => args,
+            Self::ArticleTable(args) => args,
+            Self::ArticleCopy(args) => args,
+            Self::ArticleChunks(args) => args,
+            Self::Limit(args) => args,
+            Self::Cp(args) => args,
+            Self::Chain(args) => args,
+            Self::Serve(args) => &**args,
+            Self::Hostile(args) => &**args,
+            Self::Scale(args) => args,
+            Self::Get(args) => args,
+            Self::Put(args) => args,
+            Self::Tree(args) => args,
+            Self::Show(_) | Self::Compare(_) => return None,
+        })
+    }
+}
+
 /// What can be typed after `bench show`.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
@@ -95,7 +118,7 @@ pub(crate) struct CompareArgs {
     #[arg(value_name = "NEW")]
     pub(crate) new: PathBuf,
 
-    /// Compare how each way stands to the baseline of its own record and round: for records of
+    /// Compare how each contender stands to the baseline of its own record and round: for records of
     /// different machines or days
     #[arg(long)]
     pub(crate) relative: bool,

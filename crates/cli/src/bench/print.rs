@@ -3,14 +3,51 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 use console::Term;
-use underpass_bench::{self as bench, Record, Screen};
+use indicatif::{ProgressBar, ProgressStyle};
+use underpass_bench::{self as bench, Observer, Record, Screen};
 use underpass_engine::hint::Action;
 
 use crate::ends::{Overwrite, Target};
 use crate::failure::{Failure, Result, WithPath};
+
+/// How far a run is, on standard error if that is a terminal. It is drawn between samples.
+#[derive(Debug, Default)]
+pub(super) struct ProgressLine(OnceLock<ProgressBar>);
+
+impl ProgressLine {
+    fn with(&self, draw: impl FnOnce(&ProgressBar)) {
+        self.0.get().map(draw).unwrap_or_default();
+    }
+}
+
+impl Observer for ProgressLine {
+    fn begin(&self, total: u64) {
+        let bar = ProgressBar::new(total);
+        let style = ProgressStyle::with_template("{msg:>5} {wide_bar} {percent}% {eta} left");
+        let bar = match style {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        };
+        // A second run would go on with the bar of the first one.
+        let _ = self.0.set(bar);
+    }
+
+    fn measuring(&self, what: &str) {
+        self.with(|bar| bar.set_message(what.to_owned()));
+    }
+
+    fn advance(&self, done: u64) {
+        self.with(|bar| bar.inc(done));
+    }
+
+    fn end(&self) {
+        self.with(ProgressBar::finish_and_clear);
+    }
+}
 
 /// The tables and the bars of a record, as standard output can show them.
 pub(super) fn on_terminal(record: &Record, is_ascii: bool) -> String {

@@ -1,12 +1,12 @@
 //! Calls what was typed after `bench`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use underpass_bench::{self as bench, Comparison, Record};
+use underpass_bench::{self as bench, Benchmark, Comparison, Context, Record};
 
 use super::args::{BenchArgs, CompareArgs, ScenarioArgs, ShowArgs};
-use super::print;
+use super::print::{self, ProgressLine};
 use crate::ends::{Overwrite, Target};
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -15,42 +15,26 @@ use crate::signals;
 /// Measures, or shows what was measured before.
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     let cancel = signals::cancel_flag();
-    let cancel = &*cancel;
     match &args.scenario {
-        ScenarioArgs::Net(args) => keep(cancel, args.json(), || bench::net(args, cancel)),
-        ScenarioArgs::Copy(args) => keep(cancel, args.json(), || bench::copy(args, cancel)),
-        ScenarioArgs::Cp(args) => keep(cancel, args.json(), || bench::cp(args, cancel)),
-        ScenarioArgs::Chain(args) => keep(cancel, args.json(), || bench::chain(args, cancel)),
-        ScenarioArgs::ArticleTable(args) => {
-            keep(cancel, args.json(), || bench::article_table(args, cancel))
-        }
-        ScenarioArgs::ArticleCopy(args) => {
-            keep(cancel, args.json(), || bench::article_copy(args, cancel))
-        }
-        ScenarioArgs::ArticleChunks(args) => {
-            keep(cancel, args.json(), || bench::article_chunks(args, cancel))
-        }
-        ScenarioArgs::Limit(args) => keep(cancel, args.json(), || bench::limit(args, cancel)),
-        ScenarioArgs::Serve(args) => keep(cancel, args.json(), || bench::serve(args, cancel)),
-        ScenarioArgs::Hostile(args) => keep(cancel, args.json(), || bench::hostile(args, cancel)),
-        ScenarioArgs::Scale(args) => keep(cancel, args.json(), || bench::scale(args, cancel)),
-        ScenarioArgs::Get(args) => keep(cancel, args.json(), || bench::get(args, cancel)),
-        ScenarioArgs::Put(args) => keep(cancel, args.json(), || bench::put(args, cancel)),
-        ScenarioArgs::Tree(args) => keep(cancel, args.json(), || bench::tree(args, cancel)),
         ScenarioArgs::Compare(args) => compare(args),
-        ScenarioArgs::Show(args) => show(args, cancel),
+        ScenarioArgs::Show(args) => show(args, &cancel),
+        scenario => match scenario.benchmark() {
+            Some(benchmark) => measure(benchmark, &cancel),
+            None => Ok(()),
+        },
     }
 }
 
 /// Writes the record if it is wanted, and shows its table unless that would be in its way. A
 /// place that cannot be written to is found out before the run and not after it.
-fn keep(
-    cancel: &AtomicBool,
-    path: Option<&Path>,
-    run: impl FnOnce() -> bench::Result<Record>,
-) -> Result<()> {
+fn measure(benchmark: &dyn Benchmark, cancel: &AtomicBool) -> Result<()> {
+    let path = benchmark.json();
     let file = path.map(|path| Target::create(path, Overwrite::Always, cancel)).transpose()?;
-    let record = run()?;
+    let progress = ProgressLine::default();
+    // This program, even if its file has been replaced by a newer one since it was started, and even
+    // if another program starts it.
+    let program = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+    let record = benchmark.measure(&Context { program, cancel, observer: &progress })?;
     if let Some(file) = file {
         print::write_to(file, &record.to_json())?;
     }

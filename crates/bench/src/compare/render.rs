@@ -1,0 +1,117 @@
+//! What a comparison says, as a table.
+
+use super::interval::CONFIDENCE;
+use super::{Comparison, Verdict};
+use crate::record::{Record, Unit};
+use crate::views::{Table, draw};
+
+/// The table, and what it comes to.
+pub(super) fn render(
+    comparison: &Comparison,
+    old: &Record,
+    new: &Record,
+    relative: bool,
+    margin: f64,
+) -> String {
+    let mut parts = vec![heading(old, new, relative, margin)];
+    let mut titles: Vec<String> = Vec::new();
+    for line in &comparison.lines {
+        let title = line.metric.heading(new);
+        if !titles.contains(&title) {
+            titles.push(title);
+        }
+    }
+    parts.extend(titles.iter().map(|title| metric(comparison, new, title, relative)));
+    parts.push(summary(comparison));
+    parts.extend(alone(comparison));
+    if !comparison.doubts.is_empty() {
+        let advice =
+            if relative { "" } else { "\n--relative compares the ratios to the baseline instead" };
+        let doubts = comparison.doubts.join("\n- ");
+        parts.push(format!("Before you believe it:\n- {doubts}{advice}\n"));
+    }
+    parts.join("\n")
+}
+
+fn heading(old: &Record, new: &Record, relative: bool, margin: f64) -> String {
+    let what = if relative { "ratios to the baseline of the same round" } else { "values" };
+    format!(
+        "underpass bench compare, two records of bench {}: {what}\n\
+         old: underpass {}, {}, {} rounds\nnew: underpass {}, {}, {} rounds\n\
+         x is how many times the old one the new one is, the middle of all pairs of samples, with \
+         its {:.0} %\nconfidence interval. A difference is one if the interval is more than {margin} % \
+         away from 1.00.\n",
+        new.about.command,
+        old.underpass,
+        old.started,
+        old.arguments.runs,
+        new.underpass,
+        new.started,
+        new.arguments.runs,
+        CONFIDENCE * 100.0,
+    )
+}
+
+/// A line for each cell.
+fn metric(comparison: &Comparison, new: &Record, title: &str, relative: bool) -> String {
+    let headings = ["", "old", "new", "x", "at least-most", ""].map(str::to_owned).to_vec();
+    let mut table = Table { headings, words: 1, ..Table::default() };
+    let lines = comparison.lines.iter().filter(|line| line.metric.heading(new) == title);
+    let mut advice = "";
+    for line in lines {
+        advice = line.metric.advice();
+        let unit = if relative { Unit::Times } else { line.metric.unit };
+        let bounds = line.interval.bounds;
+        let mut cells = vec![line.label.clone()];
+        cells.extend(line.medians.map(|median| unit.show(median)));
+        cells.push(Unit::Times.show(line.interval.middle));
+        cells.push(
+            bounds.map_or_else(|| "-".to_owned(), |(least, most)| format!("{least:.2}-{most:.2}")),
+        );
+        cells.push(verdict(line.verdict).to_owned());
+        table.lines.push(cells.into_iter().map(|cell| [cell, String::new()]).collect());
+    }
+    format!("{title}, {advice}\n{}", draw(&table))
+}
+
+const fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "better",
+        Verdict::Few => "too few rounds",
+        Verdict::Same => "~",
+        Verdict::Worse => "WORSE",
+    }
+}
+
+/// How many of what, and how many of them chance alone would make.
+fn summary(comparison: &Comparison) -> String {
+    let all = comparison.lines.len();
+    let count = |verdict| comparison.count(verdict);
+    let few = match count(Verdict::Few) {
+        0 => String::new(),
+        few => format!(", {few} with too few rounds to tell (4 on both sides are enough)"),
+    };
+    let chance = all as f64 * (1.0 - CONFIDENCE) / 2.0;
+    let chance = match chance >= 0.5 {
+        true => format!(
+            "Of {all} comparisons up to {chance:.0} can seem better and as many worse by chance.\n"
+        ),
+        false => String::new(),
+    };
+    format!(
+        "{} worse, {} better, {} without a difference that can be told{few}.\n{chance}",
+        count(Verdict::Worse),
+        count(Verdict::Better),
+        count(Verdict::Same),
+    )
+}
+
+/// What only one of them has.
+fn alone(comparison: &Comparison) -> Option<String> {
+    let names = ["old", "new"].iter().zip(&comparison.alone);
+    let lines: Vec<_> = names
+        .filter(|(_, cells)| !cells.is_empty())
+        .map(|(name, cells)| format!("Only in the {name} one: {}\n", cells.join(", ")))
+        .collect();
+    (!lines.is_empty()).then(|| lines.concat())
+}

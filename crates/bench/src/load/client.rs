@@ -1,0 +1,111 @@
+//! One client that waits for each response: for looking whether they are right, and for all that
+//! is not about how many there can be.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::time::Duration;
+
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, socket_with, sockopt,
+};
+use sha2::{Digest, Sha256};
+
+use super::connection::{Connection, Tls};
+use super::responses::{Responses, Unexpected};
+use crate::run::hex;
+
+/// The server as clients see it, and how they connect.
+#[derive(Clone, Debug)]
+pub(crate) struct Host {
+    /// Where the server listens.
+    pub(crate) address: SocketAddrV4,
+    /// The congestion control of the client's end.
+    pub(crate) congestion: String,
+    /// How connections are encrypted, if they are.
+    pub(crate) tls: Option<Tls>,
+}
+
+/// A connection that is kept alive.
+#[derive(Debug)]
+pub(crate) struct Client {
+    connection: Connection,
+}
+
+impl Host {
+    /// Connects from an address of this machine, any port, with a receive buffer of `buffer` bytes
+    /// if that is not left to the kernel.
+    pub(crate) fn connect(&self, from: Ipv4Addr, buffer: Option<usize>) -> io::Result<TcpStream> {
+        let kind = SocketType::STREAM;
+        let socket =
+            socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
+        // Where it may not be chosen, it is the system's, which is the one that was found.
+        let _ = sockopt::set_tcp_congestion(&socket, &self.congestion);
+        if let Some(bytes) = buffer {
+            sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
+        }
+        if from != Ipv4Addr::LOCALHOST {
+            bind(&socket, &SocketAddrV4::new(from, 0))?;
+        }
+        connect(&socket, &self.address)?;
+        // Ends with a reset, so that no port waits for a minute after each of many thousands.
+        sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(MAX_WAIT))?;
+        Ok(stream)
+    }
+
+    /// A request for a file.
+    pub(crate) fn request(&self, path: &str) -> Vec<u8> {
+        let host = self.address;
+        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {AGENT}\r\nAccept: */*\r\n\r\n")
+            .into_bytes()
+    }
+
+    /// The digest of a file of `size` bytes as it arrives.
+    pub(crate) fn digest(&self, path: &str, size: u64) -> io::Result<String> {
+        let mut client = Client::connect(self, Ipv4Addr::LOCALHOST)?;
+        let mut hasher = Sha256::new();
+        client.ask(&self.request(path), size, |bytes| hasher.update(bytes))?;
+        Ok(hex(&hasher.finalize()))
+    }
+}
+
+impl Client {
+    /// Connects from this address.
+    pub(crate) fn connect(host: &Host, from: Ipv4Addr) -> io::Result<Self> {
+        Ok(Self { connection: Connection::new(host.connect(from, None)?, host.tls.as_ref())? })
+    }
+
+    /// Sends a request and takes its response, a body of `size` bytes.
+    pub(crate) fn ask(
+        &mut self,
+        request: &[u8],
+        size: u64,
+        mut body: impl FnMut(&[u8]),
+    ) -> io::Result<()> {
+        self.connection.ask(request)?;
+        let mut responses = Responses::new(size);
+        let mut buffer = vec![0; size.saturating_add(4 << 10).min(1 << 20) as usize];
+        while responses.finished() == 0 {
+            let piece = match self.connection.read(&mut buffer) {
+                Ok(0) => return Err(Unexpected::End.into()),
+                Ok(len) => &buffer[..len],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.connection.wait()?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            responses.take(piece, &mut body)?;
+        }
+        let is_between = responses.finished() == 1 && responses.is_between();
+        if is_between { Ok(()) } else { Err(Unexpected::Surplus.into()) }
+    }
+}
+
+/// How long a server may take for the next piece.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+
+/// As long as that of an ordinary client.
+const AGENT: &str = concat!("underpass/", env!("CARGO_PKG_VERSION"));

@@ -1,0 +1,214 @@
+//! A connection of the load, with TLS or without.
+//!
+//! It does as little as it can, as it must not be what is measured: without TLS bodies are dropped
+//! by the kernel; with it certificates are not checked.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientConfig, ClientConnection, Resumption};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, SignatureScheme};
+
+use super::responses::Unexpected;
+
+/// How connections are encrypted.
+pub(crate) type Tls = Arc<ClientConfig>;
+
+/// A connection that does not block.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) socket: TcpStream,
+    tls: Option<Box<Encrypted>>,
+}
+
+/// What TLS keeps for a connection.
+#[derive(Debug)]
+struct Encrypted {
+    connection: ClientConnection,
+    /// What was read of the socket.
+    buffer: Vec<u8>,
+    /// How much of it was looked at.
+    used: usize,
+}
+
+/// What clients of the bench offer: TLS 1.3, the suite with the least to do first, which nginx and
+/// ours then both take, and no session of before.
+pub(crate) fn accept_any_certificate() -> io::Result<Tls> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = Arc::new(AcceptAny(Arc::clone(&provider)));
+    let suite = aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
+    let groups = vec![aws_lc_rs::kx_group::X25519];
+    let provider =
+        CryptoProvider { cipher_suites: vec![suite], kx_groups: groups, ..(*provider).clone() };
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(io::Error::other)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
+}
+
+impl Connection {
+    /// A connection on which nothing has been said yet; does not block from now on.
+    pub(crate) fn new(socket: TcpStream, tls: Option<&Tls>) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let name = || ServerName::from(std::net::IpAddr::from(Ipv4Addr::LOCALHOST));
+        let begin = |tls: &Tls| {
+            let connection = ClientConnection::new(Arc::clone(tls), name())?;
+            Ok(Box::new(Encrypted { connection, buffer: Vec::new(), used: 0 }))
+        };
+        let tls =
+            tls.map(begin).transpose().map_err(|error: rustls::Error| io::Error::other(error))?;
+        Ok(Self { socket, tls })
+    }
+
+    /// Whether it is encrypted.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Sends a request, or has it sent once the handshake is done. A connection on which nothing
+    /// is under way always takes it whole.
+    pub(crate) fn ask(&mut self, request: &[u8]) -> io::Result<()> {
+        if let Some(tls) = &mut self.tls {
+            tls.connection.writer().write_all(request)?;
+            return tls.flush(&self.socket);
+        }
+        match send(&self.socket, request, SendFlags::NOSIGNAL)? {
+            sent if sent == request.len() => Ok(()),
+            _ => Err(ErrorKind::WriteZero.into()),
+        }
+    }
+
+    /// Reads what has arrived; 0 at the end, `WouldBlock` if that is nothing.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else {
+            return Ok(recv(&self.socket, buffer, RecvFlags::empty())?.0);
+        };
+        loop {
+            match tls.connection.reader().read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                outcome => return outcome,
+            }
+            if !tls.advance(&self.socket)? {
+                return Ok(0);
+            }
+        }
+    }
+
+    /// Drops what has arrived, at most as many bytes as `room` has; how many.
+    pub(crate) fn skip(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        match self.tls {
+            Some(_) => self.read(room),
+            None => Ok(recv(&self.socket, room, RecvFlags::TRUNC)?.1),
+        }
+    }
+
+    /// Waits until something has arrived.
+    pub(crate) fn wait(&self) -> io::Result<()> {
+        let patience = Timespec { tv_sec: MAX_WAIT_S, tv_nsec: 0 };
+        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&patience)) {
+            Ok(0) => Err(Unexpected::Silence.into()),
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Says that nothing follows, if that is said.
+    pub(crate) fn close(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.connection.send_close_notify();
+            // The server may have gone first.
+            let _ = tls.flush(&self.socket);
+        }
+    }
+}
+
+impl Encrypted {
+    /// Looks at a little more of what has arrived; false at the end. By itself it would ask the
+    /// kernel for 4 KiB at a time.
+    fn advance(&mut self, socket: &TcpStream) -> io::Result<bool> {
+        if self.used == self.buffer.len() {
+            self.used = 0;
+            self.buffer.resize(READ, 0);
+            let outcome = recv(socket, self.buffer.as_mut_slice(), RecvFlags::empty());
+            self.buffer.truncate(outcome.as_ref().map_or(0, |(len, _)| *len));
+            if outcome?.0 == 0 {
+                return Ok(false);
+            }
+        }
+        let mut rest = &self.buffer[self.used..];
+        self.used += self.connection.read_tls(&mut rest)?;
+        self.connection.process_new_packets().map_err(io::Error::other)?;
+        self.flush(socket)?;
+        Ok(true)
+    }
+
+    /// Sends what there is to say: a few packets, which a socket always takes.
+    fn flush(&mut self, mut socket: &TcpStream) -> io::Result<()> {
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut socket)?;
+        }
+        Ok(())
+    }
+}
+
+/// Accepts every certificate: the server is our own.
+struct AcceptAny(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AcceptAny {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl fmt::Debug for AcceptAny {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AcceptAny")
+    }
+}
+
+/// Seconds that a server may take for the next piece.
+const MAX_WAIT_S: i64 = 30;
+
+/// Read of an encrypted connection at once.
+const READ: usize = 64 << 10;

@@ -1,0 +1,97 @@
+//! Keeps a file that is streamed again and again out of the page cache: what was read a while ago
+//! is thrown out piece by piece, so that every byte comes from the disk each time.
+
+use std::fs::File;
+use std::io;
+use std::num::NonZeroU64;
+
+use rustix::fs::{Advice, fadvise};
+
+/// Drops from the page cache what a client of a file has read.
+#[derive(Debug)]
+pub(crate) struct DropBehind {
+    file: File,
+    position: Position,
+}
+
+/// Where a client is in a file that begins again at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Position {
+    /// Pieces of the file; its last bytes that make no piece are never thrown out.
+    pieces: u64,
+    /// Bytes that it has read, beginning with the first of the first time.
+    read: u64,
+    /// Pieces that were thrown out, likewise.
+    dropped: u64,
+}
+
+impl DropBehind {
+    /// Follows a client that begins to read this file of `size` bytes.
+    pub(crate) const fn new(file: File, size: u64) -> Self {
+        let position = Position { pieces: size / PIECE, read: 0, dropped: 0 };
+        Self { file, position }
+    }
+
+    /// Notes that so many bytes more have been read, and throws out what that leaves behind.
+    pub(crate) fn read(&mut self, len: u64) -> io::Result<()> {
+        self.position.read += len;
+        while let Some(offset) = self.position.next() {
+            // The kernel keeps pages in folios of up to some MiB, and one that reaches over the
+            // end of a range stays: so what lies before is thrown out once more.
+            let from = offset.saturating_sub(OVERLAP);
+            let len = NonZeroU64::new(offset + PIECE - from);
+            fadvise(&self.file, from, len, Advice::DontNeed)?;
+        }
+        Ok(())
+    }
+}
+
+impl Position {
+    /// Where the next piece begins that is to be thrown out.
+    fn next(&mut self) -> Option<u64> {
+        if self.pieces == 0 || self.dropped + BEHIND > self.read / PIECE {
+            return None;
+        }
+        let piece = self.dropped % self.pieces;
+        self.dropped += 1;
+        Some(piece * PIECE)
+    }
+}
+
+/// Thrown out at once: so little that nobody waits for it.
+const PIECE: u64 = 1 << 20;
+
+/// The largest folio that read-ahead makes, less a piece.
+const OVERLAP: u64 = 3 * PIECE;
+
+/// Pieces between the client and what is thrown out. Both sockets' buffers are less, and pages in
+/// them would stay.
+const BEHIND: u64 = 17;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_piece_is_thrown_out_once_each_time_around_well_behind_the_client() {
+        let mut position = Position { pieces: 20, read: 0, dropped: 0 };
+        let mut found = Vec::new();
+        for _ in 0..(60 * PIECE / 1000) {
+            position.read += 1000;
+            while let Some(offset) = position.next() {
+                assert!(found.len() as u64 * PIECE + 16 * PIECE <= position.read);
+                found.push(offset / PIECE);
+            }
+        }
+        let around: Vec<u64> = (0..20).chain(0..20).collect();
+        assert_eq!(found[..40], around);
+        assert_eq!(found.len(), 60 - usize::try_from(BEHIND).unwrap());
+    }
+
+    #[test]
+    fn a_file_without_a_whole_piece_is_left_alone() {
+        let mut position = Position { pieces: 0, read: 1 << 40, dropped: 0 };
+        assert_eq!(position.next(), None);
+    }
+}

@@ -1,0 +1,205 @@
+//! What the samples of all scenarios with servers have in common.
+
+use std::io;
+use std::time::Duration;
+
+use underpass_engine::{Report, Usage};
+
+use super::client::Host;
+use super::connection::Tls;
+use super::generator::{Class, LoadGenerator};
+use super::server::{Server, Site};
+use super::usage::ServerUsage;
+use crate::error::{BenchError, Result};
+use crate::record::{Call, Contender, Load, Process, Role, Served, Setting, Side, Tally, Thread};
+use crate::run::{Context, Cores, Measured, Noise, SystemCongestion, Tracer, Verdict, stay_on};
+
+/// Everything that a sample needs.
+#[derive(Debug)]
+pub(crate) struct ServerFixture<'a> {
+    /// The folder, and how servers are started.
+    pub(crate) site: Site<'a>,
+    /// What files are made of.
+    pub(crate) noise: Noise,
+    /// What was asked for.
+    pub(crate) setting: Setting,
+    /// The congestion control of both ends.
+    pub(crate) congestion: SystemCongestion,
+    /// How connections are encrypted, if they are.
+    pub(crate) tls: Option<Tls>,
+    /// The first for the server, the second for the load.
+    pub(crate) cores: Cores,
+    /// Counts system calls, if they are to be counted.
+    pub(crate) tracer: Option<Tracer>,
+    /// What the program gives the run.
+    pub(crate) context: &'a Context<'a>,
+    /// The digest of the file of the present size.
+    pub(crate) sha256: String,
+}
+
+/// What a server and its load have spent in a window of time.
+#[derive(Debug)]
+pub(crate) struct Spent {
+    server: Process,
+    load: Usage,
+}
+
+/// Watches a server and the calling thread, which is its load.
+#[derive(Debug)]
+pub(crate) struct Window {
+    server: ServerUsage,
+    load: Usage,
+}
+
+impl ServerFixture<'_> {
+    /// The server as its clients see it.
+    pub(crate) fn host(&self, server: &Server) -> Host {
+        let congestion = self.congestion.name.clone();
+        Host { address: server.address, congestion, tls: self.tls.clone() }
+    }
+
+    /// The time of a sample.
+    pub(crate) fn time(&self) -> Duration {
+        Duration::from_secs_f64(self.setting.seconds)
+    }
+
+    /// The time in which a server and its connections warm up before each sample.
+    pub(crate) fn warm_up(&self) -> Duration {
+        WARM_UP.min(self.time())
+    }
+
+    /// Makes a file that is served.
+    pub(crate) fn create_file(&mut self, name: &str, size: u64) -> Result<String> {
+        self.noise.write(&self.site.file(name), size)
+    }
+
+    /// Asks once for a file, and looks whether it arrives as it is.
+    pub(crate) fn verify(&self, contender: Contender, name: &str, size: u64) -> Result<Verdict> {
+        let server = self.site.start(&contender.into())?;
+        let host = self.host(&server);
+        match host.digest(&format!("/{name}"), size) {
+            Ok(arrived) => Verdict::compare(arrived, &self.sha256, contender),
+            Err(error) => Err(server.failure(&error)),
+        }
+    }
+
+    /// Starts a server and lets `work` ask it on the core of the load. Returns besides what was
+    /// spent by both altogether, also outside of any window.
+    pub(crate) fn with_server<T: Send>(
+        &self,
+        contender: Contender,
+        work: impl FnOnce(&Server, &Host) -> io::Result<T> + Send,
+    ) -> Result<(T, f64)> {
+        let server = self.site.start(&contender.into())?;
+        let host = self.host(&server);
+        let begun = Window { server: ServerUsage::zero(), load: Usage::default() };
+        let outcome = std::thread::scope(|scope| {
+            let load = scope.spawn(|| {
+                stay_on(self.cores.second);
+                let found = work(&server, &host)?;
+                Ok((found, begun.close(&server).cpu_s()))
+            });
+            load.join().expect("the load does not panic")
+        });
+        outcome.map_err(|error: io::Error| server.failure(&error))
+    }
+
+    /// What `work` counts of a server; nothing if nobody counts.
+    pub(crate) fn counted(
+        &self,
+        contender: Contender,
+        work: impl FnOnce(&Counting<'_>, &Host) -> io::Result<Tally> + Send,
+    ) -> Result<Vec<Tally>> {
+        let Some(tracer) = &self.tracer else { return Ok(Vec::new()) };
+        let work = |server: &Server, host: &Host| work(&Counting { tracer, server }, host);
+        Ok(vec![self.with_server(contender, work)?.0])
+    }
+}
+
+/// Counts the system calls of a server from when it is asked to.
+#[derive(Debug)]
+pub(crate) struct Counting<'a> {
+    tracer: &'a Tracer,
+    pub(crate) server: &'a Server,
+}
+
+impl Counting<'_> {
+    /// The calls of the server while `work` is done.
+    pub(crate) fn during(&self, work: impl FnOnce() -> io::Result<()>) -> io::Result<Vec<Call>> {
+        let other = |failure: BenchError| io::Error::other(failure.to_string());
+        let watch = self.tracer.attach(|| self.server.processes()).map_err(other)?;
+        work()?;
+        watch.end().map_err(other)
+    }
+
+    /// The same while a generator asks for so long, with what it gets.
+    pub(crate) fn asked_by(
+        &self,
+        generator: &mut LoadGenerator<'_>,
+        time: Duration,
+    ) -> io::Result<Tally> {
+        let calls = self.during(|| generator.run_for(time))?;
+        Ok(Tally::while_serving(calls, generator.bytes()))
+    }
+}
+
+impl Window {
+    /// Begins to watch.
+    pub(crate) fn open(server: &Server) -> Self {
+        Self { server: server.usage(), load: Usage::of_this_thread() }
+    }
+
+    /// What was spent since.
+    pub(crate) fn close(self, server: &Server) -> Spent {
+        let load = Usage::of_this_thread() - self.load;
+        Spent { server: server.usage().since(&self.server), load }
+    }
+}
+
+/// What is spent while a generator asks for so long, and what those get whose latency matters.
+pub(crate) fn during(
+    generator: &mut LoadGenerator<'_>,
+    server: &Server,
+    time: Duration,
+) -> io::Result<(Spent, Load)> {
+    let window = Window::open(server);
+    generator.run_for(time)?;
+    let spent = window.close(server);
+    let load = generator.load(Class::Hot, spent.elapsed_s());
+    Ok((spent, load))
+}
+
+impl Spent {
+    /// Seconds of the window.
+    pub(crate) const fn elapsed_s(&self) -> f64 {
+        self.server.wall_s
+    }
+
+    /// Processor seconds of both.
+    pub(crate) fn cpu_s(&self) -> f64 {
+        self.server.cpu_s + (self.load.user + self.load.system).as_secs_f64()
+    }
+
+    /// What a sample found, of which the server and its load spent `all_cpu_s` altogether.
+    pub(crate) fn measured(&self, wall_s: f64, served: Served, all_cpu_s: f64) -> Measured {
+        let (server, load) = self.sides();
+        Measured {
+            served: Some(served),
+            besides_cpu_s: all_cpu_s - self.cpu_s(),
+            ..Measured::new(wall_s, server, Some(load))
+        }
+    }
+
+    /// Server and load, as a sample tells of them.
+    fn sides(&self) -> (Side, Side) {
+        let elapsed_s = self.elapsed_s();
+        let load = Some(Thread::of(&Report::default(), self.load));
+        (
+            Side::process(Role::Server, elapsed_s, self.server),
+            Side { thread: load, ..Side::new(Role::Client, elapsed_s) },
+        )
+    }
+}
+
+/// Until connections are established, caches filled and windows opened.
+const WARM_UP: Duration = Duration::from_millis(500);

@@ -1,0 +1,304 @@
+//! Many connections on one thread, each of which asks again as soon as it has its response.
+//!
+//! The load has to cost as little as possible, as it must not be what is measured: requests are made
+//! beforehand, heads are read with whatever of the body comes along, and the rest of a body is
+//! dropped by the kernel (`MSG_TRUNC`) without being copied.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+
+use super::client::Host;
+use super::connection::Connection;
+use super::drop_behind::DropBehind;
+use super::responses::{Responses, Unexpected};
+use crate::record::{Latency, Load};
+
+/// Connections that ask all the time.
+pub(crate) struct LoadGenerator<'a> {
+    epoll: rustix::fd::OwnedFd,
+    requesters: Vec<Requester>,
+    tallies: [Tally; 2],
+    /// For heads, and the begins of bodies.
+    buffer: Vec<u8>,
+    /// As long as what the kernel may drop at once. Nothing is ever written into it.
+    dropped: Vec<u8>,
+    /// The server that requesters connect to for each of their requests, if they do.
+    reconnects: Option<Host>,
+    cancel: &'a AtomicBool,
+}
+
+/// What a requester asks for again and again.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestSpec {
+    /// The path of the file.
+    pub(crate) path: String,
+    /// Its size.
+    pub(crate) size: u64,
+    /// How its responses are counted, and whose turn is first.
+    pub(crate) class: Class,
+}
+
+/// Peers that are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Those whose latency matters.
+    Hot,
+    /// Those that stream cold files beside them.
+    Stream,
+}
+
+struct Requester {
+    connection: Connection,
+    class: Class,
+    request: Arc<[u8]>,
+    asked: Instant,
+    responses: Responses,
+    /// Keeps what it has read out of the page cache.
+    drop_behind: Option<DropBehind>,
+}
+
+/// What one class has got.
+#[derive(Debug)]
+struct Tally {
+    latencies: Latencies,
+    bytes: u64,
+}
+
+impl<'a> LoadGenerator<'a> {
+    /// No connections yet.
+    pub(crate) fn new(cancel: &'a AtomicBool) -> io::Result<Self> {
+        Ok(Self {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            requesters: Vec::new(),
+            tallies: [Tally::new(), Tally::new()],
+            buffer: vec![0; PIECE],
+            dropped: vec![0; DROPPED],
+            reconnects: None,
+            cancel,
+        })
+    }
+
+    /// Connects a new requester, which asks at once.
+    pub(crate) fn join(
+        &mut self,
+        host: &Host,
+        spec: &RequestSpec,
+        drop_behind: Option<DropBehind>,
+    ) -> io::Result<()> {
+        let mut requester = Requester {
+            connection: connect(&self.epoll, host, self.requesters.len())?,
+            class: spec.class,
+            request: host.request(&spec.path).into(),
+            asked: Instant::now(),
+            responses: Responses::new(spec.size),
+            drop_behind,
+        };
+        requester.ask()?;
+        self.requesters.push(requester);
+        Ok(())
+    }
+
+    /// From now on every requester leaves when it has its response, and comes anew.
+    pub(crate) fn reconnect(&mut self, host: &Host) {
+        self.reconnects = Some(host.clone());
+    }
+
+    /// Asks for so long; forgets what was counted before, but goes on with the responses that were
+    /// under way.
+    pub(crate) fn run_for(&mut self, time: Duration) -> io::Result<()> {
+        self.tallies = [Tally::new(), Tally::new()];
+        let start = Instant::now();
+        let (mut now, mut heard) = (start, start);
+        let mut events = Vec::with_capacity(EVENTS);
+        let moment = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        while now.duration_since(start) < time {
+            events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&moment)) {
+                Err(Errno::INTR) => {}
+                outcome => drop(outcome?),
+            }
+            for class in [Class::Hot, Class::Stream] {
+                self.serve(&events, class)?;
+            }
+            now = Instant::now();
+            if !events.is_empty() {
+                heard = now;
+            } else if now.duration_since(heard) > MAX_SILENCE {
+                return Err(Unexpected::Silence.into());
+            }
+            if self.cancel.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Those of a class for whom something has arrived.
+    fn serve(&mut self, events: &[epoll::Event], class: Class) -> io::Result<()> {
+        for event in events {
+            let index = event.data.u64() as usize;
+            let requester = &mut self.requesters[index];
+            if requester.class == class {
+                let tally = &mut self.tallies[class as usize];
+                let is_answered = requester.turn(tally, &mut self.buffer, &mut self.dropped)?;
+                if !is_answered {
+                    continue;
+                }
+                if let Some(host) = &self.reconnects {
+                    requester.connection.close();
+                    requester.asked = Instant::now();
+                    requester.connection = connect(&self.epoll, host, index)?;
+                }
+                requester.ask()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of bodies that all of them have got in the last run.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.tallies.iter().map(|tally| tally.bytes).sum()
+    }
+
+    /// What a class has got in the last run, which took so long.
+    pub(crate) fn load(&self, class: Class, elapsed_s: f64) -> Load {
+        let tally = &self.tallies[class as usize];
+        let requesters = self.requesters.iter().filter(|requester| requester.class == class);
+        Load {
+            connections: u32::try_from(requesters.count()).unwrap_or(u32::MAX),
+            elapsed_s,
+            responses: tally.latencies.total(),
+            bytes: tally.bytes,
+            latency: tally.latencies.latency(),
+        }
+    }
+}
+
+impl Tally {
+    fn new() -> Self {
+        Self { latencies: Latencies::new(), bytes: 0 }
+    }
+}
+
+impl Requester {
+    fn ask(&mut self) -> io::Result<()> {
+        self.connection.ask(&self.request)
+    }
+
+    /// Reads until its response is whole, which it tells, or until nothing more is there; but only
+    /// a few times, as others wait. What TLS has read of the socket has to be taken, as nothing
+    /// else tells that it is there.
+    fn turn(
+        &mut self,
+        tally: &mut Tally,
+        buffer: &mut [u8],
+        dropped: &mut [u8],
+    ) -> io::Result<bool> {
+        let reads = if self.connection.is_encrypted() { usize::MAX } else { READS };
+        for _ in 0..reads {
+            let finished = self.responses.finished();
+            let before = self.responses.body_bytes();
+            match self.read(buffer, dropped) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                outcome => outcome?,
+            }
+            let arrived = self.responses.body_bytes() - before;
+            tally.bytes += arrived;
+            if let Some(drop_behind) = &mut self.drop_behind {
+                drop_behind.read(arrived)?;
+            }
+            match self.responses.finished() - finished {
+                0 => {}
+                1 if self.responses.is_between() => {
+                    let now = Instant::now();
+                    tally.latencies.add(now.duration_since(self.asked));
+                    self.asked = now;
+                    return Ok(true);
+                }
+                _ => return Err(Unexpected::Surplus.into()),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads once.
+    fn read(&mut self, buffer: &mut [u8], dropped: &mut [u8]) -> io::Result<()> {
+        let outcome = match self.responses.left() {
+            None => match self.connection.read(buffer)? {
+                0 => Err(Unexpected::End),
+                len => self.responses.take(&buffer[..len], |_| {}),
+            },
+            Some(left) => {
+                let len = usize::try_from(left).unwrap_or(usize::MAX).min(dropped.len());
+                match self.connection.skip(&mut dropped[..len])? {
+                    0 => Err(Unexpected::End),
+                    len => self.responses.skip(len as u64),
+                }
+            }
+        };
+        Ok(outcome?)
+    }
+}
+
+/// Latencies by the million in a few pages; what is read from them is at most 1 % too large.
+#[derive(Debug)]
+pub(crate) struct Latencies(Histogram<u64>);
+
+impl Latencies {
+    /// None yet.
+    pub(crate) fn new() -> Self {
+        Self(Histogram::new(2).expect("two digits are a precision that there is"))
+    }
+
+    /// Adds one.
+    pub(crate) fn add(&mut self, latency: Duration) {
+        // It grows as far as memory allows, which no latency of a run comes near.
+        let _ = self.0.record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// How many there are.
+    pub(crate) fn total(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// What the record says of them; none of none.
+    pub(crate) fn latency(&self) -> Option<Latency> {
+        let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+        (!self.0.is_empty()).then(|| Latency {
+            p50_s: seconds(self.0.value_at_quantile(0.5)),
+            p99_s: seconds(self.0.value_at_quantile(0.99)),
+            max_s: seconds(self.0.max()),
+        })
+    }
+}
+
+/// A new connection, of which the epoll tells under this number.
+fn connect(epoll: &rustix::fd::OwnedFd, host: &Host, index: usize) -> io::Result<Connection> {
+    let connection = Connection::new(host.connect(Ipv4Addr::LOCALHOST, None)?, host.tls.as_ref())?;
+    let data = epoll::EventData::new_u64(index as u64);
+    epoll::add(epoll, &connection.socket, data, epoll::EventFlags::IN)?;
+    Ok(connection)
+}
+
+/// Read at once of a head and the begin of its body: a response of 10 KiB as a whole.
+const PIECE: usize = 16 << 10;
+
+/// Dropped at once, at most: what a stream may do while others wait.
+const DROPPED: usize = 256 << 10;
+
+/// Reads of a requester before others have their turn.
+const READS: usize = 4;
+
+/// Events taken from the kernel at once.
+const EVENTS: usize = 256;
+
+/// How long all connections together may be silent.
+const MAX_SILENCE: Duration = Duration::from_secs(30);

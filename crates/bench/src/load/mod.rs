@@ -1,0 +1,23 @@
+//! Servers, and what asks them. `server` starts and ends them, `nginx` has that contender's
+//! configuration, `usage` reads what they cost; `generator` is the load, `client` a single patient
+//! client, `connection` what both speak over, of which `responses` and `drop_behind` are the pure parts.
+//! `fixture` is all that a sample with a server needs.
+
+mod client;
+mod connection;
+mod drop_behind;
+mod fixture;
+mod generator;
+mod nginx;
+mod responses;
+mod server;
+mod usage;
+
+pub(crate) use client::{Client, Host};
+pub(crate) use connection::{Connection, accept_any_certificate};
+pub(crate) use drop_behind::DropBehind;
+pub(crate) use fixture::{Counting, ServerFixture, Spent, Window, during};
+pub(crate) use generator::{Class, Latencies, LoadGenerator, RequestSpec};
+pub(crate) use responses::Unexpected;
+pub(crate) use server::{Server, ServerKind, Site, free_port};
+pub(crate) use usage::{ServerUsage, peak};

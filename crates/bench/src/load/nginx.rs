@@ -1,0 +1,124 @@
+//! nginx with the configuration in `peers/nginx.conf`, or in
+//! `peers/nginx-dav.conf` where it takes uploads.
+
+/// What the configuration is filled in with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Configuration {
+    /// The port on which it listens.
+    pub(crate) port: u16,
+    /// Connections that it has to be able to keep at once.
+    pub(crate) connections: u32,
+    /// Whether it writes an access log.
+    pub(crate) log: bool,
+    /// Whether it encrypts connections.
+    pub(crate) tls: bool,
+    /// Whether it takes uploads instead of serving files fast.
+    pub(crate) uploads: bool,
+    /// Whether it is started by root, whose files its worker has to read.
+    pub(crate) is_root: bool,
+}
+
+impl Configuration {
+    /// The text of the file.
+    pub(crate) fn render(self) -> String {
+        let access_log = match self.log {
+            // Buffered: unbuffered, which is the default, each request costs a write.
+            true => format!("access_log {ACCESS_LOG} combined buffer=64k flush=1s;"),
+            false => "access_log off;".to_owned(),
+        };
+        // Once only a 16th of them is free, it closes those that are idle.
+        let connections = self.connections + self.connections / 15 + 1;
+        let template = if self.uploads { DAV_TEMPLATE } else { TEMPLATE };
+        template
+            .replace("{user}", if self.is_root { "user root;" } else { "" })
+            // The connections share the files, which are in its cache.
+            .replace("{open_files}", &(connections + OPEN_FILES).to_string())
+            .replace("{connections}", &connections.to_string())
+            .replace("{access_log}", &access_log)
+            .replace("{ssl}", if self.tls { " ssl" } else { "" })
+            .replace("{tls}", if self.tls { TLS } else { "" })
+            .replace("{port}", &self.port.to_string())
+    }
+}
+
+/// The name of the access log in the folder of the run.
+pub(crate) const ACCESS_LOG: &str = "access.log";
+
+/// Files that it has open beside its connections.
+const OPEN_FILES: u32 = 64;
+
+/// TLS as it is set up beside all else: the certificate of the run. What clients offer of suites and
+/// sessions is the same for every server.
+pub(crate) const TLS: &str = "ssl_certificate certificate.pem; ssl_certificate_key key.pem; \
+    ssl_protocols TLSv1.2 TLSv1.3;";
+
+const TEMPLATE: &str = include_str!("../../../../peers/nginx.conf");
+
+const DAV_TEMPLATE: &str = include_str!("../../../../peers/nginx-dav.conf");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(configuration: Configuration) -> Vec<String> {
+        let text = configuration.render();
+        let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+        lines.map(str::to_owned).collect()
+    }
+
+    const QUIET: Configuration = Configuration {
+        port: 4711,
+        connections: 100,
+        log: false,
+        tls: false,
+        uploads: false,
+        is_root: false,
+    };
+
+    #[test]
+    fn every_word_of_the_configuration_is_filled_in() {
+        let taking = Configuration { uploads: true, ..QUIET };
+        for configuration in [QUIET, Configuration { log: true, is_root: true, ..QUIET }, taking] {
+            for line in lines(configuration) {
+                // What is left of braces are blocks.
+                let is_block = line.ends_with(" {") || line == "}";
+                assert!(is_block || !line.contains(['{', '}']), "{line}");
+            }
+        }
+        let lines = lines(QUIET);
+        for line in [
+            "listen 127.0.0.1:4711;",
+            "worker_connections 107;",
+            "worker_rlimit_nofile 171;",
+            "access_log off;",
+            "sendfile on;",
+            "tcp_nopush on;",
+        ] {
+            assert!(lines.iter().any(|found| found == line), "{line}");
+        }
+        assert!(!lines.iter().any(|line| line.starts_with("user ")));
+        assert!(!lines.iter().any(|line| line.starts_with("dav_methods")));
+    }
+
+    #[test]
+    fn uploads_have_no_limit_and_are_moved_to_their_place() {
+        let lines = lines(Configuration { uploads: true, ..QUIET });
+        for line in [
+            "listen 127.0.0.1:4711;",
+            "root www;",
+            "dav_methods PUT;",
+            "client_max_body_size 0;",
+            "client_body_temp_path temp_body;",
+        ] {
+            assert!(lines.iter().any(|found| found == line), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_access_log_is_buffered_and_root_stays_root() {
+        let lines = lines(Configuration { log: true, is_root: true, ..QUIET });
+        assert!(lines.iter().any(|line| line == "user root;"));
+        let logs: Vec<_> = lines.iter().filter(|line| line.starts_with("access_log")).collect();
+        assert_eq!(logs, ["access_log access.log combined buffer=64k flush=1s;"]);
+    }
+}

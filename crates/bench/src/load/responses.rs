@@ -1,0 +1,278 @@
+//! Where in its responses a connection is: heads, lengths, bodies. Pure, so that it can be fed any
+//! pieces. It knows just as much of HTTP as a client needs that asks for whole files, and takes
+//! everything else for a fault: nothing but complete responses of the right length is measured.
+
+use std::fmt;
+use std::io;
+
+/// The responses of one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Responses {
+    /// The length that every body has to have.
+    expected: u64,
+    /// The part of a head that has arrived without its end.
+    head: Vec<u8>,
+    /// Bytes of a body that are still to come; none between two responses and within a head.
+    left: Option<u64>,
+    finished: u64,
+    body_bytes: u64,
+}
+
+/// Why a response is not what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unexpected {
+    /// The connection ended within a response, or instead of one.
+    End,
+    /// The head has no end.
+    EndlessHead,
+    /// The body is not as long as the file.
+    Length {
+        /// The length that the head names; none if it names none.
+        found: Option<u64>,
+        /// The length of the file.
+        expected: u64,
+    },
+    /// Nothing arrived for as long as the bench waits.
+    Silence,
+    /// Another status than 200; its first line.
+    Status(String),
+    /// Bytes that were not asked for.
+    Surplus,
+}
+
+impl Responses {
+    /// Responses of files of `expected` bytes.
+    pub(crate) const fn new(expected: u64) -> Self {
+        Self { expected, head: Vec::new(), left: None, finished: 0, body_bytes: 0 }
+    }
+
+    /// How many have arrived whole.
+    pub(crate) const fn finished(&self) -> u64 {
+        self.finished
+    }
+
+    /// Bytes of bodies that have arrived.
+    pub(crate) const fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    /// Bytes of the present body that are still to come: those that may be [skipped](Self::skip).
+    pub(crate) const fn left(&self) -> Option<u64> {
+        self.left
+    }
+
+    /// Whether nothing has arrived of a response that is not whole.
+    pub(crate) const fn is_between(&self) -> bool {
+        self.left.is_none() && self.head.is_empty()
+    }
+
+    /// Takes a piece of what has arrived, and hands on what of it is of bodies.
+    pub(crate) fn take(
+        &mut self,
+        mut piece: &[u8],
+        mut body: impl FnMut(&[u8]),
+    ) -> Result<(), Unexpected> {
+        while !piece.is_empty() {
+            if let Some(left) = self.left {
+                let len = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
+                body(&piece[..len]);
+                self.skip(len as u64)?;
+                piece = &piece[len..];
+            } else {
+                piece = self.take_head(piece)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes so many bytes of the present body as arrived.
+    pub(crate) fn skip(&mut self, len: u64) -> Result<(), Unexpected> {
+        let left = self.left.and_then(|left| left.checked_sub(len)).ok_or(Unexpected::Surplus)?;
+        self.body_bytes += len;
+        self.left = Some(left);
+        self.end_if_whole();
+        Ok(())
+    }
+
+    /// Takes the head, or a part of it; returns what is behind it.
+    fn take_head<'p>(&mut self, piece: &'p [u8]) -> Result<&'p [u8], Unexpected> {
+        // A head that arrives in one piece, as nearly all do, is not copied.
+        if self.head.is_empty()
+            && let Some(len) = head_len(piece)
+        {
+            self.begin_body(&piece[..len])?;
+            return Ok(&piece[len..]);
+        }
+        let before = self.head.len();
+        self.head.extend_from_slice(&piece[..piece.len().min(MAX_HEAD)]);
+        let Some(len) = head_len(&self.head) else {
+            return match self.head.len() > MAX_HEAD {
+                true => Err(Unexpected::EndlessHead),
+                false => Ok(&[]),
+            };
+        };
+        let head = std::mem::take(&mut self.head);
+        self.begin_body(&head[..len])?;
+        Ok(&piece[len - before..])
+    }
+
+    fn begin_body(&mut self, head: &[u8]) -> Result<(), Unexpected> {
+        let mut lines = head.split(|byte| *byte == b'\n');
+        let status = lines.next().unwrap_or_default();
+        if !status.starts_with(b"HTTP/1.1 200 ") {
+            let status = String::from_utf8_lossy(status);
+            return Err(Unexpected::Status(status.trim().to_owned()));
+        }
+        let found = lines.find_map(content_length);
+        if found != Some(self.expected) {
+            return Err(Unexpected::Length { found, expected: self.expected });
+        }
+        self.left = found;
+        self.end_if_whole();
+        Ok(())
+    }
+
+    fn end_if_whole(&mut self) {
+        if self.left == Some(0) {
+            self.left = None;
+            self.finished += 1;
+        }
+    }
+}
+
+/// The length of a head with its blank line, if that is there.
+fn head_len(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(END.len()).position(|window| window == END).map(|at| at + END.len())
+}
+
+/// The value of a line that names the length of a body.
+fn content_length(line: &[u8]) -> Option<u64> {
+    let (name, value) = line.split_at_checked(NAME.len())?;
+    if !name.eq_ignore_ascii_case(NAME) {
+        return None;
+    }
+    str::from_utf8(value).ok()?.trim().parse().ok()
+}
+
+impl fmt::Display for Unexpected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::End => f.write_str("the server closed the connection"),
+            Self::EndlessHead => f.write_str("the head of a response has no end"),
+            Self::Length { found: Some(found), expected } => {
+                write!(f, "a response of {found} bytes instead of {expected}")
+            }
+            Self::Length { found: None, .. } => f.write_str("a response without a length"),
+            Self::Silence => f.write_str("the server does not answer"),
+            Self::Status(line) => write!(f, "the server answered: {line}"),
+            Self::Surplus => f.write_str("the server sent more than it was asked for"),
+        }
+    }
+}
+
+impl std::error::Error for Unexpected {}
+
+impl From<Unexpected> for io::Error {
+    fn from(unexpected: Unexpected) -> Self {
+        Self::other(unexpected)
+    }
+}
+
+const END: &[u8] = b"\r\n\r\n";
+
+const NAME: &[u8] = b"content-length:";
+
+/// Far more than a server has to say about a file.
+const MAX_HEAD: usize = 16 << 10;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn response(body: &[u8]) -> Vec<u8> {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nServer: one\r\nCONTENT-Length:  {}\r\nETag: \"a\n\"\r\n\r\n",
+            body.len()
+        );
+        [head.as_bytes(), body].concat()
+    }
+
+    /// A number below `limit`, by a generator that always gives the same ones.
+    fn next(state: &mut u64, limit: usize) -> usize {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        usize::try_from(*state >> 33).unwrap() % limit
+    }
+
+    #[test]
+    fn responses_are_counted_however_they_are_cut_into_pieces() {
+        let body = b"body with a blank line:\r\n\r\nand HTTP/1.1 500 in it";
+        let stream = response(body).repeat(5);
+        let mut state = 1;
+        for longest in (1..stream.len()).chain([1, 2, 3].repeat(50)) {
+            let mut responses = Responses::new(body.len() as u64);
+            let (mut rest, mut bodies) = (stream.as_slice(), Vec::new());
+            while !rest.is_empty() {
+                let len = (1 + next(&mut state, longest)).min(rest.len());
+                // As the load does it: what is left of a body may be skipped unseen.
+                match responses.left().filter(|left| *left >= len as u64) {
+                    Some(_) if next(&mut state, 2) == 0 => {
+                        responses.skip(len as u64).unwrap();
+                        bodies.extend_from_slice(&rest[..len]);
+                    }
+                    _ => responses
+                        .take(&rest[..len], |bytes| bodies.extend_from_slice(bytes))
+                        .unwrap(),
+                }
+                rest = &rest[len..];
+            }
+            assert_eq!((responses.finished(), responses.left()), (5, None), "{longest}");
+            assert_eq!(responses.body_bytes(), 5 * body.len() as u64);
+            assert_eq!(bodies, body.repeat(5));
+        }
+    }
+
+    #[test]
+    fn an_unfinished_response_does_not_count() {
+        let stream = response(b"body");
+        let mut responses = Responses::new(4);
+        responses.take(&stream[..stream.len() - 1], |_| {}).unwrap();
+        assert_eq!((responses.finished(), responses.left()), (0, Some(1)));
+        assert!(!responses.is_between());
+        responses.take(&stream[stream.len() - 1..], |_| {}).unwrap();
+        assert!(responses.is_between());
+        responses.take(b"HTTP", |_| {}).unwrap();
+        assert!(!responses.is_between());
+    }
+
+    #[test]
+    fn an_empty_file_is_a_response_too() {
+        let mut responses = Responses::new(0);
+        responses.take(&response(b"").repeat(3), |_| {}).unwrap();
+        assert_eq!((responses.finished(), responses.left()), (3, None));
+    }
+
+    #[test]
+    fn whatever_is_not_a_whole_file_is_a_fault() {
+        let length = |found| Unexpected::Length { found, expected: 4 };
+        let long = vec![b'x'; MAX_HEAD + 1];
+        let cases: [(&[u8], Unexpected); 6] = [
+            (
+                b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\n",
+                Unexpected::Status("HTTP/1.1 404 Not Found".to_owned()),
+            ),
+            (b"nonsense\r\n\r\n", Unexpected::Status("nonsense".to_owned())),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", length(Some(5))),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", length(None)),
+            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", length(None)),
+            (&long, Unexpected::EndlessHead),
+        ];
+        for (stream, fault) in cases {
+            let mut responses = Responses::new(4);
+            let mut pieces = stream.chunks(1000);
+            let found = pieces.find_map(|piece| responses.take(piece, |_| {}).err());
+            assert_eq!(found, Some(fault));
+        }
+        assert_eq!(Responses::new(4).skip(1), Err(Unexpected::Surplus));
+    }
+}

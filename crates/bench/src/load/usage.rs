@@ -1,0 +1,159 @@
+//! What a server that goes on running has cost so far: all of its processes and threads, by their
+//! clocks and from procfs.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use procfs::process::Status;
+use rustix::process::Pid;
+
+use crate::record::{Memory, Process};
+use crate::run::processor_time;
+
+/// The usages of a server's processes at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerUsage {
+    at: Instant,
+    /// Time on a processor by process, of all threads that there are or ever were.
+    processes: BTreeMap<i32, Duration>,
+    voluntary_switches: u64,
+    involuntary_switches: u64,
+    read_bytes: u64,
+    written_bytes: u64,
+}
+
+impl ServerUsage {
+    /// Before there was a process.
+    pub(crate) fn zero() -> Self {
+        Self {
+            at: Instant::now(),
+            processes: BTreeMap::new(),
+            voluntary_switches: 0,
+            involuntary_switches: 0,
+            read_bytes: 0,
+            written_bytes: 0,
+        }
+    }
+
+    /// The usages of these processes now.
+    pub(crate) fn read(processes: &[Pid]) -> Self {
+        let mut usage = Self::zero();
+        for process in processes {
+            let pid = process.as_raw_nonzero().get();
+            // What cannot be read belongs to a thread or process that has ended.
+            if let Ok(proc) = procfs::process::Process::new(pid) {
+                let io = proc.io().ok();
+                usage.read_bytes += io.map_or(0, |io| io.read_bytes);
+                usage.written_bytes += io.map_or(0, |io| io.write_bytes);
+                let tasks = proc.tasks().into_iter().flatten().flatten();
+                for status in tasks.filter_map(|task| task.status().ok()) {
+                    usage.voluntary_switches += status.voluntary_ctxt_switches.unwrap_or(0);
+                    usage.involuntary_switches += status.nonvoluntary_ctxt_switches.unwrap_or(0);
+                }
+            }
+            // Last, so that what all of this costs is not between the time and the cost.
+            usage.processes.insert(pid, processor_time(*process));
+        }
+        usage.at = Instant::now();
+        usage
+    }
+
+    /// What was spent since an earlier moment.
+    pub(crate) fn since(&self, earlier: &Self) -> Process {
+        Process {
+            wall_s: self.at.duration_since(earlier.at).as_secs_f64(),
+            cpu_s: self.cpu_since(earlier),
+            // Of threads that have ended nothing is known.
+            voluntary_switches: self.voluntary_switches.saturating_sub(earlier.voluntary_switches),
+            involuntary_switches: self
+                .involuntary_switches
+                .saturating_sub(earlier.involuntary_switches),
+            storage_read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
+            storage_written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
+        }
+    }
+
+    /// Processor seconds to the nanosecond. Those of a process that has ended are not known.
+    fn cpu_since(&self, earlier: &Self) -> f64 {
+        let spent = |(process, now): (&i32, &Duration)| {
+            now.saturating_sub(earlier.processes.get(process).copied().unwrap_or_default())
+        };
+        self.processes.iter().map(spent).sum::<Duration>().as_secs_f64()
+    }
+}
+
+impl Memory {
+    /// The memory of these processes now.
+    pub(crate) fn of(processes: &[Pid]) -> Self {
+        let mut memory = Self::default();
+        for process in processes {
+            memory.resident_bytes += status(process, |status| status.vmrss);
+            let process = procfs::process::Process::new(process.as_raw_nonzero().get());
+            let rollup = process.and_then(|process| process.smaps_rollup());
+            let map = rollup.ok().and_then(|rollup| rollup.memory_map_rollup.into_iter().next());
+            memory.proportional_bytes +=
+                map.and_then(|map| map.extension.map.get("Pss").copied()).unwrap_or(0);
+        }
+        memory
+    }
+}
+
+/// The most resident memory that these processes have had so far, summed up.
+pub(crate) fn peak(processes: &[Pid]) -> u64 {
+    processes.iter().map(|process| status(process, |status| status.vmhwm)).sum()
+}
+
+/// Bytes of a field of the status of a process, which says KiB.
+fn status(process: &Pid, field: fn(&Status) -> Option<u64>) -> u64 {
+    let process = procfs::process::Process::new(process.as_raw_nonzero().get());
+    let status = process.and_then(|process| process.status()).ok();
+    status.as_ref().and_then(field).unwrap_or(0) << 10
+}
+
+/// A process with its children.
+pub(crate) fn family(parent: Pid) -> Vec<Pid> {
+    let processes = procfs::process::all_processes().into_iter().flatten().flatten();
+    let stats = processes.filter_map(|process| process.stat().ok());
+    let children = stats.filter(|stat| stat.ppid == parent.as_raw_nonzero().get());
+    std::iter::once(parent).chain(children.filter_map(|stat| Pid::from_raw(stat.pid))).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn usage(processes: &[(i32, u64)]) -> ServerUsage {
+        let processes = processes.iter().map(|(pid, ms)| (*pid, Duration::from_millis(*ms)));
+        ServerUsage { processes: processes.collect(), ..ServerUsage::zero() }
+    }
+
+    #[test]
+    fn processes_that_begin_count_from_their_begin() {
+        let before = usage(&[(1, 1000), (2, 5)]);
+        let grown = usage(&[(1, 1500), (2, 5), (3, 250)]);
+        assert_eq!(grown.since(&before).cpu_s, 0.75);
+        assert_eq!(usage(&[(1, 1500)]).since(&before).cpu_s, 0.5);
+    }
+
+    #[test]
+    fn this_process_has_threads_memory_and_a_child() {
+        let me = rustix::process::getpid();
+        let before = ServerUsage::read(&[me]);
+        // Its time counts, though the thread has ended.
+        let busy = || {
+            let begun = Instant::now();
+            while begun.elapsed().as_millis() < 30 {}
+        };
+        std::thread::spawn(busy).join().unwrap();
+        assert!(ServerUsage::read(&[me]).since(&before).cpu_s > 0.01);
+        let memory = Memory::of(&[me]);
+        assert!(memory.resident_bytes >= memory.proportional_bytes, "{memory:?}");
+        assert!(memory.proportional_bytes > 100 << 10, "{memory:?}");
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(family(me).contains(&Pid::from_child(&child)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!family(me).contains(&Pid::from_child(&child)));
+    }
+}

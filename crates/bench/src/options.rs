@@ -1,0 +1,152 @@
+//! Options that several scenarios have in common.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser, TypedValueParser};
+use underpass_engine::Size;
+
+use crate::error::Result;
+use crate::record::{Arguments, Choice, Contender, Record, Step, once};
+use crate::run::Context;
+
+/// A scenario as it was asked for.
+pub trait Benchmark {
+    /// Where the record is to go.
+    fn json(&self) -> Option<&Path>;
+
+    /// Measures it.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps it from measuring, verifying or counting; see
+    /// [`BenchError`](crate::BenchError).
+    fn measure(&self, context: &Context<'_>) -> Result<Record>;
+}
+
+/// What all scenarios have in common.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Rounds; in each of them every contender takes its turn once at a size
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number(1))]
+    pub(crate) runs: u32,
+
+    /// Rounds before them that do not count
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(0))]
+    pub(crate) warmup: u32,
+
+    /// Where the files are made, in a folder that is removed afterwards
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) dir: PathBuf,
+
+    /// Write the record there: all samples, and where they were taken; - for standard output
+    /// instead of the table
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// What scenarios with mechanisms and steps have in common.
+#[derive(Debug, Args)]
+pub(crate) struct StepArgs {
+    /// Mechanisms, each required; all: those that the scenario is about
+    #[arg(long, value_name = "LIST", default_value = "all", value_delimiter = ',')]
+    pub(crate) mechanism: Vec<Choice>,
+
+    /// Bytes asked for in one system call; whole: as many as it takes; default: what it takes by
+    /// itself
+    #[arg(long, value_name = "LIST", default_value = "4K,64K,1M,whole", value_delimiter = ',')]
+    pub(crate) step: Vec<Step>,
+
+    /// Drop the source from the page cache before each sample
+    #[arg(long)]
+    pub(crate) cold: bool,
+
+    /// Where the target is made, if not in --dir
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: Option<PathBuf>,
+}
+
+/// What scenarios whose contenders take the system as they find it have in common.
+#[derive(Debug, Args)]
+pub(crate) struct SystemArgs {
+    /// Congestion control of the whole system meanwhile, as peers take what they find; auto is
+    /// the system's own, unless it paces
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub(crate) congestion: String,
+
+    /// Do not count system calls in a pass of its own
+    #[arg(long)]
+    pub(crate) no_count: bool,
+
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+/// What the scenarios with servers have in common.
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// Servers to measure; only those that are installed
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = among(SERVERS))]
+    #[arg(default_value = "nginx,underpass")]
+    pub(crate) server: Vec<Contender>,
+
+    /// Seconds of a sample
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = seconds)]
+    pub(crate) seconds: f64,
+
+    /// Let all servers write access logs
+    #[arg(long)]
+    pub(crate) log: bool,
+
+    #[command(flatten)]
+    pub(crate) system: SystemArgs,
+}
+
+/// The servers.
+const SERVERS: &[Named] = &[
+    ("dufs", Contender::Dufs, "A server in Rust that answers with hyper"),
+    ("miniserve", Contender::Miniserve, "A server in Rust that answers with actix"),
+    ("nginx", Contender::Nginx, "nginx"),
+    ("underpass", Contender::Underpass, "`underpass serve`"),
+];
+
+/// A contender as it is typed, and what it is.
+pub(crate) type Named = (&'static str, Contender, &'static str);
+
+/// One of some contenders.
+pub(crate) fn among(named: &'static [Named]) -> impl TypedValueParser<Value = Contender> {
+    let values = named.iter().map(|(name, _, help)| PossibleValue::new(*name).help(*help));
+    PossibleValuesParser::new(values).map(|typed| {
+        let found = named.iter().find(|(name, ..)| *name == typed);
+        found.map_or(Contender::Underpass, |(_, contender, _)| *contender)
+    })
+}
+
+impl RunArgs {
+    /// What was asked for, as the record says it, without what only some scenarios have.
+    pub(crate) fn arguments(&self, sizes: &[u64]) -> Arguments {
+        let sizes = once(sizes.iter().copied());
+        Arguments { sizes, runs: self.runs, warmup: self.warmup, ..Arguments::default() }
+    }
+}
+
+/// A number of rounds, responses or connections.
+pub(crate) fn number(least: i64) -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(least..=10_000_000)
+}
+
+/// A size of a file that is not empty.
+pub(crate) fn bytes(text: &str) -> std::result::Result<u64, String> {
+    match text.parse() {
+        Ok(Size(0)) => Err("there is nothing to measure in a file of 0 bytes".to_owned()),
+        Ok(Size(bytes)) => Ok(bytes),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn seconds(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.01..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a sample takes 0.01 to 3600 seconds".to_owned()),
+    }
+}

@@ -1,0 +1,99 @@
+//! `iperf3 -Z`: what the tool that people measure networks with moves by sendfile(2). It sends a file
+//! of its own, again and again, to a receiver of its own.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::programs::PeerPrograms;
+use crate::error::{BenchError, Result};
+use crate::load::free_port;
+use crate::record::{Contender, Role, Side};
+use crate::run::{Cores, Finished, Link, Measured, Running};
+
+/// What it tells at the end.
+#[derive(Debug, Deserialize)]
+struct Output {
+    end: End,
+}
+
+#[derive(Debug, Deserialize)]
+struct End {
+    sum_received: Sum,
+    sum_sent: Sum,
+}
+
+#[derive(Debug, Deserialize)]
+struct Sum {
+    seconds: f64,
+    bytes: u64,
+}
+
+/// Moves `size` bytes, or a few more, as it moves whole blocks; time is told as for `size`.
+pub(crate) fn measure(
+    programs: &PeerPrograms,
+    link: &Link,
+    cores: Cores,
+    size: u64,
+    cancel: &AtomicBool,
+) -> Result<Measured> {
+    let mut outcome = attempt(programs, link, cores, size, cancel);
+    for _ in 0..2 {
+        // It has to be told a port, which another program may take before it does.
+        if outcome.is_err() && !cancel.load(Ordering::Relaxed) {
+            outcome = attempt(programs, link, cores, size, cancel);
+        }
+    }
+    outcome
+}
+
+fn attempt(
+    programs: &PeerPrograms,
+    link: &Link,
+    cores: Cores,
+    size: u64,
+    cancel: &AtomicBool,
+) -> Result<Measured> {
+    let (host, port) = (link.host.to_string(), free_port()?.to_string());
+    let program = || programs.program(Contender::Iperf3);
+    let mut command = Command::new(program());
+    command.args(["--server", "--one-off", "--bind", &host, "--port", &port]);
+    let mut receiver = Running::start(command, link.receiver(cores.second))?;
+    let deadline = Instant::now() + MAX_WAIT;
+    let sender = loop {
+        let mut command = Command::new(program());
+        command.args(["--client", &host, "--port", &port, "--zerocopy", "--json"]);
+        command.args(["--bytes", &size.to_string()]);
+        let sender = Running::start(command, link.sender(cores.first))?.finish(None, cancel)?;
+        // The receiver does not tell when it listens, and the sender ends with 0 in any case.
+        let is_early = sender.stdout.contains("unable to connect");
+        if !is_early || receiver.has_ended() || Instant::now() >= deadline {
+            break sender;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let told = told(&sender)?;
+    let receiver = receiver.finish(Some(MAX_WAIT), cancel)?;
+    let elapsed_s = told.seconds * size as f64 / told.bytes as f64;
+    let side = |role, finished: &Finished| Side::process(role, elapsed_s, finished.cost);
+    let (sender, receiver) = (side(Role::Sender, &sender), side(Role::Receiver, &receiver));
+    Ok(Measured::new(elapsed_s, sender, Some(receiver)))
+}
+
+/// What the receiver got, as the sender was told of it; it does not count what was on its way when
+/// the sender stopped, and if that was all, what was sent counts.
+fn told(sender: &Finished) -> Result<Sum> {
+    let told: Option<Output> = serde_json::from_str(&sender.stdout).ok();
+    let sums = told.map(|told| [told.end.sum_received, told.end.sum_sent]);
+    let mut sums = sums.into_iter().flatten().filter(|sum| sum.bytes > 0 && sum.seconds > 0.0);
+    sums.next().filter(|_| sender.status.success()).ok_or_else(|| {
+        let line = sender.stdout.lines().find(|line| line.contains("\"error\""));
+        let said = line.unwrap_or("it has told nothing of its work").trim().to_owned();
+        BenchError::measuring(Contender::Iperf3, said)
+    })
+}
+
+/// How long its receiver may take to begin, and to end.
+const MAX_WAIT: Duration = Duration::from_secs(10);

@@ -1,0 +1,70 @@
+//! What a record says besides samples: system calls, which are counted in a pass of its own because
+//! counting takes time, and programs that could not be measured.
+
+use serde::{Deserialize, Serialize};
+
+use super::Role;
+
+/// The system calls of one process and all of its threads in the counted pass of a cell.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Counted {
+    /// The cell, as an index.
+    pub(crate) cell: usize,
+    /// Who the process was.
+    pub(crate) role: Role,
+    /// Its calls, those that took longest first: from its start to its end, of a server while
+    /// clients asked it.
+    pub(crate) calls: Vec<Call>,
+    /// Bytes of bodies that arrived meanwhile, of a server that was asked again and again; absent
+    /// where all is moved once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) served_bytes: Option<u64>,
+}
+
+/// What was counted of one process, whatever the cell.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Tally {
+    role: Role,
+    calls: Vec<Call>,
+    served_bytes: Option<u64>,
+}
+
+impl Tally {
+    /// The calls of a process that moved everything once.
+    pub(crate) const fn new(role: Role, calls: Vec<Call>) -> Self {
+        Self { role, calls, served_bytes: None }
+    }
+
+    /// The calls of a server, of whose bodies so many bytes arrived meanwhile.
+    pub(crate) const fn while_serving(calls: Vec<Call>, bytes: u64) -> Self {
+        Self { role: Role::Server, calls, served_bytes: Some(bytes) }
+    }
+
+    /// As the record has it.
+    pub(crate) fn of(self, cell: usize) -> Counted {
+        let Self { role, calls, served_bytes } = self;
+        Counted { cell, role, calls, served_bytes }
+    }
+}
+
+/// One system call by name.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Call {
+    /// Its name.
+    pub(crate) name: String,
+    /// How often it was called.
+    pub(crate) calls: u64,
+    /// How often it failed.
+    pub(crate) errors: u64,
+    /// Seconds between its begins and its ends, with what watching it took.
+    pub(crate) seconds: f64,
+}
+
+/// A program that should have taken part.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Missing {
+    /// Which one.
+    pub(crate) name: String,
+    /// Why it did not.
+    pub(crate) why: String,
+}

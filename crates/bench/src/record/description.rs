@@ -1,0 +1,76 @@
+//! What the readers of a record need to know of its scenario.
+
+use super::{Metric, Record, short_size};
+
+/// A scenario as tables, charts and warnings see it.
+#[derive(Debug)]
+pub(crate) struct Description {
+    /// Its name in records.
+    pub(crate) name: &'static str,
+    /// The words of the command behind `underpass bench`.
+    pub(crate) command: &'static str,
+    /// Whose processor time counts.
+    pub(crate) cpu: Cpu,
+    /// Those who should not share a core, if any.
+    pub(crate) cores: Option<&'static str>,
+    /// The contenders that should be there, as the environment names them.
+    pub(crate) expected: &'static [&'static str],
+    /// Whether the load has to be faster than the server.
+    pub(crate) saturates: bool,
+    /// Whether sizes are those of folders, which nobody has typed.
+    pub(crate) whole_folders: bool,
+    /// From where to where bytes are moved.
+    pub(crate) subject: fn(&Record) -> String,
+    /// How the table is to be read.
+    pub(crate) caption: fn(&Record) -> String,
+    /// What the table shows of each cell, and charts those of it that are worth one.
+    pub(crate) metrics: &'static [&'static Metric],
+}
+
+/// Whose processor time counts on a side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cpu {
+    /// That of the whole process, where a peer of which nothing else is known takes part.
+    Process,
+    /// That of the process, or of the thread where the bench itself does the work.
+    ProcessOrThread,
+    /// That of the thread that moved the bytes.
+    Thread,
+}
+
+impl Description {
+    /// Of a record whose scenario was not looked up.
+    pub(crate) const NONE: Self = Self {
+        name: "",
+        command: "",
+        cpu: Cpu::Process,
+        cores: None,
+        expected: &[],
+        saturates: false,
+        whole_folders: false,
+        subject: |_| String::new(),
+        caption: |_| String::new(),
+        metrics: &[],
+    };
+
+    /// A size as it was typed; of a folder, as it is.
+    pub(crate) fn size_label(&self, size: u64) -> String {
+        match self.whole_folders {
+            true => super::Unit::Bytes.show(size as f64),
+            false => short_size(size),
+        }
+    }
+}
+
+impl Default for &'static Description {
+    fn default() -> Self {
+        &Description::NONE
+    }
+}
+
+/// Descriptions are those of one program, and names are theirs alone.
+impl PartialEq for Description {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}

@@ -1,0 +1,422 @@
+//! What samples have a value of: one entry for each metric, of which tables, charts and comparisons
+//! are made. Those of a single scenario are beside it.
+
+use super::{Call, Counted, Cpu, Load, Process, Record, Role, Sample, Served, Side, Thread};
+use super::{TimeOf, Unit};
+
+/// Something of which samples have a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Metric {
+    /// Its name in the names of files and in anchors.
+    pub(crate) name: &'static str,
+    /// Its name for people.
+    pub(crate) title: &'static str,
+    /// Its name above a column.
+    pub(crate) short: &'static str,
+    /// Whose it is; none if it is of the whole.
+    pub(crate) whose: Option<Whose>,
+    /// In what it is shown.
+    pub(crate) unit: Unit,
+    /// Which direction is the better one; none if neither is.
+    pub(crate) aim: Option<Aim>,
+    /// Where it is shown.
+    pub(crate) rank: Rank,
+    /// The value of a sample.
+    pub(crate) of: fn(&Record, &Sample) -> Option<f64>,
+}
+
+/// The side of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The side that is varied.
+    Measured,
+    /// The other one.
+    Peer,
+}
+
+/// Which values are the better ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// The small ones.
+    Less,
+    /// The large ones.
+    More,
+}
+
+/// Where a metric is shown: also wherever those of a higher rank are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rank {
+    /// In tables.
+    Table,
+    /// In charts.
+    Chart,
+    /// As bars on the terminal, and when two records are compared.
+    Main,
+    /// In the first sentence of a page.
+    Finding,
+}
+
+impl Metric {
+    /// A metric of which less is better.
+    pub(crate) const fn less(
+        name: &'static str,
+        title: &'static str,
+        short: &'static str,
+        unit: Unit,
+        rank: Rank,
+        of: fn(&Record, &Sample) -> Option<f64>,
+    ) -> Self {
+        Self { name, title, short, whose: None, unit, aim: Some(Aim::Less), rank, of }
+    }
+
+    /// The same, of one side.
+    pub(crate) const fn of_side(self, whose: Whose) -> Self {
+        Self { whose: Some(whose), ..self }
+    }
+
+    /// The same, but more is better.
+    pub(crate) const fn more_is_better(self) -> Self {
+        Self { aim: Some(Aim::More), ..self }
+    }
+
+    /// The same, but neither is better.
+    pub(crate) const fn aimless(self) -> Self {
+        Self { aim: None, ..self }
+    }
+
+    /// The value of a sample; none if it has none.
+    pub(crate) fn value(&self, record: &Record, sample: &Sample) -> Option<f64> {
+        (self.of)(record, sample).filter(|value| value.is_finite())
+    }
+
+    /// What it is, of whom, for how much: `Processor time of the sender for each GiB`.
+    pub(crate) fn heading(&self, record: &Record) -> String {
+        let role = self.whose.and_then(|whose| role(record, whose));
+        let whose = role.map(|role| format!(" of the {role}")).unwrap_or_default();
+        format!("{}{whose}{}", self.title, self.share(record))
+    }
+
+    /// The heading of its column.
+    pub(crate) fn column(&self, record: &Record) -> String {
+        let role = self.whose.filter(|whose| *whose == Whose::Peer);
+        let role = role.and_then(|whose| role_prefix(record, whose)).unwrap_or_default();
+        format!("{role}{}{}", self.short, self.share(record))
+    }
+
+    /// What one value is for, if not for a whole sample.
+    fn share(&self, record: &Record) -> &'static str {
+        let served = record.samples.iter().find_map(|sample| sample.served.as_ref());
+        let is_cpu = matches!(self.name, "cpu" | "peer-cpu");
+        match (served, self.name) {
+            _ if record.arguments.responses.is_some() => " for each response",
+            (Some(Served::Requests(_)), "calls" | "cpu" | "peer-cpu" | "switches") => {
+                " for each response"
+            }
+            (Some(Served::Scale { .. }), "switches") => " for each response",
+            (Some(Served::Scale { .. } | Served::Fairness { .. }), "calls") => " for each GiB",
+            (Some(Served::Scale { .. }) | None, _) if is_cpu => " for each GiB",
+            _ => "",
+        }
+    }
+
+    /// Which values are the better ones, for people.
+    pub(crate) const fn advice(&self) -> &'static str {
+        match self.aim {
+            Some(Aim::Less) => "less is better",
+            Some(Aim::More) => "more is better",
+            None => "",
+        }
+    }
+}
+
+impl Record {
+    /// The metrics of at least this rank that at least one sample has, and not as 0 alone.
+    pub(crate) fn metrics(&self, rank: Rank) -> Vec<&'static Metric> {
+        let has = |metric: &&Metric| {
+            let mut values = self.samples.iter().filter_map(|sample| metric.value(self, sample));
+            metric.rank >= rank && values.any(|value| value != 0.0)
+        };
+        self.about.metrics.iter().copied().filter(has).collect()
+    }
+}
+
+/// Who a side of the samples is.
+fn role(record: &Record, whose: Whose) -> Option<&'static str> {
+    let side = |sample: &Sample| match whose {
+        Whose::Measured => Some(sample.measured.role.name()),
+        Whose::Peer => Some(sample.peer.as_ref()?.role.name()),
+    };
+    record.samples.iter().find_map(side)
+}
+
+fn role_prefix(record: &Record, whose: Whose) -> Option<String> {
+    Some(format!("{} ", role(record, whose)?))
+}
+
+/// Time, of what is not asked for as long as was said.
+pub(crate) const TIME: Metric =
+    Metric::less("time", "Time", "time", Unit::Seconds, Rank::Finding, |record, sample| {
+        sample.served.is_none().then(|| record.time(TimeOf::Wall, sample))
+    });
+
+/// Processor time of the side that is varied.
+pub(crate) const CPU: Metric =
+    Metric::less("cpu", "Processor time", "CPU", Unit::Seconds, Rank::Finding, |record, sample| {
+        cost(record, sample, TimeOf::Cpu)
+    })
+    .of_side(Whose::Measured);
+
+/// Processor time of the other side.
+pub(crate) const PEER_CPU: Metric = Metric {
+    name: "peer-cpu",
+    rank: Rank::Chart,
+    of: |record, sample| cost(record, sample, TimeOf::PeerCpu),
+    ..CPU.of_side(Whose::Peer)
+};
+
+/// Bytes of a transfer in a second.
+pub(crate) const SPEED: Metric = Metric::less(
+    "speed",
+    "Bytes in a second",
+    "B/s",
+    Unit::Bytes,
+    Rank::Table,
+    |record, sample| Some(record.cells[sample.cell].size as f64 / sample.wall_s),
+)
+.more_is_better();
+
+/// System calls that moved bytes; of a server, all of them.
+pub(crate) const CALLS: Metric =
+    Metric::less("calls", "System calls", "calls", Unit::Count, Rank::Main, |record, sample| {
+        let by_receipt = sample.measured.thread.as_ref().filter(|thread| thread.calls > 0);
+        if let Some(thread) = by_receipt {
+            return Some(thread.calls as f64 / responses(record));
+        }
+        let counted = counted(record, sample.cell, sample.measured.role)?;
+        if sample.served.is_none() {
+            return Some(sum(counted, |call| Motion::of(&call.name).is_some()) as f64);
+        }
+        Some(sum(counted, |_| true) as f64 / served_amount(record, counted).unwrap_or(1.0))
+    })
+    .of_side(Whose::Measured);
+
+/// Context switches.
+pub(crate) const SWITCHES: Metric = Metric::less(
+    "switches",
+    "Context switches",
+    "switches",
+    Unit::Count,
+    Rank::Chart,
+    |record, sample| {
+        let parts = match &sample.served {
+            None => responses(record),
+            Some(Served::Requests(load) | Served::Scale { load, .. }) => load.responses as f64,
+            Some(_) => return None,
+        };
+        Some(switches(record.about.cpu, &sample.measured)? / parts)
+    },
+)
+.of_side(Whose::Measured);
+
+/// Page faults of the thread that moved the bytes.
+pub(crate) const FAULTS: Metric =
+    Metric::less("faults", "Page faults", "faults", Unit::Count, Rank::Table, |_, sample| {
+        let thread = sample.measured.thread.as_ref()?;
+        Some(thread.minor_faults.saturating_add(thread.major_faults) as f64)
+    })
+    .of_side(Whose::Measured);
+
+/// Bytes that were copied between the kernel and the program.
+pub(crate) const USER_SPACE: Metric = Metric::less(
+    "user-space",
+    "Bytes through user space",
+    "user space",
+    Unit::Bytes,
+    Rank::Chart,
+    |record, sample| {
+        let thread = sample.measured.thread.as_ref()?;
+        Some(thread.user_space_bytes as f64 / responses(record))
+    },
+)
+.of_side(Whose::Measured);
+
+/// Responses in a second.
+pub(crate) const RATE: Metric = Metric::less(
+    "rate",
+    "Responses in a second",
+    "in a second",
+    Unit::Count,
+    Rank::Finding,
+    |record, sample| {
+        let load = requested(sample)?;
+        Some(load.bytes as f64 / record.cells[sample.cell].size as f64 / load.elapsed_s)
+    },
+)
+.more_is_better();
+
+/// Bytes of responses in a second.
+pub(crate) const THROUGHPUT: Metric = Metric::less(
+    "throughput",
+    "Bytes in a second",
+    "B/s",
+    Unit::Bytes,
+    Rank::Finding,
+    |_, sample| {
+        let load = requested(sample)?;
+        Some(load.bytes as f64 / load.elapsed_s)
+    },
+)
+.more_is_better();
+
+/// What half of the requests did not exceed.
+pub(crate) const P50: Metric = Metric::less(
+    "p50",
+    "Latency of half of the requests",
+    "p50",
+    Unit::Seconds,
+    Rank::Chart,
+    |_, sample| Some(requested(sample)?.latency?.p50_s),
+);
+
+/// What 99 of 100 requests did not exceed.
+pub(crate) const P99: Metric = Metric::less(
+    "p99",
+    "Latency of 99 of 100 requests",
+    "p99",
+    Unit::Seconds,
+    Rank::Main,
+    |_, sample| Some(requested(sample)?.latency?.p99_s),
+);
+
+/// The longest request.
+pub(crate) const LONGEST: Metric =
+    Metric::less("max", "The longest latency", "max", Unit::Seconds, Rank::Table, |_, sample| {
+        Some(requested(sample)?.latency?.max_s)
+    });
+
+/// The part of its core that the server used.
+pub(crate) const SERVER_BUSY: Metric = Metric::less(
+    "server-busy",
+    "Part of its core that the server used",
+    "server busy",
+    Unit::Percent,
+    Rank::Table,
+    |_, sample| Some(sample.measured.process?.cpu_s / sample.measured.elapsed_s),
+)
+.aimless();
+
+/// The part of its core that the load used.
+pub(crate) const LOAD_BUSY: Metric = Metric::less(
+    "load-busy",
+    "Part of its core that the load used",
+    "load busy",
+    Unit::Percent,
+    Rank::Table,
+    |_, sample| {
+        let load = sample.peer.as_ref()?;
+        Some(load.thread.as_ref()?.cpu_s() / load.elapsed_s)
+    },
+)
+.aimless();
+
+/// Processor time for each GiB that was moved, or for each response.
+fn cost(record: &Record, sample: &Sample, time: TimeOf) -> Option<f64> {
+    match (&sample.served, record.arguments.responses) {
+        (Some(Served::Scale { load, .. }), _) => {
+            Some(time.of(record.about.cpu, sample) / load.bytes as f64 * GIB)
+        }
+        (Some(Served::Requests(_)), _) | (None, Some(_)) => Some(record.time(time, sample)),
+        (Some(_), _) => None,
+        (None, None) => {
+            let size = record.cells[sample.cell].size as f64;
+            Some(record.time(time, sample) / size * GIB)
+        }
+    }
+}
+
+/// Context switches of a side: of the thread that moved the bytes, but of the whole process where a
+/// peer of which nothing else is known takes part.
+fn switches(cpu: Cpu, side: &Side) -> Option<f64> {
+    let of_thread =
+        |thread: &Thread| thread.voluntary_switches.saturating_add(thread.involuntary_switches);
+    let of_process =
+        |process: &Process| process.voluntary_switches.saturating_add(process.involuntary_switches);
+    let count = match cpu {
+        Cpu::Thread => side.thread.as_ref().map(of_thread),
+        Cpu::Process | Cpu::ProcessOrThread => side.process.as_ref().map(of_process),
+    };
+    count.map(|count| count as f64)
+}
+
+/// Responses of one sample; 1 if it is of a transfer.
+fn responses(record: &Record) -> f64 {
+    f64::from(record.arguments.responses.unwrap_or(1))
+}
+
+/// What the clients of a server got, if requests are what was measured.
+pub(crate) fn requested(sample: &Sample) -> Option<Load> {
+    match sample.served? {
+        Served::Requests(load) | Served::Scale { load, .. } => Some(load),
+        _ => None,
+    }
+}
+
+/// What was counted of a process in the pass of its own; none if nothing was.
+pub(crate) fn counted(record: &Record, cell: usize, role: Role) -> Option<&Counted> {
+    record.counted.iter().find(|one| (one.cell, one.role) == (cell, role))
+}
+
+/// How many calls of this kind there were.
+pub(crate) fn sum(counted: &Counted, is_meant: impl Fn(&Call) -> bool) -> u64 {
+    let meant = counted.calls.iter().filter(|call| is_meant(call));
+    meant.fold(0, |sum, call| sum.saturating_add(call.calls))
+}
+
+/// How many responses, or GiB, arrived while the calls of a server were counted; none if there were
+/// none, or if that is not what was measured.
+pub(crate) fn served_amount(record: &Record, counted: &Counted) -> Option<f64> {
+    let bytes = counted.served_bytes.filter(|bytes| *bytes > 0)?;
+    let each = match served_in(record) {
+        "GiB" => GIB,
+        _ => record.cells.get(counted.cell)?.size as f64,
+    };
+    Some(bytes as f64 / each)
+}
+
+/// In what [`served_amount`] counts. Responses of different sizes can only be compared by their bytes.
+pub(crate) fn served_in(record: &Record) -> &'static str {
+    let is_by_bytes = |sample: &Sample| {
+        matches!(sample.served, Some(Served::Scale { .. } | Served::Fairness { .. }))
+    };
+    if record.samples.iter().any(is_by_bytes) { "GiB" } else { "response" }
+}
+
+/// Which way a system call moves bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Motion {
+    /// Into the program.
+    In,
+    /// Inside the kernel.
+    Inside,
+    /// Out of the program.
+    Out,
+}
+
+impl Motion {
+    /// By the name of the call; none if it moves nothing.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        match name {
+            "read" | "pread64" | "readv" | "preadv" | "preadv2" | "recvfrom" | "recvmsg" => {
+                Some(Self::In)
+            }
+            "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" | "sendto" | "sendmsg" => {
+                Some(Self::Out)
+            }
+            "sendfile" | "sendfile64" | "splice" | "copy_file_range" => Some(Self::Inside),
+            _ => None,
+        }
+    }
+}
+
+/// Bytes of a GiB.
+pub(crate) const GIB: f64 = (1 << 30) as f64;

@@ -1,0 +1,190 @@
+//! What the record of a run with servers has that others have not.
+
+use serde::{Deserialize, Serialize};
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Setting {
+    /// Connections that always have a request under way; fewer at large sizes.
+    pub(crate) connections: u32,
+    /// Seconds of a sample.
+    pub(crate) seconds: f64,
+    /// Whether every server wrote an access log.
+    pub(crate) log: bool,
+    /// Whether connections were encrypted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) tls: bool,
+    /// Clients that stream a cold file each; absent if there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) streams: Option<u32>,
+    /// Bytes of each of those files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stream_bytes: Option<u64>,
+    /// Connections that are kept alive and ask for nothing; absent if there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) idle: Option<u32>,
+    /// From which size on files were sparse: the memory holds them, no disk has to; absent if all
+    /// were written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sparse_from: Option<u64>,
+    /// Downloads that have stopped half-way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) slow: Option<u32>,
+}
+
+/// What the clients of a server saw in one sample.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Served {
+    /// Of `serve`: requests, one after the other on each connection. Of `serve_handshakes`:
+    /// connections with one request each.
+    Requests(Load),
+    /// Of `scale`: requests, and what they did to the server's memory.
+    Scale {
+        /// The requests.
+        load: Load,
+        /// The server's memory before the first of them.
+        start: Memory,
+        /// The same while they were being answered.
+        busy: Memory,
+    },
+    /// Of `serve_fairness`: requests for a hot file, without others and beside cold ones.
+    Fairness {
+        /// Without others.
+        alone: Load,
+        /// While the cold files were streamed.
+        beside: Load,
+        /// Bytes of the cold files that arrived meanwhile.
+        streamed_bytes: u64,
+    },
+    /// Of `hostile`: a good client beside bad ones.
+    Hostile(Hostile),
+    /// Of `serve_idle`: very many connections at once.
+    Idle {
+        /// The server's memory after one request.
+        start: Memory,
+        /// The same with the idle connections.
+        idle: Memory,
+        /// The same with the slow downloads besides.
+        slow: Memory,
+        /// Then: from connecting to the end of a small response.
+        answers: Latency,
+    },
+}
+
+/// Requests without a pause.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Load {
+    /// Connections.
+    pub(crate) connections: u32,
+    /// Seconds for which they asked.
+    pub(crate) elapsed_s: f64,
+    /// Responses that were completed meanwhile.
+    pub(crate) responses: u64,
+    /// Bytes of bodies that arrived meanwhile. Divided by the size they are the responses, those
+    /// that were under way at the begin and at the end counted by what of them arrived in between.
+    pub(crate) bytes: u64,
+    /// From the request to the last byte of its response; absent if none was completed.
+    pub(crate) latency: Option<Latency>,
+}
+
+/// How long responses took.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Latency {
+    /// What half of them did not exceed.
+    pub(crate) p50_s: f64,
+    /// What 99 of 100 did not exceed.
+    pub(crate) p99_s: f64,
+    /// The longest.
+    pub(crate) max_s: f64,
+}
+
+/// Memory of all processes of a server together.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Memory {
+    /// Resident, what several processes share counted for each of them.
+    pub(crate) resident_bytes: u64,
+    /// Resident, what several processes share, also with others, counted by parts.
+    pub(crate) proportional_bytes: u64,
+}
+
+impl Served {
+    /// Bytes of files that arrived, if that is what was measured.
+    pub(crate) const fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::Requests(load) | Self::Scale { load, .. } => Some(load.bytes),
+            Self::Fairness { streamed_bytes, .. } => Some(*streamed_bytes),
+            Self::Hostile(_) | Self::Idle { .. } => None,
+        }
+    }
+}
+
+/// A good client beside bad ones.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Hostile {
+    /// What the good client got before the bad ones came.
+    pub(crate) alone: GoodClient,
+    /// What it got beside them.
+    pub(crate) beside: GoodClient,
+    /// What it got beside the same bad clients while those were at a server that does nothing but
+    /// accept and close: what the load alone costs on this machine. Absent in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) floor: Option<GoodClient>,
+    /// Connections that the bad clients had open at the end.
+    pub(crate) open: u32,
+    /// Connections that they began altogether.
+    pub(crate) begun: u64,
+    /// Resident memory of the server before they came.
+    pub(crate) start_bytes: u64,
+    /// The most resident memory that the server had.
+    pub(crate) peak_bytes: u64,
+}
+
+/// Requests of the good client, each on a new connection.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct GoodClient {
+    /// Requests that were answered as they should be.
+    pub(crate) answered: u64,
+    /// Requests that were not.
+    pub(crate) failed: u64,
+    /// From connecting to the end of the response, of those that were answered; absent if none was.
+    pub(crate) latency: Option<Latency>,
+}
+
+/// The kinds of bad clients.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum BadClients {
+    /// They connect and say nothing
+    Idle,
+    /// They send a long head, the end of it a byte at a time
+    SlowHeads,
+    /// They ask for a large file and read a little now and then
+    SlowReaders,
+    /// They ask for a large file and reset the connection
+    Resets,
+    /// They ask for as many ranges as fit into a head
+    Ranges,
+    /// They begin a handshake and do not end it
+    PartialHellos,
+    /// They shake hands, ask once and leave
+    Handshakes,
+    /// They try passwords
+    Passwords,
+    /// They ask again and again and never read
+    Pipelines,
+    /// They ask how large a folder is as a tar
+    Archives,
+    /// They ask for the page of a large folder and do not read it
+    Listings,
+    /// They upload a byte at a time
+    SlowUploads,
+}
+
+impl BadClients {
+    /// Their name for people.
+    pub(crate) fn name(self) -> String {
+        let value = clap::ValueEnum::to_possible_value(&self);
+        value.map_or_else(String::new, |value| value.get_name().replace('-', " "))
+    }
+}

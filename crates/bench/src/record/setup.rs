@@ -1,0 +1,129 @@
+//! What the records of runs with clients and of copies have that others have not.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::contender::Contender;
+
+/// What was asked for.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Transfers {
+    /// The server from which all clients downloaded; absent of uploads, where each way has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) server: Option<Contender>,
+    /// Small files of the folder; absent if a single file was moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) files: Option<u32>,
+    /// Large files of the folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) large: Option<u32>,
+    /// Bytes of each of those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) large_bytes: Option<u64>,
+    /// Which processes were kept on a core.
+    pub(crate) pinned: Pin,
+    /// How the samples found the memory.
+    pub(crate) memory: MemoryState,
+    /// What was run for each way.
+    pub(crate) commands: Vec<CommandLine>,
+    /// Programs that were to be measured but are not installed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) missing: Vec<String>,
+}
+
+/// Which processes stay on one core.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Pin {
+    /// None: all of them run as they do without a bench
+    #[default]
+    None,
+    /// The server on the second core
+    Server,
+}
+
+/// How a sample finds the memory that its target is going to take.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum MemoryState {
+    /// All alike: a file as large as the target is written before and removed
+    #[default]
+    Even,
+    /// As the client before has left it
+    Found,
+}
+
+/// What was copied, and how.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Copies {
+    /// What was copied.
+    pub(crate) original: OriginalKind,
+    /// Its files.
+    pub(crate) files: u64,
+    /// Bytes that they took on the disk.
+    pub(crate) allocated_bytes: u64,
+    /// How it was thrown out of memory before each sample; absent if it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) chilled: Option<Dropped>,
+    /// What became of earlier copies.
+    pub(crate) earlier: EarlierCopies,
+    /// What was run for each way.
+    pub(crate) commands: Vec<CommandLine>,
+    /// Programs that were to be measured but are not installed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) missing: Vec<String>,
+}
+
+/// What is copied.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OriginalKind {
+    /// One file of random bytes.
+    #[default]
+    File,
+    /// A folder that was there.
+    Folder,
+    /// A folder of files of 1 to 16 KiB.
+    SmallFiles,
+    /// A file with holes, beside one with the same data and without holes.
+    Sparse,
+}
+
+/// How something is thrown out of memory.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Dropped {
+    /// Everything of everybody: bytes, names and facts.
+    AllCaches,
+    /// The bytes of its files.
+    PageCache,
+}
+
+/// What becomes of earlier copies.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum EarlierCopies {
+    /// They stay until the end: after the removal of thousands of files ext4 takes several times as
+    /// long to make new ones, for minutes, whoever makes them.
+    #[default]
+    Stay,
+    /// They are removed after each sample, for there is no room for all of them.
+    Removed,
+}
+
+/// What was run for a contender, with words in capitals for what is another one each time.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct CommandLine {
+    /// The contender.
+    #[serde(rename = "way")]
+    pub(crate) contender: Contender,
+    /// What was run, of programs that copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<String>,
+    /// The client, which is what is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) client: Option<String>,
+    /// Its server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) server: Option<String>,
+}

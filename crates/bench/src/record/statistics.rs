@@ -1,0 +1,201 @@
+//! What many samples say together: medians, extremes, and ratios within a round. Pure functions of
+//! a record.
+
+use super::{Cell, Contender, Cpu, Record, Sample, Served, Side, Thread, Variant, once};
+
+/// Several values as three.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Summary {
+    /// The middle one, or the mean of the two in the middle.
+    pub(crate) median: f64,
+    /// The least.
+    pub(crate) min: f64,
+    /// The largest.
+    pub(crate) max: f64,
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimeOf {
+    /// Time.
+    Wall,
+    /// Processor time of the side whose mechanism is varied.
+    Cpu,
+    /// Processor time of the other side.
+    PeerCpu,
+}
+
+/// Sums up values; none of none.
+pub(crate) fn summarize(values: impl IntoIterator<Item = f64>) -> Option<Summary> {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    let (min, max) = (*values.first()?, *values.last()?);
+    let middle = values.len() / 2;
+    let median = match values.len() % 2 {
+        0 => (values[middle - 1] + values[middle]) / 2.0,
+        _ => values[middle],
+    };
+    Some(Summary { median, min, max })
+}
+
+impl TimeOf {
+    /// The value of one sample, in seconds.
+    pub(crate) fn of(self, whose: Cpu, sample: &Sample) -> f64 {
+        match self {
+            Self::Wall => sample.wall_s,
+            Self::Cpu => cpu(whose, &sample.measured),
+            Self::PeerCpu => sample.peer.as_ref().map_or(0.0, |side| cpu(whose, side)),
+        }
+    }
+}
+
+/// Processor time of a side.
+fn cpu(whose: Cpu, side: &Side) -> f64 {
+    let thread = side.thread.as_ref().map_or(0.0, Thread::cpu_s);
+    match whose {
+        Cpu::Thread => thread,
+        Cpu::Process => side.process.map_or(0.0, |process| process.cpu_s),
+        Cpu::ProcessOrThread => side.process.map_or(thread, |process| process.cpu_s),
+    }
+}
+
+impl Record {
+    /// Samples of a cell, by rounds.
+    pub(crate) fn samples_of(&self, cell: usize) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().filter(move |sample| sample.cell == cell)
+    }
+
+    /// Times of a cell in seconds, or in seconds for one response; none if it was not measured.
+    pub(crate) fn summary(&self, cell: usize, time: TimeOf) -> Option<Summary> {
+        self.summary_by(cell, |sample| Some(self.time(time, sample)))
+    }
+
+    /// A time of a sample, for one response if it is of responses.
+    pub(crate) fn time(&self, time: TimeOf, sample: &Sample) -> f64 {
+        let parts = match &sample.served {
+            Some(Served::Requests(load) | Served::Scale { load, .. }) => {
+                load.bytes as f64 / self.cells[sample.cell].size as f64
+            }
+            _ => f64::from(self.arguments.responses.unwrap_or(1)),
+        };
+        time.of(self.about.cpu, sample) / parts
+    }
+
+    /// Some value of each sample of a cell; none if no sample has it.
+    pub(crate) fn summary_by(
+        &self,
+        cell: usize,
+        value: impl Fn(&Sample) -> Option<f64>,
+    ) -> Option<Summary> {
+        summarize(self.samples_of(cell).filter_map(value))
+    }
+
+    /// How some value of each sample of a cell stands to that of the baseline of the same size,
+    /// round by round.
+    pub(crate) fn ratio_by(
+        &self,
+        cell: usize,
+        value: impl Fn(&Sample) -> Option<f64>,
+    ) -> Option<Summary> {
+        self.ratio_between(cell, self.like(&self.cells[cell], self.baseline)?, value)
+    }
+
+    /// How some value of each sample of a cell stands to that of another cell, round by round.
+    pub(crate) fn ratio_between(
+        &self,
+        cell: usize,
+        other: usize,
+        value: impl Fn(&Sample) -> Option<f64>,
+    ) -> Option<Summary> {
+        self.summary_by(cell, |sample| {
+            let other = self.samples_of(other).find(|other| other.round == sample.round)?;
+            let other = value(other)?;
+            (other > 0.0).then_some(value(sample)? / other)
+        })
+    }
+
+    /// Something else that was counted, in the middle of all samples of a cell.
+    pub(crate) fn median(
+        &self,
+        cell: usize,
+        count: impl Fn(&Sample) -> Option<f64>,
+    ) -> Option<f64> {
+        self.summary_by(cell, count).map(|summary| summary.median)
+    }
+
+    /// The cell of a variant that is like another one in everything else.
+    pub(crate) fn like(&self, cell: &Cell, variant: Variant) -> Option<usize> {
+        let is_like = |other: &Cell| other.point() == cell.point() && other.variant == variant;
+        self.cells.iter().position(is_like)
+    }
+
+    /// The cell of a size and a variant.
+    pub(crate) fn cell(&self, size: u64, variant: Variant) -> Option<usize> {
+        self.cells.iter().position(|cell| (cell.size, cell.variant) == (size, variant))
+    }
+
+    /// Every contender besides the baseline, once, in the order of the record.
+    pub(crate) fn contenders(&self) -> Vec<Contender> {
+        let others = self.cells.iter().filter(|cell| cell.variant != self.baseline);
+        once(others.map(|cell| cell.variant.contender))
+    }
+
+    /// Every size, once, in the order of the record.
+    pub(crate) fn sizes(&self) -> Vec<u64> {
+        once(self.cells.iter().map(|cell| cell.size))
+    }
+
+    /// Whether some contender was measured at several steps.
+    pub(crate) fn has_steps(&self) -> bool {
+        let others = || self.cells.iter().filter(|cell| cell.variant != self.baseline);
+        let key = |cell: &Cell| (cell.point(), cell.variant.contender);
+        others().any(|cell| others().filter(|other| key(other) == key(cell)).count() > 1)
+    }
+
+    /// What a cell is: its variant, the bad clients if there are any, and the connections if these
+    /// are varied.
+    pub(crate) fn label(&self, cell: usize) -> String {
+        let Cell { variant, load, connections, .. } = &self.cells[cell];
+        let load = load.map(|load| format!(", {}", load.name())).unwrap_or_default();
+        let count = connections.map(|count| format!(", {count} connections")).unwrap_or_default();
+        format!("{}{load}{count}", variant.label())
+    }
+
+    /// The cell of a contender at the step that takes the least time, besides the baseline; a declined
+    /// one if there is no other.
+    pub(crate) fn best(&self, size: u64, contender: Contender) -> Option<usize> {
+        let is_candidate = |index: &usize| {
+            let cell = &self.cells[*index];
+            cell.size == size
+                && cell.variant.contender == contender
+                && cell.variant != self.baseline
+        };
+        let time = |index: &usize| {
+            self.summary(*index, TimeOf::Wall).map_or(f64::INFINITY, |summary| summary.median)
+        };
+        (0..self.cells.len())
+            .filter(is_candidate)
+            .min_by(|one, other| time(one).total_cmp(&time(other)))
+    }
+
+    /// Up to which size the baseline costs less processor time than `contender`; 0 if at no size. That
+    /// limit is taken under which all sizes together, each with the same weight, cost least.
+    pub(crate) fn crossover(&self, contender: Contender) -> u64 {
+        let mut gains: Vec<(u64, f64)> = self
+            .sizes()
+            .into_iter()
+            .filter_map(|size| {
+                let ratio = self.ratio_by(self.best(size, contender)?, |sample| {
+                    Some(self.time(TimeOf::Cpu, sample))
+                })?;
+                (ratio.median > 0.0).then(|| (size, ratio.median.ln()))
+            })
+            .collect();
+        gains.sort_by_key(|(size, _)| *size);
+        let cost = |limit: u64| -> f64 {
+            gains.iter().filter(|(size, _)| *size > limit).map(|(_, gain)| gain).sum()
+        };
+        let limits = std::iter::once(0).chain(gains.iter().map(|(size, _)| *size));
+        limits.min_by(|one, other| cost(*one).total_cmp(&cost(*other))).unwrap_or(0)
+    }
+}

@@ -1,0 +1,163 @@
+//! Values as people read them.
+
+/// In what a value is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Bytes.
+    Bytes,
+    /// Pieces.
+    Count,
+    /// Parts of one, as percent.
+    Percent,
+    /// Seconds.
+    Seconds,
+    /// A ratio.
+    Times,
+}
+
+impl Unit {
+    /// A value with its unit: `1.23 ms`, `262,144`, `1.50 GiB`, `0.25x`.
+    pub(crate) fn show(self, value: f64) -> String {
+        if !value.is_finite() || value.abs() >= ABSURD {
+            return format!("{value:.1e}");
+        }
+        match self {
+            Self::Count if value.fract() == 0.0 && value >= 0.0 => grouped(value as u64),
+            Self::Count if value.abs() >= 999.5 => grouped(value.round() as u64),
+            Self::Count if value > 0.0 && value < 0.1 => small(value),
+            Self::Count => three_digits(value),
+            Self::Percent => format!("{:.0} %", value * 100.0),
+            Self::Times if value > 0.0 && value < 0.005 => "<0.01x".to_owned(),
+            Self::Times => format!("{value:.2}x"),
+            Self::Bytes | Self::Seconds if value == 0.0 => format!("0 {}", self.plain()),
+            Self::Bytes | Self::Seconds => {
+                let (least, name) = self.part(value);
+                format!("{} {name}", three_digits(value / least))
+            }
+        }
+    }
+
+    /// A value beside an axis, as short as it can be: `1 ms`, `256k`, `1 GiB`.
+    pub(crate) fn tick(self, value: f64) -> String {
+        let (least, name) = match self {
+            Self::Count if value > 0.0 && value < 0.1 => return small(value),
+            Self::Percent => (0.01, " %"),
+            Self::Times => (1.0, "x"),
+            Self::Count => *part(&THOUSANDS, value),
+            Self::Bytes | Self::Seconds if value == 0.0 => return "0".to_owned(),
+            Self::Bytes | Self::Seconds => self.part(value),
+        };
+        let number = format!("{:.2}", value / least);
+        let number = number.trim_end_matches('0').trim_end_matches('.');
+        let gap = if matches!(self, Self::Bytes | Self::Seconds) { " " } else { "" };
+        format!("{number}{gap}{name}")
+    }
+
+    /// The name and the size of the part of this unit in which a value has few digits.
+    fn part(self, value: f64) -> (f64, &'static str) {
+        match self {
+            Self::Bytes => *part(&BYTES, value),
+            _ => *part(&SECONDS, value),
+        }
+    }
+
+    const fn plain(self) -> &'static str {
+        match self {
+            Self::Bytes => "B",
+            _ => "s",
+        }
+    }
+}
+
+/// A part of one with two digits that count: `0.0012`.
+fn small(value: f64) -> String {
+    let digits = (1.0 - value.log10().floor()).clamp(2.0, 12.0) as usize;
+    let text = format!("{value:.digits$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// The largest part that fits into a value as it will be shown; the smallest one if none does.
+fn part<'a>(parts: &'a [(f64, &'static str)], value: f64) -> &'a (f64, &'static str) {
+    let fits = |part: &&(f64, &'static str)| value.abs() >= part.0 * 0.9995;
+    parts.iter().find(fits).unwrap_or(&parts[parts.len() - 1])
+}
+
+/// Parts of a second.
+const SECONDS: [(f64, &str); 4] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];
+/// Multiples of a byte.
+const BYTES: [(f64, &str); 5] = [
+    ((1_u64 << 40) as f64, "TiB"),
+    ((1_u64 << 30) as f64, "GiB"),
+    ((1_u64 << 20) as f64, "MiB"),
+    ((1_u64 << 10) as f64, "KiB"),
+    (1.0, "B"),
+];
+/// Multiples of one piece.
+const THOUSANDS: [(f64, &str); 4] = [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
+
+/// From here on no record of this earth tells a value.
+const ABSURD: f64 = 1e18;
+
+/// A number with a comma before each three digits: `262,144`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Three digits that count: `1234`, `123`, `12.3`, `1.23`.
+pub(crate) fn three_digits(value: f64) -> String {
+    match value {
+        value if value >= 99.95 => format!("{value:.0}"),
+        value if value >= 9.995 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_three_digits_and_the_part_of_a_unit_that_suits_them() {
+        for (unit, value, text) in [
+            (Unit::Seconds, 0.001_234, "1.23 ms"),
+            (Unit::Seconds, 0.999_99, "1.00 s"),
+            (Unit::Seconds, 0.0, "0 s"),
+            (Unit::Seconds, 1e-12, "0.00 ns"),
+            (Unit::Count, 262_144.0, "262,144"),
+            (Unit::Count, 0.25, "0.25"),
+            (Unit::Count, 0.001_23, "0.0012"),
+            (Unit::Count, 1234.5, "1,235"),
+            (Unit::Bytes, 1536.0, "1.50 KiB"),
+            (Unit::Times, 0.25, "0.25x"),
+            (Unit::Times, 0.002, "<0.01x"),
+            (Unit::Times, 0.0, "0.00x"),
+            (Unit::Seconds, 1e300, "1.0e300"),
+            (Unit::Count, -3.0, "-3.00"),
+        ] {
+            assert_eq!(unit.show(value), text);
+        }
+    }
+
+    #[test]
+    fn ticks_are_short() {
+        for (unit, value, text) in [
+            (Unit::Seconds, 0.000_2, "200 µs"),
+            (Unit::Seconds, 0.0, "0"),
+            (Unit::Count, 20_000.0, "20k"),
+            (Unit::Count, 0.5, "0.5"),
+            (Unit::Count, 0.001, "0.001"),
+            (Unit::Bytes, 1_073_741_824.0, "1 GiB"),
+            (Unit::Times, 1.5, "1.5x"),
+        ] {
+            assert_eq!(unit.tick(value), text);
+        }
+    }
+}

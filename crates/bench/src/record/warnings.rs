@@ -1,0 +1,196 @@
+//! Reasons to doubt a record: a reader of a table should know them first.
+
+use super::metric::{LOAD_BUSY, SERVER_BUSY};
+use super::{Metric, Missing, Process, Record, Sample, TimeOf, summarize};
+
+/// Each reason, as a sentence.
+pub(crate) fn warnings(record: &Record) -> Vec<String> {
+    let mut found = Vec::new();
+    if !record.environment.optimized {
+        found.push("the program was built without optimization".to_owned());
+    }
+    if record.arguments.runs < MIN_RUNS {
+        found.push(format!("fewer than {MIN_RUNS} rounds: a median of them says little"));
+    }
+    if record.arguments.warmup == 0 {
+        found.push("no round to warm up: the first one counts".to_owned());
+    }
+    found.extend(too_short(record));
+    found.extend(noisy(record));
+    found.extend(busy(record));
+    found.extend(one_core(record));
+    found.extend(paced(record));
+    found.extend(page_cache(record));
+    found.extend(exhausted_load(record));
+    found.extend(little_cpu(record));
+    found.extend(
+        missing(record)
+            .into_iter()
+            .map(|peer| format!("{peer} is not installed: it is missing from the comparison")),
+    );
+    let missing = record.missing.iter();
+    found.extend(missing.map(|Missing { name, why }| format!("without {name}: {why}")));
+    found
+}
+
+/// The peers that should have been measured and were not there.
+fn missing(record: &Record) -> Vec<&str> {
+    let environment = &record.environment;
+    let is_absent = |name: &&str| match *name {
+        "cp" => environment.cp.is_none(),
+        _ => environment.nginx.is_none(),
+    };
+    let expected = record.about.expected.iter().copied().filter(is_absent);
+    let transfers = record.arguments.transfers.iter().flat_map(|transfers| &transfers.missing);
+    let copies = record.copies.iter().flat_map(|copies| &copies.missing);
+    expected.chain(transfers.chain(copies).map(String::as_str)).collect()
+}
+
+/// Cells whose samples are over before a process is well under way.
+fn too_short(record: &Record) -> Option<String> {
+    let cells = names(record, |index| {
+        let all = record.samples_of(index).map(|sample| sample.wall_s);
+        summarize(all).is_some_and(|wall| wall.median < MIN_TIME_S)
+    });
+    let limit = MIN_TIME_S * 1e3;
+    (!cells.is_empty())
+        .then(|| format!("too short, under {limit:.0} ms, to be exact: {}", cells.join("; ")))
+}
+
+/// Cells whose samples differ too much among themselves.
+fn noisy(record: &Record) -> Option<String> {
+    let cells = names(record, |index| {
+        record
+            .summary(index, TimeOf::Wall)
+            .is_some_and(|wall| wall.min > 0.0 && wall.max / wall.min > MAX_SPREAD)
+    });
+    (!cells.is_empty()).then(|| {
+        format!(
+            "noisy, the slowest sample over {MAX_SPREAD} times the fastest: {}",
+            cells.join("; ")
+        )
+    })
+}
+
+/// Whether others used the machine, before or meanwhile.
+fn busy(record: &Record) -> Option<String> {
+    let cores = record.environment.cores as f64;
+    let sum = |value: fn(&Sample) -> f64| record.samples.iter().map(value).sum::<f64>();
+    let available = sum(|sample| sample.watched_s) * cores;
+    let others = sum(|sample| sample.other_cpu_s) / available.max(f64::MIN_POSITIVE);
+    if others > MAX_OTHERS {
+        let percent = others * 100.0;
+        return Some(format!("others used {percent:.0} % of the processor time meanwhile"));
+    }
+    let load = record.environment.load_average[0];
+    (load > cores / 2.0).then(|| format!("the load average was {load:.2} when it began"))
+}
+
+fn one_core(record: &Record) -> Option<String> {
+    let both = record.about.cores?;
+    let is_shared = record.environment.first_core == record.environment.second_core;
+    is_shared.then(|| format!("{both} shared one core"))
+}
+
+/// Whether the connections were held back by their congestion control.
+fn paced(record: &Record) -> Option<String> {
+    let name = record.environment.congestion.as_ref()?;
+    name.starts_with("bbr")
+        .then(|| format!("{name} paces: on loopback that costs more than moving the bytes"))
+}
+
+/// Whether the source was not where it should have been.
+fn page_cache(record: &Record) -> Option<String> {
+    let reads = |process: &Process| process.storage_read_bytes as f64;
+    let (mut read, mut size) = (0.0, 0.0);
+    for sample in &record.samples {
+        let sides = [Some(&sample.measured), sample.peer.as_ref()].into_iter().flatten();
+        let processes = sides.filter_map(|side| side.process.as_ref());
+        read += processes.map(reads).sum::<f64>();
+        size += match &sample.served {
+            Some(served) => served.bytes().unwrap_or(0) as f64,
+            None => record.cells[sample.cell].size as f64,
+        };
+    }
+    if size == 0.0 || record.arguments.responses.is_some() {
+        return None;
+    }
+    let percent = read / size * 100.0;
+    match record.arguments.cold {
+        true if percent < 90.0 => Some(format!(
+            "only {percent:.0} % of the source came from the disk, so that it was not cold"
+        )),
+        false if percent > 5.0 => Some(format!(
+            "{percent:.0} % of the source came from the disk, so that it was not warm"
+        )),
+        _ => None,
+    }
+}
+
+/// Cells in which the server had to wait for its load.
+fn exhausted_load(record: &Record) -> Option<String> {
+    let cells = names(record, |index| {
+        let median = |metric: &Metric| {
+            record.median(index, |sample| metric.value(record, sample)).unwrap_or(0.0)
+        };
+        record.about.saturates && median(&LOAD_BUSY) > EXHAUSTED && median(&SERVER_BUSY) < EXHAUSTED
+    });
+    (!cells.is_empty()).then(|| {
+        format!("requests in a second are as many as the load could make: {}", cells.join("; "))
+    })
+}
+
+/// Cells whose servers have hardly worked: the kernel brings the account of a thread that runs up
+/// to date in steps of some ms.
+fn little_cpu(record: &Record) -> Option<String> {
+    let cells = names(record, |index| {
+        let cpu_s = |sample: &Sample| sample.measured.process.map(|process| process.cpu_s);
+        record.about.saturates && record.median(index, cpu_s).is_some_and(|cpu_s| cpu_s < MIN_CPU_S)
+    });
+    let limit = MIN_CPU_S * 1e3;
+    (!cells.is_empty())
+        .then(|| format!("under {limit:.0} ms of processor time in a sample: {}", cells.join("; ")))
+}
+
+/// Names of the cells for which something is true: by size, with the variants.
+fn names(record: &Record, is_true: impl Fn(usize) -> bool) -> Vec<String> {
+    let mut names = Vec::new();
+    for size in record.sizes() {
+        let of_size = |index: &usize| record.cells[*index].size == size;
+        let (mut measured, mut found) = (0, Vec::new());
+        for index in (0..record.cells.len()).filter(of_size) {
+            measured += usize::from(record.cells[index].declined.is_none());
+            if is_true(index) {
+                found.push(record.label(index));
+            }
+        }
+        let size = match record.scenario.as_str() {
+            "tree" => "the folder".to_owned(),
+            _ => record.about.size_label(size),
+        };
+        if !found.is_empty() && found.len() == measured {
+            names.push(format!("{size} all"));
+        } else if !found.is_empty() {
+            names.push(format!("{size} {}", found.join(", ")));
+        }
+    }
+    names
+}
+
+/// Starting and ending a connection takes a part of a millisecond.
+const MIN_TIME_S: f64 = 0.005;
+
+/// How many times the fastest sample the slowest one may take.
+const MAX_SPREAD: f64 = 2.0;
+
+/// The part of a core from which on it is used up.
+const EXHAUSTED: f64 = 0.93;
+
+/// Processor seconds of which some ms are a hundredth.
+const MIN_CPU_S: f64 = 0.4;
+
+/// The part of all processor time that others may use.
+const MAX_OTHERS: f64 = 0.1;
+
+/// With fewer the median is an extreme, or hardly better.
+const MIN_RUNS: u32 = 3;

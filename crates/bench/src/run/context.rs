@@ -1,0 +1,53 @@
+//! What the program gives a run.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::{BenchError, Result};
+
+/// What a run needs of the program that starts it.
+pub struct Context<'a> {
+    /// The file of `underpass`, which is started as the processes that are measured.
+    pub program: PathBuf,
+    /// Set when the run is to end, as by a signal.
+    pub cancel: &'a AtomicBool,
+    /// Learns how far the run is.
+    pub observer: &'a dyn Observer,
+}
+
+/// Learns how far a run is. It is told between samples, so that it does not disturb them.
+pub trait Observer: Sync {
+    /// A run begins that has this much to do.
+    fn begin(&self, total: u64);
+
+    /// Something is being measured next.
+    fn measuring(&self, what: &str);
+
+    /// This much more is done.
+    fn advance(&self, done: u64);
+
+    /// The run has ended.
+    fn end(&self);
+}
+
+impl Context<'_> {
+    /// The program, without arguments.
+    pub(crate) fn program(&self) -> Command {
+        Command::new(&self.program)
+    }
+
+    /// Fails if the run is to end.
+    pub(crate) fn interrupted(&self) -> Result<()> {
+        match self.cancel.load(Ordering::Relaxed) {
+            true => Err(BenchError::Interrupted),
+            false => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("program", &self.program).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,356 @@
+//! Folders of many files, made alike every time, and what is in a file or folder, compared as a whole.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Write as _};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+use sha2::{Digest, Sha256};
+
+use super::files::{Noise, drop_cached, hex};
+use crate::error::{Result, WithPath};
+
+/// What a folder is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileTree {
+    /// Small files, of 1 to 16 KiB.
+    pub(crate) files: u32,
+    /// Large files beside them.
+    pub(crate) large: u32,
+    /// Bytes of each of those.
+    pub(crate) large_bytes: u64,
+}
+
+/// A file, or a folder with everything in it, as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Content {
+    root: PathBuf,
+    /// What is in it, in order.
+    names: Vec<PathBuf>,
+    /// How many of them are files.
+    pub(crate) files: u64,
+    /// Bytes of all files.
+    pub(crate) bytes: u64,
+    /// Bytes that they take on the disk.
+    pub(crate) allocated: u64,
+}
+
+impl FileTree {
+    /// How many files there are.
+    pub(crate) const fn count(&self) -> u64 {
+        self.files as u64 + self.large as u64
+    }
+
+    /// Bytes of all files together.
+    pub(crate) fn bytes(&self) -> u64 {
+        let small: u64 = (0..self.files).map(small_size).sum();
+        small.saturating_add(self.large_bytes.saturating_mul(self.large.into()))
+    }
+
+    /// About what the files occupy, with all that belongs to them.
+    pub(crate) fn room(&self) -> u64 {
+        self.bytes().saturating_add(self.count().saturating_mul(PAGE))
+    }
+
+    /// The same without the large ones, as [`lighten`](Self::lighten) leaves them.
+    pub(crate) fn light_room(&self) -> u64 {
+        Self { large: 0, ..*self }.room()
+    }
+
+    /// Frees the space of the large files of a folder, but none of its inodes.
+    pub(crate) fn lighten(&self, root: &Path) -> Result<()> {
+        (0..self.large).try_for_each(|index| {
+            let path = root.join(large_name(index));
+            let file = File::options().write(true).open(&path);
+            file.and_then(|file| file.set_len(0)).with_path("emptying", &path)
+        })
+    }
+
+    /// Makes all files, without waiting for the disk.
+    pub(crate) fn create(&self, root: &Path, noise: &mut Noise) -> Result<()> {
+        for index in 0..self.files {
+            let folder = root.join(format!("folder{:04}", index / FILES_IN_FOLDER));
+            if index % FILES_IN_FOLDER == 0 {
+                fs::create_dir_all(&folder).with_path("creating", &folder)?;
+            }
+            let path = folder.join(format!("file{index:06}"));
+            File::create(&path)
+                .and_then(|mut file| file.write_all(&noise.piece(index, small_size(index))))
+                .with_path("writing", &path)?;
+        }
+        for index in 0..self.large {
+            noise.write(&root.join(large_name(index)), self.large_bytes)?;
+        }
+        Ok(())
+    }
+}
+
+impl Content {
+    /// Looks at what is there.
+    pub(crate) fn survey(root: &Path) -> Result<Self> {
+        let mut found =
+            Self { root: root.to_owned(), names: Vec::new(), files: 0, bytes: 0, allocated: 0 };
+        let mut next = vec![PathBuf::new()];
+        while let Some(name) = next.pop() {
+            let path = found.path(&name);
+            let facts = fs::symlink_metadata(&path).with_path("looking at", &path)?;
+            if facts.is_dir() {
+                for entry in fs::read_dir(&path).with_path("reading", &path)? {
+                    next.push(name.join(entry.with_path("reading", &path)?.file_name()));
+                }
+            } else if facts.is_file() {
+                found.files += 1;
+                found.bytes += facts.len();
+                found.allocated += facts.blocks() * 512;
+            }
+            found.names.push(name);
+        }
+        found.names.sort_unstable();
+        Ok(found)
+    }
+
+    /// A digest of everything: names, kinds, permissions, what links lead to, and bytes. Times and
+    /// owners are left out, for some programs do not keep them.
+    pub(crate) fn sha256(&self) -> Result<String> {
+        self.digest(true)
+    }
+
+    /// A digest of the names and bytes of all files, for what does not carry permissions.
+    pub(crate) fn sha256_of_files(&self) -> Result<String> {
+        self.digest(false)
+    }
+
+    fn digest(&self, has_facts: bool) -> Result<String> {
+        let mut hasher = Sha256::new();
+        for name in &self.names {
+            let path = self.path(name);
+            let facts = fs::symlink_metadata(&path).with_path("looking at", &path)?;
+            if !has_facts && !facts.is_file() {
+                continue;
+            }
+            hasher.update(name.as_os_str().as_bytes());
+            // No name has such a byte in it, so that none can pass for another one with its facts.
+            hasher.update([0]);
+            if has_facts {
+                hasher.update(facts.mode().to_le_bytes());
+            }
+            if facts.is_symlink() {
+                let leads = fs::read_link(&path).with_path("reading", &path)?;
+                hasher.update(leads.as_os_str().as_bytes());
+                hasher.update([0]);
+            } else if facts.is_file() {
+                bytes_of(&path, &facts, &mut hasher).with_path("reading", &path)?;
+            }
+        }
+        Ok(hex(&hasher.finalize()))
+    }
+
+    /// Throws all files, which have been written to disk, out of the page cache.
+    pub(crate) fn drop_cached(&self) -> Result<()> {
+        self.names.iter().try_for_each(|name| {
+            let path = self.path(name);
+            if !fs::symlink_metadata(&path).is_ok_and(|facts| facts.is_file()) {
+                return Ok(());
+            }
+            drop_cached(&path)
+        })
+    }
+
+    fn path(&self, name: &Path) -> PathBuf {
+        // With a slash at its end a file would be none.
+        if name == Path::new("") { self.root.clone() } else { self.root.join(name) }
+    }
+}
+
+/// Adds the bytes of a file: what is not zero, with its place, so that a hole and zeros are the same
+/// and neither has to be read.
+fn bytes_of(path: &Path, facts: &Metadata, hasher: &mut Sha256) -> io::Result<()> {
+    let file = File::open(path)?;
+    let mut buffer = vec![0; BUFFER.min(facts.len() as usize)];
+    let mut next = next_extent(&file, 0, facts.len())?;
+    while let Some((mut at, end)) = next {
+        while at < end {
+            // To the next multiple, so that blocks are cut alike in every copy.
+            let wanted = (BUFFER as u64 - at % BLOCK as u64).min(end - at) as usize;
+            let wanted = wanted.min(buffer.len());
+            file.read_exact_at(&mut buffer[..wanted], at)?;
+            for block in pieces(&buffer[..wanted], at) {
+                if block.1.iter().any(|byte| *byte != 0) {
+                    hasher.update(block.0.to_le_bytes());
+                    hasher.update(block.1);
+                }
+            }
+            at += wanted as u64;
+        }
+        next = next_extent(&file, end, facts.len())?;
+    }
+    hasher.update(facts.len().to_le_bytes());
+    Ok(())
+}
+
+/// Blocks of a file with their places.
+fn pieces(bytes: &[u8], at: u64) -> impl Iterator<Item = (u64, &[u8])> {
+    let first = ((BLOCK as u64 - at % BLOCK as u64) as usize % BLOCK).min(bytes.len());
+    let (head, rest) = bytes.split_at(first);
+    let head = (!head.is_empty()).then_some((at, head));
+    let rest = rest.chunks(BLOCK).enumerate();
+    head.into_iter()
+        .chain(rest.map(move |(index, block)| (at + (first + index * BLOCK) as u64, block)))
+}
+
+/// Begin and end of the next data of a file of `len` bytes, from `at` on; a file system that knows no
+/// holes has data everywhere.
+fn next_extent(file: &File, at: u64, len: u64) -> io::Result<Option<(u64, u64)>> {
+    let sought = |to| match seek(file.as_fd(), to) {
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(None),
+        Err(Errno::NXIO) => Ok(Some(len)),
+        found => found.map(Some),
+    };
+    let from = sought(SeekFrom::Data(at))?.unwrap_or(at);
+    if at >= len || from >= len {
+        return Ok(None);
+    }
+    Ok(Some((from, sought(SeekFrom::Hole(from))?.unwrap_or(len).min(len))))
+}
+
+fn large_name(index: u32) -> String {
+    format!("large{index}")
+}
+
+/// The size of a small file: spread evenly, and the same in each run.
+fn small_size(index: u32) -> u64 {
+    // Knuth's multiplicative hash.
+    let spread = u64::from(index.wrapping_mul(2_654_435_761));
+    MIN_SMALL + spread * (MAX_SMALL - MIN_SMALL + 1) / (1 << 32)
+}
+
+/// Files in a folder.
+const FILES_IN_FOLDER: u32 = 100;
+
+const MIN_SMALL: u64 = 1 << 10;
+const MAX_SMALL: u64 = 16 << 10;
+const PAGE: u64 = 4 << 10;
+
+const BLOCK: usize = 4096;
+const BUFFER: usize = 1 << 20;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+    use crate::run::Folder;
+
+    fn digest(path: &Path) -> String {
+        Content::survey(path).unwrap().sha256().unwrap()
+    }
+
+    #[test]
+    fn any_change_is_found_and_holes_are_zeros() {
+        let folder = Folder::create(&std::env::temp_dir()).unwrap();
+        let make = |name: &str| {
+            let root = folder.file(name);
+            fs::create_dir_all(root.join("deep")).unwrap();
+            fs::write(root.join("deep/file"), vec![7; 3 << 20]).unwrap();
+            fs::set_permissions(root.join("deep/file"), fs::Permissions::from_mode(0o600)).unwrap();
+            symlink("file", root.join("deep/link")).unwrap();
+            let sparse = File::create(root.join("sparse")).unwrap();
+            sparse.write_all_at(b"end", 9 << 20).unwrap();
+            root
+        };
+        let (one, other) = (make("one"), make("other"));
+        let found = Content::survey(&one).unwrap();
+        assert_eq!((found.files, found.bytes), (2, (12 << 20) + 3));
+        let sha256 = found.sha256().unwrap();
+        found.drop_cached().unwrap();
+        let changes: [fn(&Path); 6] = [
+            |root| fs::rename(root.join("deep/file"), root.join("deep/gile")).unwrap(),
+            |root| {
+                fs::set_permissions(root.join("deep"), fs::Permissions::from_mode(0o711)).unwrap()
+            },
+            |root| fs::remove_file(root.join("deep/link")).unwrap(),
+            |root| fs::create_dir(root.join("more")).unwrap(),
+            |root| {
+                let file = File::options().write(true).open(root.join("deep/file")).unwrap();
+                file.write_all_at(b"8", (2 << 20) + 77).unwrap();
+            },
+            |root| {
+                let file = File::options().write(true).open(root.join("sparse")).unwrap();
+                file.set_len((9 << 20) + 4).unwrap();
+            },
+        ];
+        for change in changes {
+            fs::remove_dir_all(&other).unwrap();
+            make("other");
+            assert_eq!(digest(&other), sha256);
+            change(&other);
+            assert_ne!(digest(&other), sha256);
+        }
+        // A copy without its holes is the same.
+        fs::remove_dir_all(&other).unwrap();
+        make("other");
+        let bytes = fs::read(other.join("sparse")).unwrap();
+        fs::write(other.join("sparse"), bytes).unwrap();
+        assert_eq!(digest(&other), sha256);
+    }
+
+    const TREE: FileTree = FileTree { files: 250, large: 2, large_bytes: 100_000 };
+
+    #[test]
+    fn small_files_have_all_sizes_between_their_limits() {
+        let sizes: Vec<_> = (0..20_000).map(small_size).collect();
+        assert!(sizes.iter().all(|size| (MIN_SMALL..=MAX_SMALL).contains(size)));
+        let mean = sizes.iter().sum::<u64>() / 20_000;
+        assert!(mean.abs_diff(u64::midpoint(MIN_SMALL, MAX_SMALL)) < 64, "{mean}");
+        let few = sizes.iter().filter(|size| **size < 2 << 10).count();
+        assert!((1000..2000).contains(&few), "{few} of 1 to 2 KiB");
+    }
+
+    #[test]
+    fn a_folder_is_found_as_it_was_made_and_differs_by_any_name_size_or_byte() {
+        let folder = Folder::create(&std::env::temp_dir()).unwrap();
+        let (one, other) = (folder.file("one"), folder.file("other"));
+        fs::create_dir(&one).unwrap();
+        TREE.create(&one, &mut Noise::new(TREE.large_bytes).unwrap()).unwrap();
+        let grown = Content::survey(&one).unwrap();
+        assert_eq!((grown.files, grown.bytes), (TREE.count(), TREE.bytes()));
+        let sha256 = grown.sha256_of_files().unwrap();
+        assert!(one.join("folder0002/file000249").is_file());
+
+        let copy = || {
+            if other.exists() {
+                fs::remove_dir_all(&other).unwrap();
+            }
+            for name in grown.names.iter().filter(|name| one.join(name).is_file()) {
+                fs::create_dir_all(other.join(name).parent().unwrap()).unwrap();
+                fs::copy(one.join(name), other.join(name)).unwrap();
+            }
+        };
+        copy();
+        assert_eq!(Content::survey(&other).unwrap().sha256_of_files().unwrap(), sha256);
+        let changes: [fn(&Path); 4] = [
+            |file| fs::rename(file, file.with_extension("new")).unwrap(),
+            |file| fs::remove_file(file).unwrap(),
+            |file| {
+                let mut bytes = fs::read(file).unwrap();
+                bytes[1000] ^= 1;
+                fs::write(file, bytes).unwrap();
+            },
+            |file| File::options().append(true).open(file).unwrap().write_all(b"x").unwrap(),
+        ];
+        for change in changes {
+            copy();
+            change(&other.join("folder0001/file000100"));
+            assert_ne!(Content::survey(&other).unwrap().sha256_of_files().unwrap(), sha256);
+        }
+        TREE.lighten(&one).unwrap();
+        let light = Content::survey(&one).unwrap();
+        assert_eq!(light.files, TREE.count());
+        assert_eq!(light.bytes, FileTree { large: 0, ..TREE }.bytes());
+    }
+}

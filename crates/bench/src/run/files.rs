@@ -1,0 +1,283 @@
+//! The files of a run: random bytes, so that nothing can compress or share them on the way, in a
+//! folder that is gone afterwards.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Advice, fadvise, statvfs, syncfs};
+use sha2::{Digest, Sha256};
+
+use crate::error::{BenchError, Result, WithPath};
+use crate::record::Unit;
+
+/// A folder of the run's own, removed with all that is in it when dropped.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    /// Makes a new folder in `parent`.
+    pub(crate) fn create(parent: &Path) -> Result<Self> {
+        for attempt in 0..100 {
+            let path = parent.join(format!("underpass-bench-{}-{attempt}", std::process::id()));
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Self { path }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error).with_path("creating a folder in", parent),
+            }
+        }
+        let taken = io::Error::from(io::ErrorKind::AlreadyExists);
+        Err(taken).with_path("creating a folder in", parent)
+    }
+
+    /// The path of a file in it.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Fails if `needed` bytes do not fit, and a little more.
+    pub(crate) fn require_space(&self, needed: u64) -> Result<()> {
+        let stat = statvfs(&self.path).with_path("looking at", &self.path)?;
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        let needed = needed.saturating_add(SPARE);
+        if free >= needed {
+            return Ok(());
+        }
+        let folder = self.path.parent().unwrap_or(&self.path).to_owned();
+        Err(BenchError::Room(format!(
+            "{}: the files of this bench need {}, and {} are free",
+            folder.display(),
+            Unit::Bytes.show(needed as f64),
+            Unit::Bytes.show(free as f64)
+        )))
+    }
+
+    /// Removes a file if it is there, and waits until the file system has nothing left to write,
+    /// so that no sample pays for the one before it.
+    pub(crate) fn clear(&self, file: &Path) -> Result<()> {
+        match fs::remove_file(file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).with_path("removing", file)
+            }
+            _ => self.settle(),
+        }
+    }
+
+    /// Waits until the file system has nothing left to write.
+    pub(crate) fn settle(&self) -> Result<()> {
+        File::open(&self.path)
+            .and_then(|folder| Ok(syncfs(folder)?))
+            .with_path("writing out", &self.path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left could only be reported, and the name tells whose it is.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// The folders of source and target, with room in them for the largest file.
+pub(crate) fn folders(dir: &Path, to: Option<&Path>, sizes: &[u64]) -> Result<(Folder, Folder)> {
+    let largest = largest(sizes);
+    let source = Folder::create(dir)?;
+    let target = Folder::create(to.unwrap_or(dir))?;
+    // Both in one folder share its room.
+    source.require_space(largest.saturating_mul(if to.is_none() { 2 } else { 1 }))?;
+    target.require_space(largest)?;
+    Ok((source, target))
+}
+
+/// The largest size, as files are made one after the other.
+pub(crate) fn largest(sizes: &[u64]) -> u64 {
+    sizes.iter().copied().max().unwrap_or(0)
+}
+
+/// Random bytes from which files of any size are made quickly.
+#[derive(Debug)]
+pub(crate) struct Noise {
+    block: Vec<u8>,
+}
+
+impl Noise {
+    /// Enough for files of up to `largest` bytes.
+    pub(crate) fn new(largest: u64) -> Result<Self> {
+        let len = usize::try_from(largest).unwrap_or(BLOCK).min(BLOCK);
+        let mut block = vec![0; len];
+        let source = Path::new("/dev/urandom");
+        File::open(source)
+            .and_then(|mut file| file.read_exact(&mut block))
+            .with_path("reading", source)?;
+        Ok(Self { block })
+    }
+
+    /// `len` bytes, at most a block's, that are others for each number.
+    pub(super) fn piece(&self, number: u32, len: u64) -> Vec<u8> {
+        let len = usize::try_from(len).unwrap_or(self.block.len()).min(self.block.len());
+        let start = (number as usize).wrapping_mul(PAGE) % (self.block.len() - len + 1);
+        let mut piece = self.block[start..start + len].to_vec();
+        let mark = number.to_le_bytes();
+        let marked = mark.len().min(len);
+        piece[..marked].copy_from_slice(&mark[..marked]);
+        piece
+    }
+
+    /// Writes a file of `size` bytes in large pieces, without waiting for the disk.
+    pub(crate) fn scatter(&self, path: &Path, size: u64) -> Result<()> {
+        let write = || -> io::Result<()> {
+            let mut file = File::create(path)?;
+            let mut left = size;
+            for piece in self.block.chunks(MEBI).cycle() {
+                let len = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
+                file.write_all(&piece[..len])?;
+                left -= len as u64;
+                if left == 0 {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        write().with_path("writing", path)
+    }
+
+    /// Writes a file of `size` bytes down to the disk, and returns its digest. No two pages of it
+    /// are alike: each begins with its number.
+    pub(crate) fn write(&mut self, path: &Path, size: u64) -> Result<String> {
+        let mut write = || -> io::Result<String> {
+            let mut file = File::create(path)?;
+            let mut hasher = Sha256::new();
+            let (mut page, mut left) = (0_u64, size);
+            while left > 0 {
+                let len = usize::try_from(left).unwrap_or(usize::MAX).min(self.block.len());
+                for bytes in self.block[..len].chunks_exact_mut(PAGE) {
+                    bytes[..8].copy_from_slice(&page.to_le_bytes());
+                    page += 1;
+                }
+                file.write_all(&self.block[..len])?;
+                hasher.update(&self.block[..len]);
+                left -= len as u64;
+            }
+            file.sync_all()?;
+            Ok(hex(&hasher.finalize()))
+        };
+        write().with_path("writing", path)
+    }
+}
+
+/// Makes a sparse file with a page of bytes at the begin of each MiB, by which its parts differ.
+pub(crate) fn sparse(path: &Path, size: u64) -> Result<()> {
+    let write = || -> io::Result<()> {
+        let file = File::create(path)?;
+        file.set_len(size)?;
+        for part in 0..size.div_ceil(MEBI as u64) {
+            let offset = part * MEBI as u64;
+            let mark = (part + 1).to_le_bytes().repeat(PAGE / 8);
+            let len = usize::try_from(size - offset).unwrap_or(PAGE).min(PAGE);
+            file.write_all_at(&mark[..len], offset)?;
+        }
+        file.sync_all()
+    };
+    write().with_path("writing", path)
+}
+
+/// The digest of a file.
+pub(crate) fn digest(path: &Path) -> Result<String> {
+    let read = || -> io::Result<String> {
+        let mut file = File::open(path)?;
+        let mut hasher = Sha256::new();
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            match file.read(&mut buffer)? {
+                0 => return Ok(hex(&hasher.finalize())),
+                len => hasher.update(&buffer[..len]),
+            }
+        }
+    };
+    read().with_path("reading", path)
+}
+
+/// Throws a file, which has been written to disk, out of the page cache.
+pub(crate) fn drop_cached(path: &Path) -> Result<()> {
+    File::open(path)
+        .and_then(|file| Ok(fadvise(file, 0, None, Advice::DontNeed)?))
+        .with_path("throwing out of the page cache", path)
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Random bytes to be had quickly, and more than any processor's cache of one core.
+const BLOCK: usize = 16 << 20;
+
+const PAGE: usize = 4 << 10;
+
+const MEBI: usize = 1 << 20;
+
+/// Bytes left free beside the files of a run.
+const SPARE: u64 = 16 << 20;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_noise_has_its_size_and_digest_and_no_page_twice() {
+        let folder = Folder::create(&std::env::temp_dir()).unwrap();
+        let file = folder.file("noise");
+        let size = BLOCK as u64 + 3 * PAGE as u64 + 5;
+        let sha256 = Noise::new(size).unwrap().write(&file, size).unwrap();
+        assert_eq!(digest(&file).unwrap(), sha256);
+        let bytes = fs::read(&file).unwrap();
+        assert_eq!(bytes.len() as u64, size);
+        let pages: std::collections::HashSet<_> = bytes.chunks(PAGE).collect();
+        assert_eq!(pages.len(), bytes.len().div_ceil(PAGE));
+        Noise::new(MEBI as u64 + 1).unwrap().scatter(&file, 3 * MEBI as u64 + 5).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().len(), 3 * MEBI as u64 + 5);
+        folder.clear(&file).unwrap();
+        folder.clear(&file).unwrap();
+        let path = folder.path().to_owned();
+        drop(folder);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_sparse_file_has_its_size_and_no_part_like_another() {
+        let folder = Folder::create(&std::env::temp_dir()).unwrap();
+        let file = folder.file("sparse");
+        for size in [3, MEBI as u64, 3 * MEBI as u64 + 5] {
+            sparse(&file, size).unwrap();
+            let bytes = fs::read(&file).unwrap();
+            assert_eq!(bytes.len() as u64, size);
+            let parts: std::collections::HashSet<_> = bytes.chunks(MEBI).collect();
+            assert_eq!(parts.len(), bytes.len().div_ceil(MEBI));
+        }
+    }
+
+    #[test]
+    fn a_digest_is_that_of_the_standard() {
+        let folder = Folder::create(&std::env::temp_dir()).unwrap();
+        fs::write(folder.file("abc"), "abc").unwrap();
+        let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(digest(&folder.file("abc")).unwrap(), sha256);
+    }
+
+    #[test]
+    fn files_that_would_not_fit_are_refused_beforehand() {
+        let folder = Folder::create(&std::env::temp_dir()).unwrap();
+        folder.require_space(1).unwrap();
+        let failure = folder.require_space(u64::MAX).unwrap_err().to_string();
+        assert!(failure.contains("are free"), "{failure}");
+    }
+}

@@ -1,0 +1,218 @@
+//! What lies between a sender and its receiver: loopback, or a pair of virtual network cards between
+//! two network namespaces, which have no names, so that they are gone with the processes that hold
+//! them, however the bench ends.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::Ipv4Addr;
+use std::process::{Child, Command, Stdio};
+
+use super::process::Placement;
+use super::system::SystemCongestion;
+use crate::error::{BenchError, Result, WithPath, plain};
+use crate::record::Over;
+
+/// Where senders and receivers are, and how they reach each other.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// The address at which receivers listen.
+    pub(crate) host: Ipv4Addr,
+    /// The congestion control with which connections begin.
+    pub(crate) congestion: String,
+    /// The namespaces of sender and receiver.
+    ends: Option<[Namespace; 2]>,
+    /// Put back at the end.
+    _system: SystemCongestion,
+}
+
+/// A network namespace, which exists as long as this does.
+#[derive(Debug)]
+struct Namespace {
+    network: File,
+    /// Reads its standard input until that ends, with the bench at the latest.
+    holder: Child,
+}
+
+impl Link {
+    /// Makes what is needed, with this congestion control as the system's default for the time of
+    /// the run; `auto` is the one that there is, unless it paces.
+    pub(crate) fn open(over: Over, congestion: &str) -> Result<Self> {
+        if over == Over::Veth && !rustix::process::geteuid().is_root() {
+            let message =
+                "--over veth makes network namespaces, which only root may: run it as root";
+            return Err(BenchError::Usage(message.to_owned()));
+        }
+        let system = match over {
+            Over::Loopback => SystemCongestion::choose(congestion)?,
+            Over::Veth => SystemCongestion::leave(congestion),
+        };
+        let congestion = system.name.clone();
+        let (host, ends) = match over {
+            Over::Loopback => (Ipv4Addr::LOCALHOST, None),
+            Over::Veth => (RECEIVER, Some(pair(&congestion)?)),
+        };
+        Ok(Self { host, congestion, ends, _system: system })
+    }
+
+    /// Loopback as it is: each connection sets its congestion control itself.
+    pub(crate) fn plain(congestion: &str) -> Self {
+        let system = SystemCongestion::leave(congestion);
+        let congestion = congestion.to_owned();
+        Self { host: Ipv4Addr::LOCALHOST, congestion, ends: None, _system: system }
+    }
+
+    /// Where a sender runs.
+    pub(crate) fn sender(&self, core: usize) -> Placement<'_> {
+        Placement {
+            core: Some(core),
+            network: self.ends.as_ref().map(|[sender, _]| &sender.network),
+        }
+    }
+
+    /// Where a receiver runs.
+    pub(crate) fn receiver(&self, core: usize) -> Placement<'_> {
+        let network = self.ends.as_ref().map(|[_, receiver]| &receiver.network);
+        Placement { core: Some(core), network }
+    }
+}
+
+/// Two namespaces with a card each, which are connected.
+fn pair(congestion: &str) -> Result<[Namespace; 2]> {
+    let [sender, receiver] = [Namespace::create()?, Namespace::create()?];
+    let other = receiver.holder.id();
+    sender.run(&[
+        &format!("link add sender mtu {MTU} type veth peer name receiver mtu {MTU} netns {other}"),
+        &format!("address add {SENDER}/30 dev sender"),
+        "link set sender up",
+    ])?;
+    receiver.run(&[&format!("address add {RECEIVER}/30 dev receiver"), "link set receiver up"])?;
+    for end in [&sender, &receiver] {
+        let set = || fs::write(CONGESTION, congestion).with_path("writing", CONGESTION);
+        end.within(set).map_err(failed)??;
+    }
+    Ok([sender, receiver])
+}
+
+impl Namespace {
+    fn create() -> Result<Self> {
+        let mut command = Command::new("unshare");
+        command.args(["--net", "sh", "-c", "echo ready && exec cat"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut holder = command.spawn().with_path("starting", "unshare")?;
+        let mut line = String::new();
+        if let Some(output) = holder.stdout.take() {
+            // What is not there is not what is expected.
+            let _ = BufReader::new(output).read_line(&mut line);
+        }
+        let place = format!("/proc/{}/ns/net", holder.id());
+        let network = match line.trim() {
+            "ready" => File::open(&place).with_path("opening", place),
+            _ => Err(failed(io::Error::other(last_words(&mut holder)))),
+        };
+        match network {
+            Ok(network) => Ok(Self { network, holder }),
+            Err(failure) => {
+                end(&mut holder);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Does something within the namespace, on a thread that ends with it.
+    fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        let place = Placement { core: None, network: Some(&self.network) };
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| place.enter().map(|()| work()));
+            thread.join().expect("what is done within a namespace does not panic")
+        })
+    }
+
+    /// Runs `ip` with these words each.
+    fn run(&self, lines: &[&str]) -> Result<()> {
+        for line in lines {
+            let mut command = Command::new("ip");
+            command.args(line.split(' ')).stdin(Stdio::null());
+            let output = self.within(|| command.output()).map_err(failed)?;
+            let output = output.with_path("starting", "ip")?;
+            if !output.status.success() {
+                let said = String::from_utf8_lossy(&output.stderr);
+                return Err(failed(io::Error::other(format!("ip {line}: {}", said.trim()))));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        end(&mut self.holder);
+    }
+}
+
+fn end(holder: &mut Child) {
+    // Ended already, or not wanted any more.
+    let _ = holder.kill();
+    let _ = holder.wait();
+}
+
+/// What a process that does not do what it should said last.
+fn last_words(child: &mut Child) -> String {
+    let _ = child.kill();
+    let mut said = String::new();
+    if let Some(errors) = &mut child.stderr {
+        let _ = errors.read_to_string(&mut said);
+    }
+    said.lines().next_back().unwrap_or("unshare has ended").to_owned()
+}
+
+fn failed(error: io::Error) -> BenchError {
+    BenchError::measuring("network namespaces", plain(&error))
+}
+
+/// Addresses of TEST-NET-1, RFC 5737.
+const SENDER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
+const RECEIVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+
+/// Ethernet's.
+const MTU: u32 = 1500;
+
+/// Each namespace has its own.
+const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn two_namespaces_reach_each_other_and_nobody_else_and_are_gone_afterwards() {
+        if !rustix::process::geteuid().is_root() {
+            let failure = Link::open(Over::Veth, "auto").unwrap_err();
+            assert!(failure.to_string().contains("root"), "{failure}");
+            return;
+        }
+        let link = Link::open(Over::Veth, "auto").unwrap();
+        let [sender, receiver] = link.ends.as_ref().unwrap();
+        let listener = receiver.within(|| TcpListener::bind((link.host, 0)).unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let outside = TcpStream::connect_timeout(&address, std::time::Duration::from_millis(50));
+        assert!(outside.is_err(), "{outside:?}");
+        sender
+            .within(|| TcpStream::connect(address).unwrap().write_all(b"bytes").unwrap())
+            .unwrap();
+        let mut arrived = String::new();
+        listener.accept().unwrap().0.read_to_string(&mut arrived).unwrap();
+        assert_eq!(arrived, "bytes");
+        let control = sender.within(|| fs::read_to_string(CONGESTION).unwrap()).unwrap();
+        assert_eq!(control.trim(), link.congestion);
+        let holders = [sender.holder.id(), receiver.holder.id()];
+        drop(link);
+        for holder in holders {
+            assert!(!std::path::Path::new(&format!("/proc/{holder}/ns/net")).exists());
+        }
+    }
+}

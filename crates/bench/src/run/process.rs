@@ -1,0 +1,293 @@
+//! The processes that are measured: started on one core each, waited for without being in their
+//! way, and asked what they cost before they are gone.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::{BenchError, Result};
+use crate::record::Process;
+use procfs::process::Status;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::thread::{
+    CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity,
+};
+
+/// The two cores of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cores {
+    /// For the sender, the server or the copier.
+    pub(crate) first: usize,
+    /// For the receiver or client; the same one if there is no other.
+    pub(crate) second: usize,
+    /// How many there are to choose from.
+    pub(crate) count: usize,
+}
+
+impl Cores {
+    /// The first two cores on which this thread may run.
+    pub(crate) fn available() -> Self {
+        let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+        let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
+        let first = cores.next().unwrap_or(0);
+        let second = cores.next().unwrap_or(first);
+        Self { first, second, count: (allowed.count() as usize).max(1) }
+    }
+}
+
+/// Keeps the calling thread on one core; where the kernel forbids it, the figures are
+/// true without it, only less steady.
+pub(crate) fn stay_on(core: usize) {
+    let mut only = CpuSet::new();
+    only.set(core);
+    let _ = sched_setaffinity(None, &only);
+}
+
+/// Where a process runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Placement<'a> {
+    /// The only core; wherever the kernel puts it if there is none.
+    pub(crate) core: Option<usize>,
+    /// The network namespace; that of this process if there is none.
+    pub(crate) network: Option<&'a File>,
+}
+
+impl From<usize> for Placement<'_> {
+    fn from(core: usize) -> Self {
+        Self { core: Some(core), network: None }
+    }
+}
+
+impl From<Option<usize>> for Placement<'_> {
+    fn from(core: Option<usize>) -> Self {
+        Self { core, network: None }
+    }
+}
+
+impl Placement<'_> {
+    /// Takes the calling thread there, for good.
+    pub(crate) fn enter(self) -> io::Result<()> {
+        if let Some(core) = self.core {
+            stay_on(core);
+        }
+        let Some(network) = self.network else { return Ok(()) };
+        Ok(move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?)
+    }
+}
+
+/// A process that is being measured. Killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    errors: BufReader<ChildStderr>,
+    /// What it has said on standard error so far.
+    said: String,
+    started: Instant,
+}
+
+/// A process that has ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// How it ended.
+    pub(crate) status: ExitStatus,
+    /// What it printed on standard output.
+    pub(crate) stdout: String,
+    /// What it printed on standard error.
+    pub(crate) stderr: String,
+    /// What it cost.
+    pub(crate) cost: Process,
+}
+
+impl Running {
+    /// Starts a command somewhere, with nothing to read.
+    pub(crate) fn start<'a>(command: Command, place: impl Into<Placement<'a>>) -> Result<Self> {
+        Self::start_with(command, place, Stdio::null())
+    }
+
+    /// Starts a command somewhere that reads this.
+    pub(crate) fn start_with<'a>(
+        mut command: Command,
+        place: impl Into<Placement<'a>>,
+        input: Stdio,
+    ) -> Result<Self> {
+        let program = command.get_program().to_owned();
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (started, child) = spawn(command, place.into());
+        let failed =
+            |source| BenchError::Path { action: "starting".into(), path: program.into(), source };
+        let mut child = child.map_err(failed)?;
+        let errors = child.stderr.take().map(BufReader::new);
+        let errors = errors.expect("standard error is piped");
+        Ok(Self { child, errors, said: String::new(), started })
+    }
+
+    /// Its id.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
+    }
+
+    /// The next line that it prints on standard error; empty if it has ended.
+    pub(crate) fn next_error_line(&mut self) -> String {
+        let before = self.said.len();
+        // What cannot be read is as good as nothing: the process's end tells more.
+        let _ = self.errors.read_line(&mut self.said);
+        self.said[before..].trim_end().to_owned()
+    }
+
+    /// Waits for its end, for at most `patience` if there is a limit, after which it is killed.
+    pub(crate) fn finish(
+        mut self,
+        patience: Option<Duration>,
+        cancel: &AtomicBool,
+    ) -> Result<Finished> {
+        let deadline = patience.map(|patience| Instant::now() + patience);
+        let pid = self.pid();
+        if let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) {
+            while !is_ended(&process) {
+                if cancel.load(Ordering::Relaxed) {
+                    return Err(BenchError::Interrupted);
+                }
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    let _ = self.child.kill();
+                }
+            }
+        }
+        let wall = self.started.elapsed();
+        let cost = cost_of(pid, wall);
+        let status = self.child.wait().unwrap_or_else(|_| ExitStatus::from_raw(-1));
+        let mut stdout = String::new();
+        if let Some(output) = &mut self.child.stdout {
+            let _ = output.read_to_string(&mut stdout);
+        }
+        let _ = self.errors.read_to_string(&mut self.said);
+        if cancel.load(Ordering::Relaxed) {
+            return Err(BenchError::Interrupted);
+        }
+        Ok(Finished { status, stdout, stderr: std::mem::take(&mut self.said), cost })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Ended already, or not wanted any more.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Finished {
+    /// The failure of a process that should have succeeded, in its own words.
+    pub(crate) fn failure(&self, what: String) -> BenchError {
+        let mut lines = self.stderr.lines().filter(|line| !line.starts_with("listening on"));
+        let complaint = lines.next_back().unwrap_or_default();
+        let complaint = complaint.strip_prefix("underpass: ").unwrap_or(complaint);
+        if self.status.code() == Some(2) {
+            return BenchError::Usage(complaint.to_owned());
+        }
+        let said = match complaint {
+            "" => format!("the process ended with {}", self.status),
+            complaint => complaint.to_owned(),
+        };
+        BenchError::Measuring { what, why: said }
+    }
+}
+
+/// Starts a process, which inherits cores and network of the thread that does it, and says when.
+fn spawn(mut command: Command, place: Placement<'_>) -> (Instant, io::Result<Child>) {
+    if place.network.is_some() {
+        // A thread of its own, as the way back may be closed.
+        return std::thread::scope(|scope| {
+            let starting = scope.spawn(|| {
+                let entered = place.enter();
+                (Instant::now(), entered.and_then(|()| command.spawn()))
+            });
+            starting.join().expect("starting a process does not panic")
+        });
+    }
+    let before = sched_getaffinity(None);
+    let entered = place.enter();
+    let started = Instant::now();
+    let child = entered.and_then(|()| command.spawn());
+    if let Ok(before) = before {
+        let _ = sched_setaffinity(None, &before);
+    }
+    (started, child)
+}
+
+fn is_ended(process: impl AsFd) -> bool {
+    let mut end = [PollFd::new(&process, PollFlags::IN)];
+    let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    poll(&mut end, Some(&moment)).is_ok_and(|count| count > 0)
+}
+
+/// What a process that has ended cost: the kernel says so until its parent has waited for it.
+fn cost_of(pid: Pid, wall: Duration) -> Process {
+    let process = procfs::process::Process::new(pid.as_raw_nonzero().get()).ok();
+    let status = process.as_ref().and_then(|process| process.status().ok());
+    let io = process.as_ref().and_then(|process| process.io().ok());
+    let switches = |count: fn(&Status) -> Option<u64>| status.as_ref().and_then(count).unwrap_or(0);
+    Process {
+        wall_s: wall.as_secs_f64(),
+        cpu_s: processor_time(pid).as_secs_f64(),
+        voluntary_switches: switches(|status| status.voluntary_ctxt_switches),
+        involuntary_switches: switches(|status| status.nonvoluntary_ctxt_switches),
+        storage_read_bytes: io.map_or(0, |io| io.read_bytes),
+        storage_written_bytes: io
+            .map_or(0, |io| io.write_bytes.saturating_sub(io.cancelled_write_bytes)),
+    }
+}
+
+/// Processor time of all threads of a process, also of those that have ended; none of a process
+/// that is gone.
+pub(crate) fn processor_time(pid: Pid) -> Duration {
+    let pid = pid.as_raw_nonzero().get().unsigned_abs();
+    underpass_engine::processor_time(pid).unwrap_or_default()
+}
+
+/// Processor seconds of the first thread of this process, to the nanosecond.
+pub(crate) fn own_seconds() -> f64 {
+    let text = fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    let nanoseconds: u64 =
+        text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    nanoseconds as f64 / 1e9
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Running {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Running::start(command, Cores::available().first).unwrap()
+    }
+
+    #[test]
+    fn a_process_is_asked_for_its_cost_before_it_is_gone() {
+        let script = "head -c 30000000 /dev/urandom >/dev/null; echo done; echo no >&2; exit 3";
+        let finished = shell(script).finish(None, &AtomicBool::new(false)).unwrap();
+        assert_eq!((finished.status.code(), finished.stdout.as_str()), (Some(3), "done\n"));
+        assert!(finished.cost.wall_s > 0.0 && finished.cost.cpu_s > 0.0, "{finished:?}");
+        assert!(finished.failure("it".to_owned()).to_string().ends_with("no"));
+    }
+
+    #[test]
+    fn a_process_that_does_not_end_is_killed_in_time_and_at_a_signal() {
+        let limit = Some(Duration::from_millis(10));
+        let finished = shell("exec sleep 60").finish(limit, &AtomicBool::new(false)).unwrap();
+        assert_eq!(finished.status.code(), None);
+        let failure = shell("exec sleep 60").finish(None, &AtomicBool::new(true)).unwrap_err();
+        assert!(matches!(failure, BenchError::Interrupted));
+    }
+}

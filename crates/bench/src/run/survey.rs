@@ -1,0 +1,123 @@
+//! Where a run takes place, as far as it bears on the figures: nothing that names the machine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use procfs::{Current, CurrentSI};
+use rustix::system::uname;
+
+use super::process::Cores;
+use crate::record::Environment;
+
+/// What can be said before the first sample. Of what cannot be read the fields say that it is not
+/// known.
+pub(crate) fn survey(cores: Cores, source: &Path, target: Option<&Path>) -> Environment {
+    let kernel = uname();
+    let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+    let cpu = procfs::CpuInfo::current().ok();
+    let cpu = cpu.and_then(|cpu| Some(cpu.model_name(0)?.to_owned()));
+    let load = procfs::LoadAverage::current().ok();
+    let default = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
+    Environment {
+        kernel: text(kernel.release()),
+        machine: text(kernel.machine()),
+        cpu: cpu.unwrap_or_else(|| "unknown".to_owned()),
+        cores: cores.count,
+        first_core: cores.first,
+        second_core: cores.second,
+        memory_bytes: procfs::Meminfo::current().map_or(0, |memory| memory.mem_total),
+        source_file_system: file_system(source),
+        target_file_system: target.map(file_system),
+        congestion_default: default.unwrap_or_default().trim().to_owned(),
+        load_average: load.map_or([0.0; 3], |load| {
+            [load.one, load.five, load.fifteen]
+                .map(|part| (f64::from(part) * 100.0).round() / 100.0)
+        }),
+        optimized: !cfg!(debug_assertions),
+        ..Environment::default()
+    }
+}
+
+/// The path of a program, if it is in PATH; nginx is also found where only root looks.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let more: &[&str] = if program == "nginx" { &["/usr/sbin", "/usr/local/sbin"] } else { &[] };
+    let mut folders = std::env::split_paths(&path).chain(more.iter().map(PathBuf::from));
+    folders.find_map(|folder| Some(folder.join(program)).filter(|file| file.is_file()))
+}
+
+/// What a program calls itself, up to the number of its version; none if it cannot be asked.
+pub(crate) fn version(program: &Path) -> Option<String> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().next().map(short_version)
+}
+
+/// What nginx calls itself, such as `nginx/1.22.1`; none if there is none.
+pub(crate) fn nginx_version() -> Option<String> {
+    let output = Command::new(find("nginx")?).arg("-v").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    text.split_whitespace().find(|word| word.starts_with("nginx/")).map(str::to_owned)
+}
+
+/// The words of a line up to the number of the version.
+fn short_version(line: &str) -> String {
+    let is_number = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
+    let words: Vec<_> = line.split_whitespace().collect();
+    let count = words.iter().position(is_number).map_or(words.len(), |at| at + 1);
+    words[..count].join(" ")
+}
+
+/// Now, by RFC 3339, in UTC.
+pub(crate) fn now() -> String {
+    let now = jiff::Timestamp::now().as_second();
+    jiff::Timestamp::from_second(now).map_or_else(|_| String::new(), |now| now.to_string())
+}
+
+/// Processor seconds that anybody has spent since the machine started, leaving out interrupts,
+/// which are the network's own work. The kernel counts them in steps of 10 ms.
+pub(super) fn busy_seconds() -> f64 {
+    let Ok(stat) = procfs::KernelStats::current() else { return 0.0 };
+    let total = stat.total;
+    let ticks = total.user + total.nice + total.system + total.steal.unwrap_or(0);
+    ticks as f64 / procfs::ticks_per_second() as f64
+}
+
+/// The type of the file system on which a folder lies: that of the mount with the longest path above
+/// it; of two at one place the later one.
+fn file_system(folder: &Path) -> String {
+    let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+    let mounts = procfs::process::Process::myself().and_then(|process| process.mountinfo());
+    let mounts = mounts.into_iter().flatten();
+    let above = mounts.filter(|mount| folder.starts_with(&mount.mount_point));
+    let nearest = above.max_by_key(|mount| mount.mount_point.as_os_str().len());
+    nearest.map_or_else(|| "unknown".to_owned(), |mount| mount.fs_type)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_no_longer_than_its_number() {
+        for (line, version) in [
+            ("curl 7.88.1 (x86_64-pc-linux-gnu) libcurl/7.88.1", "curl 7.88.1"),
+            ("GNU Wget 1.21.3 built on linux-gnu.", "GNU Wget 1.21.3"),
+            ("aria2 version 1.36.0", "aria2 version 1.36.0"),
+            ("nameless", "nameless"),
+        ] {
+            assert_eq!(short_version(line), version);
+        }
+    }
+
+    #[test]
+    fn a_survey_knows_this_machine() {
+        let folder = std::env::temp_dir();
+        let found = survey(Cores::available(), &folder, Some(&folder));
+        assert!(found.memory_bytes > 1 << 20 && found.cores > 0, "{found:?}");
+        assert_ne!(found.source_file_system, "unknown");
+        assert_eq!(found.target_file_system, Some(found.source_file_system));
+        assert!(busy_seconds() > 0.0);
+    }
+}

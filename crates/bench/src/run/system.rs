@@ -1,0 +1,121 @@
+//! What of the system itself is set for the time of a run: the congestion control that the
+//! servers' connections begin with, and how many files may be open.
+
+use std::fs;
+use std::net::TcpStream;
+
+use rustix::net::sockopt;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use underpass_engine::socket::{UNPACED, avoid_pacing_on_loopback, paces};
+
+use crate::error::{BenchError, Result};
+
+/// The system's congestion control, which peers take as they find it. If this run has changed it,
+/// it is put back when dropped.
+#[derive(Debug)]
+pub(crate) struct SystemCongestion {
+    /// What the connections of the run use.
+    pub(crate) name: String,
+    /// What it was before.
+    before: Option<String>,
+}
+
+impl SystemCongestion {
+    /// Sets the one asked for. `auto` leaves the system's own, unless that paces and another one
+    /// may be set, which takes root.
+    pub(crate) fn choose(asked: &str) -> Result<Self> {
+        let before = current();
+        let wanted: &[&str] = match asked {
+            "auto" if paces(&before) => &UNPACED,
+            "auto" => &[],
+            asked if asked == before => &[],
+            asked => &[asked],
+        };
+        let set = wanted.iter().find(|name| fs::write(DEFAULT, name).is_ok());
+        match set {
+            Some(name) => Ok(Self { name: (*name).to_owned(), before: Some(before) }),
+            None if asked == "auto" || asked == before => Ok(Self { name: before, before: None }),
+            None => Err(unknown(asked)),
+        }
+    }
+
+    /// What would be set, while the system is left as it is: for namespaces, which have their own.
+    pub(crate) fn leave(asked: &str) -> Self {
+        let name = match asked {
+            "auto" if paces(&current()) => UNPACED.first().map(|name| (*name).to_owned()),
+            "auto" => None,
+            asked => Some(asked.to_owned()),
+        };
+        Self { name: name.unwrap_or_else(current), before: None }
+    }
+}
+
+impl Drop for SystemCongestion {
+    fn drop(&mut self) {
+        // Another program may have chosen another one meanwhile, which stays.
+        if let Some(before) = self.before.take().filter(|_| current() == self.name) {
+            // It could be set before; if not any more, nothing can be done about it here.
+            let _ = fs::write(DEFAULT, before);
+        }
+    }
+}
+
+/// Sets the algorithm asked for, or a better one where that is certain, and names the one in use.
+pub(crate) fn choose_congestion(socket: &TcpStream, asked: &str) -> Result<Option<String>> {
+    match asked {
+        "auto" => avoid_pacing_on_loopback(socket),
+        asked => sockopt::set_tcp_congestion(socket, asked).map_err(|_| unknown(asked))?,
+    }
+    Ok(sockopt::tcp_congestion(socket).ok())
+}
+
+/// The error of one that this system does not have, or that may not be set.
+fn unknown(asked: &str) -> BenchError {
+    let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+    let available = available.unwrap_or_default();
+    BenchError::Usage(format!(
+        "congestion control '{asked}' is not to be had; this system allows: auto {}",
+        available.trim()
+    ))
+}
+
+fn current() -> String {
+    fs::read_to_string(DEFAULT).unwrap_or_default().trim().to_owned()
+}
+
+/// Lets this process and those that it starts have so many files open.
+pub(crate) fn allow_open_files(needed: u64) -> Result<()> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    // Above the maximum only root may go.
+    let maximum = maximum.map(|maximum| maximum.max(needed));
+    let raised = Rlimit { current: Some(needed), maximum };
+    let refused =
+        |_| BenchError::Room(format!("this bench needs {needed} open files, see ulimit -Hn"));
+    setrlimit(Resource::Nofile, raised).map_err(refused)
+}
+
+const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_congestion_control_is_refused_and_nothing_is_set() {
+        let before = current();
+        let failure = SystemCongestion::choose("none").unwrap_err();
+        assert!(matches!(failure, BenchError::Usage(_)));
+        assert_eq!(current(), before);
+    }
+
+    #[test]
+    fn files_that_may_be_open_already_need_no_limit() {
+        allow_open_files(3).unwrap();
+        let failure = allow_open_files(u64::MAX - 1).unwrap_err().to_string();
+        assert!(failure.contains("open files"), "{failure}");
+    }
+}

@@ -1,0 +1,123 @@
+//! What the bench does itself, as there is nothing to be built for it: a bare loop around
+//! sendfile(2), and a copy from memory to memory.
+
+use std::fs::File;
+use std::hint::black_box;
+use std::io;
+use std::net::{Shutdown, SocketAddrV4, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::sendfile;
+use rustix::io::Errno;
+use underpass_engine::{Report, Usage};
+
+use super::process::Placement;
+use crate::record::Thread;
+
+/// What a thread did.
+#[derive(Debug)]
+pub(crate) struct ThreadRun {
+    /// How long it took.
+    pub(crate) elapsed: Duration,
+    /// What it spent.
+    pub(crate) spent: Thread,
+}
+
+/// Does something on a thread in a place, and measures it.
+fn on_a_thread(
+    place: Placement<'_>,
+    work: impl FnOnce() -> io::Result<u64> + Send,
+) -> io::Result<ThreadRun> {
+    std::thread::scope(|scope| {
+        let working = scope.spawn(|| {
+            place.enter()?;
+            let (started, usage) = (Instant::now(), Usage::of_this_thread());
+            let calls = work()?;
+            let elapsed = started.elapsed();
+            let spent = Thread::of(&Report::default(), Usage::of_this_thread() - usage);
+            Ok(ThreadRun { elapsed, spent: Thread { calls, ..spent } })
+        });
+        working.join().expect("what the bench does itself does not panic")
+    })
+}
+
+/// Sends a file, so many bytes by a call, without the engine.
+pub(crate) fn send_bare(
+    place: Placement<'_>,
+    path: &Path,
+    chunk: u64,
+    to: SocketAddrV4,
+) -> io::Result<ThreadRun> {
+    on_a_thread(place, || {
+        let file = File::open(path)?;
+        let size = file.metadata()?.len();
+        let stream = TcpStream::connect(to)?;
+        let (mut offset, mut calls) = (0, 0);
+        while offset < size {
+            let wanted = usize::try_from(chunk.min(size - offset)).unwrap_or(usize::MAX);
+            calls += 1;
+            match sendfile(&stream, &file, Some(&mut offset), wanted) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        stream.shutdown(Shutdown::Write)?;
+        Ok(calls)
+    })
+}
+
+/// Copies so many bytes from memory to memory, more at once than caches hold if there are as many.
+pub(crate) fn copy_memory(place: Placement<'_>, size: u64) -> io::Result<ThreadRun> {
+    let len = usize::try_from(size.min(MEMORY)).unwrap_or(usize::MAX);
+    let (from, mut to) = (vec![1_u8; len], vec![2_u8; len]);
+    on_a_thread(place, || {
+        let mut left = size;
+        while left > 0 {
+            let part = usize::try_from(left).unwrap_or(len).min(len);
+            black_box(&mut to[..part]).copy_from_slice(black_box(&from[..part]));
+            left -= part as u64;
+        }
+        Ok(0)
+    })
+}
+
+/// Bytes of each of the two memories.
+const MEMORY: u64 = 256 << 20;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::Read;
+    use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+    use super::*;
+    use crate::run::Folder;
+
+    #[test]
+    fn the_bare_loop_sends_all_of_a_file_in_as_many_calls_as_it_takes() {
+        let folder = Folder::create(&std::env::temp_dir()).unwrap();
+        let bytes: Vec<u8> = (0..100_000_u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
+        std::fs::write(folder.file("source"), &bytes).unwrap();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let SocketAddr::V4(address) = listener.local_addr().unwrap() else { unreachable!() };
+        let receiving = std::thread::spawn(move || {
+            let mut arrived = Vec::new();
+            listener.accept().unwrap().0.read_to_end(&mut arrived).unwrap();
+            arrived
+        });
+        let file = folder.file("source");
+        let done = send_bare(Placement::default(), &file, 30_000, address).unwrap();
+        assert!(done.spent.calls >= 4, "{done:?}");
+        assert!(receiving.join().unwrap() == bytes);
+        let refused = send_bare(Placement::default(), &file, 30_000, address).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn memory_is_really_copied() {
+        let done = copy_memory(Placement::default(), 64 << 20).unwrap();
+        assert!(done.spent.cpu_s() > 0.0 && done.elapsed > Duration::ZERO, "{done:?}");
+    }
+}

@@ -1,0 +1,230 @@
+//! Counts the system calls of a process and all of its threads with strace, in passes of their own:
+//! a process that is watched is many times slower.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::files::Folder;
+use super::survey::find;
+use crate::error::{BenchError, Result, WithPath};
+use crate::record::{Call, Missing, Role, Tally};
+
+/// Counts processes, one of each role, into files beside those that are measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Tracer {
+    strace: PathBuf,
+    folder: PathBuf,
+}
+
+impl Tracer {
+    /// Counts into files in `folder`, unless nothing is to be counted; and what is missing for that.
+    pub(crate) fn unless(is_off: bool, folder: &Folder) -> (Option<Self>, Vec<Missing>) {
+        match find("strace") {
+            _ if is_off => (None, Vec::new()),
+            Some(strace) => (Some(Self { strace, folder: folder.path().to_owned() }), Vec::new()),
+            None => {
+                let why = "not installed, so that no system calls were counted".to_owned();
+                (None, vec![Missing { name: "strace".to_owned(), why }])
+            }
+        }
+    }
+
+    /// What a process of this role called, which was counted and has ended.
+    pub(crate) fn tally(&self, role: Role) -> Result<Tally> {
+        Ok(Tally::new(role, read(&self.summary(role))?))
+    }
+
+    /// Counts from now on what a server calls, in all of its processes.
+    pub(crate) fn attach(&self, processes: impl Fn() -> Vec<Pid>) -> Result<Watch> {
+        loop {
+            let found = processes();
+            let watch = self.attach_to(&found, &self.summary(Role::Server))?;
+            // One that was born meanwhile would be missed; children of the watched are not.
+            if processes() == found {
+                return Ok(watch);
+            }
+        }
+    }
+
+    /// The file in which the calls of a role are.
+    fn summary(&self, role: Role) -> PathBuf {
+        self.folder.join(format!("{}.calls", role.name()))
+    }
+
+    /// Watches processes that run already, with all of their threads, from the moment at which this
+    /// returns.
+    fn attach_to(&self, processes: &[Pid], file: &Path) -> Result<Watch> {
+        let mut command = Command::new(&self.strace);
+        command.args(["-f", "-qq", "-c", "-w", "-o"]).arg(file);
+        for process in processes {
+            command.args(["-p", &process.to_string()]);
+        }
+        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+        let watch = Watch { child: child.with_path("starting", &self.strace)?, file: file.into() };
+        let deadline = Instant::now() + MAX_WAIT;
+        while !processes.iter().all(|process| is_watched(*process)) {
+            if Instant::now() >= deadline {
+                return Err(failed("strace may not watch a server"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(watch)
+    }
+
+    /// The same command, with a summary of its calls when it has ended.
+    pub(crate) fn watch(&self, command: &Command, role: Role) -> Command {
+        let file = self.summary(role);
+        let mut watched = Command::new(&self.strace);
+        // The program is the child, and strace its tracer from elsewhere, so that ending the
+        // one ends the other.
+        watched.args(["-D", "-f", "-qq", "-c", "-w", "-o"]).arg(file).arg("--");
+        watched.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => watched.env(name, value),
+                None => watched.env_remove(name),
+            };
+        }
+        if let Some(folder) = command.get_current_dir() {
+            watched.current_dir(folder);
+        }
+        watched
+    }
+}
+
+/// The command, counted if there is a tracer.
+pub(crate) fn traced(tracer: Option<&Tracer>, command: Command, role: Role) -> Command {
+    match tracer {
+        Some(tracer) => tracer.watch(&command, role),
+        None => command,
+    }
+}
+
+/// The summary of a process that has ended; strace may still be writing it.
+fn read(file: &Path) -> Result<Vec<Call>> {
+    let deadline = Instant::now() + MAX_WAIT;
+    loop {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        if let Some(calls) = summary(&text) {
+            // What cannot be removed goes with its folder.
+            let _ = fs::remove_file(file);
+            return Ok(calls);
+        }
+        if Instant::now() >= deadline {
+            return Err(failed("strace has left no summary"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A watch over processes that run. They are let go when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    child: Child,
+    file: PathBuf,
+}
+
+impl Watch {
+    /// Ends the watch; what was called during it.
+    pub(crate) fn end(mut self) -> Result<Vec<Call>> {
+        kill_process(Pid::from_child(&self.child), Signal::INT)
+            .map_err(|errno| failed(&errno.to_string()))?;
+        self.child.wait().with_path("waiting for", &self.file)?;
+        read(&self.file)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // Has ended already, or is not wanted any more; who is watched goes on.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether every thread of a process is watched. A thread that has just ended has no status.
+fn is_watched(process: Pid) -> bool {
+    let process = procfs::process::Process::new(process.as_raw_nonzero().get());
+    let Ok(tasks) = process.and_then(|process| process.tasks()) else { return false };
+    tasks.flatten().all(|task| task.status().map_or(true, |status| status.tracerpid != 0))
+}
+
+fn failed(why: &str) -> BenchError {
+    BenchError::measuring("system calls", why)
+}
+
+/// The calls in a summary, those that took longest first; none if it is not whole.
+fn summary(text: &str) -> Option<Vec<Call>> {
+    let mut calls = Vec::new();
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("------"));
+    lines.next()?;
+    while let Some(line) = lines.next().filter(|line| !line.starts_with("------")) {
+        calls.push(call(line)?);
+    }
+    let last = lines.next()?;
+    last.ends_with(" total").then_some(calls)
+}
+
+/// A line such as `99.00    1.250000          12    104166         3 sendfile`; errors that there
+/// were none of are left blank.
+fn call(line: &str) -> Option<Call> {
+    let words: Vec<_> = line.split_whitespace().collect();
+    let (calls, errors, name) = match words[..] {
+        [_, _, _, calls, name] => (calls, "0", name),
+        [_, _, _, calls, errors, name] => (calls, errors, name),
+        _ => return None,
+    };
+    Some(Call {
+        name: name.to_owned(),
+        calls: calls.parse().ok()?,
+        errors: errors.parse().ok()?,
+        seconds: words[1].parse().ok()?,
+    })
+}
+
+/// How long strace may take for the summary of a process that has ended.
+const MAX_WAIT: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const SUMMARY: &str = "\
+% time     seconds  usecs/call     calls    errors syscall
+------ ----------- ----------- --------- --------- ----------------
+ 98.50    1.250000          12    104166         3 sendfile
+  1.50    0.000100         100         1           execve
+------ ----------- ----------- --------- --------- ----------------
+100.00    1.250100          12    104167         3 total
+";
+
+    #[test]
+    fn a_summary_is_read_by_call_and_one_that_is_not_whole_not_at_all() {
+        let calls = summary(SUMMARY).unwrap();
+        let found: Vec<_> = calls
+            .iter()
+            .map(|call| (call.name.as_str(), call.calls, call.errors, call.seconds))
+            .collect();
+        assert_eq!(found, [("sendfile", 104_166, 3, 1.25), ("execve", 1, 0, 0.0001)]);
+        for end in 0..SUMMARY.len() - 1 {
+            assert_eq!(summary(&SUMMARY[..end]), None, "{end}");
+        }
+    }
+
+    #[test]
+    fn the_program_is_started_as_it_would_have_been() {
+        let mut command = Command::new("nc");
+        command.args(["-N", "host"]).env("NAME", "value").current_dir("/");
+        let tracer = Tracer { strace: "strace".into(), folder: "/".into() };
+        let watched = tracer.watch(&command, Role::Sender);
+        let words: Vec<_> = watched.get_args().map(|word| word.to_str().unwrap()).collect();
+        assert_eq!(words[words.len() - 4..], ["--", "nc", "-N", "host"]);
+        assert_eq!(watched.get_envs().count(), 1);
+        assert_eq!(watched.get_current_dir(), Some(Path::new("/")));
+    }
+}

@@ -1,0 +1,350 @@
+//! `bench chain`: a header and a small file over one TCP connection, many times, as a server of
+//! many small files does it. One buffer costs a copy of the file; `MSG_MORE` and sendfile cost a
+//! call more. Where the second becomes the cheaper one is what [`SMALL_TRANSFER`] is set to.
+//!
+//! Two threads on a core each, client and server. The client asks ahead, a byte for each response,
+//! so that the server is as busy as one with many clients and does not pay for sleeping.
+//!
+//! [`SMALL_TRANSFER`]: underpass_engine::SMALL_TRANSFER
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sha2::{Digest, Sha256};
+use underpass_engine::{
+    Chain, Error, Mechanism, Options, Policy, Report, Sink, Source, Status, Transfer, Usage,
+};
+
+use crate::error::{BenchError, Result, WithPath};
+use crate::options::{Benchmark, RunArgs, bytes, number};
+use crate::record::{
+    Arguments, CALLS, CPU, Cell, Contender, Cpu, Description, Environment, PEER_CPU, Record, Role,
+    SWITCHES, Side, SinkKind, Step, TIME, Thread, USER_SPACE, Variant, short_size,
+};
+use crate::run::{
+    Context, Cores, Folder, Measured, Noise, Plan, Scenario, Verdict, choose_congestion, hex,
+    largest, stay_on, survey,
+};
+
+/// What can be typed after `bench chain`.
+#[derive(Debug, Args)]
+pub struct ChainArgs {
+    /// Sizes of the files
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
+    #[arg(default_value = "256,512,1K,2K,4K,8K,16K,32K,64K,128K,256K")]
+    sizes: Vec<u64>,
+
+    /// Responses of one sample
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = number(1))]
+    responses: u32,
+
+    /// Congestion control of the connections; auto is the system's own, unless it paces
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    congestion: String,
+
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+impl Benchmark for ChainArgs {
+    fn json(&self) -> Option<&Path> {
+        self.run.json.as_deref()
+    }
+
+    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+        let source = Folder::create(&self.run.dir)?;
+        source.require_space(largest(&self.sizes))?;
+        let cores = Cores::available();
+        let arguments = Arguments {
+            mechanisms: vec![SENDFILE],
+            steps: vec![Step::Default],
+            sink: Some(SinkKind::Drop),
+            responses: Some(self.responses),
+            ..self.run.arguments(&self.sizes)
+        };
+        let environment = survey(cores, source.path(), None);
+        let mut plan = Plan { arguments, environment, ..Plan::default() };
+        let baseline = Variant::plain(Contender::OneBuffer);
+        plan.for_sizes(&[baseline, Variant::plain(SENDFILE)]);
+        let mut small_files = SmallFiles {
+            source,
+            noise: Noise::new(largest(&self.sizes))?,
+            responses: self.responses,
+            congestion: self.congestion.clone(),
+            cores,
+            cancel: context.cancel,
+            sha256: String::new(),
+            seen_congestion: None,
+        };
+        plan.measure(&mut small_files, baseline, context)
+    }
+}
+
+/// A header and a small file, many times.
+#[derive(Debug)]
+struct SmallFiles<'a> {
+    /// Where the file is.
+    source: Folder,
+    /// What it is made of.
+    noise: Noise,
+    /// Responses of one sample.
+    responses: u32,
+    /// The congestion control asked for.
+    congestion: String,
+    /// Where the two threads run.
+    cores: Cores,
+    /// Set by a signal.
+    cancel: &'a AtomicBool,
+    /// The file's digest.
+    sha256: String,
+    /// The congestion control that the connections had.
+    seen_congestion: Option<String>,
+}
+
+/// What the two threads found.
+struct Exchange {
+    wall: Duration,
+    report: Report,
+    server: Usage,
+    client: Usage,
+    /// Digest of the last body.
+    sha256: String,
+}
+
+impl Scenario for SmallFiles<'_> {
+    fn description(&self) -> &'static Description {
+        &CHAIN
+    }
+
+    fn prepare(&mut self, cell: &Cell) -> Result<()> {
+        self.sha256 = self.noise.write(&self.source.file(SOURCE), cell.size)?;
+        Ok(())
+    }
+
+    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+        let exchange = self.exchange(cell.size, cell.variant, 1)?;
+        Verdict::compare(exchange.sha256, &self.sha256, cell.variant)
+    }
+
+    fn sample(&mut self, cell: &Cell) -> Result<Measured> {
+        let exchange = self.exchange(cell.size, cell.variant, self.responses)?;
+        let elapsed_s = exchange.wall.as_secs_f64();
+        let side = |role, report: &Report, usage| Side {
+            thread: Some(Thread::of(report, usage)),
+            ..Side::new(role, elapsed_s)
+        };
+        let server = side(Role::Sender, &exchange.report, exchange.server);
+        let client = side(Role::Receiver, &Report::default(), exchange.client);
+        Ok(Measured::new(elapsed_s, server, Some(client)))
+    }
+
+    fn finish(&self, environment: &mut Environment) {
+        environment.congestion.clone_from(&self.seen_congestion);
+    }
+}
+
+impl SmallFiles<'_> {
+    /// Responses over a new connection.
+    fn exchange(&mut self, size: u64, variant: Variant, responses: u32) -> Result<Exchange> {
+        let path = self.source.file(SOURCE);
+        let file = File::open(&path).with_path("opening", &path)?;
+        let network = |source| BenchError::Network {
+            action: "connecting to",
+            address: "loopback".into(),
+            source,
+        };
+        let (server, client) = connection().map_err(network)?;
+        self.seen_congestion = choose_congestion(&server, &self.congestion)?;
+        choose_congestion(&client, &self.congestion)?;
+        let (cores, cancel) = (self.cores, self.cancel);
+        let (served, asked) = std::thread::scope(|scope| {
+            let serving = scope.spawn(move || {
+                stay_on(cores.first);
+                serve(&file, server, variant.contender, responses)
+            });
+            let asking = scope.spawn(move || {
+                stay_on(cores.second);
+                ask(client, size, responses, cancel)
+            });
+            let join = "neither thread panics";
+            (serving.join().expect(join), asking.join().expect(join))
+        });
+        if cancel.load(Ordering::Relaxed) {
+            return Err(BenchError::Interrupted);
+        }
+        let failed = |said: String| BenchError::measuring(variant, said);
+        let (report, server) = served.map_err(|error| failed(error.to_string()))?;
+        let (wall, client, sha256) = asked.map_err(|error| failed(error.to_string()))?;
+        let exchange = Exchange { wall, report, server, client, sha256 };
+        exchange.require(variant.contender, size * u64::from(responses))
+    }
+}
+
+impl Exchange {
+    /// Itself, if the required mechanism moved the files.
+    fn require(self, contender: Contender, bytes: u64) -> Result<Self> {
+        let mechanism = match contender {
+            Contender::OneBuffer => Mechanism::ReadWrite,
+            Contender::Only(mechanism) => mechanism,
+            _ => return Ok(self),
+        };
+        let moved = self.report.by(mechanism).bytes;
+        // What a full socket did not take of one buffer goes on by sendfile.
+        let enough = if contender == Contender::OneBuffer { bytes - bytes / 100 } else { bytes };
+        if moved >= enough {
+            return Ok(self);
+        }
+        let ran = format!("{moved} of {bytes} bytes by {mechanism}");
+        Err(BenchError::other(contender, &ran))
+    }
+}
+
+/// Both ends of a new connection: the server's, which sends at once whatever it is given, and the
+/// client's.
+fn connection() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    let server = listener.accept()?.0;
+    server.set_nodelay(true)?;
+    client.set_nodelay(true)?;
+    server.set_nonblocking(true)?;
+    Ok((server, client))
+}
+
+/// Answers each request with a header and the file, and tells what that cost this thread.
+fn serve(
+    file: &File,
+    mut socket: TcpStream,
+    contender: Contender,
+    responses: u32,
+) -> std::result::Result<(Report, Usage), Error> {
+    let failed = |source| Error::Io { mechanism: None, source, report: Box::default() };
+    let len = file.metadata().map_err(failed)?.len();
+    let before = Usage::of_this_thread();
+    let mut total = Report::default();
+    let mut asked = 0;
+    for _ in 0..responses {
+        if asked == 0 {
+            asked = pending(&mut socket).map_err(failed)?;
+        }
+        asked -= 1;
+        let chain = Chain::new().bytes(&HEADER[..]).source(Source::range(file, 0, len));
+        let mut transfer = Transfer::new(chain, Sink::socket(&socket)).options(options(contender));
+        while let Status::Waiting(_) = transfer.advance()? {
+            wait_for(&socket, PollFlags::OUT);
+        }
+        total.add(transfer.report());
+    }
+    Ok((total, Usage::of_this_thread() - before))
+}
+
+/// The engine's options that force a contender.
+fn options<'a>(contender: Contender) -> Options<'a> {
+    match contender {
+        Contender::OneBuffer => Options::default().small(usize::MAX),
+        Contender::Only(mechanism) => Options::default().policy(Policy::Require(mechanism)),
+        _ => Options::default(),
+    }
+}
+
+/// Waits for at least one request, and says how many there were.
+fn pending(socket: &mut TcpStream) -> io::Result<usize> {
+    loop {
+        match socket.read(&mut [0; MAX_AHEAD]) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => return Ok(count),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                wait_for(socket, PollFlags::IN);
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Waits for an event, for a second at the most: the caller tries again anyway.
+fn wait_for(socket: &TcpStream, event: PollFlags) {
+    let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+    let _ = poll(&mut [PollFd::new(socket, event)], Some(&second));
+}
+
+/// Asks, reads the responses and drops them, again and again; digests the last body.
+fn ask(
+    mut socket: TcpStream,
+    size: u64,
+    responses: u32,
+    cancel: &AtomicBool,
+) -> io::Result<(Duration, Usage, String)> {
+    let size = usize::try_from(size).map_err(|_| ErrorKind::FileTooLarge)?;
+    let mut response = vec![0; HEADER.len() + size];
+    let (before, started) = (Usage::of_this_thread(), Instant::now());
+    let batch = batch(response.len());
+    // Two batches are on their way, so that the server always has one to answer.
+    let mut left = ask_for(&mut socket, batch, responses)?;
+    for done in 0..responses {
+        if done % batch == 0 {
+            if cancel.load(Ordering::Relaxed) {
+                return Err(ErrorKind::Interrupted.into());
+            }
+            left = ask_for(&mut socket, batch, left)?;
+        }
+        socket.read_exact(&mut response)?;
+    }
+    let (wall, usage) = (started.elapsed(), Usage::of_this_thread() - before);
+    Ok((wall, usage, hex(&Sha256::digest(&response[HEADER.len()..]))))
+}
+
+/// How many responses are asked for at once: many small ones, but of large ones no more than the
+/// socket's buffer takes, as a server would not get rid of them otherwise.
+fn batch(response: usize) -> u32 {
+    u32::try_from((AHEAD_BYTES / response).clamp(1, MAX_AHEAD)).unwrap_or(1)
+}
+
+/// Asks for a batch, or for what is left of all; returns what is left afterwards.
+fn ask_for(socket: &mut TcpStream, batch: u32, left: u32) -> io::Result<u32> {
+    let count = batch.min(left);
+    socket.write_all(&[b'?'; MAX_AHEAD][..count as usize])?;
+    Ok(left - count)
+}
+
+/// Responses asked for at once, at most.
+const MAX_AHEAD: usize = 16;
+
+/// Bytes of responses asked for at once, unless one alone has more.
+const AHEAD_BYTES: usize = 256 << 10;
+
+/// As long as the header of an ordinary HTTP response.
+const HEADER: [u8; 250] = [b'h'; 250];
+
+/// The name of the file.
+const SOURCE: &str = "source";
+
+const SENDFILE: Contender = Contender::Only(Mechanism::Sendfile);
+
+/// `bench chain`.
+pub(super) const CHAIN: Description = Description {
+    name: "chain",
+    command: "chain",
+    cpu: Cpu::Thread,
+    cores: Some("sender and receiver"),
+    subject: |record| {
+        let source = &record.environment.source_file_system;
+        format!("header and file on {source} to TCP on loopback")
+    },
+    caption: |record| {
+        let crossover = match record.crossover(SENDFILE) {
+            0 => "One buffer is the cheaper one at no size".to_owned(),
+            limit => format!("One buffer costs the server less up to {}", short_size(limit)),
+        };
+        let responses = record.arguments.responses.unwrap_or(1);
+        format!("Each of {responses} responses over one connection. {crossover}")
+    },
+    metrics: &[&TIME, &CPU, &PEER_CPU, &CALLS, &SWITCHES, &USER_SPACE],
+    ..Description::NONE
+};

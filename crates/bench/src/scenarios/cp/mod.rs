@@ -1,0 +1,462 @@
+//! `bench cp`: whole copies by programs that copy, ours beside those that people have, from the
+//! start of their process to its end: a large file, many small ones, a folder that is there, a file
+//! with holes.
+
+mod copiers;
+mod original;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use self::copiers::CopyCommand;
+use self::original::Original;
+use crate::error::{BenchError, Result, WithPath};
+use crate::options::{Benchmark, Named, RunArgs, among, bytes, number};
+use crate::record::{
+    Arguments, CALLS, CPU, Cell, CommandLine, Contender, Copies, Cpu, Description, Dropped,
+    EarlierCopies, Environment, Metric, OriginalKind, Process, Rank, Record, Role, SPEED, SWITCHES,
+    Side, Step, TIME, Tally, Unit, Variant, once,
+};
+use crate::run::{
+    Content, Context, Cores, Folder, Measured, Noise, Plan, Running, Scenario, Tracer, Verdict,
+    find, survey, traced, version,
+};
+
+/// What can be typed after `bench cp`.
+#[derive(Debug, Args)]
+pub struct CpArgs {
+    /// Files of these sizes, one after the other [default: 4G]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', group = "original")]
+    #[arg(value_parser = bytes)]
+    sizes: Vec<u64>,
+
+    /// This many files of 1 to 16 KiB, a hundred in each folder
+    #[arg(long, value_name = "N", value_parser = number(1), group = "original")]
+    files: Option<u32>,
+
+    /// This folder, with everything in it
+    #[arg(long, value_name = "DIR", group = "original")]
+    tree: Option<PathBuf>,
+
+    /// A file of this length that has --data bytes between its holes, beside one that has nothing else
+    #[arg(long, value_name = "SIZE", value_parser = bytes, group = "original")]
+    sparse: Option<u64>,
+
+    /// Bytes of the file with holes, a MiB in each place
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = bytes)]
+    #[arg(requires = "sparse")]
+    data: u64,
+
+    /// Programs to measure; those that are not installed are left out [default: all that keep holes
+    /// with --sparse, else all but underpass-dense]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = among(COPIERS))]
+    way: Vec<Contender>,
+
+    /// Drop the original from the caches before each sample: with root's rights from all of
+    /// them, else from the page cache
+    #[arg(long)]
+    cold: bool,
+
+    /// Where the copies are made, if not in --dir
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+
+    /// Do not count system calls in a pass of its own
+    #[arg(long)]
+    no_count: bool,
+
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// The programs that copy.
+const COPIERS: &[Named] = &[
+    ("cp-a", Contender::CpArchive, "cp -a of coreutils"),
+    ("underpass", Contender::Underpass, "`underpass cp -a`"),
+    ("underpass-dense", Contender::UnderpassDense, "`underpass cp -a` of the file without holes"),
+    ("xcp", Contender::Xcp, "xcp -r"),
+    ("fcp", Contender::Fcp, "fcp"),
+    ("rsync-a", Contender::Rsync, "rsync -a"),
+    ("tar", Contender::Tar, "tar into tar"),
+];
+
+impl CpArgs {
+    /// What is copied.
+    fn original(&self) -> Original {
+        match (self.files, &self.tree, self.sparse) {
+            (Some(files), _, _) => Original::small_files(files),
+            (_, Some(folder), _) => Original::Folder(folder.clone()),
+            (_, _, Some(len)) => Original::Sparse { len, data: self.data.min(len) },
+            _ => Original::File(self.sizes.iter().copied().max().unwrap_or(DEFAULT_SIZE)),
+        }
+    }
+
+    /// The programs that copy it: those that are installed, and the names of the others.
+    fn contenders(&self) -> (Vec<Contender>, Vec<&'static str>) {
+        use Contender::{CpArchive, Fcp, Rsync, Tar, Underpass, UnderpassDense, Xcp};
+        let all = match self.sparse {
+            Some(_) => &[CpArchive, Underpass, UnderpassDense][..],
+            None => &[CpArchive, Underpass, Xcp, Fcp, Rsync, Tar],
+        };
+        let chosen = if self.way.is_empty() { all } else { &self.way };
+        let lacks = |contender: &Contender| {
+            contender.programs().iter().copied().find(|name| find(name).is_none())
+        };
+        let missing = chosen.iter().filter_map(lacks).collect();
+        (once(chosen.iter().copied().filter(|contender| lacks(contender).is_none())), missing)
+    }
+}
+
+impl Benchmark for CpArgs {
+    fn json(&self) -> Option<&Path> {
+        self.run.json.as_deref()
+    }
+
+    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+        let original = self.original();
+        let (contenders, missing) = self.contenders();
+        if contenders.is_empty() {
+            return Err(BenchError::Usage(format!("{} is not installed", missing.join(", "))));
+        }
+        let place = Folder::create(&self.run.dir)?;
+        let target = Folder::create(self.to.as_deref().unwrap_or(&self.run.dir))?;
+        place.require_space(original.room())?;
+        let content = begin(&original, &place)?;
+        let passes = u64::from(2 + self.run.warmup + self.run.runs) * contenders.len() as u64;
+        let room = content.allocated.max(content.files * PAGE);
+        target.require_space(room)?;
+        // The removal of folders would be paid for by the next copy.
+        let has_room = target.require_space(room.saturating_mul(passes)).is_ok();
+        let earlier = match original.is_folder() && has_room {
+            true => EarlierCopies::Stay,
+            false => EarlierCopies::Removed,
+        };
+        let chilled = self.cold.then(|| match drop_all_caches() {
+            Ok(()) => Dropped::AllCaches,
+            Err(_) => Dropped::PageCache,
+        });
+        let others = contenders.iter().filter(|contender| **contender != Contender::CpArchive);
+        let others = others.filter_map(|other| version(&find(other.programs().first()?)?));
+        let environment = Environment {
+            cp: find("cp").and_then(|cp| version(&cp)),
+            programs: others.collect(),
+            ..survey(Cores::available(), &original.path(&place), Some(target.path()))
+        };
+        let sizes = match (&original, self.sizes.is_empty()) {
+            (Original::File(_), false) => self.sizes.clone(),
+            (Original::File(size), true) => vec![*size],
+            _ => vec![content.bytes],
+        };
+        let (tracer, uncounted) = Tracer::unless(self.no_count, &target);
+        let arguments = Arguments {
+            mechanisms: contenders.clone(),
+            steps: vec![Step::Default],
+            cold: self.cold,
+            side: Role::Copier,
+            ..self.run.arguments(&sizes)
+        };
+        let command = |contender: &Contender| CommandLine {
+            contender: *contender,
+            command: Some(example(*contender, original.is_folder())),
+            client: None,
+            server: None,
+        };
+        let copies = Copies {
+            original: original.kind(),
+            files: content.files,
+            allocated_bytes: content.allocated,
+            chilled,
+            earlier,
+            commands: contenders.iter().map(command).collect(),
+            missing: missing.into_iter().map(str::to_owned).collect(),
+        };
+        let variants: Vec<_> = contenders.into_iter().map(Variant::plain).collect();
+        let mut plan = Plan {
+            arguments,
+            environment,
+            missing: uncounted,
+            copies: Some(copies),
+            ..Plan::default()
+        };
+        plan.for_sizes(&variants);
+        let sha256 = Default::default();
+        let mut copying = Copying {
+            place,
+            target,
+            original,
+            content,
+            sha256,
+            chilled,
+            earlier,
+            tracer,
+            turn: 0,
+            context,
+        };
+        plan.measure(&mut copying, Variant::plain(Contender::CpArchive), context)
+    }
+}
+
+/// What a copier runs, for the record.
+fn example(contender: Contender, is_folder: bool) -> String {
+    let from = if contender == Contender::UnderpassDense { "DENSE" } else { "ORIGINAL" };
+    CopyCommand::new(contender, is_folder, Path::new(from), Path::new("COPY")).to_string()
+}
+
+/// Copies of one original.
+#[derive(Debug)]
+struct Copying<'a> {
+    /// Where the original is, unless it was there.
+    place: Folder,
+    /// Where the copies are made.
+    target: Folder,
+    /// What is copied.
+    original: Original,
+    /// What was found there.
+    content: Content,
+    /// What the verified copies had, by the way that has another original.
+    sha256: [String; 2],
+    /// How the original is dropped from memory before each sample.
+    chilled: Option<Dropped>,
+    /// What becomes of earlier copies.
+    earlier: EarlierCopies,
+    /// Counts system calls, if they are to be counted.
+    tracer: Option<Tracer>,
+    /// How many copies there have been.
+    turn: u32,
+    context: &'a Context<'a>,
+}
+
+impl Scenario for Copying<'_> {
+    fn description(&self) -> &'static Description {
+        &CP
+    }
+
+    fn prepare(&mut self, cell: &Cell) -> Result<()> {
+        let size = cell.size;
+        if let Original::File(len) = &mut self.original
+            && *len != size
+        {
+            *len = size;
+            self.content = begin(&self.original, &self.place)?;
+        }
+        self.sha256[0] = self.content.sha256()?;
+        if let Original::Sparse { .. } = self.original {
+            self.sha256[1] = Content::survey(&Original::dense_path(&self.place))?.sha256()?;
+        }
+        self.place.settle()
+    }
+
+    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+        let contender = cell.variant.contender;
+        let is_dense = is_dense(contender);
+        self.copy(contender, Pass::Verified)?;
+        let copy = Content::survey(&self.copy_path())?;
+        let sha256 = copy.sha256()?;
+        let may_take = self.content.allocated.saturating_add(SLACK);
+        let has_holes = !contender.is_ours() || is_dense || copy.allocated <= may_take;
+        self.clear(&copy)?;
+        match sha256 == self.sha256[usize::from(is_dense)] && has_holes {
+            true => Ok(Verdict::Arrived(sha256)),
+            false => Err(BenchError::differs(contender)),
+        }
+    }
+
+    fn sample(&mut self, cell: &Cell) -> Result<Measured> {
+        let cost = self.copy(cell.variant.contender, Pass::Timed)?;
+        let copy = Content::survey(&self.copy_path())?;
+        self.clear(&copy)?;
+        let is_whole = (copy.files, copy.bytes) == (self.content.files, self.content.bytes);
+        if !is_whole && !is_dense(cell.variant.contender) {
+            return Err(BenchError::differs(cell.variant));
+        }
+        let wall_s = cost.wall_s;
+        let side = Side::process(Role::Copier, wall_s, cost);
+        Ok(Measured::new(wall_s, side, None))
+    }
+
+    fn count(&mut self, cell: &Cell) -> Result<Vec<Tally>> {
+        let Some(tracer) = self.tracer.clone() else { return Ok(Vec::new()) };
+        self.copy(cell.variant.contender, Pass::Counted)?;
+        let copy = Content::survey(&self.copy_path())?;
+        self.clear(&copy)?;
+        Ok(vec![tracer.tally(Role::Copier)?])
+    }
+}
+
+/// What a copy is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// To be compared with its original.
+    Verified,
+    /// For its time.
+    Timed,
+    /// For its system calls.
+    Counted,
+}
+
+impl Copying<'_> {
+    /// The place of the present copy.
+    fn copy_path(&self) -> PathBuf {
+        self.target.file(&format!("copy{}", self.turn))
+    }
+
+    fn copy(&mut self, contender: Contender, pass: Pass) -> Result<Process> {
+        self.turn += 1;
+        let from = match is_dense(contender) {
+            true => Original::dense_path(&self.place),
+            false => self.original.path(&self.place),
+        };
+        let words =
+            CopyCommand::new(contender, self.original.is_folder(), &from, &self.copy_path());
+        // That would read all zeros of the holes, twice; the digest knows them.
+        let has_holes = matches!(self.original, Original::Sparse { .. });
+        let words = if pass == Pass::Verified && !has_holes { words.verifying() } else { words };
+        self.target.settle()?;
+        self.cool(&from)?;
+        let before = children_s();
+        let tracer = self.tracer.as_ref().filter(|_| pass == Pass::Counted);
+        let command = traced(tracer, words.command(self.context), Role::Copier);
+        let finished = Running::start(command, None)?.finish(None, self.context.cancel)?;
+        if !finished.status.success() {
+            return Err(finished.failure(contender.to_string()));
+        }
+        // Its own children's time is only in this account, which is kept in steps of 10 ms.
+        let cpu_s = finished.cost.cpu_s.max(children_s() - before);
+        Ok(Process { cpu_s, ..finished.cost })
+    }
+
+    /// Drops the original from memory, if it is to be cold.
+    fn cool(&self, from: &Path) -> Result<()> {
+        match self.chilled {
+            None => Ok(()),
+            Some(Dropped::AllCaches) => drop_all_caches(),
+            Some(Dropped::PageCache) if is_dense_path(from, &self.place) => {
+                Content::survey(from)?.drop_cached()
+            }
+            Some(Dropped::PageCache) => self.content.drop_cached(),
+        }
+    }
+
+    /// Leaves the next copy as much memory as this one had, and its place if there is no other.
+    fn clear(&self, copy: &Content) -> Result<()> {
+        if self.earlier == EarlierCopies::Stay {
+            self.target.settle()?;
+            return copy.drop_cached();
+        }
+        let path = self.copy_path();
+        let removed = match self.original.is_folder() {
+            true => fs::remove_dir_all(&path),
+            false => fs::remove_file(&path),
+        };
+        removed.with_path("removing", path)?;
+        self.target.settle()
+    }
+}
+
+/// Drops everything from all caches; fails without root's rights.
+fn drop_all_caches() -> Result<()> {
+    let path = Path::new("/proc/sys/vm/drop_caches");
+    fs::write(path, "3").with_path("writing", path)
+}
+
+/// Makes the original, and looks at it.
+fn begin(original: &Original, place: &Folder) -> Result<Content> {
+    let noise = original.room().clamp(SLACK, 16 << 20);
+    original.create(place, &mut Noise::new(noise)?)?;
+    place.settle()?;
+    Content::survey(&original.path(place))
+}
+
+const fn is_dense(contender: Contender) -> bool {
+    matches!(contender, Contender::UnderpassDense)
+}
+
+fn is_dense_path(path: &Path, place: &Folder) -> bool {
+    path == Original::dense_path(place)
+}
+
+/// Processor seconds of all processes that have ended and were waited for, and of those that these
+/// have waited for.
+fn children_s() -> f64 {
+    let stat = procfs::process::Process::myself().and_then(|process| process.stat());
+    let ticks = stat.map_or(0, |stat| stat.cutime + stat.cstime);
+    ticks as f64 / procfs::ticks_per_second() as f64
+}
+
+/// Bytes that a copy may take more on the disk than its original.
+const SLACK: u64 = 1 << 20;
+
+/// The length of a page, and of the least that a file takes on the disk.
+const PAGE: u64 = 4 << 10;
+
+/// The size of the file if none is asked for.
+const DEFAULT_SIZE: u64 = 4 << 30;
+
+/// From where to where it is copied.
+fn subject(record: &Record) -> String {
+    let source = &record.environment.source_file_system;
+    let target = record.environment.target_file_system.as_deref().unwrap_or_default();
+    let what = match record.copies.as_ref().map(|copies| copies.original) {
+        Some(OriginalKind::Folder | OriginalKind::SmallFiles) => "folder",
+        Some(OriginalKind::Sparse) => "file with holes",
+        _ => "file",
+    };
+    format!("{what} on {source} to {target}")
+}
+
+fn caption(record: &Record) -> String {
+    let Some(copies) = &record.copies else { return String::new() };
+    let bytes = |bytes: u64| Unit::Bytes.show(bytes as f64);
+    let whole = bytes(record.cells.first().map_or(0, |cell| cell.size));
+    let files = Unit::Count.show(copies.files as f64);
+    let what = match copies.original {
+        OriginalKind::File => "A file".to_owned(),
+        OriginalKind::Folder => format!("{files} files, {whole}"),
+        OriginalKind::SmallFiles => format!("{files} files of 1 to 16 KiB, {whole}"),
+        OriginalKind::Sparse => {
+            format!("A file of {whole}, {} of them data", bytes(copies.allocated_bytes))
+        }
+    };
+    let memory = match copies.chilled {
+        None => "in the page cache",
+        Some(Dropped::AllCaches) => "in no cache",
+        Some(Dropped::PageCache) => "not in the page cache, though its names and facts may be",
+    };
+    let earlier = match copies.earlier {
+        EarlierCopies::Stay => "earlier copies stay, out of the page cache",
+        EarlierCopies::Removed => "earlier copies are removed",
+    };
+    format!(
+        "{what}; {memory}; {earlier}. Time from the start of the process to its end, and processor \
+         time of the whole of it with its children"
+    )
+}
+
+/// `bench cp`.
+pub(super) const CP: Description = Description {
+    name: "cp",
+    command: "cp",
+    cpu: Cpu::Process,
+    whole_folders: true,
+    subject,
+    caption,
+    metrics: &[
+        &TIME,
+        &Metric::less(
+            "files",
+            "Files in a second",
+            "files/s",
+            Unit::Count,
+            Rank::Table,
+            |record, sample| Some(record.copies.as_ref()?.files as f64 / sample.wall_s),
+        )
+        .more_is_better(),
+        &SPEED,
+        &CPU,
+        &CALLS,
+        &SWITCHES,
+    ],
+    ..Description::NONE
+};

@@ -1,0 +1,291 @@
+//! `bench serve fairness`: the latency of a small hot file, first alone, then while other clients
+//! stream files of which nothing is in the page cache.
+//!
+//! All clients share one thread, in which those of the hot file have their turn first. What the
+//! streams have read is dropped from the page cache behind them, so that they may go round and
+//! round.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use clap::Args;
+
+use super::requests::{REQUESTS, connections_of, subject};
+use crate::error::Result;
+use crate::load::{
+    Class, Counting, DropBehind, Host, LoadGenerator, RequestSpec, Server, ServerFixture, Spent,
+    during,
+};
+use crate::options::{Benchmark, ServerArgs, bytes, number};
+use crate::record::{
+    CALLS, Cell, Description, LOAD_BUSY, Latency, Load, Metric, Rank, Record, SERVER_BUSY, Sample,
+    Served, Setting, Tally, Unit, short_size,
+};
+use crate::run::{Context, Measured, Noise, Scenario, Verdict, drop_cached};
+
+/// What can be typed after `bench serve fairness`.
+#[derive(Debug, Args)]
+pub(super) struct FairnessArgs {
+    /// Size of the hot file
+    #[arg(long, value_name = "SIZE", default_value = "10K", value_parser = bytes)]
+    size: u64,
+
+    /// Connections that ask for the hot file
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = number(1))]
+    connections: u32,
+
+    /// Clients beside them, each with a cold file of its own
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = number(1))]
+    streams: u32,
+
+    /// Size of each cold file
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = bytes)]
+    stream_size: u64,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+impl Benchmark for FairnessArgs {
+    fn json(&self) -> Option<&Path> {
+        self.server.json()
+    }
+
+    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+        // Whole pieces, as they are dropped from the page cache.
+        let stream_bytes = self.stream_size.next_multiple_of(1 << 20);
+        let setting = Setting {
+            streams: Some(self.streams),
+            stream_bytes: Some(stream_bytes),
+            ..self.server.setting(self.connections)
+        };
+        let opened = self.server.open(&FAIRNESS, &[self.size], setting, context)?;
+        let (mut plan, mut fixture, variants) = opened;
+        let all = stream_bytes.saturating_mul(self.streams.into());
+        fixture.site.folder.require_space(all.saturating_add(self.size))?;
+        fixture.noise = Noise::new(stream_bytes.max(self.size))?;
+        plan.arguments.cold = true;
+        plan.for_sizes(&variants);
+        plan.measure(&mut Fairness(fixture), super::NGINX, context)
+    }
+}
+
+/// A hot file beside cold ones.
+#[derive(Debug)]
+struct Fairness<'a>(ServerFixture<'a>);
+
+/// What a sample found.
+struct Found {
+    alone: (Spent, Load),
+    beside: (Spent, Load),
+    streamed_bytes: u64,
+}
+
+impl Scenario for Fairness<'_> {
+    fn description(&self) -> &'static Description {
+        &FAIRNESS
+    }
+
+    fn prepare(&mut self, cell: &Cell) -> Result<()> {
+        for index in 0..self.streams() {
+            let size = self.stream_bytes();
+            self.0.create_file(&cold(index), size)?;
+        }
+        self.0.sha256 = self.0.create_file(HOT, cell.size)?;
+        Ok(())
+    }
+
+    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+        self.0.verify(cell.variant.contender, HOT, cell.size)
+    }
+
+    fn sample(&mut self, cell: &Cell) -> Result<Measured> {
+        self.drop_cached()?;
+        let work = |server: &Server, host: &Host| self.windows(cell.size, server, host);
+        let (found, all_cpu_s) = self.0.with_server(cell.variant.contender, work)?;
+        let ((before, alone), (spent, beside)) = (found.alone, found.beside);
+        let streamed_bytes = found.streamed_bytes;
+        let wall_s = before.elapsed_s() + spent.elapsed_s();
+        let served = Served::Fairness { alone, beside, streamed_bytes };
+        Ok(spent.measured(wall_s, served, all_cpu_s))
+    }
+
+    fn count(&mut self, cell: &Cell) -> Result<Vec<Tally>> {
+        self.drop_cached()?;
+        let work = |counting: &Counting<'_>, host: &Host| {
+            let mut generator = self.hot(cell.size, host)?;
+            self.join_streams(&mut generator, host)?;
+            generator.run_for(self.0.warm_up())?;
+            counting.asked_by(&mut generator, self.0.time())
+        };
+        self.0.counted(cell.variant.contender, work)
+    }
+
+    fn weight(&self, _cell: &Cell) -> u64 {
+        1
+    }
+}
+
+impl Fairness<'_> {
+    fn streams(&self) -> u32 {
+        self.0.setting.streams.unwrap_or(0)
+    }
+
+    fn stream_bytes(&self) -> u64 {
+        self.0.setting.stream_bytes.unwrap_or(0)
+    }
+
+    /// Drops the cold files from the page cache.
+    fn drop_cached(&self) -> Result<()> {
+        (0..self.streams()).try_for_each(|index| drop_cached(&self.0.site.file(&cold(index))))
+    }
+
+    /// The connections that ask for the hot file.
+    fn hot(&self, size: u64, host: &Host) -> io::Result<LoadGenerator<'_>> {
+        let mut generator = LoadGenerator::new(self.0.context.cancel)?;
+        let hot = RequestSpec { path: format!("/{HOT}"), size, class: Class::Hot };
+        for _ in 0..self.0.setting.connections {
+            generator.join(host, &hot, None)?;
+        }
+        Ok(generator)
+    }
+
+    /// Adds the connections that stream a cold file each.
+    fn join_streams(&self, generator: &mut LoadGenerator<'_>, host: &Host) -> io::Result<()> {
+        for index in 0..self.streams() {
+            let (name, size) = (cold(index), self.stream_bytes());
+            let follower = DropBehind::new(File::open(self.0.site.file(&name))?, size);
+            let spec = RequestSpec { path: format!("/{name}"), size, class: Class::Stream };
+            generator.join(host, &spec, Some(follower))?;
+        }
+        Ok(())
+    }
+
+    fn windows(&self, size: u64, server: &Server, host: &Host) -> io::Result<Found> {
+        let mut generator = self.hot(size, host)?;
+        let alone = self.window(&mut generator, server)?;
+        self.join_streams(&mut generator, host)?;
+        let beside = self.window(&mut generator, server)?;
+        let streamed_bytes = generator.load(Class::Stream, beside.0.elapsed_s()).bytes;
+        Ok(Found { alone, beside, streamed_bytes })
+    }
+
+    /// Warms up and measures the hot file.
+    fn window(
+        &self,
+        generator: &mut LoadGenerator<'_>,
+        server: &Server,
+    ) -> io::Result<(Spent, Load)> {
+        generator.run_for(self.0.warm_up())?;
+        during(generator, server, self.0.time())
+    }
+}
+
+/// The name of a file that is streamed.
+fn cold(index: u32) -> String {
+    format!("cold-{index}")
+}
+
+const HOT: &str = "hot";
+
+/// What both windows of a sample found.
+fn windows(sample: &Sample) -> Option<[Load; 2]> {
+    match sample.served? {
+        Served::Fairness { alone, beside, .. } => Some([alone, beside]),
+        _ => None,
+    }
+}
+
+fn alone(sample: &Sample) -> Option<Latency> {
+    windows(sample)?[0].latency
+}
+
+fn beside(sample: &Sample) -> Option<Latency> {
+    windows(sample)?[1].latency
+}
+
+/// `bench serve fairness`.
+pub(super) const FAIRNESS: Description = Description {
+    name: "serve_fairness",
+    command: "serve fairness",
+    saturates: false,
+    subject,
+    caption: |record| {
+        let setting = record.arguments.serve.unwrap_or_default();
+        format!(
+            "Latency of a hot file, {}: alone, and beside {} clients that stream a cold file of {} each",
+            connections_of(record),
+            setting.streams.unwrap_or(0),
+            short_size(setting.stream_bytes.unwrap_or(0))
+        )
+    },
+    metrics: &[
+        &CALLS,
+        &Metric::less(
+            "alone-p50",
+            "Latency of half of the requests, alone",
+            "p50 alone",
+            Unit::Seconds,
+            Rank::Table,
+            |_, sample| Some(alone(sample)?.p50_s),
+        ),
+        &Metric::less(
+            "beside-p50",
+            "Latency of half of the requests, beside cold files",
+            "p50 beside",
+            Unit::Seconds,
+            Rank::Table,
+            |_, sample| Some(beside(sample)?.p50_s),
+        ),
+        &Metric::less(
+            "alone",
+            "Latency of 99 of 100 requests, alone",
+            "p99 alone",
+            Unit::Seconds,
+            Rank::Chart,
+            |_, sample| Some(alone(sample)?.p99_s),
+        ),
+        &Metric::less(
+            "beside",
+            "Latency of 99 of 100 requests, beside cold files",
+            "p99 beside",
+            Unit::Seconds,
+            Rank::Chart,
+            |_, sample| Some(beside(sample)?.p99_s),
+        ),
+        &Metric::less(
+            "slowdown",
+            "Latency beside cold files, as a multiple of that alone",
+            "p99 beside/alone",
+            Unit::Times,
+            Rank::Finding,
+            |_, sample| Some(beside(sample)?.p99_s / alone(sample)?.p99_s),
+        ),
+        &Metric::less(
+            "beside-max",
+            "The longest latency beside cold files",
+            "max beside",
+            Unit::Seconds,
+            Rank::Table,
+            |_, sample| Some(beside(sample)?.max_s),
+        ),
+        &Metric::less(
+            "streams",
+            "Bytes of cold files in a second",
+            "streams B/s",
+            Unit::Bytes,
+            Rank::Main,
+            |_, sample| match sample.served? {
+                Served::Fairness { beside, streamed_bytes, .. } => {
+                    Some(streamed_bytes as f64 / beside.elapsed_s)
+                }
+                _ => None,
+            },
+        )
+        .more_is_better(),
+        &SERVER_BUSY,
+        &LOAD_BUSY,
+    ],
+    ..REQUESTS
+};

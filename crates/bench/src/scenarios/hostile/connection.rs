@@ -1,0 +1,108 @@
+//! A connection of a bad client.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketFlags, SocketType, bind, connect, recv, socket_with, sockopt,
+};
+
+use crate::load::{Connection, Host};
+
+/// A connection of a bad client, which never waits.
+#[derive(Debug)]
+pub(super) struct BadConnection {
+    pub(super) stream: TcpStream,
+    /// Which of all connections it is.
+    pub(super) index: usize,
+    /// Turns that it has had.
+    pub(super) turns: u32,
+    /// Bytes that it has sent.
+    pub(super) sent: usize,
+    /// TLS over it, for those that use it.
+    pub(super) tls: Option<Connection>,
+}
+
+impl BadConnection {
+    /// Begins to connect, from an address of its own share of loopback.
+    pub(super) fn begin(host: &Host, index: usize) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+        // What is not read stays with the server.
+        sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER)?;
+        // Ends with a reset, so that no port waits for a minute.
+        sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
+        let last = u8::try_from(1 + index % ADDRESSES).unwrap_or(1);
+        bind(&socket, &SocketAddrV4::new(Ipv4Addr::new(127, 0, 1, last), 0))?;
+        match connect(&socket, &host.address) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(Self { stream: socket.into(), index, turns: 0, sent: 0, tls: None })
+    }
+
+    /// Sends what is missing of these bytes, as far as the socket takes it; whether that was all.
+    pub(super) fn say(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        while self.sent < bytes.len() {
+            match self.stream.write(&bytes[self.sent..]) {
+                Ok(len) => self.sent += len,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends these bytes, and then one more at each turn.
+    pub(super) fn trickle(&mut self, begin: &[u8]) -> io::Result<()> {
+        self.look()?;
+        if self.say(begin)? {
+            match self.stream.write(b"x") {
+                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails if the server has ended the connection.
+    pub(super) fn look(&self) -> io::Result<()> {
+        match recv(&self.stream, &mut [0; 1], RecvFlags::PEEK) {
+            Ok((_, 0)) => Err(ErrorKind::UnexpectedEof.into()),
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Reads at most `most` bytes, and how many there were; fails at the end.
+    pub(super) fn take(&mut self, most: usize) -> io::Result<usize> {
+        let mut taken = 0;
+        let mut buffer = [0; 16 << 10];
+        while taken < most {
+            let room = buffer.len().min(most - taken);
+            match self.stream.read(&mut buffer[..room]) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(len) => taken += len,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Asks, reads what comes, and asks again when anything of an answer has come.
+    pub(super) fn ask_again(&mut self, request: &[u8]) -> io::Result<()> {
+        if self.say(request)? && self.take(1 << 20)? > 0 {
+            self.sent = 0;
+            self.say(request)?;
+        }
+        Ok(())
+    }
+}
+
+/// The addresses from which bad clients come.
+const ADDRESSES: usize = 64;
+
+const RECEIVE_BUFFER: usize = 16 << 10;

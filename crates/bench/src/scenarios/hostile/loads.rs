@@ -1,0 +1,284 @@
+//! The kinds of bad clients: the server that they need, and what each of their connections does in
+//! its turn.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::sync::LazyLock;
+
+use super::connection::BadConnection;
+use crate::error::{Result, WithPath};
+use crate::load::{Connection, Host, ServerFixture, ServerKind};
+use crate::record::BadClients;
+
+/// A kind of bad clients.
+#[derive(Clone, Copy)]
+pub(super) struct Load {
+    /// The server that is started, if it is ours.
+    pub(super) ours: ServerKindOptions,
+    /// Whether nginx has something of the kind, and takes uploads then.
+    pub(super) nginx: Nginx,
+    /// Whether the server speaks TLS, to the good client as well.
+    pub(super) is_encrypted: bool,
+    /// Whether the server may have no more connections than the bad clients: theirs are idle, and
+    /// have to give way.
+    pub(super) fills_server: bool,
+    /// How many turns all connections together have in a second.
+    pub(super) turns_per_second: u32,
+    /// What the files are that they ask for.
+    pub(super) files: Files,
+    /// What the good client says of itself.
+    pub(super) credentials: Option<&'static str>,
+    /// Takes the turn of a connection. After an error it is closed, and begun anew at its next turn.
+    pub(super) turn: fn(&mut BadConnection, &Host) -> io::Result<()>,
+}
+
+/// Options of `underpass serve`.
+type ServerKindOptions = &'static [&'static str];
+
+/// What nginx can do of a kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Nginx {
+    /// Nothing, so that it is left out.
+    Nothing,
+    /// It serves.
+    Serves,
+    /// It takes uploads.
+    Takes,
+}
+
+/// Files that bad clients ask for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Files {
+    /// A folder of many files.
+    Folder,
+    /// A large file.
+    Large,
+    /// None.
+    None,
+}
+
+impl Load {
+    /// The server for this load, of nginx or of ours; none if nginx has nothing of the kind.
+    pub(super) fn server(&self, is_nginx: bool) -> Option<ServerKind> {
+        match (is_nginx, self.nginx) {
+            (false, _) => Some(ServerKind::Underpass(self.ours)),
+            (true, Nginx::Serves) => Some(ServerKind::Nginx),
+            (true, Nginx::Takes) => Some(ServerKind::NginxDav),
+            (true, Nginx::Nothing) => None,
+        }
+    }
+
+    /// Makes the files that are asked for.
+    pub(super) fn prepare(&self, fixture: &mut ServerFixture<'_>) -> Result<()> {
+        match self.files {
+            Files::None => Ok(()),
+            Files::Large => fixture.create_file(LARGE, LARGE_BYTES).map(drop),
+            Files::Folder => {
+                let folder = fixture.site.file(FOLDER);
+                fs::create_dir_all(&folder).with_path("creating", &folder)?;
+                (0..ENTRIES).try_for_each(|number| {
+                    let file =
+                        folder.join(format!("a file of a folder with many of them {number}"));
+                    fs::write(&file, b"").with_path("writing", file)
+                })
+            }
+        }
+    }
+
+    /// What the good client asks.
+    pub(super) fn good_request(&self, host: &Host, path: &str) -> Vec<u8> {
+        match self.credentials {
+            Some(credentials) => with_credentials(host, path, credentials),
+            None => host.request(path),
+        }
+    }
+}
+
+/// What a kind of bad clients does.
+pub(super) fn load(kind: BadClients) -> Load {
+    let plain = Load {
+        ours: &[],
+        nginx: Nginx::Serves,
+        is_encrypted: false,
+        fills_server: false,
+        turns_per_second: 2000,
+        files: Files::None,
+        credentials: None,
+        turn: |connection, _| connection.look(),
+    };
+    let idle = Load { fills_server: true, turns_per_second: 4000, ..plain };
+    let large = Load { files: Files::Large, ..plain };
+    let folder =
+        Load { nginx: Nginx::Nothing, turns_per_second: 1000, files: Files::Folder, ..plain };
+    match kind {
+        BadClients::Idle => idle,
+        BadClients::SlowHeads => Load { turn: |connection, _| connection.trickle(&HEAD), ..idle },
+        BadClients::PartialHellos => {
+            let turn = |connection: &mut BadConnection, _: &Host| connection.trickle(&HELLO);
+            Load { is_encrypted: true, turn, ..idle }
+        }
+        BadClients::SlowReaders => Load { turns_per_second: 4000, turn: read_slowly, ..large },
+        BadClients::Resets => Load { turn: reset, ..large },
+        BadClients::Ranges => Load { turn: |connection, _| connection.ask_again(&RANGES), ..large },
+        BadClients::Handshakes => Load { is_encrypted: true, turn: shake_hands, ..plain },
+        BadClients::Passwords => Load {
+            ours: PASSWORD,
+            nginx: Nginx::Nothing,
+            credentials: Some(RIGHT),
+            turn: try_password,
+            ..plain
+        },
+        BadClients::Pipelines => Load { turns_per_second: 1000, turn: pipeline, ..plain },
+        BadClients::Archives => Load { turn: ask_for_archive, ..folder },
+        BadClients::Listings => Load { turn: ask_for_listing, ..folder },
+        BadClients::SlowUploads => {
+            Load { ours: &["--allow-upload"], nginx: Nginx::Takes, turn: upload_slowly, ..plain }
+        }
+    }
+}
+
+/// Downloads of which a little is read now and then.
+fn read_slowly(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
+    connection.say(&host.request(&format!("/{LARGE}")))?;
+    connection.take(1 << 10).map(drop)
+}
+
+/// Downloads that are reset in their midst: closed with what was not read.
+fn reset(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
+    connection.say(&host.request(&format!("/{LARGE}")))?;
+    match connection.take(1 << 10)? {
+        0 => Ok(()),
+        _ => Err(ErrorKind::ConnectionReset.into()),
+    }
+}
+
+/// Connections that shake hands, ask once and leave.
+fn shake_hands(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
+    let Some(tls) = &mut connection.tls else {
+        let mut tls = Connection::new(connection.stream.try_clone()?, host.tls.as_ref())?;
+        match tls.ask(&host.request("/small")) {
+            // It is not connected yet.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            outcome => outcome?,
+        }
+        connection.tls = Some(tls);
+        return Ok(());
+    };
+    match tls.read(&mut [0; 16 << 10]) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Err(ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// Wrong passwords, each another one, while the good client has the right one.
+fn try_password(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
+    // `me:` and eight letters that are always others.
+    let number = connection.index as u64 * 100_003 + u64::from(connection.turns);
+    let letters: Vec<u8> = (0..8).map(|at| b'a' + (number >> (4 * at) & 15) as u8).collect();
+    let letters = String::from_utf8_lossy(&letters).into_owned();
+    connection.ask_again(&with_credentials(host, "/small", &format!("bWU6{letters}")))
+}
+
+/// Requests without a pause whose answers are not read.
+fn pipeline(connection: &mut BadConnection, _host: &Host) -> io::Result<()> {
+    connection.look()?;
+    // As many as the sockets take, but no more than a few at a turn.
+    for _ in 0..4 {
+        if !connection.say(&LONG)? {
+            break;
+        }
+        connection.sent = 0;
+    }
+    Ok(())
+}
+
+/// The length of the tar of a large folder, an archive of its own for each connection.
+fn ask_for_archive(connection: &mut BadConnection, _host: &Host) -> io::Result<()> {
+    let number = connection.index;
+    let request =
+        format!("HEAD /{FOLDER}/?archive=tar&{number} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    connection.ask_again(request.as_bytes())
+}
+
+/// Pages of a large folder that are not read.
+fn ask_for_listing(connection: &mut BadConnection, host: &Host) -> io::Result<()> {
+    connection.look()?;
+    connection.say(&host.request(&format!("/{FOLDER}/"))).map(drop)
+}
+
+/// Uploads of which a byte comes now and then.
+fn upload_slowly(connection: &mut BadConnection, _host: &Host) -> io::Result<()> {
+    let number = connection.index;
+    let head = format!(
+        "PUT /upload{number} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"
+    );
+    connection.trickle(head.as_bytes())
+}
+
+fn with_credentials(host: &Host, path: &str, credentials: &str) -> Vec<u8> {
+    let mut request = host.request(path);
+    request.truncate(request.len() - 2);
+    request.extend(format!("Authorization: Basic {credentials}\r\n\r\n").into_bytes());
+    request
+}
+
+/// A head of 31 KB without its end, of lines that nginx takes as well.
+static HEAD: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut head = "GET /small HTTP/1.1\r\nHost: localhost\r\n".to_owned();
+    for number in 0..30 {
+        head += &format!("X-{number}: {}\r\n", "x".repeat(1000));
+    }
+    (head + "X-Last: ").into_bytes()
+});
+
+/// Four records of a first message of 64 KiB, without the end of the last one.
+static HELLO: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut hello = Vec::new();
+    for number in 0..4 {
+        let record = hello.len();
+        hello.extend([22, 3, 1, 0x40, 0]);
+        if number == 0 {
+            hello.extend([1, 0, 0xff, 0xf0]);
+        }
+        hello.resize(record + 5 + (16 << 10), 3);
+    }
+    hello.truncate(hello.len() - 4000);
+    hello
+});
+
+/// A request for as many ranges of the large file as fit into a head, all of which overlap.
+static RANGES: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let ranges: Vec<_> = (0..700).map(|from| format!("{from}-{}", 5000 - from)).collect();
+    let ranges = ranges.join(",");
+    format!("GET /{LARGE} HTTP/1.1\r\nHost: localhost\r\nRange: bytes={ranges}\r\n\r\n").into()
+});
+
+/// A request as long as nginx takes it.
+static LONG: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let (query, agent) = ("q".repeat(7500), "u".repeat(7500));
+    let head = format!("GET /nothing?{query} HTTP/1.1\r\nHost: localhost\r\n");
+    format!("{head}User-Agent: {agent}\r\nReferer: {agent}\r\n\r\n").into_bytes()
+});
+
+/// `me:bench` in base64.
+const RIGHT: &str = "bWU6YmVuY2g=";
+
+/// A user `me` with the password `bench`, hashed with the usual parameters.
+const PASSWORD: &[&str] = &[
+    "--auth",
+    "me:$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$\
+    kQ1Ov47D8zGuzypRvwiRDuIl27p4HEL6tGhN5D81Zq8@/",
+];
+
+/// The name of the large file.
+const LARGE: &str = "large";
+
+/// Its size.
+const LARGE_BYTES: u64 = 32 << 20;
+
+/// The name of the folder with many files.
+const FOLDER: &str = "folder";
+
+/// Files of that folder.
+const ENTRIES: u32 = 20_000;

@@ -1,0 +1,341 @@
+//! `bench hostile`: a good client beside thousands of bad ones. How much longer does it wait, how
+//! much memory does the server come to hold, and what does that cost it?
+//!
+//! `loads` has the kinds of bad clients, `connection` what each of their connections can do, `generator`
+//! drives them. As the load takes its part of a small machine itself, the good client is also measured
+//! beside the same load at a server that does nothing: that is the floor. Everything stays on
+//! loopback, and ends with the sample.
+
+mod connection;
+mod generator;
+mod loads;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+
+use self::generator::BadGenerator;
+use self::loads::{Load, load};
+use super::requests::{REQUESTS, subject};
+use crate::error::{BenchError, Result};
+use crate::load::{
+    Client, Host, Latencies, Server, ServerFixture, Spent, Window, accept_any_certificate, peak,
+};
+use crate::options::{Benchmark, ServerArgs};
+use crate::record::{
+    BadClients, Cell, Contender, Description, GoodClient, Hostile, Latency, Metric, Rank, Record,
+    SERVER_BUSY, Sample, Served, Unit, Whose, once,
+};
+use crate::run::{Context, Measured, Scenario, Verdict, allow_open_files, stay_on};
+
+/// What can be typed after `bench hostile`.
+#[derive(Debug, Args)]
+pub struct HostileArgs {
+    /// Kinds of bad clients, one after the other [default: all]
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
+    loads: Vec<BadClients>,
+
+    /// Connections of the bad clients, from 64 addresses of loopback
+    #[arg(long, value_name = "N", default_value_t = 8000,
+        value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    connections: u32,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+impl Benchmark for HostileArgs {
+    fn json(&self) -> Option<&Path> {
+        self.server.json()
+    }
+
+    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+        let setting = self.server.setting(self.connections);
+        let opened = self.server.open(&HOSTILE, &[SMALL_BYTES], setting, context)?;
+        let (mut plan, mut fixture, variants) = opened;
+        allow_open_files(u64::from(self.connections) * 2 + SPARE_FILES)?;
+        fixture.site.encrypt()?;
+        fixture.sha256 = fixture.create_file(SMALL, SMALL_BYTES)?;
+        let all = if self.loads.is_empty() { BadClients::value_variants() } else { &self.loads };
+        for kind in once(all.iter().copied()) {
+            let can = |contender| load(kind).server(contender == Contender::Nginx).is_some();
+            let variants = variants.iter().filter(|variant| can(variant.contender));
+            let cell = |variant| Cell { load: Some(kind), ..Cell::new(SMALL_BYTES, variant) };
+            plan.groups.push(variants.copied().map(cell).collect());
+        }
+        plan.measure(&mut Besieged(fixture), super::NGINX, context)
+    }
+}
+
+/// A server beside all kinds of bad clients.
+#[derive(Debug)]
+struct Besieged<'a>(ServerFixture<'a>);
+
+impl Scenario for Besieged<'_> {
+    fn description(&self) -> &'static Description {
+        &HOSTILE
+    }
+
+    fn prepare(&mut self, cell: &Cell) -> Result<()> {
+        of(cell).prepare(&mut self.0)
+    }
+
+    fn verify(&mut self, _cell: &Cell) -> Result<Verdict> {
+        // The good client takes nothing but whole responses.
+        Ok(Verdict::Arrived(self.0.sha256.clone()))
+    }
+
+    fn sample(&mut self, cell: &Cell) -> Result<Measured> {
+        let load = of(cell);
+        let spare = if load.fills_server { 0 } else { SPARE_CONNECTIONS };
+        self.0.site.connections = Some(self.0.setting.connections + spare);
+        self.0.site.is_encrypted = load.is_encrypted;
+        let tls = load.is_encrypted.then(accept_any_certificate).transpose();
+        self.0.tls = tls.map_err(|error| BenchError::measuring("TLS", error.to_string()))?;
+        let is_nginx = cell.variant.contender == Contender::Nginx;
+        let kind = load.server(is_nginx);
+        let kind =
+            kind.ok_or_else(|| BenchError::measuring(cell.variant, "it has no such load"))?;
+        let server = self.0.site.start(&kind)?;
+        let host = self.0.host(&server);
+        let outcome = self.besiege(&load, &server, &host);
+        let (spent, bad, hostile) = outcome.map_err(|error| server.failure(&error))?;
+        let all_cpu_s = spent.cpu_s() + bad;
+        Ok(spent.measured(spent.elapsed_s(), Served::Hostile(hostile), all_cpu_s))
+    }
+
+    fn weight(&self, _cell: &Cell) -> u64 {
+        1
+    }
+}
+
+impl Besieged<'_> {
+    /// The good client alone, beside bad ones at a server that does nothing, and beside bad ones at
+    /// the same server.
+    fn besiege(
+        &self,
+        load: &Load,
+        server: &Server,
+        host: &Host,
+    ) -> io::Result<(Spent, f64, Hostile)> {
+        let time = self.0.time();
+        let request = load.good_request(host, &format!("/{SMALL}"));
+        let ask = |time| self.ask(host, &request, time);
+        std::thread::scope(|scope| {
+            let measuring = scope.spawn(|| {
+                stay_on(self.0.cores.second);
+                ask(WARM_UP)?;
+                let alone = ask(time)?;
+                let (floor, unanswered, _) = self.beside_nothing(load, host, || ask(time))?;
+                let start_bytes = server.memory().resident_bytes;
+                let work = || {
+                    let window = Window::open(server);
+                    let beside = ask(time);
+                    (beside, window.close(server), peak(&server.processes()))
+                };
+                let ((beside, spent, peak_bytes), bad, generator) =
+                    self.beside(load, host, work)?;
+                let (open, begun) = (
+                    generator.open.load(Ordering::Relaxed),
+                    generator.begun.load(Ordering::Relaxed),
+                );
+                let (floor, beside) = (Some(floor?), beside?);
+                let hostile =
+                    Hostile { alone, beside, floor, open, begun, start_bytes, peak_bytes };
+                Ok((spent, bad + unanswered, hostile))
+            });
+            measuring.join().map_err(|_| io::Error::other("the good client panicked"))?
+        })
+    }
+
+    /// Does `work` while bad clients, which give way to it, are at a server that accepts and closes.
+    fn beside_nothing<T>(
+        &self,
+        load: &Load,
+        host: &Host,
+        work: impl FnOnce() -> T,
+    ) -> io::Result<(T, f64, BadGenerator)> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let SocketAddr::V4(address) = listener.local_addr()? else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        std::thread::scope(|scope| {
+            let core = self.0.cores.first;
+            scope.spawn(move || {
+                stay_on(core);
+                // An address of its own says that it is over.
+                for stream in listener.incoming().flatten() {
+                    if stream.peer_addr().is_ok_and(|peer| peer.ip() == Ipv4Addr::LOCALHOST) {
+                        break;
+                    }
+                }
+            });
+            let outcome = self.beside(load, &Host { address, ..host.clone() }, work);
+            let _ = end(address);
+            outcome
+        })
+    }
+
+    /// Does `work` while bad clients are at a server. Returns the processor seconds that they cost, and what they did.
+    fn beside<T>(
+        &self,
+        load: &Load,
+        host: &Host,
+        work: impl FnOnce() -> T,
+    ) -> io::Result<(T, f64, BadGenerator)> {
+        let (core, count) = (self.0.cores.second, self.0.setting.connections);
+        let generator = BadGenerator::default();
+        let (done, usage) = std::thread::scope(|scope| {
+            let bad = scope.spawn(|| {
+                stay_on(core);
+                // A thread has a niceness of its own; a refusal changes little.
+                let _ = rustix::process::setpriority_process(None, NICENESS);
+                generator.run(load, host, count)
+            });
+            let begun = Instant::now();
+            while !generator.has_come.load(Ordering::Relaxed) && begun.elapsed() < MAX_ARRIVAL {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let done = work();
+            generator.is_over.store(true, Ordering::Relaxed);
+            (done, bad.join())
+        });
+        let usage = usage.map_err(|_| io::Error::other("the load panicked"))?;
+        Ok((done, (usage.user + usage.system).as_secs_f64(), generator))
+    }
+
+    /// Asks for a small file for `time`, each time on a new connection, and returns what came of it. A
+    /// request that takes longer is waited for.
+    fn ask(&self, host: &Host, request: &[u8], time: Duration) -> io::Result<GoodClient> {
+        let mut latencies = Latencies::new();
+        let mut failed = 0;
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            if self.0.context.cancel.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let asked = Instant::now();
+            let outcome = Client::connect(host, Ipv4Addr::LOCALHOST)
+                .and_then(|mut client| client.ask(request, SMALL_BYTES, |_| {}));
+            match outcome {
+                Ok(()) => latencies.add(asked.elapsed()),
+                Err(_) => failed += 1,
+            }
+            std::thread::sleep(PAUSE.saturating_sub(asked.elapsed()));
+        }
+        Ok(GoodClient { answered: latencies.total(), failed, latency: latencies.latency() })
+    }
+}
+
+/// What the bad clients of a cell do.
+fn of(cell: &Cell) -> Load {
+    load(cell.load.unwrap_or(BadClients::Idle))
+}
+
+/// Ends the server that does nothing.
+fn end(address: SocketAddrV4) -> io::Result<()> {
+    std::net::TcpStream::connect(address).map(drop)
+}
+
+/// `bench hostile`.
+pub(super) const HOSTILE: Description = Description {
+    name: "hostile",
+    command: "hostile",
+    saturates: false,
+    subject,
+    caption: |record| {
+        let connections = record.arguments.serve.map_or(0, |setting| setting.connections);
+        format!(
+            "A good client, alone and beside up to {connections} connections of bad ones; the floor \
+             is beside the same load at a server that does nothing but accept and close"
+        )
+    },
+    metrics: &[
+        &seconds("alone-p50", "p50 alone", |_, sample| Some(alone(sample)?.p50_s)),
+        &seconds("beside-p50", "p50 beside", |_, sample| Some(beside(sample)?.p50_s)),
+        &seconds("alone-p99", "p99 alone", |_, sample| Some(alone(sample)?.p99_s)),
+        &seconds("floor", "p99 floor", |_, sample| Some(hostile(sample)?.floor?.latency?.p99_s)),
+        &Metric {
+            rank: Rank::Chart,
+            title: "99 of 100 requests of a good client beside bad ones",
+            ..seconds("beside", "p99 beside", |_, sample| Some(beside(sample)?.p99_s))
+        },
+        &Metric {
+            unit: Unit::Times,
+            ..seconds("slowdown", "beside/alone", |_, sample| {
+                Some(beside(sample)?.p99_s / alone(sample)?.p99_s)
+            })
+        },
+        &count("failed", "failed", |_, sample| Some(hostile(sample)?.beside.failed as f64)),
+        &Metric {
+            unit: Unit::Bytes,
+            ..count("memory-start", "memory", |_, sample| Some(hostile(sample)?.start_bytes as f64))
+        },
+        &Metric {
+            rank: Rank::Chart,
+            unit: Unit::Bytes,
+            title: "The most resident memory beside bad clients",
+            ..count("memory-hostile", "at most", |_, sample| {
+                Some(hostile(sample)?.peak_bytes as f64)
+            })
+        }
+        .of_side(Whose::Measured),
+        &SERVER_BUSY,
+        &count("open", "open", |_, sample| Some(f64::from(hostile(sample)?.open))),
+        &count("begun", "begun", |_, sample| Some(hostile(sample)?.begun as f64)),
+    ],
+    ..REQUESTS
+};
+
+/// The value of a sample.
+type Of = fn(&Record, &Sample) -> Option<f64>;
+
+const fn seconds(name: &'static str, short: &'static str, of: Of) -> Metric {
+    Metric::less(name, "Latency of the good client", short, Unit::Seconds, Rank::Table, of)
+}
+
+const fn count(name: &'static str, short: &'static str, of: Of) -> Metric {
+    Metric::less(name, "Connections of bad clients", short, Unit::Count, Rank::Table, of).aimless()
+}
+
+fn hostile(sample: &Sample) -> Option<Hostile> {
+    match sample.served? {
+        Served::Hostile(hostile) => Some(hostile),
+        _ => None,
+    }
+}
+
+fn alone(sample: &Sample) -> Option<Latency> {
+    hostile(sample)?.alone.latency
+}
+
+fn beside(sample: &Sample) -> Option<Latency> {
+    hostile(sample)?.beside.latency
+}
+
+/// The file that the good client asks for.
+const SMALL: &str = "small";
+
+/// Its size.
+const SMALL_BYTES: u64 = 10 << 10;
+
+/// Connections that the server may have besides those of bad clients that keep it busy.
+const SPARE_CONNECTIONS: u32 = 64;
+
+/// Files that programs have open for themselves.
+const SPARE_FILES: u64 = 512;
+
+const WARM_UP: Duration = Duration::from_millis(300);
+
+/// How long the bad clients may take to arrive before the good one asks beside them.
+const MAX_ARRIVAL: Duration = Duration::from_secs(10);
+
+/// The bad clients give way to the good one, as they share its core.
+const NICENESS: i32 = 10;
+
+/// The good client is no load itself: it asks at most this often.
+const PAUSE: Duration = Duration::from_millis(2);

@@ -1,0 +1,343 @@
+//! `bench serve idle`: connections by the thousand that are kept alive and ask for nothing, and
+//! downloads that do not go on. What does that cost in memory, and how soon is a new request
+//! answered meanwhile?
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use super::requests::{REQUESTS, subject};
+use crate::error::Result;
+use crate::load::{
+    Client, Counting, Host, Latencies, Server, ServerFixture, Spent, Unexpected, Window,
+};
+use crate::options::{Benchmark, ServerArgs, bytes, number};
+use crate::record::{
+    CALLS, Cell, Description, Latency, Memory, Metric, Rank, Record, Role, Sample, Served, Setting,
+    Tally, Unit, Whose,
+};
+use crate::run::{Context, Measured, Scenario, Verdict, allow_open_files};
+
+/// What can be typed after `bench serve idle`.
+#[derive(Debug, Args)]
+pub(super) struct IdleArgs {
+    /// Connections that are kept alive after one request
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = number(1))]
+    idle: u32,
+
+    /// Downloads that stop after a few KiB
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = number(1))]
+    slow: u32,
+
+    /// Size of the file that is downloaded slowly
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = bytes)]
+    size: u64,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+impl Benchmark for IdleArgs {
+    fn json(&self) -> Option<&Path> {
+        self.server.json()
+    }
+
+    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+        let setting =
+            Setting { idle: Some(self.idle), slow: Some(self.slow), ..self.server.setting(1) };
+        let opened = self.server.open(&IDLE, &[self.size], setting, context)?;
+        let (mut plan, mut fixture, variants) = opened;
+        fixture.site.folder.require_space(self.size)?;
+        let connections = self.idle.saturating_add(self.slow).saturating_add(SPARE_CONNECTIONS);
+        // A server may have the file open for each download.
+        allow_open_files(u64::from(connections) + u64::from(self.slow) + SPARE_FILES)?;
+        fixture.site.connections = Some(connections);
+        plan.for_sizes(&variants);
+        plan.measure(&mut Idle(fixture), super::NGINX, context)
+    }
+}
+
+/// Very many connections.
+#[derive(Debug)]
+struct Idle<'a>(ServerFixture<'a>);
+
+/// What a sample found.
+struct Found {
+    spent: Spent,
+    memory: [Memory; 3],
+    answers: Latency,
+}
+
+impl Scenario for Idle<'_> {
+    fn description(&self) -> &'static Description {
+        &IDLE
+    }
+
+    fn prepare(&mut self, cell: &Cell) -> Result<()> {
+        self.0.create_file(SMALL, SMALL_BYTES)?;
+        self.0.sha256 = self.0.create_file(LARGE, cell.size)?;
+        Ok(())
+    }
+
+    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+        self.0.verify(cell.variant.contender, LARGE, cell.size)
+    }
+
+    fn sample(&mut self, cell: &Cell) -> Result<Measured> {
+        let work = |server: &Server, host: &Host| self.connections(server, host);
+        let (found, all_cpu_s) = self.0.with_server(cell.variant.contender, work)?;
+        let ([start, idle, slow], answers) = (found.memory, found.answers);
+        let served = Served::Idle { start, idle, slow, answers };
+        Ok(found.spent.measured(found.spent.elapsed_s(), served, all_cpu_s))
+    }
+
+    fn count(&mut self, cell: &Cell) -> Result<Vec<Tally>> {
+        let work = |counting: &Counting<'_>, host: &Host| {
+            let calls = counting.during(|| self.connections(counting.server, host).map(drop))?;
+            Ok(Tally::new(Role::Server, calls))
+        };
+        self.0.counted(cell.variant.contender, work)
+    }
+}
+
+impl Idle<'_> {
+    fn connections(&self, server: &Server, host: &Host) -> io::Result<Found> {
+        let setting = self.0.setting;
+        let small = host.request(&format!("/{SMALL}"));
+        let mut sources = Sources::new();
+        Client::connect(host, Ipv4Addr::LOCALHOST)?.ask(&small, SMALL_BYTES, |_| {})?;
+        let window = Window::open(server);
+        let start = server.memory();
+
+        let mut idle = Vec::new();
+        for _ in 0..setting.idle.unwrap_or(0) {
+            self.interrupted()?;
+            let mut client = Client::connect(host, sources.next())?;
+            client.ask(&small, SMALL_BYTES, |_| {})?;
+            idle.push(client);
+        }
+        std::thread::sleep(SETTLE);
+        let with_idle = server.memory();
+
+        let mut slow = Vec::new();
+        for _ in 0..setting.slow.unwrap_or(0) {
+            self.interrupted()?;
+            slow.push(begin_download(host, sources.next())?);
+        }
+        std::thread::sleep(SETTLE);
+        let with_slow = server.memory();
+
+        let answers = answers(host, &small)?;
+        // Those that were idle all the time are still served, so that what was measured was true.
+        if let Some(client) = idle.first_mut() {
+            client.ask(&small, SMALL_BYTES, |_| {})?;
+        }
+        let spent = window.close(server);
+        drop((idle, slow));
+        Ok(Found { spent, memory: [start, with_idle, with_slow], answers })
+    }
+
+    fn interrupted(&self) -> io::Result<()> {
+        match self.0.context.cancel.load(Ordering::Relaxed) {
+            true => Err(io::ErrorKind::Interrupted.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Asks for the large file, takes its begin and then nothing more.
+fn begin_download(host: &Host, from: Ipv4Addr) -> io::Result<TcpStream> {
+    let mut stream = host.connect(from, Some(SLOW_BUFFER))?;
+    stream.write_all(&host.request(&format!("/{LARGE}")))?;
+    let mut begin = [0; 4 << 10];
+    stream.read_exact(&mut begin)?;
+    match begin.starts_with(b"HTTP/1.1 200 ") {
+        true => Ok(stream),
+        false => {
+            let status = begin.split(|byte| *byte == b'\r').next().unwrap_or_default();
+            Err(Unexpected::Status(String::from_utf8_lossy(status).into_owned()).into())
+        }
+    }
+}
+
+/// How soon new connections are answered, one after the other.
+fn answers(host: &Host, request: &[u8]) -> io::Result<Latency> {
+    let mut latencies = Latencies::new();
+    for _ in 0..ANSWERS {
+        let started = Instant::now();
+        Client::connect(host, Ipv4Addr::LOCALHOST)?.ask(request, SMALL_BYTES, |_| {})?;
+        latencies.add(started.elapsed());
+    }
+    latencies.latency().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// The addresses of loopback from which connections come: another one before the ports of one are
+/// used up.
+#[derive(Debug)]
+struct Sources {
+    used: u32,
+    ports: u32,
+}
+
+impl Sources {
+    fn new() -> Self {
+        let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
+        Self { used: 0, ports: usable_ports(&range.unwrap_or_default()) }
+    }
+
+    fn next(&mut self) -> Ipv4Addr {
+        let address = Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + self.used / self.ports);
+        self.used += 1;
+        address
+    }
+}
+
+/// Half of the range `first last`, as others use ports too, and finding the last free one takes
+/// long.
+fn usable_ports(range: &str) -> u32 {
+    let ends: Vec<u32> = range.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    match ends[..] {
+        [first, last] if last > first + 1 => (last - first) / 2,
+        _ => 10_000,
+    }
+}
+
+const LARGE: &str = "large";
+
+const SMALL: &str = "small";
+
+/// The size of the file that new connections ask for.
+const SMALL_BYTES: u64 = 1 << 10;
+
+/// The receive buffer of a slow client, so that the server has to keep what is sent.
+const SLOW_BUFFER: usize = 16 << 10;
+
+/// New connections whose answers are timed.
+const ANSWERS: u32 = 50;
+
+/// Until a server has done what it does once for new connections.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// Beside all others: those that ask how soon they are answered.
+const SPARE_CONNECTIONS: u32 = 64;
+
+/// Files that programs have open for themselves.
+const SPARE_FILES: u64 = 128;
+
+/// The memory at each stage of a sample, and how soon the server answered then.
+fn found(sample: &Sample) -> Option<([Memory; 3], Latency)> {
+    match sample.served? {
+        Served::Idle { start, idle, slow, answers } => Some(([start, idle, slow], answers)),
+        _ => None,
+    }
+}
+
+/// `bench serve idle`.
+pub(super) const IDLE: Description = Description {
+    name: "serve_idle",
+    command: "serve idle",
+    saturates: false,
+    subject,
+    caption: |record| {
+        let setting = record.arguments.serve.unwrap_or_default();
+        let (idle, slow) = (setting.idle.unwrap_or(0), setting.slow.unwrap_or(0));
+        format!(
+            "Memory of all processes of the server together: after one request, with {idle} idle \
+             connections, and with {slow} slow downloads besides; then from connecting to the end \
+             of a small file, one after the other"
+        )
+    },
+    metrics: &[
+        &CALLS,
+        &Metric::less(
+            "memory-start",
+            "Resident memory after one request",
+            "after one",
+            Unit::Bytes,
+            Rank::Chart,
+            |_, sample| Some(found(sample)?.0[0].resident_bytes as f64),
+        )
+        .of_side(Whose::Measured),
+        &Metric::less(
+            "memory-idle",
+            "Resident memory with idle connections",
+            "with idle",
+            Unit::Bytes,
+            Rank::Main,
+            |_, sample| Some(found(sample)?.0[1].resident_bytes as f64),
+        )
+        .of_side(Whose::Measured),
+        &Metric::less(
+            "memory-slow",
+            "Resident memory with slow downloads besides",
+            "with slow",
+            Unit::Bytes,
+            Rank::Finding,
+            |_, sample| Some(found(sample)?.0[2].resident_bytes as f64),
+        )
+        .of_side(Whose::Measured),
+        &Metric::less(
+            "pss-start",
+            "Proportional memory after one request",
+            "Pss after one",
+            Unit::Bytes,
+            Rank::Table,
+            |_, sample| Some(found(sample)?.0[0].proportional_bytes as f64),
+        )
+        .of_side(Whose::Measured),
+        &Metric::less(
+            "pss-idle",
+            "Proportional memory with idle connections",
+            "Pss with idle",
+            Unit::Bytes,
+            Rank::Table,
+            |_, sample| Some(found(sample)?.0[1].proportional_bytes as f64),
+        )
+        .of_side(Whose::Measured),
+        &Metric::less(
+            "pss-slow",
+            "Proportional memory with slow downloads besides",
+            "Pss with slow",
+            Unit::Bytes,
+            Rank::Table,
+            |_, sample| Some(found(sample)?.0[2].proportional_bytes as f64),
+        )
+        .of_side(Whose::Measured),
+        &Metric::less(
+            "answers",
+            "Time to answer one more connection",
+            "one more",
+            Unit::Seconds,
+            Rank::Main,
+            |_, sample| Some(found(sample)?.1.p50_s),
+        ),
+        &Metric::less(
+            "answers-max",
+            "The longest time to answer one more connection",
+            "longest",
+            Unit::Seconds,
+            Rank::Table,
+            |_, sample| Some(found(sample)?.1.max_s),
+        ),
+    ],
+    ..REQUESTS
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_address_is_used_before_the_ports_of_one_are_used_up() {
+        assert_eq!(usable_ports("32768\t60999\n"), 14_115);
+        assert_eq!(usable_ports(""), 10_000);
+        let mut sources = Sources { used: 0, ports: 2 };
+        let found: Vec<_> = (0..5).map(|_| sources.next().octets()[3]).collect();
+        assert_eq!(found, [1, 1, 2, 2, 3]);
+    }
+}

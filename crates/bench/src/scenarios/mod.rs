@@ -1,0 +1,122 @@
+//! The scenarios, a file each: its options, how a sample of it is taken, and what its tables show. A
+//! new one is added here to [`ALL`], and to the subcommands of the program.
+
+mod chain;
+mod copy;
+mod cp;
+mod fairness;
+mod hostile;
+mod idle;
+mod requests;
+mod scale;
+mod servers;
+mod tcp;
+mod transfer;
+
+pub use chain::ChainArgs;
+pub use copy::{CopyArgs, SmallCopyArgs};
+pub use cp::CpArgs;
+pub use hostile::HostileArgs;
+pub use requests::ServeArgs;
+pub use scale::ScaleArgs;
+pub use tcp::{ChunksArgs, LimitArgs, NetArgs, TableArgs};
+pub use transfer::{GetArgs, PutArgs, TreeArgs};
+use underpass_engine::Mechanism;
+
+use crate::error::{BenchError, Result, WithPath};
+use crate::record::{Contender, Description, Receipt, Step, Variant};
+use crate::run::Finished;
+
+/// The scenario of this name in records.
+pub(crate) fn find(name: &str) -> Option<&'static Description> {
+    ALL.iter().find(|about| about.name == name)
+}
+
+/// Every scenario.
+const ALL: &[Description] = &[
+    chain::CHAIN,
+    copy::ARTICLE_COPY,
+    copy::COPY,
+    cp::CP,
+    fairness::FAIRNESS,
+    hostile::HOSTILE,
+    idle::IDLE,
+    requests::HANDSHAKES,
+    requests::REQUESTS,
+    scale::SCALE,
+    tcp::CHUNKS,
+    tcp::LIMIT,
+    tcp::NET,
+    tcp::TABLE,
+    transfer::GET,
+    transfer::PUT,
+    transfer::TREE,
+];
+
+/// How files used to be sent and copied: read a page, write a page.
+const TRADITIONAL: Variant = Variant::mechanism(Mechanism::ReadWrite, 4 << 10);
+
+/// What servers are compared with.
+const NGINX: Variant = Variant::plain(Contender::Nginx);
+
+/// What the others are compared with.
+fn first(variants: &[Variant]) -> Result<Variant> {
+    let none = || BenchError::Usage("none of these programs is installed".to_owned());
+    variants.first().copied().ok_or_else(none)
+}
+
+/// A peer at all of the steps that it can take: a buffer as large as the file is none.
+fn without(peer: Contender, steps: &[Step]) -> Vec<Variant> {
+    use Contender::{CReadWrite, JavaStream, PythonSendall};
+    if !peer.has_steps() {
+        return vec![Variant::plain(peer)];
+    }
+    let has_buffer = matches!(peer, CReadWrite | JavaStream | PythonSendall);
+    let can = steps.iter().filter(|step| !has_buffer || matches!(step, Step::Bytes(_)));
+    can.map(|step| Variant::new(peer, *step)).collect()
+}
+
+/// The step of a peer in the article that it is from.
+const fn usual_step(peer: Contender) -> Step {
+    match peer {
+        Contender::CReadWrite | Contender::JavaStream | Contender::PythonSendall => {
+            Step::Bytes(4 << 10)
+        }
+        Contender::PythonSendfile => Step::Bytes(65_535),
+        Contender::Iperf3 | Contender::MemoryCopy | Contender::Nc => Step::Default,
+        _ => Step::Whole,
+    }
+}
+
+/// The receipt of a process that has succeeded, if it moved `size` bytes, and all of them by the
+/// mechanism of the contender if that names one.
+fn checked_receipt(
+    finished: &Finished,
+    size: u64,
+    contender: Option<Contender>,
+) -> Result<Receipt> {
+    let receipt: Receipt = serde_json::from_str(&finished.stdout)
+        .map_err(std::io::Error::from)
+        .with_path("reading", "the receipt of a process")?;
+    let moved: Vec<_> = receipt.mechanisms.iter().map(|by| (by.bytes, by.name.as_str())).collect();
+    let is_right = match contender {
+        Some(Contender::Only(mechanism)) => moved == [(size, mechanism.name())],
+        _ => receipt.bytes == size,
+    };
+    if is_right {
+        return Ok(receipt);
+    }
+    let ran: Vec<_> =
+        moved.iter().map(|(bytes, name)| format!("{bytes} bytes by {name}")).collect();
+    let what = contender.map_or("the other side", Contender::name);
+    Err(BenchError::other(what, &ran.join(", ")))
+}
+
+/// The kernel's answer by which it declined the mechanism of a contender, according to the receipt
+/// of a process that has failed.
+fn declined(stdout: &str, contender: Contender) -> Option<String> {
+    let Contender::Only(mechanism) = contender else { return None };
+    let receipt: Receipt = serde_json::from_str(stdout).ok()?;
+    let mut declined = receipt.declined.into_iter();
+    declined.find(|decline| decline.mechanism == mechanism.name()).map(|decline| decline.errno)
+}

@@ -1,0 +1,315 @@
+//! `bench serve requests`: one file, asked for by many connections without a pause; and `bench serve
+//! handshakes`, in which each connection asks only once.
+
+use std::io;
+use std::path::Path;
+
+use clap::{Args, Subcommand};
+
+use super::fairness::FairnessArgs;
+use super::idle::IdleArgs;
+use crate::error::Result;
+use crate::load::{
+    Class, Counting, Host, LoadGenerator, RequestSpec, Server, ServerFixture, Spent, during,
+};
+use crate::options::{Benchmark, ServerArgs, bytes, number};
+use crate::record::{
+    CALLS, CPU, Cell, Cpu, Description, LOAD_BUSY, LONGEST, Load, P50, P99, RATE, Record,
+    SERVER_BUSY, SWITCHES, Served, Setting, Tally, short_size,
+};
+use crate::run::{Context, Measured, Scenario, Verdict, largest};
+
+/// What can be typed after `bench serve`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ServeArgs {
+    /// What to measure; requests if nothing is named.
+    #[command(subcommand)]
+    scenario: Option<ServeScenario>,
+
+    #[command(flatten)]
+    requests: RequestsArgs,
+}
+
+/// The scenarios with servers.
+#[derive(Debug, Subcommand)]
+enum ServeScenario {
+    /// Requests as fast as they are answered: processor time of each, and how many in a second
+    Requests(RequestsArgs),
+    /// The latency of a hot file, alone and while cold files are streamed
+    Fairness(FairnessArgs),
+    /// New connections with TLS, each for one request: processor time of each, and how many in a
+    /// second
+    Handshakes(HandshakesArgs),
+    /// Memory with very many idle connections and slow downloads, and how soon a new one is served
+    Idle(IdleArgs),
+}
+
+/// What can be typed after `bench serve requests`.
+#[derive(Debug, Args)]
+struct RequestsArgs {
+    /// Sizes of the files
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
+    #[arg(default_value = "1K,10K,100K,1M,1G")]
+    sizes: Vec<u64>,
+
+    /// Connections; fewer for files of more than 2M, down to two
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = number(1))]
+    connections: u32,
+
+    /// Encrypt connections with TLS 1.3, by the same suite for all servers
+    #[arg(long)]
+    tls: bool,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// What can be typed after `bench serve handshakes`.
+#[derive(Debug, Args)]
+struct HandshakesArgs {
+    /// Sizes of the files
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
+    #[arg(default_value = "1K")]
+    sizes: Vec<u64>,
+
+    /// Connections at once
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = number(1))]
+    connections: u32,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+impl ServeArgs {
+    fn chosen(&self) -> &dyn Benchmark {
+        match &self.scenario {
+            None => &self.requests,
+            Some(ServeScenario::Requests(args)) => args,
+            Some(ServeScenario::Fairness(args)) => args,
+            Some(ServeScenario::Handshakes(args)) => args,
+            Some(ServeScenario::Idle(args)) => args,
+        }
+    }
+}
+
+impl Benchmark for ServeArgs {
+    fn json(&self) -> Option<&Path> {
+        self.chosen().json()
+    }
+
+    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+        self.chosen().measure(context)
+    }
+}
+
+impl Benchmark for RequestsArgs {
+    fn json(&self) -> Option<&Path> {
+        self.server.json()
+    }
+
+    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+        let setting = Setting { tls: self.tls, ..self.server.setting(self.connections) };
+        measure(&REQUESTS, &self.sizes, setting, &self.server, context)
+    }
+}
+
+impl Benchmark for HandshakesArgs {
+    fn json(&self) -> Option<&Path> {
+        self.server.json()
+    }
+
+    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+        let setting = Setting { tls: true, ..self.server.setting(self.connections) };
+        measure(&HANDSHAKES, &self.sizes, setting, &self.server, context)
+    }
+}
+
+fn measure(
+    about: &'static Description,
+    sizes: &[u64],
+    setting: Setting,
+    args: &ServerArgs,
+    context: &Context<'_>,
+) -> Result<Record> {
+    let (mut plan, fixture, variants) = args.open(about, sizes, setting, context)?;
+    fixture.site.folder.require_space(largest(sizes))?;
+    plan.for_sizes(&variants);
+    let mut requests = Requests { about, fixture, reconnects: about == &HANDSHAKES };
+    plan.measure(&mut requests, super::NGINX, context)
+}
+
+/// One file, again and again.
+#[derive(Debug)]
+struct Requests<'a> {
+    about: &'static Description,
+    fixture: ServerFixture<'a>,
+    /// Whether each request comes over a new connection.
+    reconnects: bool,
+}
+
+impl Scenario for Requests<'_> {
+    fn description(&self) -> &'static Description {
+        self.about
+    }
+
+    fn prepare(&mut self, cell: &Cell) -> Result<()> {
+        self.fixture.sha256 = self.fixture.create_file(FILE, cell.size)?;
+        Ok(())
+    }
+
+    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+        self.fixture.verify(cell.variant.contender, FILE, cell.size)
+    }
+
+    fn sample(&mut self, cell: &Cell) -> Result<Measured> {
+        let requesting = self.requesting(cell.size);
+        let ask = |server: &Server, host: &Host| requesting.run(server, host, |_| ());
+        let contender = cell.variant.contender;
+        let ((spent, load, ()), all_cpu_s) = self.fixture.with_server(contender, ask)?;
+        Ok(spent.measured(spent.elapsed_s(), Served::Requests(load), all_cpu_s))
+    }
+
+    fn count(&mut self, cell: &Cell) -> Result<Vec<Tally>> {
+        let requesting = self.requesting(cell.size);
+        self.fixture
+            .counted(cell.variant.contender, |counting, host| requesting.count(counting, host))
+    }
+
+    fn weight(&self, _cell: &Cell) -> u64 {
+        1
+    }
+}
+
+impl Requests<'_> {
+    fn requesting(&self, size: u64) -> Requesting<'_> {
+        Requesting {
+            spec: RequestSpec { path: format!("/{FILE}"), size, class: Class::Hot },
+            connections: connections(self.fixture.setting.connections, size),
+            reconnects: self.reconnects,
+            fixture: &self.fixture,
+        }
+    }
+}
+
+/// What the load does in a sample.
+pub(super) struct Requesting<'a> {
+    pub(super) spec: RequestSpec,
+    pub(super) connections: u32,
+    pub(super) reconnects: bool,
+    pub(super) fixture: &'a ServerFixture<'a>,
+}
+
+impl Requesting<'_> {
+    /// Asks, and returns what was spent meanwhile, what the clients saw, and what `look` finds at the
+    /// end, while connections are still open.
+    pub(super) fn run<T>(
+        &self,
+        server: &Server,
+        host: &Host,
+        look: impl FnOnce(&Server) -> T,
+    ) -> io::Result<(Spent, Load, T)> {
+        let mut generator = self.generator(host)?;
+        let (spent, load) = during(&mut generator, server, self.fixture.time())?;
+        Ok((spent, load, look(server)))
+    }
+
+    /// Asks while the server's system calls are counted, which makes it slower.
+    pub(super) fn count(&self, counting: &Counting<'_>, host: &Host) -> io::Result<Tally> {
+        counting.asked_by(&mut self.generator(host)?, self.fixture.time())
+    }
+
+    /// All connections, which have asked long enough for the server to be warm.
+    fn generator(&self, host: &Host) -> io::Result<LoadGenerator<'_>> {
+        let mut generator = LoadGenerator::new(self.fixture.context.cancel)?;
+        for _ in 0..self.connections {
+            generator.join(host, &self.spec, None)?;
+        }
+        if self.reconnects {
+            generator.reconnect(host);
+        }
+        generator.run_for(self.fixture.warm_up())?;
+        Ok(generator)
+    }
+}
+
+/// The number of connections at this size: fewer for large files, as they would only wait for each
+/// other.
+fn connections(asked: u32, size: u64) -> u32 {
+    let enough = u32::try_from(MAX_UNDER_WAY / size.max(1)).unwrap_or(u32::MAX);
+    asked.min(enough.max(2))
+}
+
+/// The number of connections of a record, and at which sizes they were fewer.
+pub(super) fn connections_of(record: &Record) -> String {
+    let asked = record.arguments.serve.map_or(0, |setting| setting.connections);
+    let fewer = |size: &u64| {
+        let (asked_for, size) = (connections(asked, *size), short_size(*size));
+        (asked_for != asked).then(|| format!("at {size} {asked_for}"))
+    };
+    let fewer: Vec<_> = record.sizes().iter().filter_map(fewer).collect();
+    match fewer.is_empty() {
+        true => format!("{asked} connections"),
+        false => format!("{asked} connections ({})", fewer.join(", ")),
+    }
+}
+
+/// From where to where the bytes of servers move.
+pub(super) fn subject(record: &Record) -> String {
+    let file_system = &record.environment.source_file_system;
+    let logs = match record.arguments.serve.is_some_and(|setting| setting.log) {
+        true => "with access logs (nginx's with buffer=64k flush=1s)",
+        false => "without access logs",
+    };
+    let scheme = match record.arguments.serve.is_some_and(|setting| setting.tls) {
+        true => "HTTPS (TLS 1.3, AES-128-GCM, P-256)",
+        false => "HTTP",
+    };
+    format!("files on {file_system} by {scheme} on loopback, {logs}")
+}
+
+/// `bench serve requests`.
+pub(super) const REQUESTS: Description = Description {
+    name: "serve",
+    command: "serve",
+    cpu: Cpu::Process,
+    cores: Some("server and load"),
+    expected: &["nginx"],
+    saturates: true,
+    subject,
+    caption: |record| {
+        format!("Processor time of the server for each request, {}", connections_of(record))
+    },
+    metrics: &[&RATE, &CPU, &CALLS, &SWITCHES, &P50, &P99, &LONGEST, &SERVER_BUSY, &LOAD_BUSY],
+    ..Description::NONE
+};
+
+/// `bench serve handshakes`.
+pub(super) const HANDSHAKES: Description = Description {
+    name: "serve_handshakes",
+    command: "serve handshakes",
+    caption: |record| {
+        let connections = connections_of(record);
+        format!("Processor time of the server for each new connection, {connections}")
+    },
+    ..REQUESTS
+};
+
+const FILE: &str = "file";
+
+/// Bytes asked for at once, at most, unless that were fewer than two files.
+const MAX_UNDER_WAY: u64 = 128 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_files_are_asked_for_by_fewer_connections_but_by_two() {
+        for (asked, size, expected) in
+            [(64, 1, 64), (64, 2 << 20, 64), (64, 4 << 20, 32), (64, 1 << 30, 2), (1, 1 << 30, 1)]
+        {
+            assert_eq!(connections(asked, size), expected, "{size}");
+        }
+    }
+}

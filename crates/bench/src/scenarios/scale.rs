@@ -1,0 +1,198 @@
+//! `bench scale`: how throughput, processor time and memory of a server change when connections become
+//! more and files larger. All points take turns, as they are compared with each other and not only
+//! with other servers.
+
+use std::io;
+use std::path::Path;
+
+use clap::Args;
+
+use super::requests::{REQUESTS, Requesting, subject};
+use crate::error::Result;
+use crate::load::{Class, Host, RequestSpec, Server, ServerFixture};
+use crate::options::{Benchmark, ServerArgs, bytes, number};
+use crate::record::{
+    CALLS, CPU, Cell, Description, LOAD_BUSY, Metric, P50, P99, Rank, Record, SERVER_BUSY,
+    SWITCHES, Served, THROUGHPUT, Tally, Unit, Whose, once, short_size,
+};
+use crate::run::{Context, Measured, Scenario, Verdict, allow_open_files, digest, sparse};
+
+/// What can be typed after `bench scale`.
+#[derive(Debug, Args)]
+pub struct ScaleArgs {
+    /// Connections at once, all of which ask for the same file again and again
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = number(1))]
+    #[arg(default_value = "1,4,16,64,256,1024")]
+    connections: Vec<u32>,
+
+    /// Size of the file that they ask for
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = bytes)]
+    size: u64,
+
+    /// Sizes of the files that few connections ask for
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
+    #[arg(default_value = "1K,10K,100K,1M,10M,100M,1G,10G")]
+    sizes: Vec<u64>,
+
+    /// From this size on files are sparse: in memory when they are measured, but on no disk
+    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = bytes)]
+    sparse_from: u64,
+
+    /// The number of those few connections
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = number(1))]
+    at: u32,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+impl Benchmark for ScaleArgs {
+    fn json(&self) -> Option<&Path> {
+        self.server.json()
+    }
+
+    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+        let sizes = once(self.sizes.iter().chain([&self.size]).copied());
+        let mut setting = self.server.setting(self.at);
+        let has_sparse = sizes.iter().any(|size| *size >= self.sparse_from);
+        setting.sparse_from = has_sparse.then_some(self.sparse_from);
+        let (mut plan, mut fixture, variants) =
+            self.server.open(&SCALE, &sizes, setting, context)?;
+        let is_written = |size: &&u64| **size < self.sparse_from;
+        fixture.site.folder.require_space(sizes.iter().filter(is_written).sum())?;
+        let most = self.connections.iter().chain([&self.at]).copied().max().unwrap_or(1);
+        fixture.site.connections = Some(most.saturating_add(SPARE_CONNECTIONS));
+        // A server may have the file open for each connection.
+        allow_open_files(u64::from(most) * 2 + SPARE_FILES)?;
+        let by_connections = self.connections.iter().map(|connections| (self.size, *connections));
+        let by_size = self.sizes.iter().map(|size| (*size, self.at));
+        let points = once(by_connections.chain(by_size));
+        let at = |(size, connections)| {
+            let cell =
+                move |variant| Cell { connections: Some(connections), ..Cell::new(size, variant) };
+            variants.iter().copied().map(cell)
+        };
+        plan.groups = vec![points.into_iter().flat_map(at).collect()];
+        plan.measure(&mut Scale(fixture), super::NGINX, context)
+    }
+}
+
+/// Points to be measured, each with every server.
+#[derive(Debug)]
+struct Scale<'a>(ServerFixture<'a>);
+
+impl Scenario for Scale<'_> {
+    fn description(&self) -> &'static Description {
+        &SCALE
+    }
+
+    fn prepare(&mut self, cell: &Cell) -> Result<()> {
+        let path = self.0.site.file(&name(cell.size));
+        self.0.sha256 = match cell.size {
+            size if self.0.setting.sparse_from.is_some_and(|from| size >= from) => {
+                sparse(&path, size)?;
+                digest(&path)?
+            }
+            size => self.0.create_file(&name(size), size)?,
+        };
+        Ok(())
+    }
+
+    fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+        self.0.verify(cell.variant.contender, &name(cell.size), cell.size)
+    }
+
+    fn sample(&mut self, cell: &Cell) -> Result<Measured> {
+        let requesting = self.requesting(cell);
+        let ask = |server: &Server, host: &Host| -> io::Result<_> {
+            let start = server.memory();
+            let (spent, load, busy) = requesting.run(server, host, Server::memory)?;
+            Ok((spent, Served::Scale { load, start, busy }))
+        };
+        let ((spent, served), all_cpu_s) = self.0.with_server(cell.variant.contender, ask)?;
+        Ok(spent.measured(spent.elapsed_s(), served, all_cpu_s))
+    }
+
+    fn count(&mut self, cell: &Cell) -> Result<Vec<Tally>> {
+        let requesting = self.requesting(cell);
+        self.0.counted(cell.variant.contender, |counting, host| requesting.count(counting, host))
+    }
+
+    fn weight(&self, _cell: &Cell) -> u64 {
+        1
+    }
+}
+
+impl Scale<'_> {
+    fn requesting(&self, cell: &Cell) -> Requesting<'_> {
+        let path = format!("/{}", name(cell.size));
+        Requesting {
+            spec: RequestSpec { path, size: cell.size, class: Class::Hot },
+            connections: cell.connections.unwrap_or(1),
+            reconnects: false,
+            fixture: &self.0,
+        }
+    }
+}
+
+/// The name of the file of a size.
+fn name(size: u64) -> String {
+    format!("file{size}")
+}
+
+/// `bench scale`.
+pub(super) const SCALE: Description = Description {
+    name: "scale",
+    command: "scale",
+    expected: &[],
+    saturates: false,
+    subject,
+    caption: |record| {
+        let sparse = record.arguments.serve.and_then(|setting| setting.sparse_from);
+        let sparse = sparse.map_or_else(String::new, |size| {
+            format!("; files from {} on are sparse, in memory, on no disk", short_size(size))
+        });
+        format!("Connections that ask again and again for a file{sparse}")
+    },
+    metrics: &[
+        &THROUGHPUT,
+        &CPU,
+        &CALLS,
+        &SWITCHES,
+        &P50,
+        &P99,
+        &Metric::less(
+            "memory-busy",
+            "Resident memory under load",
+            "memory",
+            Unit::Bytes,
+            Rank::Main,
+            |_, sample| match sample.served? {
+                Served::Scale { busy, .. } => Some(busy.resident_bytes as f64),
+                _ => None,
+            },
+        )
+        .of_side(Whose::Measured),
+        &Metric::less(
+            "memory-rest",
+            "Resident memory at rest",
+            "at rest",
+            Unit::Bytes,
+            Rank::Table,
+            |_, sample| match sample.served? {
+                Served::Scale { start, .. } => Some(start.resident_bytes as f64),
+                _ => None,
+            },
+        )
+        .of_side(Whose::Measured),
+        &SERVER_BUSY,
+        &LOAD_BUSY,
+    ],
+    ..REQUESTS
+};
+
+/// Beside all others: those that ask how soon they are answered.
+const SPARE_CONNECTIONS: u32 = 64;
+
+/// Files that programs have open for themselves.
+const SPARE_FILES: u64 = 128;

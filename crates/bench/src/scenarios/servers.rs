@@ -1,0 +1,100 @@
+//! What the scenarios with servers have in common: which servers take part, and where.
+
+use std::path::Path;
+
+use crate::error::{BenchError, Result, plain};
+use crate::load::{ServerFixture, Site, accept_any_certificate};
+use crate::options::ServerArgs;
+use crate::record::{
+    Arguments, Contender, Description, Environment, Missing, Role, Setting, Step, Variant, once,
+};
+use crate::run::{
+    Context, Cores, Noise, Plan, SystemCongestion, Tracer, find, largest, nginx_version, survey,
+    version,
+};
+
+impl ServerArgs {
+    /// Where the record is to go.
+    pub(super) fn json(&self) -> Option<&Path> {
+        self.system.run.json.as_deref()
+    }
+
+    /// What was asked for, without what only some scenarios have.
+    pub(super) fn setting(&self, connections: u32) -> Setting {
+        Setting { connections, seconds: self.seconds, log: self.log, ..Setting::default() }
+    }
+
+    /// Finds the servers and a place for their files, of which nothing is measured yet.
+    pub(super) fn open<'a>(
+        &self,
+        about: &Description,
+        sizes: &[u64],
+        setting: Setting,
+        context: &'a Context<'a>,
+    ) -> Result<(Plan, ServerFixture<'a>, Vec<Variant>)> {
+        let nginx = nginx_version();
+        let (servers, missing) = installed(&self.server)?;
+        let programs = servers.iter().filter(|server| **server != Contender::Nginx);
+        let programs = programs.filter_map(|server| version(&find(server.programs().first()?)?));
+        let cores = Cores::available();
+        // What a machine does by itself, interrupts above all, it does on its first core.
+        let cores = Cores { first: cores.second, second: cores.first, ..cores };
+        let run = &self.system.run;
+        let mut site = Site::create(context, &run.dir, self.log, Some(cores.first))?;
+        // Before anything of the system is set.
+        let found = survey(cores, site.folder.path(), None);
+        let congestion = SystemCongestion::choose(&self.system.congestion)?;
+        let environment = Environment {
+            nginx,
+            programs: programs.collect(),
+            congestion: Some(congestion.name.clone()),
+            ..found
+        };
+        let arguments = Arguments {
+            mechanisms: servers.clone(),
+            steps: vec![Step::Default],
+            side: Role::Server,
+            serve: Some(setting),
+            ..run.arguments(sizes)
+        };
+        // Where nginx is expected, a version that is absent says it.
+        let is_expected = |one: &Missing| about.expected.contains(&one.name.as_str());
+        let (tracer, uncounted) = Tracer::unless(self.system.no_count, &site.folder);
+        let missing = missing.into_iter().filter(|one| !is_expected(one)).chain(uncounted);
+        let plan = Plan { arguments, environment, missing: missing.collect(), ..Plan::default() };
+        if setting.tls {
+            site.encrypt()?;
+        }
+        let tls = setting.tls.then(accept_any_certificate).transpose();
+        let fixture = ServerFixture {
+            site,
+            noise: Noise::new(largest(sizes))?,
+            setting,
+            congestion,
+            tls: tls.map_err(|error| BenchError::measuring("TLS of the load", plain(&error)))?,
+            cores,
+            tracer,
+            context,
+            sha256: String::new(),
+        };
+        let variants = servers.into_iter().map(Variant::plain).collect();
+        Ok((plan, fixture, variants))
+    }
+}
+
+/// The servers asked for, each once, and those that are not installed.
+fn installed(asked: &[Contender]) -> Result<(Vec<Contender>, Vec<Missing>)> {
+    let is_there = |server: &Contender| server.programs().iter().all(|name| find(name).is_some());
+    let (servers, missing): (Vec<_>, Vec<_>) =
+        once(asked.iter().copied()).into_iter().partition(is_there);
+    let why = || "not installed".to_owned();
+    match missing.first() {
+        Some(name) if servers.is_empty() => {
+            Err(BenchError::Usage(format!("{name} is not installed")))
+        }
+        _ => {
+            let missing = missing.iter().map(|one| Missing { name: one.to_string(), why: why() });
+            Ok((servers, missing.collect()))
+        }
+    }
+}

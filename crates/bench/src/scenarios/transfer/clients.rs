@@ -1,0 +1,153 @@
+//! The clients: what they are asked to do, with nothing that people have configured for themselves
+//! and nothing printed.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::record::Contender;
+use crate::run::Context;
+
+/// A program with its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CommandWords {
+    program: &'static str,
+    arguments: Vec<OsString>,
+}
+
+impl CommandWords {
+    fn new(program: &'static str, options: &[&str]) -> Self {
+        Self { program, arguments: options.iter().map(Into::into).collect() }
+    }
+
+    fn and(mut self, word: impl Into<OsString>) -> Self {
+        self.arguments.push(word.into());
+        self
+    }
+
+    /// The command, which finds no configuration in `home` and asks no proxy.
+    pub(super) fn command(&self, context: &Context<'_>, home: &Path) -> Command {
+        let mut command = match self.program {
+            OURS => context.program(),
+            program => Command::new(program),
+        };
+        for name in PROXIES {
+            command.env_remove(name).env_remove(name.to_uppercase());
+        }
+        command.args(&self.arguments).env("HOME", home);
+        command
+    }
+}
+
+impl fmt::Display for CommandWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.program)?;
+        self.arguments.iter().try_for_each(|word| write!(f, " {}", word.to_string_lossy()))
+    }
+}
+
+/// Downloads `url` into the new file `file`.
+pub(super) fn download(contender: Contender, url: &str, file: &Path) -> CommandWords {
+    match contender {
+        Contender::Aria2 => {
+            let name = file.file_name().unwrap_or_default();
+            let folder = file.parent().unwrap_or(Path::new("."));
+            CommandWords::new("aria2c", ARIA2).and("-d").and(folder).and("-o").and(name).and(url)
+        }
+        Contender::Curl => CommandWords::new("curl", CURL).and("-o").and(file).and(url),
+        Contender::Wget => CommandWords::new("wget", WGET).and("-O").and(file).and(url),
+        _ => CommandWords::new(OURS, &["get", "-q", "-o"]).and(file).and(url),
+    }
+}
+
+/// Uploads `file` to the new file `url`.
+pub(super) fn upload(contender: Contender, file: &Path, url: &str) -> CommandWords {
+    match contender {
+        Contender::CurlToDufs | Contender::CurlToNginx | Contender::CurlToUnderpass => {
+            CommandWords::new("curl", CURL).and("-T").and(file).and(url)
+        }
+        _ => CommandWords::new(OURS, &["put", "-q"]).and(file).and(url),
+    }
+}
+
+/// Downloads the folder `url` into the new folder `folder`.
+pub(super) fn download_tree(contender: Contender, url: &str, folder: &Path) -> CommandWords {
+    match contender {
+        Contender::Wget => CommandWords::new("wget", WGET)
+            .and("-r")
+            .and("-nH")
+            .and("-np")
+            // Else the listings would stay among the files.
+            .and("-R")
+            .and("index.html*")
+            .and("-P")
+            .and(folder)
+            .and(url),
+        _ => CommandWords::new(OURS, &["get", "-q", "-r"]).and(url).and("-d").and(folder),
+    }
+}
+
+const OURS: &str = "underpass";
+
+/// `-q` has to be the first one: no configuration.
+const CURL: &[&str] = &["-q", "-fsS"];
+
+/// A request for robots.txt would be one more of its own.
+const WGET: &[&str] = &["--no-config", "-e", "robots=off", "-q"];
+
+/// Space for the file is allocated as aria2c does it by default.
+const ARIA2: &[&str] = &[
+    "--no-conf",
+    "-q",
+    "--console-log-level=error",
+    "--summary-interval=0",
+    "--allow-overwrite=true",
+    "-x4",
+    "-s4",
+];
+
+const PROXIES: [&str; 4] = ["http_proxy", "https_proxy", "all_proxy", "no_proxy"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URL: &str = "http://127.0.0.1:80/file";
+
+    #[test]
+    fn each_client_is_told_source_and_target_and_to_be_quiet() {
+        let file = Path::new("folder/file");
+        for (contender, words) in [
+            (Contender::Curl, "curl -q -fsS -o folder/file http://127.0.0.1:80/file"),
+            (
+                Contender::Wget,
+                "wget --no-config -e robots=off -q -O folder/file http://127.0.0.1:80/file",
+            ),
+            (
+                Contender::Aria2,
+                "aria2c --no-conf -q --console-log-level=error --summary-interval=0 \
+                 --allow-overwrite=true -x4 -s4 -d folder -o file http://127.0.0.1:80/file",
+            ),
+            (Contender::Underpass, "underpass get -q -o folder/file http://127.0.0.1:80/file"),
+        ] {
+            assert_eq!(download(contender, URL, file).to_string(), words);
+        }
+        for (contender, words) in [
+            (Contender::CurlToNginx, "curl -q -fsS -T folder/file http://127.0.0.1:80/file"),
+            (Contender::UnderpassSynced, "underpass put -q folder/file http://127.0.0.1:80/file"),
+        ] {
+            assert_eq!(upload(contender, file, URL).to_string(), words);
+        }
+        for (contender, words) in [
+            (
+                Contender::Wget,
+                "wget --no-config -e robots=off -q -r -nH -np -R index.html* -P folder/file \
+                 http://127.0.0.1:80/file",
+            ),
+            (Contender::Underpass, "underpass get -q -r http://127.0.0.1:80/file -d folder/file"),
+        ] {
+            assert_eq!(download_tree(contender, URL, file).to_string(), words);
+        }
+    }
+}

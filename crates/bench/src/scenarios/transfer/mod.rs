@@ -1,0 +1,319 @@
+//! `bench get`, `bench put` and `bench tree`: clients that move whole files by HTTP, ours beside
+//! those that people have, from the start of their process to its end. `clients` knows their command
+//! lines, `file` takes samples of a file in either direction, `tree` of a folder.
+
+mod clients;
+mod file;
+mod tree;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+
+use self::clients::CommandWords;
+use crate::error::{BenchError, Result};
+use crate::load::{Server, ServerKind, ServerUsage, Site};
+use crate::options::SystemArgs;
+use crate::record::{
+    Arguments, CALLS, CPU, CommandLine, Contender, Cpu, Description, Environment, MemoryState,
+    Metric, PEER_CPU, Pin, Record, Role, SPEED, SWITCHES, Side, Step, TIME, Tally, Transfers,
+    Variant, once, short_size,
+};
+use crate::run::{
+    Context, Cores, Finished, Measured, Noise, Plan, Running, SystemCongestion, Tracer, find,
+    largest, nginx_version, survey, version,
+};
+
+pub use file::{GetArgs, PutArgs};
+pub use tree::TreeArgs;
+
+/// What they have in common.
+#[derive(Debug, Args)]
+struct ClientArgs {
+    /// Processes that stay on one core; no client does, as some have several threads
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "none")]
+    pin: Pin,
+
+    /// How each sample finds the memory for its target; many small pieces that were freed just
+    /// before are dearer to fill than few large ones
+    #[arg(long, value_enum, value_name = "HOW", default_value = "even")]
+    memory: MemoryState,
+
+    #[command(flatten)]
+    system: SystemArgs,
+}
+
+/// The programs of a run: those that are installed.
+#[derive(Debug)]
+struct Programs {
+    contenders: Vec<Contender>,
+    missing: Vec<&'static str>,
+    dufs: Option<PathBuf>,
+    nginx: Option<String>,
+    versions: Vec<String>,
+}
+
+impl Programs {
+    /// Looks for what the contenders need, and for what the server `from` does.
+    fn look(dufs: Option<&Path>, asked: &[Contender], from: Option<Contender>) -> Result<Self> {
+        let dufs = dufs.map(Path::to_owned).or_else(|| find("dufs"));
+        let has = |program: &str| match program {
+            "dufs" => dufs.as_deref().is_some_and(Path::is_file),
+            program => find(program).is_some(),
+        };
+        let lacking = |contender: &Contender| {
+            let needed = contender.programs().iter().copied();
+            needed.filter(|program| !has(program)).collect::<Vec<_>>()
+        };
+        let asked = once(asked.iter().copied());
+        let mut missing: Vec<_> = asked.iter().flat_map(lacking).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        let contenders: Vec<_> =
+            asked.into_iter().filter(|contender| lacking(contender).is_empty()).collect();
+        let absent = from.iter().flat_map(lacking).next();
+        let first = missing.first().copied().filter(|_| contenders.is_empty());
+        if let Some(program) = absent.or(first) {
+            return Err(BenchError::Usage(format!("{program} is not installed")));
+        }
+        let needed = |name: &str| {
+            let mut all = contenders.iter().chain(&from);
+            all.any(|contender| contender.programs().contains(&name))
+        };
+        let nginx = nginx_version().filter(|_| needed("nginx"));
+        let places = ["curl", "wget", "aria2c"].map(|name| (name, find(name)));
+        let places = places.into_iter().chain([("dufs", dufs.clone())]);
+        let used = places.filter(|(name, _)| needed(name));
+        let versions = used.filter_map(|(_, place)| version(&place?)).collect();
+        Ok(Self { contenders, missing, dufs, nginx, versions })
+    }
+
+    /// What is run for each contender.
+    fn commands(
+        &self,
+        client: impl Fn(Contender) -> CommandWords,
+        server: impl Fn(Contender) -> ServerKind,
+    ) -> Vec<CommandLine> {
+        let command = |contender: &Contender| CommandLine {
+            contender: *contender,
+            command: None,
+            client: Some(client(*contender).to_string()),
+            server: Some(server(*contender).command_line()),
+        };
+        self.contenders.iter().map(command).collect()
+    }
+}
+
+/// Everything that a sample needs.
+#[derive(Debug)]
+struct ClientFixture<'a> {
+    site: Site<'a>,
+    noise: Noise,
+    /// The program dufs, if it is installed.
+    dufs: Option<PathBuf>,
+    /// How samples find the memory.
+    memory: MemoryState,
+    tracer: Option<Tracer>,
+    context: &'a Context<'a>,
+    /// Put back at the end.
+    _congestion: SystemCongestion,
+    /// The digest of what is moved at the present size.
+    sha256: String,
+}
+
+impl ClientArgs {
+    /// Finds a place for the files, `room` bytes altogether; nothing is measured yet.
+    fn open<'a>(
+        &self,
+        sizes: &[u64],
+        room: u64,
+        mut transfers: Transfers,
+        programs: Programs,
+        context: &'a Context<'a>,
+    ) -> Result<(Plan, ClientFixture<'a>)> {
+        transfers.missing = programs.missing.iter().copied().map(str::to_owned).collect();
+        let cores = Cores::available();
+        // What a machine does by itself, interrupts above all, it does on its first core.
+        let cores = Cores { first: cores.second, second: cores.first, ..cores };
+        (transfers.pinned, transfers.memory) = (self.pin, self.memory);
+        let core = (self.pin == Pin::Server).then_some(cores.first);
+        let run = &self.system.run;
+        let site = Site::create(context, &run.dir, false, core)?;
+        site.folder.require_space(room)?;
+        let found = survey(cores, site.folder.path(), Some(site.folder.path()));
+        let congestion = SystemCongestion::choose(&self.system.congestion)?;
+        let environment = Environment {
+            congestion: Some(congestion.name.clone()),
+            nginx: programs.nginx,
+            programs: programs.versions,
+            ..found
+        };
+        let arguments = Arguments {
+            mechanisms: programs.contenders.clone(),
+            steps: vec![Step::Default],
+            side: Role::Client,
+            transfers: Some(transfers),
+            ..run.arguments(sizes)
+        };
+        let (tracer, missing) = Tracer::unless(self.system.no_count, &site.folder);
+        let mut plan = Plan { arguments, environment, missing, ..Plan::default() };
+        let variants: Vec<_> = programs.contenders.into_iter().map(Variant::plain).collect();
+        plan.for_sizes(&variants);
+        let fixture = ClientFixture {
+            site,
+            noise: Noise::new(largest(sizes))?,
+            dufs: programs.dufs,
+            memory: self.memory,
+            tracer,
+            context,
+            _congestion: congestion,
+            sha256: String::new(),
+        };
+        Ok((plan, fixture))
+    }
+}
+
+impl ClientFixture<'_> {
+    /// Runs a client, which gets the address as `http://HOST:PORT/`, against a new server, and fails
+    /// unless it succeeds. It may run on every core.
+    fn run(
+        &self,
+        contender: Contender,
+        kind: &ServerKind,
+        words: impl FnOnce(&str) -> CommandWords,
+    ) -> Result<Measured> {
+        let server = self.site.start(kind)?;
+        let command = self.command(&server, words);
+        let before = server.usage();
+        let finished = self.succeeded(contender, command)?;
+        let after = server.usage();
+        let wall_s = finished.cost.wall_s;
+        let served = after.since(&before);
+        let all_cpu_s = after.since(&ServerUsage::zero()).cpu_s;
+        let client = Side::process(Role::Client, wall_s, finished.cost);
+        let besides_cpu_s = all_cpu_s - served.cpu_s;
+        let peer = Some(Side::process(Role::Server, wall_s, served));
+        Ok(Measured { besides_cpu_s, ..Measured::new(wall_s, client, peer) })
+    }
+
+    /// Runs a client once more, with the system calls of both; none without a tracer.
+    fn count(
+        &self,
+        contender: Contender,
+        kind: &ServerKind,
+        words: impl FnOnce(&str) -> CommandWords,
+    ) -> Result<Vec<Tally>> {
+        let Some(tracer) = &self.tracer else { return Ok(Vec::new()) };
+        let server = self.site.start(kind)?;
+        let command = self.command(&server, words);
+        let watch = tracer.attach(|| server.processes())?;
+        self.succeeded(contender, tracer.watch(&command, Role::Client))?;
+        Ok(vec![tracer.tally(Role::Client)?, Tally::new(Role::Server, watch.end()?)])
+    }
+
+    fn command(&self, server: &Server, words: impl FnOnce(&str) -> CommandWords) -> Command {
+        let words = words(&format!("http://{}/", server.address));
+        words.command(self.context, self.site.folder.path())
+    }
+
+    fn succeeded(&self, contender: Contender, command: Command) -> Result<Finished> {
+        let finished = Running::start(command, None)?.finish(None, self.context.cancel)?;
+        match finished.status.success() {
+            true => Ok(finished),
+            false => Err(finished.failure(contender.to_string())),
+        }
+    }
+
+    /// Lets the next sample, of `size` bytes, find the memory like all others: what one has left in
+    /// many small pieces is dearer to fill than what another one has left in few large ones, and in
+    /// turns each would always come behind the same one.
+    fn even_memory(&self, size: u64) -> Result<()> {
+        let folder = &self.site.folder;
+        let file = folder.file("level");
+        match self.memory {
+            MemoryState::Found => Ok(()),
+            MemoryState::Even => {
+                self.noise.scatter(&file, size)?;
+                folder.clear(&file)
+            }
+        }
+    }
+}
+
+fn caption(record: &Record) -> String {
+    let transfers = record.arguments.transfers.clone().unwrap_or_default();
+    let cores = match transfers.pinned {
+        Pin::Server => {
+            format!("The server is on core {}, the client on any", record.environment.first_core)
+        }
+        Pin::None => "Server and client are on any core".to_owned(),
+    };
+    let memory = match transfers.memory {
+        MemoryState::Found => "the memory is as the client before has left it",
+        MemoryState::Even => "all find the memory alike",
+    };
+    let what = match transfers.files {
+        Some(files) => {
+            let large = short_size(transfers.large_bytes.unwrap_or(0));
+            let count = transfers.large.unwrap_or(0);
+            format!("{files} files of 1 to 16 KiB and {count} of {large}. ")
+        }
+        None => String::new(),
+    };
+    format!(
+        "{what}Time from the start of the client's process to its end, and processor time of the \
+         whole of it. {cores}; {memory}"
+    )
+}
+
+/// Source, server and target.
+fn ends(record: &Record) -> [&str; 3] {
+    let transfers = record.arguments.transfers.as_ref();
+    let server = match transfers.and_then(|transfers| transfers.server) {
+        Some(Contender::Nginx) => "nginx",
+        _ => "underpass serve",
+    };
+    let target = record.environment.target_file_system.as_deref().unwrap_or_default();
+    [&record.environment.source_file_system, server, target]
+}
+
+const METRICS: &[&Metric] = &[&TIME, &SPEED, &CPU, &PEER_CPU, &CALLS, &SWITCHES];
+
+/// `bench get`.
+pub(super) const GET: Description = Description {
+    name: "get",
+    command: "get",
+    cpu: Cpu::Process,
+    cores: Some("server and client"),
+    subject: |record| {
+        let [source, server, target] = ends(record);
+        format!("file on {source} from {server} by HTTP on loopback to file on {target}")
+    },
+    caption,
+    metrics: METRICS,
+    ..Description::NONE
+};
+
+/// `bench put`.
+pub(super) const PUT: Description = Description {
+    name: "put",
+    command: "put",
+    subject: |record| {
+        let [source, _, target] = ends(record);
+        format!("file on {source} by HTTP on loopback to a server's file on {target}")
+    },
+    ..GET
+};
+
+/// `bench tree`.
+pub(super) const TREE: Description = Description {
+    name: "tree",
+    command: "tree",
+    whole_folders: true,
+    subject: |record| {
+        let [source, server, target] = ends(record);
+        format!("folder on {source} from {server} by HTTP on loopback to folder on {target}")
+    },
+    ..GET
+};

@@ -1,0 +1,138 @@
+//! Records as files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::records::{
+    cp_record, fairness_record, get_record, idle_record, net_record, put_record, requests_record,
+    tree_record,
+};
+use crate::error::Result;
+use crate::record::{Call, Missing, Over, Receivers, Record, Tally};
+use crate::run::Folder;
+use crate::views::figures;
+
+fn load(text: &str) -> Result<Record> {
+    let folder = Folder::create(&std::env::temp_dir())?;
+    fs::write(folder.file("record"), text).unwrap();
+    Record::load(&folder.file("record"))
+}
+
+#[test]
+fn a_record_is_read_as_it_was_written() {
+    let text = net_record().to_json();
+    assert_eq!(load(&text).unwrap(), net_record());
+    let with_servers = fairness_record();
+    assert_eq!(load(&with_servers.to_json()).unwrap(), with_servers);
+    let with_clients = put_record();
+    assert_eq!(load(&with_clients.to_json()).unwrap(), with_clients);
+    let with_copies = cp_record();
+    assert_eq!(load(&with_copies.to_json()).unwrap(), with_copies);
+    // A line for each cell and sample, and no more.
+    assert_eq!(text.lines().count(), 5 + 8 + 13);
+}
+
+#[test]
+fn what_could_harm_a_terminal_is_replaced() {
+    let mut record = net_record();
+    record.environment.cpu = "a\x1b]0;b\x07 \u{202e}c\n\u{ffff}\u{e9}".to_owned();
+    let read = load(&record.to_json()).unwrap();
+    assert_eq!(read.environment.cpu, "a\u{fffd}]0;b\u{fffd} \u{fffd}c\u{fffd}\u{fffd}\u{e9}");
+    assert_eq!(read.samples, record.samples);
+}
+
+#[test]
+fn every_field_is_told_of_in_the_documentation() {
+    let text = include_str!("../../../../docs/records.md");
+    let mut names = BTreeSet::new();
+    for record in every_form() {
+        fields(&serde_json::to_value(record).unwrap(), &mut names);
+    }
+    for needed in ["schema", "user_space_bytes", "streamed_bytes", "commands", "p99_s"] {
+        assert!(names.contains(needed), "{needed}");
+    }
+    for name in names {
+        assert!(text.contains(&format!("`{name}`")), "docs/records.md lacks `{name}`");
+    }
+}
+
+/// Records that have every field between them: committed ones and those of the tests.
+fn every_form() -> Vec<Record> {
+    let mut records: Vec<_> = committed().iter().map(|path| Record::load(path).unwrap()).collect();
+    records.push(cp_record());
+    records.extend([net_record(), fairness_record(), requests_record(), idle_record()]);
+    records.extend([get_record(), put_record(), tree_record()]);
+    for record in &mut records {
+        // What is left out where it is empty or what it mostly is.
+        record.arguments.over = Over::Veth;
+        record.arguments.receivers = Receivers::Own;
+        let calls = vec![Call { name: String::new(), calls: 1, errors: 0, seconds: 0.0 }];
+        record.counted = vec![Tally::while_serving(calls, 1).of(0)];
+        record.missing = vec![Missing { name: String::new(), why: String::new() }];
+        record.cells[0].connections = Some(1);
+        if let Some(copies) = &mut record.copies {
+            copies.missing = vec![String::new()];
+        }
+        record.environment.nginx = Some(String::new());
+        record.environment.programs = vec![String::new()];
+        if let Some(setting) = &mut record.arguments.serve {
+            setting.tls = true;
+            setting.sparse_from = Some(1);
+        }
+        if let Some(transfers) = &mut record.arguments.transfers {
+            transfers.missing = vec![String::new()];
+        }
+    }
+    records
+}
+
+/// The names of all fields of a value.
+fn fields(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| fields(item, names)),
+        Value::Object(object) => {
+            for (name, field) in object {
+                names.insert(name.clone());
+                fields(field, names);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn the_committed_records_are_still_read_and_have_a_table() {
+    let records = committed();
+    assert!(records.len() >= 8, "{records:?}");
+    for path in records {
+        let record = Record::load(&path).unwrap();
+        assert!(figures(&record).contains(&record.started), "{path:?}");
+    }
+}
+
+/// The committed records; what the rig counts is none.
+fn committed() -> Vec<PathBuf> {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench"));
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths.filter(|path| !path.to_string_lossy().contains("/rig-")).collect()
+}
+
+#[test]
+fn a_damaged_or_foreign_record_is_refused_with_a_reason() {
+    let text = net_record().to_json();
+    for (text, reason) in [
+        ("", "not a record"),
+        ("[]", "not a record"),
+        ("{}", "missing field `schema`"),
+        (&text[..text.len() / 2], "not a record"),
+        (&text.replace("\"schema\": 1", "\"schema\": 2"), "a newer underpass wrote it"),
+        (&text.replace("\"cell\":3", "\"cell\":5"), "a sample of cell 5"),
+        (&text.replace("sendfile", "teleport"), "no such way"),
+    ] {
+        let failure = load(text).unwrap_err().to_string();
+        assert!(failure.contains(reason), "{reason}: {failure}");
+    }
+}

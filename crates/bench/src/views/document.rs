@@ -1,0 +1,271 @@
+//! What a record says, as values: headings, tables, commands, doubts. The terminal, Markdown and the
+//! page show the same.
+
+use super::calls::calls;
+use crate::record::{
+    CPU, Contender, Metric, PEER_CPU, Rank, Record, Sample, Summary, TIME, Unit, short_size,
+};
+
+/// A table: headings, and lines of cells.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    /// What it shows, or how it is to be read.
+    pub(crate) title: String,
+    /// Above the columns.
+    pub(crate) headings: Vec<String>,
+    /// Cells, each of which may have a second, smaller line.
+    pub(crate) lines: Vec<Vec<[String; 2]>>,
+    /// How many of the first columns hold words, not figures.
+    pub(crate) words: usize,
+}
+
+/// What the record is of.
+pub(crate) fn heading(record: &Record) -> String {
+    format!("underpass bench {}", record.about.command)
+}
+
+/// From where to where the bytes were moved.
+pub(crate) fn subject(record: &Record) -> String {
+    let cache = if record.arguments.cold { "cold" } else { "warm" };
+    format!("{}, page cache {cache}", (record.about.subject)(record))
+}
+
+/// The machine, and the programs beside ours.
+pub(crate) fn place(record: &Record) -> String {
+    let environment = &record.environment;
+    let mut place = vec![
+        format!("Linux {} on {}", environment.kernel, environment.machine),
+        environment.cpu.clone(),
+        format!("{} cores", environment.cores),
+        Unit::Bytes.show(environment.memory_bytes as f64),
+    ];
+    if let Some(used) = &environment.congestion {
+        place.push(format!("{used} (the system's default: {})", environment.congestion_default));
+    }
+    let peers = environment.cp.iter().chain(&environment.nginx).chain(&environment.programs);
+    place.extend(peers.cloned());
+    place.join(", ")
+}
+
+/// How the figures are to be read.
+pub(crate) fn reading(record: &Record) -> String {
+    let rounds = |count: u32| format!("{count} {}", if count == 1 { "round" } else { "rounds" });
+    format!(
+        "Medians of {}, {} before to warm up, with ranges from the least to the most; x is the \
+         median of the ratios to {} in the same round.",
+        rounds(record.arguments.runs),
+        rounds(record.arguments.warmup),
+        baseline(record),
+    )
+}
+
+/// What the others are compared with.
+pub(crate) fn baseline(record: &Record) -> String {
+    let label = record.baseline.label();
+    match record.baseline.contender {
+        Contender::Only(_) => format!("the traditional {label}"),
+        _ => label,
+    }
+}
+
+/// Where and how it was measured: names with values.
+pub(crate) fn conditions(record: &Record) -> Vec<(&'static str, String)> {
+    let loads = record.environment.load_average.map(|load| format!("{load:.2}"));
+    vec![
+        ("Begun", record.started.clone()),
+        ("Machine", place(record)),
+        ("Load before", loads.join(", ")),
+        ("Program", format!("underpass {}", record.underpass)),
+        ("Compared with", baseline(record)),
+        ("Schema of the record", record.schema.to_string()),
+    ]
+}
+
+/// What was run, a line for each contender.
+pub(crate) fn commands(record: &Record) -> Vec<String> {
+    let of_clients = record.arguments.transfers.iter().flat_map(|transfers| &transfers.commands);
+    let of_copies = record.copies.iter().flat_map(|copies| &copies.commands);
+    let line = |command: &crate::record::CommandLine| {
+        let words = command.client.iter().chain(&command.command).cloned().collect::<String>();
+        let against = command.server.iter().map(|server| format!(", against {server}"));
+        format!("{}: {words}{}", command.contender.label(), against.collect::<String>())
+    };
+    of_clients.chain(of_copies).map(line).collect()
+}
+
+/// Every table of a record.
+pub(crate) fn tables(record: &Record) -> Vec<Table> {
+    let sizes = record.sizes();
+    let is_matrix = record.has_steps() && sizes.len() > 1;
+    let largest = sizes.iter().copied().max().filter(|_| is_matrix);
+    let mut tables = Vec::new();
+    if is_matrix {
+        let told = record.metrics(Rank::Main).into_iter();
+        let told = told.filter(|metric| [TIME.name, CPU.name].contains(&metric.name));
+        tables.extend(told.map(|metric| by_size(record, metric)));
+    }
+    tables.push(in_full(record, largest));
+    tables.extend(against_each(record));
+    tables.extend(calls(record));
+    tables
+}
+
+/// A metric, a line for each size, a column for each contender at its best step.
+fn by_size(record: &Record, metric: &Metric) -> Table {
+    let contenders = record.contenders();
+    let mut headings = vec!["size".to_owned(), baseline(record)];
+    headings.extend(contenders.iter().map(|contender| contender.label().to_owned()));
+    let line = |size: u64| {
+        let mut line = vec![[record.about.size_label(size), String::new()]];
+        let baseline = record.cell(size, record.baseline);
+        let best = contenders.iter().map(|contender| record.best(size, *contender));
+        let cells = [baseline].into_iter().chain(best);
+        line.extend(cells.map(|cell| match cell {
+            None => [dash(), String::new()],
+            Some(index) => {
+                let variant = record.cells[index].variant;
+                let [value, range] = value(record, index, metric);
+                let has_step = variant != record.baseline && variant.contender.has_steps();
+                let step = if has_step { format!(" @{}", variant.step) } else { String::new() };
+                [value, format!("{range}{step}")]
+            }
+        }));
+        line
+    };
+    let title = format!("{}; @ is the step that took the least time", metric.heading(record));
+    let lines = record.sizes().into_iter().map(line).collect();
+    Table { title, headings, lines, words: 1 }
+}
+
+/// Every cell, or those of one size, with all metrics.
+fn in_full(record: &Record, only: Option<u64>) -> Table {
+    let metrics = record.metrics(Rank::Table);
+    let has_points = record.cells.iter().any(|cell| cell.connections.is_some());
+    let has_loads = record.cells.iter().any(|cell| cell.load.is_some());
+    let mut headings = Vec::new();
+    headings.extend(has_points.then(|| "connections".to_owned()));
+    headings.extend(has_loads.then(|| "load".to_owned()));
+    headings.extend((!has_loads).then(|| "size".to_owned()));
+    headings.push(String::new());
+    let words = headings.len();
+    headings.extend(metrics.iter().map(|metric| metric.column(record)));
+    let mut lines = Vec::new();
+    for (index, cell) in record.cells.iter().enumerate() {
+        if only.is_some_and(|size| cell.size != size) {
+            continue;
+        }
+        let plain = |text: String| [text, String::new()];
+        let mut line = Vec::new();
+        line.extend(cell.connections.map(|count| plain(count.to_string())));
+        line.extend(cell.load.map(|load| plain(load.name())));
+        line.extend((!has_loads).then(|| plain(record.about.size_label(cell.size))));
+        line.push(plain(cell.variant.label()));
+        match &cell.declined {
+            Some(errno) => line.extend([plain("declined".to_owned()), plain(errno.clone())]),
+            None => line.extend(metrics.iter().map(|metric| value(record, index, metric))),
+        }
+        lines.push(line);
+    }
+    Table { title: (record.about.caption)(record), headings, lines, words }
+}
+
+/// What ours takes of what each of the others takes, of programs that move whole files; none if there
+/// is no such pair.
+fn against_each(record: &Record) -> Option<Table> {
+    if record.arguments.transfers.is_none() && record.copies.is_none() {
+        return None;
+    }
+    let times = record.metrics(Rank::Main).into_iter();
+    let times = times.filter(|metric| [TIME.name, CPU.name].contains(&metric.name));
+    let times: Vec<_> = times.collect();
+    let mut headings = ["size", "", "to"].map(str::to_owned).to_vec();
+    headings.extend(times.iter().map(|metric| metric.short.to_owned()));
+    let cells = || record.cells.iter().enumerate();
+    let mut lines = Vec::new();
+    for (ours, cell) in cells().filter(|(_, cell)| cell.variant.contender.is_ours()) {
+        let is_other = |contender: Contender| !contender.is_ours();
+        let others = cells().filter(|(_, other)| other.size == cell.size);
+        for (other, of) in others.filter(|(_, other)| is_other(other.variant.contender)) {
+            let mut line = vec![record.about.size_label(cell.size), cell.variant.label()];
+            line.push(of.variant.label());
+            let mut line: Vec<_> = line.into_iter().map(|text| [text, String::new()]).collect();
+            line.extend(times.iter().map(|metric| {
+                let value = |sample: &Sample| metric.value(record, sample);
+                match record.ratio_between(ours, other, value) {
+                    Some(ratio) => [Unit::Times.show(ratio.median), range(ratio, Unit::Times)],
+                    None => [dash(), String::new()],
+                }
+            }));
+            lines.push(line);
+        }
+    }
+    let title = "What ours takes of what each of the others takes in the same round".to_owned();
+    (!lines.is_empty()).then_some(Table { title, headings, lines, words: 3 })
+}
+
+/// The median with its ratio to the baseline, and the range below.
+pub(crate) fn value(record: &Record, index: usize, metric: &Metric) -> [String; 2] {
+    let value = |sample: &Sample| metric.value(record, sample);
+    let Some(summary) = record.summary_by(index, value) else {
+        let cell = &record.cells[index];
+        return match &cell.declined {
+            Some(errno) => ["declined".to_owned(), errno.clone()],
+            None => [dash(), String::new()],
+        };
+    };
+    let has_ratio = [TIME.name, CPU.name, PEER_CPU.name].contains(&metric.name)
+        || metric.rank >= Rank::Main && metric.unit != Unit::Times;
+    let is_baseline = record.cells[index].variant == record.baseline;
+    let ratio = record.ratio_by(index, value).filter(|_| has_ratio && !is_baseline);
+    let ratio = ratio.map(|ratio| format!(" {}", Unit::Times.show(ratio.median)));
+    let median = metric.unit.show(summary.median);
+    [format!("{median}{}", ratio.unwrap_or_default()), range(summary, metric.unit)]
+}
+
+/// The least and the most, unless they are the same; a unit that both have is written once.
+fn range(summary: Summary, unit: Unit) -> String {
+    if summary.min == summary.max {
+        return String::new();
+    }
+    let (least, most) = (unit.show(summary.min), unit.show(summary.max));
+    match (least.split_once(' '), most.split_once(' ')) {
+        (Some((number, one)), Some((_, other))) if one == other => format!("{number}–{most}"),
+        _ => format!("{least}–{most}"),
+    }
+}
+
+/// What is not known.
+pub(crate) fn dash() -> String {
+    "–".to_owned()
+}
+
+/// What the record says before anything else: what each contender takes of what the baseline takes.
+#[derive(Debug, Default)]
+pub(crate) struct Finding {
+    /// At which size, compared with what.
+    pub(crate) at: String,
+    /// Each contender with its ratios.
+    pub(crate) contenders: Vec<(String, String)>,
+}
+
+/// The finding at the largest size; none if there is nothing to compare.
+pub(crate) fn finding(record: &Record) -> Option<Finding> {
+    let size = record.sizes().into_iter().max()?;
+    let metrics = record.metrics(Rank::Finding);
+    let ratios = |contender| {
+        let cell = record.best(size, contender)?;
+        let ratio = |metric: &&Metric| {
+            let ratio = record.ratio_by(cell, |sample| metric.value(record, sample))?;
+            Some(format!("{} {}", Unit::Times.show(ratio.median), metric.title.to_lowercase()))
+        };
+        let ratios: Vec<_> = metrics.iter().filter_map(ratio).collect();
+        (!ratios.is_empty()).then(|| (record.cells[cell].variant.label(), ratios.join(", ")))
+    };
+    let contenders: Vec<_> = record.contenders().into_iter().filter_map(ratios).collect();
+    let at = match record.about.whole_folders {
+        true => record.about.size_label(size),
+        false => short_size(size),
+    };
+    let at = format!("At {at}, compared with {}", baseline(record));
+    (!contenders.is_empty()).then_some(Finding { at, contenders })
+}

@@ -1,0 +1,113 @@
+//! Records as files: one JSON object, a line for each sample, so that two of them can be compared
+//! by a program that compares lines.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::error::{BenchError, Result, WithPath};
+use crate::record::{Record, SCHEMA};
+use crate::scenarios;
+
+impl Record {
+    /// Reads a record.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Path`] if the file cannot be read, [`BenchError::Record`] if it is no record of a
+    /// schema and a scenario that this program knows.
+    pub fn load(path: &Path) -> Result<Self> {
+        let text = fs::read(path).with_path("reading", path)?;
+        let failed = |why: String| BenchError::Record { path: path.to_owned(), why };
+        Self::parse(&text).map_err(failed)
+    }
+
+    fn parse(text: &[u8]) -> std::result::Result<Self, String> {
+        /// What every record of every schema has.
+        #[derive(Deserialize)]
+        struct Head {
+            schema: u64,
+        }
+        let damaged = |error: serde_json::Error| format!("not a record of a bench: {error}");
+        let Head { schema } = serde_json::from_slice(text).map_err(damaged)?;
+        if schema != SCHEMA {
+            let newer = if schema > SCHEMA { "; a newer underpass wrote it" } else { "" };
+            return Err(format!("a record of schema {schema}, this program reads {SCHEMA}{newer}"));
+        }
+        let mut record: Self = serde_json::from_slice(text).map_err(damaged)?;
+        record = tamed(record).map_err(damaged)?;
+        let unknown = || format!("not a record of a bench: no scenario '{}'", record.scenario);
+        record.about = scenarios::find(&record.scenario).ok_or_else(unknown)?;
+        match record.samples.iter().find(|sample| sample.cell >= record.cells.len()) {
+            None => Ok(record),
+            Some(stray) => {
+                let cell = stray.cell;
+                Err(format!("not a record of a bench: a sample of cell {cell}, which it has not"))
+            }
+        }
+    }
+
+    /// The record as JSON, a line for each cell and each sample.
+    pub fn to_json(&self) -> String {
+        let value = serde_json::to_value(self).expect("a record has no keys but strings");
+        let Value::Object(fields) = value else { return value.to_string() };
+        let mut text = String::from("{");
+        for (index, (name, value)) in fields.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{comma}\n  \"{name}\": ");
+            match value {
+                Value::Array(items) => {
+                    let items: Vec<_> = items.iter().map(|item| format!("    {item}")).collect();
+                    let _ = write!(text, "[\n{}\n  ]", items.join(",\n"));
+                }
+                other => {
+                    let _ = write!(text, "{other}");
+                }
+            }
+        }
+        text.push_str("\n}\n");
+        text
+    }
+}
+
+/// The record with nothing in its texts that could do something to a terminal, or that is not
+/// allowed in XML: the file may come from anywhere.
+fn tamed(record: Record) -> serde_json::Result<Record> {
+    let mut value = serde_json::to_value(&record)?;
+    if !tame(&mut value) {
+        return Ok(record);
+    }
+    serde_json::from_value(value)
+}
+
+/// Replaces what is not harmless in all texts; tells whether there was any.
+fn tame(value: &mut Value) -> bool {
+    match value {
+        Value::String(text) if text.contains(is_wild) => {
+            *text = text.replace(is_wild, "\u{fffd}");
+            true
+        }
+        Value::Array(items) => items.iter_mut().map(tame).fold(false, |any, was| any | was),
+        Value::Object(fields) => fields.values_mut().map(tame).fold(false, |any, was| any | was),
+        _ => false,
+    }
+}
+
+/// Controls, what turns the direction of a line around, and what is no character.
+const fn is_wild(letter: char) -> bool {
+    matches!(
+        letter,
+        '\0'..='\x1f'
+            | '\x7f'..='\u{9f}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{fffe}'
+            | '\u{ffff}'
+    )
+}

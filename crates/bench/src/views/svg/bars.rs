@@ -1,0 +1,100 @@
+//! Charts at one size: a bar for each variant, with its name above it, so that long names have room
+//! on small screens.
+
+use maud::{Markup, html};
+
+use super::{Drawing, WIDTH, class, hatching, mark, number, shape, shortened};
+use crate::record::Unit;
+use crate::views::chart::{Axis, Chart, Row};
+
+/// The chart.
+pub(crate) fn draw(chart: &Chart, id: &str) -> Drawing {
+    let axis = chart.axis();
+    let sizes = chart.places();
+    let mut looks: Vec<_> = chart.rows.iter().map(|row| shape(row.look)).collect();
+    looks.sort_unstable();
+    looks.dedup();
+    let mut y = 0.0;
+    let mut parts = Vec::new();
+    for size in &sizes {
+        if sizes.len() > 1 {
+            parts
+                .push(html! { text.strong x="0" y=(number(y + 13.0)) { (chart.by.label(*size)) } });
+            y += HEADING;
+        }
+        for row in chart.rows.iter().filter(|row| row.at == *size) {
+            parts.push(one(row, chart, axis, y, id));
+            y += ROW;
+        }
+    }
+    let body = html! {
+        defs { @for look in looks { (hatching(id, look)) } }
+        (grid(axis, y))
+        @for part in parts { (part) }
+    };
+    Drawing {
+        title: chart.title.clone(),
+        note: chart.note.clone(),
+        description: chart.sentence(),
+        height: y + AXIS,
+        body,
+    }
+}
+
+/// The grid, with its values below.
+fn grid(axis: Axis, bottom: f64) -> Markup {
+    let ticks = axis.ticks();
+    let last = ticks.len().saturating_sub(1);
+    html! {
+        @for (index, (place, text)) in ticks.iter().enumerate() {
+            @let x = x(*place);
+            @let anchor = if index == 0 && *place < 0.02 { "start" } else if index == last && *place > 0.9 { "end" } else { "middle" };
+            path.grid d=(format!("M{},0V{}", number(x), number(bottom + 4.0))) {}
+            text.quiet x=(number(x)) y=(number(bottom + 18.0)) text-anchor=(anchor) { (text) }
+        }
+    }
+}
+
+/// A name with its value, and the bar below; a dot if lengths tell nothing.
+fn one(row: &Row, chart: &Chart, axis: Axis, top: f64, id: &str) -> Markup {
+    let (base, middle) = (top + 14.0, top + 14.0 + 6.0 + BAR / 2.0);
+    let Some(summary) = row.summary else {
+        let why = row.declined.as_deref().unwrap_or("not counted");
+        let said = if row.declined.is_some() { format!("declined: {why}") } else { why.to_owned() };
+        return html! {
+            text x="0" y=(number(base)) { (shortened(&row.label, 26)) }
+            text.quiet x=(number(WIDTH)) y=(number(base)) text-anchor="end" { (shortened(&said, 26)) }
+            rect.track x="0" y=(number(middle - BAR / 2.0)) width=(number(WIDTH)) height=(number(BAR)) rx="2" {}
+        };
+    };
+    let ratio = row.ratio.filter(|_| row.look != 0);
+    let value = chart.unit.show(summary.median);
+    let [at, least, most] =
+        [summary.median, summary.min, summary.max].map(|value| x(axis.place(value)));
+    html! {
+        text x="0" y=(number(base)) { (shortened(&row.label, 26)) }
+        text x=(number(WIDTH)) y=(number(base)) text-anchor="end" {
+            @if let Some(ratio) = ratio { tspan.quiet { (Unit::Times.show(ratio.median)) } "   " }
+            tspan.strong { (value) }
+        }
+        rect.track x="0" y=(number(middle - BAR / 2.0)) width=(number(WIDTH)) height=(number(BAR)) rx="2" {}
+        @if !axis.is_log() {
+            rect class=(class(row.look)) x="0" y=(number(middle - BAR / 2.0)) width=(number(at.max(1.0))) height=(number(BAR)) rx="2"
+                fill=(format!("url(#{id}-{})", class(row.look))) {}
+        }
+        @if most - least > 1.5 {
+            path.over d=(format!("M{0},{1}v6M{0},{2}H{3}M{3},{1}v6", number(least), number(middle - 3.0), number(middle), number(most))) {}
+        }
+        @if axis.is_log() { (mark(row.look, at.clamp(5.0, WIDTH - 5.0), middle)) }
+    }
+}
+
+fn x(place: f64) -> f64 {
+    place * WIDTH
+}
+
+/// The height of a row, of a bar, of a heading, and of what is below all.
+const ROW: f64 = 40.0;
+const BAR: f64 = 12.0;
+const HEADING: f64 = 24.0;
+const AXIS: f64 = 24.0;

@@ -1,0 +1,136 @@
+//! Charts over the sizes of files: a line for each way, error bars from the least to the most.
+
+use maud::{Markup, html};
+
+use super::{Drawing, WIDTH, class, mark, number, shortened};
+use crate::views::chart::{Axis, Chart, Row};
+
+/// The sizes of a chart along its lower edge, each multiple as long as the next.
+struct Sizes {
+    low: f64,
+    high: f64,
+}
+
+impl Sizes {
+    fn of(chart: &Chart) -> Self {
+        let logs = || chart.rows.iter().map(|row| (row.at.max(1) as f64).ln());
+        Self {
+            low: logs().fold(f64::INFINITY, f64::min),
+            high: logs().fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+
+    fn x(&self, size: u64) -> f64 {
+        let share = ((size.max(1) as f64).ln() - self.low) / (self.high - self.low);
+        LEFT + INSET + share.clamp(0.0, 1.0) * (RIGHT - LEFT - 2.0 * INSET)
+    }
+}
+
+/// The chart, and under it what its lines are.
+pub(crate) fn draw(chart: &Chart) -> Drawing {
+    let (axis, sizes, labels) = (chart.axis(), Sizes::of(chart), chart.labels());
+    let count = labels.len();
+    let body = html! {
+        (values(axis))
+        (files(chart, &sizes))
+        @for (index, (label, look)) in labels.iter().enumerate() {
+            // Marks at one size stand a little beside each other.
+            @let aside = (index as f64 - (count as f64 - 1.0) / 2.0) * ASIDE;
+            (line(&of(chart, label), axis, &sizes, *look, aside))
+        }
+        @for (index, (label, look)) in labels.iter().enumerate() {
+            @let (x, y) = (LEFT + (index % 2) as f64 * COLUMN, LEGEND + (index / 2) as f64 * LINE);
+            path class=(format!("line {}", class(*look))) d=(format!("M{},{}h18", number(x), number(y - 4.0))) {}
+            (mark(*look, x + 9.0, y - 4.0))
+            text x=(number(x + 24.0)) y=(number(y)) { (shortened(label, 20)) }
+        }
+    };
+    Drawing {
+        title: chart.title.clone(),
+        note: chart.note.clone(),
+        description: chart.sentence(),
+        height: LEGEND + count.div_ceil(2) as f64 * LINE - 8.0,
+        body,
+    }
+}
+
+fn of<'a>(chart: &'a Chart, label: &str) -> Vec<&'a Row> {
+    let mut rows: Vec<_> = chart.rows.iter().filter(|row| row.label == label).collect();
+    rows.sort_by_key(|row| row.at);
+    rows
+}
+
+/// The grid, with its values at the left.
+fn values(axis: Axis) -> Markup {
+    html! {
+        @for (place, text) in axis.ticks() {
+            @let y = y(place);
+            path.grid d=(format!("M{},{}H{}", number(LEFT), number(y), number(RIGHT))) {}
+            text.quiet x=(number(LEFT - 6.0)) y=(number(y + 4.0)) text-anchor="end" { (text) }
+        }
+    }
+}
+
+/// The sizes below, as many as there is room for.
+fn files(chart: &Chart, sizes: &Sizes) -> Markup {
+    let mut free = f64::NEG_INFINITY;
+    let mut shown = Vec::new();
+    for size in chart.places() {
+        let (x, text) = (sizes.x(size), chart.by.label(size));
+        let half = text.chars().count() as f64 * 3.4;
+        if x - half > free + 6.0 {
+            free = x + half;
+            shown.push((x, text));
+        }
+    }
+    html! {
+        path.edge d=(format!("M{},{}H{}", number(LEFT), number(BOTTOM), number(RIGHT))) {}
+        @for (x, text) in shown {
+            path.edge d=(format!("M{},{}v4", number(x), number(BOTTOM))) {}
+            text.quiet x=(number(x)) y=(number(BOTTOM + 17.0)) text-anchor="middle" { (text) }
+        }
+    }
+}
+
+/// A line with its marks and error bars.
+fn line(rows: &[&Row], axis: Axis, sizes: &Sizes, look: usize, aside: f64) -> Markup {
+    let points: Vec<_> = rows
+        .iter()
+        .filter_map(|row| {
+            let summary = row.summary?;
+            let places =
+                [summary.median, summary.min, summary.max].map(|value| y(axis.place(value)));
+            Some((sizes.x(row.at) + aside, places))
+        })
+        .collect();
+    let path: Vec<_> =
+        points.iter().map(|(x, [y, ..])| format!("{},{}", number(*x), number(*y))).collect();
+    html! {
+        g class=(class(look)) {
+            @if path.len() > 1 { polyline.line points=(path.join(" ")) {} }
+            @for (x, [_, least, most]) in &points {
+                @if least - most > 1.0 {
+                    path.whisker d=(format!("M{0},{1}H{2}M{3},{1}V{4}M{0},{4}H{2}", number(x - 3.0), number(*least), number(x + 3.0), number(*x), number(*most))) {}
+                }
+            }
+        }
+        @for (x, [y, ..]) in &points { (mark(look, *x, *y)) }
+    }
+}
+
+fn y(place: f64) -> f64 {
+    BOTTOM - place * (BOTTOM - TOP)
+}
+
+const LEFT: f64 = 58.0;
+const RIGHT: f64 = WIDTH - 4.0;
+const TOP: f64 = 10.0;
+const BOTTOM: f64 = 224.0;
+/// What is left free beside the first and the last size.
+const INSET: f64 = 14.0;
+/// How far marks at one size are from each other.
+const ASIDE: f64 = 2.0;
+/// The base of the first line of the legend, the height of its lines, the width of its columns.
+const LEGEND: f64 = BOTTOM + 44.0;
+const LINE: f64 = 19.0;
+const COLUMN: f64 = 154.0;

@@ -1,0 +1,242 @@
+//! Drawings as SVG: what all of them share. Written with the templates that also write the page, so
+//! that every text is escaped; each element is closed, so that it is XML as well.
+
+mod bars;
+mod figure;
+mod lines;
+
+use maud::{Markup, PreEscaped, Render, html};
+
+use super::chart::{Chart, Form};
+use super::path::Path;
+
+/// Colours and lines of every drawing. No variables: not every program that shows SVG has them.
+pub(crate) const STYLE: &str = include_str!("chart.css");
+
+/// How wide a drawing is: as wide as a small phone, so that letters are of the same size there.
+pub(crate) const WIDTH: f64 = 360.0;
+
+/// Where a drawing is going to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a page, which has the style and says what it is.
+    Page,
+    /// In a file of its own.
+    File,
+}
+
+/// A drawing, and what is to be said of it.
+#[derive(Debug)]
+pub(crate) struct Drawing {
+    /// What it shows, in a line.
+    pub(crate) title: String,
+    /// How it is to be read, in a line.
+    pub(crate) note: String,
+    /// What it says, for readers that cannot see it.
+    pub(crate) description: String,
+    /// How high it is.
+    pub(crate) height: f64,
+    /// What is drawn.
+    pub(crate) body: Markup,
+}
+
+impl Drawing {
+    /// The drawing as one element. `id` is unique in the page.
+    pub(crate) fn element(&self, id: &str, place: Place) -> Markup {
+        let lines = match place {
+            Place::Page => Vec::new(),
+            Place::File => wrapped(&self.title, TITLE_LETTERS),
+        };
+        let above = match place {
+            Place::Page => 0.0,
+            Place::File => lines.len() as f64 * 18.0 + 40.0,
+        };
+        let height = self.height + above + if place == Place::File { MARGIN } else { 0.0 };
+        let margin = if place == Place::File { MARGIN } else { 0.0 };
+        let (left, wide) = (-margin, WIDTH + 2.0 * margin);
+        let xmlns = (place == Place::File).then_some("http://www.w3.org/2000/svg");
+        let size = (place == Place::File).then(|| (number(wide), number(height)));
+        let width = size.as_ref().map(|(width, _)| width);
+        let tall = size.as_ref().map(|(_, height)| height);
+        html! {
+            svg.chart xmlns=[xmlns] width=[width] height=[tall]
+                viewBox=(format!("{} {} {} {}", number(left), number(-above), number(wide), number(height)))
+                role="img" aria-labelledby=(format!("{id}-title {id}-desc")) {
+                title id=(format!("{id}-title")) { (self.title) }
+                desc id=(format!("{id}-desc")) { (self.description) }
+                @if place == Place::File {
+                    style { (PreEscaped(STYLE)) }
+                    rect.ground x=(number(left)) y=(number(-above)) width=(number(wide)) height=(number(height)) rx="8" {}
+                    @for (line, text) in lines.iter().enumerate() {
+                        text.title x="0" y=(number(line as f64 * 18.0 + 25.0 - above)) { (text) }
+                    }
+                    text.quiet x="0" y=(number(-13.0)) { (shortened(&self.note, NOTE_LETTERS)) }
+                }
+                (self.body)
+            }
+        }
+    }
+}
+
+/// A coordinate: a tenth of a pixel is enough.
+pub(crate) fn number(value: f64) -> String {
+    let text = format!("{value:.1}");
+    match text.strip_suffix(".0") {
+        Some("-0") => "0".to_owned(),
+        Some(whole) => whole.to_owned(),
+        None => text,
+    }
+}
+
+/// The class of a look.
+pub(crate) fn class(look: usize) -> String {
+    format!("c{}", shape(look))
+}
+
+/// By which of the shapes and hatchings a look is known, which are as many as the colours.
+pub(crate) const fn shape(look: usize) -> usize {
+    if look < LOOKS { look } else { 2 + (look - 2) % (LOOKS - 2) }
+}
+
+/// A mark of a line at a place: every look has another one.
+pub(crate) fn mark(look: usize, x: f64, y: f64) -> Markup {
+    let points: &[(f64, f64)] = match shape(look) {
+        1 => &[],
+        0 => &[(-3.6, -3.6), (3.6, -3.6), (3.6, 3.6), (-3.6, 3.6)],
+        2 => &[(0.0, -4.8), (4.6, 3.4), (-4.6, 3.4)],
+        3 => &[(0.0, -5.0), (5.0, 0.0), (0.0, 5.0), (-5.0, 0.0)],
+        4 => &[(0.0, 4.8), (4.6, -3.4), (-4.6, -3.4)],
+        5 => &[
+            (-1.6, -4.6),
+            (1.6, -4.6),
+            (1.6, -1.6),
+            (4.6, -1.6),
+            (4.6, 1.6),
+            (1.6, 1.6),
+            (1.6, 4.6),
+            (-1.6, 4.6),
+            (-1.6, 1.6),
+            (-4.6, 1.6),
+            (-4.6, -1.6),
+            (-1.6, -1.6),
+        ],
+        6 => &[(-4.6, 0.0), (3.4, -4.8), (3.4, 4.8)],
+        _ => &[(4.6, 0.0), (-3.4, -4.8), (-3.4, 4.8)],
+    };
+    if points.is_empty() {
+        return html! { circle class=(format!("mark {}", class(look))) cx=(number(x)) cy=(number(y)) r="4" {} };
+    }
+    let path: Vec<_> =
+        points.iter().map(|(dx, dy)| format!("{},{}", number(x + dx), number(y + dy))).collect();
+    html! { polygon class=(format!("mark {}", class(look))) points=(path.join(" ")) {} }
+}
+
+/// The hatching of bars: every look has another one. `id` is that of the drawing.
+pub(crate) fn hatching(id: &str, look: usize) -> Markup {
+    let lines = match shape(look) {
+        0 => "M-2,8L8,-2M4,14L14,4",
+        2 => "M-2,-2L14,14M-2,10L2,14M10,-2L14,2",
+        3 => "M0,3H12M0,9H12",
+        4 => "M3,3h.1M9,9h.1",
+        5 => "M-2,8L8,-2M4,14L14,4M-2,4L8,14M4,-2L14,8",
+        6 => "M3,0V12M9,0V12",
+        7 => "M0,6H12M6,0V12",
+        _ => "",
+    };
+    let thick = if shape(look) == 4 { "3.5" } else { "2" };
+    html! {
+        pattern id=(format!("{id}-{}", class(look))) class=(class(look)) width="12" height="12"
+            patternUnits="userSpaceOnUse" {
+            @if lines.is_empty() {
+                rect.full width="12" height="12" {}
+            } @else {
+                rect.tone width="12" height="12" {}
+                path.hatch d=(lines) stroke-width=(thick) stroke-linecap="round" {}
+            }
+        }
+    }
+}
+
+/// A text that ends with an ellipsis if it has more letters than there is room for.
+pub(crate) fn shortened(text: &str, letters: usize) -> String {
+    if text.chars().count() <= letters {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(letters.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
+}
+
+/// A text in lines of so many letters, broken between words.
+pub(crate) fn wrapped(text: &str, letters: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= letters => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(shortened(word, letters)),
+        }
+    }
+    lines.truncate(3);
+    lines
+}
+
+/// A chart as its form says.
+pub(super) fn draw(chart: &Chart, id: &str) -> Drawing {
+    match chart.form {
+        Form::Bars => bars::draw(chart, id),
+        Form::Lines => lines::draw(chart),
+    }
+}
+
+/// A way of bytes.
+pub(super) fn figure(path: &Path) -> Drawing {
+    figure::draw(path)
+}
+
+/// A file with one drawing.
+pub(crate) fn file(id: &str, drawing: &Drawing) -> String {
+    let mut text = drawing.element(id, Place::File).render().into_string();
+    text.push('\n');
+    text
+}
+
+/// Colours, marks and hatchings.
+const LOOKS: usize = 8;
+/// What is left free at the sides of a file.
+const MARGIN: f64 = 14.0;
+/// Letters of a title that fit into a line.
+const TITLE_LETTERS: usize = 46;
+/// Letters of a note that fit into a line.
+const NOTE_LETTERS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coordinates_are_short() {
+        for (value, text) in [(1.0, "1"), (-0.01, "0"), (12.34, "12.3"), (-5.25, "-5.2")] {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn long_texts_are_broken_and_cut() {
+        assert_eq!(shortened("abcdef", 4), "abc…");
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped(&"a ".repeat(1000), 7).len(), 3);
+    }
+
+    #[test]
+    fn each_look_has_a_mark_and_a_hatching_of_its_own() {
+        let marks: Vec<_> = (0..LOOKS).map(|look| mark(look, 0.0, 0.0).into_string()).collect();
+        let hatchings: Vec<_> = (0..LOOKS).map(|look| hatching("a", look).into_string()).collect();
+        for look in 1..LOOKS {
+            assert!(!marks[..look].contains(&marks[look]), "{look}");
+            assert!(!hatchings[..look].contains(&hatchings[look]), "{look}");
+        }
+        assert_eq!(class(LOOKS), "c2", "they begin anew, but for the baseline's and ours");
+    }
+}
