@@ -68,8 +68,8 @@ const OVERLAP: u64 = 3 * PIECE;
 /// them would stay.
 const BEHIND: u64 = 17;
 
-#[cfg(test)]
 #[allow(clippy::unwrap_used)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -185,8 +185,8 @@ const NAME: &[u8] = b"content-length:";
 /// Far more than a server has to say about a file.
 const MAX_HEAD: usize = 16 << 10;
 
-#[cfg(test)]
 #[allow(clippy::unwrap_used)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

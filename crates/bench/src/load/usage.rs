@@ -118,8 +118,8 @@ pub(crate) fn family(parent: Pid) -> Vec<Pid> {
     std::iter::once(parent).chain(children.filter_map(|stat| Pid::from_raw(stat.pid))).collect()
 }
 
-#[cfg(test)]
 #[allow(clippy::unwrap_used)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

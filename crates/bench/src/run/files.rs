@@ -227,8 +227,8 @@ const MEBI: usize = 1 << 20;
 /// Bytes left free beside the files of a run.
 const SPARE: u64 = 16 << 20;
 
-#[cfg(test)]
 #[allow(clippy::unwrap_used)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

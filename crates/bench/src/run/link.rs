@@ -180,8 +180,8 @@ const MTU: u32 = 1500;
 /// Each namespace has its own.
 const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-#[cfg(test)]
 #[allow(clippy::unwrap_used)]
+#[cfg(test)]
 mod tests {
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};

@@ -262,8 +262,8 @@ pub(crate) fn own_seconds() -> f64 {
     nanoseconds as f64 / 1e9
 }
 
-#[cfg(test)]
 #[allow(clippy::unwrap_used)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

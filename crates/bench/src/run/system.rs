@@ -99,8 +99,8 @@ pub(crate) fn allow_open_files(needed: u64) -> Result<()> {
 
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-#[cfg(test)]
 #[allow(clippy::unwrap_used)]
+#[cfg(test)]
 mod tests {
     use super::*;
 

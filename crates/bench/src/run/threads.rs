@@ -86,8 +86,8 @@ pub(crate) fn copy_memory(place: Placement<'_>, size: u64) -> io::Result<ThreadR
 /// Bytes of each of the two memories.
 const MEMORY: u64 = 256 << 20;
 
-#[cfg(test)]
 #[allow(clippy::unwrap_used)]
+#[cfg(test)]
 mod tests {
     use std::io::Read;
     use std::net::{Ipv4Addr, SocketAddr, TcpListener};

@@ -9,7 +9,7 @@ mod hostile;
 mod idle;
 mod requests;
 mod scale;
-mod servers;
+mod serve;
 mod tcp;
 mod transfer;
 
@@ -17,8 +17,8 @@ pub use chain::ChainArgs;
 pub use copy::{CopyArgs, SmallCopyArgs};
 pub use cp::CpArgs;
 pub use hostile::HostileArgs;
-pub use requests::ServeArgs;
 pub use scale::ScaleArgs;
+pub use serve::ServeArgs;
 pub use tcp::{ChunksArgs, LimitArgs, NetArgs, TableArgs};
 pub use transfer::{GetArgs, PutArgs, TreeArgs};
 use underpass_engine::Mechanism;

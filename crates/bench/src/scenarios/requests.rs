@@ -4,10 +4,8 @@
 use std::io;
 use std::path::Path;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 
-use super::fairness::FairnessArgs;
-use super::idle::IdleArgs;
 use crate::error::Result;
 use crate::load::{
     Class, Counting, Host, LoadGenerator, RequestSpec, Server, ServerFixture, Spent, during,
@@ -19,35 +17,9 @@ use crate::record::{
 };
 use crate::run::{Context, Measured, Scenario, Verdict, largest};
 
-/// What can be typed after `bench serve`.
-#[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub struct ServeArgs {
-    /// What to measure; requests if nothing is named.
-    #[command(subcommand)]
-    scenario: Option<ServeScenario>,
-
-    #[command(flatten)]
-    requests: RequestsArgs,
-}
-
-/// The scenarios with servers.
-#[derive(Debug, Subcommand)]
-enum ServeScenario {
-    /// Requests as fast as they are answered: processor time of each, and how many in a second
-    Requests(RequestsArgs),
-    /// The latency of a hot file, alone and while cold files are streamed
-    Fairness(FairnessArgs),
-    /// New connections with TLS, each for one request: processor time of each, and how many in a
-    /// second
-    Handshakes(HandshakesArgs),
-    /// Memory with very many idle connections and slow downloads, and how soon a new one is served
-    Idle(IdleArgs),
-}
-
 /// What can be typed after `bench serve requests`.
 #[derive(Debug, Args)]
-struct RequestsArgs {
+pub(super) struct RequestsArgs {
     /// Sizes of the files
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "1K,10K,100K,1M,1G")]
@@ -67,7 +39,7 @@ struct RequestsArgs {
 
 /// What can be typed after `bench serve handshakes`.
 #[derive(Debug, Args)]
-struct HandshakesArgs {
+pub(super) struct HandshakesArgs {
     /// Sizes of the files
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "1K")]
@@ -79,28 +51,6 @@ struct HandshakesArgs {
 
     #[command(flatten)]
     server: ServerArgs,
-}
-
-impl ServeArgs {
-    fn chosen(&self) -> &dyn Benchmark {
-        match &self.scenario {
-            None => &self.requests,
-            Some(ServeScenario::Requests(args)) => args,
-            Some(ServeScenario::Fairness(args)) => args,
-            Some(ServeScenario::Handshakes(args)) => args,
-            Some(ServeScenario::Idle(args)) => args,
-        }
-    }
-}
-
-impl Benchmark for ServeArgs {
-    fn json(&self) -> Option<&Path> {
-        self.chosen().json()
-    }
-
-    fn measure(&self, context: &Context<'_>) -> Result<Record> {
-        self.chosen().measure(context)
-    }
 }
 
 impl Benchmark for RequestsArgs {

@@ -11,7 +11,7 @@ use super::records::{
     tree_record,
 };
 use crate::error::Result;
-use crate::record::{Call, Missing, Over, Receivers, Record, Tally};
+use crate::record::{Call, Missing, Over, Receivers, Record, Served, Tally};
 use crate::run::Folder;
 use crate::views::figures;
 
@@ -51,7 +51,7 @@ fn every_field_is_told_of_in_the_documentation() {
     for record in every_form() {
         fields(&serde_json::to_value(record).unwrap(), &mut names);
     }
-    for needed in ["schema", "user_space_bytes", "streamed_bytes", "commands", "p99_s"] {
+    for needed in ["schema", "user_space_bytes", "streamed_bytes", "commands", "p99_s", "floor"] {
         assert!(names.contains(needed), "{needed}");
     }
     for name in names {
@@ -78,6 +78,11 @@ fn every_form() -> Vec<Record> {
         }
         record.environment.nginx = Some(String::new());
         record.environment.programs = vec![String::new()];
+        for sample in &mut record.samples {
+            if let Some(Served::Hostile(hostile)) = &mut sample.served {
+                hostile.floor = Some(hostile.alone);
+            }
+        }
         if let Some(setting) = &mut record.arguments.serve {
             setting.tls = true;
             setting.sparse_from = Some(1);

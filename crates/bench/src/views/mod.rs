@@ -5,7 +5,6 @@
 //! values; `lines`, `bars` and `figure` draw them as `svg`.
 
 mod axis;
-mod calls;
 mod chart;
 mod document;
 mod json;
@@ -15,9 +14,9 @@ mod path;
 mod svg;
 mod terminal;
 
-#[cfg(test)]
-pub(crate) use calls::calls;
 pub(crate) use document::Table;
+#[cfg(test)]
+pub(crate) use document::calls;
 pub use markdown::markdown;
 pub use page::page;
 #[cfg(test)]

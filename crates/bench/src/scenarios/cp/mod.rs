@@ -453,7 +453,18 @@ pub(super) const CP: Description = Description {
             |record, sample| Some(record.copies.as_ref()?.files as f64 / sample.wall_s),
         )
         .more_is_better(),
-        &SPEED,
+        // Holes have not to be moved.
+        &Metric {
+            of: |record, sample| {
+                let (copies, size) = (record.copies.as_ref()?, record.cells[sample.cell].size);
+                let bytes = match copies.original {
+                    OriginalKind::Sparse => copies.allocated_bytes.min(size),
+                    _ => size,
+                };
+                Some(bytes as f64 / sample.wall_s)
+            },
+            ..SPEED
+        },
         &CPU,
         &CALLS,
         &SWITCHES,

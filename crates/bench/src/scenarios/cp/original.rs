@@ -109,8 +109,8 @@ fn spread(from: &Path, to: &Path, len: u64, data: u64) -> std::io::Result<()> {
 const PIECE: u64 = 1 << 20;
 const PAGE: u64 = 4 << 10;
 
-#[cfg(test)]
 #[allow(clippy::unwrap_used)]
+#[cfg(test)]
 mod tests {
     use std::os::unix::fs::MetadataExt;
 

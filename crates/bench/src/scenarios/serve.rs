@@ -1,17 +1,72 @@
-//! What the scenarios with servers have in common: which servers take part, and where.
+//! `bench serve`: its scenarios, and what all scenarios with servers have in common: which servers take
+//! part, and where.
 
 use std::path::Path;
 
+use clap::{Args, Subcommand};
+
+use super::fairness::FairnessArgs;
+use super::idle::IdleArgs;
+use super::requests::{HandshakesArgs, RequestsArgs};
 use crate::error::{BenchError, Result, plain};
 use crate::load::{ServerFixture, Site, accept_any_certificate};
-use crate::options::ServerArgs;
+use crate::options::{Benchmark, ServerArgs};
 use crate::record::{
-    Arguments, Contender, Description, Environment, Missing, Role, Setting, Step, Variant, once,
+    Arguments, Contender, Description, Environment, Missing, Record, Role, Setting, Step, Variant,
+    once,
 };
 use crate::run::{
     Context, Cores, Noise, Plan, SystemCongestion, Tracer, find, largest, nginx_version, survey,
     version,
 };
+
+/// What can be typed after `bench serve`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ServeArgs {
+    /// What to measure; requests if nothing is named.
+    #[command(subcommand)]
+    scenario: Option<ServeScenario>,
+
+    #[command(flatten)]
+    requests: RequestsArgs,
+}
+
+/// The scenarios with servers.
+#[derive(Debug, Subcommand)]
+enum ServeScenario {
+    /// Requests as fast as they are answered: processor time of each, and how many in a second
+    Requests(RequestsArgs),
+    /// The latency of a hot file, alone and while cold files are streamed
+    Fairness(FairnessArgs),
+    /// New connections with TLS, each for one request: processor time of each, and how many in a
+    /// second
+    Handshakes(HandshakesArgs),
+    /// Memory with very many idle connections and slow downloads, and how soon a new one is served
+    Idle(IdleArgs),
+}
+
+impl ServeArgs {
+    fn chosen(&self) -> &dyn Benchmark {
+        match &self.scenario {
+            None => &self.requests,
+            Some(ServeScenario::Requests(args)) => args,
+            Some(ServeScenario::Fairness(args)) => args,
+            Some(ServeScenario::Handshakes(args)) => args,
+            Some(ServeScenario::Idle(args)) => args,
+        }
+    }
+}
+
+impl Benchmark for ServeArgs {
+    fn json(&self) -> Option<&Path> {
+        self.chosen().json()
+    }
+
+    fn measure(&self, context: &Context<'_>) -> Result<Record> {
+        self.chosen().measure(context)
+    }
+}
 
 impl ServerArgs {
     /// Where the record is to go.

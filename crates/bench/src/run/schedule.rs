@@ -1,0 +1,328 @@
+//! The order of a run: every cell is verified first, then all take turns, A B C, B C A, C A B, so that
+//! whatever the machine does meanwhile falls on all of them alike.
+
+use std::time::Instant;
+
+use super::context::Context;
+use super::process::own_seconds;
+use super::survey::{busy_seconds, now};
+use crate::error::Result;
+use crate::record::{
+    Arguments, Cell, Copies, Description, Environment, Missing, Record, SCHEMA, Sample, Served,
+    Side, Tally, Thread, Variant,
+};
+
+/// Something that can be measured one cell at a time: a file of its own for each.
+pub(crate) trait Scenario {
+    /// Its name, what its tables show, and how they are to be read.
+    fn description(&self) -> &'static Description;
+
+    /// Makes what the cells of the same size and load have in common.
+    fn prepare(&mut self, cell: &Cell) -> Result<()>;
+
+    /// Moves the bytes once and checks that they are the right ones.
+    fn verify(&mut self, cell: &Cell) -> Result<Verdict>;
+
+    /// Moves the bytes once and returns what that cost.
+    fn sample(&mut self, cell: &Cell) -> Result<Measured>;
+
+    /// Moves the bytes once while the system calls of all processes are counted, and returns those
+    /// of each; none without a tracer.
+    fn count(&mut self, _cell: &Cell) -> Result<Vec<Tally>> {
+        Ok(Vec::new())
+    }
+
+    /// How much of the progress a sample is: starting two processes takes as long as some MiB.
+    fn weight(&self, cell: &Cell) -> u64 {
+        cell.size.saturating_add(16 << 20)
+    }
+
+    /// Adds to the environment what is only known after the run.
+    fn finish(&self, _environment: &mut Environment) {}
+}
+
+/// What a verifying pass found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// All arrived; this is its digest.
+    Arrived(String),
+    /// The kernel does not do it here; this is its answer.
+    Declined(String),
+    /// A peer moved bytes of its own, whose digest is not known.
+    Unknown,
+}
+
+impl Verdict {
+    /// The verdict on what should have the digest `expected`.
+    pub(crate) fn compare(
+        arrived: String,
+        expected: &str,
+        what: impl std::fmt::Display,
+    ) -> Result<Self> {
+        match arrived == expected {
+            true => Ok(Self::Arrived(arrived)),
+            false => Err(crate::error::BenchError::differs(what)),
+        }
+    }
+}
+
+/// What one measurement found; see [`Sample`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Measured {
+    /// Seconds that the work took.
+    pub(crate) wall_s: f64,
+    /// The side that is varied.
+    pub(crate) measured: Side,
+    /// The other side.
+    pub(crate) peer: Option<Side>,
+    /// What clients of a server saw.
+    pub(crate) served: Option<Served>,
+    /// Processor seconds of ours that are in neither side, as they were spent before and after.
+    pub(crate) besides_cpu_s: f64,
+}
+
+impl Measured {
+    /// What a side did, and the other one if there was one.
+    pub(crate) const fn new(wall_s: f64, measured: Side, peer: Option<Side>) -> Self {
+        Self { wall_s, measured, peer, served: None, besides_cpu_s: 0.0 }
+    }
+}
+
+/// What is to be measured: a record that lacks nothing but its results.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// What was asked for.
+    pub(crate) arguments: Arguments,
+    /// Where it runs.
+    pub(crate) environment: Environment,
+    /// Programs that should take part and cannot.
+    pub(crate) missing: Vec<Missing>,
+    /// What is copied by programs that copy.
+    pub(crate) copies: Option<Copies>,
+    /// Cells that take turns, one group after the other.
+    pub(crate) groups: Vec<Vec<Cell>>,
+}
+
+impl Plan {
+    /// A group for each size of the arguments, with each of the variants.
+    pub(crate) fn for_sizes(&mut self, variants: &[Variant]) {
+        let group =
+            |size: &u64| variants.iter().map(|variant| Cell::new(*size, *variant)).collect();
+        self.groups = self.arguments.sizes.iter().map(group).collect();
+    }
+
+    /// Verifies and measures everything; the others are compared with `baseline`.
+    pub(crate) fn measure(
+        self,
+        scenario: &mut dyn Scenario,
+        baseline: Variant,
+        context: &Context<'_>,
+    ) -> Result<Record> {
+        let about = scenario.description();
+        let Self { arguments, environment, missing, copies, groups } = self;
+        let mut record = Record {
+            schema: SCHEMA,
+            scenario: about.name.to_owned(),
+            about,
+            underpass: env!("CARGO_PKG_VERSION").to_owned(),
+            started: now(),
+            arguments,
+            environment,
+            baseline,
+            copies,
+            cells: Vec::new(),
+            samples: Vec::new(),
+            counted: Vec::new(),
+            missing,
+        };
+        let rounds = u64::from(1 + record.arguments.warmup + record.arguments.runs);
+        let weights: u64 = groups.iter().flatten().map(|cell| scenario.weight(cell)).sum();
+        context.observer.begin(weights.saturating_mul(rounds));
+        let outcome = groups
+            .into_iter()
+            .try_for_each(|group| measure_group(&mut record, scenario, group, context));
+        context.observer.end();
+        scenario.finish(&mut record.environment);
+        outcome.map(|()| record)
+    }
+}
+
+/// Verifies the cells of a group, lets them take turns, and counts their calls.
+fn measure_group(
+    record: &mut Record,
+    scenario: &mut dyn Scenario,
+    group: Vec<Cell>,
+    context: &Context<'_>,
+) -> Result<()> {
+    let first = record.cells.len();
+    for cell in group {
+        context.observer.measuring(&record.about.size_label(cell.size));
+        let cell = verified(&record.cells[first..], cell, scenario, context)?;
+        context.observer.advance(scenario.weight(&cell));
+        record.cells.push(cell);
+    }
+    let (warmup, count) = (record.arguments.warmup, record.cells.len() - first);
+    for round in 0..warmup + record.arguments.runs {
+        // Each round begins with another one, so that none always comes behind the same one and
+        // finds the processor's caches as that one leaves them.
+        for index in (0..count).map(|turn| first + (turn + round as usize) % count) {
+            let cell = &record.cells[index];
+            context.observer.advance(scenario.weight(cell));
+            if cell.declined.is_some() {
+                continue;
+            }
+            context.interrupted()?;
+            if let Some(load) = cell.load {
+                context.observer.measuring(&load.name());
+            }
+            let sample = sampled(index, || scenario.sample(cell))?;
+            // The first rounds only warm up the machine.
+            if let Some(round) = (round + 1).checked_sub(warmup).filter(|&round| round > 0) {
+                record.samples.push(Sample { round, ..sample });
+            }
+        }
+    }
+    // After all samples, as what counts takes time from what is counted.
+    for index in first..record.cells.len() {
+        context.interrupted()?;
+        if record.cells[index].declined.is_none() {
+            let tallies = scenario.count(&record.cells[index])?;
+            record.counted.extend(tallies.into_iter().map(|tally| tally.of(index)));
+        }
+    }
+    Ok(())
+}
+
+/// A cell with what its verification found, once for all that differ by connections alone.
+fn verified(
+    earlier: &[Cell],
+    cell: Cell,
+    scenario: &mut dyn Scenario,
+    context: &Context<'_>,
+) -> Result<Cell> {
+    let of_size = |other: &&Cell| (other.size, other.load) == (cell.size, cell.load);
+    let same = earlier.iter().filter(of_size).find(|other| other.variant == cell.variant);
+    if let Some(Cell { sha256, declined, .. }) = same {
+        return Ok(Cell { sha256: sha256.clone(), declined: declined.clone(), ..cell });
+    }
+    if !earlier.iter().any(|other| of_size(&other)) {
+        scenario.prepare(&cell)?;
+    }
+    context.interrupted()?;
+    Ok(match scenario.verify(&cell)? {
+        Verdict::Arrived(sha256) => Cell { sha256: Some(sha256), ..cell },
+        Verdict::Declined(errno) => Cell { declined: Some(errno), ..cell },
+        Verdict::Unknown => cell,
+    })
+}
+
+/// One sample of a cell, with what others did to the machine meanwhile. Its round is not known yet.
+fn sampled(index: usize, measure: impl FnOnce() -> Result<Measured>) -> Result<Sample> {
+    let (started, busy, own) = (Instant::now(), busy_seconds(), own_seconds());
+    let Measured { wall_s, measured, peer, served, besides_cpu_s } = measure()?;
+    let watched_s = started.elapsed().as_secs_f64();
+    let own = own_seconds() - own;
+    let sides = [Some(&measured), peer.as_ref()].into_iter().flatten();
+    let ours = own + besides_cpu_s + sides.map(cpu_of).sum::<f64>();
+    let other_cpu_s = busy_seconds() - busy - ours;
+    Ok(Sample { cell: index, round: 0, wall_s, measured, peer, watched_s, other_cpu_s, served })
+}
+
+/// All that a side spent: as a process, or as a thread of the bench.
+fn cpu_of(side: &Side) -> f64 {
+    let thread = side.thread.as_ref().map_or(0.0, Thread::cpu_s);
+    side.process.map_or(thread, |process| process.cpu_s)
+}
+
+#[allow(clippy::unwrap_used)]
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use underpass_engine::Mechanism;
+
+    use super::super::context::Observer;
+    use super::*;
+    use crate::error::BenchError;
+    use crate::record::{Contender, Role};
+
+    /// Notes what it is asked to do; declines splice.
+    #[derive(Default)]
+    struct Diary(Vec<String>);
+
+    impl Scenario for Diary {
+        fn description(&self) -> &'static Description {
+            &Description::NONE
+        }
+
+        fn prepare(&mut self, cell: &Cell) -> Result<()> {
+            self.0.push(format!("prepare {}", cell.size));
+            Ok(())
+        }
+
+        fn verify(&mut self, cell: &Cell) -> Result<Verdict> {
+            self.0.push(format!("verify {} {}", cell.size, cell.variant));
+            Ok(match cell.variant.contender {
+                Contender::Only(Mechanism::Splice) => Verdict::Declined("EINVAL".to_owned()),
+                _ => Verdict::Arrived("digest".to_owned()),
+            })
+        }
+
+        fn sample(&mut self, cell: &Cell) -> Result<Measured> {
+            self.0.push(format!("measure {} {}", cell.size, cell.variant));
+            Ok(Measured::new(1.0, Side::new(Role::Sender, 1.0), None))
+        }
+    }
+
+    struct Silent;
+
+    impl Observer for Silent {
+        fn begin(&self, _total: u64) {}
+        fn measuring(&self, _what: &str) {}
+        fn advance(&self, _done: u64) {}
+        fn end(&self) {}
+    }
+
+    fn measure(diary: &mut Diary, is_cancelled: bool) -> Result<Record> {
+        let only = |mechanism| Variant::plain(Contender::Only(mechanism));
+        let variants =
+            [only(Mechanism::ReadWrite), only(Mechanism::Splice), Variant::plain(Contender::Auto)];
+        let mut plan = Plan::default();
+        (plan.arguments.sizes, plan.arguments.warmup, plan.arguments.runs) = (vec![1, 2], 1, 2);
+        plan.for_sizes(&variants);
+        let cancel = AtomicBool::new(is_cancelled);
+        let context = Context { program: "/".into(), cancel: &cancel, observer: &Silent };
+        plan.measure(diary, variants[0], &context)
+    }
+
+    #[test]
+    fn cells_are_verified_first_and_then_take_turns_and_the_declined_ones_sit_out() {
+        let mut diary = Diary::default();
+        let record = measure(&mut diary, false).unwrap();
+        let of = |size| {
+            let mut lines = vec![
+                format!("prepare {size}"),
+                format!("verify {size} read_write"),
+                format!("verify {size} splice"),
+                format!("verify {size} auto"),
+            ];
+            // Each round begins one further on: at read_write, at splice, at auto.
+            for contender in ["read_write", "auto", "auto", "read_write", "auto", "read_write"] {
+                lines.push(format!("measure {size} {contender}"));
+            }
+            lines
+        };
+        assert_eq!(diary.0, [of(1), of(2)].concat());
+        assert_eq!(record.cells[1].declined.as_deref(), Some("EINVAL"));
+        let order: Vec<_> = record.samples.iter().map(|one| (one.cell, one.round)).collect();
+        assert_eq!(order, [(2, 1), (0, 1), (2, 2), (0, 2), (5, 1), (3, 1), (5, 2), (3, 2)]);
+    }
+
+    #[test]
+    fn a_signal_ends_the_run_before_the_next_sample() {
+        let mut diary = Diary::default();
+        let failure = measure(&mut diary, true).unwrap_err();
+        assert!(matches!(failure, BenchError::Interrupted));
+        assert_eq!(diary.0, ["prepare 1"]);
+    }
+}
