@@ -53,7 +53,7 @@ fn points_take_turns_and_no_file_is_too_large() {
         let more = [&more[..], &["--sparse-from", "1M"]].concat();
         let (finished, record) = bench(folder.path(), &[&args[..], &more].concat());
         check(&record, server);
-        for words in ["CPU ms for a GiB", "from 1M on are sparse"] {
+        for words in ["CPU for each GiB", "from 1M on are sparse"] {
             assert!(finished.text().contains(words), "{words}");
         }
     }

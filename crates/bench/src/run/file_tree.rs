@@ -7,9 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{SeekFrom, seek};
-use rustix::io::Errno;
 use sha2::{Digest, Sha256};
+use underpass_engine::data_ranges;
 
 use super::files::{Noise, drop_cached, hex};
 use crate::error::{Result, WithPath};
@@ -171,8 +170,9 @@ impl Content {
 fn bytes_of(path: &Path, facts: &Metadata, hasher: &mut Sha256) -> io::Result<()> {
     let file = File::open(path)?;
     let mut buffer = vec![0; BUFFER.min(facts.len() as usize)];
-    let mut next = next_extent(&file, 0, facts.len())?;
-    while let Some((mut at, end)) = next {
+    for extent in data_ranges(file.as_fd(), facts.len()) {
+        let (mut at, len) = extent?;
+        let end = at + len;
         while at < end {
             // To the next multiple, so that blocks are cut alike in every copy.
             let wanted = (BUFFER as u64 - at % BLOCK as u64).min(end - at) as usize;
@@ -186,7 +186,6 @@ fn bytes_of(path: &Path, facts: &Metadata, hasher: &mut Sha256) -> io::Result<()
             }
             at += wanted as u64;
         }
-        next = next_extent(&file, end, facts.len())?;
     }
     hasher.update(facts.len().to_le_bytes());
     Ok(())
@@ -200,21 +199,6 @@ fn pieces(bytes: &[u8], at: u64) -> impl Iterator<Item = (u64, &[u8])> {
     let rest = rest.chunks(BLOCK).enumerate();
     head.into_iter()
         .chain(rest.map(move |(index, block)| (at + (first + index * BLOCK) as u64, block)))
-}
-
-/// Begin and end of the next data of a file of `len` bytes, from `at` on; a file system that knows no
-/// holes has data everywhere.
-fn next_extent(file: &File, at: u64, len: u64) -> io::Result<Option<(u64, u64)>> {
-    let sought = |to| match seek(file.as_fd(), to) {
-        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(None),
-        Err(Errno::NXIO) => Ok(Some(len)),
-        found => found.map(Some),
-    };
-    let from = sought(SeekFrom::Data(at))?.unwrap_or(at);
-    if at >= len || from >= len {
-        return Ok(None);
-    }
-    Ok(Some((from, sought(SeekFrom::Hole(from))?.unwrap_or(len).min(len))))
 }
 
 fn large_name(index: u32) -> String {

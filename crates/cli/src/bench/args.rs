@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use underpass_bench::{
-    Benchmark, ChainArgs, ChunksArgs, CopyArgs, CpArgs, GetArgs, HostileArgs, LimitArgs, NetArgs, PutArgs,
-    ScaleArgs, ServeArgs, SmallCopyArgs, TableArgs, TreeArgs,
+    Benchmark, ChainArgs, ChunksArgs, CopyArgs, CpArgs, GetArgs, HostileArgs, LimitArgs, NetArgs,
+    PutArgs, ScaleArgs, ServeArgs, SmallCopyArgs, TableArgs, TreeArgs,
 };
 
 /// What can be typed after `bench`.
