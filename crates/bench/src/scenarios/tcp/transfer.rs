@@ -264,7 +264,8 @@ impl Transfer<'_> {
             // The one that was left alone only says that it was.
             let was_left =
                 ["reset", "Broken pipe"].iter().any(|word| finished.stderr.contains(word));
-            if !finished.status.success() && !(was_left && !receiver.status.success()) {
+            let is_guilty = !was_left || receiver.status.success();
+            if !finished.status.success() && is_guilty {
                 return Err(finished.failure(variant.to_string()));
             }
         }
