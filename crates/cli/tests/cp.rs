@@ -18,8 +18,6 @@ mod kept;
 mod kills;
 #[path = "cp/modes.rs"]
 mod modes;
-#[path = "../../engine/tests/rig/mounts.rs"]
-mod mounts;
 #[path = "cp/power.rs"]
 mod power;
 mod rig;

@@ -6,8 +6,6 @@
 
 #[path = "cp_coreutils/cases.rs"]
 mod cases;
-#[path = "../../engine/tests/rig/mounts.rs"]
-mod mounts;
 mod rig;
 #[allow(dead_code)] // another test file uses the rest
 #[path = "cp/users.rs"]
@@ -23,8 +21,8 @@ use std::process::{Command, Stdio};
 use rustix::fs::{XattrFlags, lgetxattr, setxattr};
 
 use cases::{CASES, Case};
-use mounts::{is_root, skip};
 use rig::{Finished, Running, folder};
+use underpass_testkit::{is_root, skip};
 use users::{NOBODY, cp_as_user, give_to_user};
 
 /// What is there after a copy: a line for each name.

@@ -7,8 +7,6 @@
 mod agrees;
 #[path = "doctor/confined.rs"]
 mod confined;
-#[path = "../../engine/tests/rig/mounts.rs"]
-mod mounts;
 mod rig;
 
 use std::fs;

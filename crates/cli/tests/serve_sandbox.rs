@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rig::{Running, folder, has, run, underpass, until};
+use underpass_testkit::is_root;
 
 /// Errors that mean "refused".
 const EPERM: i32 = 1;
@@ -99,10 +100,6 @@ impl Place {
         let lines = report.lines().filter_map(|line| line.split_once(' '));
         lines.map(|(name, error)| (name.to_owned(), error.parse().unwrap())).collect()
     }
-}
-
-fn is_root() -> bool {
-    fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
 /// The lines of /proc/PID/status by name, for all threads of a process.

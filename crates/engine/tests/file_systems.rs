@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "rig/mounts.rs"]
-mod mounts;
 #[path = "rig/scratch.rs"]
 mod scratch;
 
@@ -13,13 +11,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mounts::{FileSystem, Mounted};
 use rustix::io::Errno;
 use scratch::pattern;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{
     Declined, Error, Integrity, Mechanism, Options, Policy, Refusal, Report, Sink, Source, Transfer,
 };
+use underpass_testkit::mounts::{FileSystem, Mounted};
 
 const ALL: [FileSystem; 5] =
     [FileSystem::Btrfs, FileSystem::Ext4, FileSystem::Overlay, FileSystem::Tmpfs, FileSystem::Xfs];

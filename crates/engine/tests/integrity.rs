@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "rig/mounts.rs"]
-mod mounts;
 #[path = "rig/scratch.rs"]
 mod scratch;
 
@@ -16,13 +14,14 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mounts::{FileSystem, Mounted, is_root};
 use rustix::io::Errno;
 use scratch::{Held, Scratch, Shell, assert_reset, pattern, shell, tcp_pair, wait_until};
 use underpass_engine::{
     Declined, Error, Integrity, Mechanism, Options, Policy, Refusal, Report, Sink, Source, Status,
     Transfer, Wait,
 };
+use underpass_testkit::is_root;
+use underpass_testkit::mounts::{FileSystem, Mounted};
 
 /// Many times what the buffers of a connection hold.
 const LEN: usize = 4 << 20;

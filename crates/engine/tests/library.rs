@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "rig/mounts.rs"]
-mod mounts;
 #[path = "rig/scratch.rs"]
 mod scratch;
 
@@ -16,13 +14,13 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use mounts::{is_root, skip};
 use rustix::io::Errno;
 use scratch::{Scratch, pattern, tcp_pair, wait_until};
 use underpass_engine::{
     Chain, Error, Integrity, Kind, Mechanism, Options, Policy, Progress, Refusal, Report, Sink,
     Source, Status, Transfer, Usage, Wait, buffered, processor_time, socket,
 };
+use underpass_testkit::{is_root, skip};
 
 const LEN: usize = 1 << 20;
 const PAGE: usize = 4096;

@@ -3,9 +3,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "rig/mounts.rs"]
-mod mounts;
-
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
@@ -14,17 +11,14 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mounts::{FileSystem, Mounted, skip};
-use tempfile::TempDir;
 use underpass_engine::{
     Error, Integrity, Options, Sink, Source, Transfer, Version, WriterCheck, Writers,
 };
+use underpass_testkit::folder;
+use underpass_testkit::mounts::{FileSystem, Mounted};
+use underpass_testkit::skip;
 
 const LEN: usize = 4 << 20;
-
-fn folder() -> TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
-}
 
 /// Maps a file, closes its descriptor and writes a letter all over it for each line it is told.
 const WRITER: &str = "

@@ -1,3 +1,155 @@
-//! What the tests of several crates share.
+//! What the tests of several crates share: bytes, folders, file systems, ports, waiting.
+//!
+//! Everything here panics where a test would: a failure of the kit is a failure of the test.
 
 #![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+pub mod mounts;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Returns `len` bytes in which no two offsets share a pattern, always the same ones.
+#[must_use]
+pub fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Writes a file of [`noise`] and returns its path.
+///
+/// # Panics
+///
+/// If it cannot be written.
+pub fn noise_file(folder: &Path, name: &str, len: usize) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, noise(len)).unwrap();
+    path
+}
+
+/// Returns the first `len` bytes of a sequence that has no zeros and no two equal pages.
+///
+/// # Panics
+///
+/// If `len` is more than 24 MiB.
+#[must_use]
+pub fn pattern(len: usize) -> Vec<u8> {
+    static ALL: OnceLock<Vec<u8>> = OnceLock::new();
+    let byte = |at: usize| ((at ^ (at >> 8) ^ (at >> 16)) % 251 + 1) as u8;
+    ALL.get_or_init(|| (0..24 << 20).map(byte).collect())[..len].to_vec()
+}
+
+/// Returns the folder in which tests put their files: `tmp` in the target folder, which is on a
+/// real file system, or `UNDERPASS_TEST_FOLDER`.
+///
+/// # Panics
+///
+/// If it cannot be created.
+#[must_use]
+pub fn test_root() -> PathBuf {
+    let elsewhere = std::env::var_os("UNDERPASS_TEST_FOLDER").map(PathBuf::from);
+    let root = elsewhere.unwrap_or_else(|| {
+        // The test's own path is `target/PROFILE/deps/NAME`.
+        let own = std::env::current_exe().unwrap();
+        own.ancestors().nth(3).unwrap().join("tmp")
+    });
+    fs::create_dir_all(&root).unwrap();
+    root
+}
+
+/// Creates a folder for one test, which is removed with all it holds when it is dropped.
+///
+/// # Panics
+///
+/// If it cannot be created.
+#[must_use]
+pub fn folder() -> TempDir {
+    tempfile::tempdir_in(test_root()).unwrap()
+}
+
+/// Returns the names in a folder, hidden ones included, in order.
+///
+/// # Panics
+///
+/// If the folder cannot be read.
+#[must_use]
+pub fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Returns whether the test runs as root.
+#[must_use]
+pub fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// Reports that a test cannot be done here.
+///
+/// # Panics
+///
+/// In CI (`CI` is set), where every test can be done.
+pub fn skip(reason: &str) {
+    assert!(std::env::var_os("CI").is_none(), "cannot test: {reason}");
+    // Not captured by the test harness, so that the test is not taken for passed.
+    let mut terminal = File::options().append(true).open("/dev/stderr").unwrap();
+    let _ = writeln!(terminal, "skipped: {reason}");
+}
+
+/// Returns a port on loopback that was free a moment ago.
+///
+/// # Panics
+///
+/// If none is.
+#[must_use]
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Waits until a port on loopback accepts connections.
+///
+/// # Panics
+///
+/// After [`PATIENCE`].
+#[track_caller]
+pub fn until_listening(port: u16) {
+    wait_until("a port that accepts connections", || {
+        TcpStream::connect(("127.0.0.1", port)).is_ok()
+    });
+}
+
+/// Looks every few milliseconds until the condition holds.
+///
+/// # Panics
+///
+/// After [`PATIENCE`].
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Far longer than anything in a test takes.
+pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, getxattr, makedev, mknodat, setxattr};
 
 use crate::cp_in;
-use crate::mounts::{FileSystem, Mounted, is_root, skip};
 use crate::rig::{has, names, noise, noise_file};
+use underpass_testkit::mounts::{FileSystem, Mounted};
+use underpass_testkit::{is_root, skip};
 
 const ALL: [FileSystem; 5] =
     [FileSystem::Btrfs, FileSystem::Ext4, FileSystem::Overlay, FileSystem::Tmpfs, FileSystem::Xfs];

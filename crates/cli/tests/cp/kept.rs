@@ -8,9 +8,9 @@ use rustix::fs::{XattrFlags, getxattr, setxattr};
 
 use crate::bytes::traced_in;
 use crate::cp_in;
-use crate::mounts::is_root;
 use crate::rig::{folder, has};
 use crate::users::{cp_as_user, give_to_user};
+use underpass_testkit::is_root;
 
 /// Sets an attribute; false where the file system has none.
 fn mark(path: &Path, name: &str, value: &[u8]) -> bool {

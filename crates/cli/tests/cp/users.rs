@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 use rustix::io::FdFlags;
 
-use crate::mounts::is_root;
 use crate::rig::{Finished, Running, has};
+use underpass_testkit::is_root;
 
 /// Somebody to whom nothing belongs.
 pub(crate) const NOBODY: u32 = 65_534;

@@ -7,8 +7,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::{doctor, finding, told};
-use crate::mounts::{FileSystem, Mounted};
 use crate::rig::{Running, folder, noise_file, receiver, sender, underpass};
+use underpass_testkit::mounts::{FileSystem, Mounted};
 
 const ALL: [FileSystem; 5] =
     [FileSystem::Btrfs, FileSystem::Ext4, FileSystem::Overlay, FileSystem::Tmpfs, FileSystem::Xfs];

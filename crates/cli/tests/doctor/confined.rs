@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use super::{finding, told};
-use crate::mounts::{is_root, skip};
 use crate::rig::{Finished, Running, folder, has, names, noise_file, traced};
+use underpass_testkit::{is_root, skip};
 
 /// The doctor with some calls answered by an error.
 fn filtered(calls: &[&str], errno: &str, words: &[&str]) -> Finished {

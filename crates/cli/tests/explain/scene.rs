@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -56,10 +56,7 @@ impl Scene {
     }
 }
 
-/// A port that nobody listens on.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
+pub use underpass_testkit::free_port;
 
 /// Fetches a URL by curl into a file.
 pub fn fetch(port: u16, name: &str, to: &Path) {

@@ -1,23 +1,17 @@
 //! What the tests of the program share: the real binary, peers, files, and their ends.
 
-#![allow(dead_code, unreachable_pub)] // each test file uses its part
+#![allow(dead_code, unreachable_pub, unused_imports)] // each test file uses its part
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// A folder of the test's own, on a real file system, gone afterwards.
-pub fn folder() -> TempDir {
-    let elsewhere = std::env::var_os("UNDERPASS_TEST_FOLDER").map(PathBuf::from);
-    let place = elsewhere.unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
-    tempfile::tempdir_in(place).unwrap()
-}
+pub use underpass_testkit::{folder, names, noise, noise_file, skip, wait_until as until};
 
 /// The program.
 pub fn underpass() -> Command {
@@ -37,36 +31,6 @@ pub fn traced(trace: &Path, options: &[&str]) -> Command {
     command.arg(env!("CARGO_BIN_EXE_underpass"));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
-}
-
-/// `len` bytes that no two offsets share a pattern of.
-pub fn noise(len: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
-}
-
-/// A file of noise.
-pub fn noise_file(folder: &Path, name: &str, len: usize) -> PathBuf {
-    let path = folder.join(name);
-    fs::write(&path, noise(len)).unwrap();
-    path
-}
-
-/// Names in a folder, hidden ones too: what a test left there.
-pub fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
 }
 
 /// A finished process.
@@ -287,24 +251,8 @@ fn is_installed(program: &str) -> bool {
         .any(|folder| folder.join(program).is_file())
 }
 
-/// Tells why a test is left out, which in CI is a failure.
-pub fn skip(reason: &str) {
-    assert!(std::env::var_os("CI").is_none(), "{reason}");
-    tell(reason);
-}
-
 /// Not captured by the test harness, so that nobody takes the test for passed.
 fn tell(reason: &str) {
     let _ =
         writeln!(File::options().append(true).open("/dev/stderr").unwrap(), "skipped: {reason}");
-}
-
-/// Waits until `done` is true.
-#[track_caller]
-pub fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < deadline, "in vain waited for: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }

@@ -1,7 +1,6 @@
 //! An authority of the test's own, and servers with its certificates.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,7 +8,7 @@ use std::process::{Command, Stdio};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-use crate::rig::{Finished, Running, folder, has, underpass, until};
+use crate::rig::{Finished, Running, folder, has, underpass};
 
 /// An authority and what it has signed.
 pub struct Authority {
@@ -68,15 +67,7 @@ impl Authority {
     }
 }
 
-/// A port that nobody listens on.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// Waits until somebody listens there.
-pub fn until_listening(port: u16) {
-    until("somebody listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-}
+pub use underpass_testkit::{free_port, until_listening};
 
 /// nginx, which has its files in `root` and takes others.
 pub struct Nginx {

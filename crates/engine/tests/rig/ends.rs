@@ -17,19 +17,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 use underpass_engine::{Mechanism, Report, Sink, Source};
 
-/// Bytes that do not repeat within pages, pipes and steps.
-pub(crate) fn pattern(len: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
-}
+pub(crate) use underpass_testkit::noise as pattern;
 
 /// What gives the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

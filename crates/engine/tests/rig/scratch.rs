@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::net::sockopt;
 use tempfile::TempDir;
@@ -20,7 +20,7 @@ pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
     pub(crate) fn new() -> Self {
-        Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+        Self(underpass_testkit::folder())
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -39,10 +39,7 @@ impl Scratch {
     }
 }
 
-/// Bytes that are never zero and of which no two pages are equal.
-pub(crate) fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|at| ((at ^ (at >> 8) ^ (at >> 16)) % 251 + 1) as u8).collect()
-}
+pub(crate) use underpass_testkit::{pattern, wait_until};
 
 /// Two ends of a TCP connection with buffers so small that a transfer cannot run ahead: the one
 /// that sends and the one that reads.
@@ -152,14 +149,5 @@ impl Drop for Shell {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-/// Looks every few milliseconds until it is so.
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
-        thread::sleep(Duration::from_millis(5));
     }
 }

@@ -14,18 +14,9 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat, symlinkat};
-use tempfile::TempDir;
 use underpass_server::archive::{Layout, Piece, WalkOptions, engine_version, open_member, walk};
 
-pub use noise::noise;
-
-#[path = "../noise/mod.rs"]
-mod noise;
-
-/// A folder of the test's own, on a real file system, gone afterwards.
-pub fn folder() -> TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
-}
+pub use underpass_testkit::{folder, noise};
 
 /// The descriptor of a folder.
 pub fn opened(path: &Path) -> OwnedFd {

@@ -16,9 +16,6 @@ use underpass_server::client::download::{
 };
 use underpass_server::client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
 
-#[path = "../noise/mod.rs"]
-mod noise;
-
 /// A request that came.
 #[derive(Clone, Debug)]
 pub struct Asked {
@@ -173,7 +170,7 @@ pub fn give(asked: &Asked, stream: &mut TcpStream, bytes: &[u8], tag: &str) -> s
 
 /// `len` bytes that no two offsets share a pattern of.
 pub fn noise(len: usize) -> Arc<Vec<u8>> {
-    Arc::new(noise::noise(len))
+    Arc::new(underpass_testkit::noise(len))
 }
 
 /// Somebody who fetches.

@@ -16,10 +16,7 @@ use underpass_server::client::upload::{
 };
 use underpass_server::client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
 
-pub use noise::noise;
-
-#[path = "../noise/mod.rs"]
-mod noise;
+pub use underpass_testkit::noise;
 
 /// One connection, as a scripted server sees it.
 pub struct Conn {

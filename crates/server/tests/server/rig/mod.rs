@@ -3,14 +3,12 @@
 #![allow(unreachable_pub)] // as in the other rigs
 
 mod client;
-#[path = "../../../../engine/tests/rig/mounts.rs"]
-mod mounts;
 mod secure;
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -22,8 +20,9 @@ use underpass_server::auth::Access;
 use underpass_server::server::{Address, Changes, Control, ServeError, Server, Settings, Summary};
 
 pub use client::{Client, Reply, request};
-pub(crate) use mounts::{FileSystem, Mounted, is_root, skip};
 pub use secure::{Certificate, Secure, over};
+pub(crate) use underpass_testkit::mounts::{FileSystem, Mounted};
+pub(crate) use underpass_testkit::{is_root, skip};
 
 /// A folder and the settings of its server, before it starts.
 pub struct Site {
@@ -231,17 +230,7 @@ pub fn settings(root: &Path) -> Settings {
     }
 }
 
-/// A folder of the test's own, on a real file system, gone afterwards.
-pub fn folder() -> TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
-}
-
-/// The first bytes of a sequence of which no two pages are equal; at most 24 MiB.
-pub fn pattern(len: usize) -> Vec<u8> {
-    static ALL: OnceLock<Vec<u8>> = OnceLock::new();
-    let byte = |at: usize| ((at ^ (at >> 8) ^ (at >> 16)) % 251 + 1) as u8;
-    ALL.get_or_init(|| (0..24 << 20).map(byte).collect())[..len].to_vec()
-}
+pub use underpass_testkit::{folder, pattern};
 
 /// Gives a file a modification time so long ago that nobody can be writing to it; its ctime stays
 /// that of now.

@@ -1,24 +1,30 @@
 //! File systems in image files, mounted for one test and gone after it, even if it panics.
 
-#![allow(dead_code)] // each test file uses its own part
-
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What can be mounted.
+use crate::{is_root, skip, test_root};
+
+/// A file system that can be mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileSystem {
+pub enum FileSystem {
+    /// btrfs, which shares blocks.
     Btrfs,
+    /// ext4, which does not.
     Ext4,
+    /// overlayfs over a tmpfs.
     Overlay,
+    /// tmpfs.
     Tmpfs,
+    /// XFS, which shares blocks.
     Xfs,
 }
 
-/// A mounted file system.
-pub(crate) struct Mounted {
+/// A mounted file system, unmounted when it is dropped.
+#[derive(Debug)]
+pub struct Mounted {
     /// Holds the image and the mount point.
     folder: PathBuf,
     /// The file system that an overlay's layers lie on.
@@ -26,11 +32,14 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// A file system of about this size; for xfs, which has a minimum, at least 300 MiB.
+    /// Mounts a file system of about this size; XFS, which has a minimum, gets at least 300 MiB.
+    /// Returns `None` and prints why where mounting is not allowed or a tool is missing.
     ///
-    /// `None`, and a line that says why, where nobody may mount or a tool is missing. In CI that
-    /// is a failure.
-    pub(crate) fn new(kind: FileSystem, mebibytes: u64) -> Option<Self> {
+    /// # Panics
+    ///
+    /// In CI, where neither happens.
+    #[must_use]
+    pub fn new(kind: FileSystem, mebibytes: u64) -> Option<Self> {
         match Self::mount(kind, mebibytes) {
             Ok(mounted) => Some(mounted),
             Err(reason) => {
@@ -40,8 +49,9 @@ impl Mounted {
         }
     }
 
-    /// The mount point.
-    pub(crate) fn root(&self) -> PathBuf {
+    /// Returns the mount point.
+    #[must_use]
+    pub fn root(&self) -> PathBuf {
         self.folder.join("root")
     }
 
@@ -55,7 +65,7 @@ impl Mounted {
         };
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("mount-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let folder = test_root().join(name);
         let mounted = Self { folder, _below: below };
         let (root, image) = (mounted.root(), mounted.folder.join("image"));
         fs::create_dir_all(&root).unwrap();
@@ -107,17 +117,6 @@ impl Drop for Mounted {
             let _ = fs::remove_dir(&self.folder);
         }
     }
-}
-
-/// Tells that a test cannot be done here; in CI, where everything can, fails it.
-pub(crate) fn skip(reason: &str) {
-    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "cannot test: {reason}");
-    println!("skipped: {reason}");
-}
-
-pub(crate) fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
 fn call(command: &mut Command) -> Result<(), String> {
