@@ -62,6 +62,7 @@ async fn serve(
         accepting.push(tokio::task::spawn_local(accept(Rc::clone(worker), listener, kind)));
     }
     let sweeping = tokio::task::spawn_local(sweep(Rc::clone(worker)));
+    let evicting = tokio::task::spawn_local(evict_for_others(Rc::clone(worker)));
     // The sender lives as long as the server.
     let _ = phase.wait_for(|phase| *phase >= Phase::Draining).await;
     for task in accepting {
@@ -75,6 +76,7 @@ async fn serve(
     });
     drain(worker, phase).await;
     sweeping.abort();
+    evicting.abort();
     let left = worker.sending();
     worker.for_each_peer(Peer::hang_up);
     // So that each connection can write its last line.
@@ -133,7 +135,7 @@ async fn accept(worker: Rc<Worker>, listener: Accepting, kind: ListenerKind) {
 /// Serves a connection in a task of its own, if there is a place for it.
 fn welcome(worker: &Rc<Worker>, socket: Socket, address: Option<SocketAddr>, kind: ListenerKind) {
     let metrics = worker.shared.metrics.worker(worker.index);
-    let Some(ticket) = worker.shared.admission.enter(address, || worker.evict_one()) else {
+    let Some(ticket) = worker.shared.admission.enter(address, |of| worker.make_room(of)) else {
         metrics.connection_refused();
         canned::refuse(&socket, kind);
         return;
@@ -149,6 +151,14 @@ fn welcome(worker: &Rc<Worker>, socket: Socket, address: Option<SocketAddr>, kin
     tokio::task::spawn_local(async move {
         serve::serve(&presence.worker, &peer).await;
     });
+}
+
+/// Closes idle connections for other workers, for as long as the task lives.
+async fn evict_for_others(worker: Rc<Worker>) {
+    loop {
+        let of = worker.shared.evictions.asked(worker.index).await;
+        worker.evict_one(of);
+    }
 }
 
 /// Looks after everything that only time changes, once a second.

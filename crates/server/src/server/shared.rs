@@ -22,6 +22,7 @@ use crate::observe::transfers::Transfers;
 use crate::resumption::Resumptions;
 use crate::server::limits::admission::Admission;
 use crate::server::limits::budget::Budget;
+use crate::server::limits::evictions::Evictions;
 use crate::server::settings::{Note, ServeError, Settings};
 use crate::uploads::Uploads;
 
@@ -61,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) changing: Semaphore,
     /// Which connections there may be.
     pub(crate) admission: Admission,
+    /// Idle connections that workers are asked to close.
+    pub(crate) evictions: Evictions,
     /// Memory for requests and handshakes that are not complete.
     pub(crate) requests: Budget,
     /// Memory for lines of the log whose responses have not arrived yet.
@@ -114,6 +117,7 @@ impl Shared {
             changes: AtomicU64::new(0),
             changing: Semaphore::new(MOST_CHANGES),
             admission: Admission::new(&settings),
+            evictions: Evictions::new(settings.workers),
             requests: Budget::new(MAX_REQUEST_BYTES, FREE_REQUEST_BYTES),
             entries: Budget::new(MAX_ENTRY_BYTES, FREE_ENTRY_BYTES),
             null: null.into(),

@@ -12,6 +12,7 @@ use underpass_engine::{Capabilities, PipePool};
 use crate::connection::peer::{Doing, Peer};
 use crate::files::open_files::Files;
 use crate::observe::pending_entry::LogBuffer;
+use crate::server::limits::admission::Network;
 use crate::server::shared::Shared;
 
 /// What the connections of one thread have in common.
@@ -35,12 +36,23 @@ pub(crate) struct Worker {
     pub(crate) turns: Semaphore,
     peers: RefCell<HashMap<u64, Rc<Peer>>>,
     next_peer: Cell<u64>,
-    /// Connections that have been idle the longest, and since when.
-    idlest: RefCell<VecDeque<(u64, Instant)>>,
-    /// Not before then are idle connections looked for again.
-    next_search: Cell<Instant>,
+    /// Connections that have been idle the longest.
+    idlest: RefCell<Idlest>,
+    /// The same of the address that had too many last.
+    idlest_of_address: RefCell<Idlest>,
     is_draining: Cell<bool>,
     date: RefCell<(u64, String)>,
+}
+
+/// Connections that have been idle the longest, as they were found.
+#[derive(Debug, Default)]
+struct Idlest {
+    /// The address whose connections they are, if they are those of one.
+    of: Option<Network>,
+    /// Each with the time since when it is idle.
+    known: VecDeque<(u64, Instant)>,
+    /// Not before then are they looked for again.
+    next_search: Option<Instant>,
 }
 
 impl Worker {
@@ -59,7 +71,7 @@ impl Worker {
             peers: RefCell::default(),
             next_peer: Cell::new(0),
             idlest: RefCell::default(),
-            next_search: Cell::new(Instant::now()),
+            idlest_of_address: RefCell::default(),
             is_draining: Cell::new(false),
             date: RefCell::default(),
         }
@@ -89,44 +101,62 @@ impl Worker {
 
     /// Closes several of the connections that have been idle the longest.
     pub(crate) fn evict_several(&self) {
-        (0..EVICTED_AT_ONCE).take_while(|_| self.evict_one()).count();
+        (0..EVICTED_AT_ONCE).take_while(|_| self.evict_one(None)).count();
     }
 
     /// Closes the connection that has been idle the longest, to make room for another one; false if
-    /// none is idle.
-    pub(crate) fn evict_one(&self) -> bool {
-        if self.evict_known() {
+    /// none of this worker is idle. Then the other workers close one of theirs, which makes room for
+    /// the next that comes.
+    pub(crate) fn make_room(&self, of: Option<Network>) -> bool {
+        let is_evicted = self.evict_one(of);
+        if !is_evicted {
+            self.shared.evictions.ask_others(self.index, of);
+        }
+        is_evicted
+    }
+
+    /// Closes the connection of an address, or of all, that has been idle the longest; false if none is
+    /// idle.
+    pub(crate) fn evict_one(&self, of: Option<Network>) -> bool {
+        let idlest = if of.is_some() { &self.idlest_of_address } else { &self.idlest };
+        let mut idlest = idlest.borrow_mut();
+        if self.evict_known(&mut idlest, of) {
             return true;
         }
         let now = Instant::now();
-        if now < self.next_search.get() {
+        if idlest.next_search.is_some_and(|next| now < next) {
             return false;
         }
-        self.find_idlest();
-        let is_evicted = self.evict_known();
-        if !is_evicted {
+        self.find_idlest(&mut idlest, of);
+        let is_evicted = self.evict_known(&mut idlest, of);
+        if !is_evicted || of.is_some() {
             // A crowd that keeps coming must not have all connections looked at each time.
-            self.next_search.set(now + SEARCH_PAUSE);
+            idlest.next_search = Some(now + SEARCH_PAUSE);
         }
         is_evicted
     }
 
     /// Notes which connections have been idle the longest: several at a time.
-    fn find_idlest(&self) {
+    fn find_idlest(&self, idlest: &mut Idlest, of: Option<Network>) {
         let peers = self.peers.borrow();
-        let idle = |(id, peer): (&u64, &Rc<Peer>)| Some((peer.idle_since()?, *id));
+        let is_of = |peer: &Peer| of.is_none() || peer.address.map(|at| Network::of(at.ip())) == of;
+        let idle = |(id, peer): (&u64, &Rc<Peer>)| {
+            let since = peer.idle_since().filter(|_| is_of(peer))?;
+            Some((since, *id))
+        };
         let mut idle: Vec<_> = peers.iter().filter_map(idle).collect();
         if idle.len() > EVICTED_AT_ONCE {
             idle.select_nth_unstable(EVICTED_AT_ONCE);
             idle.truncate(EVICTED_AT_ONCE);
         }
         idle.sort_unstable();
-        self.idlest.borrow_mut().extend(idle.into_iter().map(|(since, id)| (id, since)));
+        idlest.of = of;
+        idlest.known = idle.into_iter().map(|(since, id)| (id, since)).collect();
     }
 
     /// Closes one of those that were noted, if any of them is still idle.
-    fn evict_known(&self) -> bool {
-        while let Some((id, since)) = self.idlest.borrow_mut().pop_front() {
+    fn evict_known(&self, idlest: &mut Idlest, of: Option<Network>) -> bool {
+        while let Some((id, since)) = idlest.known.pop_front().filter(|_| idlest.of == of) {
             let peer = self.peers.borrow().get(&id).cloned();
             if peer.is_some_and(|peer| peer.idle_since() == Some(since) && peer.evict()) {
                 self.shared.metrics.worker(self.index).connection_evicted();

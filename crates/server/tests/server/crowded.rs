@@ -178,3 +178,55 @@ fn the_first_request_has_to_be_complete_sooner_than_the_timeout() {
     assert_eq!(later.reply().status, 408, "nor does a later one trickle in for minutes");
     assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
 }
+
+#[test]
+fn an_address_with_idle_connections_gets_one_more_for_one_of_them() {
+    let site = site().with(|settings| settings.max_connections_per_address = Some(3)).start();
+    let mut clients: Vec<_> = (0..3).map(|_| site.connect()).collect();
+    for at in [1, 0, 2] {
+        assert_eq!(clients[at].get("/a").text(), "first");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut elsewhere = from(&site, Ipv4Addr::new(127, 0, 0, 2));
+    assert_eq!(elsewhere.get("/a").text(), "first");
+    let mut new = site.connect();
+    assert_eq!(new.get("/a").text(), "first");
+    assert!(clients[1].is_closed(), "the one that was idle the longest");
+    assert_eq!(clients[0].get("/a").text(), "first");
+    // Connections that are busy are not closed, nor those of others.
+    let _busy: Vec<_> = (0..3)
+        .map(|_| {
+            std::thread::sleep(Duration::from_millis(60));
+            begun(&site)
+        })
+        .collect();
+    assert_eq!(site.connect().reply().status, 503);
+    assert_eq!(elsewhere.get("/a").text(), "first");
+}
+
+#[test]
+fn a_worker_without_idle_connections_has_those_of_others_closed() {
+    let site = site()
+        .with(|settings| {
+            settings.workers = 2;
+            settings.max_connections = 8;
+            settings.health = false;
+        })
+        .start();
+    // Which worker gets a connection is the kernel's choice: at last all are busy.
+    let mut busy = Vec::new();
+    for _ in 0..200 {
+        let mut client = site.connect_narrow();
+        client.send(request("GET", "/large", &[]));
+        if client.head().is_ok_and(|head| head.status == 200) {
+            client.take(100_000).unwrap();
+            busy.push(client);
+        }
+        let _idle = site.connect();
+        if busy.len() == 8 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("only {} of 8", busy.len());
+}

@@ -32,7 +32,7 @@ pub(crate) struct Ticket {
 /// What counts as one address: an IPv4 address, or the 64 leading bits of an IPv6 address, because
 /// a single customer usually has all addresses behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Network {
+pub(crate) enum Network {
     V4([u8; 4]),
     V6([u8; 8]),
 }
@@ -49,24 +49,26 @@ impl Admission {
         }
     }
 
-    /// Finds a place for a connection, if there is one. `make_room` closes an idle connection and
-    /// tells whether it could; it is asked when the server is full.
+    /// Finds a place for a connection, if there is one. `make_room` closes the connection that has been
+    /// idle the longest, of an address or of all, and tells whether it could; it is asked when the
+    /// address has as many as it may have, or the server is full.
     pub(crate) fn enter(
         &self,
         address: Option<SocketAddr>,
-        make_room: impl FnOnce() -> bool,
+        make_room: impl Fn(Option<Network>) -> bool,
     ) -> Option<Ticket> {
         // Without an address it came over a unix socket.
         let network = self.address_limit.and_then(|_| address.map(|at| Network::of(at.ip())));
         if let (Some(network), Some(limit)) = (network, self.address_limit)
             && !self.count(network, limit)
+            && !(make_room(Some(network)) && self.count(network, limit.saturating_add(CLOSING)))
         {
             return None;
         }
         let mut ticket = Ticket { network, is_reserve: false };
         let open = self.open.fetch_add(1, Ordering::Relaxed);
         // A connection that is told to close takes a moment to do so.
-        if open < self.limit || (open < self.limit.saturating_add(CLOSING) && make_room()) {
+        if open < self.limit || (open < self.limit.saturating_add(CLOSING) && make_room(None)) {
             return Some(ticket);
         }
         self.open.fetch_sub(1, Ordering::Relaxed);
@@ -117,7 +119,7 @@ impl Admission {
 }
 
 impl Network {
-    fn of(address: IpAddr) -> Self {
+    pub(crate) fn of(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => Self::V4(address.octets()),
             IpAddr::V6(address) => {
@@ -156,34 +158,37 @@ mod tests {
     #[test]
     fn places_are_given_out_once_and_come_back() {
         let admission = admission(2, None, 1);
-        let mut tickets: Vec<_> = (0..3).filter_map(|_| admission.enter(None, || false)).collect();
+        let mut tickets: Vec<_> = (0..3).filter_map(|_| admission.enter(None, |_| false)).collect();
         let are_reserve: Vec<_> = tickets.iter().map(|ticket| ticket.is_reserve).collect();
         assert_eq!(are_reserve, [false, false, true]);
-        assert!(admission.enter(None, || false).is_none());
-        assert!(admission.enter(None, || true).is_some_and(|ticket| !ticket.is_reserve));
+        assert!(admission.enter(None, |_| false).is_none());
+        assert!(admission.enter(None, |_| true).is_some_and(|ticket| !ticket.is_reserve));
         let reserve = tickets.pop();
         reserve.iter().for_each(|ticket| admission.leave(ticket));
-        assert!(admission.enter(None, || false).is_some_and(|ticket| ticket.is_reserve));
+        assert!(admission.enter(None, |_| false).is_some_and(|ticket| ticket.is_reserve));
     }
 
     #[test]
     fn an_address_has_its_limit_and_leaves_no_trace() {
         let admission = admission(100, Some(2), 4);
         let one = address("192.0.2.1");
-        let tickets: Vec<_> = (0..2).filter_map(|_| admission.enter(one, || false)).collect();
-        assert!(tickets.len() == 2 && admission.enter(one, || true).is_none());
-        assert!(admission.enter(address("192.0.2.2"), || false).is_some());
-        assert!((0..9).all(|_| admission.enter(None, || false).is_some()));
+        let tickets: Vec<_> = (0..2).filter_map(|_| admission.enter(one, |_| false)).collect();
+        assert!(tickets.len() == 2 && admission.enter(one, |of| of.is_none()).is_none());
+        let third = admission.enter(one, |of| of.is_some());
+        third.iter().for_each(|ticket| admission.leave(ticket));
+        assert!(third.is_some() && admission.enter(one, |_| false).is_none());
+        assert!(admission.enter(address("192.0.2.2"), |_| false).is_some());
+        assert!((0..9).all(|_| admission.enter(None, |_| false).is_some()));
         tickets.iter().for_each(|ticket| admission.leave(ticket));
         assert_eq!(admission.addresses().len(), 1);
-        assert!(admission.enter(one, || false).is_some());
+        assert!(admission.enter(one, |_| false).is_some());
     }
 
     #[test]
     fn a_network_of_ipv6_is_one_address() {
         let admission = admission(100, Some(1), 0);
-        assert!(admission.enter(address("2001:db8:0:1::1"), || false).is_some());
-        assert!(admission.enter(address("2001:db8:0:1:ffff::2"), || false).is_none());
-        assert!(admission.enter(address("2001:db8:0:2::1"), || false).is_some());
+        assert!(admission.enter(address("2001:db8:0:1::1"), |_| false).is_some());
+        assert!(admission.enter(address("2001:db8:0:1:ffff::2"), |_| false).is_none());
+        assert!(admission.enter(address("2001:db8:0:2::1"), |_| false).is_some());
     }
 }
