@@ -48,7 +48,9 @@ pub mod socket;
 mod transfer;
 pub mod wait;
 
-pub use chain::{Chain, Segment, Sink, Source, data_ranges, is_absent, is_resident, next_data};
+pub use chain::{
+    Chain, Memory, Segment, Sink, Source, data_ranges, is_absent, is_resident, next_data,
+};
 pub use error::{Error, errno};
 pub use integrity::{Integrity, UnknownIntegrity, Version, WriterCheck, Writers};
 pub use mechanisms::{

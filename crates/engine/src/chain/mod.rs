@@ -9,21 +9,67 @@ pub(crate) mod sink;
 mod source;
 
 use std::borrow::Cow;
+use std::ops::Deref;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 pub use holes::{data_ranges, next_data};
 pub use residency::{is_absent, is_resident};
 pub use sink::Sink;
 pub use source::Source;
 
+/// Bytes in memory: of the program, of one chain, or shared by several.
+#[derive(Clone, Debug)]
+pub enum Memory {
+    /// Constant, or of this chain alone.
+    Own(Cow<'static, [u8]>),
+    /// Shared with other chains, without a copy for each.
+    Shared(Arc<[u8]>),
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl From<&'static [u8]> for Memory {
+    fn from(bytes: &'static [u8]) -> Self {
+        Self::Own(Cow::Borrowed(bytes))
+    }
+}
+
+impl From<Vec<u8>> for Memory {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Own(Cow::Owned(bytes))
+    }
+}
+
+impl From<Cow<'static, [u8]>> for Memory {
+    fn from(bytes: Cow<'static, [u8]>) -> Self {
+        Self::Own(bytes)
+    }
+}
+
+impl From<Arc<[u8]>> for Memory {
+    fn from(bytes: Arc<[u8]>) -> Self {
+        Self::Shared(bytes)
+    }
+}
+
 /// One part of a [`Chain`].
 #[derive(Clone, Debug)]
 pub enum Segment<F> {
     /// Bytes in memory: a header, a boundary, padding.
-    Bytes(Cow<'static, [u8]>),
+    Bytes(Memory),
     /// Bytes of the payload that had to be read into memory before, such as those that came in one
     /// piece with the header in front of them. They have crossed into user space and cross back.
-    Payload(Cow<'static, [u8]>),
+    Payload(Memory),
     /// A file, a range of it, or a stream.
     Source(Source<F>),
 }
@@ -64,7 +110,7 @@ impl<F: AsFd> Chain<F> {
 
     /// Adds bytes in memory at the end.
     #[must_use]
-    pub fn bytes(mut self, bytes: impl Into<Cow<'static, [u8]>>) -> Self {
+    pub fn bytes(mut self, bytes: impl Into<Memory>) -> Self {
         self.segments.push(Segment::Bytes(bytes.into()));
         self
     }
@@ -72,7 +118,7 @@ impl<F: AsFd> Chain<F> {
     /// Adds bytes of the payload that were read already, see [`Segment::Payload`]; nothing if there
     /// are none.
     #[must_use]
-    pub fn payload(mut self, bytes: impl Into<Cow<'static, [u8]>>) -> Self {
+    pub fn payload(mut self, bytes: impl Into<Memory>) -> Self {
         let bytes = bytes.into();
         if !bytes.is_empty() {
             self.segments.push(Segment::Payload(bytes));

@@ -256,8 +256,7 @@ impl<'a> Slow<'a> {
             // A client that counts no bytes must not take a part for the whole.
             let Ok(piece) = pieces.next().await else { return self.fail(Failure::Stream) };
             let Some(piece) = piece else { break };
-            let framed = piece.framed(is_chunked);
-            if !self.send(Chain::new().bytes(framed), Confirm::HandedOver).await {
+            if !self.send(Chain::new().bytes(piece), Confirm::HandedOver).await {
                 return;
             }
         }

@@ -265,8 +265,9 @@ impl<'a> Reception<'a> {
     ) -> Result<u64, Refusal> {
         let Some(extent) = self.extent else { return Ok(0) };
         let settings = &self.shared.settings;
-        // Where the length is known there was room for it.
-        let watches = extent == Extent::Chunked && settings.changes.min_free != MinFree::Bytes(0);
+        // Where the length is known there was room for it, and it is reserved.
+        let is_open = extent == Extent::Chunked || self.slot.is_unreserved.load(Ordering::Relaxed);
+        let watches = is_open && settings.changes.min_free != MinFree::Bytes(0);
         let manner = Manner {
             policy: policy(settings.policy, self.incoming.session()),
             step: settings.step,

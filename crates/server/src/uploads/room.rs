@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use rustix::fs::{fstat, fstatvfs, ftruncate};
 use underpass_engine::atomic_file::AtomicFile;
@@ -32,15 +33,28 @@ impl Reception<'_> {
         // Nobody else looks between the look and the reservation.
         let _alone = self.shared.uploads.reserving.lock().unwrap_or_else(PoisonError::into_inner);
         self.check_room(place, len)?;
+        if self.has_enough(place, len) {
+            self.slot.is_unreserved.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
         landing.reserve(end)?;
         let stat = fstat(landing.file())?;
         #[allow(clippy::useless_conversion)] // types differ by target
         let blocks: u64 = u64::try_from(stat.st_blocks).unwrap_or(0);
-        if blocks.saturating_mul(512) < end {
-            // The file system reserves nothing: the others have to be told.
-            self.slot.promise(stat.st_dev, len);
-        }
+        // Where the file system reserves nothing the others have to be told.
+        self.slot.claim(stat.st_dev, len, blocks.saturating_mul(512) >= end);
         Ok(())
+    }
+
+    /// Whether so many bytes would be more than half of what is free, with what is reserved for the same
+    /// owner: one file may take all of it, many of one client may not keep it from others.
+    fn has_enough(&self, place: &Place, len: u64) -> bool {
+        let (Ok(facts), Ok(stat)) = (fstatvfs(&place.folder), fstat(&place.folder)) else {
+            return false;
+        };
+        let own = self.shared.uploads.slots.claimed_by_owner(self.slot, stat.st_dev);
+        let free = facts.f_bavail.saturating_mul(facts.f_frsize).saturating_add(own);
+        facts.f_blocks > 0 && own > 0 && own.saturating_add(len) > free / 2
     }
 }
 

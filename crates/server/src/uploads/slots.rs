@@ -36,8 +36,10 @@ pub(crate) struct Slot {
     received: AtomicU64,
     /// Since when it is waited for so many more bytes, while the body is received.
     window: Mutex<Option<Window>>,
-    /// Space that it will need and that the file system has not reserved.
-    promise: Mutex<Option<Promise>>,
+    /// Space that it will need.
+    claim: Mutex<Option<Claim>>,
+    /// Whether none was reserved for it, as its owner has reserved enough.
+    pub(crate) is_unreserved: AtomicBool,
     /// Becomes true when the transfer has to end.
     pub(crate) is_stopped: AtomicBool,
     stop: AtomicU8,
@@ -51,9 +53,11 @@ struct Window {
 
 /// Space on a file system that an upload is going to take.
 #[derive(Clone, Copy, Debug)]
-struct Promise {
+struct Claim {
     device: u64,
     len: u64,
+    /// Whether the file system has reserved it; otherwise the server has to count it.
+    is_reserved: bool,
 }
 
 /// Why an upload is ended by the server.
@@ -92,7 +96,8 @@ impl SlotGuard {
             connection,
             received: AtomicU64::new(0),
             window: Mutex::default(),
-            promise: Mutex::default(),
+            claim: Mutex::default(),
+            is_unreserved: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             stop: AtomicU8::new(0),
         });
@@ -126,8 +131,15 @@ impl Slots {
     /// Bytes on a file system that uploads under way are going to take besides what is reserved.
     pub(crate) fn promised(&self, device: u64) -> u64 {
         let taken = self.lock();
-        let promised = taken.slots.values().map(|slot| slot.promised(device));
-        promised.fold(0, u64::saturating_add)
+        let claims = taken.slots.values().map(|slot| slot.claimed(device, |it| !it.is_reserved));
+        claims.fold(0, u64::saturating_add)
+    }
+
+    /// Bytes on a file system that other uploads of the owner of `slot` are going to take.
+    pub(crate) fn claimed_by_owner(&self, slot: &Slot, device: u64) -> u64 {
+        let taken = self.lock();
+        let own = taken.slots.values().filter(|other| other.owner == slot.owner);
+        own.map(|other| other.claimed(device, |_| true)).fold(0, u64::saturating_add)
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
@@ -150,12 +162,12 @@ impl Slot {
     /// No more of it comes: what has not come needs no room any more.
     pub(crate) fn end_body(&self) {
         *lock(&self.window) = None;
-        *lock(&self.promise) = None;
+        *lock(&self.claim) = None;
     }
 
     /// Space for this many bytes is going to be taken.
-    pub(crate) fn promise(&self, device: u64, len: u64) {
-        *lock(&self.promise) = Some(Promise { device, len });
+    pub(crate) fn claim(&self, device: u64, len: u64, is_reserved: bool) {
+        *lock(&self.claim) = Some(Claim { device, len, is_reserved });
     }
 
     /// Ends the transfer that moves the body right now. What the client still sends can be read, so
@@ -198,10 +210,10 @@ impl Slot {
         now.saturating_duration_since(since) >= length
     }
 
-    fn promised(&self, device: u64) -> u64 {
+    fn claimed(&self, device: u64, counts: impl Fn(&Claim) -> bool) -> u64 {
         let received = self.received.load(Ordering::Relaxed);
-        let promise = *lock(&self.promise);
-        promise.filter(|it| it.device == device).map_or(0, |it| it.len.saturating_sub(received))
+        let claim = lock(&self.claim).filter(|it| it.device == device && counts(it));
+        claim.map_or(0, |it| it.len.saturating_sub(received))
     }
 }
 

@@ -128,3 +128,31 @@ fn a_part_is_removed_when_its_time_has_come() {
     assert_eq!(names(&server).len(), 1);
     wait_until("it is removed without anybody asking", || names(&server).is_empty());
 }
+
+#[test]
+fn one_client_does_not_reserve_the_disk_by_many_uploads() {
+    const LARGE: usize = 35 << 20;
+    const SMALL: usize = 15 << 20;
+    let Some(disk) = Mounted::new(FileSystem::Ext4, 100) else { return };
+    let folder = disk.root().join("folder");
+    fs::create_dir(&folder).unwrap();
+    let server = open_site().with(|settings| settings.root.clone_from(&folder)).start();
+    let begin = |name: &str| {
+        let mut client = server.connect();
+        let fields = [format!("Content-Length: {LARGE}"), "Expect: 100-continue".to_owned()];
+        client.send(request("PUT", name, &[&fields[0], &fields[1]]));
+        assert_eq!(client.head().unwrap().status, 100, "{name}");
+        client.send("x");
+        client
+    };
+    // One file may take what is there; a second one takes it as it comes.
+    let (mut first, mut second) = (begin("/first"), begin("/second"));
+    let mut other = from_elsewhere(&server, 2);
+    send(&mut other, "PUT", "/other", &[], &vec![b'y'; SMALL]);
+    assert_eq!(other.reply().status, 201);
+    for (client, name) in [(&mut first, "first"), (&mut second, "second")] {
+        client.send(vec![b'x'; LARGE - 1]);
+        assert_eq!(client.reply().status, 201, "{name}");
+        assert_eq!(fs::metadata(folder.join(name)).unwrap().len(), LARGE as u64);
+    }
+}
