@@ -49,6 +49,7 @@ async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd)
         Err(fault) => return ctx.error(400, &fault.to_string()),
     };
     let is = |name, value: &[u8]| ctx.request.field(name) == Some(value);
+    let is_chunked = ctx.request.minor_version > 0;
     let what = Asked {
         path: target.path.clone(),
         query,
@@ -57,8 +58,8 @@ async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd)
         may: may(ctx, &target.path),
         user: ctx.user.clone(),
         is_partial: ctx.is_partial,
+        is_chunked,
     };
-    let is_chunked = ctx.request.minor_version > 0;
     let task = ListTask { folder, what };
     let client = ClientNet::of(ctx.peer.address);
     let (head, pieces) = match list(Arc::clone(ctx.shared()), client, task).await {

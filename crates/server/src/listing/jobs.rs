@@ -30,6 +30,8 @@ pub(crate) struct Asked {
     pub(crate) user: Option<Arc<str>>,
     /// Only the names are listed that lead to what the user may read.
     pub(crate) is_partial: bool,
+    /// It is sent in chunks (RFC 9112, section 7.1), and made so.
+    pub(crate) is_chunked: bool,
 }
 
 /// What the head of a listing's response has to say.

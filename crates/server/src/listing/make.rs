@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::fs::fstat;
 use rustix::io::Errno;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+use underpass_engine::Memory;
 
 use crate::auth::Right;
 use crate::chunked::chunk;
@@ -99,21 +100,19 @@ impl Pieces {
     }
 }
 
-/// A piece of a listing.
+/// A piece of a listing as it is sent: those of many clients are the same memory.
 #[derive(Debug)]
 pub(crate) enum Piece {
     Own(Vec<u8>),
     Shared(Arc<[u8]>),
 }
 
-impl Piece {
-    /// The piece as a chunk (RFC 9112, section 7.1), or as it is.
-    pub(crate) fn framed(self, is_chunked: bool) -> Vec<u8> {
-        let bytes = match &self {
-            Self::Own(bytes) => bytes.as_slice(),
-            Self::Shared(bytes) => bytes,
-        };
-        if is_chunked { chunk(bytes) } else { bytes.to_vec() }
+impl From<Piece> for Memory {
+    fn from(piece: Piece) -> Self {
+        match piece {
+            Piece::Own(bytes) => bytes.into(),
+            Piece::Shared(bytes) => bytes.into(),
+        }
     }
 }
 
@@ -139,7 +138,7 @@ impl Stream {
         self.shared.listings.long.resume(self.client, step).map_err(|_| lost())?;
         let (unsorted, piece) = made.await.map_err(|_| lost())??;
         self.unsorted = Some(unsorted);
-        Ok(piece)
+        Ok(piece.map(|piece| framed(piece, self.folder.asked.is_chunked)))
     }
 }
 
@@ -173,7 +172,7 @@ fn tell(
         return tell_all(askers, &Ok((head, Text::None)));
     }
     if prepared.is_held() {
-        let outcome = write(prepared, &mut held).map(|pieces| {
+        let outcome = write(prepared, folder.asked.is_chunked, &mut held).map(|pieces| {
             let made = Made { pieces, is_whole: true, _held: Some(held) };
             (head, Text::Shared(watch::channel(made).1))
         });
@@ -193,7 +192,12 @@ fn tell(
         if len > longest || sender.receiver_count() == 0 {
             return Err(Errno::AGAIN.into());
         }
-        sender.send_modify(|made| made.pieces.push(piece.into()));
+        let piece = framed(piece, folder.asked.is_chunked).into();
+        sender.send_if_modified(|made| {
+            made.pieces.push(piece);
+            // All who wait are woken each time: the first piece is sent at once, the others in groups.
+            made.pieces.len() == 1 || made.pieces.len().is_multiple_of(PIECES_AT_ONCE)
+        });
         Ok(())
     });
     if whole.is_ok() {
@@ -206,17 +210,26 @@ fn tell(
 }
 
 /// Writes a listing into memory.
-fn write(prepared: Prepared<'_>, held: &mut Reservation) -> io::Result<Vec<Arc<[u8]>>> {
+fn write(
+    prepared: Prepared<'_>,
+    is_chunked: bool,
+    held: &mut Reservation,
+) -> io::Result<Vec<Arc<[u8]>>> {
     let (mut pieces, mut len) = (Vec::new(), 0);
     prepared.write(&mut |piece| {
         len += piece.len() as u64;
         if !held.resize(len) {
             return Err(Errno::AGAIN.into());
         }
-        pieces.push(piece.into());
+        pieces.push(framed(piece, is_chunked).into());
         Ok(())
     })?;
     Ok(pieces)
+}
+
+/// Returns a piece as it is sent.
+fn framed(piece: Vec<u8>, is_chunked: bool) -> Vec<u8> {
+    if is_chunked { chunk(&piece) } else { piece }
 }
 
 /// Gives `use_it` the listing that is asked of a folder.
@@ -251,3 +264,6 @@ const SMALL_FOLDER: u64 = 64 << 10;
 
 /// Bytes of one, if it is unsorted; a longer one is made for each client.
 const MAX_SHARED: u64 = MEMORY / 4;
+
+/// Pieces of a long listing after which those who wait for them are woken: some 256 KiB.
+const PIECES_AT_ONCE: usize = 8;
