@@ -14,7 +14,7 @@ use underpass_engine::atomic_file;
 use underpass_engine::{Capabilities, Error};
 
 use crate::attributes;
-use crate::error::{At, CopyError};
+use crate::error::{At, CopyError, Refusal};
 use crate::observer::{CopyObserver, CopyProgress};
 use crate::options::Settings;
 use crate::outcome::{CopyOutcome, CopyTotals};
@@ -172,7 +172,8 @@ impl<'a> CopyContext<'a> {
     /// Records what could not be copied. The rest goes on, unless all of it would fail in the same
     /// way.
     pub(crate) fn problem(&self, failure: CopyError) {
-        if fails_all(&failure) {
+        let is_target = matches!(failure, CopyError::Refused(Refusal::IsTarget { .. }));
+        if fails_all(&failure) || (self.settings.stop_early && !is_target) {
             self.is_over.store(true, Ordering::Relaxed);
         }
         let mut problems = self.problems();

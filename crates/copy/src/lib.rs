@@ -1,8 +1,8 @@
 //! Copies files and trees within one machine.
 //!
-//! [`copy`] copies what it is given to a target, as coreutils' `cp` would name it there. Everything
-//! that is copied appears under its name when it is whole: files are written without a name, and
-//! folders under a hidden one.
+//! [`copy`] copies what it is given to a target, as coreutils' `cp` would name it there, and
+//! [`copy_folder`] a folder that is open. Everything that is copied appears under its name when it
+//! is whole: files are written without a name, and folders under a hidden one.
 //!
 //! The crate prints nothing, asks nothing and catches no signal: a [`CopyObserver`] does. What was
 //! done is a [`CopyOutcome`].
@@ -24,7 +24,9 @@ mod queue;
 mod tree;
 mod worker;
 
-use std::os::fd::AsFd;
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -54,8 +56,6 @@ use worker::Worker;
 /// Copies `sources` to `target`. A wait for another process ends when `cancel` is set, and so does
 /// the copy.
 ///
-/// The umask of the process has to be 0 meanwhile.
-///
 /// # Errors
 ///
 /// If nothing can be copied because of what the paths mean. What fails later is in
@@ -69,15 +69,45 @@ pub fn copy(
 ) -> Result<CopyOutcome, CopyError> {
     let settings = Settings::new(options);
     let plan = Plan::new(&settings, sources, target, observer)?;
+    Ok(copy_plan(settings, plan, observer, cancel))
+}
+
+/// Copies the folder `from` with everything in it to the new name `name` in the folder `to`, for
+/// callers that know both by their descriptors alone. Set
+/// [`CopyOptions::recursive`], as for every folder.
+///
+/// # Errors
+///
+/// If there is no descriptor left. What fails later is in [`CopyOutcome::problems`].
+pub fn copy_folder(
+    options: &CopyOptions,
+    from: BorrowedFd<'_>,
+    (to, name): (BorrowedFd<'_>, &CStr),
+    observer: &dyn CopyObserver,
+    cancel: &AtomicBool,
+) -> io::Result<CopyOutcome> {
+    let plan = Plan::of_folder(from, to, name)?;
+    Ok(copy_plan(Settings::new(options), plan, observer, cancel))
+}
+
+/// Copies what is planned.
+fn copy_plan(
+    settings: Settings<'_>,
+    plan: Plan,
+    observer: &dyn CopyObserver,
+    cancel: &AtomicBool,
+) -> CopyOutcome {
+    let (max_open_files, jobs) = (settings.max_open_files, settings.jobs);
     let mut context = CopyContext::new(settings, observer, cancel);
-    (context.levels, context.jobs) = context::levels_and_jobs(options.max_open_files, options.jobs);
+    (context.levels, context.jobs) = context::levels_and_jobs(max_open_files, jobs);
     context.remembers = plan.rounds.len() > 1;
-    let totals = copy_plan(&context, plan);
-    Ok(context.outcome(totals))
+    let totals = copy_rounds(&context, plan);
+    context.outcome(totals)
 }
 
 /// Copies everything, one round after the other.
-fn copy_plan(context: &CopyContext<'_>, mut plan: Plan) -> CopyTotals {
+fn copy_rounds(context: &CopyContext<'_>, mut plan: Plan) -> CopyTotals {
+    let sweeps = plan.sweeps;
     let rounds = std::mem::take(&mut plan.rounds);
     let named: Vec<_> = rounds.iter().flatten().map(|entry| entry.target().to_owned()).collect();
     let top = begin(context, plan);
@@ -91,7 +121,7 @@ fn copy_plan(context: &CopyContext<'_>, mut plan: Plan) -> CopyTotals {
         }
         work(context, jobs, &mut totals);
     }
-    if (context.settings.recursive || context.settings.resume) && context.is_complete() {
+    if sweeps && context.is_complete() {
         merge::sweep(&context.settings, &top, |name| {
             named.iter().any(|each| each.as_c_str() == name)
         });

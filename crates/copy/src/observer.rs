@@ -5,6 +5,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::FileType;
+
 /// A program that watches a copy, and answers its questions. Every method does nothing, or gives the
 /// obvious answer, unless it is implemented.
 ///
@@ -36,6 +38,25 @@ pub trait CopyObserver: Sync {
     fn may_replace(&self, path: &Path) -> io::Result<bool> {
         let _ = path;
         Ok(true)
+    }
+
+    /// Whether [`leaves_out`](Self::leaves_out) is to be asked about each entry.
+    fn filters(&self) -> bool {
+        false
+    }
+
+    /// Answers whether an entry is left out. `path` is its path below the source, and `kind` its
+    /// type; links are not followed.
+    fn leaves_out(&self, path: &[u8], kind: FileType) -> bool {
+        let _ = (path, kind);
+        false
+    }
+
+    /// Answers whether a file of this size in bytes may be copied. If not, that is an error
+    /// (`ENOSPC`), and the copy ends.
+    fn has_room(&self, len: u64) -> bool {
+        let _ = len;
+        true
     }
 
     /// Runs `open`, which may wait for another process as long as that likes, for a FIFO waits for

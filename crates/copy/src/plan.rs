@@ -1,8 +1,8 @@
 //! Which source is copied to which name: the rules are those of coreutils.
 
 use std::collections::HashMap;
-use std::ffi::{CString, OsStr};
-use std::os::fd::OwnedFd;
+use std::ffi::{CStr, CString, OsStr};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -44,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) first_after_contents: usize,
     /// Sources that cannot be copied.
     pub(crate) problems: Vec<CopyError>,
+    /// Whether what dead processes have left is removed from the folder.
+    pub(crate) sweeps: bool,
     /// The size in bytes, if one file is copied.
     pub(crate) len: Option<u64>,
 }
@@ -57,6 +59,28 @@ struct Destination {
 }
 
 impl Plan {
+    /// Returns the plan of one folder that is copied to a new name in another one.
+    pub(crate) fn of_folder(
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> io::Result<Self> {
+        let (own, new_name) = (c".".to_owned(), Some(name.to_owned()));
+        let kind = FileType::Directory;
+        let entry = SourceEntry { name: own, new_name, kind, follows: false, number: 0 };
+        let (source, target) = Default::default();
+        Ok(Self {
+            source: from.try_clone_to_owned()?,
+            target: to.try_clone_to_owned()?,
+            chain: PathChain { parent: None, source, target, hidden: Mutex::default() },
+            rounds: vec![vec![entry]],
+            first_after_contents: 0,
+            problems: Vec::new(),
+            len: None,
+            sweeps: false,
+        })
+    }
+
     /// Finds out which source is copied to which name.
     pub(crate) fn new(
         settings: &Settings<'_>,
@@ -82,6 +106,7 @@ impl Plan {
             rounds: Vec::new(),
             first_after_contents: 0,
             problems: Vec::new(),
+            sweeps: settings.recursive || settings.resume,
             len: None,
         };
         let mut named = Named::new();

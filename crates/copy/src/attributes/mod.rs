@@ -58,6 +58,7 @@ impl FileModes {
         let is_other = is_foreign || mode & 0o6000 != 0 || (settings.preserve && inherited.acl);
         // Until it has its owner, no other user may open it.
         let first = without_acl & if is_foreign { 0o700 } else { 0o1777 };
+        let is_other = is_other || first & settings.process_umask != 0;
         Self { first, mode, without_acl, is_foreign, is_other }
     }
 }

@@ -82,6 +82,9 @@ impl Worker<'_> {
         let path = || folder.target_path(entry.target());
         let modes =
             FileModes::new(&self.context.settings, original.file.as_fd(), stat, folder.inherited);
+        if !self.context.observer.has_room(original.len()) {
+            return Err(Errno::NOSPC).at(Action::Creating, path);
+        }
         let dest = self.dest_file(original, modes, verdict, in_place)?;
         let settings = &self.context.settings;
         if verdict == Verdict::Replace && !original.is_file() && !settings.preserve {

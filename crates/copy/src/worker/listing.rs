@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::fs::{FileType, RawDir};
+use rustix::fs::{AtFlags, FileType, RawDir, statat};
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 
@@ -84,7 +84,16 @@ impl Worker<'_> {
                 continue;
             }
             found += 1;
-            let kind = next.file_type();
+            let mut kind = next.file_type();
+            let filters = context.observer.filters();
+            if kind == FileType::Unknown && (filters || !settings.exclude.is_empty()) {
+                let stat = statat(source, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                kind = FileType::from_raw_mode(stat.st_mode);
+            }
+            if filters && context.observer.leaves_out(&path_below(name), kind) {
+                self.totals.excluded += 1;
+                continue;
+            }
             if !settings.exclude.is_empty() {
                 let is_folder = kind == FileType::Directory;
                 let is_out = settings.exclude.iter().any(|pattern| match pattern.is_path() {

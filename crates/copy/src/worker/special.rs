@@ -4,7 +4,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, Stat, mknodat, readlinkat, renameat, statat, symlinkat, unlinkat,
+    AtFlags, FileType, Mode, Stat, chmodat, mknodat, readlinkat, renameat, statat, symlinkat,
+    unlinkat,
 };
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
@@ -57,9 +58,15 @@ impl Worker<'_> {
             self.totals.links += u64::from(made);
             return Ok(());
         }
-        let mode = Mode::from_raw_mode(self.context.settings.mode(stat.st_mode));
+        let settings = &self.context.settings;
+        let (mode, umask) = (settings.mode(stat.st_mode), settings.process_umask);
+        let mode = Mode::from_raw_mode(mode & 0o7777);
         let made = self.make_special(folder, entry, (stat, may_link), |folder, name| {
-            mknodat(&folder.target, name, kind, mode, stat.st_rdev)
+            mknodat(&folder.target, name, kind, mode, stat.st_rdev)?;
+            match mode.as_raw_mode() & umask {
+                0 => Ok(()),
+                _ => chmodat(&folder.target, name, mode, AtFlags::empty()),
+            }
         })?;
         self.totals.specials += u64::from(made);
         Ok(())

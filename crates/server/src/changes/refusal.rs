@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io;
 
 use rustix::io::Errno;
+use underpass_copy::CopyError;
 use underpass_engine::Error;
 
 /// Why something was not changed.
@@ -56,6 +57,16 @@ impl From<io::Error> for Refusal {
         match Errno::from_io_error(&error) {
             Some(errno) => errno.into(),
             None => Self::new(500, error.to_string()),
+        }
+    }
+}
+
+impl From<CopyError> for Refusal {
+    fn from(error: CopyError) -> Self {
+        match error {
+            CopyError::Path { source, .. } => source.into(),
+            CopyError::Transfer { source, .. } => source.into(),
+            error => Self::new(500, error.to_string()),
         }
     }
 }

@@ -3,12 +3,15 @@
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, Stat, StatxFlags, Timespec, Timestamps, fchmod, fstat,
     futimens, mkdirat, openat, readlinkat, statat, statx, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
+use underpass_copy::{self as copy, CopyError, CopyObserver, CopyOptions, copy_folder};
 use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer};
 use underpass_sys::open_beneath;
 
@@ -153,25 +156,23 @@ fn unless_gone(removed: Result<(), Errno>) -> Result<(), Errno> {
 /// Copies folders and files.
 pub(crate) struct Copying<'a> {
     /// Whether a path, which is that of a folder or is not, is left out.
-    pub(crate) leaves_out: &'a dyn Fn(&[u8], bool) -> bool,
+    pub(crate) leaves_out: &'a (dyn Fn(&[u8], bool) -> bool + Sync),
     /// Whether a file of so many bytes fits into the file system of another.
-    pub(crate) has_room: &'a dyn Fn(BorrowedFd<'_>, u64) -> bool,
+    pub(crate) has_room: &'a (dyn Fn(BorrowedFd<'_>, u64) -> bool + Sync),
     /// Whether to give up at what cannot be copied, such as a pipe or a device, and not to leave
     /// it out.
     pub(crate) is_whole: bool,
     /// How the bytes were moved.
     pub(crate) report: Report,
-    /// The new folder: it may lie in the one that is copied.
-    top: Option<(u64, u64)>,
 }
 
 impl<'a> Copying<'a> {
     pub(crate) fn new(
-        leaves_out: &'a dyn Fn(&[u8], bool) -> bool,
-        has_room: &'a dyn Fn(BorrowedFd<'_>, u64) -> bool,
+        leaves_out: &'a (dyn Fn(&[u8], bool) -> bool + Sync),
+        has_room: &'a (dyn Fn(BorrowedFd<'_>, u64) -> bool + Sync),
         is_whole: bool,
     ) -> Self {
-        Self { leaves_out, has_room, is_whole, report: Report::default(), top: None }
+        Self { leaves_out, has_room, is_whole, report: Report::default() }
     }
 
     /// Makes a folder and copies into it what is in another one, whose path is told; with `None`
@@ -183,80 +184,28 @@ impl<'a> Copying<'a> {
         parent: BorrowedFd<'_>,
         name: &CStr,
     ) -> Result<(), Refusal> {
-        mkdirat(parent, name, Mode::RWXU)?;
-        let to = open_folder(parent, name)?;
-        if self.top.is_none() {
-            self.top = Some(identity(&fstat(&to)?));
-        }
-        let Some(path) = path else { return Ok(finish(&to, &fstat(from)?)?) };
-        let tops = (from.as_fd(), to.as_fd());
-        self.contents(tops, &mut path.to_vec(), &mut Vec::new(), 0)
-    }
-
-    /// Copies what is in the folder `inside` the top one, which lies at `path`, to the new folder of
-    /// that name.
-    fn contents(
-        &mut self,
-        tops: (BorrowedFd<'_>, BorrowedFd<'_>),
-        path: &mut Vec<u8>,
-        inside: &mut Vec<u8>,
-        depth: usize,
-    ) -> Result<(), Refusal> {
-        let from = open_inside(tops.0, inside)?;
-        let to = open_inside(tops.1, inside)?;
-        let stat = fstat(&from)?;
-        let len = path.len();
-        let mut folders = Vec::new();
-        for name in names(&from, depth)? {
-            push(path, &name);
-            let is_folder = self.entry(&from, &name, path, &to)?;
-            path.truncate(len);
-            if is_folder {
-                folders.push(name);
-            }
-        }
-        if folders.is_empty() {
-            return Ok(finish(&to, &stat)?);
-        }
-        drop((from, to));
-        let inside_len = inside.len();
-        for name in folders {
-            push(path, &name);
-            push_inside(inside, &name);
-            self.contents(tops, path, inside, depth + 1)?;
-            inside.truncate(inside_len);
-            path.truncate(len);
-        }
-        Ok(finish(&open_inside(tops.1, inside)?, &stat)?)
-    }
-
-    /// Copies what has a name in a folder; of a folder, which it tells, only that.
-    fn entry(
-        &mut self,
-        from: &OwnedFd,
-        name: &CStr,
-        path: &[u8],
-        to: &OwnedFd,
-    ) -> Result<bool, Refusal> {
-        let Some(stat) = look(from, name)? else { return Ok(false) };
-        if (self.leaves_out)(path, kind(&stat) == FileType::Directory) {
-            return Ok(false);
-        }
-        match kind(&stat) {
-            FileType::Directory if self.top == Some(identity(&stat)) => {}
-            FileType::Directory => {
-                mkdirat(to, name, Mode::RWXU)?;
-                return Ok(true);
-            }
-            FileType::RegularFile | FileType::Symlink => {
-                self.leaf(from.as_fd(), name, &stat, to.as_fd(), name)?;
-            }
-            _ if self.is_whole => {
-                return Err(Refusal::new(403, "pipes, sockets and devices cannot be moved so far"));
-            }
-            _ => {}
-        }
-        Ok(false)
+        let Some(path) = path else {
+            mkdirat(parent, name, Mode::RWXU)?;
+            return Ok(finish(&open_folder(parent, name)?, &fstat(from)?)?);
+        };
+        let options = CopyOptions {
+            recursive: true,
+            stop_early: true,
+            jobs: 1,
+            max_open_files: MAX_OPEN_FILES,
+            ..CopyOptions::default()
+        };
+        let cancel = AtomicBool::new(false);
+        let rules =
+            Rules { copying: self, path, to: parent, cancel: &cancel, refusal: Mutex::default() };
+        let outcome = copy_folder(&options, from.as_fd(), (parent, name), &rules, &cancel)?;
+        let refusal = rules.refusal.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.report.add(&outcome.totals.report());
+        // The new folder may lie in the one that is copied.
+        let is_target =
+            |error: &CopyError| matches!(error, CopyError::Refused(copy::Refusal::IsTarget { .. }));
+        let failed = outcome.problems.into_iter().find(|error| !is_target(error));
+        refusal.or(failed.map(Refusal::from)).map_or(Ok(()), Err)
     }
 
     /// Copies a file, or a link as it is, to a name that is free.
@@ -293,6 +242,53 @@ impl<'a> Copying<'a> {
         self.report.add(&transfer.run()?);
         fchmod(&to, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
         Ok(futimens(&to, &times(&stat))?)
+    }
+}
+
+/// What of a folder is copied, and when to give up.
+struct Rules<'a> {
+    copying: &'a Copying<'a>,
+    /// The path of the folder.
+    path: &'a [u8],
+    /// The folder that the copy is put in.
+    to: BorrowedFd<'a>,
+    cancel: &'a AtomicBool,
+    /// Why the copy was given up.
+    refusal: Mutex<Option<Refusal>>,
+}
+
+impl Rules<'_> {
+    fn give_up(&self, refusal: Refusal) {
+        self.cancel.store(true, Ordering::Relaxed);
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(refusal);
+    }
+}
+
+impl CopyObserver for Rules<'_> {
+    fn filters(&self) -> bool {
+        true
+    }
+
+    fn leaves_out(&self, inside: &[u8], kind: FileType) -> bool {
+        let path = [self.path, b"/", inside].concat();
+        if (self.copying.leaves_out)(&path, kind == FileType::Directory) {
+            return true;
+        }
+        if inside.iter().filter(|byte| **byte == b'/').count() >= MAX_DEPTH {
+            self.give_up(Refusal::new(409, TOO_DEEP));
+        }
+        if matches!(kind, FileType::Directory | FileType::RegularFile | FileType::Symlink) {
+            return false;
+        }
+        if self.copying.is_whole {
+            let detail = "pipes, sockets and devices cannot be moved so far";
+            self.give_up(Refusal::new(403, detail));
+        }
+        true
+    }
+
+    fn has_room(&self, len: u64) -> bool {
+        (self.copying.has_room)(self.to, len)
     }
 }
 
@@ -351,7 +347,7 @@ pub(crate) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd
 /// The names in a folder that lies so deep.
 fn names(folder: &OwnedFd, depth: usize) -> Result<Vec<CString>, Refusal> {
     if depth >= MAX_DEPTH {
-        return Err(Refusal::new(409, "the folders lie too deep within each other"));
+        return Err(Refusal::new(409, TOO_DEEP));
     }
     let mut names = Vec::new();
     for entry in Dir::read_from(folder)? {
@@ -377,3 +373,8 @@ fn times(stat: &Stat) -> Timestamps {
 
 /// Folders within folders, which bounds the stack.
 const MAX_DEPTH: usize = 500;
+
+const TOO_DEEP: &str = "the folders lie too deep within each other";
+
+/// Descriptors that the copy of a tree may take.
+const MAX_OPEN_FILES: u64 = 64;
