@@ -6,6 +6,8 @@
 
 #[path = "cp_coreutils/cases.rs"]
 mod cases;
+#[path = "cp_coreutils/product.rs"]
+mod product;
 mod rig;
 #[allow(dead_code)] // another test file uses the rest
 #[path = "cp/users.rs"]
@@ -62,7 +64,9 @@ fn tree(root: &Path, with_times: bool) -> Vec<String> {
                     let len = lgetxattr(entry.path(), name, &mut value[..]).unwrap_or(0);
                     value[..len].iter().map(|byte| format!("{byte:02x}")).collect::<String>()
                 });
-            let time = if with_times { facts.mtime() } else { 0 };
+            // The folder that is copied into has the time at which that was done.
+            let is_target = path == Path::new("t");
+            let time = if with_times && !is_target { facts.mtime() } else { 0 };
             let line =
                 format!("{} {content} {mode:o} {owner:?} {time} {attributes:?}", path.display());
             found.push(line);
@@ -82,6 +86,15 @@ fn mark(case: &Case, file: &Path) {
         2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 232, 3, 0, 0, 4, 0, 4, 0, 255, 255,
         255, 255, 16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255,
     ];
+    // For every new file: what is above, and write for the mask.
+    let inherited: &[u8] = &[
+        2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 6, 0, 232, 3, 0, 0, 4, 0, 5, 0, 255, 255,
+        255, 255, 16, 0, 7, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
+    ];
+    if case.name.contains("inherited") {
+        let folder = file.with_file_name("t");
+        let _ = setxattr(&folder, "system.posix_acl_default", inherited, XattrFlags::empty());
+    }
     // A file system without them is no reason to fail: both programs then have the same to copy.
     for (word, name, value) in
         [("attributes", "user.colour", b"blue".as_slice()), ("ACL", "system.posix_acl_access", acl)]
@@ -161,10 +174,41 @@ fn differences(case: &Case) -> Vec<String> {
     differences
 }
 
+/// What is wrong with a case: a difference that is none on purpose, or the other way round.
+fn verdict(case: &Case) -> Option<String> {
+    let differences = differences(case);
+    match (case.differs, differences.is_empty()) {
+        (None, true) | (Some(_), false) => None,
+        (None, false) => {
+            let differences = differences.join("\n  ");
+            Some(format!("{} (cp {}):\n  {differences}", case.name, case.words))
+        }
+        (Some(reason), true) => Some(format!("{}: the same by now, though {reason}", case.name)),
+    }
+}
+
+/// Whether the system's cp is that of coreutils.
+fn has_coreutils() -> bool {
+    let version = Command::new("cp").arg("--version").output();
+    version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("coreutils"))
+}
+
+#[test]
+fn modes_and_acls_are_those_of_the_systems_cp() {
+    if !has_coreutils() {
+        return skip("the system's cp is not that of coreutils");
+    }
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for case in product::cases() {
+        count += 1;
+        wrong.extend(verdict(&case));
+    }
+    assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
 #[test]
 fn copies_are_those_of_the_systems_cp() {
-    let version = Command::new("cp").arg("--version").output();
-    if !version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("coreutils")) {
+    if !has_coreutils() {
         return skip("the system's cp is not that of coreutils");
     }
     let mut wrong = Vec::new();
@@ -175,19 +219,7 @@ fn copies_are_those_of_the_systems_cp() {
         if case.needs_root && !is_root() {
             continue;
         }
-        let differences = differences(case);
-        match (case.differs, differences.is_empty()) {
-            (None, true) | (Some(_), false) => {}
-            (None, false) => wrong.push(format!(
-                "{} (cp {}):\n  {}",
-                case.name,
-                case.words,
-                differences.join("\n  ")
-            )),
-            (Some(reason), true) => {
-                wrong.push(format!("{}: the same by now, though {reason}", case.name));
-            }
-        }
+        wrong.extend(verdict(case));
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), CASES.len(), wrong.join("\n"));
     println!("{} cases", CASES.len());

@@ -51,7 +51,9 @@ impl FileModes {
         // The permissions of a device or FIFO say nothing about bytes that come from it.
         let is_stream = FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile;
         let mask = if is_stream && !settings.preserve { settings.umask } else { 0 };
-        let without_acl = without_acl & !mask;
+        // The sticky bit of a file means nothing, and is kept with everything else alone.
+        let sticky = if settings.preserve { 0 } else { 0o1000 };
+        let without_acl = without_acl & !mask & !sticky;
         let mode = if settings.preserve { settings.mode(stat.st_mode) } else { without_acl };
         let is_foreign =
             settings.preserve && (inherited.group || (stat.st_uid, stat.st_gid) != settings.owner);
@@ -182,7 +184,8 @@ pub(crate) fn finish_folder(
             mode &= without_acl;
         }
     } else {
-        mode = without_acl | if inherited.group { 0o2000 } else { 0 };
+        let allowed = if inherited.acl { permissions::inherited_by(to) } else { 0o777 };
+        mode = without_acl & (0o1000 | allowed) | if inherited.group { 0o2000 } else { 0 };
     }
     missing.note("keeping mode of", fchmod(to, Mode::from_raw_mode(mode)));
     missing.note("keeping times of", futimens(to, &times(stat)));

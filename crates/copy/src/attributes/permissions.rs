@@ -1,5 +1,6 @@
 //! Permissions of new files, with regard to ACLs and to the files that they replace.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -29,13 +30,34 @@ pub fn without_acl(file: BorrowedFd<'_>, mode: u32) -> u32 {
 
 /// Returns what an ACL lets the group of the file do.
 fn group_of(acl: &[u8]) -> u32 {
-    let entries = acl.get(HEADER..).unwrap_or_default().chunks_exact(ENTRY);
+    entry_of(acl, GROUP_OBJ).unwrap_or(0)
+}
+
+/// Returns the permissions of the entry with this tag, if the ACL has one.
+fn entry_of(acl: &[u8], tag: u32) -> Option<u32> {
+    let mut entries = acl.get(HEADER..).unwrap_or_default().chunks_exact(ENTRY);
     let field = |entry: &[u8], at: usize| u32::from(u16::from_le_bytes([entry[at], entry[at + 1]]));
-    entries
-        .filter(|entry| field(entry, 0) == GROUP_OBJ)
-        .map(|entry| field(entry, 2) & 7)
-        .next()
-        .unwrap_or(0)
+    entries.find(|entry| field(entry, 0) == tag).map(|entry| field(entry, 2) & 7)
+}
+
+/// Returns the permissions that a new folder may have because of the default ACL that it has got
+/// from the folder above. The kernel applies them when a folder is made, but not when its mode is
+/// set later.
+pub(crate) fn inherited_by(folder: BorrowedFd<'_>) -> u32 {
+    let mut acl = [0; 4096];
+    match fgetxattr(folder, DEFAULT_ACL, &mut acl) {
+        Ok(len) => allowed_by(&acl[..len.min(acl.len())]),
+        // An ACL that is too long to be looked at.
+        Err(Errno::RANGE) => 0o700,
+        Err(_) => 0o777,
+    }
+}
+
+/// Returns the mode of which a default ACL allows every new file a part.
+fn allowed_by(acl: &[u8]) -> u32 {
+    let entry = |tag| entry_of(acl, tag);
+    let group = entry(MASK).or_else(|| entry(GROUP_OBJ));
+    entry(USER_OBJ).unwrap_or(7) << 6 | group.unwrap_or(7) << 3 | entry(OTHER).unwrap_or(7)
 }
 
 /// Gives a new file the permissions of the one that it replaces, as if that had been written to.
@@ -49,12 +71,16 @@ pub fn take_over(new: &File, old: BorrowedFd<'_>) -> Result<(), Errno> {
     fchmod(new.as_fd(), Mode::from_raw_mode(mode))
 }
 
-const ACL: &std::ffi::CStr = c"system.posix_acl_access";
+const ACL: &CStr = c"system.posix_acl_access";
+const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
 
 /// The layout of an ACL: a version, then tag, permissions and number of each entry (acl(5)).
 const HEADER: usize = 4;
 const ENTRY: usize = 8;
+const USER_OBJ: u32 = 1;
 const GROUP_OBJ: u32 = 4;
+const MASK: u32 = 16;
+const OTHER: u32 = 32;
 
 #[cfg(test)]
 mod tests {
@@ -68,6 +94,7 @@ mod tests {
         let acl =
             [vec![2, 0, 0, 0], entry(1, 6), entry(2, 7), entry(4, 5), entry(16, 7), entry(32, 0)];
         assert_eq!(group_of(&acl.concat()), 5);
+        assert_eq!(allowed_by(&acl.concat()), 0o670);
         assert_eq!(group_of(&[2, 0, 0, 0]), 0);
         assert_eq!(group_of(&[]), 0);
     }
