@@ -9,7 +9,7 @@ use std::path::Path;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use rustix::fs::{
     CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, mkdirat, openat, openat2,
-    readlinkat,
+    readlinkat, syncfs,
 };
 use rustix::io::Errno;
 
@@ -276,16 +276,22 @@ impl Root {
                 found => break found?,
             }
         };
+        let is_many = missing.len() > MAX_FOLDER_SYNCS;
         for name in missing.into_iter().rev() {
             match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
                 // Somebody else was faster.
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
-            if is_synced {
+            if is_synced && !is_many {
                 sync_folder(&folder)?;
             }
             folder = open_folder_by(&folder, name, ResolveFlags::NO_SYMLINKS)?;
+        }
+        if is_synced && is_many {
+            // One call for all of them. The folder was opened for its names only, which syncfs(2)
+            // does not take.
+            sync_by(&folder, syncfs)?;
         }
         Ok(())
     }
@@ -327,12 +333,23 @@ fn open_folder_by(from: &OwnedFd, path: &[u8], links: ResolveFlags) -> Result<Ow
 ///
 /// As fsync(2); a folder that may be written to but not read cannot be synced, which is none.
 pub(crate) fn sync_folder(folder: impl AsFd) -> Result<(), Errno> {
+    sync_by(folder, fsync)
+}
+
+/// Syncs a folder by fsync(2), or its file system by syncfs(2).
+fn sync_by(
+    folder: impl AsFd,
+    sync: impl FnOnce(OwnedFd) -> Result<(), Errno>,
+) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match openat(folder, ".", flags, Mode::empty()).and_then(fsync) {
+    match openat(folder, ".", flags, Mode::empty()).and_then(sync) {
         Err(Errno::ACCESS | Errno::INVAL) => Ok(()),
         synced => synced,
     }
 }
+
+/// New folders on the way to a path that are synced one by one.
+const MAX_FOLDER_SYNCS: usize = 4;
 
 fn is_folder(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
