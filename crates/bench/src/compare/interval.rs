@@ -64,7 +64,7 @@ fn rank_sums(old: usize, new: usize) -> Vec<f64> {
 /// How certain the bounds are.
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
-/// Values of each run that are looked at: more tell nothing more, and the work grows with them.
+/// Values of each run that are looked at: more add nothing, and the work grows with them.
 const MAX_VALUES: usize = 30;
 
 #[cfg(test)]

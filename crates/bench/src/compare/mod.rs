@@ -7,7 +7,7 @@ use std::path::Path;
 
 use self::interval::{Interval, interval};
 use crate::error::{BenchError, Result};
-use crate::record::{Aim, CALLS, Metric, Rank, Record, Sample, summarize};
+use crate::record::{Aim, CALLS, Cell, Metric, Rank, Record, Sample, summarize};
 
 /// Two records of one scenario, compared cell by cell.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(super) enum Verdict {
     Better,
     /// Too few rounds to say anything.
     Few,
-    /// None that could be told from noise, or none that matters.
+    /// None that differs from noise, or none that matters.
     Same,
     /// The new one is worse.
     Worse,
@@ -61,7 +61,21 @@ impl Comparison {
     pub fn of(old: &Path, new: &Path, relative: bool, percent: f64) -> Result<Self> {
         let records = [Record::load(old)?, Record::load(new)?];
         let unlike = |why| BenchError::Unlike { old: old.to_owned(), new: new.to_owned(), why };
-        Self::between(records, relative, percent).map_err(unlike)
+        let [old, new] = &records;
+        if old.scenario != new.scenario {
+            let (old, new) = (old.about.command, new.about.command);
+            return Err(unlike(format!("one is of bench {old}, the other of bench {new}")));
+        }
+        let both = |(index, cell): (usize, &Cell)| Some([old.like(cell, cell.variant)?, index]);
+        let cells = new.cells.iter().enumerate().filter_map(both);
+        let margin = percent / 100.0;
+        let lines: Vec<_> =
+            cells.flat_map(|cells| lines([old, new], cells, relative, margin)).collect();
+        if lines.is_empty() {
+            return Err(unlike("they have no cell in common that both have measured".to_owned()));
+        }
+        let (alone, doubts) = ([without(old, new), without(new, old)], doubts(old, new));
+        Ok(Self { records, relative, percent, lines, alone, doubts })
     }
 
     /// The comparison as a table, and what it comes to.
@@ -85,72 +99,36 @@ impl Comparison {
         self.count(Verdict::Worse)
     }
 
-    fn between(
-        records: [Record; 2],
-        relative: bool,
-        percent: f64,
-    ) -> std::result::Result<Self, String> {
-        let margin = percent / 100.0;
-        let (old, new) = (&records[0].clone(), &records[1].clone());
-        if old.scenario != new.scenario {
-            let (old, new) = (old.about.command, new.about.command);
-            return Err(format!("one is of bench {old}, the other of bench {new}"));
-        }
-        let mut comparison = Self {
-            records,
-            relative,
-            percent,
-            lines: Vec::new(),
-            alone: Default::default(),
-            doubts: doubts(old, new),
-        };
-        for (index, cell) in new.cells.iter().enumerate() {
-            match old.like(cell, cell.variant) {
-                None => comparison.alone[1].push(label(new, index)),
-                Some(other) => comparison.add([old, new], [other, index], relative, margin),
-            }
-        }
-        let only =
-            old.cells.iter().enumerate().filter(|(_, cell)| new.like(cell, cell.variant).is_none());
-        comparison.alone[0] = only.map(|(index, _)| label(old, index)).collect();
-        if comparison.lines.is_empty() {
-            return Err("they have no cell in common that both have measured".to_owned());
-        }
-        Ok(comparison)
-    }
-
-    /// Adds a cell of both.
-    fn add(&mut self, records: [&Record; 2], cells: [usize; 2], relative: bool, margin: f64) {
-        let [_, new] = records;
-        let is_baseline = new.cells[cells[1]].variant == new.baseline;
-        // Calls are counted once, so that nothing is known of their spread.
-        let metrics = new.metrics(Rank::Main).into_iter();
-        for metric in metrics.filter(|metric| metric.name != CALLS.name) {
-            let values = |side: usize| values(records[side], cells[side], metric, relative);
-            let (old, new) = (values(0), values(1));
-            let median = |values: &[f64]| summarize(values.iter().copied()).map(|all| all.median);
-            let (Some(old_median), Some(new_median), Some(interval)) =
-                (median(&old), median(&new), interval(&old, &new))
-            else {
-                continue;
-            };
-            if relative && is_baseline {
-                continue;
-            }
-            self.lines.push(Line {
-                label: label(records[1], cells[1]),
-                metric,
-                medians: [old_median, new_median],
-                interval,
-                verdict: verdict(interval, metric, margin),
-            });
-        }
-    }
-
     /// How many lines have this verdict.
     fn count(&self, verdict: Verdict) -> usize {
         self.lines.iter().filter(|line| line.verdict == verdict).count()
     }
+}
+
+/// The cells that only the first of two records has.
+fn without(record: &Record, other: &Record) -> Vec<String> {
+    let is_alone = |cell: &Cell| other.like(cell, cell.variant).is_none();
+    let alone = record.cells.iter().enumerate().filter(|(_, cell)| is_alone(cell));
+    alone.map(|(index, _)| label(record, index)).collect()
+}
+
+/// A cell of both records, a line for each metric that both have measured.
+fn lines(records: [&Record; 2], cells: [usize; 2], relative: bool, margin: f64) -> Vec<Line> {
+    let [_, new] = records;
+    if relative && new.cells[cells[1]].variant == new.baseline {
+        return Vec::new();
+    }
+    let line = |metric: &'static Metric| {
+        let values = |side: usize| values(records[side], cells[side], metric, relative);
+        let (old, new) = (values(0), values(1));
+        let median = |values: &[f64]| Some(summarize(values.iter().copied())?.median);
+        let (medians, interval) = ([median(&old)?, median(&new)?], interval(&old, &new)?);
+        let verdict = verdict(interval, metric, margin);
+        Some(Line { label: label(records[1], cells[1]), metric, medians, interval, verdict })
+    };
+    // Calls are counted once, so that nothing is known of their spread.
+    let metrics = new.metrics(Rank::Main).into_iter();
+    metrics.filter(|metric| metric.name != CALLS.name).filter_map(line).collect()
 }
 
 /// The values of a cell, or their ratios to the baseline of the same round.

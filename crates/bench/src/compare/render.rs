@@ -99,7 +99,7 @@ fn summary(comparison: &Comparison) -> String {
         false => String::new(),
     };
     format!(
-        "{} worse, {} better, {} without a difference that can be told{few}.\n{chance}",
+        "{} worse, {} better, {} without a difference beyond noise{few}.\n{chance}",
         count(Verdict::Worse),
         count(Verdict::Better),
         count(Verdict::Same),

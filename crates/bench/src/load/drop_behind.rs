@@ -32,7 +32,7 @@ impl DropBehind {
         Self { file, position }
     }
 
-    /// Notes that so many bytes more have been read, and throws out what that leaves behind.
+    /// Notes that `len` bytes more have been read, and drops what that leaves behind.
     pub(crate) fn read(&mut self, len: u64) -> io::Result<()> {
         self.position.read += len;
         while let Some(offset) = self.position.next() {
@@ -58,7 +58,7 @@ impl Position {
     }
 }
 
-/// Thrown out at once: so little that nobody waits for it.
+/// Dropped at once: so little that nothing waits for it.
 const PIECE: u64 = 1 << 20;
 
 /// The largest folio that read-ahead makes, less a piece.

@@ -104,7 +104,7 @@ impl ServerFixture<'_> {
         outcome.map_err(|error: io::Error| server.failure(&error))
     }
 
-    /// What `work` counts of a server; nothing if nobody counts.
+    /// What `work` counts of a server; nothing without a tracer.
     pub(crate) fn counted(
         &self,
         contender: Contender,
@@ -190,7 +190,7 @@ impl Spent {
         }
     }
 
-    /// Server and load, as a sample tells of them.
+    /// Server and load, as a sample has them.
     fn sides(&self) -> (Side, Side) {
         let elapsed_s = self.elapsed_s();
         let load = Some(Thread::of(&Report::default(), self.load));

@@ -141,7 +141,7 @@ impl<'a> LoadGenerator<'a> {
         Ok(())
     }
 
-    /// Those of a class for whom something has arrived.
+    /// Serves those of a class for which something has arrived.
     fn serve(&mut self, events: &[epoll::Event], class: Class) -> io::Result<()> {
         for event in events {
             let index = event.data.u64() as usize;
@@ -193,9 +193,9 @@ impl Requester {
         self.connection.ask(&self.request)
     }
 
-    /// Reads until its response is whole, which it tells, or until nothing more is there; but only
+    /// Reads until its response is whole, which it returns, or until nothing more is there; but only
     /// a few times, as others wait. What TLS has read of the socket has to be taken, as nothing
-    /// else tells that it is there.
+    /// else says that it is there.
     fn turn(
         &mut self,
         tally: &mut Tally,
@@ -280,7 +280,7 @@ impl Latencies {
     }
 }
 
-/// A new connection, of which the epoll tells under this number.
+/// A new connection, which the epoll reports under this number.
 fn connect(epoll: &rustix::fd::OwnedFd, host: &Host, index: usize) -> io::Result<Connection> {
     let connection = Connection::new(host.connect(Ipv4Addr::LOCALHOST, None)?, host.tls.as_ref())?;
     let data = epoll::EventData::new_u64(index as u64);

@@ -85,7 +85,7 @@ impl Responses {
         Ok(())
     }
 
-    /// Takes so many bytes of the present body as arrived.
+    /// Takes `len` bytes of the present body as arrived.
     pub(crate) fn skip(&mut self, len: u64) -> Result<(), Unexpected> {
         let left = self.left.and_then(|left| left.checked_sub(len)).ok_or(Unexpected::Surplus)?;
         self.body_bytes += len;

@@ -138,7 +138,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// A peer has to be told a port. If another program takes it first, another one
+    /// A peer needs a port in advance. If another program takes it first, another one
     /// will do.
     fn start_peer(&self, kind: &ServerKind) -> Result<Server> {
         let mut outcome = self.try_peer(kind);
@@ -289,7 +289,7 @@ impl Drop for Server {
     }
 }
 
-/// Whether a process ends in time. One that has, but for which nobody has waited yet, counts.
+/// Whether a process ends in time. One that has, but has not been waited for yet, counts.
 fn ends_before(process: &OwnedFd, deadline: Instant) -> bool {
     let left = deadline.saturating_duration_since(Instant::now());
     let left =
@@ -343,7 +343,7 @@ const OURS: &[&str] = &["--bind", "127.0.0.1", "--port", "0", "--workers", "1"];
 /// How dufs listens, without an access log; its port comes behind it.
 const DUFS: &[&str] = &["--allow-all", "--log-format=", "--bind", "127.0.0.1", "--port"];
 
-/// How miniserve listens, without an access log, which it does not write unless told to.
+/// How miniserve listens, without an access log, which it does not write by default.
 const MINISERVE: &[&str] = &["--interfaces", "127.0.0.1", "--port"];
 
 const CONFIGURATION: &str = "nginx.conf";

@@ -13,7 +13,7 @@ use crate::load::free_port;
 use crate::record::{Contender, Role, Side};
 use crate::run::{Cores, Finished, Link, Measured, Running};
 
-/// What it tells at the end.
+/// What it prints at the end.
 #[derive(Debug, Deserialize)]
 struct Output {
     end: End,
@@ -31,7 +31,7 @@ struct Sum {
     bytes: u64,
 }
 
-/// Moves `size` bytes, or a few more, as it moves whole blocks; time is told as for `size`.
+/// Moves `size` bytes, or a few more, as it moves whole blocks; time is given as for `size`.
 pub(crate) fn measure(
     programs: &PeerPrograms,
     link: &Link,
@@ -41,7 +41,7 @@ pub(crate) fn measure(
 ) -> Result<Measured> {
     let mut outcome = attempt(programs, link, cores, size, cancel);
     for _ in 0..2 {
-        // It has to be told a port, which another program may take before it does.
+        // It needs a port in advance, which another program may take before it does.
         if outcome.is_err() && !cancel.load(Ordering::Relaxed) {
             outcome = attempt(programs, link, cores, size, cancel);
         }
@@ -67,30 +67,30 @@ fn attempt(
         command.args(["--client", &host, "--port", &port, "--zerocopy", "--json"]);
         command.args(["--bytes", &size.to_string()]);
         let sender = Running::start(command, link.sender(cores.first))?.finish(None, cancel)?;
-        // The receiver does not tell when it listens, and the sender ends with 0 in any case.
+        // The receiver does not say when it listens, and the sender ends with 0 in any case.
         let is_early = sender.stdout.contains("unable to connect");
         if !is_early || receiver.has_ended() || Instant::now() >= deadline {
             break sender;
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    let told = told(&sender)?;
+    let sum = sum(&sender)?;
     let receiver = receiver.finish(Some(MAX_WAIT), cancel)?;
-    let elapsed_s = told.seconds * size as f64 / told.bytes as f64;
+    let elapsed_s = sum.seconds * size as f64 / sum.bytes as f64;
     let side = |role, finished: &Finished| Side::process(role, elapsed_s, finished.cost);
     let (sender, receiver) = (side(Role::Sender, &sender), side(Role::Receiver, &receiver));
     Ok(Measured::new(elapsed_s, sender, Some(receiver)))
 }
 
-/// What the receiver got, as the sender was told of it; it does not count what was on its way when
+/// What the receiver got, as the sender knows of it; it does not count what was on its way when
 /// the sender stopped, and if that was all, what was sent counts.
-fn told(sender: &Finished) -> Result<Sum> {
-    let told: Option<Output> = serde_json::from_str(&sender.stdout).ok();
-    let sums = told.map(|told| [told.end.sum_received, told.end.sum_sent]);
+fn sum(sender: &Finished) -> Result<Sum> {
+    let output: Option<Output> = serde_json::from_str(&sender.stdout).ok();
+    let sums = output.map(|output| [output.end.sum_received, output.end.sum_sent]);
     let mut sums = sums.into_iter().flatten().filter(|sum| sum.bytes > 0 && sum.seconds > 0.0);
     sums.next().filter(|_| sender.status.success()).ok_or_else(|| {
         let line = sender.stdout.lines().find(|line| line.contains("\"error\""));
-        let said = line.unwrap_or("it has told nothing of its work").trim().to_owned();
+        let said = line.unwrap_or("it has said nothing of its work").trim().to_owned();
         BenchError::measuring(Contender::Iperf3, said)
     })
 }

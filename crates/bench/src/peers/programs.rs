@@ -24,7 +24,7 @@ pub(crate) struct PeerPrograms {
     pub(crate) missing: Vec<Missing>,
 }
 
-/// What a program of `peers/` tells of its work.
+/// What a program of `peers/` reports of its work.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 pub(crate) struct PeerReport {
     /// Bytes that it moved.
@@ -176,7 +176,7 @@ impl PeerPrograms {
         Some(command)
     }
 
-    /// The command that copies a file through a buffer of so many bytes, 0 for as many as there are.
+    /// The command that copies a file through a buffer of `buffer` bytes, 0 for as many as there are.
     pub(crate) fn copier(
         &self,
         peer: Contender,
@@ -215,15 +215,15 @@ impl PeerPrograms {
 }
 
 impl PeerReport {
-    /// What a process that has succeeded told, if it moved `size` bytes.
+    /// What a process that has succeeded reported, if it moved `size` bytes.
     pub(crate) fn read(finished: &Finished, what: impl Display, size: u64) -> Result<Self> {
-        let told: Self = serde_json::from_str(&finished.stdout)
+        let report: Self = serde_json::from_str(&finished.stdout)
             .map_err(std::io::Error::from)
             .with_path("reading", "what a peer reports of its work")?;
-        if told.bytes == size {
-            return Ok(told);
+        if report.bytes == size {
+            return Ok(report);
         }
-        let ran = format!("{} bytes instead of {size}", told.bytes);
+        let ran = format!("{} bytes instead of {size}", report.bytes);
         Err(BenchError::other(what, &ran))
     }
 }
@@ -281,8 +281,8 @@ impl Tool {
             return found;
         }
         let asked = Command::new(&found).args(["-c", "import sys; print(sys.executable)"]).output();
-        let told = asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        told.ok().map(PathBuf::from).filter(|path| path.is_file()).unwrap_or(found)
+        let path = asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        path.ok().map(PathBuf::from).filter(|path| path.is_file()).unwrap_or(found)
     }
 
     /// What it calls itself; none if it cannot be asked.

@@ -35,7 +35,7 @@ impl Tally {
         Self { role, calls, served_bytes: None }
     }
 
-    /// The calls of a server, of whose bodies so many bytes arrived meanwhile.
+    /// The calls of a server, of whose bodies `bytes` arrived meanwhile.
     pub(crate) const fn while_serving(calls: Vec<Call>, bytes: u64) -> Self {
         Self { role: Role::Server, calls, served_bytes: Some(bytes) }
     }

@@ -17,7 +17,7 @@ pub(crate) struct Description {
     pub(crate) expected: &'static [&'static str],
     /// Whether the load has to be faster than the server.
     pub(crate) saturates: bool,
-    /// Whether sizes are those of folders, which nobody has typed.
+    /// Whether sizes are those of folders, which were not typed.
     pub(crate) whole_folders: bool,
     /// From where to where bytes are moved.
     pub(crate) subject: fn(&Record) -> String,

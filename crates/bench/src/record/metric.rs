@@ -89,7 +89,7 @@ impl Metric {
         (self.of)(record, sample).filter(|value| value.is_finite())
     }
 
-    /// What it is, of whom, for how much: `Processor time of the sender for each GiB`.
+    /// What it is, of which side, for how much: `Processor time of the sender for each GiB`.
     pub(crate) fn heading(&self, record: &Record) -> String {
         let role = self.whose.and_then(|whose| role(record, whose));
         let whose = role.map(|role| format!(" of the {role}")).unwrap_or_default();

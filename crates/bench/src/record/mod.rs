@@ -137,7 +137,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Who did a part of the work.
+/// The part of the work that a process did.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Role {
@@ -175,10 +175,10 @@ pub(crate) struct Environment {
     pub(crate) cpu: String,
     /// Processor cores that could be used.
     pub(crate) cores: usize,
-    /// The core of the sender or server, or of whoever copied.
+    /// The core of the sender or server, or of the copier.
     pub(crate) first_core: usize,
     /// The core of the receiver or client. In `get`, `put` and `tree` it is the other
-    /// one, to which nobody is kept, nor any server to the first unless `pinned` says so.
+    /// one, to which no process is kept, nor any server to the first unless `pinned` says so.
     pub(crate) second_core: usize,
     /// Memory in bytes.
     pub(crate) memory_bytes: u64,
@@ -245,7 +245,7 @@ pub(crate) struct Sample {
     /// the last.
     pub(crate) watched_s: f64,
     /// Processor seconds that others spent meanwhile. The kernel counts them in steps of 10 ms, so
-    /// that only the sum of many samples tells something; one alone may even be below 0.
+    /// that only the sum of many samples means something; one alone may even be below 0.
     pub(crate) other_cpu_s: f64,
     /// What clients of a server saw; absent if it was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -255,7 +255,7 @@ pub(crate) struct Sample {
 /// What one side of a sample did.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Side {
-    /// Who it was.
+    /// Its part of the work.
     pub(crate) role: Role,
     /// Seconds by its own clock, from the first byte to the last; of a sender until the peer's
     /// kernel had acknowledged all.

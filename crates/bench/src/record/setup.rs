@@ -62,7 +62,7 @@ pub(crate) struct Copies {
     pub(crate) files: u64,
     /// Bytes that they took on the disk.
     pub(crate) allocated_bytes: u64,
-    /// How it was thrown out of memory before each sample; absent if it was not.
+    /// How it was dropped from memory before each sample; absent if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) chilled: Option<Dropped>,
     /// What became of earlier copies.
@@ -89,11 +89,11 @@ pub(crate) enum OriginalKind {
     Sparse,
 }
 
-/// How something is thrown out of memory.
+/// How something is dropped from memory.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Dropped {
-    /// Everything of everybody: bytes, names and facts.
+    /// Everything of all programs: bytes, names and facts.
     AllCaches,
     /// The bytes of its files.
     PageCache,
@@ -104,7 +104,7 @@ pub(crate) enum Dropped {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum EarlierCopies {
     /// They stay until the end: after the removal of thousands of files ext4 takes several times as
-    /// long to make new ones, for minutes, whoever makes them.
+    /// long to make new ones, for minutes, whichever program makes them.
     #[default]
     Stay,
     /// They are removed after each sample, for there is no room for all of them.

@@ -1,6 +1,6 @@
 //! Values as people read them.
 
-/// In what a value is told.
+/// The unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Bytes.
@@ -95,7 +95,7 @@ const BYTES: [(f64, &str); 5] = [
 /// Multiples of one piece.
 const THOUSANDS: [(f64, &str); 4] = [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
 
-/// From here on no record of this earth tells a value.
+/// From here on no record has a value that makes sense.
 const ABSURD: f64 = 1e18;
 
 /// A number with a comma before each three digits: `262,144`.

@@ -16,7 +16,7 @@ pub struct Context<'a> {
     pub observer: &'a dyn Observer,
 }
 
-/// Learns how far a run is. It is told between samples, so that it does not disturb them.
+/// Learns how far a run is. It is called between samples, so that it does not disturb them.
 pub trait Observer: Sync {
     /// A run begins that has this much to do.
     fn begin(&self, total: u64);

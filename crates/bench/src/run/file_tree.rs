@@ -148,7 +148,7 @@ impl Content {
         Ok(hex(&hasher.finalize()))
     }
 
-    /// Throws all files, which have been written to disk, out of the page cache.
+    /// Drops all files, which have been written to disk, from the page cache.
     pub(crate) fn drop_cached(&self) -> Result<()> {
         self.names.iter().try_for_each(|name| {
             let path = self.path(name);

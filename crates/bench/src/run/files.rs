@@ -81,7 +81,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left could only be reported, and the name tells whose it is.
+        // What is left could only be reported, and the name says whose it is.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -205,11 +205,11 @@ pub(crate) fn digest(path: &Path) -> Result<String> {
     read().with_path("reading", path)
 }
 
-/// Throws a file, which has been written to disk, out of the page cache.
+/// Drops a file, which has been written to disk, from the page cache.
 pub(crate) fn drop_cached(path: &Path) -> Result<()> {
     File::open(path)
         .and_then(|file| Ok(fadvise(file, 0, None, Advice::DontNeed)?))
-        .with_path("throwing out of the page cache", path)
+        .with_path("dropping from the page cache", path)
 }
 
 /// Bytes as hexadecimal digits.

@@ -139,7 +139,7 @@ impl Running {
     /// The next line that it prints on standard error; empty if it has ended.
     pub(crate) fn next_error_line(&mut self) -> String {
         let before = self.said.len();
-        // What cannot be read is as good as nothing: the process's end tells more.
+        // What cannot be read is as good as nothing: the process's end says more.
         let _ = self.errors.read_line(&mut self.said);
         self.said[before..].trim_end().to_owned()
     }

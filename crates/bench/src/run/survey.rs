@@ -75,7 +75,7 @@ pub(crate) fn now() -> String {
     jiff::Timestamp::from_second(now).map_or_else(|_| String::new(), |now| now.to_string())
 }
 
-/// Processor seconds that anybody has spent since the machine started, leaving out interrupts,
+/// Processor seconds that all programs have spent since the machine started, leaving out interrupts,
 /// which are the network's own work. The kernel counts them in steps of 10 ms.
 pub(super) fn busy_seconds() -> f64 {
     let Ok(stat) = procfs::KernelStats::current() else { return 0.0 };

@@ -83,7 +83,7 @@ fn current() -> String {
     fs::read_to_string(DEFAULT).unwrap_or_default().trim().to_owned()
 }
 
-/// Lets this process and those that it starts have so many files open.
+/// Lets this process and those that it starts have this many files open.
 pub(crate) fn allow_open_files(needed: u64) -> Result<()> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_none_or(|current| current >= needed) {

@@ -42,7 +42,7 @@ fn on_a_thread(
     })
 }
 
-/// Sends a file, so many bytes by a call, without the engine.
+/// Sends a file, `chunk` bytes by a call, without the engine.
 pub(crate) fn send_bare(
     place: Placement<'_>,
     path: &Path,
@@ -68,7 +68,7 @@ pub(crate) fn send_bare(
     })
 }
 
-/// Copies so many bytes from memory to memory, more at once than caches hold if there are as many.
+/// Copies `size` bytes from memory to memory, more at once than caches hold if there are as many.
 pub(crate) fn copy_memory(place: Placement<'_>, size: u64) -> io::Result<ThreadRun> {
     let len = usize::try_from(size.min(MEMORY)).unwrap_or(usize::MAX);
     let (from, mut to) = (vec![1_u8; len], vec![2_u8; len]);

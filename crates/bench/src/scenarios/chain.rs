@@ -217,7 +217,7 @@ fn connection() -> io::Result<(TcpStream, TcpStream)> {
     Ok((server, client))
 }
 
-/// Answers each request with a header and the file, and tells what that cost this thread.
+/// Answers each request with a header and the file, and returns what that cost this thread.
 fn serve(
     file: &File,
     mut socket: TcpStream,

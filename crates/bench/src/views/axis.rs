@@ -74,7 +74,7 @@ impl Scale {
         if place.is_nan() { 0.0 } else { place.clamp(0.0, 1.0) }
     }
 
-    /// Whether lengths tell nothing, so that no bar may be drawn.
+    /// Whether lengths mean nothing, so that no bar may be drawn.
     pub(crate) const fn is_log(self) -> bool {
         matches!(self, Self::Log { .. })
     }

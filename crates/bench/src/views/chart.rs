@@ -12,7 +12,7 @@ pub(crate) struct Chart {
     pub(crate) title: String,
     /// How it is to be read.
     pub(crate) note: String,
-    /// In what its values are told.
+    /// The unit of its values.
     pub(crate) unit: Unit,
     /// How it is drawn.
     pub(crate) form: Form,
@@ -38,7 +38,7 @@ pub(crate) enum By {
     Connections,
     /// The size of the file.
     Size,
-    /// The size of the folder, which nobody has typed.
+    /// The size of the folder, which was not typed.
     Whole,
 }
 
@@ -165,7 +165,7 @@ pub(crate) fn at_sizes(record: &Record, metric: &Metric, sizes: &[u64]) -> Chart
     let cells = record.cells.iter().enumerate().filter(|(_, cell)| sizes.contains(&cell.size));
     let rows = cells.map(|(cell, _)| row(record, metric, cell, "")).collect();
     let at: Vec<_> = sizes.iter().map(|size| record.about.size_label(*size)).collect();
-    // Many are told by the headings of their bars.
+    // Many are named by the headings of their bars.
     let at = match at.len() {
         1..=FEW_SIZES => format!(", {}", at.join(" and ")),
         _ => String::new(),
@@ -316,10 +316,10 @@ impl Axis {
     }
 }
 
-/// Up to so many sizes stand beside each other as bars.
+/// Up to this many sizes stand beside each other as bars.
 const FEW_SIZES: usize = 2;
 
 /// By how much values differ that need a logarithmic axis.
 const LINE_FACTOR: f64 = 10.0;
-/// The same of bars, whose lengths then tell nothing any more.
+/// The same of bars, whose lengths then mean nothing any more.
 const BAR_FACTOR: f64 = 100.0;

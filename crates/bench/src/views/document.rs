@@ -100,9 +100,9 @@ pub(crate) fn tables(record: &Record) -> Vec<Table> {
     let largest = sizes.iter().copied().max().filter(|_| is_matrix);
     let mut tables = Vec::new();
     if is_matrix {
-        let told = record.metrics(Rank::Main).into_iter();
-        let told = told.filter(|metric| [TIME.name, CPU.name].contains(&metric.name));
-        tables.extend(told.map(|metric| by_size(record, metric)));
+        let times = record.metrics(Rank::Main).into_iter();
+        let times = times.filter(|metric| [TIME.name, CPU.name].contains(&metric.name));
+        tables.extend(times.map(|metric| by_size(record, metric)));
     }
     tables.push(in_full(record, largest));
     tables.extend(against_each(record));
@@ -274,17 +274,17 @@ pub(crate) fn finding(record: &Record) -> Option<Finding> {
 pub(crate) fn calls(record: &Record) -> Option<Table> {
     let size = |counted: &&Counted| record.cells.get(counted.cell).map(|cell| cell.size);
     let largest = record.counted.iter().filter_map(|counted| size(&counted)).max()?;
-    let told: Vec<_> = record.counted.iter().filter(|one| size(one) == Some(largest)).collect();
-    let has_sides = told.iter().any(|one| one.role != told[0].role);
+    let shown: Vec<_> = record.counted.iter().filter(|one| size(one) == Some(largest)).collect();
+    let has_sides = shown.iter().any(|one| one.role != shown[0].role);
     let mut headings = vec!["program"];
     headings.extend(has_sides.then_some("side"));
-    let is_served = told.iter().any(|one| one.served_bytes.is_some());
+    let is_served = shown.iter().any(|one| one.served_bytes.is_some());
     headings.extend(["call", "calls"]);
     let share = format!("each {}", served_in(record));
     headings.extend(is_served.then_some(share.as_str()));
     headings.extend(["errors", "ms", "usecs/call", "of the time"]);
     let mut lines = Vec::new();
-    for counted in told {
+    for counted in shown {
         let calls = longest(counted);
         let whole: f64 = calls.iter().map(|call| call.seconds).sum();
         let is_told = |call: &&Call| call.seconds >= whole * MIN_SHARE;

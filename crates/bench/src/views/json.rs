@@ -84,7 +84,7 @@ fn tamed(record: Record) -> serde_json::Result<Record> {
     serde_json::from_value(value)
 }
 
-/// Replaces what is not harmless in all texts; tells whether there was any.
+/// Replaces what is not harmless in all texts; returns whether there was any.
 fn tame(value: &mut Value) -> bool {
     match value {
         Value::String(text) if text.contains(is_wild) => {

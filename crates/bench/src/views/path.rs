@@ -1,5 +1,5 @@
 //! The ways of the bytes as values: between which places they moved in one sample, and what was
-//! counted there. Taken from the receipts in a record; what no receipt tells is not drawn.
+//! counted there. Taken from the receipts in a record; what no receipt says is not drawn.
 
 use crate::record::{
     Call, Contender, Counted, Motion, Over, Record, Role, Sample, SinkKind, Thread, Unit, counted,
@@ -169,7 +169,7 @@ impl Path {
         }
     }
 
-    /// Adds what was counted of the calls of another program, of whose bytes no receipt tells; none
+    /// Adds what was counted of the calls of another program, of whose bytes no receipt says anything; none
     /// if no call moved any. Where some calls move inside the kernel, those that read and write are
     /// the program's own business: what it needs to start, headers, logs.
     fn count(&mut self, counted: &Counted, size: u64, contender: Contender) -> Option<()> {
@@ -202,7 +202,7 @@ impl Path {
             let own = Unit::Count.show(own as f64);
             self.facts.push(format!("{own} of them read and write for the program itself"));
         }
-        self.facts.push("no receipt tells bytes by call".to_owned());
+        self.facts.push("no receipt has bytes by call".to_owned());
         Some(())
     }
 

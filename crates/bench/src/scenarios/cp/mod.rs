@@ -137,13 +137,7 @@ impl Benchmark for CpArgs {
             Ok(()) => Dropped::AllCaches,
             Err(_) => Dropped::PageCache,
         });
-        let others = contenders.iter().filter(|contender| **contender != Contender::CpArchive);
-        let others = others.filter_map(|other| version(&find(other.programs().first()?)?));
-        let environment = Environment {
-            cp: find("cp").and_then(|cp| version(&cp)),
-            programs: others.collect(),
-            ..survey(Cores::available(), &original.path(&place), Some(target.path()))
-        };
+        let environment = environment(&contenders, &original.path(&place), target.path());
         let sizes = match (&original, self.sizes.is_empty()) {
             (Original::File(_), false) => self.sizes.clone(),
             (Original::File(size), true) => vec![*size],
@@ -157,19 +151,13 @@ impl Benchmark for CpArgs {
             side: Role::Copier,
             ..self.run.arguments(&sizes)
         };
-        let command = |contender: &Contender| CommandLine {
-            contender: *contender,
-            command: Some(example(*contender, original.is_folder())),
-            client: None,
-            server: None,
-        };
         let copies = Copies {
             original: original.kind(),
             files: content.files,
             allocated_bytes: content.allocated,
             chilled,
             earlier,
-            commands: contenders.iter().map(command).collect(),
+            commands: commands(&contenders, original.is_folder()),
             missing: missing.into_iter().map(str::to_owned).collect(),
         };
         let variants: Vec<_> = contenders.into_iter().map(Variant::plain).collect();
@@ -198,10 +186,26 @@ impl Benchmark for CpArgs {
     }
 }
 
-/// What a copier runs, for the record.
-fn example(contender: Contender, is_folder: bool) -> String {
-    let from = if contender == Contender::UnderpassDense { "DENSE" } else { "ORIGINAL" };
-    CopyCommand::new(contender, is_folder, Path::new(from), Path::new("COPY")).to_string()
+/// The machine, and the programs beside ours.
+fn environment(contenders: &[Contender], source: &Path, target: &Path) -> Environment {
+    let others = contenders.iter().filter(|contender| **contender != Contender::CpArchive);
+    let others = others.filter_map(|other| version(&find(other.programs().first()?)?));
+    Environment {
+        cp: find("cp").and_then(|cp| version(&cp)),
+        programs: others.collect(),
+        ..survey(Cores::available(), source, Some(target))
+    }
+}
+
+/// What the copiers run, for the record.
+fn commands(contenders: &[Contender], is_folder: bool) -> Vec<CommandLine> {
+    let command = |contender: &Contender| {
+        let from = if *contender == Contender::UnderpassDense { "DENSE" } else { "ORIGINAL" };
+        let words = CopyCommand::new(*contender, is_folder, Path::new(from), Path::new("COPY"));
+        let command = Some(words.to_string());
+        CommandLine { contender: *contender, command, client: None, server: None }
+    };
+    contenders.iter().map(command).collect()
 }
 
 /// Copies of one original.

@@ -55,7 +55,7 @@ fn grid(axis: Axis, bottom: f64) -> Markup {
     }
 }
 
-/// A name with its value, and the bar below; a dot if lengths tell nothing.
+/// A name with its value, and the bar below; a dot if lengths mean nothing.
 fn one(row: &Row, chart: &Chart, axis: Axis, top: f64, id: &str) -> Markup {
     let (base, middle) = (top + 14.0, top + 14.0 + 6.0 + BAR / 2.0);
     let Some(summary) = row.summary else {

@@ -175,7 +175,7 @@ fn vertical(x: f64, from: f64, to: f64, bytes: u64) -> Markup {
     }
 }
 
-/// The head of an arrow whose point is there, turned by so many degrees.
+/// The head of an arrow whose point is there, turned by this many degrees.
 fn head(x: f64, y: f64, degrees: u32) -> Markup {
     html! {
         path.head d="M0,0L-9,-5.5V5.5Z" transform=(format!("translate({} {}) rotate({degrees})", number(x), number(y))) {}

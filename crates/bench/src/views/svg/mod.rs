@@ -166,7 +166,7 @@ pub(crate) fn shortened(text: &str, letters: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// A text in lines of so many letters, broken between words.
+/// A text in lines of this many letters, broken between words.
 pub(crate) fn wrapped(text: &str, letters: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
