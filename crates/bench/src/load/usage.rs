@@ -121,6 +121,8 @@ pub(crate) fn family(parent: Pid) -> Vec<Pid> {
 #[allow(clippy::unwrap_used)]
 #[cfg(test)]
 mod tests {
+    use underpass_engine::Usage;
+
     use super::*;
 
     fn usage(processes: &[(i32, u64)]) -> ServerUsage {
@@ -142,8 +144,8 @@ mod tests {
         let before = ServerUsage::read(&[me]);
         // Its time counts, though the thread has ended.
         let busy = || {
-            let begun = Instant::now();
-            while begun.elapsed().as_millis() < 30 {}
+            let begun = Usage::of_this_thread();
+            while (Usage::of_this_thread() - begun).user.as_millis() < 30 {}
         };
         std::thread::spawn(busy).join().unwrap();
         assert!(ServerUsage::read(&[me]).since(&before).cpu_s > 0.01);
