@@ -1,74 +1,15 @@
-//! What can be typed, and what every command that moves bytes has in common.
+//! The options that several commands have in common.
 
-use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::Args;
 use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
-use crate::bench::BenchArgs;
-use crate::commands::{get::GetArgs, put::PutArgs, recv::RecvArgs, send::SendArgs};
-use crate::cp::CpArgs;
-use crate::doctor::DoctorArgs;
-use crate::explain::ExplainArgs;
-use crate::failure::Failure;
-use crate::generate::GenerateArgs;
-use crate::serve::{self, ServeArgs};
 use underpass_engine::{NotASize, Size};
-
-/// Moves files without letting their bytes climb into user space.
-#[derive(Debug, Parser)]
-#[command(version, max_term_width = 100, arg_required_else_help = false)]
-// Of an option that is repeated the last one counts, in every command: aliases have some already.
-#[command(args_override_self = true)]
-pub(crate) struct Cli {
-    /// What to do.
-    #[command(subcommand)]
-    pub(crate) command: Option<Command>,
-
-    #[command(flatten)]
-    pub(crate) generate: GenerateArgs,
-}
-
-/// The commands.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Serve a folder or a file over HTTP or HTTPS
-    Serve(Box<ServeArgs>),
-    /// Fetch files from an HTTP server
-    Get(Box<GetArgs>),
-    /// Upload files to an HTTP server
-    Put(Box<PutArgs>),
-    /// Send a file or standard input over one plain TCP or unix stream
-    Send(SendArgs),
-    /// Receive one plain TCP or unix stream into a file
-    Recv(RecvArgs),
-    /// Copy files and folders within this machine
-    Cp(Box<CpArgs>),
-    /// Measure the mechanisms against each other on this machine
-    Bench(BenchArgs),
-    /// Tell what this machine allows, and what to do about what it does not
-    Doctor(DoctorArgs),
-    /// Run any program and tell which way its bytes take
-    Explain(ExplainArgs),
-}
-
-impl Cli {
-    /// Understands the words that were typed, and for a server those that were not: it also takes
-    /// options from the environment and from a file.
-    pub(crate) fn understand(mut words: Vec<OsString>) -> Result<Self, Failure> {
-        let mut matches = Self::command().try_get_matches_from(&words)?;
-        if let Some(given) = matches.subcommand_matches("serve") {
-            words = serve::complete(&words, given)?;
-            matches = Self::command().try_get_matches_from(&words)?;
-        }
-        Ok(Self::from_arg_matches(&matches)?)
-    }
-}
 
 /// Which mechanisms move the bytes.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "How the bytes are moved")]
+#[command(next_help_heading = "Transfer")]
 pub(crate) struct EngineArgs {
     /// Use only this mechanism; a refusal is an error: reflink, copy_file_range, sendfile,
     /// splice, mmap or read_write
@@ -90,7 +31,7 @@ pub(crate) struct EngineArgs {
 
 /// How the bytes are to be moved, and what is to be told about it.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "How the bytes are moved")]
+#[command(next_help_heading = "Transfer")]
 pub(crate) struct MoveArgs {
     #[command(flatten)]
     engine: EngineArgs,
@@ -106,7 +47,7 @@ pub(crate) struct MoveArgs {
 
 /// What commands that speak over a stream have in common.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "The connection")]
+#[command(next_help_heading = "Connection")]
 pub(crate) struct StreamArgs {
     /// Congestion control of the connection; auto is the system's own, but on loopback never one
     /// that paces
@@ -130,7 +71,7 @@ impl StreamArgs {
 
 /// What is told about a transfer.
 #[derive(Clone, Copy, Debug, Args)]
-#[command(next_help_heading = "What is told")]
+#[command(next_help_heading = "Output")]
 pub(crate) struct ShowArgs {
     /// Print the receipt on standard error: which way the bytes took and what it cost
     #[arg(long)]

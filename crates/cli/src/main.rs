@@ -4,36 +4,21 @@
 
 #![forbid(unsafe_code)]
 
-mod address;
-mod agent;
 mod args;
-mod bench;
+mod cli;
 mod commands;
-mod congestion;
-mod cp;
-mod doctor;
+mod connection;
 mod ends;
-mod explain;
-mod explained;
 mod failure;
-mod figure;
-mod generate;
-mod get;
-mod netrc;
 mod output;
-mod printable;
-mod progress;
-mod put;
-mod range;
 mod receipt;
-mod serve;
 mod signals;
-mod trust;
-mod veil;
 
 use std::process::ExitCode;
 
-use args::{Cli, Command};
+use clap::CommandFactory;
+
+use cli::{Cli, Command};
 use failure::Result;
 
 fn main() -> ExitCode {
@@ -45,17 +30,23 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode> {
     let done = match cli.command {
-        Some(Command::Serve(args)) => commands::serve::run(&args),
+        Some(Command::Serve(args)) => match args.generate().text(Cli::command()) {
+            Some(text) => {
+                output::bytes(&text);
+                Ok(())
+            }
+            None => commands::serve::run(&args),
+        },
         Some(Command::Get(args)) => commands::get::run(&args),
         Some(Command::Put(args)) => commands::put::run(&args),
         Some(Command::Send(args)) => commands::send::run(&args),
         Some(Command::Recv(args)) => commands::recv::run(&args),
-        Some(Command::Cp(args)) => cp::run(&args),
-        Some(Command::Bench(args)) => bench::run(&args),
-        Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Cp(args)) => commands::cp::run(&args),
+        Some(Command::Bench(args)) => commands::bench::run(&args),
+        Some(Command::Doctor(args)) => commands::doctor::run(&args),
         // It ends as the program that it runs.
-        Some(Command::Explain(args)) => return explain::run(&args),
-        None => commands::generate::run(&cli.generate),
+        Some(Command::Explain(args)) => return commands::explain::run(&args),
+        None => commands::completions::run(&cli.generate, Cli::command()),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

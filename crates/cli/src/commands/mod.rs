@@ -1,6 +1,10 @@
-//! The commands, one file each: parse, call the engine, report.
+//! The commands, a folder each: arguments, call, print.
 
-pub(crate) mod generate;
+pub(crate) mod bench;
+pub(crate) mod completions;
+pub(crate) mod cp;
+pub(crate) mod doctor;
+pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod put;
 pub(crate) mod recv;

@@ -1,0 +1,67 @@
+//! The command line as a whole: the commands, and what the program prints about itself.
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::commands::bench::BenchArgs;
+use crate::commands::completions::GenerateArgs;
+use crate::commands::cp::CpArgs;
+use crate::commands::doctor::DoctorArgs;
+use crate::commands::explain::ExplainArgs;
+use crate::commands::get::GetArgs;
+use crate::commands::put::PutArgs;
+use crate::commands::recv::RecvArgs;
+use crate::commands::send::SendArgs;
+use crate::commands::serve::{self, ServeArgs};
+use crate::failure::Failure;
+
+/// Moves files without letting their bytes climb into user space.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, arg_required_else_help = false)]
+// Of an option that is repeated the last one counts, in every command: aliases have some already.
+#[command(args_override_self = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    #[command(flatten)]
+    pub(crate) generate: GenerateArgs,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve a folder or a file over HTTP or HTTPS
+    Serve(Box<ServeArgs>),
+    /// Fetch files from an HTTP server
+    Get(Box<GetArgs>),
+    /// Upload files to an HTTP server
+    Put(Box<PutArgs>),
+    /// Send a file or standard input over one plain TCP or unix stream
+    Send(SendArgs),
+    /// Receive one plain TCP or unix stream into a file
+    Recv(RecvArgs),
+    /// Copy files and folders within this machine
+    Cp(Box<CpArgs>),
+    /// Measure the mechanisms against each other on this machine
+    Bench(BenchArgs),
+    /// Tell what this machine allows, and what to do about what it does not
+    Doctor(DoctorArgs),
+    /// Run any program and tell which way its bytes take
+    Explain(ExplainArgs),
+}
+
+impl Cli {
+    /// Understands the words that were typed, and for a server those that were not: it also takes
+    /// options from the environment and from a file.
+    pub(crate) fn understand(mut words: Vec<OsString>) -> Result<Self, Failure> {
+        let mut matches = Self::command().try_get_matches_from(&words)?;
+        if let Some(given) = matches.subcommand_matches("serve") {
+            words = serve::add_other_sources(&words, given)?;
+            matches = Self::command().try_get_matches_from(&words)?;
+        }
+        Ok(Self::from_arg_matches(&matches)?)
+    }
+}

@@ -1,0 +1,80 @@
+//! Progress, questions and dry runs of a copy, on the terminal.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use indicatif::HumanCount;
+use underpass_copy::{CopyObserver, CopyProgress, OpenCall};
+use underpass_engine::Progress;
+
+use crate::args::ShowArgs;
+use crate::output::{self, Meter, Observer as ProgressObserver, plain_path};
+use crate::signals::interruptible;
+
+/// What shows a copy on the terminal.
+pub(super) struct Observer<'a> {
+    meter: &'a Meter,
+    /// Takes the bytes.
+    draw: Mutex<ProgressObserver>,
+    show: ShowArgs,
+    cancel: &'a Arc<AtomicBool>,
+}
+
+impl<'a> Observer<'a> {
+    /// Shows what these arguments want shown.
+    pub(super) fn new(meter: &'a Meter, show: ShowArgs, cancel: &'a Arc<AtomicBool>) -> Self {
+        Self { meter, draw: Mutex::new(meter.observer()), show, cancel }
+    }
+}
+
+impl CopyObserver for Observer<'_> {
+    fn progress(&self, now: &CopyProgress) {
+        let CopyProgress { bytes, expected, elapsed, .. } = *now;
+        let mut draw = self.draw.lock().unwrap_or_else(PoisonError::into_inner);
+        draw(&Progress { bytes, expected, elapsed }, 0);
+        if expected.is_none() {
+            self.meter.message(|| format!("{} files", HumanCount(now.files)));
+        }
+    }
+
+    fn would_copy(&self, from: &Path, to: &Path) {
+        would_copy(self.show, from, to);
+    }
+
+    fn named_twice(&self, from: &Path) {
+        output::note(&format!("{} was named twice", from.display()));
+    }
+
+    fn may_replace(&self, path: &Path) -> io::Result<bool> {
+        may_replace(path, self.cancel)
+    }
+
+    fn open(&self, open: OpenCall) -> io::Result<OwnedFd> {
+        interruptible(self.cancel, open)
+    }
+}
+
+/// Prints what would be copied to where.
+pub(super) fn would_copy(show: ShowArgs, from: &Path, to: &Path) {
+    if !show.quiet && !show.json {
+        output::text(&format!("{} -> {}\n", plain_path(from), plain_path(to)));
+    }
+}
+
+/// Asks whether a file may be replaced. Anything that does not begin with a y means no, and so does
+/// the end of standard input.
+///
+/// # Errors
+///
+/// `EINTR` if the command was cancelled meanwhile, and as read(2).
+pub(super) fn may_replace(path: &Path, cancel: &AtomicBool) -> io::Result<bool> {
+    output::question(&format!("replace {}? [y/N] ", plain_path(path)));
+    let answer = interruptible(cancel, || {
+        let mut line = String::new();
+        io::stdin().read_line(&mut line).map(|_| line)
+    })?;
+    Ok(answer.trim_start().starts_with(['y', 'Y']))
+}

@@ -1,0 +1,99 @@
+//! Copies what the arguments say: trees and files by `underpass-copy`, and one stream of bytes by the
+//! engine.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::fs::{FileType, Mode};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
+use underpass_copy::{CopyOptions, CopyTarget};
+
+use super::args::{CpArgs, is_dash, usage};
+use super::observer::Observer;
+use super::{print, stream};
+use crate::failure::{Failure, Result};
+use crate::output::Meter;
+use crate::signals;
+
+/// Copies what the arguments say.
+pub(crate) fn run(args: &CpArgs) -> Result<()> {
+    let mut options = args.options()?;
+    let (sources, target) = args.sources_and_target()?;
+    if let [from] = sources
+        && let Some(to) = stream_target(args, &options, from, target)?
+    {
+        return stream::run(args, &options, from, &to);
+    }
+    if sources.iter().any(|from| is_dash(from)) {
+        return usage("- is standard input: copy it alone, and name a file for it");
+    }
+    let target = match (&args.target_directory, args.no_target_directory) {
+        (Some(_), _) => CopyTarget::Folder(target),
+        (None, true) => CopyTarget::NewName(target),
+        (None, false) => CopyTarget::Either(target),
+    };
+    // The permissions of a copy are those of its original.
+    options.umask = umask(Mode::empty()).as_raw_mode();
+    options.max_open_files = allow_many_files();
+    let cancel = signals::cancel_flag();
+    let show = args.movement.show;
+    let meter = Meter::new(show);
+    let observer = Observer::new(&meter, show, &cancel);
+    let started = Instant::now();
+    let outcome = underpass_copy::copy(&options, sources, target, &observer, &cancel);
+    let elapsed_s = started.elapsed().as_secs_f64();
+    meter.clear();
+    let outcome = outcome.map_err(|error| Failure::copy(error, show))?;
+    print::outcome(args, &options, outcome, elapsed_s)
+}
+
+/// Returns where bytes are to flow if that, or the source, is something else than a file.
+fn stream_target(
+    args: &CpArgs,
+    options: &CopyOptions,
+    from: &Path,
+    target: &Path,
+) -> Result<Option<PathBuf>> {
+    let target = match args.target_directory {
+        Some(_) => target.join(from.file_name().unwrap_or_default()),
+        None => target.to_owned(),
+    };
+    let kind = |found: fs::Metadata| FileType::from_raw_mode(found.mode());
+    let target = if is_open_output(&target) { PathBuf::from("-") } else { target };
+    let found = fs::metadata(&target).ok().map(kind);
+    let takes_bytes =
+        found.is_some_and(|kind| !matches!(kind, FileType::RegularFile | FileType::Directory));
+    // A tree is not poured into a device, and with -r what is special stays special.
+    let has_bytes = !options.recursive
+        || fs::symlink_metadata(from).is_ok_and(|found| kind(found) == FileType::RegularFile);
+    let has_dash = is_dash(from) || is_dash(&target);
+    let is_stream = has_dash || (takes_bytes && has_bytes);
+    if !is_stream {
+        return Ok(None);
+    }
+    if options.recursive && has_dash {
+        return usage("-r and - do not go together: pack a folder with tar");
+    }
+    if is_dash(from) && found == Some(FileType::Directory) {
+        return usage(&format!("{} is a folder: name a file in it", target.display()));
+    }
+    Ok(Some(target))
+}
+
+/// Whether this is another name of a standard output that is a file. Bytes go to where it is open,
+/// after what is there: the file is not replaced by another one.
+fn is_open_output(target: &Path) -> bool {
+    ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| target == Path::new(name))
+        && fs::metadata(target).is_ok_and(|found| found.is_file())
+}
+
+/// Allows as many descriptors as possible, of which a deep tree needs two for each of its levels.
+/// Returns how many there may be.
+fn allow_many_files() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    // What is not allowed is missed only by very deep trees, of which fewer levels are open then.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}

@@ -1,0 +1,208 @@
+//! One stream of bytes: from standard input, or into standard output, a device, a FIFO.
+
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use rustix::fs::{FileType, Mode, fchmod, fstat, fsync, ftruncate, futimens, stat};
+use rustix::io::Errno;
+use rustix::process::umask;
+use underpass_copy::{CopyOptions, permissions, times};
+use underpass_engine::hint::Action;
+use underpass_engine::{Error, Report, Source, Transfer, Version, data_ranges};
+
+use super::args::{CpArgs, When, is_dash, usage};
+use super::observer::{may_replace as ask, would_copy};
+use super::print;
+use crate::ends::{Input, Overwrite, Target, is_sparse};
+use crate::failure::{Failure, Result, WithPath};
+use crate::output;
+use crate::output::Meter;
+use crate::receipt::Receipt;
+use crate::signals;
+
+/// Prepares the target; a file that may be written to but not replaced is written in place.
+fn create(path: &Path, overwrite: Overwrite, cancel: &AtomicBool) -> Result<Target> {
+    match Target::create(path, overwrite, cancel) {
+        Err(Failure::Path { action: Action::Creating, source, .. })
+            if is_refused(&source) && fs::metadata(path).is_ok_and(|found| found.is_file()) =>
+        {
+            let target = Target::in_place(path)?;
+            output::note(&print::in_place(path, 1));
+            Ok(target)
+        }
+        created => created,
+    }
+}
+
+/// Copies.
+pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path) -> Result<()> {
+    let show = args.movement.show;
+    refuse_words(args, path)?;
+    if args.dry_run {
+        would_copy(show, from, path);
+        return Ok(());
+    }
+    refuse_itself(from, path)?;
+    let cancel = signals::cancel_flag();
+    let input = Input::open(from, &cancel)?;
+    let source = input.source()?;
+    if !may_replace(args, &input, path, &cancel)? {
+        return Ok(());
+    }
+    let overwrite = match (args.no_clobber, args.force) {
+        (true, _) => Overwrite::Never,
+        (_, true) => Overwrite::Always,
+        _ => Overwrite::IfWritable,
+    };
+    let target = create(path, overwrite, &cancel)?;
+    if path == Path::new("-") && show.json {
+        return usage("--json prints on standard output, where the bytes go: name a file");
+    }
+    let meter = Meter::new(show);
+    let started = Instant::now();
+    let outcome = copy((args, options, &cancel), &input, &source, &target, &meter);
+    meter.clear();
+    let report = outcome?;
+    let elapsed_s = started.elapsed().as_secs_f64();
+    let (from, to) = (source.kind().into(), target.sink()?.kind().into());
+    if target.is_new() {
+        let how = (options.preserve, target.replaces(), mask());
+        keep_mode_and_times(input.file(), target.file(), how).with_path("keeping mode of", path)?;
+    }
+    if args.sync {
+        sync(target.file()).with_path("writing to the disk of", path)?;
+    }
+    target.finish(report.bytes())?;
+    input.finish(report.bytes());
+    let receipt = Receipt::from(&report).between(from, to);
+    output::finished(show, &Receipt { elapsed_s, ..receipt });
+    Ok(())
+}
+
+/// Whether a file that is there may be replaced, as far as that has to be asked.
+fn may_replace(args: &CpArgs, input: &Input, path: &Path, cancel: &AtomicBool) -> Result<bool> {
+    let is_there = || fs::metadata(path).is_ok_and(|found| found.is_file());
+    if !args.interactive || args.no_clobber || !is_there() {
+        return Ok(true);
+    }
+    if !input.has_name() {
+        return usage(
+            "-i reads answers from standard input, which is what is to be copied: leave out -i, or name a file",
+        );
+    }
+    ask(path, cancel).with_path("asking about", path)
+}
+
+/// Moves all bytes; of a file with holes only what is between them.
+fn copy(
+    (args, copy_options, cancel): (&CpArgs, &CopyOptions, &AtomicBool),
+    input: &Input,
+    source: &Source<&File>,
+    target: &Target,
+    meter: &Meter,
+) -> Result<Report> {
+    let what = format!("copying {} to {}", input.path().display(), target.path().display());
+    let transfer = |source: Source<_>, sink| {
+        let options = meter.watch(copy_options.engine_options()).cancel(cancel);
+        let options = if target.is_new() { options.reserve() } else { options };
+        Transfer::new(source, sink).options(options).run()
+    };
+    let failed = |error: Error| Failure::transfer(what.clone(), error, args.movement.show);
+    if !target.is_new() || args.sparse == When::Never || !is_sparse(input, source) {
+        return transfer(source.clone(), target.sink()?).map_err(failed);
+    }
+    let version = Version::of(input.file()).with_path(Action::Reading, input.path())?;
+    let len = source.promised().unwrap_or(0);
+    let mut report = Report::default();
+    for extent in data_ranges(input.file().as_fd(), len) {
+        let (from, len) = extent.with_path(Action::Reading, input.path())?;
+        let source = source.clone().at(from).len(len).version(version);
+        report.add(&transfer(source, target.sink()?.at(from)).map_err(failed)?);
+    }
+    ftruncate(target.file(), len).with_path(Action::Writing, target.path())?;
+    Ok(report)
+}
+
+/// Refuses what cannot be promised of bytes that come only once, or go where they cannot be seen
+/// again. What is about trees and their facts has nothing to do here, and may be an alias's.
+fn refuse_words(args: &CpArgs, path: &Path) -> Result<()> {
+    let is_file = path != Path::new("-") && !fs::metadata(path).is_ok_and(|found| !found.is_file());
+    let refused = [
+        (args.verify.is_some(), "--verify"),
+        (args.resume, "--resume"),
+        (args.update, "--update"),
+        (args.sparse == When::Always, "--sparse"),
+        (args.reflink == When::Always, "--reflink=always"),
+        (args.in_place && is_file, "--in-place"),
+    ];
+    match refused.into_iter().find(|(is_asked, _)| *is_asked) {
+        Some((_, word)) => usage(&format!("{word} is for files: here bytes come or go only once")),
+        None => Ok(()),
+    }
+}
+
+/// Waits for the disk; what has none has nothing to wait for.
+fn sync(file: &File) -> std::io::Result<()> {
+    match fsync(file) {
+        Err(Errno::INVAL | Errno::ROFS) => Ok(()),
+        synced => Ok(synced?),
+    }
+}
+
+/// Refuses to read from what is written to. A terminal is both, where it was not named.
+fn refuse_itself(from: &Path, to: &Path) -> Result<()> {
+    let here = if is_dash(from) { fstat(std::io::stdin()) } else { stat(from) };
+    let there = if is_dash(to) { fstat(std::io::stdout()) } else { stat(to) };
+    let (Ok(here), Ok(there)) = (here, there) else { return Ok(()) };
+    let kind = FileType::from_raw_mode(here.st_mode);
+    let is_named = !is_dash(from) && !is_dash(to);
+    let is_one_device = matches!(kind, FileType::BlockDevice | FileType::CharacterDevice)
+        && kind == FileType::from_raw_mode(there.st_mode)
+        && here.st_rdev == there.st_rdev;
+    let is_one = is_one_device || (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino);
+    if is_one && (is_named || matches!(kind, FileType::RegularFile | FileType::BlockDevice)) {
+        let name = |path: &Path, standard: &str| match is_dash(path) {
+            true => standard.to_owned(),
+            false => path.display().to_string(),
+        };
+        let (from, to) = (name(from, "standard input"), name(to, "standard output"));
+        return usage(&format!("{from} and {to} are the same file"));
+    }
+    Ok(())
+}
+
+/// Gives the copy the times of the original, and a mode: exactly that of the original if it is to be
+/// kept, that of the file that it replaces, or else that of the original less the umask. Its owner is
+/// the one who copies, so set-user-id and set-group-id are not kept.
+fn keep_mode_and_times(
+    from: &File,
+    to: &File,
+    (preserve, replaces, mask): (bool, bool, u32),
+) -> rustix::io::Result<()> {
+    let stat = fstat(from)?;
+    let mode = permissions::without_acl(from.as_fd(), stat.st_mode);
+    if preserve {
+        fchmod(to, Mode::from_raw_mode(mode & 0o1777))?;
+    } else if !replaces {
+        // No more than the folder's default ACL lets a new file have, but for the right to execute.
+        let new = fstat(to)?.st_mode;
+        let mode = mode & 0o777 & !mask & (new | (new & 0o444) >> 2);
+        fchmod(to, Mode::from_raw_mode(mode))?;
+    }
+    futimens(to, &times(&stat))
+}
+
+/// Returns the umask, which can only be asked for by setting it.
+fn mask() -> u32 {
+    let mask = umask(Mode::from_raw_mode(0o077));
+    umask(mask);
+    mask.as_raw_mode()
+}
+
+/// Whether a file could not be replaced, though it can perhaps be written to.
+fn is_refused(error: &std::io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::ACCESS | Errno::PERM | Errno::BUSY))
+}

@@ -1,0 +1,101 @@
+//! What can be typed after `doctor`.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use underpass_diagnose::doctor::Target;
+
+use crate::connection::Address;
+use crate::failure::{Failure, Result};
+
+/// What can be typed after `doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// What would be copied or sent: a file, or a folder of such files [default: this folder]
+    #[arg(long, value_name = "PATH")]
+    pub(super) from: Option<PathBuf>,
+
+    /// Where to: the new file or its folder, - for standard output, a host, or unix:PATH
+    /// [default: any host]
+    #[arg(long, value_name = "PATH | HOST[:PORT]")]
+    pub(super) to: Option<OsString>,
+
+    /// Print the findings as one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl DoctorArgs {
+    /// Returns what `--to` names.
+    pub(super) fn target(&self) -> Result<Target> {
+        self.to.as_deref().map_or(Ok(Target::Any), target)
+    }
+}
+
+/// What a word names: a path if it has a slash or exists, else a host.
+fn target(word: &OsStr) -> Result<Target> {
+    let path = Path::new(word);
+    let text = word.to_str();
+    if text == Some("-") {
+        return Ok(Target::Output);
+    }
+    if text.is_some_and(|text| text.starts_with("unix:")) {
+        return Ok(Target::Unix);
+    }
+    match (fs::symlink_metadata(path).is_ok(), text) {
+        (false, Some(text)) if !text.contains('/') => host(text),
+        _ => Ok(Target::of_path(path)?),
+    }
+}
+
+/// A word that is no path.
+fn host(text: &str) -> Result<Target> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let is_number = bare.parse::<std::net::IpAddr>().is_ok();
+    let host = match text.parse::<Address>() {
+        Ok(Address::Tcp { host, .. }) => host,
+        Ok(Address::Unix(_)) => return Ok(Target::Unix),
+        Err(_) if is_number || !text.contains(':') => bare.to_owned(),
+        Err(error) => return Err(Failure::Usage(format!("--to {text}: {error}"))),
+    };
+    match host.is_empty() {
+        true => Err(Failure::Usage("--to names no host and no file".to_owned())),
+        false => Ok(Target::Host(host)),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn understood(text: &str) -> Target {
+        target(OsStr::new(text)).unwrap()
+    }
+
+    #[test]
+    fn a_word_is_a_host_unless_it_is_a_path() {
+        let hosts =
+            [("mirror.test", "mirror.test"), ("mirror.test:80", "mirror.test"), ("::1", "::1")];
+        for (text, host) in hosts.into_iter().chain([("[::1]:80", "::1"), ("[::1]", "::1")]) {
+            assert_eq!(understood(text), Target::Host(host.to_owned()), "{text}");
+        }
+        assert_eq!(understood("./mirror.test"), Target::File("./mirror.test".into()));
+        assert_eq!(understood("unix:/run/a"), Target::Unix);
+        assert_eq!(understood("-"), Target::Output);
+        assert_eq!(understood("/proc"), Target::Folder("/proc".into()));
+        assert_eq!(understood("src"), Target::Folder("src".into()));
+        let none = DoctorArgs { from: None, to: None, json: false };
+        assert_eq!(none.target().unwrap(), Target::Any);
+    }
+
+    #[test]
+    fn what_can_be_no_target_is_refused() {
+        for text in ["", ":80", "/dev/null", "a:b:c", "host:port"] {
+            let refused = target(OsStr::new(text));
+            assert!(matches!(refused, Err(Failure::Usage(_))), "{text}: {refused:?}");
+        }
+    }
+}

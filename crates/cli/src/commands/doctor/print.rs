@@ -1,0 +1,102 @@
+//! The doctor's findings as lines for people, and as JSON, whose field names are a promise.
+
+use serde::Serialize;
+use underpass_diagnose::doctor::{Diagnosis, Finding, PairTrials, Trial, TrialOutcome};
+use underpass_engine::Mechanism;
+
+use crate::output;
+use crate::output::printable::one_line;
+use crate::receipt::Receipt;
+
+/// The findings, two or three lines each, whatever names in them are made of.
+pub(super) fn text(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for Finding { name, state, finding, consequence, remedy } in findings {
+        let (state, finding) = (state.name(), one_line(finding));
+        text += &format!("{state:<8} {name}: {finding}\n{:<8} {}\n", "", one_line(consequence));
+        if let Some(remedy) = remedy {
+            text += &format!("{:<8} -> {}\n", "", one_line(remedy));
+        }
+    }
+    text
+}
+
+/// All that was found as one JSON object.
+pub(super) fn json(diagnosis: &Diagnosis) -> String {
+    output::json(&DiagnosisRecord {
+        open: diagnosis.closed() == 0,
+        pair: PairRecord::from(&diagnosis.pair),
+        findings: &diagnosis.findings,
+    })
+}
+
+#[derive(Serialize)]
+struct DiagnosisRecord<'d> {
+    /// Whether every fastest mechanism is available.
+    open: bool,
+    pair: PairRecord,
+    findings: &'d [Finding],
+}
+
+/// What was seen of two ends.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct PairRecord {
+    /// What the source is called.
+    from: String,
+    /// What the target is called.
+    to: String,
+    /// What moved the bytes, or the last of them; `null` if nothing did.
+    way: Option<&'static str>,
+    /// The receipt of that, as a command would print it.
+    receipt: Receipt,
+    /// Each mechanism, alone.
+    mechanisms: Vec<Alone>,
+}
+
+/// What came of one mechanism.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Alone {
+    name: &'static str,
+    /// Whether it moved the bytes, and as they were.
+    works: bool,
+    /// What the kernel answered, if it declined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errno: Option<String>,
+    /// What went wrong, if something else did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl From<&PairTrials> for PairRecord {
+    fn from(trials: &PairTrials) -> Self {
+        let report = &trials.way.report;
+        let receipt = Receipt { error: error(&trials.way), ..Receipt::from(report) };
+        Self {
+            from: trials.from.clone(),
+            to: trials.to.clone(),
+            way: report.mechanisms().map(|(mechanism, _)| mechanism.name()).last(),
+            receipt,
+            mechanisms: trials.alone.iter().map(Alone::from).collect(),
+        }
+    }
+}
+
+impl From<&(Mechanism, Trial)> for Alone {
+    fn from((mechanism, trial): &(Mechanism, Trial)) -> Self {
+        let errno = match &trial.outcome {
+            TrialOutcome::Declined(refusal) => Some(refusal.name().into_owned()),
+            _ => None,
+        };
+        let works = trial.outcome == TrialOutcome::Moved;
+        Self { name: mechanism.name(), works, errno, error: error(trial) }
+    }
+}
+
+/// What went wrong, if it was no refusal.
+fn error(trial: &Trial) -> Option<String> {
+    match &trial.outcome {
+        TrialOutcome::Moved | TrialOutcome::Declined(_) => None,
+        TrialOutcome::Differs => Some("other bytes arrived than the file has".to_owned()),
+        TrialOutcome::Failed(why) => Some(why.clone()),
+    }
+}

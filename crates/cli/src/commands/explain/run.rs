@@ -1,0 +1,39 @@
+//! Runs a program and prints what was seen of it.
+
+use std::fs::File;
+use std::io::Write;
+use std::process::ExitCode;
+
+use underpass_diagnose::explain;
+use underpass_engine::hint::{Action, Hinted};
+
+use super::args::ExplainArgs;
+use super::print;
+use super::receipt::ProgramReceipt;
+use crate::failure::{Failure, Result, WithPath};
+use crate::output;
+use crate::receipt::Alphabet;
+
+/// Runs a program and prints its receipt; ends as the program did.
+pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
+    // Before the program begins, so that nothing is lost.
+    let output = args.output.as_ref();
+    let file =
+        output.map(|path| File::create(path).with_path(Action::Creating, path)).transpose()?;
+    let explained = explain::run(&args.command, args.every_call).map_err(|error| {
+        let exit_code = error.exit_code();
+        Failure::Failed { line: error.to_string(), hint: error.hint(), exit_code }
+    })?;
+    let receipt = ProgramReceipt::new(&args.command, &explained);
+    let text = match args.json {
+        true => output::json(&receipt),
+        false => print::text(&receipt, Alphabet::of_locale()),
+    };
+    match (file, output) {
+        (Some(mut file), Some(path)) => {
+            writeln!(file, "{text}").with_path(Action::Writing, path)?;
+        }
+        _ => output::told(&text),
+    }
+    Ok(ExitCode::from(explained.exit_code()))
+}

@@ -1,0 +1,78 @@
+//! The options of `underpass get`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use underpass_engine::Size;
+use underpass_protocol::digest::{Algorithm, Digest, UnknownDigest};
+use underpass_server::client::Url;
+
+use crate::args::{EngineArgs, ShowArgs, rate};
+use crate::connection::{HttpClientArgs, url};
+
+/// What can be typed after `get`.
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// What to fetch; without http:// it is added
+    #[arg(value_name = "URL", required = true, value_parser = url)]
+    pub(crate) urls: Vec<Url>,
+
+    /// The file to write, - for standard output [default: the last part of the URL, here]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "dir")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// The folder to put the files in
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// Fetch whole folders: from our own servers as one archive, from others by their listings
+    #[arg(short, long, conflicts_with = "output")]
+    pub(crate) recursive: bool,
+
+    /// Replace a file that exists
+    #[arg(short, long)]
+    pub(crate) force: bool,
+
+    /// Use so many connections at the most [default: by size; 1 for servers on this machine]
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) connections: Option<u32>,
+
+    /// Take so many bytes a second at the most, such as 10M
+    #[arg(long, value_name = "SIZE", value_parser = rate, conflicts_with = "recursive")]
+    pub(crate) rate: Option<Size>,
+
+    /// Let the file have the time of its arrival, not that of its last change on the server
+    #[arg(long, conflicts_with = "recursive")]
+    pub(crate) no_mtime: bool,
+
+    /// Have the file on the disk before it gets its name
+    #[arg(long, conflicts_with = "recursive")]
+    pub(crate) sync: bool,
+
+    /// Fail unless the file has this digest: sha-256: or sha-512: and hexadecimal digits or Base64
+    #[arg(long, value_name = "ALG:VALUE", value_parser = digest, conflicts_with = "recursive")]
+    pub(crate) digest: Vec<Digest>,
+
+    /// Print the digest of the file, and its path, as sha256sum does
+    #[arg(long, value_name = "ALG", num_args = 0..=1, require_equals = true,
+        default_missing_value = "sha-256", conflicts_with = "recursive")]
+    pub(crate) digest_print: Option<Algorithm>,
+
+    /// Ask the server for a digest, and fail without one; one that it says is always compared
+    #[arg(long, conflicts_with = "recursive")]
+    pub(crate) verify: bool,
+
+    #[command(flatten)]
+    pub(crate) http: HttpClientArgs,
+
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+
+    #[command(flatten)]
+    pub(crate) show: ShowArgs,
+}
+
+/// A digest as people type it.
+fn digest(text: &str) -> Result<Digest, String> {
+    text.parse().map_err(|error: UnknownDigest| error.to_string())
+}

@@ -1,0 +1,115 @@
+//! Where a download goes: a name in a folder, standard output, a device.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use underpass_server::client::Url;
+use underpass_server::client::download::{IfExists, Target, name_of};
+
+use super::args::GetArgs;
+use crate::ends::{self, Overwrite};
+use crate::failure::{Failure, Result, WithPath};
+use crate::receipt::EndKind;
+
+/// Where a download goes.
+#[derive(Debug)]
+pub(crate) enum Destination {
+    /// A file that appears when it is whole.
+    Named { path: PathBuf, folder: OwnedFd, name: OsString, if_exists: IfExists },
+    /// A device, a FIFO, standard output: written to as it is.
+    Stream(ends::Target),
+}
+
+impl Destination {
+    /// The place that the arguments mean for a URL.
+    pub(crate) fn of(args: &GetArgs, url: &Url, cancel: &AtomicBool) -> Result<Self> {
+        match &args.output {
+            Some(path) if is_stream(path) => {
+                if args.show.json && path == Path::new("-") {
+                    let message =
+                        "--json prints on standard output, where the bytes go: name a FILE";
+                    return Err(Failure::Usage(message.to_owned()));
+                }
+                Ok(Self::Stream(ends::Target::create(path, Overwrite::Always, cancel)?))
+            }
+            Some(path) => Self::named(&followed(path)?, IfExists::Replace),
+            None => {
+                let name = name_of(url).ok_or_else(|| {
+                    Failure::Usage(format!("{url} ends in no name for a file: use -o FILE"))
+                })?;
+                let if_exists = if args.force { IfExists::Replace } else { IfExists::SameIsFine };
+                let path = match &args.dir {
+                    Some(dir) => dir.join(name),
+                    None => PathBuf::from(name),
+                };
+                Self::named(&path, if_exists)
+            }
+        }
+    }
+
+    /// What it is.
+    pub(crate) fn kind(&self) -> EndKind {
+        match self {
+            Self::Named { .. } => EndKind::File,
+            Self::Stream(target) => target.sink().map_or(EndKind::Other, |sink| sink.kind().into()),
+        }
+    }
+
+    /// A file of this path.
+    fn named(path: &Path, if_exists: IfExists) -> Result<Self> {
+        let name = path
+            .file_name()
+            .ok_or_else(|| Failure::Usage(format!("{} is no name for a file", path.display())))?;
+        let parent = path.parent().filter(|parent| *parent != Path::new(""));
+        let parent = parent.unwrap_or(Path::new("."));
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(CWD, parent, flags, Mode::empty()).with_path("opening", parent)?;
+        Ok(Self::Named { path: path.to_owned(), folder, name: name.to_owned(), if_exists })
+    }
+
+    /// Its name for people.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Named { path, .. } => path,
+            Self::Stream(target) => target.path(),
+        }
+    }
+
+    /// The same for the library.
+    pub(crate) fn target(&self) -> Target<'_> {
+        match self {
+            Self::Named { folder, name, if_exists, .. } => {
+                Target::Named { folder, name, if_exists: *if_exists }
+            }
+            Self::Stream(target) => Target::Stream { file: target.file(), at: target.at() },
+        }
+    }
+
+    /// All bytes are there.
+    pub(crate) fn finish(self, bytes: u64) -> Result<()> {
+        match self {
+            Self::Named { .. } => Ok(()),
+            Self::Stream(target) => target.finish(bytes),
+        }
+    }
+}
+
+/// Whether this is something to be written to as it is.
+fn is_stream(path: &Path) -> bool {
+    path == Path::new("-")
+        || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
+/// A link is followed: what it leads to is replaced, as every other program would do.
+fn followed(path: &Path) -> Result<PathBuf> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => {
+            fs::canonicalize(path).with_path("following the link", path)
+        }
+        _ => Ok(path.to_owned()),
+    }
+}

@@ -1,0 +1,92 @@
+//! Fetches one file.
+
+use std::fmt::Write;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use indicatif::BinaryBytes;
+use underpass_server::client::download::{Done, DownloadOptions, Downloader, Event, Gauge, Kept};
+use underpass_server::client::{TlsSetup, Url};
+
+use super::args::GetArgs;
+use super::destination::Destination;
+use super::receipt::{GetReceipt, shown};
+use super::{print, progress};
+use crate::args::ShowArgs;
+use crate::failure::{Failure, Result};
+use crate::output;
+use underpass_engine::Size;
+
+/// Fetches what is at one URL.
+pub(super) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
+    let destination = Destination::of(args, url, cancel)?;
+    let downloader = Downloader::new(args.http.client(url, tls, cancel)?, options(args));
+    let gauge = Gauge::default();
+    let started = Instant::now();
+    let outcome = progress::shown(args.show, destination.path(), &gauge, || {
+        let tell = |event: &Event<'_>| tell(args.show, event);
+        downloader.fetch(url, &destination.target(), &gauge, &tell)
+    });
+    let elapsed = started.elapsed();
+    match outcome {
+        Ok(done) => {
+            let mut receipt = GetReceipt::new(&shown(url), destination.path(), &done, elapsed);
+            receipt.receipt.to = Some(destination.kind());
+            destination.finish(done.report.bytes())?;
+            print::file(args.show, &receipt);
+            if args.digest_print.is_some() && !args.show.json {
+                print::digests(&receipt);
+            }
+            Ok(())
+        }
+        Err(failed) => {
+            let done = Done {
+                report: (*failed.report).clone(),
+                tls: failed.tls.as_deref().cloned(),
+                ..Done::default()
+            };
+            let mut receipt = GetReceipt::new(&shown(url), destination.path(), &done, elapsed);
+            receipt.receipt.error = Some(failed.to_string());
+            receipt.kept = failed.kept.as_ref().map(|kept| kept.bytes);
+            print::file_receipt(args.show, &receipt);
+            let to = destination.path().display();
+            let mut line = format!("fetching {} to {to}: {failed}", shown(url));
+            if let Some(Kept { name, bytes }) = &failed.kept {
+                // Writing to a string cannot fail.
+                let _ = write!(line, "; {} keeps {}", name.display(), BinaryBytes(*bytes));
+            }
+            Err(Failure::hinted(line, &failed))
+        }
+    }
+}
+
+/// How the arguments want it to be done.
+fn options(args: &GetArgs) -> DownloadOptions {
+    DownloadOptions {
+        connections: args.connections,
+        retries: args.http.retries(),
+        rate: args.rate.map(|Size(bytes)| bytes),
+        policy: args.engine.policy(),
+        step: args.engine.step(),
+        keep_time: !args.no_mtime,
+        durable: args.sync,
+        expected: args.digest.clone(),
+        shown: args.digest_print.into_iter().collect(),
+        verify: args.verify,
+    }
+}
+
+/// Tells what happens while a file is fetched.
+fn tell(show: ShowArgs, event: &Event<'_>) {
+    if show.quiet {
+        return;
+    }
+    match event {
+        Event::Resuming { have, total } => print::resuming(*have, *total),
+        Event::Retrying { error, after } => {
+            output::note(&format!("{error}; trying again in {:.1} s", after.as_secs_f64()));
+        }
+        Event::StartingOver => output::note("the server has another version now: starting over"),
+        _ => {}
+    }
+}

@@ -1,0 +1,13 @@
+//! `underpass get`: files and folders from HTTP servers.
+
+mod args;
+mod destination;
+mod file;
+mod print;
+mod progress;
+mod receipt;
+mod run;
+mod tree;
+
+pub(crate) use args::GetArgs;
+pub(crate) use run::run;

@@ -1,0 +1,77 @@
+//! What `underpass get` prints.
+
+use std::io::{IsTerminal, Write};
+
+use indicatif::{BinaryBytes, HumanCount};
+
+use super::receipt::GetReceipt;
+use super::tree::TreeReceipt;
+use crate::args::ShowArgs;
+use crate::output::printable::one_line;
+use crate::output::{error_line, note, summary, tell, tell_json};
+
+/// Prints what a fetched folder is to tell.
+pub(crate) fn tree(show: ShowArgs, receipt: &TreeReceipt) {
+    if !show.quiet && !show.json {
+        error_line(&receipt.summary());
+    }
+    tree_receipt(show, receipt);
+}
+
+/// Prints the receipt of a folder, if it is wanted.
+pub(crate) fn tree_receipt(show: ShowArgs, receipt: &TreeReceipt) {
+    tell(ShowArgs { json: false, ..show }, &receipt.receipt);
+    tell_json(show, receipt);
+}
+
+/// Prints what a fetched file is to tell.
+pub(crate) fn file(show: ShowArgs, receipt: &GetReceipt) {
+    if !show.quiet && !show.json {
+        let verified = receipt.digests().find(|digest| digest.matches == Some(true));
+        let verified = verified.map(|digest| format!(", {} is right", digest.algorithm));
+        let verified = verified.unwrap_or_default();
+        error_line(&match receipt.was_here {
+            true => format!("{} is here already{verified}", receipt.file),
+            false => format!("{}: {}{verified}", receipt.file, summary(&receipt.receipt)),
+        });
+    }
+    file_receipt(show, receipt);
+}
+
+/// Prints the digests of a file, and its path.
+pub(crate) fn digests(receipt: &GetReceipt) {
+    // Other programs are to find the file by its name; a terminal is not to be driven by it.
+    let file = match std::io::stdout().is_terminal() {
+        true => one_line(&receipt.file),
+        false => receipt.file.clone(),
+    };
+    for digest in receipt.digests() {
+        // A reader that has gone away wants no more.
+        let _ = writeln!(std::io::stdout(), "{}  {file}", digest.value);
+    }
+}
+
+/// Prints that something is gone on with.
+pub(crate) fn resuming(have: u64, total: Option<u64>) {
+    let have = BinaryBytes(have);
+    match total {
+        Some(total) => note(&format!("going on at {have} of {}", BinaryBytes(total))),
+        None => note(&format!("going on at {have}")),
+    }
+}
+
+/// Prints the receipt of a file, if it is wanted.
+pub(crate) fn file_receipt(show: ShowArgs, receipt: &GetReceipt) {
+    tell(ShowArgs { json: false, ..show }, &receipt.receipt);
+    if show.explain {
+        let (connections, before) = (receipt.connections, HumanCount(receipt.resumed_at));
+        error_line(&format!("  {:<12} {connections}", "connections"));
+        error_line(&format!("  {:<12} {before} bytes were here before", "resumed"));
+        for digest in receipt.digests() {
+            let (name, value) = (digest.algorithm, &digest.value);
+            let read = HumanCount(digest.read_bytes);
+            error_line(&format!("  {:<12} {name}:{value}, read {read} bytes", "digest"));
+        }
+    }
+    tell_json(show, receipt);
+}

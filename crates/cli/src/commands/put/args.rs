@@ -1,0 +1,97 @@
+//! The options of `underpass put`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use underpass_engine::Integrity;
+use underpass_protocol::digest::Algorithm;
+
+use crate::args::{EngineArgs, ShowArgs, rate};
+use crate::connection::HttpClientArgs;
+use underpass_engine::Size;
+
+/// What can be typed after `put`.
+#[derive(Debug, Args)]
+#[command(override_usage = "underpass put [OPTIONS] <FILE>... <URL>")]
+pub(crate) struct PutArgs {
+    /// What to send, - for standard input; and last where to: a folder if it ends in /, otherwise
+    /// the file's own new address; without http:// it is added
+    #[arg(value_name = "FILE... URL", num_args = 1.., required = true)]
+    pub(crate) words: Vec<OsString>,
+
+    /// Send folders, with everything in them
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+
+    /// Send what links in a folder lead to, instead of leaving them out
+    #[arg(short = 'L', long, requires = "recursive")]
+    pub(crate) follow_links: bool,
+
+    /// Replace nothing: send only what is not there yet
+    #[arg(short, long, visible_alias = "if-none-match", conflicts_with = "if_match")]
+    pub(crate) no_clobber: bool,
+
+    /// Replace only the version that has this entity tag, such as '"5f3-1a"'
+    #[arg(long, value_name = "ETAG", value_parser = entity_tag)]
+    pub(crate) if_match: Option<String>,
+
+    /// Have the server check what it got: read each file first, and send its digest along (sha-256
+    /// or sha-512)
+    #[arg(long, value_name = "ALGORITHM")]
+    pub(crate) digest: Option<Algorithm>,
+
+    /// Begin anew even if an earlier upload could be gone on with, and keep nothing for a later
+    /// one
+    #[arg(long)]
+    pub(crate) no_resume: bool,
+
+    /// Send so many bytes a second at the most, such as 10M
+    #[arg(long, value_name = "SIZE", value_parser = rate)]
+    pub(crate) rate: Option<Size>,
+
+    /// How sure to be that the bytes are of one version of the file: fast (trust), detect (fail
+    /// if it changed), lease (make writers wait) or snapshot (send a clone)
+    #[arg(long, value_name = "LEVEL", default_value = "detect")]
+    pub(crate) integrity: Integrity,
+
+    #[command(flatten)]
+    pub(crate) http: HttpClientArgs,
+
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+
+    #[command(flatten)]
+    pub(crate) show: ShowArgs,
+}
+
+/// An entity tag (RFC 9110 8.8.3); the quotes may be left out, as shells tend to eat them.
+pub(crate) fn entity_tag(text: &str) -> Result<String, String> {
+    if text == "*" {
+        return Ok(text.to_owned());
+    }
+    if text.starts_with("W/") {
+        // RFC 9110 13.1.1: a weak one never matches.
+        return Err("only a strong entity tag can match".to_owned());
+    }
+    let opaque = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    match opaque.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x7e)) && !opaque.is_empty() {
+        true => Ok(format!("\"{opaque}\"")),
+        false => Err("an entity tag has neither spaces nor quotes inside".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entity_tags_get_their_quotes() {
+        let quoted = "\"5f3-1a\"";
+        assert_eq!(entity_tag("5f3-1a").as_deref(), Ok(quoted));
+        assert_eq!(entity_tag(quoted).as_deref(), Ok(quoted));
+        assert_eq!(entity_tag("*").as_deref(), Ok("*"));
+        for wrong in ["", "\"", "a b", "a\"b", "W/\"a\"", "a\r\nb"] {
+            assert!(entity_tag(wrong).is_err(), "{wrong}");
+        }
+    }
+}

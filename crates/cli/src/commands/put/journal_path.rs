@@ -1,0 +1,31 @@
+//! Where the journal of an unfinished upload is kept.
+
+use std::env;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use underpass_server::client::Url;
+
+/// The journal of an upload of this file to this URL; `None` if there is no place for it.
+///
+/// It lies in the folder for what programs want to find again after a restart, and its name says
+/// nothing: the same file to the same address has the same one.
+pub(super) fn journal_path(file: &Path, url: &Url) -> Option<PathBuf> {
+    let folder = state_folder()?;
+    let file = std::fs::canonicalize(file).ok()?;
+    let mut url = url.clone();
+    // An http address has a host, so both can be taken away.
+    let _ = (url.set_username(""), url.set_password(None));
+    url.set_fragment(None);
+    let parts = [file.as_os_str().as_bytes(), b"\0", url.as_str().as_bytes()];
+    let digest = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(part)).finalize();
+    let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    Some(folder.join("underpass/uploads").join(name + ".json"))
+}
+
+/// `$XDG_STATE_HOME`, which has to be absolute, or `~/.local/state`.
+fn state_folder() -> Option<PathBuf> {
+    let set = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))
+}

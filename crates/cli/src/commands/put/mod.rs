@@ -1,0 +1,11 @@
+//! `underpass put`: files, folders and standard input, to an HTTP server.
+
+mod args;
+mod journal_path;
+mod plan;
+mod print;
+mod run;
+mod session;
+
+pub(crate) use args::PutArgs;
+pub(crate) use run::run;

@@ -1,0 +1,247 @@
+//! What goes where: names of files become the ends of URLs, byte by byte.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use underpass_engine::hint::Action;
+use underpass_protocol::encode_segment;
+use underpass_server::client::Url;
+
+use super::args::PutArgs;
+use crate::connection::url as address;
+use crate::failure::{Failure, Result, WithPath};
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Make a folder.
+    Folder {
+        /// Where; it ends in `/`.
+        url: Url,
+    },
+    /// Send a file.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Where to.
+        url: Url,
+    },
+    /// Leave something out.
+    Skipped {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        reason: &'static str,
+    },
+}
+
+/// Everything that was named, with where it goes.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    target: Url,
+    roots: Vec<(PathBuf, Url)>,
+    recursive: bool,
+    follows: bool,
+}
+
+impl Plan {
+    /// Finds out where everything goes.
+    pub(crate) fn new(args: &PutArgs) -> Result<Self> {
+        let (target, files) = match args.words.split_last() {
+            Some((url, files)) if !files.is_empty() => (named(url)?, files),
+            _ => {
+                let message = "say what to send and where to: underpass put FILE... URL";
+                return Err(Failure::Usage(message.to_owned()));
+            }
+        };
+        let is_folder = target.path().ends_with('/');
+        if files.len() > 1 && !is_folder {
+            let message = "several files go into a folder: end the URL with /";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        let mut roots = Vec::new();
+        for path in files.iter().map(Path::new) {
+            let url = match (is_folder, is_stdin(path), name(path)) {
+                (false, ..) => target.clone(),
+                (true, true, _) => {
+                    let message =
+                        "standard input has no name: the URL has to, it must not end in /";
+                    return Err(Failure::Usage(message.to_owned()));
+                }
+                (true, false, Some(name)) => beneath(&target, name),
+                // The folder we are in: what is in it goes there.
+                (true, false, None) => target.clone(),
+            };
+            roots.push((path.to_owned(), url));
+        }
+        Ok(Self { target, roots, recursive: args.recursive, follows: args.follow_links })
+    }
+
+    /// The URL that was named.
+    pub(crate) fn url(&self) -> &Url {
+        &self.target
+    }
+
+    /// The one file, if it is one and no folder.
+    pub(crate) fn only(&self) -> Option<Step> {
+        let [(path, url)] = self.roots.as_slice() else { return None };
+        if !is_stdin(path) && fs::metadata(path).is_ok_and(|it| it.is_dir()) {
+            return None;
+        }
+        Some(Step::File { path: path.clone(), url: url.clone() })
+    }
+
+    /// All steps, folders before what is in them.
+    pub(crate) fn steps(self) -> impl Iterator<Item = Result<Step>> {
+        let Self { roots, recursive, follows, .. } = self;
+        roots.into_iter().flat_map(move |(path, url)| Walk {
+            recursive,
+            follows,
+            waiting: VecDeque::from([Found { path, url, is_named: true, above: Vec::new() }]),
+        })
+    }
+}
+
+/// A walk through one thing that was named.
+#[derive(Debug)]
+struct Walk {
+    recursive: bool,
+    follows: bool,
+    waiting: VecDeque<Found>,
+}
+
+/// Something that the walk has come across.
+#[derive(Debug)]
+struct Found {
+    path: PathBuf,
+    url: Url,
+    /// Whether the user named it, links and all.
+    is_named: bool,
+    /// The folders above, by device and inode, so that links cannot lead in circles.
+    above: Vec<(u64, u64)>,
+}
+
+impl Iterator for Walk {
+    type Item = Result<Step>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let found = self.waiting.pop_front()?;
+        Some(self.look(found))
+    }
+}
+
+impl Walk {
+    fn look(&mut self, found: Found) -> Result<Step> {
+        let Found { path, url, is_named, above } = found;
+        if is_named && is_stdin(&path) {
+            return Ok(Step::File { path, url });
+        }
+        let facts = match is_named || self.follows {
+            true => fs::metadata(&path),
+            false => fs::symlink_metadata(&path),
+        };
+        let facts = facts.with_path("opening", &path)?;
+        if facts.is_symlink() {
+            return Ok(Step::Skipped { path, reason: "left out: it is a link, -L follows them" });
+        }
+        if facts.is_dir() {
+            return self.enter(path, url, &facts, above);
+        }
+        if !facts.is_file() && !is_named {
+            return Ok(Step::Skipped { path, reason: "left out: it is neither file nor folder" });
+        }
+        Ok(Step::File { path, url })
+    }
+
+    /// Puts what is in a folder before everything else that waits.
+    fn enter(
+        &mut self,
+        path: PathBuf,
+        mut url: Url,
+        facts: &Metadata,
+        mut above: Vec<(u64, u64)>,
+    ) -> Result<Step> {
+        if !self.recursive {
+            let message = format!("{} is a folder: -r sends it", path.display());
+            return Err(Failure::Usage(message));
+        }
+        let identity = (facts.dev(), facts.ino());
+        if above.contains(&identity) {
+            return Ok(Step::Skipped { path, reason: "left out: it leads back to where it is" });
+        }
+        above.push(identity);
+        if !url.path().ends_with('/') {
+            url.set_path(&format!("{}/", url.path()));
+        }
+        let entries = fs::read_dir(&path).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
+        let mut entries = entries.with_path(Action::Reading, &path)?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries.into_iter().rev() {
+            let (path, url) = (entry.path(), beneath(&url, &entry.file_name()));
+            let above = above.clone();
+            self.waiting.push_front(Found { path, url, is_named: false, above });
+        }
+        Ok(Step::Folder { url })
+    }
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// The last word, as a URL.
+fn named(word: &OsStr) -> Result<Url> {
+    let text = word.to_str().ok_or_else(|| "it is not UTF-8".to_owned());
+    text.and_then(address).map_err(|reason| {
+        let message = format!("'{}': {reason}; the last word says where to", word.display());
+        Failure::Usage(message)
+    })
+}
+
+/// The name that a path gives; none for the folder we are in and those above.
+fn name(path: &Path) -> Option<&OsStr> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes == b"." || bytes.ends_with(b"/.") { None } else { path.file_name() }
+}
+
+/// The URL of a name in a folder.
+fn beneath(folder: &Url, name: &OsStr) -> Url {
+    let mut url = folder.clone();
+    url.set_path(&format!("{}{}", folder.path(), encode_segment(name.as_bytes())));
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_survive_in_urls() {
+        let folder = Url::parse("http://a/b%20c/?q=1").expect("a URL");
+        for (name, path) in [
+            (&b"plain.txt"[..], "/b%20c/plain.txt"),
+            (b"a b", "/b%20c/a%20b"),
+            (b"%2e%2e", "/b%20c/%252e%252e"),
+            (b"a?b#c;d&e", "/b%20c/a%3Fb%23c%3Bd%26e"),
+            (b"\xff\n\\", "/b%20c/%FF%0A%5C"),
+            ("\u{e4}".as_bytes(), "/b%20c/%C3%A4"),
+        ] {
+            let url = beneath(&folder, OsStr::from_bytes(name));
+            assert_eq!(url.path(), path);
+            assert_eq!(url.query(), Some("q=1"));
+        }
+    }
+
+    #[test]
+    fn the_folder_we_are_in_has_no_name() {
+        for (path, expected) in
+            [("a/b", Some("b")), ("a/b/", Some("b")), (".", None), ("a/.", None), ("..", None)]
+        {
+            assert_eq!(name(Path::new(path)), expected.map(OsStr::new), "{path}");
+        }
+    }
+}

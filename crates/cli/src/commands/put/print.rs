@@ -1,0 +1,18 @@
+//! What `underpass put` prints while it sends.
+
+use indicatif::BinaryBytes;
+use underpass_server::client::upload::Event;
+
+/// Returns the line about an event of an upload, if it is worth one.
+pub(crate) fn event(event: &Event<'_>) -> Option<String> {
+    Some(match event {
+        Event::Resumed { at } => format!("the server has {}: going on there", BinaryBytes(*at)),
+        Event::StartedOver { reason } => format!("beginning anew: {reason}"),
+        Event::Redirected { to } => format!("the server redirects to {to}"),
+        Event::Again { error, wait, resumes } => {
+            let how = if *resumes { "going on from there" } else { "sending it once more" };
+            format!("{error}; {how} in {:.1} s", wait.as_secs_f64())
+        }
+        _ => return None,
+    })
+}

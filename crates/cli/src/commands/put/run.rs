@@ -1,0 +1,48 @@
+//! Uploads everything that was named.
+
+use std::sync::atomic::Ordering;
+
+use super::args::PutArgs;
+use super::plan::{Plan, Step};
+use super::session::{Session, Stop};
+use crate::failure::{Failure, Result};
+use crate::output;
+use crate::signals;
+
+/// Uploads everything that was named.
+pub(crate) fn run(args: &PutArgs) -> Result<()> {
+    let cancel = signals::cancel_flag();
+    let plan = Plan::new(args)?;
+    let mut session = Session::new(args, plan.url(), &cancel)?;
+    if let Some(step) = plan.only() {
+        return session.send_alone(step).map_err(|stop| stop.with_receipt(args.show));
+    }
+    let mut failures = Vec::new();
+    let mut total = 0;
+    for step in plan.steps() {
+        let outcome = step.map_err(Stop::from).and_then(|step| {
+            if let Step::Skipped { path, reason } = &step {
+                if !args.show.quiet {
+                    session.note(&format!("{}: {reason}", path.display()));
+                }
+                return Ok(());
+            }
+            session.take(&step)
+        });
+        total += 1;
+        if let Err(stop) = outcome {
+            failures.push(stop);
+            if failures.last().is_some_and(|stop| stop.is_fatal) || cancel.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+    }
+    session.finish();
+    let failed = failures.len();
+    let Some(last) = failures.pop() else { return Ok(()) };
+    if failed == 1 {
+        return Err(last.with_receipt(args.show));
+    }
+    failures.iter().chain([&last]).for_each(|stop| output::problem(&stop.failure));
+    Err(Failure::line(format!("{failed} of {total} were not sent")))
+}

@@ -1,0 +1,309 @@
+//! One upload after the other over the same connection.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use underpass_engine::hint::Action;
+use underpass_engine::{Kind, PipePool, Report, Source};
+use underpass_server::client::upload::{
+    Condition, Event, Made, RESUMABLE_FROM, SendOptions, Upload, UploadFailed, Uploaded,
+    make_folder, upload,
+};
+use underpass_server::client::{ClientError, Connection, HttpClient, Url};
+use underpass_server::digest::{Computed, Stopped, compute, write_digests};
+
+use super::args::PutArgs;
+use super::journal_path::journal_path;
+use super::plan::Step;
+use super::print;
+use crate::args::ShowArgs;
+use crate::ends::Input;
+use crate::failure::{Failure, WithPath};
+use crate::output::{self, Meter};
+use crate::receipt::{EndKind, Receipt, TlsReceipt, UploadDigest, UploadReceipt};
+use underpass_engine::Size;
+
+/// What all uploads of one command have in common.
+pub(super) struct Session<'s> {
+    args: &'s PutArgs,
+    cancel: &'s AtomicBool,
+    client: HttpClient<'s>,
+    idle: Option<Connection<'s>>,
+    pipes: PipePool,
+    meter: Meter,
+    /// Everything so far.
+    total: Report,
+    started: Instant,
+    /// Whether anything has arrived.
+    has_sent: bool,
+    /// Whether the server does not know how to make folders.
+    makes_no_folders: bool,
+}
+
+/// Why one of the uploads failed.
+pub(super) struct Stop {
+    /// What is told about it.
+    pub(super) failure: Failure,
+    /// Whether the others would fail in the same way.
+    pub(super) is_fatal: bool,
+    /// What was done before, once a request was made.
+    pub(super) receipt: Option<Box<Receipt>>,
+}
+
+impl Stop {
+    /// Prints the receipt, if there is one and it is wanted, and returns what failed.
+    pub(super) fn with_receipt(self, show: ShowArgs) -> Failure {
+        if let Some(receipt) = &self.receipt {
+            output::receipt(show, receipt);
+        }
+        self.failure
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self { is_fatal: matches!(failure, Failure::Usage(_)), failure, receipt: None }
+    }
+}
+
+impl<'s> Session<'s> {
+    pub(super) fn new(
+        args: &'s PutArgs,
+        url: &Url,
+        cancel: &'s AtomicBool,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            args,
+            cancel,
+            client: args.http.client(url, &args.http.tls(args.engine.policy())?, cancel)?,
+            idle: None,
+            pipes: PipePool::new(),
+            meter: Meter::new(args.show),
+            total: Report::default(),
+            started: Instant::now(),
+            has_sent: false,
+            makes_no_folders: false,
+        })
+    }
+
+    /// Sends the only file, and tells about it.
+    pub(super) fn send_alone(&mut self, step: Step) -> Result<(), Stop> {
+        let Step::File { path, url } = step else { return self.take(&step) };
+        let receipt = self.send(&path, &url)?;
+        match receipt.upload.as_ref().is_some_and(|upload| upload.was_there) {
+            // It has been said.
+            true => output::receipt(self.args.show, &receipt),
+            false => output::finished(self.args.show, &receipt),
+        }
+        Ok(())
+    }
+
+    /// Does one of several things.
+    pub(super) fn take(&mut self, step: &Step) -> Result<(), Stop> {
+        match step {
+            Step::Skipped { .. } => Ok(()),
+            Step::Folder { url } => self.make(url),
+            Step::File { path, url } => {
+                let receipt = self.send(path, url)?;
+                output::receipt(self.args.show, &receipt);
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells what all of it came to.
+    pub(super) fn finish(self) {
+        let elapsed_s = self.started.elapsed().as_secs_f64();
+        let receipt = Receipt { elapsed_s, ..payload(&self.total) };
+        self.meter.clear();
+        if self.has_sent {
+            output::sum(self.args.show, &receipt);
+        }
+    }
+
+    /// Prints something beside the progress.
+    pub(super) fn note(&self, text: &str) {
+        self.meter.aside(|| output::note(text));
+    }
+
+    fn make(&mut self, url: &Url) -> Result<(), Stop> {
+        if self.makes_no_folders || url.path() == "/" {
+            return Ok(());
+        }
+        let (made, idle) = make_folder(&self.client, url, self.idle.take())
+            .map_err(|error| self.failure("a folder".to_owned(), url, failed(error)))?;
+        self.idle = idle;
+        self.makes_no_folders = made == Made::Unknown;
+        Ok(())
+    }
+
+    /// Sends a file.
+    fn send(&mut self, path: &Path, url: &Url) -> Result<Receipt, Stop> {
+        let input = Input::open(path, self.cancel)?;
+        let source = input.source()?;
+        let kind = EndKind::from(source.kind());
+        let journal = self.journal(&input, &source, url);
+        let digest = self.digest(&input, &source)?;
+        let said = digest.as_ref().map(|computed| write_digests(&computed.digests));
+        let fields: Vec<_> =
+            said.as_deref().map(|value| ("Repr-Digest", value)).into_iter().collect();
+        let what = Upload {
+            source: &source,
+            fields: &fields,
+            condition: self.condition(),
+            options: SendOptions {
+                policy: self.args.engine.policy(),
+                step: self.args.engine.step(),
+                integrity: self.args.integrity,
+                pipes: Some(&self.pipes),
+                rate: self.args.rate.map(|Size(bytes)| bytes),
+            },
+            journal: journal.as_deref(),
+            retries: self.args.http.retries(),
+        };
+        let mut show = self.meter.observer();
+        let (meter, quiet) = (&self.meter, self.args.show.quiet);
+        let mut before = 0;
+        let mut tell = |event: &Event<'_>| match event {
+            Event::Progress(progress) => show(progress, before),
+            event => {
+                if let Event::Resumed { at } = event {
+                    before = *at;
+                }
+                if let Some(text) = print::event(event).filter(|_| !quiet) {
+                    meter.aside(|| output::note(&text));
+                }
+            }
+        };
+        let started = Instant::now();
+        let outcome = upload(&self.client, &what, url, self.idle.take(), &mut tell);
+        let elapsed_s = started.elapsed().as_secs_f64();
+        self.meter.clear();
+        let name = input.path().display().to_string();
+        let (done, idle) = outcome.map_err(|failed| self.failure(name.clone(), url, failed))?;
+        self.idle = idle;
+        self.total.add(&done.report);
+        self.has_sent |= !done.was_there;
+        self.tell_of_condition(&name, &done);
+        let receipt =
+            Receipt { tls: done.tls.as_ref().map(TlsReceipt::from), ..payload(&done.report) };
+        input.finish(receipt.bytes);
+        let upload = UploadReceipt {
+            file: name,
+            url: shown(&done.url),
+            status: Some(done.status),
+            was_there: done.was_there,
+            may_have_replaced: done.is_suspicious,
+            resumed_at: done.resumed_at,
+            resumable: done.is_resumable,
+            digest: digest.as_ref().and_then(told),
+        };
+        let receipt = receipt.between(kind, EndKind::Socket);
+        Ok(Receipt { elapsed_s, upload: Some(upload), ..receipt })
+    }
+
+    /// Says what became of the condition. That something may be lost is said even if quiet.
+    fn tell_of_condition(&self, name: &str, done: &Uploaded) {
+        let at = shown(&done.url);
+        if done.was_there && !self.args.show.quiet {
+            self.note(&format!("{name}: already there: {at}"));
+        }
+        if done.is_suspicious {
+            let (status, word) = match done.status {
+                201 => (201, "created, not replaced"),
+                status => (status, "replaced"),
+            };
+            self.note(&format!(
+                "{name}: {at} may have been {word}: the server answered {status}, so it may not \
+                 check the condition of -n or --if-match"
+            ));
+        }
+    }
+
+    /// The journal, for what can be gone on with.
+    fn journal(&self, input: &Input, source: &Source<&File>, url: &Url) -> Option<PathBuf> {
+        let is_long = source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
+        let is_lasting = source.kind() == Kind::Regular && input.has_name();
+        (is_long && is_lasting && !self.args.no_resume).then(|| journal_path(input.path(), url))?
+    }
+
+    /// The digest that is sent along, if one is.
+    fn digest(&self, input: &Input, source: &Source<&File>) -> Result<Option<Computed>, Failure> {
+        let Some(algorithm) = self.args.digest else { return Ok(None) };
+        let (Some(at), Some(len)) = (source.offset(), source.promised()) else {
+            let name = input.path().display();
+            let message =
+                format!("--digest has to read it before it is sent, which {name} is not for");
+            return Err(Failure::Usage(message));
+        };
+        let wanted = |_| !self.client.is_cancelled();
+        match compute(source.fd(), at..at + len, &[algorithm], wanted) {
+            Ok(computed) => Ok(Some(computed)),
+            Err(Stopped::Io(error)) => Err(error).with_path(Action::Reading, input.path()),
+            Err(_) => Err(rustix::io::Errno::INTR).with_path(Action::Reading, input.path()),
+        }
+    }
+
+    fn condition(&self) -> Condition<'s> {
+        let args: &'s PutArgs = self.args;
+        match (&args.if_match, args.no_clobber) {
+            (Some(tag), _) => Condition::Version(tag),
+            (None, true) => Condition::Absent,
+            (None, false) => Condition::None,
+        }
+    }
+
+    fn failure(&self, file: String, url: &Url, failed: UploadFailed) -> Stop {
+        let mut receipt = payload(&failed.report);
+        receipt.error = Some(failed.error.to_string());
+        receipt.tls = failed.tls.as_deref().map(TlsReceipt::from);
+        receipt.upload = Some(UploadReceipt {
+            file: file.clone(),
+            url: shown(url),
+            status: failed.error.status(),
+            was_there: false,
+            may_have_replaced: false,
+            resumed_at: 0,
+            resumable: failed.is_kept,
+            digest: None,
+        });
+        let is_fatal = match failed.error.status() {
+            Some(status) => matches!(status, 401 | 407 | 507),
+            None => !failed.is_of_this_file(),
+        };
+        let line = format!("sending {file} to {}: {failed}", shown(url));
+        let failure = Failure::hinted(line, &failed);
+        Stop { failure, is_fatal, receipt: Some(Box::new(receipt)) }
+    }
+}
+
+/// A failure before anything was moved.
+fn failed(error: ClientError) -> UploadFailed {
+    UploadFailed { error: error.into(), report: Box::default(), is_kept: false, tls: None }
+}
+
+/// A digest as the receipt tells it.
+fn told(computed: &Computed) -> Option<UploadDigest> {
+    let digest = computed.digests.first()?;
+    Some(UploadDigest {
+        algorithm: digest.algorithm().name().to_owned(),
+        value: digest.hex(),
+        read_bytes: computed.read_bytes,
+    })
+}
+
+/// A receipt without what the requests had around their bodies.
+fn payload(report: &Report) -> Receipt {
+    let receipt = Receipt::from(report);
+    Receipt { bytes: receipt.bytes - report.memory().bytes, ..receipt }
+}
+
+/// A URL as it may be shown to anybody: without the password in it.
+fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    // Only addresses without a host have no place for them.
+    let _ = (url.set_username(""), url.set_password(None));
+    url.to_string()
+}

@@ -1,0 +1,141 @@
+//! Receives one stream into a file.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, recv};
+use underpass_engine::{Report, Source, Transfer, socket};
+use underpass_transport::tls::Session;
+
+use super::args::RecvArgs;
+use crate::connection::{Address, Stream, StreamTls, choose_congestion, meet};
+use crate::ends::{Overwrite, Target};
+use crate::failure::{Failure, Result};
+use crate::output::{self, Meter};
+use crate::receipt::{EndKind, Receipt, TlsReceipt};
+use crate::signals;
+use underpass_engine::Size;
+
+/// Receives.
+pub(crate) fn run(args: &RecvArgs) -> Result<()> {
+    let (from, path) = places(args)?;
+    let show = args.movement.show;
+    let listen = args.listen.as_ref();
+    let tls = args.tls.choose(from.as_ref(), listen, args.movement.policy())?;
+    let cancel = signals::cancel_flag();
+    let target = match (args.append, args.force) {
+        _ if path == Path::new("-") && show.json => {
+            let message = "--json prints on standard output, where the bytes go: name a FILE";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        (true, _) => Target::append(path, &cancel)?,
+        (_, true) => Target::create(path, Overwrite::Always, &cancel)?,
+        _ => Target::create(path, Overwrite::Never, &cancel)?,
+    };
+    let size = args.size.map(|Size(bytes)| bytes);
+    target.reserve(size.unwrap_or(0))?;
+    let stream = meet(from.as_ref(), listen, tls.as_ref().and_then(StreamTls::pin), &cancel)?;
+    // If this fails the sender is to know, and not to think that all went well.
+    let _ = socket::arm_reset(&stream);
+    let congestion = choose_congestion(&stream, &args.stream.congestion)?;
+    let timeout = args.stream.timeout;
+    let session = tls.map(|tls| tls.handshake(&stream, timeout, &cancel)).transpose()?;
+
+    let meter = Meter::new(show);
+    let started = Instant::now();
+    let outcome = receive(args, (&stream, session.as_ref()), &target, size, &cancel, &meter);
+    meter.clear();
+    let report = match outcome {
+        Ok(report) => report,
+        Err(failure) => return target.abandon().and(Err(failure)),
+    };
+    let elapsed_s = started.elapsed().as_secs_f64();
+    let kind = target.sink()?.kind().into();
+    target.finish(report.bytes())?;
+    let _ = socket::disarm_reset(&stream);
+    if let Some(session) = &session {
+        session.close(stream.as_fd());
+    }
+    let tls = session.as_ref().map(|session| TlsReceipt::from(session.facts()));
+    let receipt = Receipt::from(&report).between(EndKind::Socket, kind);
+    output::finished(show, &Receipt { elapsed_s, congestion, tls, ..receipt });
+    Ok(())
+}
+
+fn receive(
+    args: &RecvArgs,
+    (stream, session): (&Stream, Option<&Session>),
+    target: &Target,
+    size: Option<u64>,
+    cancel: &AtomicBool,
+    meter: &Meter,
+) -> Result<Report> {
+    let what = format!("receiving {} from {}", target.path().display(), stream.peer());
+    let source = Source::of(stream).map_err(|source| Failure::Network {
+        action: "receiving from",
+        address: stream.peer(),
+        source,
+    })?;
+    let source = match size {
+        Some(size) => source.len(size),
+        None => source,
+    };
+    let options = args.stream.apply(args.movement.options()).cancel(cancel);
+    let options = match session {
+        Some(session) => options.source_tls(session),
+        None => options,
+    };
+    let report = Transfer::new(source, target.sink()?)
+        .options(meter.watch(options))
+        .run()
+        .map_err(|error| Failure::transfer(what.clone(), error, args.movement.show))?;
+    match size {
+        Some(size) if has_more(stream, session) => {
+            Err(Failure::line(format!("{what}: more than the {size} bytes of --size arrived")))
+        }
+        _ => Ok(report),
+    }
+}
+
+/// Whether the sender has sent more than was expected. One that says nothing for a moment and
+/// keeps the connection open, as some do, is taken to have sent all.
+fn has_more(stream: &Stream, session: Option<&Session>) -> bool {
+    if session.is_some_and(|session| session.peek(stream.as_fd()) == Some(true)) {
+        return true;
+    }
+    let mut end = [PollFd::new(stream, PollFlags::IN)];
+    let moment = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+    let is_ready = poll(&mut end, Some(&moment)).is_ok_and(|count| count > 0);
+    if let Some(session) = session {
+        return session.peek(stream.as_fd()) == Some(true);
+    }
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    is_ready && recv(stream, &mut [0_u8; 1], flags).is_ok_and(|(_, bytes)| bytes > 0)
+}
+
+/// What the one or two positional arguments mean.
+fn places(args: &RecvArgs) -> Result<(Option<Address>, &Path)> {
+    let stdout = Path::new("-");
+    match (&args.listen, args.places.as_slice()) {
+        (Some(_), []) => Ok((None, stdout)),
+        (Some(_), [file]) => Ok((None, file)),
+        (None, [from]) => Ok((Some(address(from)?), stdout)),
+        (None, [from, file]) => Ok((Some(address(from)?), file)),
+        (Some(_), _) => {
+            let message = "recv --listen takes one FILE at the most: the sender comes to us";
+            Err(Failure::Usage(message.to_owned()))
+        }
+        (None, _) => {
+            let message = "recv needs the sender's ADDRESS, or --listen ADDRESS to wait for it";
+            Err(Failure::Usage(message.to_owned()))
+        }
+    }
+}
+
+fn address(text: &Path) -> Result<Address> {
+    let text = text.to_string_lossy();
+    text.parse().map_err(|error| Failure::Usage(format!("'{text}' is no address: {error}")))
+}

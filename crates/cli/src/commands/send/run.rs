@@ -1,0 +1,152 @@
+//! Sends a file or standard input over one stream.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use std::os::fd::AsFd;
+use underpass_engine::{Error, Report, Sink, Source, Transfer, socket};
+use underpass_transport::tls::Session;
+
+use super::args::SendArgs;
+use super::range::ByteRange;
+use crate::connection::{Stream, StreamTls, choose_congestion, end_stream, meet};
+use crate::ends::Input;
+use crate::failure::{Failure, Result};
+use crate::output::{self, Meter};
+use crate::receipt::{EndKind, Receipt, TlsReceipt};
+use crate::signals;
+
+/// Sends.
+pub(crate) fn run(args: &SendArgs) -> Result<()> {
+    let show = args.movement.show;
+    let cancel = signals::cancel_flag();
+    let input = Input::open(&args.file, &cancel)?;
+    let source = select(&input, args.range)?;
+    let kind = EndKind::from(source.kind());
+    let (to, listen) = (args.to.as_ref(), args.listen.as_ref());
+    let tls = args.tls.choose(to, listen, args.movement.policy())?;
+    let stream = meet(to, listen, tls.as_ref().and_then(StreamTls::pin), &cancel)?;
+    // From here on until all is sent, even a SIGKILL resets the connection.
+    let _ = socket::arm_reset(&stream);
+    let congestion = choose_congestion(&stream, &args.stream.congestion)?;
+    let timeout = args.stream.timeout;
+    let session = tls.map(|tls| tls.handshake(&stream, timeout, &cancel)).transpose()?;
+    let line = Line { stream: &stream, session: session.as_ref(), cancel: &cancel, timeout };
+
+    let meter = Meter::new(show);
+    let options = args.stream.apply(args.movement.options()).cancel(&cancel);
+    let options = meter.watch(options);
+    let options = match &session {
+        Some(session) => options.sink_tls(session),
+        None => options,
+    };
+    let started = Instant::now();
+    let what = format!("sending {} to {}", input.path().display(), stream.peer());
+    let outcome = Transfer::new(source, Sink::socket(&stream))
+        .options(options)
+        .run()
+        .and_then(|report| line.finish(report));
+    meter.clear();
+
+    let report = outcome.map_err(|error| Failure::transfer(what, error, show))?;
+    let elapsed_s = started.elapsed().as_secs_f64();
+    input.finish(report.bytes());
+    let tls = session.as_ref().map(|session| TlsReceipt::from(session.facts()));
+    let receipt = Receipt::from(&report).between(kind, EndKind::Socket);
+    output::finished(show, &Receipt { elapsed_s, congestion, tls, ..receipt });
+    Ok(())
+}
+
+/// The part of the input that is to be sent.
+fn select(input: &Input, range: Option<ByteRange>) -> Result<Source<&File>> {
+    let source = input.source()?;
+    let Some(range) = range else { return Ok(source) };
+    let name = input.path().display();
+    let Some(size) = source.promised() else {
+        return Err(Failure::Usage(format!("--range needs a file with a size, not {name}")));
+    };
+    let Some((from, len)) = range.within(size) else {
+        return Err(Failure::Usage(format!(
+            "--range lies outside of {name}, which has {size} bytes"
+        )));
+    };
+    Ok(source.at(from).len(len))
+}
+
+/// A stream with all that its end depends on.
+struct Line<'l> {
+    stream: &'l Stream,
+    session: Option<&'l Session>,
+    cancel: &'l AtomicBool,
+    timeout: Option<Duration>,
+}
+
+impl Line<'_> {
+    /// Ends the stream and waits until the peer's kernel has every byte: only then is nothing
+    /// referenced any more, and nothing can be lost by our going away.
+    fn finish(&self, report: Report) -> std::result::Result<Report, Error> {
+        let Self { stream, cancel, timeout, .. } = *self;
+        let failed = |source: io::Error| {
+            let report = Box::new(report.clone());
+            Error::Io { mechanism: None, source, report }
+        };
+        if let Some(session) = self.session {
+            let ended = end_stream(session, stream, cancel, timeout);
+            ended.map_err(|errno| failed(errno.into()))?;
+        }
+        stream.finish().map_err(failed)?;
+        let mut left = u64::MAX;
+        let mut last_progress = Instant::now();
+        let mut moment = MIN_PAUSE;
+        loop {
+            let now = socket::unacknowledged(stream).map_err(failed)?;
+            if now == 0 {
+                break;
+            }
+            if now < left {
+                (left, last_progress) = (now, Instant::now());
+            }
+            if cancel.load(Ordering::Relaxed) {
+                return Err(Error::Cancelled { report: Box::new(report) });
+            }
+            if let Some(timeout) = timeout.filter(|timeout| last_progress.elapsed() >= *timeout) {
+                return Err(Error::Stalled { timeout, report: Box::new(report) });
+            }
+            wait_a_moment(stream, moment).map_err(|errno| failed(errno.into()))?;
+            moment = (moment * 2).min(MAX_PAUSE);
+        }
+        // A peer that went away without reading says so now.
+        if let Ok(Err(errno)) = sockopt::socket_error(stream.as_fd()) {
+            return Err(failed(errno.into()));
+        }
+        // What is left unread, such as tickets of TLS, would reset the connection when it is closed.
+        if let Some(session) = self.session {
+            let _ = session.peek(stream.as_fd());
+        }
+        let _ = socket::disarm_reset(stream);
+        Ok(report)
+    }
+}
+
+/// Waits for so long, or less if the connection fails.
+fn wait_a_moment(stream: &Stream, moment: Duration) -> std::result::Result<(), Errno> {
+    let mut end = [PollFd::new(stream, PollFlags::empty())];
+    let timeout = Timespec { tv_sec: 0, tv_nsec: moment.subsec_nanos().into() };
+    if poll(&mut end, Some(&timeout)) != Ok(0) {
+        sockopt::socket_error(stream)?.or(Err(Errno::CONNRESET))?;
+        // The peer has closed in good order but not yet acknowledged the last bytes.
+        std::thread::sleep(moment);
+    }
+    Ok(())
+}
+
+/// A small file over a fast network is acknowledged at once.
+const MIN_PAUSE: Duration = Duration::from_micros(20);
+
+/// Asking a thousand times a second costs nothing beside the transfer that is being waited for.
+const MAX_PAUSE: Duration = Duration::from_millis(1);

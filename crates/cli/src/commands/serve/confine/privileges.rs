@@ -1,0 +1,97 @@
+//! Capabilities, of which a server needs none once its sockets are open.
+//!
+//! Two kinds are kept, because giving them up would break what was asked for. `CAP_LEASE`, where it
+//! is there, lets integrity levels ask for leases on files of other users (fcntl(2), `F_SETLEASE`)
+//! and nothing else. A server that was started as root without `--user` keeps what lets root read
+//! and write the files of everybody: that is what it was started as root for.
+
+use std::fmt;
+
+use rustix::process::geteuid;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities,
+};
+
+use super::user::User;
+
+/// Whose rights the process has, and which of root's are left to it.
+#[derive(Debug)]
+pub(super) struct Privileges {
+    /// The user that it became, as typed.
+    user: Option<String>,
+    /// Whether it runs as root.
+    is_root: bool,
+    /// What it can still do that ordinary users cannot.
+    capabilities: CapabilitySet,
+}
+
+/// Takes what is not kept from what a program that is executed could get. This needs `CAP_SETPCAP`,
+/// so it comes before another user; without it the set stays as it is.
+pub(super) fn limit_bounding_set(user: Option<&User>) {
+    for capability in (CapabilitySet::all() - kept(user)).iter() {
+        let _ = remove_capability_from_bounding_set(capability);
+    }
+}
+
+/// Gives up all capabilities but those that serving files needs.
+pub(super) fn drop_capabilities(user: Option<&User>) -> Privileges {
+    let kept = kept(user);
+    let _ = clear_ambient_capability_set();
+    if let Ok(held) = capabilities(None) {
+        let permitted = held.permitted & kept;
+        let none = CapabilitySet::empty();
+        let sets = CapabilitySets { effective: permitted, permitted, inheritable: none };
+        let _ = set_capabilities(None, sets);
+    }
+    Privileges::current(user)
+}
+
+/// The capabilities of a server that becomes this user, or stays what it is.
+fn kept(user: Option<&User>) -> CapabilitySet {
+    let is_root = user.map_or_else(|| geteuid().is_root(), User::is_root);
+    if is_root { CapabilitySet::LEASE | ROOT } else { CapabilitySet::LEASE }
+}
+
+impl Privileges {
+    /// What the process can do now, as the kernel says.
+    pub(super) fn current(user: Option<&User>) -> Self {
+        Self {
+            user: user.map(|user| user.name().to_owned()),
+            is_root: geteuid().is_root(),
+            capabilities: capabilities(None)
+                .map_or(CapabilitySet::empty(), |held| held.effective | held.permitted),
+        }
+    }
+
+    /// What should be changed about it.
+    pub(super) fn warning(&self) -> Option<String> {
+        let reads_everything = self.capabilities.intersects(ROOT);
+        (self.is_root && reads_everything).then(|| {
+            "serving with the rights of root to all files: --user NAME gives them up".to_owned()
+        })
+    }
+}
+
+impl fmt::Display for Privileges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(user) = &self.user {
+            write!(f, "user {user}, ")?;
+        }
+        if self.capabilities.is_empty() {
+            return f.write_str("no capabilities");
+        }
+        if self.capabilities.bits().count_ones() > MAX_LISTED {
+            return f.write_str("all capabilities of root");
+        }
+        let names = self.capabilities.iter_names().map(|(name, _)| name.to_ascii_lowercase());
+        write!(f, "capabilities {}", names.collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// What makes root read and write the files of others, and change their modes.
+const ROOT: CapabilitySet =
+    CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH).union(CapabilitySet::FOWNER);
+
+/// More capabilities than this are not listed one by one.
+const MAX_LISTED: u32 = 8;

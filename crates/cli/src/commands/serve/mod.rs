@@ -1,0 +1,16 @@
+//! `underpass serve`: a folder or a file, over HTTP.
+
+mod args;
+mod certificate;
+mod confine;
+mod control;
+mod log_file;
+mod print;
+mod run;
+mod settings;
+mod sockets;
+mod sources;
+
+pub(crate) use args::ServeArgs;
+pub(crate) use run::run;
+pub(crate) use sources::add_other_sources;

@@ -1,0 +1,137 @@
+//! What `underpass serve` prints.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use indicatif::{BinaryBytes, HumanCount, HumanDuration};
+use rustix::system::uname;
+use underpass_server::server::{Note, Summary};
+
+use super::certificate::Certificate;
+use super::confine::Confinement;
+use crate::failure::plain;
+use crate::output::{error_line, note};
+
+/// What is told when a server starts.
+#[derive(Debug)]
+pub(crate) struct Served<'a> {
+    /// The folder or file.
+    pub(crate) root: &'a Path,
+    /// Where it can be reached: `127.0.0.1:5000`, `unix:/run/socket`.
+    pub(crate) addresses: &'a [String],
+    /// Where those without TLS are sent from to there.
+    pub(crate) redirects: &'a [String],
+    /// The certificate, if there is TLS.
+    pub(crate) certificate: Option<&'a Certificate>,
+    /// The path of the URL that everything is below.
+    pub(crate) prefix: &'a str,
+    /// Whether nobody is asked for a password.
+    pub(crate) is_open: bool,
+    /// Whether everybody may change something.
+    pub(crate) lets_everybody_write: bool,
+    /// What the process has given up.
+    pub(crate) confinement: &'a Confinement,
+    /// Whether only the addresses are to be told.
+    pub(crate) quiet: bool,
+}
+/// Prints where a server can be reached: always, for there may be no other way to know the port.
+/// Unless it is to be quiet, also how to open it to the network, and what confines it.
+pub(crate) fn started(served: &Served<'_>) {
+    let root = served.root.display();
+    let scheme = if served.certificate.is_some() { "https" } else { "http" };
+    for address in served.addresses {
+        let at = served_at(scheme, address, served.prefix);
+        error_line(&format!("serving {root} at {at}"));
+    }
+    for address in served.redirects {
+        error_line(&format!("sending http://{address}/ there"));
+    }
+    if let Some(made) = served.certificate.and_then(Certificate::made) {
+        // Always, for there is no other way to know them.
+        error_line(&format!("its certificate is its own; SHA-256 {}", made.fingerprint));
+        let address =
+            served.addresses.iter().find_map(|address| url(scheme, address, served.prefix));
+        let (pin, url) = (made.pin, address.unwrap_or_default());
+        error_line(&format!("clients know it by its key: underpass get --pin {pin} {url}"));
+        error_line(&format!("                            curl -k --pinnedpubkey {pin} {url}"));
+    }
+    if let Some(warning) = served.certificate.and_then(Certificate::warning) {
+        note(warning);
+    }
+    let is_local = served.addresses.iter().all(|address| is_local(address));
+    if served.lets_everybody_write && !is_local {
+        note(
+            "WARNING: everybody on the network may change files here without a password; \
+             --auth user:password@/:rw asks for one",
+        );
+    }
+    if served.quiet {
+        return;
+    }
+    if is_local {
+        let password =
+            if served.is_open { "; --auth user:password@/ asks who is there" } else { "" };
+        error_line(&format!(
+            "only this machine can reach it: --bind 0.0.0.0 opens it to the network{password}"
+        ));
+    }
+    error_line(&served.confinement.to_string());
+    for warning in served.confinement.warnings() {
+        note(warning);
+    }
+}
+
+/// Prints what a server has to tell while it runs.
+pub(crate) fn event(told: &Note) {
+    match told {
+        // What was cut off stands in the summary, which follows.
+        Note::Drained { .. } | Note::Draining { open: 0 } => {}
+        Note::Draining { open } => note(&format!(
+            "{open} {} left, no more begin; a second signal ends all at once",
+            if *open == 1 { "transfer is" } else { "transfers are" }
+        )),
+        Note::AcceptFailed(error) => note(&format!("accepting a connection: {}", plain(error))),
+        Note::Failed { target, reason } => {
+            note(&format!("{target}: {reason}; the client saw a reset"))
+        }
+        other => note(&format!("{other:?}")),
+    }
+}
+
+/// Prints what a server did.
+pub(crate) fn ended(summary: &Summary, time: Duration) {
+    let (requests, bytes) = (HumanCount(summary.requests), BinaryBytes(summary.bytes));
+    let cut_off = match summary.cut_off {
+        0 => String::new(),
+        left => format!("; {left} transfers were cut off"),
+    };
+    let time = HumanDuration(time);
+    error_line(&format!("served {requests} requests, {bytes} in {time}{cut_off}"));
+}
+
+/// `http://127.0.0.1:5000/files/`, or the path of a socket.
+fn served_at(scheme: &str, address: &str, prefix: &str) -> String {
+    let (Ok(at), Some(url)) = (address.parse::<SocketAddr>(), url(scheme, address, prefix)) else {
+        return address.to_owned();
+    };
+    if !at.ip().is_unspecified() {
+        return url;
+    }
+    format!("{scheme}://{at}{prefix}/ (every address, such as {url})")
+}
+
+/// An address that can be typed at a client; `None` for a socket in the file system.
+fn url(scheme: &str, address: &str, prefix: &str) -> Option<String> {
+    let at = address.parse::<SocketAddr>().ok()?;
+    if !at.ip().is_unspecified() {
+        return Some(format!("{scheme}://{at}{prefix}/"));
+    }
+    let host = uname().nodename().to_string_lossy().into_owned();
+    Some(format!("{scheme}://{host}:{}{prefix}/", at.port()))
+}
+
+/// Whether nobody but this machine can come this way.
+fn is_local(address: &str) -> bool {
+    address.parse::<SocketAddr>().map_or(true, |at| at.ip().is_loopback())
+}

@@ -1,0 +1,112 @@
+//! Runs the server until a signal ends it.
+
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use signal_hook::iterator::Signals;
+use underpass_engine::Integrity;
+use underpass_server::server::{Address, Control, Server, Settings};
+
+use super::args::ServeArgs;
+use super::certificate::Certificate;
+use super::confine::{Bounds, Confine};
+use super::control::{Watch, keep_signals};
+use super::log_file::{AccessLog, LogFile};
+use super::print::{self, Served};
+use super::settings::settings as settings_of;
+use super::sockets;
+use crate::failure::{Failure, Result};
+
+/// Serves until a signal ends it.
+pub(crate) fn run(args: &ServeArgs) -> Result<()> {
+    let certificate = Certificate::of(args)?;
+    let settings = settings_of(args, certificate.as_ref().map(Certificate::credentials))?;
+    let inherited = sockets::inherited()?;
+    let addresses = match inherited.is_empty() || !args.binds().is_empty() {
+        true => sockets::addresses(args.binds(), args.port())?,
+        false => Vec::new(),
+    };
+    if args.redirect_http().is_some() && !addresses.iter().any(is_tcp) {
+        let why = "--redirect-http needs an address with a port: give one by --bind";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    let log_file = settings.log.as_ref().map(|_| LogFile::open(args.log_file().map(Path::new)));
+    let log_file = log_file.transpose()?;
+    let bounds = Bounds {
+        certificates: certificate.iter().flat_map(Certificate::folders).collect(),
+        ..bounds(&settings, &addresses, log_file.as_ref())
+    };
+    let prefix = settings.path_prefix.clone();
+    let is_open = settings.access.is_empty();
+    let lets_everybody_write = (settings.changes.upload || settings.changes.delete)
+        && settings.access.lets_everybody_write();
+
+    let signals = keep_signals()?;
+    let server = Server::bind(settings, &addresses, inherited)?;
+    let confine = Confine {
+        bounds: &bounds,
+        user: args.user(),
+        sandbox: args.wants_sandbox(),
+        reopened: &certificate.as_ref().map(Certificate::files).unwrap_or_default(),
+        has_secrets: certificate.is_some() || !is_open,
+    };
+    // Nothing may start a thread before this.
+    let confinement = confine.apply()?;
+    print::started(&Served {
+        root: &bounds.root,
+        addresses: &server.addresses(),
+        redirects: &server.redirects(),
+        certificate: certificate.as_ref(),
+        prefix: &prefix,
+        is_open,
+        lets_everybody_write,
+        confinement: &confinement,
+        quiet: args.is_quiet(),
+    });
+    serve(server, signals, log_file, certificate)
+}
+
+/// Runs the server, its log and its signals, and says what it did.
+fn serve(
+    server: Server,
+    signals: Signals,
+    log_file: Option<LogFile>,
+    certificate: Option<Certificate>,
+) -> Result<()> {
+    let (log, writer) = log_file.map(AccessLog::start).unzip();
+    let control = Control::new();
+    let watch = Watch::start(signals, control.clone(), log.clone(), certificate);
+    let started = Instant::now();
+    let lines = log.clone();
+    let line = move |line: &[u8]| lines.iter().for_each(|log| log.line(line));
+    let outcome = server.run(control, line, |note| print::event(&note));
+    log.iter().for_each(AccessLog::end);
+    // A panic of its own was told already.
+    let _ = writer.map(JoinHandle::join);
+    watch.end();
+    print::ended(&outcome?, started.elapsed());
+    Ok(())
+}
+
+fn is_tcp(address: &Address) -> bool {
+    matches!(address, Address::Tcp(_))
+}
+
+/// What the process needs once it is bound.
+fn bounds(settings: &Settings, addresses: &[Address], log: Option<&LogFile>) -> Bounds {
+    let folder = |address: &Address| match address {
+        Address::Unix(path) => std::path::absolute(path).ok()?.parent().map(Path::to_owned),
+        Address::Tcp(_) => None,
+    };
+    Bounds {
+        root: settings.root.clone(),
+        reads_everywhere: settings.allows_symlinks_outside,
+        uploads: settings.changes.upload,
+        deletes: settings.changes.delete,
+        clones: settings.integrity == Integrity::Snapshot,
+        log: log.and_then(LogFile::folder).map(Path::to_owned),
+        certificates: Vec::new(),
+        sockets: addresses.iter().filter_map(folder).collect(),
+    }
+}

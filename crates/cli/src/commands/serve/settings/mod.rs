@@ -1,0 +1,172 @@
+//! The settings of the server, from what was typed: whatever makes no sense is found out here.
+
+mod limits;
+
+use std::fs;
+use std::thread;
+
+use underpass_engine::hint::Action;
+use underpass_server::access_log::LogFormat;
+use underpass_server::auth::{Access, RuleError};
+use underpass_server::server::{Changes, Credentials, Settings};
+
+use super::args::{ChangeArgs, ServeArgs};
+use crate::failure::{Failure, Result, WithPath};
+use underpass_engine::Size;
+
+/// The settings that these arguments ask for. Raises the limit of open files on the way.
+pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Settings> {
+    let ServeArgs {
+        root,
+        place,
+        tls: _,
+        access,
+        changes,
+        pages,
+        limits,
+        told,
+        engine,
+        integrity,
+        setup: _,
+    } = args;
+    let workers = match limits.workers {
+        Some(workers) => workers.into(),
+        None => thread::available_parallelism().map_or(1, usize::from),
+    };
+    let descriptors = limits::raise_descriptors();
+    let max_connections = limits::connections(limits.max_connections, descriptors, workers)?;
+    Ok(Settings {
+        root: fs::canonicalize(root).with_path(Action::Serving, root)?,
+        tls,
+        redirect_http: args.redirect_http(),
+        workers,
+        max_connections,
+        max_connections_per_address: limits::per_address(limits.max_per_address, max_connections),
+        timeout: limits.timeout,
+        rate: limits.rate.map(|Size(bytes)| bytes),
+        drops_behind: limits.drop_behind,
+        integrity: *integrity,
+        policy: engine.policy(),
+        step: engine.step(),
+        // What the rule says is not repeated: it has a password in it.
+        access: Access::parse(&access.auth).map_err(auth)?,
+        allowed_hosts: access.allow_host.iter().map(|name| host(name)).collect::<Result<_>>()?,
+        hide: access.hide.clone(),
+        shows_hidden: access.show_hidden,
+        allows_symlinks_outside: access.allow_symlink,
+        cache_control: pages.cache_control.as_deref().map(cache_control).transpose()?,
+        headers: pages.header.iter().map(|text| header(text)).collect::<Result<_>>()?,
+        cors: pages.enable_cors,
+        allows_scripts: pages.allow_scripts,
+        renders_index: pages.render_index,
+        renders_spa: pages.render_spa,
+        path_prefix: path_prefix(&place.path_prefix)?,
+        changes: self::changes(changes),
+        listing: !pages.no_listing,
+        archive: !pages.no_archive,
+        max_archive_entries: limits.max_archive_entries.get(),
+        health: !pages.no_health,
+        metrics: !pages.no_metrics,
+        transfers: !pages.no_transfers,
+        log: (!told.quiet).then(|| log_format(&told.log_format)).transpose()?,
+        drain: limits.drain,
+    })
+}
+
+fn changes(args: &ChangeArgs) -> Changes {
+    Changes {
+        upload: args.allow_upload || args.allow_all,
+        delete: args.allow_delete || args.allow_all,
+        limit: args.upload_limit.map(|Size(bytes)| bytes),
+        create_parents: args.create_parents,
+        sync: args.sync,
+        expiry: args.upload_expiry,
+        min_rate: args.upload_min_rate.0,
+        min_free: args.min_free,
+    }
+}
+
+fn auth(error: RuleError) -> Failure {
+    usage(format!("--auth: {error}"))
+}
+
+fn log_format(text: &str) -> Result<LogFormat> {
+    LogFormat::parse(text).map_err(|error| usage(format!("--log-format: {error}")))
+}
+
+fn cache_control(text: &str) -> Result<String> {
+    // RFC 9110, section 5.5: a line end would begin another header.
+    match text.is_empty() || text.chars().any(char::is_control) {
+        false => Ok(text.to_owned()),
+        true => Err(usage(format!("--cache-control {text:?} is no value of a header"))),
+    }
+}
+
+/// A name of --allow-host, with a port or without.
+fn host(text: &str) -> Result<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
+    match text == "*" || (!text.is_empty() && text.chars().all(is_part)) {
+        true => Ok(text.to_owned()),
+        false => Err(usage(format!(
+            "--allow-host {text:?} is no host: write a name such as files.example.org, or *"
+        ))),
+    }
+}
+
+/// A header as it is typed; whether it may be set is for the server to say.
+fn header(text: &str) -> Result<(String, String)> {
+    match text.split_once(':') {
+        Some((name, value)) => Ok((name.to_owned(), value.trim_matches([' ', '\t']).to_owned())),
+        None => Err(usage(format!("--header {text:?} has no colon: write 'Name: value'"))),
+    }
+}
+
+/// The prefix as the server takes it: nothing, or `/a/b`.
+fn path_prefix(text: &str) -> Result<String> {
+    let path = text.trim_matches('/');
+    let is_plain = |c: char| !c.is_control() && !" ?#%\\\"<>".contains(c);
+    let is_part = |part: &str| !matches!(part, "" | "." | "..") && part.chars().all(is_plain);
+    match path {
+        "" => Ok(String::new()),
+        path if path.split('/').all(is_part) => Ok(format!("/{path}")),
+        _ => Err(usage(format!("--path-prefix '{text}' is no path of a URL, such as /files"))),
+    }
+}
+
+fn usage(message: String) -> Failure {
+    Failure::Usage(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_a_name_a_colon_and_a_value() {
+        let pair = |name: &str, value: &str| Some((name.to_owned(), value.to_owned()));
+        assert_eq!(header("X-A: b: c").ok(), pair("X-A", "b: c"));
+        assert_eq!(header("X-A:\tb ").ok(), pair("X-A", "b"));
+        assert_eq!(header("X-A:").ok(), pair("X-A", ""));
+        assert!(header("X-A").is_err());
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_asterisk() {
+        for text in ["files.example.org", "nas:8080", "*", "xn--nxasmq6b"] {
+            assert_eq!(host(text).ok().as_deref(), Some(text));
+        }
+        for text in ["", "http://files.example.org", "a b", "*.example.org", "a/b"] {
+            assert!(host(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_begins_with_a_slash_and_does_not_end_with_one() {
+        for (text, prefix) in [("", ""), ("/", ""), ("a", "/a"), ("/a/b/", "/a/b")] {
+            assert_eq!(path_prefix(text).ok().as_deref(), Some(prefix), "{text}");
+        }
+        for text in ["/a//b", "/../a", "/a?b", "/a#b", "/a b", "/a%20b", "/a\nb"] {
+            assert!(path_prefix(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Options of the server that were not typed: from the environment and from a config file.
+
+mod config;
+mod layers;
+
+pub(crate) use layers::complete as add_other_sources;

@@ -1,0 +1,273 @@
+//! Where streams lead: TCP or unix, connecting or listening.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use underpass_engine::wait::Limits;
+
+use underpass_transport::tls::Pin;
+
+use crate::failure::{Failure, Result};
+use crate::output;
+use crate::signals::interruptible;
+
+/// A place that a stream can lead to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// `HOST:PORT`, `[IPV6]:PORT`; an empty host stands for every address of this machine.
+    Tcp {
+        /// Name or number, without brackets.
+        host: String,
+        /// 0 lets the kernel choose when listening.
+        port: u16,
+    },
+    /// `unix:PATH`.
+    Unix(PathBuf),
+}
+
+/// The text is not an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotAnAddress;
+
+impl FromStr for Address {
+    type Err = NotAnAddress;
+
+    fn from_str(text: &str) -> std::result::Result<Self, NotAnAddress> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.is_empty() { Err(NotAnAddress) } else { Ok(Self::Unix(path.into())) };
+        }
+        let (host, port) = text.rsplit_once(':').ok_or(NotAnAddress)?;
+        let is_bracketed = host.starts_with('[') && host.ends_with(']');
+        if host.contains(':') && !is_bracketed {
+            return Err(NotAnAddress);
+        }
+        let host = if is_bracketed { &host[1..host.len() - 1] } else { host };
+        let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+        let port = port.parse().ok().filter(|_| is_number).ok_or(NotAnAddress)?;
+        Ok(Self::Tcp { host: host.to_owned(), port })
+    }
+}
+
+impl fmt::Display for NotAnAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "addresses are HOST:PORT, [IPV6]:PORT or unix:PATH; to listen everywhere, :PORT",
+        )
+    }
+}
+
+impl std::error::Error for NotAnAddress {}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Address {
+    /// Connects, trying each address that the host's name stands for, until `cancel` is set.
+    fn connect(&self, cancel: &AtomicBool) -> Result<Stream> {
+        let stream = match self.clone() {
+            // A listener that accepts nobody makes it wait.
+            Self::Unix(path) => {
+                interruptible(cancel, move || UnixStream::connect(path).map(Stream::Unix))
+            }
+            Self::Tcp { host, .. } if host.is_empty() => {
+                return Err(Failure::Usage(format!("'{self}' names no host to connect to")));
+            }
+            Self::Tcp { host, port } => {
+                interruptible(cancel, move || connect_tcp(&host, port).map(Stream::Tcp))
+            }
+        };
+        stream.map_err(|source| self.failure("connecting to", source))
+    }
+
+    /// Listens.
+    pub(crate) fn listen(&self) -> Result<Listener> {
+        let listener = match self {
+            Self::Unix(path) => listen_unix(path),
+            Self::Tcp { host, port } if host.is_empty() => TcpListener::bind(("::", *port))
+                .or_else(|_| TcpListener::bind(("0.0.0.0", *port)))
+                .map(Listener::Tcp),
+            Self::Tcp { host, port } => {
+                TcpListener::bind((host.as_str(), *port)).map(Listener::Tcp)
+            }
+        };
+        listener.map_err(|source| self.failure("listening on", source))
+    }
+
+    fn failure(&self, action: &'static str, source: io::Error) -> Failure {
+        Failure::Network { action, address: self.to_string(), source }
+    }
+}
+
+/// Connects to `to`, or waits at `listen` for one peer, which is told on standard error, with what
+/// the peer needs to know of us.
+pub(crate) fn meet(
+    to: Option<&Address>,
+    listen: Option<&Address>,
+    pin: Option<Pin>,
+    cancel: &AtomicBool,
+) -> Result<Stream> {
+    let address = match (to, listen) {
+        (Some(to), _) => return to.connect(cancel),
+        (None, Some(listen)) => listen,
+        (None, None) => return Err(Failure::Usage("no address was given".to_owned())),
+    };
+    let listener = address.listen()?;
+    output::listening(&listener.address());
+    if let Some(pin) = pin {
+        output::pin(pin);
+    }
+    let interrupted = || address.failure("listening on", Errno::INTR.into());
+    listener.accept(cancel)?.ok_or_else(interrupted)
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    /// Over TCP.
+    Tcp(TcpStream),
+    /// Within this machine.
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Says that nothing more will be sent.
+    pub(crate) fn finish(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(socket) => socket.shutdown(std::net::Shutdown::Write),
+            Self::Unix(socket) => socket.shutdown(std::net::Shutdown::Write),
+        }
+    }
+
+    /// Who is at the other end.
+    pub(crate) fn peer(&self) -> String {
+        match self {
+            Self::Tcp(socket) => {
+                socket.peer_addr().map_or_else(|_| "the peer".to_owned(), |peer| peer.to_string())
+            }
+            Self::Unix(_) => "the unix peer".to_owned(),
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(socket) => socket.as_fd(),
+            Self::Unix(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// A place where a peer may connect.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    /// Over TCP.
+    Tcp(TcpListener),
+    /// Within this machine; the path goes when the listener does.
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    /// The address to connect to.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Self::Tcp(listener) => {
+                listener.local_addr().map_or_else(|error| error.to_string(), |at| at.to_string())
+            }
+            Self::Unix(_, path) => format!("unix:{}", path.display()),
+        }
+    }
+
+    /// Waits for one peer; `None` if `cancel` became true first.
+    pub(crate) fn accept(&self, cancel: &AtomicBool) -> Result<Option<Stream>> {
+        if Limits::new(None, Some(cancel)).until_ready(self, PollFlags::IN).is_err() {
+            return Ok(None);
+        }
+        let accepted = match self {
+            Self::Tcp(listener) => listener.accept().map(|(peer, _)| Stream::Tcp(peer)),
+            Self::Unix(listener, _) => listener.accept().map(|(peer, _)| Stream::Unix(peer)),
+        };
+        let address = self.address();
+        let failed = |source| Failure::Network { action: "accepting on", address, source };
+        accepted.map(Some).map_err(failed)
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener, _) => listener.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            // Somebody may have removed it already; nothing else can be done about it here.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(Errno::HOSTUNREACH);
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Binds the path; a socket that a killed program left behind is replaced.
+fn listen_unix(path: &Path) -> io::Result<Listener> {
+    let is_stale = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+        && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
+    if is_stale {
+        fs::remove_file(path)?;
+    }
+    Ok(Listener::Unix(UnixListener::bind(path)?, path.to_owned()))
+}
+
+/// Longer than three lost SYNs, shorter than patience.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_shown_as_they_are_typed() {
+        for text in ["localhost:80", "127.0.0.1:0", "[::1]:9000", ":9000", "unix:/run/a:b"] {
+            assert_eq!(text.parse::<Address>().map(|a| a.to_string()), Ok(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_is_not_an_address_is_refused() {
+        for text in ["", "host", "9000", "::1:80", "host:", "host:65536", "host:+1", "unix:"] {
+            assert_eq!(text.parse::<Address>(), Err(NotAnAddress), "{text}");
+        }
+    }
+}

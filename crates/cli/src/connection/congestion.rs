@@ -1,0 +1,33 @@
+//! Which congestion control a connection uses.
+//!
+//! An algorithm that paces costs ten times the sender's processor time on loopback, where there
+//! is no congestion to control, so there another one is taken unless the user names one.
+
+use std::fs;
+
+use rustix::net::sockopt;
+use underpass_engine::socket::avoid_pacing_on_loopback;
+
+use super::address::Stream;
+use crate::failure::{Failure, Result};
+
+/// Sets the algorithm asked for, or a better one where that is certain, and names the one in use;
+/// `None` for a unix stream.
+pub(crate) fn choose(stream: &Stream, asked: &str) -> Result<Option<String>> {
+    let Stream::Tcp(socket) = stream else { return Ok(None) };
+    match asked {
+        "auto" => avoid_pacing_on_loopback(socket),
+        asked => sockopt::set_tcp_congestion(socket, asked).map_err(|_| unknown(asked))?,
+    }
+    Ok(sockopt::tcp_congestion(socket).ok())
+}
+
+/// The failure of one that this system does not have, or that may not be set.
+pub(crate) fn unknown(asked: &str) -> Failure {
+    let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+    let available = available.unwrap_or_default();
+    Failure::Usage(format!(
+        "congestion control '{asked}' is not available; this system allows: auto {}",
+        available.trim()
+    ))
+}

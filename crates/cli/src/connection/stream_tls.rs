@@ -1,0 +1,157 @@
+//! TLS over the one stream of `send` and `recv`.
+
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use underpass_engine::wait::Limits;
+use underpass_engine::{Policy, TlsTransport};
+use underpass_transport::tls::{
+    Acceptor, Connector, Handshake, HandshakeError, Identity, Pin, Session,
+};
+
+use super::address::{Address, Stream};
+use super::tls_trust::{TlsTrustArgs, uses_kernel};
+use crate::failure::{Failure, Result};
+
+/// The TLS options of `send` and `recv`.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "TLS")]
+pub(crate) struct StreamTlsArgs {
+    /// Encrypt the stream: the side that listens shows a certificate, the other side checks it
+    #[arg(long)]
+    tls: bool,
+
+    /// Show this certificate, PEM, followed by the certificates of its issuers [default: a new one
+    /// for this stream, whose --pin is printed]
+    #[arg(long, value_name = "PEM", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate, PEM
+    #[arg(long, value_name = "PEM", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    #[command(flatten)]
+    trust: TlsTrustArgs,
+}
+
+/// The part that this side has in the handshake.
+#[derive(Debug)]
+pub(crate) enum StreamTls {
+    /// It listens and shows a certificate, with its pin if it was made for this stream.
+    Accepts(Acceptor, Option<Pin>),
+    /// It connects to this host and checks the certificate that it shows.
+    Connects(Connector, String),
+}
+
+impl StreamTlsArgs {
+    /// Returns what the options ask for; `None` without `--tls`.
+    pub(crate) fn choose(
+        &self,
+        to: Option<&Address>,
+        listen: Option<&Address>,
+        policy: Policy,
+    ) -> Result<Option<StreamTls>> {
+        let usage = |message: &str| Err(Failure::Usage(message.to_owned()));
+        if !self.tls {
+            return match self.trust.is_given() || self.tls_cert.is_some() {
+                true => usage("certificates and pins are for streams with --tls"),
+                false => Ok(None),
+            };
+        }
+        match (to, listen) {
+            (Some(Address::Unix(_)), _) | (_, Some(Address::Unix(_))) => {
+                usage("--tls is for streams over TCP: a unix socket does not leave this machine")
+            }
+            (Some(Address::Tcp { host, .. }), _) => {
+                if self.tls_cert.is_some() {
+                    return usage("--tls-cert is for the side that listens");
+                }
+                let connector = self.trust.setup(policy)?.connector().map_err(Failure::line)?;
+                Ok(Some(StreamTls::Connects(connector.for_streams(), host.clone())))
+            }
+            (None, _) => {
+                if self.trust.is_given() {
+                    return usage("--cacert, --insecure and --pin are for the side that connects");
+                }
+                let (identity, is_known) = self.identity()?;
+                let pin = (!is_known).then(|| identity.pin());
+                let acceptor = Acceptor::new(identity, uses_kernel(policy));
+                let acceptor = acceptor.map_err(Failure::line)?.for_streams();
+                Ok(Some(StreamTls::Accepts(acceptor, pin)))
+            }
+        }
+    }
+
+    /// Returns the certificate to show, and whether it was given rather than made.
+    fn identity(&self) -> Result<(Identity, bool)> {
+        let (identity, is_known) = match (&self.tls_cert, &self.tls_key) {
+            (Some(certificates), Some(key)) => (Identity::load(certificates, key), true),
+            _ => (Identity::self_signed(&Identity::names_of_this_host()), false),
+        };
+        Ok((identity.map_err(Failure::line)?, is_known))
+    }
+}
+
+impl StreamTls {
+    /// Returns the pin that the other side has to be given.
+    pub(crate) fn pin(&self) -> Option<Pin> {
+        match self {
+            Self::Accepts(_, pin) => *pin,
+            Self::Connects(..) => None,
+        }
+    }
+
+    /// Performs the handshake with the peer.
+    pub(crate) fn handshake(
+        &self,
+        stream: &Stream,
+        timeout: Option<Duration>,
+        cancel: &AtomicBool,
+    ) -> Result<Session> {
+        let timeout = Some(timeout.unwrap_or(HANDSHAKE_TIMEOUT));
+        let limits = Limits::since(Instant::now(), timeout, Some(cancel));
+        let pending = match self {
+            Self::Accepts(acceptor, _) => Handshake::accept(acceptor),
+            Self::Connects(connector, host) => Handshake::connect(connector, host),
+        };
+        let outcome = pending.and_then(|it| it.complete(stream, limits));
+        outcome.map_err(|error| {
+            let (address, action) = (stream.peer(), "shaking hands with");
+            match error {
+                HandshakeError::Io(source) => Failure::Network { action, address, source },
+                error => Failure::hinted(format!("TLS with {address}: {error}"), &error),
+            }
+        })
+    }
+}
+
+/// Ends the stream, and waits until the end is on its way.
+///
+/// # Errors
+///
+/// As `TlsTransport::flush`; `EINTR` soon after `cancel` became true, `ETIMEDOUT` when nothing has moved for
+/// too long.
+pub(crate) fn end(
+    session: &Session,
+    stream: &Stream,
+    cancel: &AtomicBool,
+    timeout: Option<Duration>,
+) -> std::result::Result<(), Errno> {
+    session.close(stream.as_fd());
+    let limits = Limits::since(Instant::now(), timeout, Some(cancel));
+    while let Err(errno) = session.flush(stream.as_fd()) {
+        if errno != Errno::AGAIN && errno != Errno::INTR {
+            return Err(errno);
+        }
+        limits.poll(&mut [PollFd::new(stream, PollFlags::OUT)])?;
+    }
+    Ok(())
+}
+
+/// How long a handshake may take without `--timeout`.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,0 +1,69 @@
+//! Which TLS servers are trusted: the options that all clients have in common.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use underpass_engine::{Mechanism, Policy};
+use underpass_server::client::TlsSetup;
+use underpass_transport::tls::{Pin, Trust, UnknownPin};
+
+use crate::failure::{Failure, Result};
+use crate::output;
+
+/// The options of TLS trust.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "TLS trust")]
+pub(crate) struct TlsTrustArgs {
+    /// Trust the certificate authorities in this PEM file instead of the system's
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cacert: Option<PathBuf>,
+
+    /// Accept any certificate: a machine in between can then read and change everything
+    #[arg(short = 'k', long)]
+    pub(crate) insecure: bool,
+
+    /// Trust only the server with this public key, sha256// and Base64; in addition to --cacert if
+    /// that is given
+    #[arg(long = "pin", value_name = "PIN", value_parser = pin)]
+    pub(crate) pins: Vec<Pin>,
+}
+
+impl TlsTrustArgs {
+    /// Returns whether any of them was given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.cacert.is_some() || self.insecure || !self.pins.is_empty()
+    }
+
+    /// Returns what all connections of the command share. Warns if certificates are not checked, and
+    /// reads the given authorities at once.
+    pub(crate) fn setup(&self, policy: Policy) -> Result<TlsSetup> {
+        if self.insecure && self.pins.is_empty() {
+            output::note("--insecure: certificates are not checked");
+        }
+        let setup = TlsSetup::new(self.trust(policy));
+        if self.cacert.is_some() {
+            setup.connector().map_err(Failure::line)?;
+        }
+        Ok(setup)
+    }
+
+    fn trust(&self, policy: Policy) -> Trust {
+        // The owner of the key is the server that was meant, whatever else its certificate says.
+        let is_pin_enough = self.cacert.is_none() && !self.pins.is_empty();
+        Trust {
+            authorities: self.cacert.clone(),
+            insecure: self.insecure || is_pin_enough,
+            pins: self.pins.clone(),
+            kernel: uses_kernel(policy),
+        }
+    }
+}
+
+/// Returns whether the kernel may encrypt: unless everything has to be copied through user space.
+pub(crate) fn uses_kernel(policy: Policy) -> bool {
+    policy != Policy::Require(Mechanism::ReadWrite)
+}
+
+fn pin(text: &str) -> std::result::Result<Pin, String> {
+    text.parse().map_err(|error: UnknownPin| error.to_string())
+}

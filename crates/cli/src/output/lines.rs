@@ -1,0 +1,183 @@
+//! Lines on standard error, receipts and generated texts on standard output.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use indicatif::BinaryBytes;
+use underpass_engine::Integrity;
+use underpass_transport::tls::Pin;
+
+use super::printable::{self, one_line};
+use crate::args::ShowArgs;
+use crate::failure::{Failure, complaint};
+use crate::receipt::{Alphabet, DeclineReceipt, Receipt, explained};
+
+/// Prints what a finished transfer is to tell.
+pub(crate) fn finished(show: ShowArgs, receipt: &Receipt) {
+    note_integrity(show, receipt);
+    if !show.quiet && !show.json {
+        error_line(&summary(receipt));
+    }
+    tell(show, receipt);
+}
+
+/// Says which integrity levels were refused.
+pub(crate) fn note_integrity(show: ShowArgs, receipt: &Receipt) {
+    for declined in receipt.declined.iter().filter(|_| !show.quiet) {
+        let DeclineReceipt { mechanism: level, errno, reason: Some(reason), .. } = declined else {
+            continue;
+        };
+        if level.parse::<Integrity>().is_err() {
+            continue;
+        }
+        let held = &receipt.integrity;
+        error_line(&format!("underpass: {level} was refused ({errno}: {reason}); {held} held"));
+    }
+}
+
+/// Prints how far something is.
+pub(crate) fn progress(line: &str) {
+    error_line(line);
+}
+
+/// Prints a receipt as JSON, if that is wanted.
+pub(crate) fn tell_json(show: ShowArgs, receipt: &impl serde::Serialize) {
+    if show.json
+        && let Ok(json) = serde_json::to_string(receipt)
+    {
+        // A reader that has gone away wants no more.
+        let _ = writeln!(std::io::stdout(), "{}", printable::json(&json));
+    }
+}
+
+/// Prints why a command failed, in one line, and returns its exit code.
+pub(crate) fn failure(failure: &Failure) -> ExitCode {
+    match failure {
+        Failure::Arguments(error) => return usage(error),
+        Failure::Transfer { receipt, show, .. } => tell(*show, receipt),
+        _ => {}
+    }
+    problem(failure);
+    ExitCode::from(failure.exit_code())
+}
+
+/// Prints why one of several things failed, in one line.
+pub(crate) fn problem(failure: &Failure) {
+    let text = failure.to_string();
+    match failure.hint() {
+        Some(hint) => error_line(&format!("underpass: {text} ({hint})")),
+        None => error_line(&format!("underpass: {text}")),
+    }
+}
+
+/// A path as it can be shown: whatever its name has in it, it stays one line, and tells a terminal
+/// nothing.
+pub(crate) fn plain_path(path: &Path) -> String {
+    one_line(&path.to_string_lossy())
+}
+
+/// Prints the receipt of one of several transfers, if it is wanted.
+pub(crate) fn receipt(show: ShowArgs, receipt: &Receipt) {
+    tell(show, receipt);
+}
+
+/// Prints what several transfers came to.
+pub(crate) fn sum(show: ShowArgs, receipt: &Receipt) {
+    if !show.quiet && !show.json {
+        error_line(&summary(receipt));
+    }
+}
+
+/// Prints help as it is, and what was typed wrongly in one line; returns the exit code.
+fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A reader that has gone away wants no more.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    error_line(&format!("underpass: {} (--help tells more)", complaint(error)));
+    ExitCode::from(2)
+}
+
+/// Prints a text that ends with a line feed on standard output.
+pub(crate) fn text(text: &str) {
+    // A reader that has gone away wants no more.
+    let _ = write!(std::io::stdout(), "{text}");
+}
+
+/// Prints where a peer can connect: always, for there may be no other way to know the port.
+pub(crate) fn listening(address: &str) {
+    error_line(&format!("listening on {address}"));
+}
+
+/// Prints by what the other side can know us: always, for there may be no other way to know it.
+pub(crate) fn pin(pin: Pin) {
+    error_line(&format!("the other side needs --tls --pin {pin}"));
+}
+
+/// Prints what was generated, as it is, on standard output.
+pub(crate) fn bytes(bytes: &[u8]) {
+    // A reader that has gone away wants no more.
+    let _ = std::io::stdout().write_all(bytes);
+}
+
+/// A value as one line of JSON.
+pub(crate) fn json(value: &impl serde::Serialize) -> String {
+    printable::json(&serde_json::to_string(value).unwrap_or_default())
+}
+
+/// Prints what was asked for, on standard error.
+pub(crate) fn told(text: &str) {
+    error_lines(text);
+}
+
+/// Prints a question, after which the answer is typed on the same line.
+pub(crate) fn question(text: &str) {
+    // Without standard error nobody is asked, and nothing is answered.
+    let _ = write!(std::io::stderr(), "underpass: {text}");
+}
+
+/// Prints one line about something that goes on beside the work.
+pub(crate) fn note(text: &str) {
+    error_line(&format!("underpass: {text}"));
+}
+
+/// Prints a receipt in the forms that are wanted.
+pub(crate) fn tell(show: ShowArgs, receipt: &Receipt) {
+    if show.explain {
+        error_lines(&explained(receipt, Alphabet::of_locale()));
+    }
+    if show.json
+        && let Ok(json) = serde_json::to_string(receipt)
+    {
+        // A reader that has gone away wants no more.
+        let _ = writeln!(std::io::stdout(), "{}", printable::json(&json));
+    }
+}
+
+/// `4.00 GiB in 2.13 s (1.88 GiB/s) by copy_file_range`
+pub(crate) fn summary(receipt: &Receipt) -> String {
+    let bytes = BinaryBytes(receipt.bytes);
+    let rate = receipt.bytes as f64 / receipt.elapsed_s.max(f64::MIN_POSITIVE);
+    let names: Vec<_> = receipt.mechanisms.iter().map(|each| each.name.as_str()).collect();
+    if names.is_empty() {
+        return format!("{bytes} in {:.2} s", receipt.elapsed_s);
+    }
+    let names = names.join(", ");
+    // Saturates for a rate that no machine has.
+    let rate = BinaryBytes(rate as u64);
+    format!("{bytes} in {:.2} s ({rate}/s) by {names}", receipt.elapsed_s)
+}
+
+/// Prints one line, whatever names in it are made of.
+pub(crate) fn error_line(line: &str) {
+    // Nobody is left to be told that nobody is listening.
+    let _ = writeln!(std::io::stderr(), "{}", one_line(line));
+}
+
+/// Prints several lines.
+pub(crate) fn error_lines(text: &str) {
+    // Nobody is left to be told that nobody is listening.
+    let _ = writeln!(std::io::stderr(), "{}", printable::lines(text));
+}

@@ -1,0 +1,8 @@
+//! The only place that prints.
+
+mod lines;
+pub(crate) mod printable;
+mod progress;
+
+pub(crate) use lines::*;
+pub(crate) use progress::{Meter, Observer};
