@@ -64,8 +64,3 @@ pub fn examine(from: Option<&Path>, to: &Target) -> Result<Diagnosis, DoctorErro
     findings.extend(machine::findings(&machine::HostInfo::gather(is_stream)));
     Ok(Diagnosis { pair, findings })
 }
-
-/// Whether /proc is there, by which files without names get one and leases are taken.
-fn has_proc() -> bool {
-    Path::new("/proc/self/fd").exists()
-}

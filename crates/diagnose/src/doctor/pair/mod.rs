@@ -22,6 +22,7 @@ use crate::doctor::ends::sample::{LEN, Sample};
 use crate::doctor::ends::scratch::{LOOK_INTERVAL, MAX_LOOKS, Scratch};
 use crate::doctor::ends::target::Target;
 use crate::doctor::error::{DoctorError, Result};
+use crate::procfs;
 
 /// What was seen of two ends.
 #[derive(Clone, Debug)]
@@ -93,7 +94,7 @@ impl PairTrials {
             flags.is_some_and(|flags| flags.contains(rustix::fs::OFlags::APPEND))
         });
         let (from, to) = (sample.name().to_owned(), target.name());
-        let (is_stream, has_proc) = (target.is_stream(), crate::doctor::has_proc());
+        let (is_stream, has_proc) = (target.is_stream(), procfs::is_mounted());
         Ok(Self { from, to, is_stream, appends, way, alone, guards, has_proc })
     }
 }
