@@ -69,7 +69,7 @@ fn text_and_json_say_the_same_and_the_exit_code_says_whether_the_best_way_is_ope
     let finished = run(["doctor", "--json"]);
     let told = told(&finished);
     if finished.code() == Some(3) {
-        finished.failed(3, &["underpass: ", "closed"]);
+        finished.failed(3, &["underpass: ", "unavailable"]);
     }
     let text = run(["doctor"]).text();
     for finding in told["findings"].as_array().unwrap() {

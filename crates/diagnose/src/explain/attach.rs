@@ -86,8 +86,8 @@ fn follow(
 ) -> io::Result<Counts> {
     let mut counts = Counts::default();
     let mut threads = HashSet::new();
-    // If nobody listens, nothing is left to be done with the answer. When this thread ends, what
-    // it traces goes on untraced.
+    // The answer is not needed if the caller is gone. When this thread ends, what it traces goes on
+    // untraced.
     if let Err(error) = pids.iter().try_for_each(|pid| seize_all(*pid, &mut threads)) {
         let _ = ready.send(Err(error));
         return Ok(counts);

@@ -38,7 +38,7 @@ pub(super) enum SyscallEffect {
     Clone,
     /// The same for a part of a file: FICLONERANGE.
     CloneRange,
-    /// Begins or drives a ring, in which calls are made that nobody sees: io_uring(7).
+    /// Begins or drives a ring, in which calls are made unseen: io_uring(7).
     Ring,
     /// Hands calls over to be made later, unseen: io_submit(2).
     Later,

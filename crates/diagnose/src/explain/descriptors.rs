@@ -113,7 +113,7 @@ impl Descriptors {
 }
 
 /// Files that are made without a name (`O_TMPFILE` of open(2)) and get one later are known by
-/// their number, which tells nobody anything.
+/// their number, which says nothing to people.
 fn without_number(path: String) -> String {
     let unnamed = path.strip_suffix(" (deleted)").and_then(|path| path.rsplit_once("/#"));
     match unnamed {

@@ -67,7 +67,7 @@ impl Count {
         self
     }
 
-    /// Bytes of a call that moved some.
+    /// Returns the mean size of a call that moved some bytes.
     pub fn mean_bytes(self) -> u64 {
         self.bytes.checked_div(self.moving_calls).unwrap_or(0)
     }
@@ -118,7 +118,7 @@ pub struct RefusalCount {
 }
 
 impl RefusalCount {
-    /// Whether the kernel does not offer this for these ends, rather than failed at it.
+    /// Returns whether the kernel does not offer this for these ends, rather than failed at it.
     pub fn is_decline(&self) -> bool {
         let is_mechanism = KERNEL_MECHANISMS.contains(&self.what);
         is_mechanism
@@ -137,7 +137,7 @@ impl RefusalCount {
             )
     }
 
-    /// The error by its symbol.
+    /// Returns the symbol of the error, such as `EXDEV`.
     pub fn symbol(&self) -> String {
         errno::name(self.errno).into_owned()
     }
@@ -243,7 +243,7 @@ impl Ledger {
         let sum = self.moves.entry(("splice", from, ends.to.kind)).or_default();
         *sum = sum.plus(whole);
         if bytes > passed {
-            // Somebody else has put it there.
+            // Another call has put it there.
             let other = Count { bytes: bytes - passed, calls: 0, moving_calls: 0 };
             let sum = self.moves.entry(("splice", EndKind::Pipe, ends.to.kind)).or_default();
             *sum = sum.plus(other);
@@ -284,7 +284,7 @@ impl Ledger {
         }
     }
 
-    /// Bytes that were delivered somewhere: written from memory, or moved inside the kernel.
+    /// Returns the bytes that were delivered: written from memory, or moved inside the kernel.
     pub fn delivered(&self) -> u64 {
         let written = self.crossings.iter().filter(|((way, ..), _)| *way == Direction::Out);
         let written: u64 = written.map(|(_, count)| count.bytes).sum();

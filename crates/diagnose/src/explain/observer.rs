@@ -85,7 +85,7 @@ impl Observer {
                 self.crossed(known.name, direction, (&end, &parts), flags, bytes);
             }
             (SyscallEffect::Vmsplice, Subject::Cross(end, _)) => {
-                // By reference into a pipe. Out of one it would be a copy, which nobody makes so.
+                // By reference into a pipe. Out of one it would be a copy, which no program makes this way.
                 let referenced = result.unwrap_or(0);
                 let split = Split { referenced, tried: Origin::Referenced, ..Split::default() };
                 self.ledger.cross(known.name, Direction::Out, &end, split);

@@ -40,7 +40,7 @@ pub(super) struct Pending {
 pub(super) enum Subject {
     /// Copies between an end and these parts of memory.
     Cross(End, Vec<Part>),
-    /// Moves between two ends; for reflinks, so many bytes.
+    /// Moves between two ends; `whole` is how many bytes a reflink shares.
     Move { from: End, to: End, whole: u64 },
     /// Maps this file, or memory alone.
     Map(Option<FileId>),
@@ -124,7 +124,7 @@ pub(super) fn words(tid: u32, address: u64, count: usize) -> Option<Vec<u64>> {
     Some(words.collect())
 }
 
-/// Which of these parts so many bytes were in, from the first on.
+/// Splits bytes over the parts that they were in, from the first on.
 pub(super) fn split(parts: &[Part], bytes: u64) -> Split {
     let mut split = Split::default();
     if parts.first().is_some_and(|part| part.is_mapped) {
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(of(10), (10, 0));
         assert_eq!(of(60), (10, 50));
         assert_eq!(of(112), (12, 100));
-        // What nobody knows the place of was in memory of the program.
+        // Bytes of unknown parts count as the program's own memory.
         assert_eq!(of(200), (100, 100));
     }
 

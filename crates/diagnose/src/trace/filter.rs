@@ -1,7 +1,7 @@
 //! Which system calls stop a traced program, as a program for seccomp(2).
 //!
-//! A stop costs a hundred times what a call costs, so the kernel is to let through what nobody
-//! wants to see.
+//! A stop costs a hundred times what a call costs, so the kernel lets through every call that is not
+//! looked at.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ pub enum Watch {
 /// A program that decides by the number of a call, and its arguments, whether it stops.
 ///
 /// Calls of another architecture than this program's own, such as those of 32-bit programs, always
-/// do, so that nobody takes them for none.
+/// do, so that they are not taken for none.
 #[derive(Clone, Default)]
 pub struct Filter {
     pub(super) code: Vec<libc::sock_filter>,

@@ -1,4 +1,4 @@
-//! Another program's system calls, as it makes them: what tells which way its bytes take.
+//! Another program's system calls, seen as it makes them.
 //!
 //! The program is started here, and it and all that it starts stops at the calls that a [`Filter`]
 //! names, until [`resume`] lets it go on. Where the kernel allows no filter it stops at all of them.
@@ -44,7 +44,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// `EPERM` if tracing is not allowed here, or somebody traces this program already.
+    /// `EPERM` if tracing is not allowed here, or this program is traced already.
     ///
     /// # Panics
     ///
@@ -68,13 +68,13 @@ impl Program {
         Ok(Self { pid, told: told.into() })
     }
 
-    /// The number of its process.
+    /// Returns the number of its process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// What became of its start; before its first [`Stop::Exec`] nobody knows.
+    /// Returns what became of its start, which is known from its first [`Stop::Exec`] on.
     #[must_use]
     pub fn started(&self) -> Start {
         let mut start = Start::Filtered;
@@ -181,7 +181,7 @@ pub fn wait() -> io::Result<Option<(u32, Event)>> {
 ///
 /// # Errors
 ///
-/// `ESRCH` if somebody has killed it meanwhile.
+/// `ESRCH` if it was killed meanwhile.
 pub fn resume(tid: u32, how: Resume, signal: c_int) -> io::Result<()> {
     Ok(sys::trace(tid, TraceRequest::Resume(how, signal))?)
 }
@@ -190,7 +190,7 @@ pub fn resume(tid: u32, how: Resume, signal: c_int) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// `ESRCH` if somebody has killed it meanwhile; `EIO` before Linux 5.3.
+/// `ESRCH` if it was killed meanwhile; `EIO` before Linux 5.3.
 pub fn call(tid: u32) -> io::Result<Call> {
     let mut info = CallInfo::default();
     sys::trace(tid, TraceRequest::CallInfo(&mut info))?;
@@ -221,7 +221,7 @@ impl std::fmt::Debug for Signals {
 }
 
 impl Signals {
-    /// From now on these do nothing to the calling thread and to those that it will start.
+    /// Blocks these signals for the calling thread and those that it starts from now on.
     #[must_use]
     pub fn block(signals: &[c_int]) -> Self {
         let set = SignalSet::new(signals);
@@ -229,8 +229,8 @@ impl Signals {
         Self(set)
     }
 
-    /// Waits for one of them: which, and whether it came from the kernel, as one from the keys of
-    /// a terminal does, which reaches a whole group of processes.
+    /// Waits for one of them. Returns which, and whether it came from the kernel, as one from the
+    /// keys of a terminal does, which reaches a whole group of processes.
     ///
     /// # Errors
     ///

@@ -73,7 +73,7 @@ impl Sample {
         let scratch = Scratch::file(&folder.join(NAME))?;
         let file = scratch.landing().ok_or(rustix::io::Errno::BADF)?;
         file.write_all_at(&noise(LEN as usize), 0)?;
-        // Whoever holds it open for writing gets no lease on it.
+        // A process that holds it open for writing gets no lease on it.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let file = File::open(path).or_else(|_| file.try_clone())?;
         let name = format!("a new file in {}", folder.display());

@@ -93,7 +93,7 @@ impl Scratch {
         })
     }
 
-    /// Takes in what has arrived at the other end; whether that was anything.
+    /// Takes in what has arrived at the other end, and returns whether that was anything.
     pub(crate) fn drain(&self, arrived: &mut Vec<u8>) -> io::Result<bool> {
         let before = arrived.len();
         let mut buffer = vec![0; ROOM];
@@ -137,11 +137,11 @@ impl Scratch {
     }
 }
 
-/// How often something is looked for that everywhere else is there at once. Looks are counted and
-/// not time: a machine may be busy, and then has had no chance.
+/// The most looks for something that usually is there at once. Looks are counted and not time, as a
+/// busy machine may need more of it.
 pub(crate) const MAX_LOOKS: u32 = 1_000;
 
-/// How long between two looks.
+/// The time between two looks.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_micros(100);
 
 /// What the file would be called if it got a name.

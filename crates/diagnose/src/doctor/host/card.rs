@@ -27,7 +27,7 @@ pub(crate) struct NetworkInfo {
 }
 
 impl NetworkInfo {
-    /// Looks at the way to a host.
+    /// Asks the kernel for the route to a host, and the driver of its card for what that does.
     pub(crate) fn gather(host: Option<&str>) -> Result<Self> {
         let address = host.map(look_up).transpose()?;
         let route = address.map(route_to);
@@ -55,7 +55,7 @@ fn look_up(host: &str) -> Result<IpAddr> {
     // It may take many seconds, and cannot be interrupted.
     let asked = thread::Builder::new().spawn(move || {
         let found = (name.as_str(), 0).to_socket_addrs().map(|mut all| all.next());
-        // Nobody waits for it any more.
+        // The receiver may be gone after its timeout.
         let _ = sender.send(found);
     });
     asked.map_err(failed)?;

@@ -61,14 +61,14 @@ pub enum TrialOutcome {
     Moved,
     /// Other bytes arrived.
     Differs,
-    /// The kernel offers it not for these two.
+    /// The kernel does not offer it for these two ends.
     Declined(Refusal),
     /// Something went wrong.
     Failed(String),
 }
 
 impl PairTrials {
-    /// Tries everything.
+    /// Tries what a command would do, each mechanism alone, and each integrity level.
     pub(crate) fn gather(sample: &Sample, target: &Target) -> Result<Self> {
         let kind = sample.source()?.kind();
         let way = match buffered(sample, target)? {
@@ -174,7 +174,7 @@ fn compared(
     }
 }
 
-/// The transfer, and whoever takes in what arrives, in turn.
+/// Runs the transfer, and takes in what arrives whenever it has to wait.
 fn run(
     sample: &Sample,
     scratch: &Scratch,

@@ -1,7 +1,7 @@
 //! Whether a socket has the pages of a file, or a copy of them.
 //!
-//! sendfile(2) gives a socket the file's own pages. Whoever writes to the file then changes what
-//! the peer has not read yet. Some files and some kernels copy instead. Only a trial can tell.
+//! sendfile(2) gives a socket the file's own pages. A write to the file then changes what the
+//! peer has not read yet. Some files and some kernels copy instead. Only a trial can tell.
 
 use std::io;
 use std::os::unix::fs::FileExt;
