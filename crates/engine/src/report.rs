@@ -100,6 +100,12 @@ impl Report {
             .filter(|(_, tally)| tally.bytes > 0)
     }
 
+    /// Returns the mechanism that moved the most bytes, if any has moved any.
+    #[must_use]
+    pub fn main_mechanism(&self) -> Option<Mechanism> {
+        self.mechanisms().max_by_key(|(_, tally)| tally.bytes).map(|(mechanism, _)| mechanism)
+    }
+
     /// The bytes that came from the chain's own memory, such as headers. Their calls count here
     /// only if they carried no byte of a file.
     #[must_use]

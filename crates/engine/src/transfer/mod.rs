@@ -461,6 +461,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             bytes,
             expected: self.chain.len(),
             elapsed: now.duration_since(started),
+            mechanism: self.report.main_mechanism(),
         });
     }
 }

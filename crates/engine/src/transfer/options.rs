@@ -271,6 +271,8 @@ pub struct Progress {
     pub expected: Option<u64>,
     /// Time since the first step.
     pub elapsed: Duration,
+    /// The mechanism that moved most of them so far, if any has.
+    pub mechanism: Option<Mechanism>,
 }
 
 impl Progress {

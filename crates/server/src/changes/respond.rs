@@ -212,8 +212,7 @@ async fn check_conditions(
 /// What is said to a change that was made.
 fn made(ctx: &RequestContext<'_>, changed: &Changed) -> Response {
     let mut response = Response::empty(if changed.is_new { 201 } else { 204 });
-    let most = changed.report.mechanisms().max_by_key(|(_, tally)| tally.bytes);
-    if let Some((mechanism, _)) = most.filter(|_| ctx.explains) {
+    if let Some(mechanism) = changed.report.main_mechanism().filter(|_| ctx.explains) {
         response.add_field("Server-Timing", &format!("path;desc=\"{}\"", mechanism.name()));
     }
     response

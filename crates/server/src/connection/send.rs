@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 use tokio::time::sleep;
-use underpass_engine::{Chain, Confirm, Error, Mechanism, Report, Status, Usage, Version, Wait};
+use underpass_engine::{Chain, Confirm, Error, Report, Status, Usage, Version, Wait};
 
 use crate::connection::outcome::{Failure, SendOutcome};
 use crate::connection::peer::Peer;
@@ -402,9 +402,7 @@ impl<'a> Slow<'a> {
     /// Tells the register how far it is.
     fn tell(&mut self, report: &Report) {
         let bytes = self.outcome.report.bytes() + report.bytes();
-        let by = report.mechanisms().max_by_key(|(_, tally)| tally.bytes);
-        let by: Option<Mechanism> = by.map(|(mechanism, _)| mechanism);
-        self.handle.progress(bytes.saturating_sub(self.head_len), by);
+        self.handle.progress(bytes.saturating_sub(self.head_len), report.main_mechanism());
     }
 
     fn fail(&mut self, failure: Failure) {

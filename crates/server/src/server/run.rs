@@ -96,9 +96,9 @@ impl Server {
             let thread = thread::Builder::new().name(name).spawn(work);
             threads.push(thread.map_err(fail("starting a thread"))?);
         }
-        let leftovers = uploads::watch_leftovers(&shared);
+        let stale_uploads = uploads::watch_stale_uploads(&shared);
         wait_for_draining(&control);
-        drop(leftovers);
+        drop(stale_uploads);
         shared.note(Note::Draining { open: shared.transfers.len() });
         let mut left = 0;
         for thread in threads {

@@ -1,52 +1,42 @@
-//! One upload on its thread: what is asked, what was read, what is answered.
+//! One upload on its thread, from the request to the response.
 
-use std::fs::File;
-use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::ioctl_fionread;
-
-use underpass_engine::{Mechanism, Policy, Report, TlsTransport};
-
-use crate::incoming::{Extent, Incoming, Manner, ReceiveError};
+use crate::incoming::Incoming;
 use crate::observe::transfers::TransferFacts;
-use crate::request::{BodyLength, Method, Request};
+use crate::request::Method;
 use crate::routing::response::Response;
-use crate::server::settings::{Changes, MinFree};
 use crate::server::shared::Shared;
 use crate::tls::Session;
 use crate::upload::{ContentRange, UploadFields};
-use crate::uploads::answer;
-use crate::uploads::answer::Refusal;
-use crate::uploads::part::Part;
-use crate::uploads::place::{Place, check};
-use crate::uploads::received::{BodyState, Broken, Received};
-use crate::uploads::slots::Slot;
-use crate::uploads::{Job, Outcome, Upload, interim, patch, put, range, resumable, room};
+use crate::uploads::methods::{patch, put, range, resumable};
+use crate::uploads::received::Received;
+use crate::uploads::reception::Reception;
+use crate::uploads::refusal::{self, Refusal};
+use crate::uploads::request::UploadRequest;
+use crate::uploads::state::slots::Slot;
 
-/// One upload on its thread.
+/// What came of an upload.
 #[derive(Debug)]
-pub(crate) struct Reception<'a> {
-    pub(crate) shared: &'a Shared,
-    pub(crate) upload: &'a Upload,
-    pub(crate) request: Request<'a, 'a>,
-    worker: usize,
-    pub(crate) slot: &'a Slot,
-    incoming: Incoming<'a, Arc<OwnedFd>>,
-    /// What comes; nothing if there is no body.
-    extent: Option<Extent>,
-    facts: TransferFacts,
-    /// Where in the file the body is.
-    content: Range<u64>,
-    /// Becomes true when another connection goes on with the same part.
-    superseded: Option<Arc<AtomicBool>>,
-    state: BodyState,
-    report: Report,
-    interim: u64,
-    broken: Option<Broken>,
+pub(crate) struct Outcome {
+    pub(crate) response: Response,
+    /// What was read of the connection and not used.
+    pub(crate) ahead: Vec<u8>,
+    pub(crate) received: Received,
+}
+
+/// What the thread of one upload has.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) upload: UploadRequest,
+    pub(crate) shared: Arc<Shared>,
+    /// The number of the worker, whose counters it uses.
+    pub(crate) worker: usize,
+    pub(crate) slot: Arc<Slot>,
+    /// The TLS over it.
+    pub(crate) session: Option<Arc<Session>>,
+    pub(crate) ahead: Vec<u8>,
+    pub(crate) facts: TransferFacts,
 }
 
 impl Job {
@@ -55,286 +45,52 @@ impl Job {
         let Self { upload, shared, worker, slot, session, ahead, facts } = self;
         let mut storage = Vec::new();
         let request = upload.request.request(&mut storage);
-        let extent = match request.body() {
-            Ok(BodyLength::Length(len)) => Some(Extent::Length(len)),
-            Ok(BodyLength::Chunked) => Some(Extent::Chunked),
-            Ok(BodyLength::None) | Err(_) => None,
-        };
         let timeout = Some(shared.settings.timeout);
         underpass_transport::hold_little_on_loopback(&slot.connection);
         let mut incoming = Incoming::new(Arc::clone(&slot.connection), ahead, timeout, None);
         if let Some(session) = session {
             incoming.set_session(session);
         }
-        let mut reception = Reception {
-            shared: &shared,
-            upload: &upload,
-            request,
-            worker,
-            slot: &slot,
-            incoming,
-            extent,
-            facts,
-            content: 0..0,
-            superseded: None,
-            state: if extent.is_some() { BodyState::Untouched } else { BodyState::Read },
-            report: Report::default(),
-            interim: 0,
-            broken: None,
-        };
-        let response = match reception.answer() {
+        let mut reception = Reception::new(&shared, &upload, request, &slot, incoming, facts);
+        let mut response = match answer(&mut reception) {
             Ok(response) => response,
             Err(refusal) => refusal.response(&reception.request),
         };
-        reception.end(response)
-    }
-}
-
-impl<'a> Reception<'a> {
-    fn answer(&mut self) -> Result<Response, Refusal> {
-        self.check_representation()?;
-        self.offer()?;
-        self.check_size(self.expected().unwrap_or(0))?;
-        if let Some(id) = &self.upload.id {
-            return resumable::go_on(self, id);
-        }
-        match self.request.method {
-            Method::Head => range::tell(self),
-            Method::Patch => patch::patch(self),
-            _ => self.answer_put(),
-        }
-    }
-
-    fn answer_put(&mut self) -> Result<Response, Refusal> {
-        let range = ContentRange::of(&self.request)
-            .map_err(|fault| Refusal::new(400, fault.to_string()))?;
-        match (UploadFields::of(&self.request).complete, range) {
-            (None, None) => put::put(self),
-            (None, Some(range)) => range::put(self, range),
-            (Some(is_complete), None) => resumable::create(self, is_complete),
-            (Some(_), Some(_)) => {
-                Err(Refusal::new(400, "a Content-Range and Upload-Complete exclude each other"))
-            }
-        }
-    }
-
-    /// Whether a file of this size may be here.
-    pub(crate) fn check_size(&self, len: u64) -> Result<(), Refusal> {
-        let changes = &self.shared.settings.changes;
-        match changes.limit {
-            // The draft's section 4.1.4: with the limits.
-            Some(limit) if len > limit => {
-                let limits = answer::limits(changes);
-                Err(Refusal::too_long(Some(limit)).with("Upload-Limit", limits))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// What is sent is stored as it is: nothing that would have to be undone first.
-    fn check_representation(&self) -> Result<(), Refusal> {
-        let codings = self
-            .request
-            .fields("content-encoding")
-            .flat_map(|value| value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii));
-        if codings.into_iter().any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
-            // RFC 9110 15.5.16, with what would do instead (12.5.3).
-            let detail = "files are stored as they are sent: send it without a Content-Encoding";
-            return Err(Refusal::new(415, detail).with("Accept-Encoding", "identity"));
-        }
-        Ok(())
-    }
-
-    /// How many bytes the body has, if that is known.
-    pub(crate) fn expected(&self) -> Option<u64> {
-        match self.extent {
-            None => Some(0),
-            Some(Extent::Length(len)) => Some(len),
-            Some(_) => None,
-        }
-    }
-
-    /// Whether any body comes.
-    pub(crate) fn has_body(&self) -> bool {
-        self.extent.is_some()
-    }
-
-    /// How many bytes of the body are in the file.
-    pub(crate) fn received(&self) -> u64 {
-        self.report.bytes()
-    }
-
-    /// Where in the file they are.
-    pub(crate) fn content(&self) -> Range<u64> {
-        self.content.clone()
-    }
-
-    /// The connection.
-    pub(crate) fn connection(&self) -> BorrowedFd<'_> {
-        self.incoming.stream().as_fd()
-    }
-
-    /// Whether the body broke off, and its client may come again with the rest.
-    pub(crate) fn is_cut_off(&self) -> bool {
-        self.broken.as_ref().is_some_and(|broken| broken.is_cut_off)
-    }
-
-    /// Whether there was more of the body than may be.
-    pub(crate) fn is_too_long(&self) -> bool {
-        self.broken.as_ref().is_some_and(|broken| broken.word == answer::TOO_LONG)
-    }
-
-    /// From now on the connection may be ended by one that wants to go on with the same part.
-    pub(crate) fn superseded_by(&mut self, part: &Part<'_>) {
-        self.superseded = Some(part.superseded());
-    }
-
-    /// Whether another connection wants to go on with the same part.
-    pub(crate) fn is_superseded(&self) -> bool {
-        self.superseded.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
-    }
-
-    /// Waits until something of the body is here.
-    pub(crate) fn first_byte(&mut self) -> Result<(), Refusal> {
-        if !self.incoming.is_ahead_empty() {
-            return Ok(());
-        }
-        let socket = self.incoming.stream();
-        if let Some(session) = self.incoming.session() {
-            let timeout = self.shared.settings.timeout;
-            let outcome = interim::first_byte(socket.as_fd(), session, timeout);
-            return outcome.map_err(|error| self.break_off(&error, None));
-        }
-        let patience = Timespec::try_from(self.shared.settings.timeout).ok();
-        let error = match poll(&mut [PollFd::new(socket, PollFlags::IN)], patience.as_ref()) {
-            // How much is there is asked without reading it: nothing is the end.
-            Ok(1..) if ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0) => return Ok(()),
-            Ok(1..) => ReceiveError::Ended,
-            // A signal, of which this thread gets none.
-            Ok(0) | Err(_) => ReceiveError::Stalled,
-        };
-        Err(self.break_off(&error, None))
-    }
-
-    /// Notes why the body is not whole, and what to say of it.
-    fn break_off(&mut self, error: &ReceiveError, limit: Option<u64>) -> Refusal {
-        self.state = BodyState::Broken;
-        let error = if self.is_superseded() { &ReceiveError::Cancelled } else { error };
-        let (broken, refusal) = match self.slot.stopped() {
-            Some(stop) => Broken::stopped(stop, &self.shared.settings),
-            None => Broken::of(error, limit),
-        };
-        self.broken = Some(broken);
-        refusal
-    }
-
-    /// Where the file is to be, if the request may change what is there.
-    pub(crate) fn place(&self) -> Result<Place, Refusal> {
-        let (root, changes) = (&self.shared.root, &self.shared.settings.changes);
-        let creates = changes.create_parents && self.request.method == Method::Put;
-        let changes = Changes { create_parents: creates, ..*changes };
-        let place = Place::find(root, self.upload, &changes)?;
-        check(&self.request, place.present.as_ref())?;
-        Ok(place)
-    }
-
-    /// Tells a client that waits for it that it may send its body (RFC 9110 10.1.1).
-    pub(crate) fn invite(&mut self) -> Result<(), Refusal> {
-        let waits = self.request.expects_continue() && self.extent.is_some();
-        if waits && self.incoming.is_ahead_empty() {
-            self.say(interim::CONTINUE)?;
-        }
-        Ok(())
-    }
-
-    /// Says something before the answer.
-    pub(crate) fn say(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
-        let timeout = self.shared.settings.timeout;
-        self.interim += bytes.len() as u64;
-        let session = self.incoming.session().map(|session| &**session);
-        interim::write(self.incoming.stream().as_fd(), session, bytes, timeout)
-            .map_err(|error| self.break_off(&error.into(), None))
-    }
-
-    /// Moves the body into `file` from `at` on, at the most `limit` bytes; how many there were.
-    pub(crate) fn body(
-        &mut self,
-        file: &File,
-        at: u64,
-        limit: Option<u64>,
-    ) -> Result<u64, Refusal> {
-        let Some(extent) = self.extent else { return Ok(0) };
-        let settings = &self.shared.settings;
-        // Where the length is known there was room for it, and it is reserved.
-        let is_open = extent == Extent::Chunked || self.slot.is_unreserved.load(Ordering::Relaxed);
-        let watches = is_open && settings.changes.min_free != MinFree::Bytes(0);
-        let manner = Manner {
-            policy: policy(settings.policy, self.incoming.session()),
-            step: settings.step,
-            pipes: Some(&self.shared.uploads.pipes),
-            limit,
-            tell_every: watches.then_some(room::LOOK_EVERY),
-            ..Manner::default()
-        };
-        let expected = self.expected().unwrap_or(0);
-        let handle =
-            self.shared.transfers.register(TransferFacts { expected, ..self.facts.clone() });
-        let by = match manner.policy {
-            Policy::Require(Mechanism::ReadWrite) => Mechanism::ReadWrite,
-            _ => Mechanism::Splice,
-        };
-        let slot = self.slot;
-        if watches {
-            self.incoming.set_cancel(Some(&slot.is_stopped));
-        }
-        let (shared, mut looked) = (self.shared, 0);
-        let mut tell = |progress: &underpass_engine::Progress| {
-            handle.progress(progress.bytes, Some(by));
-            slot.progress(progress.bytes);
-            if watches && progress.bytes >= looked + room::LOOK_EVERY {
-                looked = progress.bytes;
-                if !room::has_room(shared, file, room::LOOK_EVERY) {
-                    slot.end_full();
-                }
-            }
-        };
-        slot.begin_body();
-        let received = self.incoming.body(extent, file, at, &manner, &mut tell);
-        slot.end_body();
-        self.report.add(&received.report);
-        self.content = at..at.saturating_add(received.report.bytes());
-        match received.outcome {
-            Ok(()) => {
-                self.state = BodyState::Read;
-                Ok(received.report.bytes())
-            }
-            Err(error) => Err(self.break_off(&error, limit)),
-        }
-    }
-
-    fn end(self, mut response: Response) -> Outcome {
-        if self.upload.explains {
-            let timing = format!("path;desc=\"{}\"", answer::way(&self.report));
+        if upload.explains {
+            let timing = format!("path;desc=\"{}\"", refusal::way(reception.report()));
             response.add_field("Server-Timing", &timing);
         }
-        let metrics = self.shared.metrics.worker(self.worker);
-        metrics.received(&self.report);
-        let Self { state: body, report, interim, broken, incoming, .. } = self;
-        let received = Received { body, report, interim, broken };
-        Outcome { response, ahead: incoming.into_ahead(), received }
+        shared.metrics.worker(worker).received(reception.report());
+        let (ahead, received) = reception.end();
+        Outcome { response, ahead, received }
     }
 }
 
-/// What the operator wishes for, as far as it can be between a socket and a file: that files are to
-/// be sent by sendfile(2) says nothing about how they come.
-///
-/// Where this process decrypts there is one way, and no time is lost with asking for others.
-fn policy(wished: Policy, session: Option<&Arc<Session>>) -> Policy {
-    match wished {
-        _ if session.is_some_and(|session| !session.is_in_kernel()) => {
-            Policy::Require(Mechanism::ReadWrite)
+/// Answers the request, by its method and what it says of its body.
+fn answer(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
+    reception.check_representation()?;
+    reception.offer()?;
+    reception.check_size(reception.expected().unwrap_or(0))?;
+    let upload = reception.upload;
+    if let Some(id) = &upload.id {
+        return resumable::go_on(reception, id);
+    }
+    match reception.request.method {
+        Method::Head => range::tell(reception),
+        Method::Patch => patch::patch(reception),
+        _ => answer_put(reception),
+    }
+}
+
+fn answer_put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
+    let range = ContentRange::of(&reception.request)
+        .map_err(|fault| Refusal::new(400, fault.to_string()))?;
+    match (UploadFields::of(&reception.request).complete, range) {
+        (None, None) => put::put(reception),
+        (None, Some(range)) => range::put(reception, range),
+        (Some(is_complete), None) => resumable::create(reception, is_complete),
+        (Some(_), Some(_)) => {
+            Err(Refusal::new(400, "a Content-Range and Upload-Complete exclude each other"))
         }
-        Policy::Require(Mechanism::Splice | Mechanism::ReadWrite) | Policy::Prefer(_) => wished,
-        _ => Policy::Auto,
     }
 }

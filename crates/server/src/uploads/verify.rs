@@ -6,8 +6,8 @@ use std::sync::Arc;
 use underpass_engine::Version;
 
 use crate::digest::{Digest, Offer, OfferError, Stopped};
-use crate::uploads::answer::Refusal;
-use crate::uploads::receive::Reception;
+use crate::uploads::reception::Reception;
+use crate::uploads::refusal::Refusal;
 
 impl Reception<'_> {
     /// What the request says of the digests of its file, and of its own body.

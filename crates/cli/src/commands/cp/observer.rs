@@ -34,7 +34,7 @@ impl CopyObserver for Observer<'_> {
     fn progress(&self, now: &CopyProgress) {
         let CopyProgress { bytes, expected, elapsed, .. } = *now;
         let mut draw = self.draw.lock().unwrap_or_else(PoisonError::into_inner);
-        draw(&Progress { bytes, expected, elapsed }, 0);
+        draw(&Progress { bytes, expected, elapsed, mechanism: None }, 0);
         if expected.is_none() {
             self.meter.message(|| format!("{} files", HumanCount(now.files)));
         }

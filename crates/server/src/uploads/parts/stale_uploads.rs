@@ -18,7 +18,8 @@ use crate::files::open_files;
 use crate::server::limits::priority::step_back;
 use crate::server::shared::Shared;
 use crate::upload::{is_partial_name, owner_tag};
-use crate::uploads::room;
+use crate::uploads::parts::target::join;
+use crate::uploads::state::disk_space;
 
 /// Looks for leftovers in a thread of its own, now and every hour, until what is returned is
 /// dropped. `None` if nobody can leave any.
@@ -112,7 +113,7 @@ fn look(shared: &Shared, folder: &OwnedFd, name: &[u8]) -> Found {
     let version = Version::from_stat(&stat);
     let age = |since| SystemTime::now().duration_since(since).unwrap_or_default();
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile if shared.uploads.holds.is_held(folder, name) => Found::Other,
+        FileType::RegularFile if shared.uploads.locks.is_held(folder, name) => Found::Other,
         FileType::RegularFile => {
             let since = open_files::modified(&version);
             let is_over = age(since) >= shared.settings.changes.expiry;
@@ -138,7 +139,7 @@ fn give_back(folder: &OwnedFd, name: &[u8]) {
     }
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     if let Ok(file) = openat(folder, name, flags, Mode::empty()) {
-        room::release(&File::from(file));
+        disk_space::release(&File::from(file));
     }
 }
 
@@ -168,16 +169,11 @@ pub(crate) fn expire(shared: &Shared) {
 fn remove(shared: &Shared, path: &[u8]) {
     let Ok(Some((folder, name))) = shared.root.parent_of(path) else { return };
     // Nobody begins to go on with it meanwhile.
-    let hold = shared.uploads.holds.take_free(&folder, name.as_bytes(), &folder);
-    if hold.is_some() {
+    let lock = shared.uploads.locks.take_free(&folder, name.as_bytes(), &folder);
+    if lock.is_some() {
         // What cannot be removed now is found again later.
         let _ = unlinkat(&folder, name, AtFlags::empty());
     }
-}
-
-/// The path of a name in a folder.
-pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
-    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
 }
 
 /// A folder may be copied for as long as this, whatever is the patience with uploads.

@@ -7,10 +7,11 @@ use underpass_engine::atomic_file::AtomicFile;
 
 use crate::routing::response::Response;
 use crate::upload::{PARTIAL_UPLOAD, UpdateRange};
-use crate::uploads::answer::Refusal;
-use crate::uploads::part::copy_present;
-use crate::uploads::put::{NEW_FILE, finish};
-use crate::uploads::receive::Reception;
+use crate::uploads::methods::put::finish;
+use crate::uploads::parts::part::copy_present;
+use crate::uploads::parts::target::NEW_FILE;
+use crate::uploads::reception::Reception;
+use crate::uploads::refusal::Refusal;
 
 /// Takes the change.
 pub(crate) fn patch(reception: &mut Reception<'_>) -> Result<Response, Refusal> {

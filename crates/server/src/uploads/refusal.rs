@@ -13,7 +13,8 @@ use crate::routing::response::Response;
 use crate::server::settings::{Changes, Settings};
 use crate::upload::{Limits, Problem};
 use crate::uploads::received::Broken;
-use crate::uploads::slots::Stop;
+use crate::uploads::state::locks::LockError;
+use crate::uploads::state::slots::Stop;
 
 /// Why an upload is not taken, or not taken to its end.
 #[derive(Debug)]
@@ -98,6 +99,18 @@ impl From<Errno> for Refusal {
 impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Self {
         Errno::from_io_error(&error).map_or_else(|| Self::new(500, ""), Self::from)
+    }
+}
+
+impl From<LockError> for Refusal {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Kept => {
+                let detail = "another request is about to end this upload";
+                Self::new(503, detail).with("Retry-After", 1)
+            }
+            LockError::Io(error) => error.into(),
+        }
     }
 }
 

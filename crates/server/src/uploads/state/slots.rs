@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use rustix::net::{Shutdown, shutdown};
 
 use crate::server::settings::Settings;
-use crate::server::shared::Shared;
 use crate::upload::Owner;
 
 /// The uploads that are under way.
@@ -72,7 +71,7 @@ pub(crate) enum Stop {
 /// Keeps a slot taken for as long as it lives.
 #[derive(Debug)]
 pub(crate) struct SlotGuard {
-    shared: Arc<Shared>,
+    slots: Arc<Slots>,
     number: u64,
     pub(crate) slot: Arc<Slot>,
 }
@@ -81,11 +80,11 @@ impl SlotGuard {
     /// Takes a slot; `None` if there are too many uploads, or too many of this owner while others
     /// may need the rest.
     pub(crate) fn take(
-        shared: &Arc<Shared>,
+        slots: &Arc<Slots>,
         owner: &Owner,
         connection: Arc<OwnedFd>,
     ) -> Option<Self> {
-        let mut taken = shared.uploads.slots.lock();
+        let mut taken = slots.lock();
         let all = taken.slots.len();
         let own = || taken.slots.values().filter(|slot| slot.owner == *owner).count();
         if all >= MAX_UPLOADS || (all >= MAX_UPLOADS / 2 && own() >= OWNER_SHARE) {
@@ -104,13 +103,13 @@ impl SlotGuard {
         let number = taken.next;
         taken.next += 1;
         taken.slots.insert(number, Arc::clone(&slot));
-        Some(Self { shared: Arc::clone(shared), number, slot })
+        Some(Self { slots: Arc::clone(slots), number, slot })
     }
 }
 
 impl Drop for SlotGuard {
     fn drop(&mut self) {
-        self.shared.uploads.slots.lock().slots.remove(&self.number);
+        self.slots.lock().slots.remove(&self.number);
     }
 }
 

@@ -15,9 +15,8 @@ use crate::files::open_files;
 use crate::files::root::{Patience, Root};
 use crate::request::Request;
 use crate::server::settings::Changes;
-use crate::uploads::Upload;
-use crate::uploads::answer::Refusal;
-use crate::uploads::leftovers;
+use crate::uploads::refusal::Refusal;
+use crate::uploads::request::UploadRequest;
 use crate::validator::etag;
 use crate::version::facts;
 
@@ -45,7 +44,11 @@ pub(crate) struct Present {
 
 impl Place {
     /// Opens the folder, and looks at what has the name.
-    pub(crate) fn find(root: &Root, upload: &Upload, changes: &Changes) -> Result<Self, Refusal> {
+    pub(crate) fn find(
+        root: &Root,
+        upload: &UploadRequest,
+        changes: &Changes,
+    ) -> Result<Self, Refusal> {
         let path = &upload.path;
         // RFC 4918 9.7.2.
         if (upload.is_folder || path.is_empty()) && !root.is_file() {
@@ -73,7 +76,7 @@ impl Place {
     /// The path of another name in the same folder, from the root.
     pub(crate) fn path_of(&self, name: &[u8]) -> Vec<u8> {
         let folder = self.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-        leftovers::join(&self.path[..folder], name)
+        join(&self.path[..folder], name)
     }
 
     /// What has the name now. A link is not followed when it is replaced, but it is when its facts
@@ -128,3 +131,11 @@ impl Present {
         Self { etag, modified, len: version.size(), mode: stat.st_mode & 0o777 }
     }
 }
+
+/// Returns the path of a name in a folder.
+pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
+}
+
+/// Permissions of a new file, less the umask of the server.
+pub(crate) const NEW_FILE: u32 = 0o666;

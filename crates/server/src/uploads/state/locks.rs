@@ -3,6 +3,7 @@
 //! (draft-ietf-httpbis-resumable-upload 4.6).
 
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,12 +13,10 @@ use rustix::fs::fstat;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
-use crate::uploads::answer::Refusal;
-
 /// Which connection goes on with which upload.
 #[derive(Debug, Default)]
-pub(crate) struct Holds {
-    holders: Mutex<HashMap<Key, Holder>>,
+pub(crate) struct UploadLocks {
+    holders: Mutex<HashMap<Key, LockHolder>>,
     freed: Condvar,
 }
 
@@ -30,34 +29,49 @@ struct Key {
 }
 
 #[derive(Debug)]
-struct Holder {
+struct LockHolder {
     connection: OwnedFd,
     is_superseded: Arc<AtomicBool>,
 }
 
 /// The right to go on with an upload, for as long as it lives.
 #[derive(Debug)]
-pub(crate) struct Hold<'a> {
-    holds: &'a Holds,
+pub(crate) struct UploadLock<'a> {
+    locks: &'a UploadLocks,
     key: Key,
     is_superseded: Arc<AtomicBool>,
 }
 
-impl Holds {
-    /// Takes an upload over, from whoever has it.
+/// Why an upload cannot be taken over.
+#[derive(Debug)]
+pub(crate) enum LockError {
+    /// The connection that has it does not let go of it.
+    Kept,
+    /// The system refused what is needed for it.
+    Io(io::Error),
+}
+
+impl<E: Into<io::Error>> From<E> for LockError {
+    fn from(error: E) -> Self {
+        Self::Io(error.into())
+    }
+}
+
+impl UploadLocks {
+    /// Takes an upload over, from the connection that has it.
     ///
     /// # Errors
     ///
-    /// If whoever has it does not let go of it.
+    /// [`LockError`] if that does not let go of it.
     pub(crate) fn take(
         &self,
         folder: impl AsFd,
         name: &[u8],
         connection: impl AsFd,
-    ) -> Result<Hold<'_>, Refusal> {
+    ) -> Result<UploadLock<'_>, LockError> {
         let key = Key::new(folder, name)?;
         let connection = connection.as_fd().try_clone_to_owned()?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_WAIT;
         let mut holders = self.lock();
         while let Some(holder) = holders.get(&key) {
             holder.is_superseded.store(true, Ordering::Relaxed);
@@ -65,8 +79,7 @@ impl Holds {
             let _ = shutdown(&holder.connection, Shutdown::Both);
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let detail = "another request is about to end this upload";
-                return Err(Refusal::new(503, detail).with("Retry-After", 1));
+                return Err(LockError::Kept);
             }
             holders =
                 self.freed.wait_timeout(holders, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -74,52 +87,52 @@ impl Holds {
         Ok(self.insert(holders, key, connection))
     }
 
-    /// Takes an upload that nobody has.
+    /// Takes an upload that no connection has.
     pub(crate) fn take_free(
         &self,
         folder: impl AsFd,
         name: &[u8],
         connection: impl AsFd,
-    ) -> Option<Hold<'_>> {
+    ) -> Option<UploadLock<'_>> {
         let key = Key::new(folder, name).ok()?;
         let connection = connection.as_fd().try_clone_to_owned().ok()?;
         let holders = self.lock();
         (!holders.contains_key(&key)).then(|| self.insert(holders, key, connection))
     }
 
-    /// Whether somebody goes on with it right now.
+    /// Returns whether a connection goes on with it right now.
     pub(crate) fn is_held(&self, folder: impl AsFd, name: &[u8]) -> bool {
         Key::new(folder, name).is_ok_and(|key| self.lock().contains_key(&key))
     }
 
     fn insert(
         &self,
-        mut holders: MutexGuard<'_, HashMap<Key, Holder>>,
+        mut holders: MutexGuard<'_, HashMap<Key, LockHolder>>,
         key: Key,
         connection: OwnedFd,
-    ) -> Hold<'_> {
+    ) -> UploadLock<'_> {
         let is_superseded = Arc::new(AtomicBool::new(false));
-        let holder = Holder { connection, is_superseded: Arc::clone(&is_superseded) };
+        let holder = LockHolder { connection, is_superseded: Arc::clone(&is_superseded) };
         holders.insert(key.clone(), holder);
-        Hold { holds: self, key, is_superseded }
+        UploadLock { locks: self, key, is_superseded }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Holder>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, LockHolder>> {
         self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Hold<'_> {
-    /// Becomes true when somebody else wants to go on.
+impl UploadLock<'_> {
+    /// Becomes true when another connection wants to go on.
     pub(crate) fn superseded(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_superseded)
     }
 }
 
-impl Drop for Hold<'_> {
+impl Drop for UploadLock<'_> {
     fn drop(&mut self) {
-        self.holds.lock().remove(&self.key);
-        self.holds.freed.notify_all();
+        self.locks.lock().remove(&self.key);
+        self.locks.freed.notify_all();
     }
 }
 
@@ -130,5 +143,5 @@ impl Key {
     }
 }
 
-/// How long whoever is about to give a file its name may take, until it is on the disk.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a connection that is about to give a file its name may take, until it is on the disk.
+const MAX_WAIT: Duration = Duration::from_secs(20);

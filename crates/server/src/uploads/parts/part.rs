@@ -10,19 +10,17 @@ use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
-use rustix::rand::{GetRandomFlags, getrandom};
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{Sink, Source, Transfer};
 
 use crate::files::root::Patience;
 use crate::server::shared::Shared;
 use crate::upload::{PartId, partial_name};
-use crate::uploads::answer::Refusal;
-use crate::uploads::holds::Hold;
-use crate::uploads::leftovers;
-use crate::uploads::place::Place;
-use crate::uploads::put::NEW_FILE;
-use crate::uploads::receive::Reception;
+use crate::uploads::parts::stale_uploads;
+use crate::uploads::parts::target::{NEW_FILE, Place};
+use crate::uploads::reception::Reception;
+use crate::uploads::refusal::Refusal;
+use crate::uploads::state::locks::UploadLock;
 
 /// A part of a file, and the right to go on with it.
 #[derive(Debug)]
@@ -31,7 +29,7 @@ pub(crate) struct Part<'a> {
     /// From the root.
     path: Vec<u8>,
     name: Vec<u8>,
-    hold: Hold<'a>,
+    lock: UploadLock<'a>,
 }
 
 impl Drop for Part<'_> {
@@ -41,7 +39,7 @@ impl Drop for Part<'_> {
             && statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
         {
             let path = std::mem::take(&mut self.path);
-            leftovers::note(self.shared, path, &self.name, SystemTime::now());
+            stale_uploads::note(self.shared, path, &self.name, SystemTime::now());
         }
     }
 }
@@ -54,11 +52,11 @@ impl<'a> Part<'a> {
         id: PartId,
     ) -> Result<Self, Refusal> {
         let name = partial_name(place.name.as_bytes(), id);
-        let holds = &reception.shared.uploads.holds;
-        let hold = holds.take(&place.folder, &name, reception.connection())?;
+        let locks = &reception.shared.uploads.locks;
+        let lock = locks.take(&place.folder, &name, reception.connection())?;
         let (shared, path) = (reception.shared, place.path_of(&name));
         shared.uploads.waiting.remove(&path);
-        Ok(Self { shared, path, name, hold })
+        Ok(Self { shared, path, name, lock })
     }
 
     /// How many bytes there are; `None` if there is no such part.
@@ -103,7 +101,7 @@ impl<'a> Part<'a> {
 
     /// Becomes true when another connection wants to go on with it.
     pub(crate) fn superseded(&self) -> Arc<AtomicBool> {
-        self.hold.superseded()
+        self.lock.superseded()
     }
 }
 
@@ -116,7 +114,7 @@ pub(crate) fn len_so_far(
 ) -> Result<Option<u64>, Refusal> {
     let name = partial_name(place.name.as_bytes(), id);
     // Before the file is looked at: what is begun now is not what is asked about.
-    let is_begun = reception.shared.uploads.holds.is_held(&place.folder, &name);
+    let is_begun = reception.shared.uploads.locks.is_held(&place.folder, &name);
     // It gets its name with its first byte.
     Ok(len_of(reception.shared, place, &name)?.or(is_begun.then_some(0)))
 }
@@ -148,9 +146,9 @@ fn is_synced(reception: &Reception<'_>, part: &File) -> bool {
 pub(crate) fn keep(reception: &Reception<'_>, place: &Place, landing: AtomicFile, len: u64) {
     let id = reception.upload.owner.part_of_name(place.name.as_bytes());
     let name = partial_name(place.name.as_bytes(), id);
-    let holds = &reception.shared.uploads.holds;
+    let locks = &reception.shared.uploads.locks;
     // Somebody goes on with an older part: that one is not to be taken away from under him.
-    let Some(_hold) = holds.take_free(&place.folder, &name, reception.connection()) else { return };
+    let Some(_lock) = locks.take_free(&place.folder, &name, reception.connection()) else { return };
     let partial = OsStr::from_bytes(&name);
     // The space that was reserved for the rest is given back, and an older part.
     if landing.file().set_len(len).is_ok() {
@@ -159,7 +157,7 @@ pub(crate) fn keep(reception: &Reception<'_>, place: &Place, landing: AtomicFile
         let _ = unlinkat(&place.folder, partial, AtFlags::empty());
         // If it cannot be kept, the client has to begin anew.
         if landing.keep_as(partial).is_ok() {
-            leftovers::note(reception.shared, place.path_of(&name), &name, SystemTime::now());
+            stale_uploads::note(reception.shared, place.path_of(&name), &name, SystemTime::now());
         }
     }
 }
@@ -178,14 +176,4 @@ pub(crate) fn copy_present(
         Err(underpass_engine::Error::Io { source, .. }) => Err(source.into()),
         Err(_) => Err(Refusal::new(500, "the file cannot be copied")),
     }
-}
-
-/// Bytes that nobody can guess.
-pub(crate) fn random_bytes() -> Result<[u8; 12], Refusal> {
-    let mut bytes = [0; 12];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
-    }
-    Ok(bytes)
 }

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use underpass_engine::{Version, session};
 
 use crate::files::open_files;
-use crate::uploads::part::random_bytes;
+use crate::uploads::state::random::random_bytes;
 
 /// What this server knows of the present session.
 #[derive(Debug)]

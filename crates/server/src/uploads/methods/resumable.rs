@@ -15,13 +15,14 @@ use crate::routing::response::Response;
 use crate::upload::{
     INTEROP_VERSION, Limits, PARTIAL_UPLOAD, PartId, Problem, UploadFields, UploadId,
 };
-use crate::uploads::answer::{self, Refusal};
 use crate::uploads::interim;
-use crate::uploads::part::{Part, len_so_far, random_bytes, settle};
-use crate::uploads::place::Place;
-use crate::uploads::put::{NEW_FILE, finish};
-use crate::uploads::receive::Reception;
-use crate::uploads::room;
+use crate::uploads::methods::put::finish;
+use crate::uploads::parts::part::{Part, len_so_far, settle};
+use crate::uploads::parts::target::{NEW_FILE, Place};
+use crate::uploads::reception::Reception;
+use crate::uploads::refusal::{self, Refusal};
+use crate::uploads::state::disk_space;
+use crate::uploads::state::random::random_bytes;
 use underpass_protocol::encode_segment;
 
 /// Begins an upload (section 4.2).
@@ -37,7 +38,7 @@ pub(crate) fn create(
     let id = UploadId { token: reception.upload.owner.token(random_bytes()?), length, keeps };
     let location = location(reception, id);
     let part = Part::take(reception, &place, part_id(reception, &place, id))?;
-    reception.superseded_by(&part);
+    reception.superseded_by(part.superseded());
     let sync = reception.shared.settings.changes.sync;
     reception.check_room(&place, length.unwrap_or(0))?;
     if !reception.has_body() {
@@ -115,11 +116,11 @@ fn patch(reception: &mut Reception<'_>, place: &Place, id: UploadId) -> Result<R
     let landing = part.open(place, reception.shared.settings.changes.sync)?;
     let end = reception.expected().map(|body| offset + body).or(length).unwrap_or(offset);
     if let Err(refusal) = reception.reserve(place, &landing, offset, end) {
-        room::release(landing.file());
+        disk_space::release(landing.file());
         return Err(refusal);
     }
-    reception.superseded_by(&part);
-    reception.invite().inspect_err(|_| room::release(landing.file()))?;
+    reception.superseded_by(part.superseded());
+    reception.invite().inspect_err(|_| disk_space::release(landing.file()))?;
     append(reception, place, landing, Step { id: UploadId { length, ..id }, offset, is_complete })
 }
 
@@ -143,7 +144,7 @@ fn append(
     let limit = reception.shared.settings.changes.limit;
     let most = step.id.length.or(limit).map(|most| most.saturating_sub(step.offset));
     let outcome = reception.body(landing.file(), step.offset, most);
-    room::release(landing.file());
+    disk_space::release(landing.file());
     let offset = step.offset + reception.received();
     match outcome {
         Ok(_) => finish_step(reception, place, landing, Step { offset, ..step }),
@@ -218,7 +219,7 @@ fn add_state(response: &mut Response, reception: &Reception<'_>, offset: u64, is
 }
 
 fn limits(reception: &Reception<'_>) -> Limits {
-    answer::limits(&reception.shared.settings.changes)
+    refusal::limits(&reception.shared.settings.changes)
 }
 
 /// The address of an upload.

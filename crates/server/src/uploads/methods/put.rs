@@ -13,11 +13,11 @@ use underpass_engine::atomic_file::{AtomicFile, Existing};
 
 use crate::files::open_files;
 use crate::routing::response::Response;
-use crate::uploads::answer::Refusal;
-use crate::uploads::part;
-use crate::uploads::place::{Place, check};
-use crate::uploads::receive::Reception;
-use crate::uploads::written;
+use crate::uploads::parts::part;
+use crate::uploads::parts::target::{NEW_FILE, Place, check};
+use crate::uploads::reception::Reception;
+use crate::uploads::refusal::Refusal;
+use crate::uploads::state::written;
 use crate::validator::{etag, last_modified, push_date};
 use crate::version::facts;
 
@@ -135,6 +135,3 @@ const CONDITIONS: [&str; 3] = ["if-match", "if-none-match", "if-unmodified-since
 
 /// From this size on a part is kept for a client that may go on behind it.
 const WORTH_KEEPING: u64 = 1 << 20;
-
-/// Permissions of a new file, less the umask of the server.
-pub(crate) const NEW_FILE: u32 = 0o666;

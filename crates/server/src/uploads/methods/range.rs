@@ -7,12 +7,12 @@ use underpass_engine::atomic_file::AtomicFile;
 
 use crate::routing::response::Response;
 use crate::upload::{ContentRange, PartId};
-use crate::uploads::answer::Refusal;
-use crate::uploads::part::{Part, copy_present, len_so_far, settle};
-use crate::uploads::place::Place;
-use crate::uploads::put::finish;
-use crate::uploads::receive::Reception;
-use crate::uploads::room;
+use crate::uploads::methods::put::finish;
+use crate::uploads::parts::part::{Part, copy_present, len_so_far, settle};
+use crate::uploads::parts::target::Place;
+use crate::uploads::reception::Reception;
+use crate::uploads::refusal::Refusal;
+use crate::uploads::state::disk_space;
 
 /// Takes a part, and the file if it was the last one.
 pub(crate) fn put(reception: &mut Reception<'_>, range: ContentRange) -> Result<Response, Refusal> {
@@ -22,10 +22,10 @@ pub(crate) fn put(reception: &mut Reception<'_>, range: ContentRange) -> Result<
     }
     reception.check_size(range.total)?;
     let (part, landing) = begin(reception, &place, range)?;
-    reception.superseded_by(&part);
+    reception.superseded_by(part.superseded());
     reception.invite()?;
     let outcome = reception.body(landing.file(), range.first, Some(range.len));
-    room::release(landing.file());
+    disk_space::release(landing.file());
     let written = range.first + reception.received();
     if written == 0 {
         landing.discard();
@@ -89,7 +89,7 @@ fn begin<'a>(
             if have.is_none() {
                 landing.discard();
             } else {
-                room::release(landing.file());
+                disk_space::release(landing.file());
             }
             Err(refusal)
         }

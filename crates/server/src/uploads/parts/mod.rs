@@ -1,0 +1,5 @@
+//! Files on their way: where they are to be, and the parts that wait for their rest.
+
+pub(crate) mod part;
+pub(crate) mod stale_uploads; // parts whose rest has not come for long
+pub(crate) mod target; // where a file is to be

@@ -1,0 +1,341 @@
+//! One upload on its thread: what is asked, and what of its body is here.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionread;
+
+use rustix::fs::{fstat, fstatvfs};
+use underpass_engine::atomic_file::AtomicFile;
+use underpass_engine::{Mechanism, Policy, Report, TlsTransport};
+
+use crate::incoming::{Extent, Incoming, Manner, ReceiveError};
+use crate::observe::transfers::TransferFacts;
+use crate::request::{BodyLength, Method, Request};
+use crate::server::settings::{Changes, MinFree};
+use crate::server::shared::Shared;
+use crate::tls::Session;
+use crate::uploads::interim;
+use crate::uploads::parts::target::{Place, check};
+use crate::uploads::received::{BodyState, Broken, Received};
+use crate::uploads::refusal;
+use crate::uploads::refusal::Refusal;
+use crate::uploads::request::UploadRequest;
+use crate::uploads::state::disk_space::{self, has_room};
+use crate::uploads::state::slots::Slot;
+
+/// One upload on its thread.
+#[derive(Debug)]
+pub(crate) struct Reception<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) upload: &'a UploadRequest,
+    pub(crate) request: Request<'a, 'a>,
+    pub(crate) slot: &'a Slot,
+    incoming: Incoming<'a, Arc<OwnedFd>>,
+    /// What comes; nothing if there is no body.
+    extent: Option<Extent>,
+    facts: TransferFacts,
+    /// Where in the file the body is.
+    content: Range<u64>,
+    /// Becomes true when another connection goes on with the same part.
+    superseded: Option<Arc<AtomicBool>>,
+    state: BodyState,
+    report: Report,
+    interim: u64,
+    broken: Option<Broken>,
+}
+
+impl<'a> Reception<'a> {
+    /// Begins with nothing of the body read but what is `ahead`.
+    pub(crate) fn new(
+        shared: &'a Shared,
+        upload: &'a UploadRequest,
+        request: Request<'a, 'a>,
+        slot: &'a Slot,
+        incoming: Incoming<'a, Arc<OwnedFd>>,
+        facts: TransferFacts,
+    ) -> Self {
+        let extent = match request.body() {
+            Ok(BodyLength::Length(len)) => Some(Extent::Length(len)),
+            Ok(BodyLength::Chunked) => Some(Extent::Chunked),
+            Ok(BodyLength::None) | Err(_) => None,
+        };
+        Self {
+            shared,
+            upload,
+            request,
+            slot,
+            incoming,
+            extent,
+            facts,
+            content: 0..0,
+            superseded: None,
+            state: if extent.is_some() { BodyState::Untouched } else { BodyState::Read },
+            report: Report::default(),
+            interim: 0,
+            broken: None,
+        }
+    }
+
+    /// Whether a file of this size may be here.
+    pub(crate) fn check_size(&self, len: u64) -> Result<(), Refusal> {
+        let changes = &self.shared.settings.changes;
+        match changes.limit {
+            // The draft's section 4.1.4: with the limits.
+            Some(limit) if len > limit => {
+                let limits = refusal::limits(changes);
+                Err(Refusal::too_long(Some(limit)).with("Upload-Limit", limits))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What is sent is stored as it is: nothing that would have to be undone first.
+    pub(crate) fn check_representation(&self) -> Result<(), Refusal> {
+        let codings = self
+            .request
+            .fields("content-encoding")
+            .flat_map(|value| value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii));
+        if codings.into_iter().any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
+            // RFC 9110 15.5.16, with what would do instead (12.5.3).
+            let detail = "files are stored as they are sent: send it without a Content-Encoding";
+            return Err(Refusal::new(415, detail).with("Accept-Encoding", "identity"));
+        }
+        Ok(())
+    }
+
+    /// How many bytes the body has, if that is known.
+    pub(crate) fn expected(&self) -> Option<u64> {
+        match self.extent {
+            None => Some(0),
+            Some(Extent::Length(len)) => Some(len),
+            Some(_) => None,
+        }
+    }
+
+    /// Whether any body comes.
+    pub(crate) fn has_body(&self) -> bool {
+        self.extent.is_some()
+    }
+
+    /// How many bytes of the body are in the file.
+    pub(crate) fn received(&self) -> u64 {
+        self.report.bytes()
+    }
+
+    /// Where in the file they are.
+    pub(crate) fn content(&self) -> Range<u64> {
+        self.content.clone()
+    }
+
+    /// The connection.
+    pub(crate) fn connection(&self) -> BorrowedFd<'_> {
+        self.incoming.stream().as_fd()
+    }
+
+    /// Whether the body broke off, and its client may come again with the rest.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.broken.as_ref().is_some_and(|broken| broken.is_cut_off)
+    }
+
+    /// Whether there was more of the body than may be.
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.broken.as_ref().is_some_and(|broken| broken.word == refusal::TOO_LONG)
+    }
+
+    /// From now on the connection may be ended by one that wants to go on with the same part, which
+    /// `flag` tells.
+    pub(crate) fn superseded_by(&mut self, flag: Arc<AtomicBool>) {
+        self.superseded = Some(flag);
+    }
+
+    /// Whether another connection wants to go on with the same part.
+    pub(crate) fn is_superseded(&self) -> bool {
+        self.superseded.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    /// Waits until something of the body is here.
+    pub(crate) fn first_byte(&mut self) -> Result<(), Refusal> {
+        if !self.incoming.is_ahead_empty() {
+            return Ok(());
+        }
+        let socket = self.incoming.stream();
+        if let Some(session) = self.incoming.session() {
+            let timeout = self.shared.settings.timeout;
+            let outcome = interim::first_byte(socket.as_fd(), session, timeout);
+            return outcome.map_err(|error| self.break_off(&error, None));
+        }
+        let patience = Timespec::try_from(self.shared.settings.timeout).ok();
+        let error = match poll(&mut [PollFd::new(socket, PollFlags::IN)], patience.as_ref()) {
+            // How much is there is asked without reading it: nothing is the end.
+            Ok(1..) if ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0) => return Ok(()),
+            Ok(1..) => ReceiveError::Ended,
+            // A signal, of which this thread gets none.
+            Ok(0) | Err(_) => ReceiveError::Stalled,
+        };
+        Err(self.break_off(&error, None))
+    }
+
+    /// Notes why the body is not whole, and what to say of it.
+    fn break_off(&mut self, error: &ReceiveError, limit: Option<u64>) -> Refusal {
+        self.state = BodyState::Broken;
+        let error = if self.is_superseded() { &ReceiveError::Cancelled } else { error };
+        let (broken, refusal) = match self.slot.stopped() {
+            Some(stop) => Broken::stopped(stop, &self.shared.settings),
+            None => Broken::of(error, limit),
+        };
+        self.broken = Some(broken);
+        refusal
+    }
+
+    /// Checks that there is room for so many more bytes.
+    pub(crate) fn check_room(&self, place: &Place, len: u64) -> Result<(), Refusal> {
+        if has_room(self.shared, &place.folder, len) { Ok(()) } else { Err(Refusal::full()) }
+    }
+
+    /// Reserves space up to `end`, of which the bytes from `from` on are still to come, for as long
+    /// as this connection sends.
+    pub(crate) fn reserve(
+        &self,
+        place: &Place,
+        landing: &AtomicFile,
+        from: u64,
+        end: u64,
+    ) -> Result<(), Refusal> {
+        let len = end.saturating_sub(from);
+        // Nobody else looks between the look and the reservation.
+        let _alone = self.shared.uploads.reserving.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check_room(place, len)?;
+        if self.has_enough(place, len) {
+            self.slot.is_unreserved.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
+        landing.reserve(end)?;
+        let stat = fstat(landing.file())?;
+        #[allow(clippy::useless_conversion)] // types differ by target
+        let blocks: u64 = u64::try_from(stat.st_blocks).unwrap_or(0);
+        // Where the file system reserves nothing the others have to be told.
+        self.slot.claim(stat.st_dev, len, blocks.saturating_mul(512) >= end);
+        Ok(())
+    }
+
+    /// Whether so many bytes would be more than half of what is free, with what is reserved for the same
+    /// owner: one file may take all of it, many of one client may not keep it from others.
+    fn has_enough(&self, place: &Place, len: u64) -> bool {
+        let (Ok(facts), Ok(stat)) = (fstatvfs(&place.folder), fstat(&place.folder)) else {
+            return false;
+        };
+        let own = self.shared.uploads.slots.claimed_by_owner(self.slot, stat.st_dev);
+        let free = facts.f_bavail.saturating_mul(facts.f_frsize).saturating_add(own);
+        facts.f_blocks > 0 && own > 0 && own.saturating_add(len) > free / 2
+    }
+
+    /// Where the file is to be, if the request may change what is there.
+    pub(crate) fn place(&self) -> Result<Place, Refusal> {
+        let (root, changes) = (&self.shared.root, &self.shared.settings.changes);
+        let creates = changes.create_parents && self.request.method == Method::Put;
+        let changes = Changes { create_parents: creates, ..*changes };
+        let place = Place::find(root, self.upload, &changes)?;
+        check(&self.request, place.present.as_ref())?;
+        Ok(place)
+    }
+
+    /// Tells a client that waits for it that it may send its body (RFC 9110 10.1.1).
+    pub(crate) fn invite(&mut self) -> Result<(), Refusal> {
+        let waits = self.request.expects_continue() && self.extent.is_some();
+        if waits && self.incoming.is_ahead_empty() {
+            self.say(interim::CONTINUE)?;
+        }
+        Ok(())
+    }
+
+    /// Says something before the answer.
+    pub(crate) fn say(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+        let timeout = self.shared.settings.timeout;
+        self.interim += bytes.len() as u64;
+        let session = self.incoming.session().map(|session| &**session);
+        interim::write(self.incoming.stream().as_fd(), session, bytes, timeout)
+            .map_err(|error| self.break_off(&error.into(), None))
+    }
+
+    /// Moves the body into `file` from `at` on, at the most `limit` bytes; how many there were.
+    pub(crate) fn body(
+        &mut self,
+        file: &File,
+        at: u64,
+        limit: Option<u64>,
+    ) -> Result<u64, Refusal> {
+        let Some(extent) = self.extent else { return Ok(0) };
+        let settings = &self.shared.settings;
+        // Where the length is known there was room for it, and it is reserved.
+        let is_open = extent == Extent::Chunked || self.slot.is_unreserved.load(Ordering::Relaxed);
+        let watches = is_open && settings.changes.min_free != MinFree::Bytes(0);
+        let manner = Manner {
+            policy: policy(settings.policy, self.incoming.session()),
+            step: settings.step,
+            pipes: Some(&self.shared.uploads.pipes),
+            limit,
+            tell_every: watches.then_some(disk_space::CHECK_INTERVAL_BYTES),
+            ..Manner::default()
+        };
+        let expected = self.expected().unwrap_or(0);
+        let handle =
+            self.shared.transfers.register(TransferFacts { expected, ..self.facts.clone() });
+        let slot = self.slot;
+        if watches {
+            self.incoming.set_cancel(Some(&slot.is_stopped));
+        }
+        let (shared, mut looked) = (self.shared, 0);
+        let mut tell = |progress: &underpass_engine::Progress| {
+            handle.progress(progress.bytes, progress.mechanism);
+            slot.progress(progress.bytes);
+            if watches && progress.bytes >= looked + disk_space::CHECK_INTERVAL_BYTES {
+                looked = progress.bytes;
+                if !has_room(shared, file, disk_space::CHECK_INTERVAL_BYTES) {
+                    slot.end_full();
+                }
+            }
+        };
+        slot.begin_body();
+        let received = self.incoming.body(extent, file, at, &manner, &mut tell);
+        slot.end_body();
+        self.report.add(&received.report);
+        self.content = at..at.saturating_add(received.report.bytes());
+        match received.outcome {
+            Ok(()) => {
+                self.state = BodyState::Read;
+                Ok(received.report.bytes())
+            }
+            Err(error) => Err(self.break_off(&error, limit)),
+        }
+    }
+
+    /// Returns what is left of the connection, and how the body was received.
+    pub(crate) fn end(self) -> (Vec<u8>, Received) {
+        let Self { state: body, report, interim, broken, incoming, .. } = self;
+        (incoming.into_ahead(), Received { body, report, interim, broken })
+    }
+
+    /// Returns how the bytes that are here were moved.
+    pub(crate) fn report(&self) -> &Report {
+        &self.report
+    }
+}
+
+/// What the operator wishes for, as far as it can be between a socket and a file: that files are to
+/// be sent by sendfile(2) says nothing about how they come.
+///
+/// Where this process decrypts there is one way, and no time is lost with asking for others.
+fn policy(wished: Policy, session: Option<&Arc<Session>>) -> Policy {
+    match wished {
+        _ if session.is_some_and(|session| !session.is_in_kernel()) => {
+            Policy::Require(Mechanism::ReadWrite)
+        }
+        Policy::Require(Mechanism::Splice | Mechanism::ReadWrite) | Policy::Prefer(_) => wished,
+        _ => Policy::Auto,
+    }
+}

@@ -1,0 +1,92 @@
+//! Answers requests for uploads, each on a thread of its own.
+
+use std::borrow::Cow;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use crate::connection::peer::Doing;
+use crate::observe::access_entry;
+use crate::observe::transfers::TransferFacts;
+use crate::request::OwnedRequest;
+use crate::routing::context::RequestContext;
+use crate::routing::response::Response;
+use crate::server::shared::Shared;
+use crate::target::Target;
+use crate::upload::Owner;
+use crate::uploads::parts::stale_uploads;
+use crate::uploads::receive::{Job, Outcome};
+use crate::uploads::received::{BodyState, Received};
+use crate::uploads::refusal;
+use crate::uploads::request::UploadRequest;
+use crate::uploads::state::slots::SlotGuard;
+
+/// Looks after uploads as time passes, once a second: ends those that are too slow, and has parts
+/// removed that have waited long enough.
+pub(crate) fn tick(shared: &Arc<Shared>, now: Instant) {
+    shared.uploads.slots.end_slow(&shared.settings, now);
+    if shared.uploads.waiting.is_due(shared.settings.changes.expiry) {
+        let shared = Arc::clone(shared);
+        tokio::task::spawn_blocking(move || stale_uploads::expire(&shared));
+    }
+}
+
+/// Answers a request for an upload: receives it on a thread of its own, which may wait for its client
+/// and for the disk. The caller must have checked the right to write.
+pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
+    let upload = UploadRequest {
+        request: OwnedRequest::new(&ctx.request),
+        path: target.path.clone(),
+        is_folder: target.is_folder,
+        id: target.query.get("upload").map(Cow::into_owned),
+        owner: Owner::new(ctx.user.as_ref(), ctx.peer.address.map(|address| address.ip())),
+        explains: ctx.explains,
+    };
+    ctx.peer.begins(Doing::Receiving, ctx.started);
+    let refused = |response: Response, body| {
+        ctx.received.set(Some(Received::nothing(body)));
+        response
+    };
+    let socket = match ctx.peer.socket.as_fd().try_clone_to_owned() {
+        Ok(socket) => Arc::new(socket),
+        Err(_) => return refused(refusal::too_many(), BodyState::Untouched),
+    };
+    let Some(guard) = SlotGuard::take(&ctx.shared().uploads.slots, &upload.owner, socket) else {
+        return refused(refusal::too_many(), BodyState::Untouched);
+    };
+    let job = Job {
+        upload,
+        shared: Arc::clone(ctx.shared()),
+        worker: ctx.worker.index,
+        slot: Arc::clone(&guard.slot),
+        session: ctx.peer.session().cloned(),
+        ahead: ctx.ahead.take(),
+        facts: TransferFacts { status: 100, ..access_entry::request_facts(ctx) },
+    };
+    let (told, outcome) = oneshot::channel();
+    let work = move || {
+        let outcome = job.run();
+        drop(guard);
+        // The connection may be gone already.
+        let _ = told.send(outcome);
+    };
+    let thread = thread::Builder::new().name("upload".to_owned()).stack_size(STACK);
+    // What was read ahead is lost with the closure, and the connection with it.
+    if thread.spawn(work).is_err() {
+        return refused(refusal::too_many(), BodyState::Broken);
+    }
+    match outcome.await {
+        Ok(Outcome { response, ahead, received }) => {
+            ctx.ahead.set(ahead);
+            ctx.received.set(Some(received));
+            response
+        }
+        Err(_) => refused(ctx.error(500, ""), BodyState::Broken),
+    }
+}
+
+/// Bytes for the stack of a thread that receives.
+const STACK: usize = 256 << 10;
