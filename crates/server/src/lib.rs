@@ -13,14 +13,12 @@ mod changes; // DELETE, MKCOL, MOVE and COPY
 pub mod client; // asks other servers
 mod connection; // requests in, responses out
 pub mod digest; // digests, made and kept
-mod error_page; // for people
 mod files; // the root, and what is open beneath it
 pub mod listing;
 mod observe;
 mod routing; // from a request to its handler
 pub mod server;
 mod uploads; // PUT and PATCH
-mod version; // of files, for the engine and for the protocol
 
 pub use observe::{access_log, metrics, transfers};
 

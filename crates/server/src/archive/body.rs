@@ -13,7 +13,7 @@ use underpass_protocol::archive::{Layout, Piece};
 
 use super::beneath::open_member;
 use super::error::ArchiveError;
-use crate::version::engine_version;
+use crate::files::version::engine_version;
 
 /// A range of an archive that is being sent.
 pub struct Body {

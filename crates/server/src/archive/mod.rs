@@ -15,7 +15,7 @@ pub(crate) mod lay_out; // one walk for several requests
 pub(crate) mod layouts; // those that are kept for a moment
 mod walk;
 
-pub use crate::version::engine_version;
+pub use crate::files::version::engine_version;
 pub use beneath::open_member;
 pub use body::Body;
 pub use error::ArchiveError;

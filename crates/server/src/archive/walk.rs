@@ -19,7 +19,7 @@ use underpass_sys::open_beneath;
 
 use super::beneath::is_gone;
 use super::error::ArchiveError;
-use crate::version::facts;
+use crate::files::version::facts;
 
 /// What of a folder goes into its archive.
 #[derive(Clone, Copy)]

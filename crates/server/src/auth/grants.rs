@@ -1,6 +1,13 @@
 //! Paths with the rights that somebody has on them.
 
-use super::Right;
+/// What a client wants to do with a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Right {
+    /// Look at it.
+    Read,
+    /// Change it, which includes looking at it.
+    Write,
+}
 
 /// The paths that one rule opens.
 #[derive(Clone, Debug, Default)]

@@ -10,6 +10,7 @@ mod basic;
 mod grants;
 pub(crate) mod hosts; // names the server goes by
 pub(crate) mod passwords; // checks of hashes
+mod rule_error;
 mod rules;
 mod secret;
 #[cfg(test)]
@@ -18,52 +19,18 @@ mod users;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
 use basic::Credentials;
-pub use rules::{RuleError, RuleFault};
+pub use grants::Right;
+pub use rule_error::{RuleError, RuleFault};
 pub use secret::CheckMemory;
 use users::Users;
+pub use users::{Pending, Verdict};
 
 /// The value of `WWW-Authenticate` that goes with [`Verdict::Challenge`].
 ///
 /// The charset tells the client to send names and passwords in UTF-8 (RFC 7617, section 2.1).
 pub const CHALLENGE: &str = "Basic realm=\"underpass\", charset=\"UTF-8\"";
-
-/// What somebody wants to do with a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Right {
-    /// Look at it.
-    Read,
-    /// Change it, which includes looking at it.
-    Write,
-}
-
-/// What the rules say to one request.
-#[derive(Debug)]
-pub enum Verdict {
-    /// It may go on.
-    Allowed {
-        /// Who asks; nobody in particular if there was no need to tell.
-        user: Option<Arc<str>>,
-    },
-    /// 429: too many passwords are waiting to be checked.
-    Busy,
-    /// 401 with [`CHALLENGE`]: tell who you are.
-    Challenge,
-    /// 403: it is known who asks, and he may not; or nobody may.
-    Forbidden,
-    /// The client may read something beneath the path, but not the path itself: it may be shown which
-    /// names lead there, and nothing else.
-    Partial {
-        /// Who asks; nobody in particular if there was no need to tell.
-        user: Option<Arc<str>>,
-    },
-    /// Not known yet: the password must be checked against a hash, away from the event loop.
-    Verify(Pending),
-    /// 401 with [`CHALLENGE`], and later each time: the name or the password is wrong.
-    Wrong,
-}
 
 /// The rules about users and paths.
 ///
@@ -158,44 +125,5 @@ impl Access {
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Access").field("users", &self.users.names()).finish_non_exhaustive()
-    }
-}
-
-/// A password that has to be checked against a hash.
-pub struct Pending {
-    /// Where the answer comes from and is remembered.
-    users: Arc<Users>,
-    /// Whose password it may be; `None` if the answer is no already, and only the time it takes to
-    /// say so must not differ.
-    user: Option<usize>,
-    /// The password.
-    password: Vec<u8>,
-    /// The digest under which it is remembered that they are wrong.
-    refusal: u128,
-    /// What is to be done if it is right,
-    path: Vec<u8>,
-    /// and with which right.
-    right: Right,
-}
-
-impl Pending {
-    /// Checks the password. Takes as long as its hash was made to take, up to seconds.
-    ///
-    /// Never answers [`Verdict::Verify`].
-    #[must_use]
-    pub fn run(self, memory: &mut CheckMemory) -> Verdict {
-        memory.reserve(self.users.blocks());
-        if self.users.verify(self.user, &self.password, memory, Instant::now) {
-            self.users.decide(self.user, &self.path, self.right)
-        } else {
-            self.users.refuse(self.refusal);
-            Verdict::Wrong
-        }
-    }
-}
-
-impl fmt::Debug for Pending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").finish_non_exhaustive()
     }
 }

@@ -7,8 +7,8 @@ use argon2::{Algorithm, Argon2, Block, Params, Version};
 use sha_crypt::{Params as ShaParams, PasswordVerifier, ShaCrypt};
 use subtle::{Choice, ConstantTimeEq};
 
-use super::RuleFault;
 use super::basic::LONGEST_PASSWORD;
+use super::rule_error::RuleFault;
 
 /// What a password is compared with.
 pub(super) enum Secret {

@@ -1,13 +1,39 @@
-//! Everybody that the rules name, and what is remembered about their passwords.
+//! What the rules say to a request: everybody that they name, and what is remembered about their passwords.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::grants::Grants;
+use super::grants::{Grants, Right};
 use super::secret::{CheckMemory, Secret};
-use super::{Pending, Right, Verdict};
+
+/// What the rules say to one request.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It may go on.
+    Allowed {
+        /// Who asks; nobody in particular if there was no need to tell.
+        user: Option<Arc<str>>,
+    },
+    /// 429: too many passwords are waiting to be checked.
+    Busy,
+    /// 401 with [`CHALLENGE`](super::CHALLENGE): tell who you are.
+    Challenge,
+    /// 403: it is known who asks, and he may not; or nobody may.
+    Forbidden,
+    /// The client may read something beneath the path, but not the path itself: it may be shown which
+    /// names lead there, and nothing else.
+    Partial {
+        /// Who asks; nobody in particular if there was no need to tell.
+        user: Option<Arc<str>>,
+    },
+    /// Not known yet: the password must be checked against a hash, away from the event loop.
+    Verify(Pending),
+    /// 401 with [`CHALLENGE`](super::CHALLENGE), and later each time: the name or the password is wrong.
+    Wrong,
+}
 
 /// Everybody that the rules name.
 #[derive(Default)]
@@ -270,6 +296,45 @@ impl Users {
 /// Locks even if another thread has panicked: what is behind these locks is never half-written.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A password that has to be checked against a hash.
+pub struct Pending {
+    /// Where the answer comes from and is remembered.
+    users: Arc<Users>,
+    /// Whose password it may be; `None` if the answer is no already, and only the time it takes to
+    /// say so must not differ.
+    user: Option<usize>,
+    /// The password.
+    password: Vec<u8>,
+    /// The digest under which it is remembered that they are wrong.
+    refusal: u128,
+    /// What is to be done if it is right,
+    path: Vec<u8>,
+    /// and with which right.
+    right: Right,
+}
+
+impl Pending {
+    /// Checks the password. Takes as long as its hash was made to take, up to seconds.
+    ///
+    /// Never answers [`Verdict::Verify`].
+    #[must_use]
+    pub fn run(self, memory: &mut CheckMemory) -> Verdict {
+        memory.reserve(self.users.blocks());
+        if self.users.verify(self.user, &self.password, memory, Instant::now) {
+            self.users.decide(self.user, &self.path, self.right)
+        } else {
+            self.users.refuse(self.refusal);
+            Verdict::Wrong
+        }
+    }
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").finish_non_exhaustive()
+    }
 }
 
 /// The most names with wrong passwords that are remembered.

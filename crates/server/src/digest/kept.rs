@@ -19,7 +19,7 @@ use underpass_engine::Version;
 use underpass_protocol::response::validator::etag_since;
 
 use super::{Algorithm, Digest};
-use crate::version::facts;
+use crate::files::version::facts;
 
 /// What is kept with a file of which nothing but that was changed since.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,10 +20,10 @@ use underpass_engine::{Integrity, Version, is_resident};
 use crate::digest::{Digest, kept};
 use crate::files::root::{Patience, Root};
 use crate::files::settled::{AGAIN_LATER, AtRest, Checks, Settled};
+use crate::files::version::facts;
 use crate::media::media_type;
 use crate::negotiate::Coding;
 use crate::validator::etag_since;
-use crate::version::facts;
 
 /// How long an open file is used without looking its path up again.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(1);

@@ -11,17 +11,13 @@
 //!
 //! All of it blocks, so it belongs on a helper thread.
 
-mod change;
 mod entry;
-mod html;
-mod icon;
+mod format;
 pub(crate) mod jobs; // those under way
-mod json;
 pub(crate) mod make; // makes them for requests
 mod page;
 mod pick;
 mod scan;
-mod simple;
 mod text;
 
 use std::fmt;
@@ -29,9 +25,9 @@ use std::io;
 
 use rustix::fd::BorrowedFd;
 
-pub use change::May;
 pub use entry::{Attributes, Resolve};
-pub use html::CONTENT_SECURITY_POLICY;
+pub use format::change::May;
+pub use format::html::CONTENT_SECURITY_POLICY;
 pub use page::{Prepared, Unsorted};
 pub use underpass_protocol::listing::{
     BadQuery, Direction, Format, ListingQuery, MAX_ENTRIES, Order, SortKey,

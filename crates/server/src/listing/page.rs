@@ -7,11 +7,12 @@ use underpass_protocol::listing::Format;
 
 use super::Listing;
 use super::entry::Entry;
-use super::html::HtmlForm;
-use super::json::JsonForm;
+use super::format::form::{Form, Outline, Tally};
+use super::format::html::HtmlForm;
+use super::format::json::JsonForm;
+use super::format::simple::SimpleForm;
 use super::pick::{Picked, Start};
 use super::scan::{Scan, add_up, complete, scan};
-use super::simple::SimpleForm;
 
 /// A listing of which is known what the head of the response has to say.
 #[derive(Debug)]
@@ -22,54 +23,6 @@ pub struct Prepared<'a> {
     held: Option<Vec<Entry>>,
     /// What is known of the page.
     outline: Outline,
-}
-
-/// Where the client goes out of sight, each form of a listing writes itself into a buffer.
-pub(super) trait Form {
-    /// Writes what stands before the entries.
-    fn begin(&mut self, out: &mut Vec<u8>);
-    /// Writes one entry.
-    fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>);
-    /// Writes what stands after the entries, of which there were so many.
-    fn end(&mut self, tally: &Tally, out: &mut Vec<u8>);
-}
-
-/// What is known before the entries are written.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Outline {
-    /// The entries of the page, if they are held.
-    pub(super) tally: Option<Tally>,
-    /// Entries before this page, and in all pages together, links that lead nowhere aside.
-    pub(super) before: u64,
-    /// See `before`.
-    pub(super) total: u64,
-    /// A link to the rest.
-    pub(super) next_page: Option<String>,
-}
-
-/// How much there is on a page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
-    /// Folders.
-    pub(super) folders: u64,
-    /// Files.
-    pub(super) files: u64,
-    /// Bytes in these files.
-    pub(super) bytes: u64,
-    /// Links that were left out.
-    pub(super) lost_links: u64,
-}
-
-impl Tally {
-    /// Counts one more entry.
-    fn add(&mut self, entry: &Entry) {
-        if entry.attributes.is_folder() {
-            self.folders += 1;
-        } else {
-            self.files += 1;
-            self.bytes = self.bytes.saturating_add(entry.attributes.len);
-        }
-    }
 }
 
 impl<'a> Prepared<'a> {

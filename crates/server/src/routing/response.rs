@@ -9,12 +9,12 @@ use underpass_engine::{Chain, Policy, Source, Version};
 use crate::archive;
 use crate::archive::layouts::LaidOut;
 use crate::connection::peer::Peer;
-use crate::error_page::error_page;
 use crate::files::open_files::{Residence, Served};
 use crate::head::reason;
 use crate::listing::make::Pieces;
 use crate::plan::PlannedBody;
 use crate::resumption::Download;
+use crate::routing::error_page::error_page;
 use crate::server::settings::Settings;
 use crate::tls::Place as TlsPlace;
 

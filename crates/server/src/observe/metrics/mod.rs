@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use underpass_engine::{Mechanism, Report};
 
-use histogram::Histogram;
+use histogram::{Histogram, nanoseconds};
 
 /// The media type of [`Metrics::render`].
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -307,9 +307,4 @@ impl RareCounts {
             *sums.entry(key.clone()).or_default() += count;
         }
     }
-}
-
-/// A duration as a counter holds it: 584 years fit.
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -12,6 +12,7 @@ use underpass_engine::Version;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 
 use crate::files::open_files;
+use crate::files::version::facts;
 use crate::routing::response::Response;
 use crate::uploads::parts::part;
 use crate::uploads::parts::target::{NEW_FILE, Place, check};
@@ -19,7 +20,6 @@ use crate::uploads::reception::Reception;
 use crate::uploads::refusal::Refusal;
 use crate::uploads::state::written;
 use crate::validator::{etag, last_modified, push_date};
-use crate::version::facts;
 
 /// Takes the file.
 pub(crate) fn put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {

@@ -13,12 +13,12 @@ use crate::conditional::{Condition, Validators};
 use crate::digest::kept;
 use crate::files::open_files;
 use crate::files::root::{Patience, Root};
+use crate::files::version::facts;
 use crate::request::Request;
 use crate::server::settings::Changes;
 use crate::uploads::refusal::Refusal;
 use crate::uploads::request::UploadRequest;
 use crate::validator::etag;
-use crate::version::facts;
 
 /// Where a file is to be.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use underpass_protocol::encode_segment as encode;
 
-use super::entry::Entry;
-use super::page::{Form, Tally};
-use super::text::rfc3339;
+use super::form::{Form, Tally};
+use crate::listing::entry::Entry;
+use crate::listing::text::rfc3339;
 
 /// One entry, as programs see it.
 #[derive(Serialize)]
@@ -53,7 +53,7 @@ impl<'e> Object<'e> {
 }
 
 /// Writes objects.
-pub(super) struct JsonForm {
+pub(crate) struct JsonForm {
     /// Before the first object.
     opening: &'static str,
     /// Before each further object.
@@ -66,12 +66,12 @@ pub(super) struct JsonForm {
 
 impl JsonForm {
     /// One array, an object on each line of it; `is_empty` until one is written.
-    pub(super) fn array(is_empty: bool) -> Self {
+    pub(crate) fn array(is_empty: bool) -> Self {
         Self { opening: "[\n", between: ",\n", closing: "\n]\n", is_empty }
     }
 
     /// One object a line; `is_empty` until one is written.
-    pub(super) fn lines(is_empty: bool) -> Self {
+    pub(crate) fn lines(is_empty: bool) -> Self {
         Self { opening: "", between: "\n", closing: "\n", is_empty }
     }
 }

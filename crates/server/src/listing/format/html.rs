@@ -12,12 +12,12 @@ use maud::{DOCTYPE, Markup, PreEscaped, display, html};
 use underpass_protocol::encode_segment as encode;
 use underpass_protocol::listing::{Direction, Order, SortKey};
 
-use super::Listing;
 use super::change::{CHANGE_STYLE, bar, scripts};
-use super::entry::Entry;
+use super::form::{Form, Outline, Tally};
 use super::icon::icon;
-use super::page::{Form, Outline, Tally};
-use super::text::{counted, grouped, human_size, utc, visible};
+use crate::listing::Listing;
+use crate::listing::entry::Entry;
+use crate::listing::text::{counted, grouped, human_size, utc, visible};
 
 /// What a browser may do for the page: what is on the page, and no more.
 ///
@@ -33,7 +33,7 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      img-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'";
 
 /// Writes the page.
-pub(super) struct HtmlForm<'l> {
+pub(crate) struct HtmlForm<'l> {
     /// What was asked.
     listing: &'l Listing<'l>,
     /// What is known of the page.
@@ -44,7 +44,7 @@ pub(super) struct HtmlForm<'l> {
 
 impl<'l> HtmlForm<'l> {
     /// The page of this listing.
-    pub(super) fn new(listing: &'l Listing<'_>, outline: &'l Outline) -> Self {
+    pub(crate) fn new(listing: &'l Listing<'_>, outline: &'l Outline) -> Self {
         Self { listing, outline, sticky: listing.query.sticky() }
     }
 

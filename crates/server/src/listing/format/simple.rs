@@ -4,11 +4,11 @@
 //! with a line feed, a carriage return or a backslash is written as `sha256sum` does, with a
 //! backslash at the start of the line, and `\n`, `\r` and `\\` in the name.
 
-use super::entry::Entry;
-use super::page::{Form, Tally};
+use super::form::{Form, Tally};
+use crate::listing::entry::Entry;
 
 /// Writes names.
-pub(super) struct SimpleForm;
+pub(crate) struct SimpleForm;
 
 impl Form for SimpleForm {
     fn begin(&mut self, _: &mut Vec<u8>) {}

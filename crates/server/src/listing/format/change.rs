@@ -18,12 +18,12 @@ pub struct May {
 
 impl May {
     /// Whether the folder stays as it is.
-    pub(super) fn nothing(self) -> bool {
+    pub(crate) fn nothing(self) -> bool {
         !self.upload && !self.delete
     }
 
     /// The words by which the scripts know.
-    pub(super) fn words(self) -> &'static str {
+    pub(crate) fn words(self) -> &'static str {
         match (self.upload, self.delete) {
             (true, true) => "upload delete",
             (true, false) => "upload",
@@ -34,7 +34,7 @@ impl May {
 }
 
 /// What stands above the table: buttons, and the uploads once there are any.
-pub(super) fn bar(may: May) -> Markup {
+pub(crate) fn bar(may: May) -> Markup {
     html! {
         @if may.upload {
             div.change hidden {
@@ -59,7 +59,7 @@ pub(super) fn bar(may: May) -> Markup {
 }
 
 /// The scripts. The rest of the page can be read by then.
-pub(super) fn scripts(may: May) -> Markup {
+pub(crate) fn scripts(may: May) -> Markup {
     html! {
         @if !may.nothing() { script { (PreEscaped(CHANGE_SCRIPT)) } }
         @if may.upload { script { (PreEscaped(UPLOAD_SCRIPT)) } }
@@ -67,7 +67,7 @@ pub(super) fn scripts(may: May) -> Markup {
 }
 
 /// How it looks.
-pub(super) const CHANGE_STYLE: &str = include_str!("change.css");
+pub(crate) const CHANGE_STYLE: &str = include_str!("change.css");
 
 /// Removing, renaming and making folders, and what uploads need too.
 const CHANGE_SCRIPT: &str = include_str!("change.js");

@@ -1,9 +1,9 @@
 //! Which picture stands before a name. The pictures themselves are in the style sheet.
 
-use super::entry::Entry;
+use crate::listing::entry::Entry;
 
 /// The class of an entry's link.
-pub(super) fn icon(entry: &Entry) -> &'static str {
+pub(crate) fn icon(entry: &Entry) -> &'static str {
     if entry.attributes.is_folder() {
         return "dir";
     }

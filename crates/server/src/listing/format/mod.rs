@@ -1,0 +1,8 @@
+//! The forms that a listing can have.
+
+pub(crate) mod change; // what may be changed from the page
+pub(crate) mod form; // what all forms have in common
+pub(crate) mod html;
+pub(crate) mod icon;
+pub(crate) mod json;
+pub(crate) mod simple; // names alone
