@@ -24,7 +24,7 @@ pub struct Body {
 
 impl Body {
     /// Files open at once, and so in one chain.
-    pub const MOST_FILES: usize = 32;
+    pub const MAX_FILES: usize = 32;
 
     /// The bytes of a range; what lies behind the end of the archive is left out.
     #[must_use]
@@ -41,7 +41,7 @@ impl Body {
 
     /// The next part, to be moved before the one after it is asked for; `None` at the end.
     ///
-    /// Opens up to [`MOST_FILES`](Self::MOST_FILES) files, each compared with its version, so it
+    /// Opens up to [`MAX_FILES`](Self::MAX_FILES) files, each compared with its version, so it
     /// may wait for the disk.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl Body {
         let mut pieces = layout.pieces(self.range.clone());
         let mut chain = Chain::new();
         let (mut files, mut memory) = (0, 0);
-        while files < Self::MOST_FILES && memory < MOST_MEMORY {
+        while files < Self::MAX_FILES && memory < MAX_MEMORY {
             let Some(piece) = pieces.next() else { break };
             self.range.start += piece.len();
             chain = match piece {
@@ -83,4 +83,4 @@ impl fmt::Debug for Body {
 }
 
 /// Header bytes in one chain, give or take one piece.
-const MOST_MEMORY: usize = 256 << 10;
+const MAX_MEMORY: usize = 256 << 10;

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::archive::layouts::{LaidOut, LayoutKey, Outcome};
+use crate::archive::layouts::{LaidOut, LayoutKey, LayoutResult};
 use crate::archive::{ArchiveError, WalkOptions, walk};
 use crate::server::limits::batches::tell_all;
 use crate::server::limits::disk_queue::ClientNet;
@@ -15,7 +15,7 @@ pub(crate) async fn lay_out(
     client: ClientNet,
     key: LayoutKey,
     folder: OwnedFd,
-) -> Outcome {
+) -> LayoutResult {
     let busy = || Err(Arc::new(ArchiveError::Busy));
     let layouts = &shared.layouts;
     let submit = || {

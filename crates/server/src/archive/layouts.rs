@@ -43,19 +43,19 @@ pub(crate) struct LaidOut {
 }
 
 /// What came of laying a folder out.
-pub(crate) type Outcome = Result<Arc<LaidOut>, Arc<ArchiveError>>;
+pub(crate) type LayoutResult = Result<Arc<LaidOut>, Arc<ArchiveError>>;
 
 /// Archives that are being laid out, were laid out a moment ago, or are being sent.
 #[derive(Debug)]
 pub(crate) struct Layouts {
-    pub(crate) batches: Batches<LayoutKey, Outcome>,
+    pub(crate) batches: Batches<LayoutKey, LayoutResult>,
     pub(crate) queue: Arc<DiskQueue>,
     pub(crate) memory: Arc<MemoryBudget>,
-    kept: Mutex<HashMap<LayoutKey, Kept>>,
+    kept: Mutex<HashMap<LayoutKey, KeptLayout>>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptLayout {
     made: Instant,
     /// For requests to come.
     fresh: Option<Arc<LaidOut>>,
@@ -107,12 +107,12 @@ impl Layouts {
         };
         let used = Arc::downgrade(&laid_out);
         let made = Instant::now();
-        kept.insert(key.clone(), Kept { made, fresh: Some(Arc::clone(&laid_out)), used });
+        kept.insert(key.clone(), KeptLayout { made, fresh: Some(Arc::clone(&laid_out)), used });
         laid_out
     }
 
     /// Locks even if another thread has panicked: nothing is ever half-written.
-    fn lock(&self) -> MutexGuard<'_, HashMap<LayoutKey, Kept>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<LayoutKey, KeptLayout>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -21,7 +21,7 @@ pub(super) enum Credentials {
 }
 
 /// Passwords above this are wrong without a look: checking a hash takes time in proportion.
-pub(super) const LONGEST_PASSWORD: usize = 1024;
+pub(super) const MAX_PASSWORD: usize = 1024;
 
 /// Reads an `Authorization` field.
 pub(super) fn read(field: &[u8]) -> Credentials {
@@ -32,7 +32,7 @@ pub(super) fn read(field: &[u8]) -> Credentials {
     };
     let password = user.split_off(colon + 1);
     user.truncate(colon);
-    if password.len() > LONGEST_PASSWORD {
+    if password.len() > MAX_PASSWORD {
         return Credentials::Malformed;
     }
     Credentials::Given { user, password }
@@ -87,7 +87,7 @@ mod tests {
             let credentials = format!("a:{}", "x".repeat(len));
             format!("Basic {}", LENIENT.encode(credentials)).into_bytes()
         };
-        assert!(matches!(read(&field(LONGEST_PASSWORD)), Credentials::Given { .. }));
-        assert_eq!(read(&field(LONGEST_PASSWORD + 1)), Credentials::Malformed);
+        assert!(matches!(read(&field(MAX_PASSWORD)), Credentials::Given { .. }));
+        assert_eq!(read(&field(MAX_PASSWORD + 1)), Credentials::Malformed);
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Passwords {
 #[derive(Debug, Default)]
 struct Queue {
     /// In the order in which they came.
-    waiting: Vec<Job>,
+    waiting: Vec<PasswordCheck>,
     clients: HashMap<Client, History>,
     /// How many checks were asked for.
     asked: u64,
@@ -37,7 +37,7 @@ struct Queue {
 
 /// A password that waits to be checked.
 #[derive(Debug)]
-struct Job {
+struct PasswordCheck {
     number: u64,
     pending: Pending,
     client: Client,
@@ -122,7 +122,7 @@ impl Passwords {
         }
         queue.asked += 1;
         let number = queue.asked;
-        queue.waiting.push(Job { number, pending, client, has_left: false, answer });
+        queue.waiting.push(PasswordCheck { number, pending, client, has_left: false, answer });
         if queue.has_thread {
             self.filled.notify_one();
             return Some((number, answered));
@@ -149,7 +149,7 @@ impl Passwords {
     }
 
     /// Waits for the next password to check; `None` if the thread is to end.
-    fn next(&self, presence: &mut Presence<'_>) -> Option<Job> {
+    fn next(&self, presence: &mut Presence<'_>) -> Option<PasswordCheck> {
         let mut queue = self.lock();
         loop {
             if let Some(job) = queue.take() {
@@ -225,7 +225,7 @@ impl Queue {
     }
 
     /// Takes the first password of the client whose last turn is longest ago.
-    fn take(&mut self) -> Option<Job> {
+    fn take(&mut self) -> Option<PasswordCheck> {
         self.waiting.retain(|job| !job.answer.is_closed());
         let last_turn = |client| self.clients.get(client).map_or(0, |history| history.last_turn);
         let turns = self.waiting.iter().map(|job| (job.has_left, last_turn(&job.client)));
@@ -323,7 +323,7 @@ mod tests {
         queue.make_room(client).then(|| {
             queue.asked += 1;
             let (number, pending) = (queue.asked, pending());
-            queue.waiting.push(Job { number, pending, client, has_left: false, answer });
+            queue.waiting.push(PasswordCheck { number, pending, client, has_left: false, answer });
             answered
         })
     }

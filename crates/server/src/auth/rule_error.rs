@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::basic::LONGEST_PASSWORD;
+use super::basic::MAX_PASSWORD;
 
 /// A rule that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl RuleFault {
                 return format!("rule {first} is about the same user").into();
             }
             Self::LongPassword => {
-                return format!("the password is longer than {LONGEST_PASSWORD} bytes").into();
+                return format!("the password is longer than {MAX_PASSWORD} bytes").into();
             }
             Self::NoPaths => "it does not say which paths it opens",
             Self::NoPassword => "there is no password",

@@ -7,7 +7,7 @@ use argon2::{Algorithm, Argon2, Block, Params, Version};
 use sha_crypt::{Params as ShaParams, PasswordVerifier, ShaCrypt};
 use subtle::{Choice, ConstantTimeEq};
 
-use super::basic::LONGEST_PASSWORD;
+use super::basic::MAX_PASSWORD;
 use super::rule_error::RuleFault;
 
 /// What a password is compared with.
@@ -53,7 +53,7 @@ impl Secret {
             Some(HashKind::Argon2) => argon2(password),
             Some(HashKind::Sha512Crypt) => sha512_crypt(password),
             Some(HashKind::Unknown) => Err(RuleFault::UnknownHash),
-            None if password.len() > LONGEST_PASSWORD => Err(RuleFault::LongPassword),
+            None if password.len() > MAX_PASSWORD => Err(RuleFault::LongPassword),
             None => Ok(Self::Plain(password.into())),
         }
     }

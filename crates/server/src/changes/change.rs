@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{Report, Version};
 
-use crate::changes::place::{Place, hidden_name, rename};
+use crate::changes::dest_entry::{DestEntry, hidden_name, rename};
 use crate::changes::refusal::Refusal;
 use crate::changes::tree;
 use crate::changes::tree::{Check, Copying};
@@ -22,8 +22,8 @@ use crate::uploads::has_room;
 /// A change that somebody may make, as far as the rules are concerned.
 #[derive(Debug)]
 pub(crate) struct Change {
-    pub(crate) what: What,
-    /// What is changed, or copied.
+    pub(crate) what: Action,
+    /// Action is changed, or copied.
     pub(crate) path: Vec<u8>,
     /// Whether it has to be a folder.
     pub(crate) is_folder: bool,
@@ -31,16 +31,16 @@ pub(crate) struct Change {
     pub(crate) expected: Option<Version>,
 }
 
-/// What is done.
+/// Action is done.
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum Action {
     Delete(Depth),
     MakeFolder,
     Move(Destination, Depth),
     Copy(Destination, Depth),
 }
 
-/// What was done.
+/// Action was done.
 #[derive(Debug)]
 pub(crate) struct Changed {
     /// Whether there is something where nothing was.
@@ -53,10 +53,10 @@ impl Change {
     /// Makes the change. May wait for the disk, and take as long as there are bytes.
     pub(crate) fn run(&self, shared: &Shared) -> Result<Changed, Refusal> {
         let made = match &self.what {
-            What::Delete(depth) => self.delete(shared, *depth),
-            What::MakeFolder => self.make_folder(shared),
-            What::Move(to, depth) => self.relocate(shared, to, *depth),
-            What::Copy(to, depth) => self.copy(shared, to, *depth),
+            Action::Delete(depth) => self.delete(shared, *depth),
+            Action::MakeFolder => self.make_folder(shared),
+            Action::Move(to, depth) => self.relocate(shared, to, *depth),
+            Action::Copy(to, depth) => self.copy(shared, to, *depth),
         };
         // Also if it failed: some of it may have been done.
         shared.names_changed();
@@ -77,7 +77,7 @@ impl Change {
         if shared.root.hides_entry(&self.path, true) {
             return Err(hidden());
         }
-        let (folder, name) = place_of(shared, &self.path)?;
+        let (folder, name) = parent_of(shared, &self.path)?;
         mkdirat(&folder, &name, Mode::from_raw_mode(0o777)).map_err(|errno| match errno {
             Errno::EXIST => Refusal::new(405, "something of this name is there already"),
             errno => errno.into(),
@@ -96,21 +96,21 @@ impl Change {
         check_depth(&stat, depth)?;
         self.check_hidden(shared, &stat)?;
         let is_folder = tree::kind(&stat) == FileType::Directory;
-        let place = open_place(shared, to, &stat, is_folder)?;
-        self.refuse_own_target(shared, &stat, &place)?;
+        let dest = open_dest(shared, to, &stat, is_folder)?;
+        self.refuse_own_target(shared, &stat, &dest)?;
         check_contents(shared, &folder, &name, &stat, &self.path, Some(&to.path))?;
         let mut report = Report::default();
-        let is_new = place.fill(is_folder, |existing| {
-            match rename(&folder, &name, &place.folder, &place.name, existing) {
+        let is_new = dest.fill(is_folder, |existing| {
+            match rename(&folder, &name, &dest.folder, &dest.name, existing) {
                 Err(Errno::XDEV) => {
-                    report = carry(shared, (&folder, &name, &stat), &place, existing)?;
+                    report = carry(shared, (&folder, &name, &stat), &dest, existing)?;
                     Ok(())
                 }
                 Err(Errno::INVAL) => Err(Refusal::new(403, "a folder cannot go into itself")),
                 renamed => Ok(renamed?),
             }
         })?;
-        sync(shared, &place.folder)?;
+        sync(shared, &dest.folder)?;
         sync(shared, &folder)?;
         Ok(Changed { is_new, report })
     }
@@ -120,28 +120,28 @@ impl Change {
         let stat = fstat(&from)?;
         self.check(&stat)?;
         let is_folder = tree::kind(&stat) == FileType::Directory;
-        let place = open_place(shared, to, &stat, is_folder)?;
+        let dest = open_dest(shared, to, &stat, is_folder)?;
         let hides = |path: &[u8], is_folder| shared.root.hides_entry(path, is_folder);
         let fits = |to: BorrowedFd<'_>, len: u64| fits(shared, to, len);
         let mut copying = Copying::new(&hides, &fits, false);
         let is_new = match tree::kind(&stat) {
             FileType::RegularFile => {
                 let (folder, name) =
-                    (place.folder.try_clone()?, OsStr::from_bytes(place.name.to_bytes()));
-                let landing = AtomicFile::create_in(folder, name, 0o600)?;
-                copying.file(&from, landing.file())?;
-                let landing = if is_synced(shared) { landing.durable() } else { landing };
-                place.fill(false, |existing| Ok(landing.commit(existing)?))?
+                    (dest.folder.try_clone()?, OsStr::from_bytes(dest.name.to_bytes()));
+                let new_file = AtomicFile::create_in(folder, name, 0o600)?;
+                copying.file(&from, new_file.file())?;
+                let new_file = if is_synced(shared) { new_file.durable() } else { new_file };
+                dest.fill(false, |existing| Ok(new_file.commit(existing)?))?
             }
             FileType::Directory => {
                 let contents = (depth == Depth::Infinity).then_some(self.path.as_slice());
-                land_copy(shared, &place, |folder, name| {
+                land_copy(shared, &dest, |folder, name| {
                     copying.folder(&from, contents, folder.as_fd(), name)
                 })?
             }
             _ => return Err(Errno::NOENT.into()),
         };
-        sync(shared, &place.folder)?;
+        sync(shared, &dest.folder)?;
         Ok(Changed { is_new, report: copying.report })
     }
 
@@ -150,9 +150,9 @@ impl Change {
         &self,
         shared: &Shared,
         stat: &Stat,
-        place: &Place,
+        dest: &DestEntry,
     ) -> Result<(), Refusal> {
-        let Some(existing) = &place.existing else { return Ok(()) };
+        let Some(existing) = &dest.existing else { return Ok(()) };
         let is_link = tree::kind(stat) == FileType::Symlink;
         // A link that leads nowhere, or out of the root, has nothing to lose here.
         let target = is_link.then(|| shared.root.open(&self.path, Patience::Disk).ok()).flatten();
@@ -163,7 +163,7 @@ impl Change {
         Ok(())
     }
 
-    /// What is at the path: the folder it is in, its name, its facts.
+    /// Action is at the path: the folder it is in, its name, its facts.
     fn find(&self, shared: &Shared) -> Result<(OwnedFd, CString, Stat), Refusal> {
         let (folder, name) = shared.root.parent_of(&self.path)?.ok_or_else(root_itself)?;
         let name = c_name(name);
@@ -202,22 +202,22 @@ fn check_depth(stat: &Stat, depth: Depth) -> Result<(), Refusal> {
 }
 
 /// Where something is to be moved or copied to, if it may be.
-fn open_place(
+fn open_dest(
     shared: &Shared,
     to: &Destination,
     source: &Stat,
     is_folder: bool,
-) -> Result<Place, Refusal> {
+) -> Result<DestEntry, Refusal> {
     if to.is_folder && !is_folder {
         return Err(Refusal::new(409, "the Destination ends in a slash, but this is no folder"));
     }
     if is_folder && shared.root.hides_entry(&to.path, true) {
         return Err(hidden());
     }
-    let (folder, name) = place_of(shared, &to.path)?;
+    let (folder, name) = parent_of(shared, &to.path)?;
     let existing = tree::look(&folder, &name)?;
-    let place = Place { folder, name, existing };
-    let Some(existing) = &place.existing else { return Ok(place) };
+    let dest = DestEntry { folder, name, existing };
+    let Some(existing) = &dest.existing else { return Ok(dest) };
     if tree::identity(existing) == tree::identity(source) {
         return Err(Refusal::new(403, "this is the same file or folder"));
     }
@@ -228,9 +228,9 @@ fn open_place(
         if !shared.settings.changes.delete {
             return Err(Refusal::new(403, "a folder can be replaced only where it can be deleted"));
         }
-        check_contents(shared, &place.folder, &place.name, existing, &to.path, None)?;
+        check_contents(shared, &dest.folder, &dest.name, existing, &to.path, None)?;
     }
-    Ok(place)
+    Ok(dest)
 }
 
 /// Refuses if there is something in a folder that nobody here may know of: it must not be removed,
@@ -252,7 +252,7 @@ fn check_contents(
         }
         let Some(new_path) = new_path else { return true };
         let there = [new_path, &inside[path.len()..]].concat();
-        // What only a folder pattern hides is a folder, or a link to one.
+        // Action only a folder pattern hides is a folder, or a link to one.
         let as_folder = is_folder || !shared.root.hides(inside);
         !if as_folder { shared.root.hides_entry(&there, true) } else { shared.root.hides(&there) }
     };
@@ -266,13 +266,13 @@ fn check_contents(
 fn carry(
     shared: &Shared,
     (folder, name, stat): (&OwnedFd, &CString, &Stat),
-    place: &Place,
+    dest: &DestEntry,
     existing: Existing,
 ) -> Result<Report, Refusal> {
     let fits = |to: BorrowedFd<'_>, len: u64| fits(shared, to, len);
     let mut copying = Copying::new(&|_, _| false, &fits, true);
-    let copy = Hidden::new(place);
-    let (to, new_name) = (place.folder.as_fd(), &copy.name);
+    let copy = UnnamedCopy::new(dest);
+    let (to, new_name) = (dest.folder.as_fd(), &copy.name);
     if tree::kind(stat) == FileType::Directory {
         let from = tree::open_folder(folder.as_fd(), name)?;
         copying.folder(&from, Some(b""), to, new_name)?;
@@ -287,41 +287,41 @@ fn carry(
 /// Has `make` make a folder under another name, and then gives it its own.
 fn land_copy(
     shared: &Shared,
-    place: &Place,
+    dest: &DestEntry,
     make: impl FnOnce(&OwnedFd, &CString) -> Result<(), Refusal>,
 ) -> Result<bool, Refusal> {
-    let copy = Hidden::new(place);
-    make(&place.folder, &copy.name)?;
-    place.fill(true, |existing| copy.land(shared, existing))
+    let copy = UnnamedCopy::new(dest);
+    make(&dest.folder, &copy.name)?;
+    dest.fill(true, |existing| copy.land(shared, existing))
 }
 
 /// Something new that has no name yet that anybody sees. Dropped without one, it is removed.
-struct Hidden<'a> {
-    place: &'a Place,
+struct UnnamedCopy<'a> {
+    dest: &'a DestEntry,
     name: CString,
 }
 
-impl<'a> Hidden<'a> {
-    fn new(place: &'a Place) -> Self {
-        Self { place, name: hidden_name(&place.name) }
+impl<'a> UnnamedCopy<'a> {
+    fn new(dest: &'a DestEntry) -> Self {
+        Self { dest, name: hidden_name(&dest.name) }
     }
 
     /// Gives it its name.
     fn land(&self, shared: &Shared, existing: Existing) -> Result<(), Refusal> {
-        let folder = &self.place.folder;
+        let folder = &self.dest.folder;
         if is_synced(shared) {
             // One call for all files in it. The folder was opened for its names only, which
             // syncfs(2) does not take.
             syncfs(tree::open_folder(folder.as_fd(), c".")?)?;
         }
-        Ok(rename(folder, &self.name, folder, &self.place.name, existing)?)
+        Ok(rename(folder, &self.name, folder, &self.dest.name, existing)?)
     }
 }
 
-impl Drop for Hidden<'_> {
+impl Drop for UnnamedCopy<'_> {
     fn drop(&mut self) {
         // It has its name, or cannot be removed now and is later.
-        let _ = tree::remove(self.place.folder.as_fd(), &self.name);
+        let _ = tree::remove(self.dest.folder.as_fd(), &self.name);
     }
 }
 
@@ -332,7 +332,7 @@ fn fits(shared: &Shared, folder: BorrowedFd<'_>, len: u64) -> bool {
 }
 
 /// The folder that a new thing lies in, and its name.
-fn place_of(shared: &Shared, path: &[u8]) -> Result<(OwnedFd, CString), Refusal> {
+fn parent_of(shared: &Shared, path: &[u8]) -> Result<(OwnedFd, CString), Refusal> {
     let changes = &shared.settings.changes;
     if changes.create_parents {
         shared.root.make_parents(path, changes.sync).map_err(Refusal::at_target)?;

@@ -1,7 +1,7 @@
 //! DELETE, MKCOL, MOVE and COPY.
 
 pub(crate) mod change; // as a helper makes it
-pub(crate) mod place; // where something is moved or copied to
+pub(crate) mod dest_entry; // where something is moved or copied to
 pub(crate) mod refusal;
 pub(crate) mod respond;
 pub(crate) mod tree; // folders with all that is in them

@@ -19,7 +19,7 @@ impl Refusal {
         Self { status, detail: detail.into() }
     }
 
-    /// What the system refused at the place that is to be written to, where nothing has to be yet:
+    /// Action the system refused at the place that is to be written to, where nothing has to be yet:
     /// the folder for it is missing (RFC 4918 9.3.1, 9.8.5, 9.9.4).
     pub(crate) fn at_target(errno: Errno) -> Self {
         match errno {

@@ -7,12 +7,12 @@ use tokio::task::spawn_blocking;
 use underpass_engine::Version;
 
 use crate::auth::Right;
-use crate::changes::change::{Change, Changed, What};
+use crate::changes::change::{Action, Change, Changed};
 use crate::changes::refusal::Refusal;
 use crate::conditional::{Condition, Validators, evaluate};
 use crate::destination::{Depth, Destination};
 use crate::files::links;
-use crate::files::lookup::{Place, find_current};
+use crate::files::lookup::{Resource, find_current};
 use crate::files::open_files::modified;
 use crate::origin::is_foreign;
 use crate::request::{BodyLength, Method};
@@ -69,7 +69,7 @@ fn refuse_foreign(ctx: &RequestContext<'_>) -> Option<Response> {
         .then(|| ctx.error(403, "a page of another site may not change files here"))
 }
 
-/// What is said to a method that nobody may use here.
+/// Action is said to a method that nobody may use here.
 pub(crate) fn refuse(ctx: &RequestContext<'_>) -> Response {
     if !Method::is_known(ctx.request.verb) {
         return ctx.error(501, "this method is not known here");
@@ -80,7 +80,7 @@ pub(crate) fn refuse(ctx: &RequestContext<'_>) -> Response {
     response
 }
 
-/// What can be done with files and folders.
+/// Action can be done with files and folders.
 pub(crate) fn methods(changes: &Changes) -> &'static str {
     match (changes.upload, changes.delete) {
         (false, false) => "GET, HEAD, OPTIONS",
@@ -98,7 +98,7 @@ pub(crate) fn methods(changes: &Changes) -> &'static str {
 async fn change(ctx: &RequestContext<'_>, target: &Target<'_>) -> Result<Response, Response> {
     let refused = |refusal: Refusal| refused(ctx, &refusal);
     let mut what = read(ctx).map_err(refused)?;
-    if let What::Move(to, _) | What::Copy(to, _) = &mut what
+    if let Action::Move(to, _) | Action::Copy(to, _) = &mut what
         && ctx.can(&to.path, Right::Write)
     {
         to.path = links::resolve(ctx, &to.path, false).await?;
@@ -119,8 +119,8 @@ async fn change(ctx: &RequestContext<'_>, target: &Target<'_>) -> Result<Respons
     }
 }
 
-/// What the request wants to be done.
-fn read(ctx: &RequestContext<'_>) -> Result<What, Refusal> {
+/// Action the request wants to be done.
+fn read(ctx: &RequestContext<'_>) -> Result<Action, Refusal> {
     let request = &ctx.request;
     let prefix = ctx.settings().path_prefix.as_bytes();
     let depth = || Depth::read(request).ok_or_else(|| Refusal::new(400, BAD_DEPTH));
@@ -129,24 +129,24 @@ fn read(ctx: &RequestContext<'_>) -> Result<What, Refusal> {
             .map_err(|fault| Refusal::new(fault.status(), fault.to_string()))
     };
     match request.method {
-        Method::Delete => Ok(What::Delete(depth()?)),
-        Method::Move => depth().and_then(|depth| Ok(What::Move(destination()?, depth))),
-        Method::Copy => depth().and_then(|depth| Ok(What::Copy(destination()?, depth))),
-        _ => Ok(What::MakeFolder),
+        Method::Delete => Ok(Action::Delete(depth()?)),
+        Method::Move => depth().and_then(|depth| Ok(Action::Move(destination()?, depth))),
+        Method::Copy => depth().and_then(|depth| Ok(Action::Copy(destination()?, depth))),
+        _ => Ok(Action::MakeFolder),
     }
 }
 
 /// Refuses what must not be known or changed by whoever asks, on either path.
-fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &What) -> Option<Response> {
+fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &Action) -> Option<Response> {
     let shared = ctx.shared();
     if shared.root.is_file() {
         return Some(ctx.error(403, "only one file is served, and it stays as it is"));
     }
     let (destination, takes_away) = match what {
-        What::Delete(_) => (None, true),
-        What::MakeFolder => (None, false),
-        What::Move(to, _) => (Some(to), true),
-        What::Copy(to, _) => (Some(to), false),
+        Action::Delete(_) => (None, true),
+        Action::MakeFolder => (None, false),
+        Action::Move(to, _) => (Some(to), true),
+        Action::Copy(to, _) => (Some(to), false),
     };
     let access = &shared.settings.access;
     let user = ctx.user.as_deref();
@@ -191,11 +191,11 @@ async fn check_conditions(
         return Ok(None);
     }
     let (condition, version) = match find_current(ctx, &target.path).await {
-        Ok(Place::File(served)) => {
+        Ok(Resource::File(served)) => {
             let now = Validators { etag: &served.etag, modified: served.modified };
             (evaluate(request, Some(now)), Some(served.version))
         }
-        Ok(Place::Folder(folder) | Place::Unsized(folder)) => {
+        Ok(Resource::Folder(folder) | Resource::Unsized(folder)) => {
             // There are no tags of folders, but they are there.
             let stat = fstat(&folder).map(|stat| modified(&Version::from_stat(&stat)));
             let stat = stat.map(|modified| Validators { etag: "", modified });
@@ -209,7 +209,7 @@ async fn check_conditions(
     }
 }
 
-/// What is said to a change that was made.
+/// Action is said to a change that was made.
 fn made(ctx: &RequestContext<'_>, changed: &Changed) -> Response {
     let mut response = Response::empty(if changed.is_new { 201 } else { 204 });
     if let Some(mechanism) = changed.report.main_mechanism().filter(|_| ctx.explains) {
@@ -218,7 +218,7 @@ fn made(ctx: &RequestContext<'_>, changed: &Changed) -> Response {
     response
 }
 
-/// What is said to one that was not.
+/// Action is said to one that was not.
 fn refused(ctx: &RequestContext<'_>, refusal: &Refusal) -> Response {
     let mut response = ctx.error(refusal.status, &refusal.detail);
     match refusal.status {

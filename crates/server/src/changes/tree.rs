@@ -18,7 +18,7 @@ use underpass_sys::open_beneath;
 use crate::changes::refusal::Refusal;
 use crate::upload::is_partial_name;
 
-/// What must not be in a folder that is to be removed or moved.
+/// Action must not be in a folder that is to be removed or moved.
 pub(crate) struct Check<'a> {
     /// Asked about each path, and told whether it is a folder.
     pub(crate) is_kept: &'a dyn Fn(&[u8], bool) -> bool,
@@ -319,7 +319,7 @@ fn push_inside(inside: &mut Vec<u8>, name: &CStr) {
     inside.extend_from_slice(name.to_bytes());
 }
 
-/// What tells one file or folder from all others.
+/// Action tells one file or folder from all others.
 pub(crate) fn identity(stat: &Stat) -> (u64, u64) {
     #[allow(clippy::useless_conversion)] // types differ by target
     (stat.st_dev.into(), stat.st_ino.into())

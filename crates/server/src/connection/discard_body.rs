@@ -29,7 +29,7 @@ pub(crate) async fn discard_body(
         BodyLength::Length(len) => UnwantedBody::Bytes(len),
         BodyLength::Chunked => UnwantedBody::Chunks(Chunked::default(), MAX_DISCARDED),
     };
-    peer.begins(Doing::Skipping, Instant::now());
+    peer.begins(Doing::Discarding, Instant::now());
     loop {
         match unwanted.skip(buffer) {
             Some((consumed, is_all)) => {

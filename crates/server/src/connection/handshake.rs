@@ -17,7 +17,7 @@ use crate::tls::{Acceptor, Handshake, HandshakeError, Place, Progress, Session};
 /// Shakes hands with a client. Whether it is to be served: so is one that does not know TLS, which
 /// has to be told.
 pub(crate) async fn run(worker: &Worker, peer: &Peer, credentials: &Credentials) -> bool {
-    peer.begins(Doing::Shaking, Instant::now());
+    peer.begins(Doing::Handshaking, Instant::now());
     let metrics = worker.shared.metrics.worker(worker.index);
     let outcome = shake(worker, peer, credentials).await;
     worker.shared.requests.release(&peer.requests);

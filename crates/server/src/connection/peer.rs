@@ -65,13 +65,13 @@ pub(crate) struct Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     /// The handshake of TLS.
-    Shaking,
+    Handshaking,
     /// Nothing: the next request may come.
     Idle,
     /// A request has begun and is not complete.
     Reading,
     /// The body of a request is passed over.
-    Skipping,
+    Discarding,
     /// A helper looks for the answer.
     Waiting,
     /// A thread of its own takes the body of a request, and minds the time.
@@ -159,7 +159,7 @@ impl Peer {
     /// Since when nothing was asked over it that is not answered, if it may be closed for another
     /// connection.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
-        let is_idle = matches!(self.doing.get(), Doing::Shaking | Doing::Idle | Doing::Reading);
+        let is_idle = matches!(self.doing.get(), Doing::Handshaking | Doing::Idle | Doing::Reading);
         (is_idle && !self.is_evicted.get() && !self.is_reserve).then(|| self.since.get())
     }
 
@@ -227,7 +227,7 @@ impl Peer {
     /// room in a large buffer rarely but takes from it steadily, so that what it acknowledges
     /// counts too.
     pub(crate) fn expire(&self, mut timeout: Duration, now: Instant) {
-        if now.duration_since(self.since.get()) < timeout.min(LOOK) {
+        if now.duration_since(self.since.get()) < timeout.min(CHECK_INTERVAL) {
             return;
         }
         match self.doing.get() {
@@ -239,10 +239,10 @@ impl Peer {
                     return;
                 }
             }
-            Doing::Shaking => timeout = timeout.min(MOST_SHAKING),
+            Doing::Handshaking => timeout = timeout.min(MAX_HANDSHAKE_TIME),
             Doing::Reading => timeout = timeout.min(MAX_REQUEST_TIME),
             Doing::Idle if !self.has_asked.get() => timeout = timeout.min(MAX_REQUEST_TIME),
-            Doing::Idle | Doing::Skipping => {}
+            Doing::Idle | Doing::Discarding => {}
         }
         if self.is_reserve {
             timeout = timeout.min(MAX_RESERVE_TIME);
@@ -265,7 +265,7 @@ impl Peer {
         }
         // Wakes whoever waits for the socket; a half-read request may still be answered.
         let is_answered = match self.doing.get() {
-            Doing::Reading | Doing::Skipping => true,
+            Doing::Reading | Doing::Discarding => true,
             // It is told that there are too many.
             Doing::Idle => self.is_reserve && self.session().is_none(),
             _ => false,
@@ -375,7 +375,7 @@ impl Peer {
 }
 
 /// How long a handshake may take.
-const MOST_SHAKING: Duration = Duration::from_secs(10);
+const MAX_HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 /// How long a request may take to come, its body not counted, and the first one of a connection to
 /// begin.
@@ -384,5 +384,5 @@ const MAX_REQUEST_TIME: Duration = Duration::from_secs(10);
 /// How long a connection of the reserve may take for each thing that it does.
 const MAX_RESERVE_TIME: Duration = Duration::from_secs(2);
 
-/// Connections are not looked at more often than this.
-const LOOK: Duration = Duration::from_secs(1);
+/// How long a connection is left alone before it is checked for progress.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);

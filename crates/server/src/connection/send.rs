@@ -16,9 +16,9 @@ use crate::connection::peer::Peer;
 use crate::connection::poll::poll_interval;
 use crate::connection::turn::{Moving, advance, is_nearly_alone, transfer, turn};
 use crate::digest::known as digests;
-use crate::files::drop_behind::Behind;
-use crate::files::open_files::Residence;
-use crate::files::prefetch::{Cold, Warmth};
+use crate::files::drop_behind::DropBehind;
+use crate::files::open_files::ResidentSince;
+use crate::files::prefetch::{MissingRange, Residency};
 use crate::listing::make::Pieces;
 use crate::observe::metrics::{Recorded, WorkerMetrics};
 use crate::observe::transfers::{Handle, TransferFacts};
@@ -145,11 +145,11 @@ struct Slow<'a> {
     handle: Handle,
     outcome: SendOutcome,
     /// Whether any page was missing.
-    met_cold: bool,
+    met_missing: bool,
     /// The part that a helper fetches before it is needed.
-    ahead: Option<(Cold, JoinHandle<bool>)>,
+    ahead: Option<(MissingRange, JoinHandle<bool>)>,
     /// What the chain at hand brought in from the disk.
-    behind: Behind,
+    drop_behind: DropBehind,
     /// Sees to it that nothing is set on the file meanwhile.
     unchanged: Option<digests::Transfer<'a>>,
     /// Since when it waits for acknowledgements, if it does.
@@ -175,9 +175,9 @@ impl<'a> Slow<'a> {
             head_len,
             handle,
             outcome,
-            met_cold: false,
+            met_missing: false,
             ahead: None,
-            behind: Behind::default(),
+            drop_behind: DropBehind::default(),
             unchanged: version.map(|version| worker.shared.digests.transfer(&version)),
             waiting_since: None,
             _counted,
@@ -189,8 +189,8 @@ impl<'a> Slow<'a> {
         let before = self.peer.written.get() - transfer.report().bytes();
         if self.wait(status).await {
             // Only what is in the page cache as a whole has had a turn already.
-            let warmth = Warmth::known(transfer.chain());
-            self.drive(transfer, warmth, before).await;
+            let residency = Residency::known(transfer.chain());
+            self.drive(transfer, residency, before).await;
         }
         self.outcome
     }
@@ -200,10 +200,10 @@ impl<'a> Slow<'a> {
         mut self,
         chain: Chain<Arc<OwnedFd>>,
         care: Care,
-        residence: Option<Residence>,
+        residence: Option<ResidentSince>,
     ) -> SendOutcome {
         let began = Instant::now();
-        if self.send(chain, care.confirm).await && !self.met_cold {
+        if self.send(chain, care.confirm).await && !self.met_missing {
             // Those who ask for the same file meanwhile need not look.
             residence.inspect(|residence| residence.note(began));
         }
@@ -267,26 +267,26 @@ impl<'a> Slow<'a> {
 
     /// Sends a chain to its end; whether that succeeded.
     async fn send(&mut self, chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
-        let warmth = Warmth::new(&chain);
+        let residency = Residency::new(&chain);
         if self.worker.shared.settings.drops_behind {
-            self.behind = Behind::look(&warmth).await;
+            self.drop_behind = DropBehind::look(&residency).await;
         }
         let before = self.peer.written.get();
         let transfer = transfer(self.worker, self.peer, chain, confirm);
-        self.drive(transfer, warmth, before).await
+        self.drive(transfer, residency, before).await
     }
 
     /// Moves a transfer to its end, a turn at a time, and no turn before its pages are there.
     async fn drive(
         &mut self,
         mut transfer: Moving<'a>,
-        mut warmth: Warmth,
+        mut residency: Residency,
         written_before: u64,
     ) -> bool {
         let mut recorded = Recorded::default();
         loop {
             let turn = turn(self.worker);
-            self.warm_up(&mut warmth, transfer.report().bytes(), turn as u64).await;
+            self.prefetch(&mut residency, transfer.report().bytes(), turn as u64).await;
             transfer.set_turn(turn);
             let advanced = self.advance(&mut transfer).await;
             self.peer.written.set(written_before + transfer.report().bytes());
@@ -359,21 +359,21 @@ impl<'a> Slow<'a> {
     }
 
     /// Has helpers bring in the pages of the next turn, if they are not there.
-    async fn warm_up(&mut self, warmth: &mut Warmth, place: u64, turn: u64) {
-        while let Some(cold) = warmth.look(place, turn) {
+    async fn prefetch(&mut self, residency: &mut Residency, place: u64, turn: u64) {
+        while let Some(missing) = residency.look(place, turn) {
             let started = Instant::now();
             let fetching = match self.ahead.take() {
-                Some((part, fetching)) if part.is(&cold) => fetching,
-                _ => self.fetch(&cold),
+                Some((part, fetching)) if part.is(&missing) => fetching,
+                _ => self.fetch(&missing),
             };
-            self.met_cold = true;
+            self.met_missing = true;
             let waited = fetching.await.unwrap_or_default();
-            warmth.is_warm(&cold, waited);
+            residency.fetched(&missing, waited);
             self.metrics().cold_wait(started.elapsed());
             // A client on this machine shares the pages until it has read them.
             self.drop_behind(place.saturating_sub(UNREAD));
             // The disk goes on while this part is sent.
-            self.ahead = warmth.next().map(|next| {
+            self.ahead = residency.next().map(|next| {
                 let fetching = self.fetch(&next);
                 (next, fetching)
             });
@@ -382,15 +382,15 @@ impl<'a> Slow<'a> {
 
     /// Gives back what was brought in for what the client has; `place` is the end of what was sent.
     fn drop_behind(&mut self, place: u64) {
-        if self.behind.is_empty() {
+        if self.drop_behind.is_empty() {
             return;
         }
         let in_flight = self.peer.written.get() - self.peer.acknowledged();
-        self.behind.drop_before(place.saturating_sub(in_flight));
+        self.drop_behind.drop_before(place.saturating_sub(in_flight));
     }
 
     /// Has a helper wait for the pages of a part.
-    fn fetch(&self, part: &Cold) -> JoinHandle<bool> {
+    fn fetch(&self, part: &MissingRange) -> JoinHandle<bool> {
         let (shared, part) = (Arc::clone(&self.worker.shared), part.clone());
         spawn_blocking(move || part.fetch(&shared.null))
     }

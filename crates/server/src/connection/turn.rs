@@ -52,7 +52,7 @@ pub(crate) fn turn(worker: &Worker) -> usize {
 
 /// Returns whether so few responses take their time that none has to wait for another.
 pub(crate) fn is_nearly_alone(worker: &Worker) -> bool {
-    worker.slow_transfers.get() < FEW
+    worker.slow_transfers.get() < MAX_LONG_TURNS
 }
 
 /// Takes the next turn of a transfer, and adds what it cost if the log tells that: asking takes a
@@ -72,7 +72,7 @@ pub(crate) fn advance(
 }
 
 /// Transfers that may be under way without having to be kept short.
-const FEW: usize = 4;
+const MAX_LONG_TURNS: usize = 4;
 
 /// A turn of a transfer that is nearly alone: one step of sendfile.
 const LONG_TURN: usize = 2 << 20;

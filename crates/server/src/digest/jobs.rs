@@ -11,7 +11,7 @@ use crate::digest::Algorithm;
 
 /// A digest that is wanted.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
+pub(crate) struct DigestRequest {
     pub(crate) file: Arc<OwnedFd>,
     pub(crate) version: Version,
     pub(crate) algorithm: Algorithm,
@@ -31,25 +31,25 @@ pub(crate) enum Undigested {
 /// What is to be done, and by how many it is being done.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
-    pub(crate) waiting: VecDeque<Arc<Job>>,
-    pub(crate) running: Vec<Arc<Job>>,
+    pub(crate) waiting: VecDeque<Arc<DigestJob>>,
+    pub(crate) running: Vec<Arc<DigestJob>>,
     pub(crate) threads: usize,
 }
 
 /// A digest that is to be made, or is being made.
 #[derive(Debug)]
-pub(crate) struct Job {
-    pub(crate) request: Request,
+pub(crate) struct DigestJob {
+    pub(crate) request: DigestRequest,
     /// Those who want to know when it is done.
-    pub(crate) askers: Mutex<Vec<oneshot::Sender<Outcome>>>,
+    pub(crate) askers: Mutex<Vec<oneshot::Sender<DigestResult>>>,
 }
 
 /// What comes of a job: the digest is remembered, or there is none.
-pub(crate) type Outcome = Result<(), Undigested>;
+pub(crate) type DigestResult = Result<(), Undigested>;
 
-impl Job {
+impl DigestJob {
     /// Whether it makes the digest that is asked for.
-    pub(crate) fn is_for(&self, request: &Request) -> bool {
+    pub(crate) fn is_for(&self, request: &DigestRequest) -> bool {
         self.request.version == request.version && self.request.algorithm == request.algorithm
     }
 
@@ -58,7 +58,7 @@ impl Job {
         self.askers().iter().any(|asker| !asker.is_closed())
     }
 
-    pub(crate) fn askers(&self) -> MutexGuard<'_, Vec<oneshot::Sender<Outcome>>> {
+    pub(crate) fn askers(&self) -> MutexGuard<'_, Vec<oneshot::Sender<DigestResult>>> {
         self.askers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -53,7 +53,7 @@ impl Kept {
 /// system call.
 #[must_use]
 pub fn recall(file: impl AsFd, version: &Version) -> Option<Kept> {
-    let mut bytes = [0; MOST_BYTES];
+    let mut bytes = [0; MAX_BYTES];
     let len = fgetxattr(file, NAME, &mut bytes[..]).ok()?;
     let record = Record::parse(bytes.get(..len)?)?;
     record.holds_for(version).then_some(Kept { changed: record.changed, digests: record.digests })
@@ -152,7 +152,7 @@ impl Record {
 
     fn bytes(&self) -> Vec<u8> {
         // With one SHA-256 it has its place in an inode of ext4, which needs no block for it.
-        let mut bytes = Vec::with_capacity(MOST_BYTES);
+        let mut bytes = Vec::with_capacity(MAX_BYTES);
         bytes.extend_from_slice(&self.set_at.to_le_bytes());
         bytes.extend_from_slice(&self.changed.to_le_bytes());
         bytes.extend_from_slice(&self.check);
@@ -222,7 +222,7 @@ const fn tag_of(algorithm: Algorithm) -> u8 {
 const NAME: &str = "user.underpass.digest";
 
 /// Two numbers, four bytes, and a digest of each algorithm.
-const MOST_BYTES: usize = 20 + 33 + 65;
+const MAX_BYTES: usize = 20 + 33 + 65;
 
 /// How much later than we have looked at the clock the kernel may do so: a tick of it, and some.
 const MOMENT: Duration = Duration::from_millis(20);
@@ -259,7 +259,7 @@ mod tests {
             let read = Record::parse(&written.bytes()).unwrap();
             assert_eq!((read.set_at, read.changed, &read.check), (2, -1, b"abcd"));
             assert_eq!(read.digests, written.digests);
-            assert!(written.bytes().len() <= MOST_BYTES);
+            assert!(written.bytes().len() <= MAX_BYTES);
         }
     }
 

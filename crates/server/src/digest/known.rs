@@ -14,14 +14,14 @@ use crate::digest::{Algorithm, Digest, kept};
 /// What all workers know of digests.
 #[derive(Debug, Default)]
 pub(crate) struct Digests {
-    state: Mutex<State>,
+    state: Mutex<KnownDigests>,
     /// How many digests wait to be kept, to be looked at without the lock: mostly there are none.
     unkept: AtomicUsize,
 }
 
 /// What is known, being made and being sent.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct KnownDigests {
     /// By inode; the version tells files of two file systems apart.
     known: HashMap<u64, (Version, Vec<Digest>)>,
     pub(crate) jobs: Jobs,
@@ -103,12 +103,12 @@ impl Digests {
     }
 
     /// Locks even if another thread has panicked: no entry is ever half-written.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, KnownDigests> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl KnownDigests {
     /// Remembers digests of a version, beside those of it that are known already.
     fn learn(&mut self, version: Version, digests: &[Digest]) {
         if self.known.len() >= MAX_KNOWN {

@@ -10,7 +10,7 @@ use rustix::fs::{SeekFrom, seek};
 use tokio::sync::oneshot;
 use underpass_engine::Version;
 
-use crate::digest::jobs::{Job, Outcome, Request, Undigested};
+use crate::digest::jobs::{DigestJob, DigestRequest, DigestResult, Undigested};
 use crate::digest::known::Digests;
 use crate::digest::{Stopped, compute};
 use crate::server::limits::priority::step_back;
@@ -18,13 +18,13 @@ use crate::server::shared::Shared;
 
 /// Has a digest made and remembered; one that is being made already is waited for. What no future
 /// waits for any more is not made.
-pub(crate) async fn make(shared: &Arc<Shared>, request: Request) -> Outcome {
+pub(crate) async fn make(shared: &Arc<Shared>, request: DigestRequest) -> DigestResult {
     let Some(answer) = ask(shared, request) else { return Err(Undigested::Busy) };
     answer.await.unwrap_or(Err(Undigested::Busy))
 }
 
 /// Puts a job into the queue, and sees to it that a thread does it.
-fn ask(shared: &Arc<Shared>, request: Request) -> Option<oneshot::Receiver<Outcome>> {
+fn ask(shared: &Arc<Shared>, request: DigestRequest) -> Option<oneshot::Receiver<DigestResult>> {
     let (asker, answer) = oneshot::channel();
     let mut state = shared.digests.lock();
     let jobs = &mut state.jobs;
@@ -36,7 +36,7 @@ fn ask(shared: &Arc<Shared>, request: Request) -> Option<oneshot::Receiver<Outco
     if jobs.waiting.len() >= MAX_WAITING {
         return None;
     }
-    jobs.waiting.push_back(Arc::new(Job { request, askers: Mutex::new(vec![asker]) }));
+    jobs.waiting.push_back(Arc::new(DigestJob { request, askers: Mutex::new(vec![asker]) }));
     if jobs.threads < MAX_THREADS {
         let shared = Arc::clone(shared);
         let thread = thread::Builder::new().name("digest".to_owned()).stack_size(STACK);
@@ -68,7 +68,7 @@ fn work(shared: &Shared) {
 }
 
 /// Takes the next job; `None` is the end of the thread.
-fn next(digests: &Digests) -> Option<Arc<Job>> {
+fn next(digests: &Digests) -> Option<Arc<DigestJob>> {
     let jobs = &mut digests.lock().jobs;
     let Some(job) = jobs.waiting.pop_front() else {
         jobs.threads -= 1;
@@ -79,8 +79,8 @@ fn next(digests: &Digests) -> Option<Arc<Job>> {
 }
 
 /// Makes a digest and remembers it, unless that was done meanwhile.
-fn run(shared: &Shared, job: &Job) -> Outcome {
-    let Request { file, version, algorithm } = &job.request;
+fn run(shared: &Shared, job: &DigestJob) -> DigestResult {
+    let DigestRequest { file, version, algorithm } = &job.request;
     if shared.digests.get(version, &[*algorithm]).is_some() {
         return Ok(());
     }

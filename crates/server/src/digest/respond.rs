@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use underpass_engine::Version;
 
-use crate::digest::jobs::{Request, Undigested};
+use crate::digest::jobs::{DigestRequest, Undigested};
 use crate::digest::known::pick;
 use crate::digest::make;
 use crate::digest::{Algorithm, Digest, parse_wanted, write_digests};
@@ -82,7 +82,7 @@ async fn digest(
         return Err(Undigested::Changing);
     }
     let file = Arc::clone(&served.file);
-    let making = make::make(shared, Request { file, version: served.version, algorithm });
+    let making = make::make(shared, DigestRequest { file, version: served.version, algorithm });
     // Minutes, for a large file: it is not read for a client that has left.
     ctx.peer.unless_left(making).await.unwrap_or(Err(Undigested::Busy))?;
     // To keep it with the file has changed the file's version.

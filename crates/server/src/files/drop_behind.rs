@@ -11,11 +11,11 @@ use std::sync::Arc;
 use rustix::fs::{Advice, fadvise};
 use tokio::task::spawn_blocking;
 
-use crate::files::prefetch::{Cold, Span, Warmth};
+use crate::files::prefetch::{MissingRange, Residency, Span};
 
 /// The parts of a chain that were not in the page cache when it began, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Behind(VecDeque<Run>);
+pub(crate) struct DropBehind(VecDeque<Run>);
 
 /// Parts of a file that follow each other without a gap.
 #[derive(Debug)]
@@ -27,14 +27,14 @@ struct Run {
     done: u64,
 }
 
-impl Behind {
+impl DropBehind {
     /// Looks at everything that is to be sent. That takes microseconds for each MiB, which is why
     /// a helper does it.
-    pub(crate) async fn look(warmth: &Warmth) -> Self {
-        let warmth = warmth.clone();
-        let absent = spawn_blocking(move || warmth.absent()).await.unwrap_or_default();
+    pub(crate) async fn look(residency: &Residency) -> Self {
+        let residency = residency.clone();
+        let absent = spawn_blocking(move || residency.absent()).await.unwrap_or_default();
         let mut runs: VecDeque<Run> = VecDeque::new();
-        for Cold { span, begin, .. } in absent {
+        for MissingRange { span, begin, .. } in absent {
             match runs.back_mut() {
                 Some(run) if run.is_followed_by(&span) => run.span.len += span.len,
                 _ => runs.push_back(Run { span, begin, done: 0 }),

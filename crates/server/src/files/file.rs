@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use underpass_engine::{Integrity, Mechanism, Policy};
 
 use crate::digest::respond as digests;
-use crate::files::lookup::{Place, find, find_open, forget};
+use crate::files::lookup::{Resource, find, find_open, forget};
 use crate::files::open_files::Served;
 use crate::files::resume;
 use crate::media::{is_active, media_type};
@@ -62,7 +62,7 @@ pub(crate) async fn respond(
         }
         forget(ctx, path);
         served = match find(ctx, path).await {
-            Ok(Place::File(served)) => served,
+            Ok(Resource::File(served)) => served,
             Ok(_) => break,
             Err(errno) => return ctx.refused(errno),
         };

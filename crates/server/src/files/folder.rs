@@ -10,7 +10,7 @@ use crate::archive::layouts::LayoutKey;
 use crate::auth::Right;
 use crate::files::resume;
 use crate::files::root::Root;
-use crate::listing::jobs::{Asked, ListTask};
+use crate::listing::jobs::{ListTask, ListingRequest};
 use crate::listing::make::list;
 use crate::listing::{Attributes, CONTENT_SECURITY_POLICY, Format, ListingQuery, May, Resolve};
 use crate::negotiate::wants_json;
@@ -50,7 +50,7 @@ async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd)
     };
     let is = |name, value: &[u8]| ctx.request.field(name) == Some(value);
     let is_chunked = ctx.request.minor_version > 0;
-    let what = Asked {
+    let what = ListingRequest {
         path: target.path.clone(),
         query,
         is_browser: is("sec-fetch-dest", b"document") || is("sec-fetch-mode", b"navigate"),

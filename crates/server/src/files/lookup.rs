@@ -16,7 +16,7 @@ use crate::routing::context::RequestContext;
 use crate::server::shared::Shared;
 
 /// What is at a path. An open file is shared by its responses.
-pub(crate) enum Place {
+pub(crate) enum Resource {
     /// A regular file.
     File(Rc<Served>),
     /// A folder.
@@ -45,9 +45,9 @@ pub(crate) fn find_open(
 /// # Errors
 ///
 /// As openat2(2) beneath the root; `EACCES` if links lead to where this client may not read.
-pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Place, Errno> {
+pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Resource, Errno> {
     if let Some(found) = find_open(ctx, path) {
-        return found.map(Place::File);
+        return found.map(Resource::File);
     }
     let changes = ctx.shared().changes();
     let found = match open_at_once(ctx.shared(), path) {
@@ -56,14 +56,14 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Place,
     };
     ctx.may_reach(found.reached())?;
     Ok(match found {
-        Found::Folder(folder, _) => Place::Folder(folder),
-        Found::Unsized(file, _) => Place::Unsized(file),
+        Found::Folder(folder, _) => Resource::Folder(folder),
+        Found::Unsized(file, _) => Resource::Unsized(file),
         Found::File(served) => {
             let served = Rc::from(served);
             if ctx.shared().changes() == changes {
                 ctx.worker.files.borrow_mut().put(path, &served, ctx.started);
             }
-            Place::File(served)
+            Resource::File(served)
         }
     })
 }
@@ -73,9 +73,9 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Place,
 /// # Errors
 ///
 /// As [`find`].
-pub(crate) async fn find_current(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Place, Errno> {
+pub(crate) async fn find_current(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Resource, Errno> {
     let found = find(ctx, path).await;
-    if matches!(&found, Ok(Place::File(served)) if !served.is_current()) {
+    if matches!(&found, Ok(Resource::File(served)) if !served.is_current()) {
         forget(ctx, path);
         return find(ctx, path).await;
     }

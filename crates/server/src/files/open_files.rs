@@ -43,7 +43,7 @@ pub(crate) struct Served {
     /// The same contents packed, each a file of its own.
     pub(crate) packed: Vec<(Coding, Served)>,
     /// Whether the whole file was in the page cache a moment ago.
-    pub(crate) residence: Residence,
+    pub(crate) residence: ResidentSince,
     /// Whether somebody has it open for writing, and may begin at any moment.
     has_writer: bool,
     /// Whether it was found at rest in its version, so that each change can be told.
@@ -52,9 +52,9 @@ pub(crate) struct Served {
 
 /// When the whole of a file was last found in the page cache.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Residence(Arc<Mutex<Option<Instant>>>);
+pub(crate) struct ResidentSince(Arc<Mutex<Option<Instant>>>);
 
-impl Residence {
+impl ResidentSince {
     /// It was, at this time.
     pub(crate) fn note(&self, at: Instant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
@@ -137,7 +137,7 @@ impl Served {
             media_type: media_type(name),
             digests: kept.map(kept::Kept::into_digests).unwrap_or_default(),
             packed: Vec::new(),
-            residence: Residence::default(),
+            residence: ResidentSince::default(),
             has_writer,
             is_at_rest,
         }
@@ -181,10 +181,10 @@ impl Files {
 
     /// Keeps a file for requests to come.
     pub(crate) fn put(&mut self, path: &[u8], served: &Rc<Served>, now: Instant) {
-        if self.open.len() >= MOST {
+        if self.open.len() >= MAX_OPEN {
             self.expire(now);
         }
-        if self.open.len() < MOST {
+        if self.open.len() < MAX_OPEN {
             self.open.insert(path.into(), (now, Rc::clone(served)));
         }
     }
@@ -336,7 +336,7 @@ const WHOLE: u64 = 1 << 20;
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// Files that a worker keeps open at the most.
-const MOST: usize = 256;
+const MAX_OPEN: usize = 256;
 
 /// `PROC_SUPER_MAGIC`, `SYSFS_MAGIC`, `CGROUP2_SUPER_MAGIC`, `DEBUGFS_MAGIC`, `TRACEFS_MAGIC` and
 /// `SECURITYFS_MAGIC` of linux/magic.h.

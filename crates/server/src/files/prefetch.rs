@@ -25,7 +25,7 @@ pub(crate) struct Span {
 
 /// How far the pages of a chain are known to be in the page cache.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Warmth {
+pub(crate) struct Residency {
     /// The parts in order, each with the place in the chain where it begins.
     spans: Vec<(u64, Span)>,
     /// The place up to which no step has to wait for a disk,
@@ -41,7 +41,7 @@ pub(crate) struct Warmth {
 
 /// A part of which pages are missing.
 #[derive(Clone, Debug)]
-pub(crate) struct Cold {
+pub(crate) struct MissingRange {
     pub(crate) span: Span,
     /// The places in the chain where the part begins
     pub(crate) begin: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Cold {
     pub(crate) end: u64,
 }
 
-impl Warmth {
+impl Residency {
     /// Nothing is known yet about the files of a chain.
     pub(crate) fn new(chain: &Chain<Arc<OwnedFd>>) -> Self {
         let mut place = 0;
@@ -76,7 +76,7 @@ impl Warmth {
 
     /// Looks whether the next `turn` bytes from `place` on can be sent without waiting; returns
     /// the first part that cannot.
-    pub(crate) fn look(&mut self, place: u64, turn: u64) -> Option<Cold> {
+    pub(crate) fn look(&mut self, place: u64, turn: u64) -> Option<MissingRange> {
         let wanted = place.saturating_add(turn);
         if self.until >= wanted && self.until != u64::MAX {
             let is_old = self.looked.is_some_and(|looked| looked.elapsed() > LIFETIME);
@@ -98,13 +98,13 @@ impl Warmth {
             }
             self.until = part.end;
             self.looked = Some(Instant::now());
-            self.window = (self.window.max(WINDOW) * 2).min(LARGEST_WINDOW);
+            self.window = (self.window.max(WINDOW) * 2).min(MAX_WINDOW);
         }
         None
     }
 
-    /// Notes that a part has been brought in, and whether the disk had to be waited for.
-    pub(crate) fn is_warm(&mut self, part: &Cold, waited: bool) {
+    /// Notes that a part was fetched, and whether the disk had to be waited for.
+    pub(crate) fn fetched(&mut self, part: &MissingRange, waited: bool) {
         self.until = self.until.max(part.end);
         self.looked = Some(Instant::now());
         self.window = WINDOW;
@@ -112,7 +112,7 @@ impl Warmth {
     }
 
     /// The parts of which not a page is there, in order.
-    pub(crate) fn absent(&self) -> Vec<Cold> {
+    pub(crate) fn absent(&self) -> Vec<MissingRange> {
         let mut absent = Vec::new();
         let mut place = 0;
         while let Some(part) = self.part(place, WINDOW) {
@@ -126,18 +126,18 @@ impl Warmth {
     }
 
     /// The part behind those that are there, if it had better be fetched before it is needed.
-    pub(crate) fn next(&self) -> Option<Cold> {
+    pub(crate) fn next(&self) -> Option<MissingRange> {
         if self.distrust > 0 { self.part(self.until, WINDOW) } else { None }
     }
 
     /// The part that begins at a place, or behind it if that is memory, of at most `len` bytes.
-    fn part(&self, place: u64, len: u64) -> Option<Cold> {
+    fn part(&self, place: u64, len: u64) -> Option<MissingRange> {
         let (begin, span) = self.span_at(place)?;
         let skip = place.saturating_sub(*begin);
         let len = len.min(span.len - skip);
         let begin = begin + skip;
         let span = Span { file: Arc::clone(&span.file), offset: span.offset + skip, len };
-        Some(Cold { span, begin, end: begin + len })
+        Some(MissingRange { span, begin, end: begin + len })
     }
 
     /// The first part that ends behind a place.
@@ -147,7 +147,7 @@ impl Warmth {
     }
 }
 
-impl Cold {
+impl MissingRange {
     /// Whether another part is the same.
     pub(crate) fn is(&self, other: &Self) -> bool {
         (self.begin, self.end) == (other.begin, other.end)
@@ -181,7 +181,7 @@ impl Cold {
 const WINDOW: u64 = 1 << 20;
 
 /// Bytes looked at as one when many were found to be there: some 0.1 ms.
-const LARGEST_WINDOW: u64 = 32 << 20;
+const MAX_WINDOW: u64 = 32 << 20;
 
 /// After a part that was missing, so many have to have been there before that is believed again.
 const DISTRUSTED_PARTS: u8 = 8;
@@ -211,23 +211,23 @@ mod tests {
         let (first, second) = (part(0, 1 << 20), part(1 << 20, 5000));
         let chain =
             Chain::new().bytes(vec![0; 100]).source(first).bytes(vec![0; 50]).source(second);
-        let mut warmth = Warmth::new(&chain);
-        let Some(cold) = warmth.look(0, 1000) else {
+        let mut residency = Residency::new(&chain);
+        let Some(missing) = residency.look(0, 1000) else {
             println!("skipped: this file system keeps its files in memory");
             return;
         };
-        assert_eq!(cold.end, 100 + (1 << 20));
+        assert_eq!(missing.end, 100 + (1 << 20));
         let null = File::options().write(true).open("/dev/null").unwrap().into();
         // A disk may be so fast that nobody waits for it; then nothing is fetched ahead.
-        let waited = cold.fetch(&null);
-        warmth.is_warm(&cold, waited);
-        assert!(warmth.look(0, 1000).is_none());
-        let ahead = warmth.next().map(|next| next.begin);
-        assert_eq!(ahead, waited.then_some(cold.end + 50));
+        let waited = missing.fetch(&null);
+        residency.fetched(&missing, waited);
+        assert!(residency.look(0, 1000).is_none());
+        let ahead = residency.next().map(|next| next.begin);
+        assert_eq!(ahead, waited.then_some(missing.end + 50));
         let second = 100 + (1 << 20) + 50;
-        while let Some(next) = warmth.look(second, 1000) {
-            warmth.is_warm(&next, next.fetch(&null));
+        while let Some(next) = residency.look(second, 1000) {
+            residency.fetched(&next, next.fetch(&null));
         }
-        assert!(warmth.look(second, 1 << 20).is_none(), "behind the last part nothing is cold");
+        assert!(residency.look(second, 1 << 20).is_none(), "behind the last part nothing is cold");
     }
 }

@@ -16,12 +16,12 @@ use crate::server::limits::memory_budget::{MemoryBudget, Reservation};
 #[derive(Debug)]
 pub(crate) struct ListTask {
     pub(crate) folder: OwnedFd,
-    pub(crate) what: Asked,
+    pub(crate) what: ListingRequest,
 }
 
 /// What is to be in a listing, by which it is known whether two are the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Asked {
+pub(crate) struct ListingRequest {
     pub(crate) path: Vec<u8>,
     pub(crate) query: ListingQuery,
     pub(crate) is_browser: bool,
@@ -43,16 +43,16 @@ pub(crate) struct ListingHead {
 
 /// A folder that several clients ask about.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct ListedFolder {
     pub(crate) opened: OwnedFd,
-    pub(crate) asked: Asked,
+    pub(crate) request: ListingRequest,
 }
 
-/// Device, inode and what is asked.
-pub(crate) type Key = (u64, u64, Asked);
+/// Device, inode and what is request.
+pub(crate) type Key = (u64, u64, ListingRequest);
 
 /// What came of making a listing.
-pub(crate) type Outcome = Result<(ListingHead, Text), Errno>;
+pub(crate) type ListingResult = Result<(ListingHead, Text), Errno>;
 
 /// The text of a listing, for each client that waited for it.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ pub(crate) enum Text {
     /// In memory.
     Shared(watch::Receiver<Made>),
     /// To be made for each client.
-    Own(Arc<Folder>),
+    Own(Arc<ListedFolder>),
 }
 
 /// What of a text is made.
@@ -76,7 +76,7 @@ pub(crate) struct Made {
 /// What all workers know of listings.
 #[derive(Debug)]
 pub(crate) struct Listings {
-    pub(crate) batches: Batches<Key, Outcome>,
+    pub(crate) batches: Batches<Key, ListingResult>,
     /// For folders with few entries, as far as their size tells.
     pub(crate) quick: Arc<DiskQueue>,
     /// For all others.

@@ -14,7 +14,7 @@ use underpass_engine::Memory;
 use crate::auth::Right;
 use crate::chunked::chunk;
 use crate::listing::jobs::{
-    Asked, Folder, Key, ListTask, ListingHead, MEMORY, Made, Outcome, Text,
+    Key, ListTask, ListedFolder, ListingHead, ListingRequest, ListingResult, MEMORY, Made, Text,
 };
 use crate::listing::{Listing, Prepared, Unsorted};
 use crate::server::limits::batches::tell_all;
@@ -41,7 +41,7 @@ pub(crate) async fn list(
     let queue = if is_small { &listings.quick } else { &listings.long };
     let submit = || {
         let (shared, key) = (Arc::clone(&shared), key.clone());
-        let folder = Folder { opened: folder, asked: key.2.clone() };
+        let folder = ListedFolder { opened: folder, request: key.2.clone() };
         queue.submit(client, move || make(&shared, client, &key, folder))
     };
     let answer = listings.batches.join(&key, submit).map_err(|_| Errno::AGAIN)?;
@@ -73,7 +73,7 @@ pub(crate) enum Pieces {
 pub(crate) struct Stream {
     shared: Arc<Shared>,
     client: ClientNet,
-    folder: Arc<Folder>,
+    folder: Arc<ListedFolder>,
     /// `None` before the first piece.
     unsorted: Option<Box<Unsorted>>,
     _permit: OwnedSemaphorePermit,
@@ -138,12 +138,12 @@ impl Stream {
         self.shared.listings.long.resume(self.client, step).map_err(|_| lost())?;
         let (unsorted, piece) = made.await.map_err(|_| lost())??;
         self.unsorted = Some(unsorted);
-        Ok(piece.map(|piece| framed(piece, self.folder.asked.is_chunked)))
+        Ok(piece.map(|piece| framed(piece, self.folder.request.is_chunked)))
     }
 }
 
 /// Makes a listing for all who wait for it by now, on a helper thread.
-fn make(shared: &Shared, client: ClientNet, key: &Key, folder: Folder) {
+fn make(shared: &Shared, client: ClientNet, key: &Key, folder: ListedFolder) {
     let askers = shared.listings.batches.begin(key);
     if askers.is_empty() {
         return;
@@ -161,18 +161,18 @@ fn make(shared: &Shared, client: ClientNet, key: &Key, folder: Folder) {
 
 /// Tells those who wait what the listing is, and makes its text.
 fn tell(
-    askers: Vec<oneshot::Sender<Outcome>>,
+    askers: Vec<oneshot::Sender<ListingResult>>,
     prepared: Prepared<'_>,
-    folder: &Arc<Folder>,
+    folder: &Arc<ListedFolder>,
     mut held: Reservation,
 ) {
     let next_page = prepared.next_page().map(str::to_owned);
     let head = ListingHead { media_type: prepared.media_type(), next_page };
-    if folder.asked.is_head {
+    if folder.request.is_head {
         return tell_all(askers, &Ok((head, Text::None)));
     }
     if prepared.is_held() {
-        let outcome = write(prepared, folder.asked.is_chunked, &mut held).map(|pieces| {
+        let outcome = write(prepared, folder.request.is_chunked, &mut held).map(|pieces| {
             let made = Made { pieces, is_whole: true, _held: Some(held) };
             (head, Text::Shared(watch::channel(made).1))
         });
@@ -192,7 +192,7 @@ fn tell(
         if len > longest || sender.receiver_count() == 0 {
             return Err(Errno::AGAIN.into());
         }
-        let piece = framed(piece, folder.asked.is_chunked).into();
+        let piece = framed(piece, folder.request.is_chunked).into();
         sender.send_if_modified(|made| {
             made.pieces.push(piece);
             // All who wait are woken each time: the first piece is sent at once, the others in groups.
@@ -233,8 +233,12 @@ fn framed(piece: Vec<u8>, is_chunked: bool) -> Vec<u8> {
 }
 
 /// Gives `use_it` the listing that is asked of a folder.
-fn with_listing<T>(shared: &Shared, folder: &Folder, use_it: impl FnOnce(Listing<'_>) -> T) -> T {
-    let Asked { path, query, is_browser, may, user, is_partial, .. } = &folder.asked;
+fn with_listing<T>(
+    shared: &Shared,
+    folder: &ListedFolder,
+    use_it: impl FnOnce(Listing<'_>) -> T,
+) -> T {
+    let ListingRequest { path, query, is_browser, may, user, is_partial, .. } = &folder.request;
     let (access, user) = (&shared.settings.access, user.as_deref());
     let reached = shared.root.reached(&folder.opened).ok().flatten();
     use_it(Listing {

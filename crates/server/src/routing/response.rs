@@ -9,7 +9,7 @@ use underpass_engine::{Chain, Policy, Source, Version};
 use crate::archive;
 use crate::archive::layouts::LaidOut;
 use crate::connection::peer::Peer;
-use crate::files::open_files::{Residence, Served};
+use crate::files::open_files::{ResidentSince, Served};
 use crate::head::reason;
 use crate::listing::make::Pieces;
 use crate::plan::PlannedBody;
@@ -71,7 +71,7 @@ pub(crate) struct ArchiveBody {
 pub(crate) struct FileBody {
     file: Arc<OwnedFd>,
     version: Version,
-    residence: Residence,
+    residence: ResidentSince,
     content: PlannedBody,
     pub(crate) len: u64,
     /// Whether the file is looked at between reading and sending its bytes, so that a change is
@@ -109,7 +109,7 @@ impl FileBody {
     }
 
     /// Where to note that all of the file is in the page cache, if all of it is sent.
-    pub(crate) fn residence(&self) -> Option<Residence> {
+    pub(crate) fn residence(&self) -> Option<ResidentSince> {
         matches!(self.content, PlannedBody::Whole).then(|| self.residence.clone())
     }
 

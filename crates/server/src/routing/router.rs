@@ -5,7 +5,7 @@ use crate::changes::respond as changes;
 use crate::files::file;
 use crate::files::folder;
 use crate::files::links;
-use crate::files::lookup::{Place, find};
+use crate::files::lookup::{Resource, find};
 use crate::files::open_files::is_missing;
 use crate::request::Method;
 use crate::routing::context::RequestContext;
@@ -97,23 +97,25 @@ async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
 async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     if let Some(name) = ctx.shared().root.only(&target.path) {
         return match find(ctx, name).await {
-            Ok(Place::File(served)) => file::respond(ctx, target, name, served).await,
+            Ok(Resource::File(served)) => file::respond(ctx, target, name, served).await,
             Ok(_) => ctx.error(404, ""),
             Err(errno) => ctx.refused(errno),
         };
     }
     match find(ctx, &target.path).await {
-        Ok(Place::File(_) | Place::Unsized(_)) if target.is_folder => missing(ctx, target).await,
-        Ok(Place::File(served)) => file::respond(ctx, target, &target.path, served).await,
-        Ok(Place::Unsized(_)) if target.query.has("hash") => {
+        Ok(Resource::File(_) | Resource::Unsized(_)) if target.is_folder => {
+            missing(ctx, target).await
+        }
+        Ok(Resource::File(served)) => file::respond(ctx, target, &target.path, served).await,
+        Ok(Resource::Unsized(_)) if target.query.has("hash") => {
             ctx.error(404, "this file is made when it is read, and has no digest")
         }
-        Ok(Place::Unsized(opened)) => file::respond_unsized(ctx, &target.path, opened).await,
-        Ok(Place::Folder(_)) if !target.is_folder => slash(ctx, target),
-        Ok(Place::Folder(_)) if is_page(ctx, target) && !target.query.has("archive") => {
+        Ok(Resource::Unsized(opened)) => file::respond_unsized(ctx, &target.path, opened).await,
+        Ok(Resource::Folder(_)) if !target.is_folder => slash(ctx, target),
+        Ok(Resource::Folder(_)) if is_page(ctx, target) && !target.query.has("archive") => {
             index(ctx, target).await
         }
-        Ok(Place::Folder(opened)) => folder::respond(ctx, target, opened).await,
+        Ok(Resource::Folder(opened)) => folder::respond(ctx, target, opened).await,
         Err(errno) if is_missing(errno) => missing(ctx, target).await,
         Err(errno) => ctx.refused(errno),
     }
@@ -129,8 +131,8 @@ async fn partial(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
         return access::denied(ctx);
     }
     match find(ctx, &target.path).await {
-        Ok(Place::Folder(_)) if !target.is_folder => slash(ctx, target),
-        Ok(Place::Folder(opened)) => folder::respond(ctx, target, opened).await,
+        Ok(Resource::Folder(_)) if !target.is_folder => slash(ctx, target),
+        Ok(Resource::Folder(opened)) => folder::respond(ctx, target, opened).await,
         _ => access::denied(ctx),
     }
 }
@@ -148,7 +150,7 @@ async fn index(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
         path => [path, b"/", INDEX].concat(),
     };
     match find(ctx, &index).await {
-        Ok(Place::File(served)) => file::respond(ctx, target, &index, served).await,
+        Ok(Resource::File(served)) => file::respond(ctx, target, &index, served).await,
         _ => ctx.error(404, ""),
     }
 }
@@ -156,7 +158,7 @@ async fn index(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
 /// Answers where nothing is: with the application's page if there is one, otherwise with 404.
 async fn missing(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     if ctx.settings().renders_spa
-        && let Ok(Place::File(served)) = find(ctx, INDEX).await
+        && let Ok(Resource::File(served)) = find(ctx, INDEX).await
     {
         return file::respond(ctx, target, INDEX, served).await;
     }

@@ -70,7 +70,7 @@ async fn serve(
     }
     worker.begin_draining();
     worker.for_each_peer(|peer| {
-        if matches!(peer.doing(), Doing::Idle | Doing::Shaking) {
+        if matches!(peer.doing(), Doing::Idle | Doing::Handshaking) {
             peer.hang_up();
         }
     });

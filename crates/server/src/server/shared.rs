@@ -115,7 +115,7 @@ impl Shared {
             uploads: Uploads::new(),
             names: RwLock::new(()),
             changes: AtomicU64::new(0),
-            changing: Semaphore::new(MOST_CHANGES),
+            changing: Semaphore::new(MAX_CHANGES),
             admission: Admission::new(&settings),
             evictions: Evictions::new(settings.workers),
             requests: Budget::new(MAX_REQUEST_BYTES, FREE_REQUEST_BYTES),
@@ -157,9 +157,9 @@ impl Shared {
 
     /// Tells that connections cannot be accepted, unless that was told lately.
     pub(crate) fn accept_failed(&self, error: io::Error) {
-        let now = self.started.elapsed().as_secs() + TOLD_EVERY_SECONDS;
+        let now = self.started.elapsed().as_secs() + NOTE_INTERVAL_SECONDS;
         let told = self.told.load(Ordering::Relaxed);
-        if now >= told + TOLD_EVERY_SECONDS {
+        if now >= told + NOTE_INTERVAL_SECONDS {
             self.told.store(now, Ordering::Relaxed);
             self.note(Note::AcceptFailed(error));
         }
@@ -191,7 +191,7 @@ const FREE_ENTRY_BYTES: usize = 4 << 10;
 
 /// Changes under way at once: removing and copying large folders keeps disks busy, and must leave
 /// helpers for those who only read.
-const MOST_CHANGES: usize = 16;
+const MAX_CHANGES: usize = 16;
 
 /// Seconds between two notes about connections that cannot be accepted.
-const TOLD_EVERY_SECONDS: u64 = 60;
+const NOTE_INTERVAL_SECONDS: u64 = 60;

@@ -18,7 +18,7 @@ use crate::uploads::state::slots::Slot;
 
 /// What came of an upload.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct UploadOutcome {
     pub(crate) response: Response,
     /// What was read of the connection and not used.
     pub(crate) ahead: Vec<u8>,
@@ -27,7 +27,7 @@ pub(crate) struct Outcome {
 
 /// What the thread of one upload has.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct UploadJob {
     pub(crate) upload: UploadRequest,
     pub(crate) shared: Arc<Shared>,
     /// The number of the worker, whose counters it uses.
@@ -39,9 +39,9 @@ pub(crate) struct Job {
     pub(crate) facts: TransferFacts,
 }
 
-impl Job {
+impl UploadJob {
     /// Receives it and answers.
-    pub(crate) fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> UploadOutcome {
         let Self { upload, shared, worker, slot, session, ahead, facts } = self;
         let mut storage = Vec::new();
         let request = upload.request.request(&mut storage);
@@ -62,7 +62,7 @@ impl Job {
         }
         shared.metrics.worker(worker).received(reception.report());
         let (ahead, received) = reception.end();
-        Outcome { response, ahead, received }
+        UploadOutcome { response, ahead, received }
     }
 }
 

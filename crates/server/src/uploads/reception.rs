@@ -20,7 +20,7 @@ use crate::server::settings::{Changes, MinFree};
 use crate::server::shared::Shared;
 use crate::tls::Session;
 use crate::uploads::interim;
-use crate::uploads::parts::target::{Place, check};
+use crate::uploads::parts::target::{UploadTarget, check};
 use crate::uploads::received::{BodyState, Broken, Received};
 use crate::uploads::refusal;
 use crate::uploads::refusal::Refusal;
@@ -193,29 +193,29 @@ impl<'a> Reception<'a> {
     }
 
     /// Checks that there is room for so many more bytes.
-    pub(crate) fn check_room(&self, place: &Place, len: u64) -> Result<(), Refusal> {
-        if has_room(self.shared, &place.folder, len) { Ok(()) } else { Err(Refusal::full()) }
+    pub(crate) fn check_room(&self, target: &UploadTarget, len: u64) -> Result<(), Refusal> {
+        if has_room(self.shared, &target.folder, len) { Ok(()) } else { Err(Refusal::full()) }
     }
 
     /// Reserves space up to `end`, of which the bytes from `from` on are still to come, for as long
     /// as this connection sends.
     pub(crate) fn reserve(
         &self,
-        place: &Place,
-        landing: &AtomicFile,
+        target: &UploadTarget,
+        new_file: &AtomicFile,
         from: u64,
         end: u64,
     ) -> Result<(), Refusal> {
         let len = end.saturating_sub(from);
         // Nobody else looks between the look and the reservation.
         let _alone = self.shared.uploads.reserving.lock().unwrap_or_else(PoisonError::into_inner);
-        self.check_room(place, len)?;
-        if self.has_enough(place, len) {
+        self.check_room(target, len)?;
+        if self.has_enough(target, len) {
             self.slot.is_unreserved.store(true, Ordering::Relaxed);
             return Ok(());
         }
-        landing.reserve(end)?;
-        let stat = fstat(landing.file())?;
+        new_file.reserve(end)?;
+        let stat = fstat(new_file.file())?;
         #[allow(clippy::useless_conversion)] // types differ by target
         let blocks: u64 = u64::try_from(stat.st_blocks).unwrap_or(0);
         // Where the file system reserves nothing the others have to be told.
@@ -225,8 +225,8 @@ impl<'a> Reception<'a> {
 
     /// Whether so many bytes would be more than half of what is free, with what is reserved for the same
     /// owner: one file may take all of it, many of one client may not keep it from others.
-    fn has_enough(&self, place: &Place, len: u64) -> bool {
-        let (Ok(facts), Ok(stat)) = (fstatvfs(&place.folder), fstat(&place.folder)) else {
+    fn has_enough(&self, target: &UploadTarget, len: u64) -> bool {
+        let (Ok(facts), Ok(stat)) = (fstatvfs(&target.folder), fstat(&target.folder)) else {
             return false;
         };
         let own = self.shared.uploads.slots.claimed_by_owner(self.slot, stat.st_dev);
@@ -235,13 +235,13 @@ impl<'a> Reception<'a> {
     }
 
     /// Where the file is to be, if the request may change what is there.
-    pub(crate) fn place(&self) -> Result<Place, Refusal> {
+    pub(crate) fn target(&self) -> Result<UploadTarget, Refusal> {
         let (root, changes) = (&self.shared.root, &self.shared.settings.changes);
         let creates = changes.create_parents && self.request.method == Method::Put;
         let changes = Changes { create_parents: creates, ..*changes };
-        let place = Place::find(root, self.upload, &changes)?;
-        check(&self.request, place.present.as_ref())?;
-        Ok(place)
+        let target = UploadTarget::find(root, self.upload, &changes)?;
+        check(&self.request, target.present.as_ref())?;
+        Ok(target)
     }
 
     /// Tells a client that waits for it that it may send its body (RFC 9110 10.1.1).

@@ -18,7 +18,7 @@ use crate::server::shared::Shared;
 use crate::target::Target;
 use crate::upload::Owner;
 use crate::uploads::parts::stale_uploads;
-use crate::uploads::receive::{Job, Outcome};
+use crate::uploads::receive::{UploadJob, UploadOutcome};
 use crate::uploads::received::{BodyState, Received};
 use crate::uploads::refusal;
 use crate::uploads::request::UploadRequest;
@@ -57,7 +57,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     let Some(guard) = SlotGuard::take(&ctx.shared().uploads.slots, &upload.owner, socket) else {
         return refused(refusal::too_many(), BodyState::Untouched);
     };
-    let job = Job {
+    let job = UploadJob {
         upload,
         shared: Arc::clone(ctx.shared()),
         worker: ctx.worker.index,
@@ -79,7 +79,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         return refused(refusal::too_many(), BodyState::Broken);
     }
     match outcome.await {
-        Ok(Outcome { response, ahead, received }) => {
+        Ok(UploadOutcome { response, ahead, received }) => {
             ctx.ahead.set(ahead);
             ctx.received.set(Some(received));
             response

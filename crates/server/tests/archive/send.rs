@@ -84,12 +84,12 @@ fn a_chain_holds_few_files_however_many_there_are() {
     let (layout, mut body) = many(root.path(), 500);
     let (mut chains, mut bytes) = (0, 0);
     while let Some(chain) = body.next_chain().unwrap() {
-        assert!((1..=Body::MOST_FILES).contains(&open_below(root.path())));
+        assert!((1..=Body::MAX_FILES).contains(&open_below(root.path())));
         chains += 1;
         bytes += chain.len().unwrap();
         assert_eq!(bytes + body.remaining(), layout.len());
     }
-    assert_eq!((chains, bytes), (500_usize.div_ceil(Body::MOST_FILES), layout.len()));
+    assert_eq!((chains, bytes), (500_usize.div_ceil(Body::MAX_FILES), layout.len()));
 }
 
 #[test]

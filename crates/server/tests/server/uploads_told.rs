@@ -30,11 +30,15 @@ fn an_upload_is_among_the_transfers_while_it_runs() {
     let server = open_site().start();
     let mut client = server.connect();
     client.send(request("PUT", "/file", &["Content-Length: 2000000"]));
-    client.send(pattern(1_000_000));
+    client.send(pattern(500_000));
     let look = || -> serde_json::Value {
         serde_json::from_slice(&server.get("/.underpass/transfers?json").body).unwrap()
     };
     wait_until("something is here", || look()[0]["bytes"].as_u64().is_some_and(|bytes| bytes > 0));
+    // What came with the head was copied; progress is told at intervals.
+    std::thread::sleep(2 * underpass_engine::Progress::INTERVAL);
+    client.send(pattern(500_000));
+    wait_until("most was spliced", || look()[0]["mechanism"] == "splice");
     let transfer = &look()[0];
     assert_eq!(transfer["method"], "PUT");
     assert_eq!(transfer["target"], "/file");

@@ -1,14 +1,14 @@
 //! The combined format, with our additions at its end, where programs that read logs ignore them.
 
 use crate::observe::access_log::escape;
-use crate::observe::access_log::escape::Place;
+use crate::observe::access_log::escape::Quoting;
 use crate::observe::access_log::{AccessEntry, TimeText};
 
 /// Appends one line, without its end.
 pub(super) fn write(exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
-    escape::push_or_dash(out, exchange.peer.as_bytes(), Place::Bare);
+    escape::push_or_dash(out, exchange.peer.as_bytes(), Quoting::Bare);
     out.extend_from_slice(b" - ");
-    escape::push_or_dash(out, user(exchange), Place::Bare);
+    escape::push_or_dash(out, user(exchange), Quoting::Bare);
     out.extend_from_slice(b" [");
     out.extend_from_slice(time.common().as_bytes());
     out.extend_from_slice(b"] \"");
@@ -18,9 +18,9 @@ pub(super) fn write(exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) 
     out.push(b' ');
     escape::push_number(out, exchange.sent);
     out.extend_from_slice(b" \"");
-    escape::push_or_dash(out, &exchange.referer, Place::Quoted);
+    escape::push_or_dash(out, &exchange.referer, Quoting::Quoted);
     out.extend_from_slice(b"\" \"");
-    escape::push_or_dash(out, &exchange.user_agent, Place::Quoted);
+    escape::push_or_dash(out, &exchange.user_agent, Quoting::Quoted);
     out.extend_from_slice(b"\" ");
     escape::push_thousandths(out, milliseconds(exchange));
     out.push(b' ');
@@ -43,9 +43,9 @@ pub(super) fn milliseconds(exchange: &AccessEntry) -> u64 {
 
 /// Appends the request line.
 pub(super) fn push_request(out: &mut Vec<u8>, exchange: &AccessEntry) {
-    escape::push(out, exchange.verb.as_bytes(), Place::Quoted);
+    escape::push(out, exchange.verb.as_bytes(), Quoting::Quoted);
     out.push(b' ');
-    escape::push(out, &exchange.target, Place::Quoted);
+    escape::push(out, &exchange.target, Quoting::Quoted);
     out.push(b' ');
     push_protocol(out, exchange);
 }

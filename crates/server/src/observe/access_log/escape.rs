@@ -2,7 +2,7 @@
 
 /// Where a text is written, which decides about the bytes that would end it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Quoting {
     /// Between spaces.
     Bare,
     /// In double quotes.
@@ -11,7 +11,7 @@ pub(super) enum Place {
 
 /// Appends text as nginx does: what could end the text or the line, or play tricks on a terminal,
 /// becomes `\xXX`. Characters beyond ASCII stay as they are; bytes that are not UTF-8 do not.
-pub(super) fn push(out: &mut Vec<u8>, text: &[u8], place: Place) {
+pub(super) fn push(out: &mut Vec<u8>, text: &[u8], place: Quoting) {
     // Nearly always there is nothing to escape.
     if text.iter().all(|&byte| is_plain_ascii(byte, place)) {
         out.extend_from_slice(text);
@@ -36,7 +36,7 @@ pub(super) fn push(out: &mut Vec<u8>, text: &[u8], place: Place) {
 }
 
 /// Appends text, or `-` if there is none.
-pub(super) fn push_or_dash(out: &mut Vec<u8>, text: &[u8], place: Place) {
+pub(super) fn push_or_dash(out: &mut Vec<u8>, text: &[u8], place: Quoting) {
     match text {
         [] => out.push(b'-'),
         text => push(out, text, place),
@@ -46,7 +46,7 @@ pub(super) fn push_or_dash(out: &mut Vec<u8>, text: &[u8], place: Place) {
 /// Appends the inside of a JSON string. Bytes that are not UTF-8 become `\xXX` as text: JSON has
 /// no way to carry them.
 pub(super) fn push_json(out: &mut Vec<u8>, text: &[u8]) {
-    if text.iter().all(|&byte| is_plain_ascii(byte, Place::Quoted)) {
+    if text.iter().all(|&byte| is_plain_ascii(byte, Quoting::Quoted)) {
         out.extend_from_slice(text);
         return;
     }
@@ -110,10 +110,10 @@ pub(super) fn push_three(out: &mut Vec<u8>, number: u64) {
 }
 
 /// Whether an ASCII byte can stand as it is.
-const fn is_plain_ascii(byte: u8, place: Place) -> bool {
+const fn is_plain_ascii(byte: u8, place: Quoting) -> bool {
     match byte {
         b'"' | b'\\' => false,
-        b' ' => matches!(place, Place::Quoted),
+        b' ' => matches!(place, Quoting::Quoted),
         _ => byte.is_ascii_graphic(),
     }
 }

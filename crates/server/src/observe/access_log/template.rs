@@ -6,7 +6,7 @@ use crate::observe::access_log::combined::{
     milliseconds, push_mechanisms, push_protocol, push_request, user,
 };
 use crate::observe::access_log::escape;
-use crate::observe::access_log::escape::Place;
+use crate::observe::access_log::escape::Quoting;
 use crate::observe::access_log::{AccessEntry, Secured, TimeText};
 
 /// A log format with `$variables`.
@@ -169,7 +169,7 @@ impl Template {
                 Piece::Field(name) => {
                     let value = exchange.fields.iter().find(|(known, _)| known == name);
                     let value = value.map_or(&[][..], |(_, value)| value);
-                    escape::push_or_dash(out, value, Place::Quoted);
+                    escape::push_or_dash(out, value, Quoting::Quoted);
                 }
                 Piece::Literal(text) => out.extend_from_slice(text.as_bytes()),
                 Piece::Variable(variable) => variable.write(exchange, time, out),
@@ -239,17 +239,17 @@ impl Variable {
                 escape::push_millionths(out, time.as_micros());
             }
             Self::Declined => push_declined(out, exchange),
-            Self::HttpReferer => escape::push_or_dash(out, &exchange.referer, Place::Quoted),
-            Self::HttpUserAgent => escape::push_or_dash(out, &exchange.user_agent, Place::Quoted),
+            Self::HttpReferer => escape::push_or_dash(out, &exchange.referer, Quoting::Quoted),
+            Self::HttpUserAgent => escape::push_or_dash(out, &exchange.user_agent, Quoting::Quoted),
             Self::Mechanism => push_mechanisms(out, exchange),
             Self::Moved => push_moved(out, exchange),
             Self::Msec => time.push_epoch(out),
-            Self::RemoteAddr => escape::push_or_dash(out, exchange.peer.as_bytes(), Place::Bare),
-            Self::RemoteUser => escape::push_or_dash(out, user(exchange), Place::Bare),
+            Self::RemoteAddr => escape::push_or_dash(out, exchange.peer.as_bytes(), Quoting::Bare),
+            Self::RemoteUser => escape::push_or_dash(out, user(exchange), Quoting::Bare),
             Self::Request => push_request(out, exchange),
-            Self::RequestMethod => escape::push(out, exchange.verb.as_bytes(), Place::Quoted),
+            Self::RequestMethod => escape::push(out, exchange.verb.as_bytes(), Quoting::Quoted),
             Self::RequestTime => escape::push_thousandths(out, milliseconds(exchange)),
-            Self::RequestUri => escape::push(out, &exchange.target, Place::Quoted),
+            Self::RequestUri => escape::push(out, &exchange.target, Quoting::Quoted),
             Self::Scheme => out.extend_from_slice(exchange.scheme().as_bytes()),
             Self::ServerProtocol => push_protocol(out, exchange),
             Self::SslCipher => push_tls(out, exchange, |tls| tls.suite),
@@ -297,7 +297,7 @@ fn push_declined(out: &mut Vec<u8>, exchange: &AccessEntry) {
         if index > 0 {
             out.extend_from_slice(b", ");
         }
-        escape::push(out, decline.as_bytes(), Place::Quoted);
+        escape::push(out, decline.as_bytes(), Quoting::Quoted);
     }
 }
 

@@ -286,14 +286,14 @@ impl Default for Codes {
 struct RareCounts(Mutex<BTreeMap<(&'static str, String), u64>>);
 
 /// The most combinations of labels that are told apart; all further ones count as `other`.
-const MOST_LABELS: usize = 64;
+const MAX_LABELS: usize = 64;
 
 impl RareCounts {
     /// Counts one.
     fn count(&self, first: &'static str, second: String) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (first, second);
-        if counts.len() < MOST_LABELS || counts.contains_key(&key) {
+        if counts.len() < MAX_LABELS || counts.contains_key(&key) {
             *counts.entry(key).or_default() += 1;
         } else {
             *counts.entry(("other", "other".into())).or_default() += 1;

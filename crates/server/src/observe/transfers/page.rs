@@ -6,19 +6,19 @@ use percent_encoding::percent_decode;
 use crate::observe::transfers::View;
 
 /// The most transfers that are shown: so many fit into 20 KiB even if each name has to be escaped.
-const MOST_SHOWN: usize = 16;
+const MAX_SHOWN: usize = 16;
 
 /// The most characters of a path that are shown; the rest is left out in its middle.
-const LONGEST_PATH: usize = 80;
+const MAX_PATH: usize = 80;
 
 /// The most characters of a user and of an address that are shown: an IPv6 address with its port
 /// fits.
-const LONGEST_NAME: usize = 48;
+const MAX_NAME: usize = 48;
 
 /// The page: the newest transfers first.
 pub(super) fn render(views: &[View]) -> String {
-    let shown = views.iter().rev().take(MOST_SHOWN);
-    let left_out = views.len().saturating_sub(MOST_SHOWN);
+    let shown = views.iter().rev().take(MAX_SHOWN);
+    let left_out = views.len().saturating_sub(MAX_SHOWN);
     let rate: u64 = views.iter().map(|view| view.rate).sum();
     let page = html! {
         (DOCTYPE)
@@ -80,8 +80,8 @@ fn entry(view: &View) -> Markup {
             }
             p.how {
                 span {
-                    @if let Some(user) = &facts.user { (middle_cut(user, LONGEST_NAME)) " at " }
-                    (middle_cut(&facts.peer, LONGEST_NAME))
+                    @if let Some(user) = &facts.user { (middle_cut(user, MAX_NAME)) " at " }
+                    (middle_cut(&facts.peer, MAX_NAME))
                 }
                 span {
                     (facts.status)
@@ -112,7 +112,7 @@ fn percent(bytes: u64, expected: u64) -> u64 {
 
 /// The path for people: `%20` tells nobody anything.
 fn path(target: &[u8]) -> String {
-    middle_cut(&percent_decode(target).decode_utf8_lossy(), LONGEST_PATH)
+    middle_cut(&percent_decode(target).decode_utf8_lossy(), MAX_PATH)
 }
 
 /// Leaves out the middle of a long text: both ends of a path tell more than what is between them.

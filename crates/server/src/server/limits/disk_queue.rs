@@ -30,7 +30,7 @@ pub(crate) struct DiskQueue {
     name: &'static str,
     max_threads: usize,
     max_waiting: usize,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
 }
 
 /// There is no place in the queue.
@@ -38,7 +38,7 @@ pub(crate) struct DiskQueue {
 pub(crate) struct Full;
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     /// Jobs by client, none of them empty.
     waiting: HashMap<ClientNet, VecDeque<Job>>,
     /// Whose turn it is, in order.
@@ -90,7 +90,7 @@ impl DiskQueue {
 
     fn push(
         self: &Arc<Self>,
-        mut state: MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, QueueState>,
         client: ClientNet,
         job: Job,
     ) -> Result<(), Full> {
@@ -104,7 +104,7 @@ impl DiskQueue {
                 Err(_) => return Err(Full),
             }
         }
-        let State { waiting, turns, count, .. } = &mut *state;
+        let QueueState { waiting, turns, count, .. } = &mut *state;
         let jobs = waiting.entry(client).or_default();
         if jobs.is_empty() {
             turns.push_back(client);
@@ -127,7 +127,7 @@ impl DiskQueue {
     /// The next job; `None` is the end of the thread.
     fn next(&self) -> Option<Job> {
         let mut state = self.lock();
-        let State { waiting, turns, count, threads } = &mut *state;
+        let QueueState { waiting, turns, count, threads } = &mut *state;
         let next = turns.pop_front().and_then(|client| {
             let jobs = waiting.get_mut(&client)?;
             let job = jobs.pop_front();
@@ -146,7 +146,7 @@ impl DiskQueue {
     }
 
     /// Locks even if another thread has panicked: nothing is ever half-written.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,11 +10,11 @@ use crate::server::limits::disk_queue::ClientNet;
 pub(crate) struct MemoryBudget {
     max: u64,
     share: u64,
-    state: Mutex<State>,
+    state: Mutex<BudgetState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BudgetState {
     used: u64,
     by_client: HashMap<ClientNet, u64>,
 }
@@ -39,7 +39,7 @@ impl MemoryBudget {
     }
 
     /// Locks even if another thread has panicked: nothing is ever half-written.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BudgetState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

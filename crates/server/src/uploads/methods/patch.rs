@@ -24,8 +24,8 @@ pub(crate) fn patch(reception: &mut Reception<'_>) -> Result<Response, Refusal> 
         let detail = "an X-Update-Range is append, bytes=FIRST-LAST, bytes=FIRST- or bytes=-COUNT";
         return Err(Refusal::new(400, detail));
     };
-    let place = reception.place()?;
-    let Some(present) = &place.present else {
+    let target = reception.target()?;
+    let Some(present) = &target.present else {
         return Err(Refusal::new(404, "there is no file to be changed"));
     };
     let len = present.len;
@@ -39,20 +39,20 @@ pub(crate) fn patch(reception: &mut Reception<'_>) -> Result<Response, Refusal> 
     }
     let total = len.max(start.saturating_add(expected.unwrap_or(0)));
     reception.check_size(total)?;
-    reception.check_room(&place, expected.unwrap_or(0))?;
-    let folder = place.folder.as_fd().try_clone_to_owned()?;
-    let mut landing = AtomicFile::create_in(folder, &place.name, NEW_FILE)?;
+    reception.check_room(&target, expected.unwrap_or(0))?;
+    let folder = target.folder.as_fd().try_clone_to_owned()?;
+    let mut new_file = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
     if reception.shared.settings.changes.sync {
-        landing = landing.durable();
+        new_file = new_file.durable();
     }
-    copy_present(reception, landing.file(), len)?;
+    copy_present(reception, new_file.file(), len)?;
     reception.invite()?;
     let most = reception.shared.settings.changes.limit.map(|limit| limit.saturating_sub(start));
-    let received = reception.body(landing.file(), start, most)?;
+    let received = reception.body(new_file.file(), start, most)?;
     if !range.fits(received) {
         return Err(Refusal::new(400, NO_FIT));
     }
-    finish(reception, &place, landing, false)
+    finish(reception, &target, new_file, false)
 }
 
 const NO_FIT: &str = "the body is not as long as its X-Update-Range says";

@@ -15,7 +15,7 @@ use crate::files::open_files;
 use crate::files::version::facts;
 use crate::routing::response::Response;
 use crate::uploads::parts::part;
-use crate::uploads::parts::target::{NEW_FILE, Place, check};
+use crate::uploads::parts::target::{NEW_FILE, UploadTarget, check};
 use crate::uploads::reception::Reception;
 use crate::uploads::refusal::Refusal;
 use crate::uploads::state::written;
@@ -24,24 +24,24 @@ use crate::validator::{etag, last_modified, push_date};
 /// Takes the file.
 pub(crate) fn put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
     let changes = reception.shared.settings.changes;
-    let place = reception.place()?;
+    let target = reception.target()?;
     let expected = reception.expected();
-    reception.check_room(&place, expected.unwrap_or(0))?;
-    let folder = place.folder.as_fd().try_clone_to_owned()?;
-    let mut landing = AtomicFile::create_in(folder, &place.name, NEW_FILE)?;
+    reception.check_room(&target, expected.unwrap_or(0))?;
+    let folder = target.folder.as_fd().try_clone_to_owned()?;
+    let mut new_file = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
     if changes.sync {
-        landing = landing.durable();
+        new_file = new_file.durable();
     }
     if let Some(len) = expected {
-        reception.reserve(&place, &landing, 0, len)?;
+        reception.reserve(&target, &new_file, 0, len)?;
     }
     reception.invite()?;
-    match reception.body(landing.file(), 0, changes.limit) {
-        Ok(_) => finish(reception, &place, landing, false),
+    match reception.body(new_file.file(), 0, changes.limit) {
+        Ok(_) => finish(reception, &target, new_file, false),
         Err(refusal) => {
             let received = reception.received();
             if expected.is_some() && received >= WORTH_KEEPING && reception.is_cut_off() {
-                part::keep(reception, &place, landing, received);
+                part::keep(reception, &target, new_file, received);
             }
             Err(refusal)
         }
@@ -52,21 +52,21 @@ pub(crate) fn put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
 /// must not be replaced; so it is, too, if the request says so.
 pub(crate) fn finish(
     reception: &Reception<'_>,
-    place: &Place,
-    landing: AtomicFile,
+    target: &UploadTarget,
+    new_file: AtomicFile,
     keeps: bool,
 ) -> Result<Response, Refusal> {
     let shared = reception.shared;
-    let file = landing.file().try_clone()?;
+    let file = new_file.file().try_clone()?;
     let digests = match reception.verify(&file) {
         Ok(digests) => digests,
         Err(refusal) => {
             // Whoever went on with it would only have it refused once more.
-            landing.discard();
+            new_file.discard();
             return Err(refusal);
         }
     };
-    if !landing.is_unnamed() {
+    if !new_file.is_unnamed() {
         written::forget(&file);
     }
     if shared.settings.changes.sync {
@@ -77,10 +77,10 @@ pub(crate) fn finish(
     let is_conditional = keeps || CONDITIONS.iter().any(|name| reception.request.has(name));
     let replaced = if is_conditional {
         let _alone = shared.names.write().unwrap_or_else(PoisonError::into_inner);
-        name(reception, place, landing, keeps)?
+        name(reception, target, new_file, keeps)?
     } else {
         let _together = shared.names.read().unwrap_or_else(PoisonError::into_inner);
-        name(reception, place, landing, keeps)?
+        name(reception, target, new_file, keeps)?
     };
     let mut response = Response::empty(if replaced { 204 } else { 201 });
     let version = tell_version(&mut response, &file)?;
@@ -91,13 +91,13 @@ pub(crate) fn finish(
 /// Looks once more at what has the name, and takes it; whether a file was replaced.
 fn name(
     reception: &Reception<'_>,
-    place: &Place,
-    landing: AtomicFile,
+    target: &UploadTarget,
+    new_file: AtomicFile,
     keeps: bool,
 ) -> Result<bool, Refusal> {
     // RFC 9110 13.1.2: there must be none, not even one that has just come.
     let keeps = keeps || reception.request.field("if-none-match") == Some(b"*");
-    let present = match place.look(&reception.shared.root) {
+    let present = match target.look(&reception.shared.root) {
         Ok(Some(_)) if keeps => Err(Errno::EXIST.into()),
         Ok(present) => check(&reception.request, present.as_ref()).map(|()| present),
         Err(refusal) => Err(refusal),
@@ -106,15 +106,15 @@ fn name(
         Ok(present) => present,
         Err(refusal) => {
             // To send it once more would not help.
-            landing.discard();
+            new_file.discard();
             return Err(refusal);
         }
     };
     if let Some(present) = &present {
         // Who may read the old one may read the new one. A file system without modes has none.
-        let _ = fchmod(landing.file(), Mode::from_raw_mode(present.mode));
+        let _ = fchmod(new_file.file(), Mode::from_raw_mode(present.mode));
     }
-    landing.commit(if keeps { Existing::Keep } else { Existing::Replace })?;
+    new_file.commit(if keeps { Existing::Keep } else { Existing::Replace })?;
     Ok(present.is_some())
 }
 

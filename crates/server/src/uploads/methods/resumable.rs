@@ -18,7 +18,7 @@ use crate::upload::{
 use crate::uploads::interim;
 use crate::uploads::methods::put::finish;
 use crate::uploads::parts::part::{Part, len_so_far, settle};
-use crate::uploads::parts::target::{NEW_FILE, Place};
+use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
 use crate::uploads::reception::Reception;
 use crate::uploads::refusal::{self, Refusal};
 use crate::uploads::state::disk_space;
@@ -30,26 +30,31 @@ pub(crate) fn create(
     reception: &mut Reception<'_>,
     is_complete: bool,
 ) -> Result<Response, Refusal> {
-    let place = reception.place()?;
+    let target = reception.target()?;
     let fields = UploadFields::of(&reception.request);
     let length = length(reception, fields, is_complete, 0, None)?;
     reception.check_size(length.unwrap_or(0))?;
     let keeps = reception.request.field("if-none-match") == Some(b"*");
     let id = UploadId { token: reception.upload.owner.token(random_bytes()?), length, keeps };
     let location = location(reception, id);
-    let part = Part::take(reception, &place, part_id(reception, &place, id))?;
+    let part = Part::take(reception, &target, part_id(reception, &target, id))?;
     reception.superseded_by(part.superseded());
     let sync = reception.shared.settings.changes.sync;
-    reception.check_room(&place, length.unwrap_or(0))?;
+    reception.check_room(&target, length.unwrap_or(0))?;
     if !reception.has_body() {
         // The address is wanted before there is anything to send, or the file is empty.
-        let landing = part.open(&place, sync)?;
-        return finish_step(reception, &place, landing, Step { id, offset: 0, is_complete });
+        let new_file = part.open(&target, sync)?;
+        return finish_step(
+            reception,
+            &target,
+            new_file,
+            UploadStep { id, offset: 0, is_complete },
+        );
     }
     // Without a name until the first byte: nobody could go on with it who does not know where.
-    let folder = place.folder.as_fd().try_clone_to_owned()?;
-    let landing = AtomicFile::create_in(folder, &place.name, NEW_FILE)?;
-    reception.reserve(&place, &landing, 0, reception.expected().or(length).unwrap_or(0))?;
+    let folder = target.folder.as_fd().try_clone_to_owned()?;
+    let new_file = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
+    reception.reserve(&target, &new_file, 0, reception.expected().or(length).unwrap_or(0))?;
     let version = reception.request.single("upload-draft-interop-version");
     if reception.request.minor_version > 0 && version == Some(INTEROP_VERSION.as_bytes()) {
         let limits = limits(reception);
@@ -57,19 +62,19 @@ pub(crate) fn create(
     }
     reception.invite()?;
     reception.first_byte()?;
-    let landing = part.name(&place, landing, sync)?;
-    append(reception, &place, landing, Step { id, offset: 0, is_complete })
+    let new_file = part.name(&target, new_file, sync)?;
+    append(reception, &target, new_file, UploadStep { id, offset: 0, is_complete })
 }
 
 /// Asks how far an upload is, goes on with it, or gives it up (sections 4.3 to 4.5).
 pub(crate) fn go_on(reception: &mut Reception<'_>, id: &[u8]) -> Result<Response, Refusal> {
     let Some(id) = UploadId::parse(id) else { return Err(unknown()) };
-    let place = reception.place()?;
+    let target = reception.target()?;
     match reception.request.method {
-        Method::Patch => patch(reception, &place, id),
+        Method::Patch => patch(reception, &target, id),
         Method::Head | Method::Get => {
-            let id_of_part = part_id(reception, &place, id);
-            let offset = len_so_far(reception, &place, id_of_part)?.ok_or_else(unknown)?;
+            let id_of_part = part_id(reception, &target, id);
+            let offset = len_so_far(reception, &target, id_of_part)?.ok_or_else(unknown)?;
             let mut response = Response::empty(204);
             add_state(&mut response, reception, offset, false);
             if let Some(length) = id.length {
@@ -79,8 +84,8 @@ pub(crate) fn go_on(reception: &mut Reception<'_>, id: &[u8]) -> Result<Response
             Ok(response)
         }
         Method::Delete => {
-            let part = Part::take(reception, &place, part_id(reception, &place, id))?;
-            if part.remove(&place)? { Ok(Response::empty(204)) } else { Err(unknown()) }
+            let part = Part::take(reception, &target, part_id(reception, &target, id))?;
+            if part.remove(&target)? { Ok(Response::empty(204)) } else { Err(unknown()) }
         }
         _ => {
             let detail =
@@ -91,7 +96,11 @@ pub(crate) fn go_on(reception: &mut Reception<'_>, id: &[u8]) -> Result<Response
 }
 
 /// Goes on with an upload (section 4.4).
-fn patch(reception: &mut Reception<'_>, place: &Place, id: UploadId) -> Result<Response, Refusal> {
+fn patch(
+    reception: &mut Reception<'_>,
+    target: &UploadTarget,
+    id: UploadId,
+) -> Result<Response, Refusal> {
     let media_type = reception.request.field("content-type").unwrap_or_default();
     let media_type = media_type.split(|byte| *byte == b';').next().unwrap_or_default();
     if !media_type.trim_ascii().eq_ignore_ascii_case(PARTIAL_UPLOAD.as_bytes()) {
@@ -103,8 +112,8 @@ fn patch(reception: &mut Reception<'_>, place: &Place, id: UploadId) -> Result<R
         let detail = "Upload-Complete and Upload-Offset say where the body belongs";
         return Err(Refusal::new(400, detail));
     };
-    let part = Part::take(reception, place, part_id(reception, place, id))?;
-    let offset = part.len(place)?.ok_or_else(unknown)?;
+    let part = Part::take(reception, target, part_id(reception, target, id))?;
+    let offset = part.len(target)?.ok_or_else(unknown)?;
     if provided != offset {
         let problem = Problem::Offset { expected: offset, provided };
         let refusal = Refusal::problem(problem).with("Upload-Offset", offset);
@@ -112,21 +121,26 @@ fn patch(reception: &mut Reception<'_>, place: &Place, id: UploadId) -> Result<R
     }
     let length = length(reception, fields, is_complete, offset, id.length)?;
     reception.check_size(length.unwrap_or(offset))?;
-    reception.check_room(place, length.map_or(0, |length| length - offset))?;
-    let landing = part.open(place, reception.shared.settings.changes.sync)?;
+    reception.check_room(target, length.map_or(0, |length| length - offset))?;
+    let new_file = part.open(target, reception.shared.settings.changes.sync)?;
     let end = reception.expected().map(|body| offset + body).or(length).unwrap_or(offset);
-    if let Err(refusal) = reception.reserve(place, &landing, offset, end) {
-        disk_space::release(landing.file());
+    if let Err(refusal) = reception.reserve(target, &new_file, offset, end) {
+        disk_space::release(new_file.file());
         return Err(refusal);
     }
     reception.superseded_by(part.superseded());
-    reception.invite().inspect_err(|_| disk_space::release(landing.file()))?;
-    append(reception, place, landing, Step { id: UploadId { length, ..id }, offset, is_complete })
+    reception.invite().inspect_err(|_| disk_space::release(new_file.file()))?;
+    append(
+        reception,
+        target,
+        new_file,
+        UploadStep { id: UploadId { length, ..id }, offset, is_complete },
+    )
 }
 
 /// One request of an upload.
 #[derive(Clone, Copy)]
-struct Step {
+struct UploadStep {
     id: UploadId,
     /// Where its body begins.
     offset: u64,
@@ -137,24 +151,24 @@ struct Step {
 /// Takes the body, as much of it as comes.
 fn append(
     reception: &mut Reception<'_>,
-    place: &Place,
-    landing: AtomicFile,
-    step: Step,
+    target: &UploadTarget,
+    new_file: AtomicFile,
+    step: UploadStep,
 ) -> Result<Response, Refusal> {
     let limit = reception.shared.settings.changes.limit;
     let most = step.id.length.or(limit).map(|most| most.saturating_sub(step.offset));
-    let outcome = reception.body(landing.file(), step.offset, most);
-    disk_space::release(landing.file());
+    let outcome = reception.body(new_file.file(), step.offset, most);
+    disk_space::release(new_file.file());
     let offset = step.offset + reception.received();
     match outcome {
-        Ok(_) => finish_step(reception, place, landing, Step { offset, ..step }),
+        Ok(_) => finish_step(reception, target, new_file, UploadStep { offset, ..step }),
         Err(refusal) => {
             // Section 4.4.2: an upload with more bytes than it should have is no longer one.
             let is_too_long = reception.is_too_long();
             if offset == 0 || is_too_long {
-                landing.discard();
+                new_file.discard();
             } else {
-                settle(reception, &landing, offset);
+                settle(reception, &new_file, offset);
             }
             let is_inconsistent = is_too_long && step.id.length.is_some();
             Err(if is_inconsistent { Refusal::problem(Problem::Length) } else { refusal })
@@ -165,13 +179,13 @@ fn append(
 /// Says how far the upload is, or ends it.
 fn finish_step(
     reception: &Reception<'_>,
-    place: &Place,
-    landing: AtomicFile,
-    step: Step,
+    target: &UploadTarget,
+    new_file: AtomicFile,
+    step: UploadStep,
 ) -> Result<Response, Refusal> {
-    let Step { id, offset, is_complete } = step;
+    let UploadStep { id, offset, is_complete } = step;
     if !is_complete {
-        settle(reception, &landing, offset);
+        settle(reception, &new_file, offset);
         // Section 4.2.2: its address is what was created; 4.4.2: and later it is there already.
         let is_new = reception.request.method == Method::Put;
         let mut response = Response::empty(if is_new { 201 } else { 204 });
@@ -185,7 +199,7 @@ fn finish_step(
         return Err(Refusal::problem(Problem::Length).with("Upload-Offset", offset));
     }
     let refused = |refusal: Refusal| refusal.with("Upload-Complete", "?1");
-    let mut response = finish(reception, place, landing, id.keeps).map_err(refused)?;
+    let mut response = finish(reception, target, new_file, id.keeps).map_err(refused)?;
     response.add_field("Upload-Complete", "?1");
     Ok(response)
 }
@@ -230,8 +244,8 @@ fn location(reception: &Reception<'_>, id: UploadId) -> String {
 }
 
 /// What the part of an upload is known by, if it is that of whoever asks.
-fn part_id(reception: &Reception<'_>, place: &Place, id: UploadId) -> PartId {
-    reception.upload.owner.part_of_token(id.token, place.name.as_bytes())
+fn part_id(reception: &Reception<'_>, target: &UploadTarget, id: UploadId) -> PartId {
+    reception.upload.owner.part_of_token(id.token, target.name.as_bytes())
 }
 
 /// There is no such upload, or no longer.

@@ -17,7 +17,7 @@ use crate::files::root::Patience;
 use crate::server::shared::Shared;
 use crate::upload::{PartId, partial_name};
 use crate::uploads::parts::stale_uploads;
-use crate::uploads::parts::target::{NEW_FILE, Place};
+use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
 use crate::uploads::reception::Reception;
 use crate::uploads::refusal::Refusal;
 use crate::uploads::state::locks::UploadLock;
@@ -48,51 +48,52 @@ impl<'a> Part<'a> {
     /// Takes over the part that is known by this, whether there is any or not.
     pub(crate) fn take(
         reception: &Reception<'a>,
-        place: &Place,
+        target: &UploadTarget,
         id: PartId,
     ) -> Result<Self, Refusal> {
-        let name = partial_name(place.name.as_bytes(), id);
+        let name = partial_name(target.name.as_bytes(), id);
         let locks = &reception.shared.uploads.locks;
-        let lock = locks.take(&place.folder, &name, reception.connection())?;
-        let (shared, path) = (reception.shared, place.path_of(&name));
+        let lock = locks.take(&target.folder, &name, reception.connection())?;
+        let (shared, path) = (reception.shared, target.path_of(&name));
         shared.uploads.waiting.remove(&path);
         Ok(Self { shared, path, name, lock })
     }
 
     /// How many bytes there are; `None` if there is no such part.
-    pub(crate) fn len(&self, place: &Place) -> Result<Option<u64>, Refusal> {
-        len_of(self.shared, place, &self.name)
+    pub(crate) fn len(&self, target: &UploadTarget) -> Result<Option<u64>, Refusal> {
+        len_of(self.shared, target, &self.name)
     }
 
     /// Opens the part, or makes it, without what is not believed of it.
-    pub(crate) fn open(&self, place: &Place, sync: bool) -> Result<AtomicFile, Refusal> {
-        let folder = place.folder.as_fd().try_clone_to_owned()?;
+    pub(crate) fn open(&self, target: &UploadTarget, sync: bool) -> Result<AtomicFile, Refusal> {
+        let folder = target.folder.as_fd().try_clone_to_owned()?;
         let name = OsStr::from_bytes(&self.name);
-        let landing = AtomicFile::partial(folder, &place.name, name, NEW_FILE, Existing::Replace)?;
-        let believed = self.shared.uploads.written.believed(landing.file())?;
-        self.go_on(&landing, believed)?;
-        Ok(if sync { landing.durable() } else { landing })
+        let new_file =
+            AtomicFile::partial(folder, &target.name, name, NEW_FILE, Existing::Replace)?;
+        let believed = self.shared.uploads.written.believed(new_file.file())?;
+        self.go_on(&new_file, believed)?;
+        Ok(if sync { new_file.durable() } else { new_file })
     }
 
     /// Cuts the part to `len` bytes, behind which it is gone on with.
-    pub(crate) fn go_on(&self, landing: &AtomicFile, len: u64) -> Result<(), Refusal> {
-        Ok(self.shared.uploads.written.go_on(landing.file(), len)?)
+    pub(crate) fn go_on(&self, new_file: &AtomicFile, len: u64) -> Result<(), Refusal> {
+        Ok(self.shared.uploads.written.go_on(new_file.file(), len)?)
     }
 
     /// Gives a file that has no name yet the name of the part, so that it outlives the server.
     pub(crate) fn name(
         &self,
-        place: &Place,
-        landing: AtomicFile,
+        target: &UploadTarget,
+        new_file: AtomicFile,
         sync: bool,
     ) -> Result<AtomicFile, Refusal> {
-        landing.keep_as(OsStr::from_bytes(&self.name))?;
-        self.open(place, sync)
+        new_file.keep_as(OsStr::from_bytes(&self.name))?;
+        self.open(target, sync)
     }
 
     /// Removes the part; whether there was any.
-    pub(crate) fn remove(&self, place: &Place) -> Result<bool, Refusal> {
-        match unlinkat(&place.folder, OsStr::from_bytes(&self.name), AtFlags::empty()) {
+    pub(crate) fn remove(&self, target: &UploadTarget) -> Result<bool, Refusal> {
+        match unlinkat(&target.folder, OsStr::from_bytes(&self.name), AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(errno.into()),
@@ -109,20 +110,20 @@ impl<'a> Part<'a> {
 /// if there is no such part.
 pub(crate) fn len_so_far(
     reception: &Reception<'_>,
-    place: &Place,
+    target: &UploadTarget,
     id: PartId,
 ) -> Result<Option<u64>, Refusal> {
-    let name = partial_name(place.name.as_bytes(), id);
+    let name = partial_name(target.name.as_bytes(), id);
     // Before the file is looked at: what is begun now is not what is asked about.
-    let is_begun = reception.shared.uploads.locks.is_held(&place.folder, &name);
+    let is_begun = reception.shared.uploads.locks.is_held(&target.folder, &name);
     // It gets its name with its first byte.
-    Ok(len_of(reception.shared, place, &name)?.or(is_begun.then_some(0)))
+    Ok(len_of(reception.shared, target, &name)?.or(is_begun.then_some(0)))
 }
 
 /// How many bytes of the part of this name can be gone on with; `None` if there is none.
-fn len_of(shared: &Shared, place: &Place, name: &[u8]) -> Result<Option<u64>, Refusal> {
+fn len_of(shared: &Shared, target: &UploadTarget, name: &[u8]) -> Result<Option<u64>, Refusal> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    match openat(&place.folder, OsStr::from_bytes(name), flags, Mode::empty()).map(File::from) {
+    match openat(&target.folder, OsStr::from_bytes(name), flags, Mode::empty()).map(File::from) {
         Ok(part) if part.metadata()?.is_file() => Ok(Some(shared.uploads.written.believed(&part)?)),
         Ok(_) | Err(Errno::NOENT | Errno::LOOP) => Ok(None),
         Err(errno) => Err(errno.into()),
@@ -130,10 +131,10 @@ fn len_of(shared: &Shared, place: &Place, name: &[u8]) -> Result<Option<u64>, Re
 }
 
 /// Notes what of a part is on the disk when its connection stops; with `--sync on` that is all of it.
-pub(crate) fn settle(reception: &Reception<'_>, landing: &AtomicFile, len: u64) {
+pub(crate) fn settle(reception: &Reception<'_>, new_file: &AtomicFile, len: u64) {
     // Another connection waits for the part, and will see to it.
-    if !reception.is_superseded() && is_synced(reception, landing.file()) {
-        reception.shared.uploads.written.note(landing.file(), len);
+    if !reception.is_superseded() && is_synced(reception, new_file.file()) {
+        reception.shared.uploads.written.note(new_file.file(), len);
     }
 }
 
@@ -143,21 +144,28 @@ fn is_synced(reception: &Reception<'_>, part: &File) -> bool {
 }
 
 /// Keeps what came of a file, so that its client can go on behind it.
-pub(crate) fn keep(reception: &Reception<'_>, place: &Place, landing: AtomicFile, len: u64) {
-    let id = reception.upload.owner.part_of_name(place.name.as_bytes());
-    let name = partial_name(place.name.as_bytes(), id);
+pub(crate) fn keep(
+    reception: &Reception<'_>,
+    target: &UploadTarget,
+    new_file: AtomicFile,
+    len: u64,
+) {
+    let id = reception.upload.owner.part_of_name(target.name.as_bytes());
+    let name = partial_name(target.name.as_bytes(), id);
     let locks = &reception.shared.uploads.locks;
     // Somebody goes on with an older part: that one is not to be taken away from under him.
-    let Some(_lock) = locks.take_free(&place.folder, &name, reception.connection()) else { return };
+    let Some(_lock) = locks.take_free(&target.folder, &name, reception.connection()) else {
+        return;
+    };
     let partial = OsStr::from_bytes(&name);
     // The space that was reserved for the rest is given back, and an older part.
-    if landing.file().set_len(len).is_ok() {
-        let synced = if is_synced(reception, landing.file()) { len } else { 0 };
-        reception.shared.uploads.written.note(landing.file(), synced);
-        let _ = unlinkat(&place.folder, partial, AtFlags::empty());
+    if new_file.file().set_len(len).is_ok() {
+        let synced = if is_synced(reception, new_file.file()) { len } else { 0 };
+        reception.shared.uploads.written.note(new_file.file(), synced);
+        let _ = unlinkat(&target.folder, partial, AtFlags::empty());
         // If it cannot be kept, the client has to begin anew.
-        if landing.keep_as(partial).is_ok() {
-            stale_uploads::note(reception.shared, place.path_of(&name), &name, SystemTime::now());
+        if new_file.keep_as(partial).is_ok() {
+            stale_uploads::note(reception.shared, target.path_of(&name), &name, SystemTime::now());
         }
     }
 }

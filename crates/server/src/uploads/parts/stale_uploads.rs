@@ -21,7 +21,7 @@ use crate::upload::{is_partial_name, owner_tag};
 use crate::uploads::parts::target::join;
 use crate::uploads::state::disk_space;
 
-/// Looks for leftovers in a thread of its own, now and every hour, until what is returned is
+/// Looks for stale uploads in a thread of its own, now and every hour, until what is returned is
 /// dropped. `None` if nobody can leave any.
 pub(crate) fn watch(shared: &Arc<Shared>) -> Option<Sender<()>> {
     if !shared.settings.changes.upload || shared.root.is_file() {
@@ -33,13 +33,13 @@ pub(crate) fn watch(shared: &Arc<Shared>) -> Option<Sender<()>> {
         step_back();
         loop {
             walk(&shared, &ended);
-            if ended.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout) {
+            if ended.recv_timeout(WALK_INTERVAL) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
         }
     };
-    // Without it leftovers stay until the next start.
-    let _ = thread::Builder::new().name("leftovers".to_owned()).stack_size(STACK).spawn(work);
+    // Without it stale uploads stay until the next start.
+    let _ = thread::Builder::new().name("stale-uploads".to_owned()).stack_size(STACK).spawn(work);
     Some(alive)
 }
 
@@ -84,48 +84,48 @@ fn sweep(shared: &Shared, folder: impl AsFd, path: &[u8], inner: &mut dyn FnMut(
             continue;
         }
         match look(shared, &folder, name) {
-            Found::LeftOver => {
+            PartState::Stale => {
                 let _ = tree::remove(folder.as_fd(), entry.file_name());
             }
-            Found::Waiting(since) => {
+            PartState::Waiting(since) => {
                 // A server that was killed while it received has left what it had reserved.
                 give_back(&folder, name);
                 note(shared, join(path, name), name, since);
             }
-            Found::Other => {}
+            PartState::Other => {}
         }
     }
 }
 
 /// What a part is found to be.
-enum Found {
+enum PartState {
     /// It has waited for its rest long enough.
-    LeftOver,
+    Stale,
     /// It has waited since then, and nobody goes on with it now.
     Waiting(SystemTime),
     Other,
 }
 
-fn look(shared: &Shared, folder: &OwnedFd, name: &[u8]) -> Found {
+fn look(shared: &Shared, folder: &OwnedFd, name: &[u8]) -> PartState {
     let Ok(stat) = statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) else {
-        return Found::Other;
+        return PartState::Other;
     };
     let version = Version::from_stat(&stat);
     let age = |since| SystemTime::now().duration_since(since).unwrap_or_default();
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile if shared.uploads.locks.is_held(folder, name) => Found::Other,
+        FileType::RegularFile if shared.uploads.locks.is_held(folder, name) => PartState::Other,
         FileType::RegularFile => {
             let since = open_files::modified(&version);
             let is_over = age(since) >= shared.settings.changes.expiry;
-            if is_over { Found::LeftOver } else { Found::Waiting(since) }
+            if is_over { PartState::Stale } else { PartState::Waiting(since) }
         }
         // Of a copy or move that was killed. It has the times of the original, but for the last.
         FileType::Directory => {
             let changed = u64::try_from(version.changed().0).unwrap_or(0);
             let since = SystemTime::UNIX_EPOCH + Duration::from_secs(changed);
-            if age(since) >= FOLDERS_EXPIRE { Found::LeftOver } else { Found::Other }
+            if age(since) >= FOLDERS_EXPIRE { PartState::Stale } else { PartState::Other }
         }
-        _ => Found::Other,
+        _ => PartState::Other,
     }
 }
 
@@ -157,10 +157,10 @@ pub(crate) fn expire(shared: &Shared) {
     while let Some(path) = shared.uploads.waiting.take_due(expiry) {
         let Ok(Some((folder, name))) = shared.root.parent_of(&path) else { continue };
         match look(shared, &folder, name.as_bytes()) {
-            Found::LeftOver => remove(shared, &path),
+            PartState::Stale => remove(shared, &path),
             // Something was added to it after all.
-            Found::Waiting(since) => note(shared, path.clone(), name.as_bytes(), since),
-            Found::Other => {}
+            PartState::Waiting(since) => note(shared, path.clone(), name.as_bytes(), since),
+            PartState::Other => {}
         }
     }
 }
@@ -179,8 +179,8 @@ fn remove(shared: &Shared, path: &[u8]) {
 /// A folder may be copied for as long as this, whatever is the patience with uploads.
 const FOLDERS_EXPIRE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How often it is looked for leftovers.
-const EVERY: Duration = Duration::from_secs(60 * 60);
+/// How often folders are walked for stale uploads.
+const WALK_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// Bytes of paths of folders that are still to be looked into.
 const MAX_PENDING: usize = 32 << 20;

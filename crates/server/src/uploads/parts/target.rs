@@ -22,7 +22,7 @@ use crate::validator::etag;
 
 /// Where a file is to be.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct UploadTarget {
     pub(crate) folder: OwnedFd,
     pub(crate) name: OsString,
     /// The path from the root.
@@ -42,7 +42,7 @@ pub(crate) struct Present {
     pub(crate) mode: u32,
 }
 
-impl Place {
+impl UploadTarget {
     /// Opens the folder, and looks at what has the name.
     pub(crate) fn find(
         root: &Root,
@@ -68,9 +68,9 @@ impl Place {
         let Some((folder, name)) = parent? else {
             return Err(Refusal::new(403, "only one file is served here, to be read"));
         };
-        let mut place = Self { folder, name: name.to_owned(), path: path.clone(), present: None };
-        place.present = place.look(root)?;
-        Ok(place)
+        let mut target = Self { folder, name: name.to_owned(), path: path.clone(), present: None };
+        target.present = target.look(root)?;
+        Ok(target)
     }
 
     /// The path of another name in the same folder, from the root.

@@ -17,11 +17,11 @@ use crate::upload::Owner;
 /// The uploads that are under way.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
-    taken: Mutex<Taken>,
+    taken: Mutex<TakenSlots>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenSlots {
     slots: HashMap<u64, Arc<Slot>>,
     next: u64,
 }
@@ -141,7 +141,7 @@ impl Slots {
         own.map(|other| other.claimed(device, |_| true)).fold(0, u64::saturating_add)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    fn lock(&self) -> MutexGuard<'_, TakenSlots> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -36,7 +36,7 @@ impl Written {
     pub(crate) fn new() -> Self {
         // Where there is none, parts are believed for as long as this server runs.
         let own = || format!("{:x?}", random_bytes().unwrap_or_default());
-        let started = SystemTime::now() - COARSEST_TIME;
+        let started = SystemTime::now() - MAX_TIME_STEP;
         Self { boot: session::boot_id().unwrap_or_else(own), started }
     }
 
@@ -106,7 +106,7 @@ pub(crate) fn forget(part: &File) {
 const ATTRIBUTE: &CStr = c"user.underpass.written";
 
 /// File systems tell times in steps of up to so much.
-const COARSEST_TIME: Duration = Duration::from_secs(2);
+const MAX_TIME_STEP: Duration = Duration::from_secs(2);
 
 /// No note is longer.
 const MAX_NOTE: usize = session::MAX_LEN + 32;

@@ -15,13 +15,13 @@ use crate::changes::tree;
 
 /// A name in a folder, and what has it now.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct DestEntry {
     pub(crate) folder: OwnedFd,
     pub(crate) name: CString,
     pub(crate) existing: Option<Stat>,
 }
 
-impl Place {
+impl DestEntry {
     /// Has `put` give the name to something new. Whether nothing had it before is returned.
     ///
     /// A file takes the place of a file in one moment. A folder cannot: it is put aside, and put
