@@ -4,12 +4,12 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use rustix::io::Errno;
 use underpass_bench::BenchError;
 use underpass_copy::CopyError;
 use underpass_diagnose::doctor::DoctorError;
 use underpass_engine::Error;
-use underpass_engine::hint::{Action, Hint, Hinted, Plain};
+pub(crate) use underpass_engine::hint::in_words as plain;
+use underpass_engine::hint::{Action, Hint, Hinted};
 use underpass_server::server::ServeError;
 
 use crate::args::ShowArgs;
@@ -217,13 +217,5 @@ impl<T, E: Into<io::Error>> WithPath<T> for std::result::Result<T, E> {
             path: path.into(),
             source: source.into(),
         })
-    }
-}
-
-/// Returns the system's words without the `(os error 2)` that std appends.
-pub(crate) fn plain(error: &io::Error) -> String {
-    match Errno::from_io_error(error) {
-        Some(Errno::INTR) => "cancelled".to_owned(),
-        _ => Plain(error).to_string(),
     }
 }

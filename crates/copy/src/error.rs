@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::{fmt, io};
 
-use rustix::io::Errno;
 use underpass_engine::Error;
-use underpass_engine::hint::{Action, Hint, Hinted, Plain};
+use underpass_engine::hint::in_words;
+use underpass_engine::hint::{Action, Hint, Hinted};
 
 /// Why something was not copied.
 #[derive(Debug)]
@@ -181,12 +181,4 @@ impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
             source: source.into(),
         })
     }
-}
-
-/// Returns the system's words without the `(os error 2)` that std appends.
-fn in_words(error: &io::Error) -> String {
-    if Errno::from_io_error(error) == Some(Errno::INTR) {
-        return "cancelled".to_owned();
-    }
-    Plain(error).to_string()
 }

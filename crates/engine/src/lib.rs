@@ -34,15 +34,12 @@
 compile_error!("underpass-engine is about Linux system calls and needs Linux");
 
 pub mod atomic_file;
-pub mod buffered;
 mod chain;
 mod error;
-pub mod hint;
 mod integrity;
 pub mod ktls;
 mod mechanisms;
 mod report;
-pub mod session;
 mod size;
 pub mod socket;
 mod transfer;
@@ -51,13 +48,13 @@ pub mod wait;
 pub use chain::{
     Chain, Memory, Segment, Sink, Source, data_ranges, is_absent, is_resident, next_data,
 };
-pub use error::{Error, errno};
-pub use integrity::{Integrity, UnknownIntegrity, Version, WriterCheck, Writers};
+pub use error::{Error, errno, hint};
+pub use integrity::{Integrity, UnknownIntegrity, Version, WriterCheck, Writers, session};
 pub use mechanisms::{
     Mechanism, PipePool, Policy, Refusal, SMALL_TRANSFER, UnknownMechanism, Wait,
 };
 pub use report::{Decline, Declined, Report, Tally};
 pub use size::{NotASize, Size};
 pub use socket::tls_transport::{RecordKind, TlsTransport};
-pub use transfer::{Capabilities, Confirm, Heard, Options, Progress, Status, Transfer};
+pub use transfer::{Capabilities, Confirm, Heard, Options, Progress, Status, Transfer, buffered};
 pub use underpass_sys::{Kind, Usage, processor_time};

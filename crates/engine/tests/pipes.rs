@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 
 use ends::{Drain, From, Supply, To, file_with, movers, pattern, set_nonblocking};
 use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, setrlimit};
 use underpass_engine::{
     Declined, Error, Mechanism, Options, PipePool, Policy, Refusal, Sink, Source, Status, Transfer,
 };
@@ -133,11 +134,9 @@ fn without_descriptors_left_splice_is_declined() {
         std::thread::spawn(move || peer.write_all(&bytes).unwrap())
     };
     let lowest_free = File::open("/dev/null").unwrap();
-    let limit = libc::rlim_t::try_from(lowest_free.as_raw_fd()).unwrap();
+    let limit = Some(u64::try_from(lowest_free.as_raw_fd()).unwrap());
     drop(lowest_free);
-    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
-    // SAFETY: the structure lives for the length of the call, which only reads it.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+    setrlimit(Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
     let source = Source::of(&source).unwrap().len(100_000);
     let report = Transfer::new(source, Sink::of(&sink).unwrap()).run().unwrap();
     feeder.join().unwrap();

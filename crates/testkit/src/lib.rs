@@ -44,16 +44,18 @@ pub fn noise_file(folder: &Path, name: &str, len: usize) -> PathBuf {
 }
 
 /// Returns the first `len` bytes of a sequence that has no zeros and no two equal pages.
-///
-/// # Panics
-///
-/// If `len` is more than 24 MiB.
 #[must_use]
 pub fn pattern(len: usize) -> Vec<u8> {
-    static ALL: OnceLock<Vec<u8>> = OnceLock::new();
+    static KEPT: OnceLock<Vec<u8>> = OnceLock::new();
     let byte = |at: usize| ((at ^ (at >> 8) ^ (at >> 16)) % 251 + 1) as u8;
-    ALL.get_or_init(|| (0..24 << 20).map(byte).collect())[..len].to_vec()
+    if len > KEPT_LEN {
+        return (0..len).map(byte).collect();
+    }
+    KEPT.get_or_init(|| (0..KEPT_LEN).map(byte).collect())[..len].to_vec()
 }
+
+/// How many bytes of the [`pattern`] are made only once.
+const KEPT_LEN: usize = 24 << 20;
 
 /// Returns the folder in which tests put their files: `tmp` in the target folder, which is on a
 /// real file system, or `UNDERPASS_TEST_FOLDER`.

@@ -2,6 +2,7 @@
 
 pub mod errno;
 pub(crate) mod errno_help;
+pub mod hint;
 
 use std::fmt;
 use std::io;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::hint::{Action, Hint, Hinted, Plain};
+use crate::error::hint::{Action, Hint, Hinted, Plain};
 use crate::integrity::Integrity;
 use crate::mechanisms::mechanism::Mechanism;
 use crate::mechanisms::step::Refusal;

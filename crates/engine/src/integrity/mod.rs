@@ -5,6 +5,7 @@
 
 mod guard;
 mod lease;
+pub mod session;
 mod snapshot;
 mod version;
 mod writers;

@@ -4,6 +4,7 @@
 //! promised lengths and falls back at the exact byte where the kernel declined. It never waits:
 //! `drive` does for those who have nothing else to do.
 
+pub mod buffered;
 mod capabilities;
 mod drive;
 mod hold_back;

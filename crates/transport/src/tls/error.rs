@@ -64,8 +64,7 @@ impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable { path, source } => {
-                let text = source.to_string();
-                let plain = text.split(" (os error").next().unwrap_or(&text);
+                let plain = underpass_engine::hint::Plain(source);
                 write!(f, "{} cannot be read: {plain}", path.display())
             }
             Self::Unusable { path, fault } => write!(f, "{} {fault}", path.display()),
@@ -225,8 +224,7 @@ impl fmt::Display for HandshakeError {
             }
             Self::Tls(error) => complaint(f, error),
             Self::Io(error) => {
-                let text = error.to_string();
-                let plain = text.split(" (os error").next().unwrap_or(&text);
+                let plain = underpass_engine::hint::Plain(error);
                 write!(f, "the TLS handshake failed: {plain}")
             }
         }

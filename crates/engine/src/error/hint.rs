@@ -137,6 +137,16 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
+/// Returns the system's words for an error as messages have them: without what std appends, and
+/// "cancelled" for a call that a signal has interrupted.
+#[must_use]
+pub fn in_words(error: &io::Error) -> String {
+    match Errno::from_io_error(error) {
+        Some(Errno::INTR) => "cancelled".to_owned(),
+        _ => Plain(error).to_string(),
+    }
+}
+
 const DISK_FULL: &str = "the disk is full: free some space or choose another folder";
 
 #[cfg(test)]
