@@ -145,13 +145,13 @@ impl<'t> TargetName<'t> {
             return Ok(None);
         }
         let atomic = self.locked()?;
-        // Only now nobody else writes to it.
+        // Only now does no other process write to it.
         let Some(known) = journal::read(self.folder, &self.journal_name()) else {
             return Ok(None);
         };
         let found = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
         let is_meant = known.subject.url == url && known.subject.inode == found.ino();
-        // Bytes behind the end of the file are not there, whatever the journal says.
+        // Bytes after the end of the file are missing, whatever the journal says.
         let is_sound = known.present.last().is_none_or(|last| last.end <= found.len());
         if !is_meant || !is_sound {
             return Ok(None);
@@ -182,7 +182,7 @@ impl<'t> TargetName<'t> {
             if locked == Err(Errno::WOULDBLOCK) {
                 return Err(DownloadError::Busy);
             }
-            // Whoever had the lock before may have finished: then this is the file it made.
+            // The process that had the lock may have finished: then this is its complete file.
             let own = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
             let named = statat(self.folder, &name, AtFlags::SYMLINK_NOFOLLOW);
             if named.is_ok_and(|named| named.st_ino == own.ino()) {

@@ -139,7 +139,7 @@ impl SegmentScheduler {
             Some(rate) => ((rate * CHUNK_SECONDS) as u64).clamp(MIN_CHUNK, MAX_CHUNK),
             None => FIRST_CHUNK,
         };
-        // No crumb is left behind, which would be a chunk of its own.
+        // No small rest is left, which would be a chunk of its own.
         let len = if left < wanted + MIN_CHUNK { left } else { wanted };
         work.at = work.claimed;
         work.claimed += len;

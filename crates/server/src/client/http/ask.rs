@@ -106,7 +106,7 @@ impl<'a> HttpClient<'a> {
         if let Some(mut connection) = idle.filter(is_fit) {
             match connection.exchange(self, request, url, is_trusted) {
                 Ok(response) => return Ok((connection, response)),
-                // It was closed while nobody looked, which tells nothing about the request.
+                // It was closed while it was idle, which has nothing to do with the request.
                 Err(ClientError::Closed | ClientError::Network { .. }) => {}
                 Err(error) => return Err(error),
             }

@@ -28,7 +28,7 @@ pub(super) fn connect(url: &Url, limits: Limits<'_>) -> Result<TcpStream, Client
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for (index, each) in found.iter().enumerate() {
         let left = limits.check().ok().flatten().unwrap_or(Duration::ZERO);
-        // One that does not answer must not use up the time of those behind it.
+        // One that does not answer must not use up the time of the others.
         let share = left / u32::try_from(found.len() - index).unwrap_or(u32::MAX);
         let deadline = Some(Instant::now() + share.max(MIN_SHARE));
         match reach(each, Limits { deadline, ..limits }) {
@@ -58,11 +58,11 @@ fn look_up(url: &Url, limits: Limits<'_>) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    // The resolver cannot be told to stop, only be left behind.
+    // The resolver cannot be stopped, only abandoned.
     let (send, receive) = channel();
     std::thread::spawn(move || {
         let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
-        // Nobody may be left who wants to know.
+        // The caller may have given up.
         let _ = send.send(found);
     });
     loop {

@@ -131,7 +131,7 @@ impl<'a> Connection<'a> {
         for _ in 0..MAX_INTERIM {
             let response = self.response(request.method)?;
             match response.status {
-                // Nobody has asked for another protocol.
+                // No other protocol was requested.
                 101 => break,
                 100..200 => {}
                 _ => return Ok(response),
@@ -189,8 +189,7 @@ impl<'a> Connection<'a> {
         };
         let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
         let mut absolute = url.clone();
-        // Who asks is for the server to know, not for everybody on the way. An http address has a
-        // host, so both can be taken away.
+        // Credentials are for the server alone. An http address has a host, so both can be removed.
         let _ = (absolute.set_username(""), absolute.set_password(None));
         let target = match self.route.is_read_on_the_way() {
             true => &absolute[..url::Position::AfterQuery],

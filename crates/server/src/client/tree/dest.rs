@@ -188,8 +188,8 @@ impl DestFolder {
             self.settle(file, mode, modified)
         };
         if self.if_exists == IfExists::Ours && self.old.is_none() {
-            // Nobody knows the folder by its name before all of it is here, and the time says to
-            // us which files are whole: so they need no other name before.
+            // The folder gets its name when it is complete, and their times show which files are: so
+            // these need no temporary names.
             let made = self.within(path, |parent, name| {
                 let file = File::from(create(parent, name, mode)?);
                 fill(&file)

@@ -71,7 +71,7 @@ impl WriteLog {
         if !is_known {
             let since = now(&log.file)?;
             if log.periods.last().is_some_and(|last| last.since > since) {
-                // A clock that went backwards tells nothing.
+                // After the clock went backwards, times prove nothing.
                 log.periods = vec![unknown((0, 0))];
             }
             log.periods.push(Period { since, session: Some(log.session.clone()) });
@@ -200,7 +200,7 @@ mod tests {
         WriteLog::open(&OwnedFd::from(File::open(dest).unwrap())).unwrap()
     }
 
-    /// Makes a file and tells what is known of it.
+    /// Creates a file and returns what is known of it.
     fn make(dest: &std::path::Path, name: &str) -> Stat {
         let file = File::create(dest.join(name)).unwrap();
         let stat = fstat(&file).unwrap();
@@ -209,7 +209,7 @@ mod tests {
         stat
     }
 
-    /// Makes the log tell of another run of the machine.
+    /// Changes the boot id in the log.
     fn another_boot(dest: &std::path::Path) {
         let path = dest.join(WRITE_LOG);
         let text = std::fs::read_to_string(&path).unwrap();

@@ -95,7 +95,7 @@ fn wait(exchange: &mut Exchange<'_, '_, '_>, source: &Source<&File>) -> Result<(
                 PollFd::new(source.fd(), PollFlags::IN),
                 PollFd::new(exchange.connection.stream(), PollFlags::IN),
             ];
-            // An interruption is as good as an event: the next look tells more.
+            // An interruption counts as an event: the next check decides.
             let _ = poll(&mut ends, Some(&POLL_INTERVAL));
             (!ends[0].revents().is_empty(), !ends[1].revents().is_empty())
         };

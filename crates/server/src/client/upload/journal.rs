@@ -77,7 +77,7 @@ impl Journal {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        // The address of the upload is as good as a password.
+        // The URL of the upload is as powerful as a password.
         let mut how = OpenOptions::new();
         let file = how.read(true).write(true).create_new(true).mode(0o600).open(path)?;
         let journal = Self { file, path: path.to_owned() };

@@ -155,7 +155,7 @@ impl<'a> Uploader<'_, 'a, '_> {
     pub(super) fn cancel(&mut self) {
         if let Some(resource) = self.kept.resource.take() {
             let request = Request { method: "DELETE", fields: &[] };
-            // If nobody answers, the server throws it away when its time has come.
+            // If there is no answer, the server discards it after its expiry.
             let answer: Result<_, ClientError> = self.client.ask(None, &request, &resource);
             self.idle = answer.ok().and_then(|it| it.connection.finish(&it.response));
         }

@@ -49,7 +49,7 @@ impl ResumeState {
             return;
         }
         let location = response.fields.text("location").and_then(|it| base.join(it).ok());
-        // It will be asked with the secrets of the server that was named.
+        // It will receive the credentials of the server that was given.
         let Some(resource) = location.filter(|it| it.origin() == *origin) else { return };
         if self.resource.as_ref() == Some(&resource) {
             return;

@@ -33,7 +33,7 @@ impl Exchange<'_, '_, '_> {
     /// Returns the final answer, after the body was sent or could not be.
     fn answer(&mut self, sent: Result<(), UploadError>) -> Result<(Response, bool), UploadError> {
         if sent.is_err() {
-            // Nobody may take the part for the whole, however this ends.
+            // The server must not take the part for the whole, however this ends.
             let _ = socket::arm_reset(self.connection.stream());
         }
         match (sent, self.heard.take()) {

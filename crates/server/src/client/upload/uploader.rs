@@ -249,7 +249,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
         let (response, is_whole) = outcome?;
         self.has_met = true;
-        // What comes behind half a body is no request.
+        // The server would not take what follows half a body for a request.
         let keeps_alive = response.keeps_alive && is_whole;
         Ok((Response { keeps_alive, ..response }, connection))
     }
@@ -265,7 +265,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
     /// Returns a connection to the server of a URL, ready for a body.
     fn connect(&mut self, url: &Url) -> Result<Connection<'a>, UploadError> {
         let idle = self.idle.take().filter(|idle| idle.leads_to(self.client, url));
-        // One that has something to say before it is asked says that it ends.
+        // One that sends something without a request is about to close.
         let is_over = idle.as_ref().is_some_and(|idle| idle.has_spoken(Duration::ZERO));
         let mut connection = match idle.filter(|_| !is_over) {
             Some(connection) => connection,

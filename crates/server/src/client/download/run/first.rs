@@ -125,7 +125,7 @@ impl<'j, 'a> Download<'j, 'a> {
                 Interpretation::Refused => {
                     return Err(answer.connection.refusal(&answer.response).into());
                 }
-                // An empty file has no first byte that could be asked for.
+                // An empty file has no first byte to request.
                 Interpretation::Unsatisfiable => self.is_plain = true,
                 Interpretation::Whole { total } => {
                     self.settle(&answer, total)?;
@@ -168,7 +168,7 @@ impl<'j, 'a> Download<'j, 'a> {
         }
     }
 
-    /// Notes what an answer tells about the file, and creates the file if there is none.
+    /// Notes what an answer has about the file, and creates the file if there is none.
     pub(super) fn settle(
         &mut self,
         answer: &Answer<'_>,

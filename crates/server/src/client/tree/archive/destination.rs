@@ -73,7 +73,7 @@ impl Destination {
         if let Some(unnamed) = UnfinishedFolder::of(path)?
             && statat(&unnamed.parent, &unnamed.part, AtFlags::SYMLINK_NOFOLLOW).is_err()
         {
-            // In a folder that cannot be written to there is none of ours.
+            // In a folder that is not writable there can be no journal of this program.
             let _ = remove_stale(&unnamed.parent, &unnamed.journal());
         }
         let folder = rustix::io::fcntl_dupfd_cloexec(&root, 0).map_err(failed)?;
@@ -165,7 +165,7 @@ impl UnfinishedFolder {
             Err(Errno::NOENT) => false,
             Err(errno) => return Err(failed(errno)),
         };
-        // The journal is there before the folder is, so without one it is somebody else's.
+        // The journal is created before the folder, so without one the folder is not of this program.
         if !has_journal {
             match openat(&self.parent, &self.part, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
                 Err(Errno::NOENT) => {}

@@ -91,7 +91,7 @@ impl Journal {
         let mut file = loop {
             let file = File::from(openat(&folder, name, flags, Mode::from_raw_mode(0o600))?);
             flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-            // Whoever had it locked may have come to the end and removed it meanwhile.
+            // The process that had it locked may have finished and removed it meanwhile.
             if fstat(&file)?.st_nlink > 0 {
                 break file;
             }
@@ -214,7 +214,7 @@ fn read(text: &[u8], boot: &str) -> (Option<JournalState>, u64) {
     for line in lines {
         let Some(words) = unsealed(line) else { break };
         let Some(()) = take(&words, boot, &mut noted, &mut large) else { break };
-        // Of the large files only the last and those at hand are of use.
+        // Only the last large file and those at the positions are needed.
         let is_of_use =
             |large: &LargeFile| [safe, done].into_iter().flatten().any(|at| large.holds(at));
         if let Some(before) = large.len().checked_sub(2).filter(|it| !is_of_use(&large[*it])) {

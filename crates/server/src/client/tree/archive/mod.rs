@@ -147,7 +147,7 @@ fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &Offer) -> Result<Flow, TreeE
     }
     if !is_part && unpack.position > 0 || now != unpack.origin {
         if is_part {
-            // A part of another archive than was asked for is of no use.
+            // A part of another archive than requested is useless.
             return Err(not_an_archive(tree, &answer));
         }
         (tree.tell)(&TreeEvent::StartingOver);

@@ -126,7 +126,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
                 let is_end = stream.left() == 0 && at == header;
                 return if is_end { Ok(Flow::Done) } else { Err(TarError::Cut.into()) };
             }
-            // Behind the contents of an extension there is always another block.
+            // After the contents of an extension there is always another block.
             let beyond = if decoder.is_extended() { BLOCK as usize } else { 0 };
             let step = decoder.step(stream.take(needed, beyond)?)?;
             at += needed as u64;
@@ -263,7 +263,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         member: &Member,
     ) -> Result<(), TreeError> {
         let (size, padded) = (member.size as usize, member.padded() as usize);
-        // Behind each member there is another block, if only one of the end.
+        // After each member there is another block, at least that of the end.
         let contents = &stream.take(padded, BLOCK as usize)?[..size];
         let (dest, report) = (&self.destination.dest, &mut self.tree.done.report);
         match dest.make_small(path, contents, member.mode, member.modified, report) {
@@ -326,7 +326,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             let path = large.path.clone();
             move |error: std::io::Error| TreeError::io(action, as_path(&path), error)
         };
-        // What is behind was written when nothing was noted any more, or by somebody else.
+        // Bytes after that were written when nothing was noted any more, or by another program.
         atomic.file().set_len(done).map_err(io("cutting"))?;
         let outcome = self.receive(stream, large, atomic.file(), done);
         if let Err(error) = outcome {

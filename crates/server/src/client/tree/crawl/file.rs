@@ -29,7 +29,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             let path = as_path(path);
             move |errno: Errno| TreeError::io(action, path, errno)
         };
-        // Where a file is in the place of its folder the attempt to make it tells.
+        // If a file is in the place of its folder, creating it fails later.
         let mut asks = dest.look(path).is_ok_and(|found| found.is_some());
         if asks {
             let facts = match task.entry.facts {

@@ -127,7 +127,7 @@ impl<'b> LinkCollector<'b> {
             }
         };
         match (url.query().is_some(), is_folder) {
-            // dufs tells each folder's page to be one without a script.
+            // dufs links to each folder's page without a script.
             (true, true) => url.set_query(None),
             // The same file in another form, or another order: what is meant has no query.
             (true, false) => return,
