@@ -202,7 +202,7 @@ fn what_is_here_is_not_fetched_again_and_not_overwritten() {
     assert_eq!((&again["was_here"], &again["bytes"]), (&true.into(), &0.into()));
     assert!(stage.get(&[&url]).succeeded().stderr.contains("file is here already"));
     fs::write(stage.here.path().join("file"), "mine").unwrap();
-    stage.get(&[&url]).failed(1, &["not the same", "--force"]);
+    stage.get(&[&url]).failed(1, &["a different file", "--force"]);
     assert_eq!(fs::read(stage.here.path().join("file")).unwrap(), b"mine");
     stage.get(&[&url, "--force"]).succeeded();
     stage.has_it("file");
@@ -258,7 +258,7 @@ fn our_own_server_says_a_digest_when_it_is_asked() {
     assert_eq!(receipt["digest"]["matches"], true, "{receipt}");
     let silent = Recorder::start(1);
     let url = format!("{}/x", silent.address);
-    stage.get(&[&url, "--verify"]).failed(1, &["says no digest"]);
+    stage.get(&[&url, "--verify"]).failed(1, &["sends no digest"]);
     assert!(silent.heads()[0].to_lowercase().contains("\r\nwant-repr-digest: "));
 }
 

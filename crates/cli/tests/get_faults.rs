@@ -259,7 +259,7 @@ fn a_signal_ends_it_at_once_and_says_how_to_go_on() {
         let before = stage.noted();
         until("a part has arrived", || stage.noted() > before + (1 << 20));
         running.signal(signal);
-        running.finish().failed(1, &["file.part keeps", "the same command goes on"]);
+        running.finish().failed(1, &["file.part keeps", "the same command resumes"]);
         assert_eq!(names(stage.here.path()), ["file.part", "file.part.journal"]);
     }
 }

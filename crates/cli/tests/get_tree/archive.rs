@@ -73,7 +73,7 @@ fn another_file_of_the_name_is_only_replaced_by_force() {
     fs::write(mine.join("b"), "mine").unwrap();
     fs::write(mine.join("large"), "mine too").unwrap();
     let refused = get(&url, target.path(), &[]).failed(1, &["lacks 2 files"]);
-    assert!(refused.stderr.contains("b is left out: another one is here"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("b is left out: a different one exists"), "{}", refused.stderr);
     assert_eq!(fs::read(mine.join("b")).unwrap(), b"mine");
     assert_eq!(fs::read(mine.join("large")).unwrap(), b"mine too");
     assert_eq!(names(&mine), ["a", "b", "c", "large"]);

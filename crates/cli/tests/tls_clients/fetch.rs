@@ -191,7 +191,7 @@ fn a_proxy_from_the_environment_leads_there_and_reads_nothing() {
     drop(heads);
     get(&["--no-proxy"], ("https_proxy", &given)).failed(1, &["looking up no.such.host.invalid"]);
     get(&["--proxy", &format!("http://{proxy}")], ("x", ""))
-        .failed(1, &["407", "say who asks the proxy"]);
+        .failed(1, &["407", "give the proxy a password"]);
     get(&[], ("https_proxy", &format!("https://{proxy}")))
         .failed(2, &["$https_proxy", "over http"]);
 }

@@ -123,35 +123,40 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Authorities(error) => error.fmt(f),
-            Self::BadResponse(what) => write!(f, "the server's answer is not HTTP: {what}"),
+            Self::BadResponse(what) => write!(f, "invalid response from the server: {what}"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Closed => f.write_str("the server closed the connection without an answer"),
             Self::Downgrade { to } => {
-                write!(f, "the server redirects from https to {to}, where anybody could read along")
+                write!(f, "the server redirects from https to {to}, which is not encrypted")
             }
             Self::Encoded { coding } => {
-                write!(f, "the server sends it encoded as {coding}, which was not asked for")
+                write!(f, "the server sends it encoded as {coding}, which was not requested")
             }
             Self::Network { action, address, source } => {
                 write!(f, "{action} {address}: {}", Plain(source))
             }
             Self::Proxy { address, to, status, detail } => {
-                let reason = crate::head::reason(*status);
-                write!(f, "the proxy {address} does not lead to {to}: {status} {reason}")?;
-                if detail.is_empty() { Ok(()) } else { write!(f, ": {detail}") }
+                write!(f, "the proxy {address} does not connect to {to}: {}", said(*status, detail))
             }
             Self::Scheme { scheme } => {
-                write!(f, "{scheme} addresses cannot be asked, only http and https ones")
+                write!(f, "the scheme {scheme} is not supported, only http and https")
             }
             Self::Status { status, detail, .. } => {
-                write!(f, "the server answered {status} {}", crate::head::reason(*status))?;
-                if detail.is_empty() { Ok(()) } else { write!(f, ": {detail}") }
+                write!(f, "the server answered {}", said(*status, detail))
             }
-            Self::Stalled => f.write_str("nothing moved for too long"),
+            Self::Stalled => f.write_str("no progress within the time limit"),
             Self::TooManyRedirects { most } => write!(f, "more than {most} redirects"),
             Self::Tls { address, error } => write!(f, "TLS with {address}: {error}"),
         }
     }
+}
+
+/// Returns a status for people, with the server's explanation if there is one.
+fn said(status: u16, detail: &str) -> String {
+    let reason = crate::head::reason(status);
+    let said = format!("{status} {reason}");
+    let said = said.trim_end();
+    if detail.is_empty() { said.to_owned() } else { format!("{said}: {detail}") }
 }
 
 impl std::error::Error for ClientError {

@@ -14,13 +14,13 @@ impl Hinted for ClientError {
         Some(Hint::new(match self {
             Self::Network { source, .. } => return Hint::of_network(source),
             Self::Status { status: 401, .. } => {
-                "say who asks by --user NAME:PASSWORD, --bearer TOKEN or ~/.netrc"
+                "give a password by --user NAME:PASSWORD, --bearer TOKEN or ~/.netrc"
             }
             Self::Proxy { status: 407, .. } | Self::Status { status: 407, .. } => {
-                "say who asks the proxy by --proxy http://NAME:PASSWORD@HOST"
+                "give the proxy a password by --proxy http://NAME:PASSWORD@HOST"
             }
             Self::Encoded { .. } => "--header 'Accept-Encoding: *' saves it as it is sent",
-            Self::Stalled => "--timeout gives it longer",
+            Self::Stalled => "--timeout sets a longer limit",
             Self::Tls { error, .. } => return error.hint(),
             _ => return None,
         }))
@@ -47,7 +47,7 @@ impl Hinted for DownloadError {
 impl Hinted for Failed {
     fn hint(&self) -> Option<Hint> {
         match self.kept {
-            Some(_) => Some(Hint::new("the same command goes on from there")),
+            Some(_) => Some(Hint::new("the same command resumes from there")),
             None => self.error.hint(),
         }
     }
@@ -55,7 +55,7 @@ impl Hinted for Failed {
 
 impl Hinted for TreeError {
     fn hint(&self) -> Option<Hint> {
-        let goes_on = || Some(Hint::new("the same command goes on where it was"));
+        let goes_on = || Some(Hint::new("the same command resumes it"));
         match self {
             Self::Io { action, source, .. } => action.hint(source),
             Self::Client(error) => match error {
@@ -84,7 +84,7 @@ impl Hinted for TreeFailed {
 impl Hinted for UploadFailed {
     fn hint(&self) -> Option<Hint> {
         match self.is_kept {
-            true => Some(Hint::new("the same command goes on from there")),
+            true => Some(Hint::new("the same command resumes from there")),
             false => self.error.hint(),
         }
     }
@@ -106,13 +106,11 @@ impl Hinted for UploadError {
             _ => {}
         }
         Some(Hint::new(match self.status()? {
-            401 => "say who asks: --user NAME:PASSWORD or --bearer TOKEN",
+            401 => "give a password by --user NAME:PASSWORD or --bearer TOKEN",
             403 => "the server has to allow it: underpass serve --allow-upload",
             404 => "the server takes no uploads there",
             405 => "the server takes no uploads there; underpass serve does with --allow-upload",
-            409 => {
-                "there is no such folder: put -r makes folders, underpass serve --create-parents too"
-            }
+            409 => "create the folder above it first, or start underpass serve --create-parents",
             411 => "the server has to know the length: save it to a file first",
             412 => OTHER_VERSION,
             413 => "it is larger than the server allows",

@@ -191,14 +191,14 @@ impl fmt::Display for DownloadError {
                     None => write!(f, "its {} is {found}", fact.found.algorithm()),
                 }
             }
-            Self::Exists => f.write_str("there is a file of this name, and it is not the same"),
+            Self::Exists => f.write_str("a different file of this name exists"),
             Self::Local { action, source } => write!(f, "{action} it: {}", Plain(source)),
-            Self::NoDigest => f.write_str("the server says no digest to verify it by"),
+            Self::NoDigest => f.write_str("the server sends no digest to verify it by"),
             Self::NoRoom { needed, free } => {
                 write!(f, "it needs {needed} bytes, and {free} are free")
             }
             Self::Stranger { name } => {
-                write!(f, "{} is in the way, and nothing is known about it", name.display())
+                write!(f, "{} is in the way, and has no journal", name.display())
             }
         }
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
-use underpass_engine::hint::Action;
+use underpass_engine::hint::{Action, Plain};
 use underpass_engine::{Error, Report};
 
 use super::tar::TarError;
@@ -153,18 +153,18 @@ impl fmt::Display for TreeError {
             Self::Download { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Foreign { path, url: Some(url) } => write!(
                 f,
-                "{} is what came of {url}: fetch that again, or remove it",
+                "{} is an unfinished download of {url}: finish that, or remove it",
                 path.display()
             ),
             Self::Foreign { path, url: None } => {
                 write!(f, "{} is in the way: remove it, or choose another folder", path.display())
             }
             Self::Io { action, path, source } => {
-                write!(f, "{action} {}: {source}", path.display())
+                write!(f, "{action} {}: {}", path.display(), Plain(source))
             }
             Self::NotAFolder { url, media_type } => write!(
                 f,
-                "{url} is no folder that can be fetched: the server answers with {media_type}, \
+                "{url} is not a folder that can be fetched: the server answers with {media_type}, \
                  neither an archive nor a listing"
             ),
             Self::Tar(error) => error.fmt(f),
@@ -213,8 +213,8 @@ impl From<TarError> for TreeError {
 /// Returns why a name was left out, by the system's error.
 pub(super) fn explain(errno: Errno) -> String {
     match errno {
-        Errno::EXIST => "another one is here already, which only --force replaces".to_owned(),
-        Errno::ISDIR => "a folder of that name is here already".to_owned(),
+        Errno::EXIST => "a different one exists, which only --force replaces".to_owned(),
+        Errno::ISDIR => "a folder of that name exists".to_owned(),
         Errno::NOTDIR => "a file is where its folder should be".to_owned(),
         Errno::LOOP => "a link is where its folder should be".to_owned(),
         errno => errno.to_string(),

@@ -121,7 +121,7 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Self::Absolute => "its path is absolute",
             Self::Kind => "it is neither a file nor a folder nor a link",
-            Self::Nul => "its name is none",
+            Self::Nul => "its name is empty or has a NUL",
             Self::Outside => "it is a link that points out of the folder",
             Self::Parent => "its path has a '..', which could lead out of the folder",
             Self::Reserved => "its name is one under which unfinished files are kept",

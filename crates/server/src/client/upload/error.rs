@@ -149,7 +149,7 @@ impl fmt::Display for UploadError {
             }
             Self::Precondition { found: None } => f.write_str("nothing is at the target"),
             Self::Spent => {
-                f.write_str("the server wants it again, but a stream gives its bytes only once")
+                f.write_str("it has to be sent again, but a stream gives its bytes only once")
             }
             Self::UnderWay => f.write_str("another process is uploading it to the same address"),
             Self::Journal(error) => write!(f, "writing the journal: {}", Plain(error)),

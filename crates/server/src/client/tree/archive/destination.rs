@@ -54,7 +54,7 @@ impl Destination {
                 Some(unnamed) => unnamed.open(path, url),
                 // A name so long that there is none for the unfinished folder.
                 None => {
-                    fs::create_dir(path).map_err(|error| TreeError::io("making", path, error))?;
+                    fs::create_dir(path).map_err(|error| TreeError::io("creating", path, error))?;
                     Self::open(path, url, if_exists)
                 }
             },
@@ -133,7 +133,7 @@ impl UnfinishedFolder {
             Some(parent) if parent != Path::new("") => parent.to_path_buf(),
             _ => PathBuf::from("."),
         };
-        let failed = |error| TreeError::io("making", &parent_path, error);
+        let failed = |error| TreeError::io("creating", &parent_path, error);
         fs::create_dir_all(&parent_path).map_err(failed)?;
         let parent = openat(CWD, &parent_path, FOLDER, Mode::empty());
         let parent = parent.map_err(|errno| TreeError::io("opening", &parent_path, errno))?;
@@ -185,7 +185,7 @@ impl UnfinishedFolder {
     /// Opens the unfinished folder, and creates it if it is missing.
     fn dest(&self) -> Result<DestFolder, TreeError> {
         let at = self.parent_path.join(&self.part);
-        let failed = |errno: Errno| TreeError::io("making", &at, errno);
+        let failed = |errno: Errno| TreeError::io("creating", &at, errno);
         match mkdirat(&self.parent, &self.part, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(failed(errno)),

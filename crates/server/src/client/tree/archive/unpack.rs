@@ -200,7 +200,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
                 self.note_folder(facts)?;
             }
             Ok(_) => done.links += 1,
-            Err(errno) => self.failed("making", &path, errno)?,
+            Err(errno) => self.failed("creating", &path, errno)?,
         }
         self.pass(stream, data, member.padded())
     }

@@ -35,7 +35,7 @@ impl Worker<'_, '_, '_, '_> {
             lock(&crawl.seen).remove(task.entry.url.as_str());
         })?;
         let made = crawl.dest.make_folder(&task.entry.path);
-        made.map_err(|errno| TreeError::io("making", as_path(&task.entry.path), errno))?;
+        made.map_err(|errno| TreeError::io("creating", as_path(&task.entry.path), errno))?;
         if task.depth > 0 {
             self.done.folders += 1;
             lock(&crawl.folders).push((task.entry.path.clone(), task.entry.facts));

@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
 use underpass_engine::PipePool;
 
 use super::queue::Queue;
@@ -43,7 +45,10 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
         let (url, facts) = (tree.url.clone(), EntryFacts::default());
         let entry = ListingEntry { path: Vec::new(), url, is_folder: true, facts };
         let queue = Queue::new(Task { entry, depth: 0 });
-        let failed = |error| TreeError::io("making", tree.path, error);
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists => TreeError::io("opening", tree.path, Errno::NOTDIR),
+            _ => TreeError::io("creating", tree.path, error),
+        };
         fs::create_dir_all(tree.path).map_err(failed)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat(CWD, tree.path, flags, Mode::empty());
