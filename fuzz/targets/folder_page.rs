@@ -3,7 +3,7 @@
 #![no_main]
 #![allow(dead_code)] // seeds are for the test
 
-#[path = "../../crates/server/tests/fuzz/folder_page.rs"]
+#[path = "../../crates/client/tests/fuzz/folder_page.rs"]
 mod folder_page;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| folder_page::check(data));

@@ -1,3 +1,21 @@
-//! Downloads, uploads and whole trees over HTTP.
+//! Downloads, uploads and whole trees over HTTP, without a runtime.
+//!
+//! A client has few connections, and each has a thread that waits for it. Bodies are moved by the engine in
+//! both directions.
 
+#![deny(missing_docs)]
 #![forbid(unsafe_code)]
+
+mod backoff;
+pub mod download;
+mod error;
+mod hints;
+mod http;
+pub mod tree;
+pub mod upload;
+
+pub use error::ClientError;
+pub use http::{
+    Answer, Connection, Credentials, Fields, HttpClient, Proxies, Request, Response, TlsSetup,
+};
+pub use url::Url;

@@ -10,7 +10,6 @@
 pub mod archive;
 pub mod auth;
 mod changes; // DELETE, MKCOL, MOVE and COPY
-pub mod client; // asks other servers
 mod connection; // requests in, responses out
 pub mod digest; // digests, made and kept
 mod files; // the root, and what is open beneath it

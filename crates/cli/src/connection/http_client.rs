@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
+use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
 use underpass_engine::Policy;
 use underpass_engine::hint::Action;
-use underpass_server::client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
 
 use super::netrc;
 use super::tls_trust::TlsTrustArgs;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use underpass_client::TlsSetup;
 use underpass_engine::{Mechanism, Policy};
-use underpass_server::client::TlsSetup;
 use underpass_transport::tls::{Pin, Trust, UnknownPin};
 
 use crate::failure::{Failure, Result};

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use underpass_client::Url;
 use underpass_engine::Size;
 use underpass_protocol::digest::{Algorithm, Digest, UnknownDigest};
-use underpass_server::client::Url;
 
 use crate::args::{EngineArgs, ShowArgs, rate};
 use crate::connection::{HttpClientArgs, url};

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use underpass_server::client::Url;
-use underpass_server::client::download::{IfExists, Target, name_of};
+use underpass_client::Url;
+use underpass_client::download::{IfExists, Target, name_of};
 
 use super::args::GetArgs;
 use crate::ends::{self, Overwrite};

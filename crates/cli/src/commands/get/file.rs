@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use indicatif::BinaryBytes;
-use underpass_server::client::download::{Done, DownloadOptions, Downloader, Event, Gauge, Kept};
-use underpass_server::client::{TlsSetup, Url};
+use underpass_client::download::{Done, DownloadOptions, Downloader, Event, Gauge, Kept};
+use underpass_client::{TlsSetup, Url};
 
 use super::args::GetArgs;
 use super::destination::Destination;

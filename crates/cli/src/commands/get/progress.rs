@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
-use underpass_server::client::download::Gauge;
+use underpass_client::download::Gauge;
 
 use crate::args::ShowArgs;
 use crate::output::{self, plain_path};

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use underpass_server::client::Url;
-use underpass_server::client::download::Done;
+use underpass_client::Url;
+use underpass_client::download::Done;
 use underpass_server::digest::Fact;
 
 use crate::receipt::{EndKind, Receipt, TlsReceipt};

@@ -11,10 +11,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{BinaryBytes, HumanCount, ProgressBar, ProgressStyle};
 use serde::Serialize;
-use underpass_server::client::tree::{
-    self, TreeDone, TreeEvent, TreeGauge, TreeOptions, TreeWay, name_of,
-};
-use underpass_server::client::{TlsSetup, Url};
+use underpass_client::tree::{self, TreeDone, TreeEvent, TreeGauge, TreeOptions, TreeWay, name_of};
+use underpass_client::{TlsSetup, Url};
 
 use super::args::GetArgs;
 use super::print;

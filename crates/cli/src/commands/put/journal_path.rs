@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
-use underpass_server::client::Url;
+use underpass_client::Url;
 
 /// The journal of an upload of this file to this URL; `None` if there is no place for it.
 ///

@@ -7,9 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use underpass_client::Url;
 use underpass_engine::hint::Action;
 use underpass_protocol::encode_segment;
-use underpass_server::client::Url;
 
 use super::args::PutArgs;
 use crate::connection::url as address;

@@ -1,7 +1,7 @@
 //! What `underpass put` prints while it sends.
 
 use indicatif::BinaryBytes;
-use underpass_server::client::upload::Event;
+use underpass_client::upload::Event;
 
 /// Returns the line about an event of an upload, if it is worth one.
 pub(crate) fn event(event: &Event<'_>) -> Option<String> {

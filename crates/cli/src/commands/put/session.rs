@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use underpass_engine::hint::Action;
-use underpass_engine::{Kind, PipePool, Report, Source};
-use underpass_server::client::upload::{
+use underpass_client::upload::{
     Condition, Event, Made, RESUMABLE_FROM, SendOptions, Upload, UploadFailed, Uploaded,
     make_folder, upload,
 };
-use underpass_server::client::{ClientError, Connection, HttpClient, Url};
+use underpass_client::{ClientError, Connection, HttpClient, Url};
+use underpass_engine::hint::Action;
+use underpass_engine::{Kind, PipePool, Report, Source};
 use underpass_server::digest::{Computed, Stopped, compute, write_digests};
 
 use super::args::PutArgs;

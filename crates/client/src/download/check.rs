@@ -1,0 +1,55 @@
+//! Compares the digests of a file with those it should have, before it gets its name.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use underpass_engine::hint::Action;
+use underpass_protocol::digest::{Algorithm, Digest, parse_digests, write_wanted};
+use underpass_transport::digest::{Fact, Stopped, verify};
+
+use super::error::DownloadError;
+use super::options::DownloadOptions;
+use crate::error::ClientError;
+use crate::http::Response;
+
+/// Returns the digests of the whole file that a response has (RFC 9530). A field that cannot be
+/// parsed is ignored (RFC 9651 4.2).
+pub(super) fn offered(response: &Response) -> Vec<Digest> {
+    let fields = &response.fields;
+    let mut offered = parse_digests(fields.all("repr-digest")).unwrap_or_default();
+    if response.status == 200 {
+        // What is sent is all of it.
+        offered.extend(parse_digests(fields.all("content-digest")).unwrap_or_default());
+    }
+    offered
+}
+
+/// Returns the value of `Want-Repr-Digest`, if a digest is required.
+pub(super) fn wanted(options: &DownloadOptions) -> Option<String> {
+    options.verify.then(|| write_wanted(&Algorithm::ALL))
+}
+
+/// Computes the digests of the file, if any are expected or to be shown, and compares them.
+///
+/// # Errors
+///
+/// [`DownloadError::Digest`] if it is not what it should be.
+pub(super) fn check(
+    file: &File,
+    len: u64,
+    options: &DownloadOptions,
+    offered: &[Digest],
+    cancel: Option<&AtomicBool>,
+) -> Result<Vec<Fact>, DownloadError> {
+    let expected: Vec<_> = options.expected.iter().chain(offered).cloned().collect();
+    let go_on = |_| !cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed));
+    let facts =
+        verify(file, len, &expected, &options.shown, go_on).map_err(|stopped| match stopped {
+            Stopped::Cancelled => ClientError::Cancelled.into(),
+            Stopped::Io(source) => DownloadError::Local { action: Action::Reading, source },
+        })?;
+    match facts.iter().find(|fact| fact.matches() == Some(false)) {
+        Some(wrong) => Err(DownloadError::Digest(Box::new(wrong.clone()))),
+        None => Ok(facts),
+    }
+}

@@ -1,0 +1,185 @@
+//! Interprets the answers to a download's requests. Pure, so that every case can stand in a table.
+
+use std::ops::Range;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use underpass_protocol::response::validator::{is_strong, parse_date};
+use underpass_transport::incoming::Extent;
+
+use crate::error::ClientError;
+use crate::http::Response;
+
+/// A validator that is strong enough to combine parts of a file (RFC 9110 13.1.5).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Version {
+    /// A strong entity tag.
+    Tag(String),
+    /// A modification date that a second change cannot share.
+    Date(String),
+}
+
+impl Version {
+    /// Returns the validator of a response; `None` if it has no strong one.
+    pub(super) fn of(response: &Response) -> Option<Self> {
+        let fields = &response.fields;
+        if let Some(tag) = fields.text("etag").filter(|tag| is_strong(tag.as_bytes())) {
+            return Some(Self::Tag(tag.to_owned()));
+        }
+        let text = fields.text("last-modified")?;
+        let modified = parse_date(text.as_bytes())?;
+        // RFC 9110 8.8.2.2: within the same second it could change again.
+        let said = parse_date(fields.get("date")?)?;
+        (modified + Duration::from_secs(1) <= said).then(|| Self::Date(text.to_owned()))
+    }
+
+    /// Returns the value of `If-Range`.
+    pub(super) fn field(&self) -> &str {
+        match self {
+            Self::Tag(text) | Self::Date(text) => text,
+        }
+    }
+
+    /// Checks whether a response has a different validator.
+    fn is_denied_by(&self, response: &Response) -> bool {
+        let (name, own) = match self {
+            Self::Tag(tag) => ("etag", tag),
+            Self::Date(date) => ("last-modified", date),
+        };
+        response.fields.get(name).is_some_and(|said| said != own.as_bytes())
+    }
+}
+
+/// A request for a file or a part of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FileRequest {
+    /// The requested bytes, if not all; without an end, up to the end of the file.
+    pub(super) range: Option<(u64, Option<u64>)>,
+    /// The version that the bytes must be of, and its length if known.
+    pub(super) version: Option<(Version, Option<u64>)>,
+    /// The value of `Want-Repr-Digest`.
+    pub(super) wants_digest: Option<String>,
+}
+
+impl FileRequest {
+    /// Returns the value of `Range` (RFC 9110 14.2).
+    pub(super) fn range_field(&self) -> Option<String> {
+        self.range.map(|(from, end)| match end {
+            Some(end) => format!("bytes={from}-{}", end.saturating_sub(1)),
+            None => format!("bytes={from}-"),
+        })
+    }
+}
+
+/// What an answer means for the download.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Interpretation {
+    /// The file has changed, or the server does not support ranges any more.
+    Changed,
+    /// This range of a file of this length follows.
+    Part { range: Range<u64>, total: u64 },
+    /// The answer is a failure or of no use.
+    Refused,
+    /// The file is empty or shorter than the range.
+    Unsatisfiable,
+    /// The whole file follows.
+    Whole {
+        /// Its length, if known.
+        total: Option<u64>,
+    },
+}
+
+/// Interprets the response to a request.
+///
+/// # Errors
+///
+/// [`ClientError::BadResponse`] if it contradicts the question or itself.
+pub(super) fn interpret_response(
+    asked: &FileRequest,
+    response: &Response,
+) -> Result<Interpretation, ClientError> {
+    let is_resumed = asked.version.is_some();
+    match response.status {
+        206 => part(asked, response),
+        200 => Ok(whole(asked, response)),
+        // Our own server says 409 for a part of a file that was replaced.
+        409 | 412 | 416 if is_resumed => Ok(Interpretation::Changed),
+        416 if asked.range.is_some() => Ok(Interpretation::Unsatisfiable),
+        _ => Ok(Interpretation::Refused),
+    }
+}
+
+/// Interprets a 200: the whole file, which also replaces a part of a version that has changed (RFC
+/// 9110 13.1.5).
+fn whole(asked: &FileRequest, response: &Response) -> Interpretation {
+    let total = length(response);
+    let is_changed = asked.version.as_ref().is_some_and(|(version, known)| {
+        asked.range.is_some_and(|(from, _)| from > 0)
+            || (known.is_some() && *known != total)
+            || version.is_denied_by(response)
+    });
+    if is_changed { Interpretation::Changed } else { Interpretation::Whole { total } }
+}
+
+/// Interprets a 206 (RFC 9110 15.3.7): it may be shorter than requested, but must begin there and
+/// be of the same version.
+fn part(asked: &FileRequest, response: &Response) -> Result<Interpretation, ClientError> {
+    let bad = |what: String| Err(ClientError::BadResponse(what));
+    let Some((from, end)) = asked.range else {
+        return bad("a part, though all was asked for".to_owned());
+    };
+    let text = response.fields.text("content-range").unwrap_or_default();
+    let Some((range, total)) = content_range(text) else {
+        return bad(format!("a part without saying which: Content-Range '{text}'"));
+    };
+    if range.start != from || end.is_some_and(|end| range.end > end) {
+        return bad(format!("other bytes than those asked for: Content-Range '{text}'"));
+    }
+    if length(response).is_some_and(|len| len != range.end - range.start) {
+        return bad(format!("its Content-Length contradicts its Content-Range '{text}'"));
+    }
+    let Some(total) = total else {
+        return bad("a part of something whose length it does not say".to_owned());
+    };
+    let is_changed = asked.version.as_ref().is_some_and(|(version, known)| {
+        known.is_some_and(|known| known != total) || version.is_denied_by(response)
+    });
+    Ok(if is_changed { Interpretation::Changed } else { Interpretation::Part { range, total } })
+}
+
+/// Returns the length of the body, if the head has it.
+fn length(response: &Response) -> Option<u64> {
+    match response.extent {
+        Extent::Length(len) => Some(len),
+        Extent::Chunked | Extent::UntilEnd => None,
+    }
+}
+
+/// Parses `bytes 0-99/1234`; the total is `None` for `*` (RFC 9110 14.4).
+fn content_range(text: &str) -> Option<(Range<u64>, Option<u64>)> {
+    let (unit, rest) = text.trim().split_once(' ')?;
+    let (range, total) = rest.trim().split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let number = |text: &str| -> Option<u64> {
+        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+    };
+    let (first, last) = (number(first)?, number(last)?);
+    let total = if total == "*" { None } else { Some(number(total)?) };
+    let is_sound = unit.eq_ignore_ascii_case("bytes")
+        && first <= last
+        && last < u64::MAX
+        && total.is_none_or(|total| last < total);
+    is_sound.then_some((first..last + 1, total))
+}
+
+/// Checks whether the server supports ranges.
+pub(super) fn has_ranges(response: &Response) -> bool {
+    let said = response.fields.text("accept-ranges").unwrap_or_default();
+    response.status == 206 || said.split(',').any(|it| it.trim().eq_ignore_ascii_case("bytes"))
+}
+
+/// Returns the file's modification time, if the response has it.
+pub(super) fn modified(response: &Response) -> Option<SystemTime> {
+    parse_date(response.fields.get("last-modified")?)
+}

@@ -1,0 +1,151 @@
+//! Options, progress and events of a download.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use underpass_engine::Policy;
+use underpass_protocol::digest::{Algorithm, Digest};
+
+use super::error::DownloadError;
+
+/// Options of downloads.
+#[derive(Clone, Debug)]
+pub struct DownloadOptions {
+    /// The maximum number of connections; by default it depends on the size.
+    pub connections: Option<u32>,
+    /// The number of failures in a row after which the download is given up.
+    pub retries: u32,
+    /// The maximum rate in bytes per second.
+    pub rate: Option<u64>,
+    /// The mechanisms that may move the bytes.
+    pub policy: Policy,
+    /// Bytes per system call, instead of the mechanism's own default.
+    pub step: Option<usize>,
+    /// Whether the file gets the modification time of the server's.
+    pub keep_time: bool,
+    /// Whether the file is synced before it gets its name.
+    pub durable: bool,
+    /// The digests that the file must have.
+    pub expected: Vec<Digest>,
+    /// Digests that are computed for the report.
+    pub shown: Vec<Algorithm>,
+    /// Whether the server must send a digest, which the file must have.
+    pub verify: bool,
+}
+
+impl Default for DownloadOptions {
+    fn default() -> Self {
+        Self {
+            connections: None,
+            retries: 8,
+            rate: None,
+            policy: Policy::Auto,
+            step: None,
+            keep_time: true,
+            durable: false,
+            expected: Vec::new(),
+            shown: Vec::new(),
+            verify: false,
+        }
+    }
+}
+
+/// What happens to an existing file with the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfExists {
+    /// It is kept, and the download fails.
+    Refuse,
+    /// If it has the size and time of the server's file, nothing is fetched; otherwise it is kept
+    /// and the download fails.
+    SameIsFine,
+    /// It is replaced atomically, once the new file is complete.
+    Replace,
+}
+
+/// The destination of a download.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'t> {
+    /// A file that appears under its name when it is complete.
+    Named {
+        /// The folder.
+        folder: &'t OwnedFd,
+        /// The name in it.
+        name: &'t OsStr,
+        /// What happens to an existing file with the name.
+        if_exists: IfExists,
+    },
+    /// A stream that takes the bytes in order, such as a pipe or a device.
+    Stream {
+        /// The stream.
+        file: &'t File,
+        /// The offset to begin at, if it is seekable.
+        at: u64,
+    },
+}
+
+/// The progress of a download, which other threads may read while it runs.
+#[derive(Debug, Default)]
+pub struct Gauge {
+    pub(super) done: AtomicU64,
+    /// One more than the total, in bytes; 0 while that is unknown.
+    total: AtomicU64,
+    pub(super) connections: AtomicU32,
+    pub(super) is_checking: AtomicBool,
+}
+
+impl Gauge {
+    /// Sets the bytes that have arrived and the total.
+    pub(super) fn set(&self, done: u64, total: Option<u64>) {
+        self.done.store(done, Ordering::Relaxed);
+        self.total.store(total.map_or(0, |total| total.saturating_add(1)), Ordering::Relaxed);
+    }
+
+    /// Returns the bytes that have arrived, including those of earlier attempts.
+    #[must_use]
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Returns the total in bytes, once it is known.
+    #[must_use]
+    pub fn total(&self) -> Option<u64> {
+        self.total.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Checks whether the file is complete and being read for its digest.
+    #[must_use]
+    pub fn is_checking(&self) -> bool {
+        self.is_checking.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of connections in use.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+/// An event of a download.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'e> {
+    /// An attempt failed; the next one follows.
+    Retrying {
+        /// Why it failed.
+        error: &'e DownloadError,
+        /// The time until the next attempt.
+        after: Duration,
+    },
+    /// The file on the server has changed: the download begins anew.
+    StartingOver,
+    /// The partial file of an earlier run is resumed.
+    Resuming {
+        /// The bytes in it.
+        have: u64,
+        /// The total in bytes.
+        total: Option<u64>,
+    },
+}

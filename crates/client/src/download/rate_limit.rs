@@ -1,0 +1,77 @@
+//! Limits the bytes per second of all connections together.
+//!
+//! Nothing is dropped or copied: a worker that has received too much sleeps, the kernel's receive
+//! buffer, which is kept small, fills up, and TCP makes the server wait.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::backoff::sleep;
+
+/// A rate limit, shared by the connections of a download.
+#[derive(Debug)]
+pub(super) struct RateLimit {
+    rate: Option<u64>,
+    /// When the bytes received so far would have arrived at the limit's rate.
+    paid: Mutex<Option<Instant>>,
+}
+
+impl RateLimit {
+    /// Creates a limit in bytes per second; `None` for no limit.
+    pub(super) fn new(rate: Option<u64>) -> Self {
+        Self { rate, paid: Mutex::new(None) }
+    }
+
+    /// Returns the bytes of a short moment, if there is a limit.
+    pub(super) fn portion(&self) -> Option<u64> {
+        self.rate.map(|rate| (rate / 16).clamp(4 << 10, 1 << 20))
+    }
+
+    /// Returns the size of the receive buffer, if there is a limit: a larger one would fill faster
+    /// than the rate.
+    pub(super) fn window(&self) -> Option<usize> {
+        self.rate
+            .map(|rate| usize::try_from((rate / 4).clamp(16 << 10, 4 << 20)).unwrap_or(4 << 20))
+    }
+
+    /// Accounts for received bytes, and sleeps until the limit allows them.
+    pub(super) fn spend(&self, bytes: u64, cancel: &[&AtomicBool]) {
+        let Some(rate) = self.rate else { return };
+        let now = Instant::now();
+        let until = {
+            let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
+            // A pause saves nothing up beyond a moment.
+            let from = paid.map_or(now, |paid| paid.max(now.checked_sub(MAX_SAVED).unwrap_or(now)));
+            let cost = Duration::try_from_secs_f64(bytes as f64 / rate as f64);
+            *paid.insert(from + cost.unwrap_or(Duration::MAX / 4).min(MAX_COST))
+        };
+        sleep(until.saturating_duration_since(now), cancel);
+    }
+}
+
+/// The maximum idle time that may be made up for.
+const MAX_SAVED: Duration = Duration::from_millis(200);
+
+/// The maximum time that a portion may cost, a bound for the arithmetic.
+const MAX_COST: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_too_early_has_to_wait() {
+        let rate_limit = RateLimit::new(Some(1000));
+        let started = Instant::now();
+        (0..3).for_each(|_| rate_limit.spend(50, &[]));
+        assert!(started.elapsed() >= Duration::from_millis(150));
+    }
+
+    #[test]
+    fn without_a_limit_nothing_waits() {
+        let rate_limit = RateLimit::new(None);
+        rate_limit.spend(u64::MAX, &[]);
+        assert_eq!(rate_limit.portion(), None);
+    }
+}

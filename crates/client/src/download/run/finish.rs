@@ -1,0 +1,87 @@
+//! How a download ends: with its name, with a partial file, or by beginning anew.
+
+use std::sync::atomic::Ordering;
+
+use underpass_engine::atomic_file::Existing;
+use underpass_engine::hint::Action;
+
+use super::state::Download;
+use crate::download::check::check;
+use crate::download::error::{DownloadError, Failed, Kept};
+use crate::download::options::{IfExists, Target};
+use crate::download::partial_file::{PartialFile, set_time};
+
+impl Download<'_, '_> {
+    /// Discards what has arrived; returns `false` if it was written to a stream.
+    pub(super) fn start_over(&mut self) -> Result<bool, DownloadError> {
+        match self.partial.take() {
+            Some(stream @ PartialFile::Stream { done: 1.., .. }) => {
+                self.partial = Some(stream);
+                return Ok(false);
+            }
+            Some(PartialFile::Kept(kept)) => {
+                // Empty before another journal is written, so that no crash can leave a mixture.
+                let emptied = kept.atomic.file().set_len(0);
+                emptied.map_err(DownloadError::local("emptying"))?;
+            }
+            _ => {}
+        }
+        (self.version, self.total, self.resumed_at) = (None, None, 0);
+        self.modified = None;
+        self.gauge.set(0, None);
+        Ok(true)
+    }
+
+    /// Completes the file: checks it and gives it its time and its name.
+    pub(super) fn finish(&mut self) -> Result<(), DownloadError> {
+        let file = match &self.partial {
+            None | Some(PartialFile::Stream { .. }) => return Ok(()),
+            Some(partial) => partial.file(),
+        };
+        let total = self.total.unwrap_or_default();
+        let (options, cancel) = (self.options, self.client.cancel);
+        self.gauge.is_checking.store(true, Ordering::Relaxed);
+        let checked = check(file, total, options, &self.offered, cancel);
+        if matches!(checked, Err(DownloadError::Digest(_))) {
+            // There is nothing in it that could be gone on with.
+            self.start_over()?;
+        }
+        self.facts = checked?;
+        let Some(partial) = self.partial.take() else { return Ok(()) };
+        let (atomic, is_partial) = match partial {
+            PartialFile::Stream { .. } => return Ok(()),
+            PartialFile::Unnamed(atomic) => (atomic, false),
+            PartialFile::Kept(kept) => (kept.atomic, true),
+        };
+        if let Some(modified) = self.modified.filter(|_| options.keep_time) {
+            // The bytes are right whatever the time.
+            let _ = set_time(atomic.file(), modified);
+        }
+        let atomic = if options.durable { atomic.durable() } else { atomic };
+        let existing = match self.target {
+            Target::Named { if_exists: IfExists::Replace, .. } => Existing::Replace,
+            _ => Existing::Keep,
+        };
+        atomic.commit(existing).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => DownloadError::Exists,
+            _ => DownloadError::Local { action: Action::Writing, source: error },
+        })?;
+        if let Some(name) = self.name().filter(|_| is_partial) {
+            name.forget(false);
+        }
+        Ok(())
+    }
+
+    /// Returns the failure, with what is kept.
+    pub(super) fn failed(mut self, error: DownloadError) -> Failed {
+        let kept = self.here();
+        if let (true, Some(name), 0) = (self.has_partial, self.name(), kept) {
+            name.forget(true);
+        }
+        let is_kept = matches!(self.partial, Some(PartialFile::Kept(_))) && kept > 0;
+        self.partial = None;
+        let name = self.name().filter(|_| is_kept);
+        let kept = name.map(|name| Kept { name: name.part_name(), bytes: kept });
+        Failed { error, report: Box::new(self.report), kept, tls: self.tls.map(Box::new) }
+    }
+}

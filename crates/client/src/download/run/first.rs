@@ -1,0 +1,223 @@
+//! The first requests: whether the file is here already, what an earlier process left, what the
+//! server has.
+
+use std::ops::Range;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::fstatvfs;
+
+use super::state::{Download, MIN_KEPT};
+use crate::backoff::Backoff;
+use crate::download::check::{check, offered, wanted};
+use crate::download::error::DownloadError;
+use crate::download::interpret::{
+    FileRequest, Interpretation, Version, has_ranges, interpret_response, modified,
+};
+use crate::download::options::{Event, IfExists, Target};
+use crate::download::partial_file::PartialFile;
+use crate::download::workers::ask;
+use crate::http::{Answer, Request};
+
+/// The first answer with a body.
+pub(super) struct First<'a> {
+    pub(super) answer: Answer<'a>,
+    /// The range that follows; all of the file if that is unknown.
+    pub(super) range: Option<Range<u64>>,
+}
+
+impl<'j, 'a> Download<'j, 'a> {
+    /// Checks whether the file is here already.
+    pub(super) fn is_here(&mut self) -> Result<bool, DownloadError> {
+        let Target::Named { if_exists, .. } = *self.target else { return Ok(false) };
+        let Some(name) = self.name() else { return Ok(false) };
+        let Some((size, time, inode)) = name.existing()? else { return Ok(false) };
+        let finished = name.finished(self.url.as_str(), inode, size);
+        match (if_exists, &finished) {
+            (IfExists::Refuse, None) => return Err(DownloadError::Exists),
+            (IfExists::Replace, None) => return Ok(false),
+            _ => {}
+        }
+        let answer = self.ask_about()?;
+        let fields = &answer.response.fields;
+        let is_same = answer.response.status == 200
+            && match &finished {
+                Some(version) => Version::of(&answer.response).as_ref() == Some(version),
+                None => {
+                    let since = modified(&answer.response)
+                        .and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+                    let said = since.and_then(|since| i64::try_from(since.as_secs()).ok());
+                    fields.number("content-length") == Some(size) && said == Some(time)
+                }
+            };
+        if is_same {
+            if finished.is_some() {
+                name.forget(false);
+            }
+            (self.total, self.resumed_at) = (Some(size), size);
+            let options = self.options;
+            if !options.expected.is_empty() || !options.shown.is_empty() {
+                let file = name.open()?;
+                self.facts = check(&file, size, options, &[], self.client.cancel)?;
+            }
+            return Ok(true);
+        }
+        if if_exists == IfExists::Replace { Ok(false) } else { Err(DownloadError::Exists) }
+    }
+
+    /// Requests the head of the file.
+    pub(super) fn ask_about(&mut self) -> Result<Answer<'a>, DownloadError> {
+        let mut backoff = Backoff::new(self.options.retries);
+        loop {
+            let request = Request { method: "HEAD", fields: &[] };
+            let error = match self.client.ask(None, &request, self.url) {
+                Ok(answer) => {
+                    self.has_answered = true;
+                    self.tls = answer.connection.tls().cloned();
+                    match answer.response.status {
+                        408 | 425 | 429 | 500 | 502..=504 => {
+                            answer.connection.refusal(&answer.response)
+                        }
+                        _ => return Ok(answer),
+                    }
+                }
+                Err(error) => error,
+            };
+            self.wait(&mut backoff, error.into())?;
+        }
+    }
+
+    /// Opens the partial file of an earlier process, if there is one.
+    pub(super) fn find_earlier(&mut self) -> Result<(), DownloadError> {
+        let Some(name) = self.name() else { return Ok(()) };
+        self.partial = name.earlier(self.url.as_str())?;
+        let Some(journal) = self.partial.as_ref().and_then(PartialFile::journal) else {
+            return Ok(());
+        };
+        self.has_partial = true;
+        let subject = journal.subject().clone();
+        (self.version, self.total) = (Some(subject.version), subject.size);
+        let modified = subject.modified.map(Duration::from_secs);
+        self.modified = modified.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
+        // The server said so, or there would be no journal.
+        self.has_ranges = true;
+        self.resumed_at = self.here();
+        self.gauge.set(self.resumed_at, self.total);
+        if self.resumed_at > 0 {
+            (self.tell)(&Event::Resuming { have: self.resumed_at, total: self.total });
+        }
+        Ok(())
+    }
+
+    /// Requests the first missing range, or the whole file, and creates the file for it; returns
+    /// the answer. `None` if nothing is missing.
+    pub(super) fn open(&mut self) -> Result<Option<First<'a>>, DownloadError> {
+        loop {
+            let client = self.client;
+            let connection = client.connect(self.url)?;
+            let Some(mut asked) = self.question(connection.is_local()) else { return Ok(None) };
+            asked.wants_digest = wanted(self.options);
+            let answer = ask(client, Some(connection), &asked, self.url, true)?;
+            self.has_answered = true;
+            self.tls = answer.connection.tls().cloned();
+            let found = interpret_response(&asked, &answer.response)?;
+            match found {
+                Interpretation::Changed => return Err(DownloadError::Changed),
+                Interpretation::Refused => {
+                    return Err(answer.connection.refusal(&answer.response).into());
+                }
+                // An empty file has no first byte to request.
+                Interpretation::Unsatisfiable => self.is_plain = true,
+                Interpretation::Whole { total } => {
+                    self.settle(&answer, total)?;
+                    return Ok(Some(First { answer, range: total.map(|total| 0..total) }));
+                }
+                Interpretation::Part { range, total } => {
+                    self.settle(&answer, Some(total))?;
+                    return Ok(Some(First { answer, range: Some(range) }));
+                }
+            }
+        }
+    }
+
+    /// Returns the next request; `None` if nothing is missing.
+    pub(super) fn question(&self, is_local: bool) -> Option<FileRequest> {
+        let is_single = match self.options.connections {
+            Some(connections) => connections == 1,
+            None => is_local,
+        } || matches!(self.target, Target::Stream { .. });
+        let bounded = |range: &Range<u64>| match is_single {
+            true => range.end,
+            false => range.end.min(range.start.saturating_add(FIRST_PIECE)),
+        };
+        match (&self.partial, &self.version) {
+            (Some(partial), Some(version)) if self.here() > 0 || self.total.is_some() => {
+                let missing = self.missing();
+                let first = missing.first()?;
+                let end = self.total.map(|_| bounded(first));
+                let from = match partial.present().first() {
+                    Some(present) if self.total.is_none() && present.start == 0 => present.end,
+                    _ => first.start,
+                };
+                let version = Some((version.clone(), self.total));
+                Some(FileRequest { range: Some((from, end)), version, ..FileRequest::default() })
+            }
+            _ if is_single || self.is_plain => Some(FileRequest::default()),
+            _ => {
+                Some(FileRequest { range: Some((0, Some(FIRST_PIECE))), ..FileRequest::default() })
+            }
+        }
+    }
+
+    /// Notes what an answer has about the file, and creates the file if there is none.
+    pub(super) fn settle(
+        &mut self,
+        answer: &Answer<'_>,
+        total: Option<u64>,
+    ) -> Result<(), DownloadError> {
+        let response = &answer.response;
+        self.modified = modified(response).or(self.modified);
+        self.total = total;
+        self.offered = offered(response);
+        if self.options.verify && self.offered.is_empty() {
+            return Err(DownloadError::NoDigest);
+        }
+        if self.partial.is_none() {
+            self.version = Version::of(response);
+            self.has_ranges = has_ranges(response) && !self.is_plain;
+            self.partial = Some(self.place(total)?);
+            self.has_partial |= matches!(self.partial, Some(PartialFile::Kept(_)));
+        }
+        self.gauge.set(self.here(), total);
+        self.check_room()
+    }
+
+    /// Creates the file for the bytes.
+    pub(super) fn place(&self, total: Option<u64>) -> Result<PartialFile<'j>, DownloadError> {
+        match (self.target, self.name(), &self.version) {
+            (Target::Stream { file, at }, ..) => Ok(PartialFile::Stream { file, at: *at, done: 0 }),
+            (_, Some(name), Some(version))
+                if self.has_ranges && total.is_none_or(|total| total > MIN_KEPT) =>
+            {
+                name.partial(self.url.as_str(), version, total, self.modified)
+            }
+            (_, Some(name), _) => name.unnamed(),
+            (Target::Named { .. }, None, _) => Err(DownloadError::Exists),
+        }
+    }
+
+    /// Checks before the first byte whether there is enough space.
+    pub(super) fn check_room(&self) -> Result<(), DownloadError> {
+        let (Some(total), Some(partial)) = (self.total, &self.partial) else { return Ok(()) };
+        if matches!(partial, PartialFile::Stream { .. }) {
+            return Ok(());
+        }
+        let Ok(room) = fstatvfs(partial.file()) else { return Ok(()) };
+        let (needed, free) = (total - self.here().min(total), room.f_bavail * room.f_frsize);
+        // Some file systems say nothing of their size.
+        let is_full = room.f_blocks > 0 && needed > free;
+        if is_full { Err(DownloadError::NoRoom { needed, free }) } else { Ok(()) }
+    }
+}
+
+/// The length of the first request in bytes, if more connections may follow.
+const FIRST_PIECE: u64 = 16 << 20;

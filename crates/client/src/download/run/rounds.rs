@@ -1,0 +1,211 @@
+//! The rounds of a download: each requests and fetches what is missing.
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use underpass_engine::{Progress, Report};
+use underpass_transport::incoming::Manner;
+
+use super::first::First;
+use super::state::{Download, MIN_KEPT};
+use crate::backoff::Backoff;
+use crate::download::error::{Done, DownloadError, Failed};
+use crate::download::options::{Event, Target};
+use crate::download::partial_file::PartialFile;
+use crate::download::scheduler::SegmentScheduler;
+use crate::download::workers::{Opened, Totals, Workers};
+use crate::error::ClientError;
+use crate::http::Answer;
+
+impl<'a> Download<'_, 'a> {
+    /// Runs the download to its end.
+    pub(in super::super) fn run(mut self) -> Result<Done, Failed> {
+        match self.all() {
+            Ok(was_here) => Ok(Done {
+                size: self.total.unwrap_or_else(|| self.report.bytes()),
+                report: self.report,
+                resumed_at: self.resumed_at,
+                connections: self.connections,
+                was_here,
+                facts: self.facts,
+                tls: self.tls,
+            }),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// Runs all rounds; returns `true` if there was nothing to do.
+    fn all(&mut self) -> Result<bool, DownloadError> {
+        if self.is_here()? {
+            return Ok(true);
+        }
+        self.find_earlier()?;
+        let mut backoff = Backoff::new(self.options.retries);
+        let mut changes = 0;
+        loop {
+            let before = self.here();
+            let Err(error) = self.round() else { break };
+            if matches!(error, DownloadError::Changed) {
+                changes += 1;
+                if !self.start_over()? || changes > MAX_CHANGES {
+                    return Err(error);
+                }
+                (self.tell)(&Event::StartingOver);
+                continue;
+            }
+            if self.here() > before {
+                backoff.reset();
+            }
+            if !self.is_resumable() && !self.start_over()? {
+                return Err(error);
+            }
+            self.wait(&mut backoff, error)?;
+        }
+        self.finish()?;
+        Ok(false)
+    }
+
+    /// Requests and fetches what is missing, until something fails.
+    fn round(&mut self) -> Result<(), DownloadError> {
+        let Some(First { answer, range }) = self.open()? else { return Ok(()) };
+        match (self.total, range) {
+            (Some(_), Some(range)) => self.fetch(answer, range),
+            _ => self.fetch_unmeasured(answer),
+        }
+    }
+
+    /// Fetches what is missing over as many connections as are worth it.
+    fn fetch(&mut self, answer: Answer<'a>, range: Range<u64>) -> Result<(), DownloadError> {
+        let missing = self.missing();
+        let Some(total) = self.total.filter(|_| !missing.is_empty()) else { return Ok(()) };
+        let connections = self.connections(&missing, answer.connection.is_local());
+        let cuts: Vec<_> = (0..connections).map(|_| AtomicBool::new(false)).collect();
+        let Some(partial) = &self.partial else { return Ok(()) };
+        let options = self.options;
+        let workers = Workers {
+            client: self.client.clone(),
+            scheduler: SegmentScheduler::new(missing.clone(), connections),
+            cuts: &cuts,
+            cancel: self.client.cancel,
+            manner: self.manner(),
+            rate_limit: &self.rate_limit,
+            retries: options.retries,
+            file: partial.file(),
+            base: partial.base(),
+            journal: partial.journal(),
+            url: self.url,
+            answered: (answer.url.clone(), answer.is_trusted),
+            version: self.version.clone().filter(|_| self.has_ranges),
+            total,
+            gauge: self.gauge,
+            tell: self.tell,
+            moved: AtomicU64::new(0),
+            outcome: Mutex::default(),
+        };
+        let first = range.start..missing[0].end.min(range.end);
+        workers.scheduler.assign(0, &first);
+        if let Some(bytes) = self.rate_limit.window() {
+            answer.connection.set_window(bytes);
+        }
+        workers.run(Opened { answer, range }, first);
+        let is_done = workers.scheduler.is_done();
+        let moved = workers.moved.load(Ordering::Relaxed);
+        let Totals { report, error, connections } =
+            workers.outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.moved(&report, moved, connections);
+        match error {
+            Some(error) => Err(error),
+            None if is_done => Ok(()),
+            None => Err(ClientError::Cancelled.into()),
+        }
+    }
+
+    /// Fetches a body of unknown length.
+    fn fetch_unmeasured(&mut self, mut answer: Answer<'a>) -> Result<(), DownloadError> {
+        let Some(partial) = &self.partial else { return Ok(()) };
+        let journal = partial.journal().map(|journal| (journal, journal.begin(&(0..u64::MAX))));
+        let cancel: Vec<_> = self.client.cancel.into_iter().collect();
+        let mut moved = 0;
+        let mut note = |bytes: u64| {
+            if let Some((journal, number)) = journal {
+                journal.note(number, bytes);
+            }
+            self.gauge.done.store(bytes, Ordering::Relaxed);
+            self.rate_limit.spend(bytes - moved, &cancel);
+            moved = bytes;
+        };
+        if let Some(bytes) = self.rate_limit.window() {
+            answer.connection.set_window(bytes);
+        }
+        self.gauge.connections.store(1, Ordering::Relaxed);
+        let extent = answer.response.extent;
+        let manner = Manner { reserve: false, ..self.manner() };
+        let mut tell = |progress: &Progress| note(progress.bytes);
+        let incoming = answer.connection.incoming();
+        let received = incoming.body(extent, partial.file(), partial.base(), &manner, &mut tell);
+        note(received.report.bytes());
+        self.gauge.connections.store(0, Ordering::Relaxed);
+        let bytes = received.report.bytes();
+        self.moved(&received.report, bytes, 1);
+        received
+            .outcome
+            .map_err(|error| DownloadError::body(answer.connection.address(), error))?;
+        self.total = Some(bytes);
+        Ok(())
+    }
+
+    /// Adds what one round has moved.
+    fn moved(&mut self, report: &Report, bytes: u64, connections: u32) {
+        self.report.add(report);
+        self.connections = self.connections.max(connections);
+        if let Some(PartialFile::Stream { done, .. }) = &mut self.partial {
+            *done += bytes;
+        }
+    }
+
+    /// Returns how bodies are received: each step ends before the journal lags by more than
+    /// [`MIN_KEPT`].
+    fn manner(&self) -> Manner<'_> {
+        let options = self.options;
+        let most = MIN_KEPT - REPORT_EVERY;
+        let portion = self.rate_limit.portion().unwrap_or(most);
+        let step = usize::try_from(most.min(portion)).unwrap_or(usize::MAX);
+        Manner {
+            policy: options.policy,
+            step: Some(options.step.unwrap_or(step).min(step)),
+            pipes: Some(self.pipes),
+            tell_every: Some(REPORT_EVERY.min(portion)),
+            limit: None,
+            reserve: !matches!(self.partial, Some(PartialFile::Stream { .. })),
+        }
+    }
+
+    /// Returns how many connections the missing bytes are worth.
+    fn connections(&self, missing: &[Range<u64>], is_local: bool) -> usize {
+        let left: u64 = missing.iter().map(|range| range.end - range.start).sum();
+        let is_stream = matches!(self.target, Target::Stream { .. });
+        if self.version.is_none() || !self.has_ranges || is_stream {
+            return 1;
+        }
+        let most = match self.options.connections {
+            Some(most) => u64::from(most).min(left / MIN_KEPT),
+            // The kernel of one machine copies no faster for having several queues to copy from.
+            None if is_local => 1,
+            None => (left / BYTES_PER_CONNECTION).min(MAX_DEFAULT_CONNECTIONS),
+        };
+        usize::try_from(most.max(1)).unwrap_or(1)
+    }
+}
+
+/// The maximum lag of the journal in bytes.
+const REPORT_EVERY: u64 = 128 << 10;
+
+/// The bytes for which another connection is opened.
+const BYTES_PER_CONNECTION: u64 = 16 << 20;
+
+/// The maximum number of connections by default.
+const MAX_DEFAULT_CONNECTIONS: u64 = 4;
+
+/// How often the file may change on the server during a download.
+const MAX_CHANGES: u32 = 4;

@@ -1,0 +1,135 @@
+//! The state of one download.
+
+use std::ops::Range;
+use std::time::SystemTime;
+
+use underpass_engine::{PipePool, Report};
+use underpass_protocol::digest::Digest;
+use underpass_transport::digest::Fact;
+use underpass_transport::tls::Facts;
+use url::Url;
+
+use crate::backoff::Backoff;
+use crate::download::error::DownloadError;
+use crate::download::interpret::Version;
+use crate::download::options::{DownloadOptions, Event, Gauge, Target};
+use crate::download::partial_file::{PartialFile, TargetName};
+use crate::download::rate_limit::RateLimit;
+use crate::download::scheduler::without;
+use crate::http::HttpClient;
+
+/// One download.
+pub(in crate::download) struct Download<'j, 'a> {
+    pub(super) client: &'j HttpClient<'a>,
+    pub(super) options: &'j DownloadOptions,
+    pub(super) pipes: &'j PipePool,
+    pub(super) url: &'j Url,
+    pub(super) target: &'j Target<'j>,
+    pub(super) gauge: &'j Gauge,
+    pub(super) tell: &'j (dyn Fn(&Event<'_>) + Sync),
+    pub(super) rate_limit: RateLimit,
+    /// The file; `None` before anything is known.
+    pub(super) partial: Option<PartialFile<'j>>,
+    pub(super) version: Option<Version>,
+    pub(super) total: Option<u64>,
+    pub(super) modified: Option<SystemTime>,
+    /// Whether the server supports ranges.
+    pub(super) has_ranges: bool,
+    /// Whether there is a partial file.
+    pub(super) has_partial: bool,
+    /// Whether the server has answered in this run.
+    pub(super) has_answered: bool,
+    /// Whether the whole file is requested at once, because ranges failed.
+    pub(super) is_plain: bool,
+    pub(super) report: Report,
+    pub(super) connections: u32,
+    pub(super) resumed_at: u64,
+    /// The digests that the server has sent.
+    pub(super) offered: Vec<Digest>,
+    pub(super) facts: Vec<Fact>,
+    pub(super) tls: Option<Facts>,
+}
+
+impl<'j, 'a> Download<'j, 'a> {
+    pub(in super::super) fn new(
+        client: &'j HttpClient<'a>,
+        options: &'j DownloadOptions,
+        pipes: &'j PipePool,
+        url: &'j Url,
+        target: &'j Target<'j>,
+        gauge: &'j Gauge,
+        tell: &'j (dyn Fn(&Event<'_>) + Sync),
+    ) -> Self {
+        Self {
+            client,
+            options,
+            pipes,
+            url,
+            target,
+            gauge,
+            tell,
+            rate_limit: RateLimit::new(options.rate),
+            partial: None,
+            version: None,
+            total: None,
+            modified: None,
+            has_ranges: false,
+            has_partial: false,
+            has_answered: false,
+            is_plain: false,
+            report: Report::default(),
+            connections: 0,
+            resumed_at: 0,
+            offered: Vec::new(),
+            facts: Vec::new(),
+            tls: None,
+        }
+    }
+
+    /// Waits for another attempt, or gives up with this error.
+    pub(super) fn wait(
+        &self,
+        backoff: &mut Backoff,
+        error: DownloadError,
+    ) -> Result<(), DownloadError> {
+        let cancel = self.client.cancel.as_slice();
+        backoff.wait(error, self.has_answered, cancel, |error, after| {
+            (self.tell)(&Event::Retrying { error, after });
+        })
+    }
+
+    /// Checks whether the download can be resumed from what has arrived.
+    pub(super) fn is_resumable(&self) -> bool {
+        match &self.partial {
+            None | Some(PartialFile::Kept(_)) => true,
+            Some(PartialFile::Unnamed(_)) => false,
+            Some(PartialFile::Stream { done, .. }) => {
+                *done == 0 || (self.has_ranges && self.version.is_some())
+            }
+        }
+    }
+
+    /// Returns the number of bytes that have arrived.
+    pub(super) fn here(&self) -> u64 {
+        let present = self.partial.as_ref().map(PartialFile::present).unwrap_or_default();
+        present.iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// Returns the missing ranges, in ascending order.
+    pub(super) fn missing(&self) -> Vec<Range<u64>> {
+        let all = 0..self.total.unwrap_or(u64::MAX);
+        let present = self.partial.as_ref().map(PartialFile::present).unwrap_or_default();
+        present.iter().fold(vec![all], |missing, range| without(&missing, range))
+    }
+
+    pub(super) fn name(&self) -> Option<TargetName<'j>> {
+        match self.target {
+            Target::Named { folder, name, .. } => Some(TargetName { folder, name }),
+            Target::Stream { .. } => None,
+        }
+    }
+}
+
+/// The minimum size of a partial file that is kept, and the maximum that a connection receives
+/// twice, in bytes.
+pub(super) const MIN_KEPT: u64 = 1 << 20;

@@ -1,0 +1,347 @@
+//! The workers of a download, each with a connection of its own.
+
+use std::fs::File;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use underpass_engine::{Progress, Report};
+use underpass_transport::incoming::{Extent, Manner};
+use url::Url;
+
+use super::error::DownloadError;
+use super::interpret::{FileRequest, Interpretation, Version, interpret_response};
+use super::journal::Journal;
+use super::options::{Event, Gauge};
+use super::rate_limit::RateLimit;
+use super::scheduler::{SegmentScheduler, Task};
+use crate::backoff::{Backoff, sleep};
+use crate::error::ClientError;
+use crate::http::{Answer, Connection, HttpClient, Request};
+
+/// What the workers of one download share.
+pub(super) struct Workers<'c> {
+    pub(super) client: HttpClient<'c>,
+    pub(super) scheduler: SegmentScheduler,
+    /// A flag for each worker, which makes it stop.
+    pub(super) cuts: &'c [AtomicBool],
+    /// The flag that cancels the download.
+    pub(super) cancel: Option<&'c AtomicBool>,
+    pub(super) manner: Manner<'c>,
+    pub(super) rate_limit: &'c RateLimit,
+    pub(super) retries: u32,
+    pub(super) file: &'c File,
+    /// The offset of the download's first byte in the file.
+    pub(super) base: u64,
+    pub(super) journal: Option<&'c Journal>,
+    /// The URL that was given.
+    pub(super) url: &'c Url,
+    /// The URL that answered, and whether it may receive credentials.
+    pub(super) answered: (Url, bool),
+    pub(super) version: Option<Version>,
+    pub(super) total: u64,
+    pub(super) gauge: &'c Gauge,
+    pub(super) tell: &'c (dyn Fn(&Event<'_>) + Sync),
+    pub(super) moved: AtomicU64,
+    pub(super) outcome: Mutex<Totals>,
+}
+
+/// What the workers did.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    /// The bytes moved, and how.
+    pub(super) report: Report,
+    /// Why the download was ended.
+    pub(super) error: Option<DownloadError>,
+    /// The highest number of connections at one time.
+    pub(super) connections: u32,
+}
+
+/// An answer whose body is still to be read, and its range.
+pub(super) struct Opened<'c> {
+    pub(super) answer: Answer<'c>,
+    pub(super) range: Range<u64>,
+}
+
+impl<'c> Workers<'c> {
+    /// Fetches everything with one worker for each flag. The first has an answer already, for a
+    /// piece that is assigned to it.
+    pub(super) fn run(&self, first: Opened<'c>, piece: Range<u64>) {
+        let first = Some((first, piece));
+        std::thread::scope(|scope| {
+            let (stop, stopped) = channel();
+            if let Some(journal) = self.journal {
+                scope.spawn(move || save_at_times(journal, self.file, &stopped));
+            }
+            if self.cuts.len() == 1 {
+                self.work(0, first);
+            } else {
+                let others =
+                    (1..self.cuts.len()).map(|me| scope.spawn(move || self.work(me, None)));
+                let mut workers: Vec<_> = others.collect();
+                workers.push(scope.spawn(move || self.work(0, first)));
+                while !self.scheduler.is_deserted() {
+                    if self.is_cancelled() {
+                        self.end();
+                    }
+                    std::thread::park_timeout(POLL_INTERVAL);
+                }
+            }
+            drop(stop);
+        });
+    }
+
+    /// Runs one worker, segment after segment.
+    fn work(&self, me: usize, mut first: Option<(Opened<'c>, Range<u64>)>) {
+        let mut client = self.client.clone();
+        if self.cuts.len() > 1 {
+            client.cancel = Some(&self.cuts[me]);
+            if let Some((first, _)) = &mut first {
+                first.answer.connection.incoming().set_cancel(client.cancel);
+            }
+        }
+        let mut backoff = Backoff::new(self.retries);
+        let mut idle = None;
+        let mut has_failed = false;
+        loop {
+            let piece = match &first {
+                Some((_, piece)) => piece.clone(),
+                None => match self.scheduler.take(me, self.cuts) {
+                    Task::Fetch(piece) => piece,
+                    Task::Leave => break,
+                },
+            };
+            self.arrive();
+            let before = self.moved.load(Ordering::Relaxed);
+            let opened = match first.take() {
+                Some((opened, _)) => Ok(opened),
+                None => self.open(&client, idle.take(), &piece, has_failed),
+            };
+            let outcome = opened.and_then(|opened| self.fetch(me, opened, &piece));
+            self.gauge.connections.fetch_sub(1, Ordering::Relaxed);
+            match outcome {
+                Ok(connection) => {
+                    backoff.reset();
+                    (idle, has_failed) = (connection, false);
+                }
+                Err(error) => {
+                    self.scheduler.give_back(me);
+                    if self.moved.load(Ordering::Relaxed) > before {
+                        backoff.reset();
+                    }
+                    has_failed = true;
+                    if !self.goes_on(me, error, &mut backoff) {
+                        break;
+                    }
+                }
+            }
+        }
+        self.scheduler.leave(me);
+    }
+
+    /// Requests a segment.
+    fn open<'w>(
+        &self,
+        client: &HttpClient<'w>,
+        idle: Option<Connection<'w>>,
+        piece: &Range<u64>,
+        has_failed: bool,
+    ) -> Result<Opened<'w>, DownloadError> {
+        let version = self.version.clone().map(|version| (version, Some(self.total)));
+        let asked = FileRequest {
+            range: Some((piece.start, Some(piece.end))),
+            version,
+            wants_digest: None,
+        };
+        // Where a redirect led may have been for a while only.
+        let (url, is_trusted) = match has_failed {
+            true => (self.url, true),
+            false => (&self.answered.0, self.answered.1),
+        };
+        let answer = ask(client, idle, &asked, url, is_trusted)?;
+        match interpret_response(&asked, &answer.response)? {
+            Interpretation::Part { range, total } if total == self.total => {
+                Ok(Opened { answer, range })
+            }
+            Interpretation::Whole { total: Some(total) }
+                if total == self.total && piece.start == 0 =>
+            {
+                Ok(Opened { answer, range: 0..total })
+            }
+            Interpretation::Refused => Err(answer.connection.refusal(&answer.response).into()),
+            Interpretation::Changed
+            | Interpretation::Unsatisfiable
+            | Interpretation::Part { .. }
+            | Interpretation::Whole { .. } => Err(DownloadError::Changed),
+        }
+    }
+
+    /// Moves a segment to its place; returns the connection if it can be used again.
+    fn fetch<'w>(
+        &self,
+        me: usize,
+        opened: Opened<'w>,
+        piece: &Range<u64>,
+    ) -> Result<Option<Connection<'w>>, DownloadError> {
+        let Opened { answer, range } = opened;
+        let (mut connection, response) = (answer.connection, answer.response);
+        self.scheduler.limit(me, range.end);
+        let number = self.journal.map(|journal| journal.begin(piece));
+        let is_chunked = response.extent == Extent::Chunked;
+        let mut at = piece.start;
+        loop {
+            // What comes in chunks ends where it ends.
+            let chunk = match is_chunked && at == piece.start {
+                true => self.scheduler.claim_all(me),
+                false => self.scheduler.claim(me),
+            };
+            let Some(chunk) = chunk else { break };
+            let mut moved = 0;
+            let mut note = |bytes: u64| {
+                self.note(me, number, at + bytes - piece.start, bytes - moved);
+                moved = bytes;
+            };
+            let extent = match is_chunked {
+                true => Extent::Chunked,
+                false => Extent::Length(chunk.end - chunk.start),
+            };
+            let manner = Manner { limit: Some(chunk.end - chunk.start), ..self.manner };
+            let mut tell = |progress: &Progress| note(progress.bytes);
+            let place = self.base + chunk.start;
+            let received = connection.incoming().body(extent, self.file, place, &manner, &mut tell);
+            let bytes = received.report.bytes();
+            note(bytes);
+            self.outcome().report.add(&received.report);
+            received.outcome.map_err(|error| DownloadError::body(connection.address(), error))?;
+            at = chunk.start + bytes;
+            if at != chunk.end {
+                let what =
+                    format!("a body of {bytes} bytes instead of {}", chunk.end - chunk.start);
+                return Err(ClientError::BadResponse(what).into());
+            }
+        }
+        Ok((at == range.end && response.keeps_alive).then_some(connection))
+    }
+
+    /// Notes that more bytes of a segment have been written.
+    fn note(&self, me: usize, number: Option<usize>, done: u64, more: u64) {
+        if more == 0 {
+            return;
+        }
+        self.scheduler.moved(me, more);
+        if let (Some(journal), Some(number)) = (self.journal, number) {
+            journal.note(number, done);
+        }
+        self.moved.fetch_add(more, Ordering::Relaxed);
+        self.gauge.done.fetch_add(more, Ordering::Relaxed);
+        self.rate_limit.spend(more, &self.flags(me));
+    }
+
+    /// Waits after a failure; returns whether the worker goes on.
+    fn goes_on(&self, me: usize, error: DownloadError, backoff: &mut Backoff) -> bool {
+        if self.scheduler.is_over() && !self.is_cancelled() {
+            return false;
+        }
+        if matches!(error, DownloadError::Client(ClientError::Cancelled)) && !self.is_cancelled() {
+            // It was too slow, and another one does its work.
+            self.cuts[me].store(false, Ordering::Relaxed);
+            return true;
+        }
+        let wait = match error.is_temporary() && self.version.is_some() {
+            true => backoff.next(error.retry_after()),
+            false => {
+                self.fail(error);
+                return false;
+            }
+        };
+        let Some(wait) = wait else {
+            // The others may do without it.
+            if self.scheduler.leave(me) {
+                self.fail(error);
+            }
+            return false;
+        };
+        if self.scheduler.busy() == 0 {
+            (self.tell)(&Event::Retrying { error: &error, after: wait });
+        }
+        if sleep(wait, &self.flags(me)) {
+            return true;
+        }
+        if self.is_cancelled() {
+            self.fail(ClientError::Cancelled.into());
+        }
+        false
+    }
+
+    /// Ends the download for this reason.
+    fn fail(&self, error: DownloadError) {
+        self.outcome().error.get_or_insert(error);
+        self.end();
+    }
+
+    /// Ends the download.
+    fn end(&self) {
+        self.scheduler.end();
+        if self.cuts.len() > 1 {
+            self.cuts.iter().for_each(|cut| cut.store(true, Ordering::Relaxed));
+        }
+    }
+
+    fn arrive(&self) {
+        let now = self.gauge.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut outcome = self.outcome();
+        outcome.connections = outcome.connections.max(now);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
+    }
+
+    /// Returns the flags that end a worker's wait.
+    fn flags(&self, me: usize) -> Vec<&AtomicBool> {
+        self.cancel.into_iter().chain([&self.cuts[me]]).collect()
+    }
+
+    fn outcome(&self) -> std::sync::MutexGuard<'_, Totals> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Requests a file or a part of it.
+pub(super) fn ask<'w>(
+    client: &HttpClient<'w>,
+    idle: Option<Connection<'w>>,
+    asked: &FileRequest,
+    url: &Url,
+    is_trusted: bool,
+) -> Result<Answer<'w>, ClientError> {
+    let range = asked.range_field();
+    let mut fields = Vec::new();
+    if let Some(wanted) = &asked.wants_digest {
+        fields.push(("Want-Repr-Digest", wanted.as_str()));
+    }
+    if let Some(range) = &range {
+        fields.push(("Range", range.as_str()));
+        if let Some((version, _)) = &asked.version {
+            fields.push(("If-Range", version.field()));
+        }
+    }
+    let request = Request { method: "GET", fields: &fields };
+    client.ask_as(idle, &request, url, is_trusted)
+}
+
+/// Syncs the file every few seconds and notes that, until the other end of the channel is dropped.
+fn save_at_times(journal: &Journal, file: &File, stopped: &Receiver<()>) {
+    while stopped.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        // What fails here shows when the file is written or closed; the journal says less.
+        let _ = journal.save(file);
+    }
+}
+
+/// How often the file is synced: a power cut loses little more than this.
+const SYNC_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How often a wait checks whether it was cancelled.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);

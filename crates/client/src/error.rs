@@ -1,0 +1,190 @@
+//! Why a request failed.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use underpass_engine::hint::Plain;
+
+use underpass_transport::incoming::ReceiveError;
+use underpass_transport::tls::{HandshakeError, TlsError};
+
+/// Why a request failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The trusted certificate authorities cannot be read.
+    Authorities(Box<TlsError>),
+    /// The answer is not valid HTTP/1.1.
+    BadResponse(String),
+    /// The request was cancelled.
+    Cancelled,
+    /// The server closed the connection without an answer.
+    Closed,
+    /// The server sends the file in a coding that was not asked for.
+    Encoded {
+        /// The coding, such as `gzip`.
+        coding: String,
+    },
+    /// A server of `https` redirects to one of `http`.
+    Downgrade {
+        /// The address.
+        to: String,
+    },
+    /// A connection could not be made, or failed.
+    Network {
+        /// What was being done, such as `connecting to`.
+        action: &'static str,
+        /// The address of the server.
+        address: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The proxy does not lead to the server.
+    Proxy {
+        /// Its address.
+        address: Box<str>,
+        /// The address of the server.
+        to: Box<str>,
+        /// Its status.
+        status: u16,
+        /// Its explanation, if that is a short text; empty otherwise.
+        detail: String,
+    },
+    /// The scheme of the address is neither `http` nor `https`.
+    Scheme {
+        /// Its scheme.
+        scheme: String,
+    },
+    /// The server answered with a failure.
+    Status {
+        /// Its status.
+        status: u16,
+        /// Its explanation, if that is a short text; empty otherwise.
+        detail: String,
+        /// How long the server asks to wait.
+        retry_after: Option<Duration>,
+    },
+    /// Nothing moved for too long.
+    Stalled,
+    /// The server redirects too often.
+    TooManyRedirects {
+        /// The maximum that is followed.
+        most: u32,
+    },
+    /// The server could not prove who it is, or does not speak TLS as it should.
+    Tls {
+        /// Its address.
+        address: String,
+        /// What went wrong.
+        error: Box<HandshakeError>,
+    },
+}
+
+impl ClientError {
+    /// Checks whether the same request may succeed later.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Closed | Self::Stalled => true,
+            Self::Network { source, .. } => source.kind() != io::ErrorKind::InvalidInput,
+            Self::Tls { error, .. } => matches!(**error, HandshakeError::Closed),
+            Self::Proxy { status, .. } | Self::Status { status, .. } => {
+                matches!(status, 408 | 425 | 429 | 500 | 502..=504)
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns how long the server asks to wait.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// Checks whether there seems to be no server at the address.
+    pub(super) fn is_nobody(&self) -> bool {
+        match self {
+            Self::Network { action, source, .. } => {
+                // Whatever shakes no hands has not said a word of HTTP.
+                matches!(*action, "looking up" | "shaking hands with")
+                    || source.kind() == io::ErrorKind::ConnectionRefused
+            }
+            Self::Tls { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Authorities(error) => error.fmt(f),
+            Self::BadResponse(what) => write!(f, "invalid response from the server: {what}"),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::Closed => f.write_str("the server closed the connection without an answer"),
+            Self::Downgrade { to } => {
+                write!(f, "the server redirects from https to {to}, which is not encrypted")
+            }
+            Self::Encoded { coding } => {
+                write!(f, "the server sends it encoded as {coding}, which was not requested")
+            }
+            Self::Network { action, address, source } => {
+                write!(f, "{action} {address}: {}", Plain(source))
+            }
+            Self::Proxy { address, to, status, detail } => {
+                write!(f, "the proxy {address} does not connect to {to}: {}", said(*status, detail))
+            }
+            Self::Scheme { scheme } => {
+                write!(f, "the scheme {scheme} is not supported, only http and https")
+            }
+            Self::Status { status, detail, .. } => {
+                write!(f, "the server answered {}", said(*status, detail))
+            }
+            Self::Stalled => f.write_str("no progress within the time limit"),
+            Self::TooManyRedirects { most } => write!(f, "more than {most} redirects"),
+            Self::Tls { address, error } => write!(f, "TLS with {address}: {error}"),
+        }
+    }
+}
+
+/// Returns a status for people, with the server's explanation if there is one.
+fn said(status: u16, detail: &str) -> String {
+    let reason = underpass_protocol::response::head::reason(status);
+    let said = format!("{status} {reason}");
+    let said = said.trim_end();
+    if detail.is_empty() { said.to_owned() } else { format!("{said}: {detail}") }
+}
+
+impl std::error::Error for ClientError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Authorities(error) => Some(error),
+            Self::Network { source, .. } => Some(source),
+            Self::Tls { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl ClientError {
+    /// Converts an error from reading an answer of `address`.
+    pub(crate) fn receiving(address: &str, error: ReceiveError) -> Self {
+        match error {
+            ReceiveError::Cancelled => Self::Cancelled,
+            ReceiveError::Stalled => Self::Stalled,
+            ReceiveError::Cut => {
+                let source = io::Error::new(io::ErrorKind::UnexpectedEof, error.to_string());
+                Self::Network { action: "receiving from", address: address.to_owned(), source }
+            }
+            ReceiveError::Ended => Self::Closed,
+            ReceiveError::Io(source) => {
+                Self::Network { action: "receiving from", address: address.to_owned(), source }
+            }
+            error => Self::BadResponse(error.to_string()),
+        }
+    }
+}

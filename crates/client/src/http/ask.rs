@@ -1,0 +1,133 @@
+//! One request without a body and its answer, wherever redirects lead.
+
+use url::Url;
+
+use super::client::HttpClient;
+use super::connection::{Connection, Request};
+use super::response::Response;
+use crate::error::ClientError;
+
+/// A response whose body is still to be read, and where it came from.
+#[derive(Debug)]
+pub struct Answer<'a> {
+    /// The connection on which the body follows.
+    pub connection: Connection<'a>,
+    /// The head.
+    pub response: Response,
+    /// The URL that answered, to which redirects may have led.
+    pub url: Url,
+    /// Whether that server may receive credentials: it is the one that was given.
+    pub is_trusted: bool,
+}
+
+impl<'a> HttpClient<'a> {
+    /// Connects to the server of a URL, or to the proxy that leads there.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn connect(&self, url: &Url) -> Result<Connection<'a>, ClientError> {
+        Connection::open(self, url)
+    }
+
+    /// Sends a request without a body and reads the head of the answer, following redirects.
+    ///
+    /// `idle` is a connection that may be used again if it leads to the right server; one that the
+    /// server has closed meanwhile is replaced.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; any status but that of a redirect is an answer.
+    pub fn ask(
+        &self,
+        idle: Option<Connection<'a>>,
+        request: &Request<'_>,
+        url: &Url,
+    ) -> Result<Answer<'a>, ClientError> {
+        self.ask_as(idle, request, url, true)
+    }
+
+    /// Does the same, but sends credentials only if the server is trusted with them: one to which
+    /// an earlier answer led may not be.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ask`](Self::ask).
+    pub fn ask_as(
+        &self,
+        mut idle: Option<Connection<'a>>,
+        request: &Request<'_>,
+        url: &Url,
+        is_trusted: bool,
+    ) -> Result<Answer<'a>, ClientError> {
+        let mut url = url.clone();
+        let trusted = is_trusted.then(|| url.origin());
+        for _ in 0..=self.max_redirects {
+            let is_trusted = trusted.as_ref() == Some(&url.origin());
+            let (connection, response) = self.ask_once(idle.take(), request, &url, is_trusted)?;
+            let Some(next) = response.redirect(&url)? else {
+                self.check_coding(request, &response, &url)?;
+                return Ok(Answer { connection, response, url, is_trusted });
+            };
+            if next.scheme() == "http" && url.scheme() == "https" {
+                return Err(ClientError::Downgrade { to: next.to_string() });
+            }
+            idle = connection.finish(&response);
+            url = next;
+        }
+        Err(ClientError::TooManyRedirects { most: self.max_redirects })
+    }
+
+    /// Refuses a body in a coding that was not asked for: its bytes are not those of the file. A
+    /// file that is named after its coding, such as `x.tar.gz`, is accepted.
+    fn check_coding(
+        &self,
+        request: &Request<'_>,
+        response: &Response,
+        url: &Url,
+    ) -> Result<(), ClientError> {
+        let asks = |(name, _): &(String, String)| name.eq_ignore_ascii_case("accept-encoding");
+        let is_body = request.method == "GET" && response.is_success();
+        match response.coding().filter(|_| is_body && !self.headers.iter().any(asks)) {
+            Some(coding) if !is_named_after(url, &coding) => Err(ClientError::Encoded { coding }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends a request once, without following redirects.
+    fn ask_once(
+        &self,
+        idle: Option<Connection<'a>>,
+        request: &Request<'_>,
+        url: &Url,
+        is_trusted: bool,
+    ) -> Result<(Connection<'a>, Response), ClientError> {
+        let is_fit = |idle: &Connection<'_>| idle.leads_to(self, url) && idle.is_quiet();
+        if let Some(mut connection) = idle.filter(is_fit) {
+            match connection.exchange(self, request, url, is_trusted) {
+                Ok(response) => return Ok((connection, response)),
+                // It was closed while it was idle, which has nothing to do with the request.
+                Err(ClientError::Closed | ClientError::Network { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut connection = self.connect(url)?;
+        let response = connection.exchange(self, request, url, is_trusted)?;
+        Ok((connection, response))
+    }
+}
+
+/// Checks whether the file name has the suffix of this coding.
+fn is_named_after(url: &Url, coding: &str) -> bool {
+    let endings: &[&str] = match coding.trim_start_matches("x-") {
+        "gzip" => &[".gz", ".tgz", ".svgz"],
+        "compress" => &[".z"],
+        "br" => &[".br"],
+        "zstd" => &[".zst", ".tzst"],
+        "bzip2" => &[".bz2", ".tbz", ".tbz2"],
+        "xz" => &[".xz", ".txz"],
+        _ => &[],
+    };
+    let path = url.path().to_ascii_lowercase();
+    endings.iter().any(|ending| path.ends_with(ending))
+}

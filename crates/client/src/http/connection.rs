@@ -1,0 +1,353 @@
+//! One connection to a server.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use underpass_engine::TlsTransport;
+use underpass_engine::wait::{self, Expired, Limits};
+use underpass_transport::incoming::{Incoming, ReceiveError};
+use underpass_transport::tls::{Facts, Session};
+use url::Url;
+
+use super::client::HttpClient;
+use super::connect::connect;
+use super::credentials::in_url;
+use super::response::Response;
+use super::route::Route;
+use crate::error::ClientError;
+
+/// A request without its URL.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'r> {
+    /// The method.
+    pub method: &'r str,
+    /// The fields of this request only, such as `Range`.
+    pub fields: &'r [(&'r str, &'r str)],
+}
+
+/// A connection to a server, or to a proxy on the way to it.
+#[derive(Debug)]
+pub struct Connection<'a> {
+    incoming: Incoming<'a, TcpStream>,
+    route: Route,
+}
+
+impl<'a> Connection<'a> {
+    /// Connects to the server of a URL, or to the proxy on the way to it.
+    pub(super) fn open(client: &HttpClient<'a>, url: &Url) -> Result<Self, ClientError> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(ClientError::Scheme { scheme: url.scheme().to_owned() });
+        }
+        let (proxy, route) = (client.proxies.of(url), Route::of(client, url));
+        let limits = Limits::since(Instant::now(), Some(client.connect_timeout), client.cancel);
+        let stream = connect(proxy.unwrap_or(url), limits)?;
+        let left = limits.check().ok().flatten().unwrap_or(Duration::ZERO);
+        let incoming = Incoming::new(stream, Vec::new(), Some(left), client.cancel);
+        let mut connection = Self { incoming, route };
+        if connection.route.is_secured() {
+            if let Some(proxy) = proxy {
+                connection.dig(client, proxy, url).map_err(|error| match error {
+                    // There is no other limit yet.
+                    ClientError::Stalled => {
+                        connection.failed("connecting to", Errno::TIMEDOUT.into())
+                    }
+                    error => error,
+                })?;
+            }
+            let session = client.tls.shake_hands(connection.stream(), url, limits)?;
+            connection.incoming.set_session(Arc::new(session));
+        }
+        connection.incoming.set_timeout(Some(client.timeout));
+        Ok(connection)
+    }
+
+    /// Checks whether a request for this URL may use the connection.
+    pub(crate) fn leads_to(&self, client: &HttpClient<'_>, url: &Url) -> bool {
+        self.route == Route::of(client, url)
+    }
+
+    /// Returns the TLS session, if there is one.
+    #[must_use]
+    pub fn session(&self) -> Option<&Arc<Session>> {
+        self.incoming.session()
+    }
+
+    /// Returns what is known of the TLS session, if there is one.
+    #[must_use]
+    pub fn tls(&self) -> Option<&Facts> {
+        self.session().map(|session| session.facts())
+    }
+
+    /// Returns the incoming half.
+    pub fn incoming(&mut self) -> &mut Incoming<'a, TcpStream> {
+        &mut self.incoming
+    }
+
+    /// Returns the socket, which does not block, as the sink of a body.
+    #[must_use]
+    pub fn stream(&self) -> &TcpStream {
+        self.incoming.stream()
+    }
+
+    /// Returns host and port of the server.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        self.route.address()
+    }
+
+    /// Checks whether the server is on this machine.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        !self.route.is_proxied && underpass_engine::socket::has_loopback_peer(self.stream())
+    }
+
+    /// Limits the kernel's receive buffer to this many bytes.
+    pub(crate) fn set_window(&self, bytes: usize) {
+        // A hint: without it more comes at once, and then nothing for a while.
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(self.stream(), bytes);
+    }
+
+    /// Sends a request without a body and reads the head of its answer. Credentials are sent only
+    /// to a trusted server.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn exchange(
+        &mut self,
+        client: &HttpClient<'a>,
+        request: &Request<'_>,
+        url: &Url,
+        is_trusted: bool,
+    ) -> Result<Response, ClientError> {
+        let head = self.head(client, request, url, is_trusted);
+        self.send(&head)?;
+        for _ in 0..MAX_INTERIM {
+            let response = self.response(request.method)?;
+            match response.status {
+                // No other protocol was requested.
+                101 => break,
+                100..200 => {}
+                _ => return Ok(response),
+            }
+        }
+        Err(ClientError::BadResponse("no end of interim answers".to_owned()))
+    }
+
+    /// Checks whether nothing has arrived since the last answer. Anything else is the end of the
+    /// connection, or belongs to no request.
+    pub(super) fn is_quiet(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        !self.incoming.holds_more()
+            && match self.session() {
+                Some(session) => session.is_quiet(self.stream().as_fd()),
+                None => matches!(recv(self.stream(), &mut [0_u8; 1], flags), Err(Errno::AGAIN)),
+            }
+    }
+
+    /// Checks whether there is something to read or the end, or will be within `patience`. Records
+    /// of TLS itself do not count.
+    pub(crate) fn has_spoken(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        loop {
+            if self.incoming.holds_more()
+                || self.session().is_some_and(|it| it.peek(self.stream().as_fd()).is_some())
+            {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut ends = [PollFd::new(self.stream(), PollFlags::IN)];
+            let is_ready = wait::poll(&mut ends, Some(left));
+            if !is_ready || self.session().is_none() {
+                return is_ready;
+            }
+            if left.is_zero() {
+                return self.session().is_some_and(|it| it.peek(self.stream().as_fd()).is_some());
+            }
+        }
+    }
+
+    /// Returns the head of a request, including the blank line.
+    #[must_use]
+    pub fn head(
+        &self,
+        client: &HttpClient<'_>,
+        request: &Request<'_>,
+        url: &Url,
+        is_trusted: bool,
+    ) -> Vec<u8> {
+        let mut head = Vec::with_capacity(512);
+        let mut line = |parts: &[&str]| {
+            parts.iter().for_each(|part| head.extend_from_slice(part.as_bytes()));
+            head.extend_from_slice(b"\r\n");
+        };
+        let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
+        let mut absolute = url.clone();
+        // Credentials are for the server alone. An http address has a host, so both can be removed.
+        let _ = (absolute.set_username(""), absolute.set_password(None));
+        let target = match self.route.is_read_on_the_way() {
+            true => &absolute[..url::Position::AfterQuery],
+            false => path,
+        };
+        line(&[request.method, " ", target, " HTTP/1.1"]);
+        let own = |name: &str| {
+            let given = client.headers.iter().filter(|_| is_trusted).map(|(name, _)| name.as_str());
+            !given
+                .chain(request.fields.iter().map(|(name, _)| *name))
+                .any(|given| given.eq_ignore_ascii_case(name))
+        };
+        let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
+        let standard = [
+            ("Host", host),
+            ("User-Agent", &client.user_agent),
+            ("Accept", "*/*"),
+            // Any other coding would have to be undone in user space.
+            ("Accept-Encoding", "identity"),
+        ];
+        for (name, value) in standard.into_iter().filter(|(name, _)| own(name)) {
+            line(&[name, ": ", value]);
+        }
+        let named = if is_trusted { client.credentials.value(url) } else { in_url(url) };
+        if let Some(value) = named.filter(|_| own("Authorization")) {
+            line(&["Authorization: ", &value]);
+        }
+        let proxy = client.proxies.of(url).filter(|_| self.route.is_read_on_the_way());
+        if let Some(value) = proxy.and_then(in_url) {
+            line(&["Proxy-Authorization: ", &value]);
+        }
+        for (name, value) in client.headers.iter().filter(|_| is_trusted) {
+            line(&[name, ": ", value]);
+        }
+        for (name, value) in request.fields {
+            line(&[name, ": ", value]);
+        }
+        line(&[]);
+        head
+    }
+
+    /// Sends bytes, such as a head.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Network`], `Stalled` or `Cancelled`.
+    pub fn send(&self, mut bytes: &[u8]) -> Result<(), ClientError> {
+        let mut last = Instant::now();
+        loop {
+            let outcome = match self.session() {
+                // What was taken of an earlier call is sent with it, or first.
+                Some(session) if bytes.is_empty() => {
+                    session.flush(self.stream().as_fd()).map(|()| 0)
+                }
+                Some(session) => session.send(self.stream().as_fd(), bytes, false),
+                None => send(self.stream(), bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT),
+            };
+            match outcome {
+                Ok(_) if bytes.is_empty() => return Ok(()),
+                Ok(sent) => {
+                    bytes = &bytes[sent..];
+                    last = Instant::now();
+                    if bytes.is_empty() && self.session().is_none() {
+                        return Ok(());
+                    }
+                }
+                Err(Errno::AGAIN) => self.wait_to_send(last)?,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.failed("sending to", errno.into())),
+            }
+        }
+    }
+
+    /// Waits a moment until something can be sent; fails if the time limit since `last` is over or
+    /// the request was cancelled.
+    fn wait_to_send(&self, last: Instant) -> Result<(), ClientError> {
+        let (timeout, cancel) = self.incoming.limits();
+        let limits = Limits::since(last, timeout, cancel);
+        match limits.poll(&mut [PollFd::new(self.stream(), PollFlags::OUT)]) {
+            Ok(_) => Ok(()),
+            Err(Expired::Cancelled) => Err(ClientError::Cancelled),
+            Err(Expired::TimedOut) => Err(ClientError::Stalled),
+        }
+    }
+
+    /// Reads the next head that answers a request of this method, which may be an interim answer.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn response(&mut self, method: &str) -> Result<Response, ClientError> {
+        let head = match self.incoming.head(MAX_HEAD) {
+            Ok(Some(head)) => head,
+            Ok(None) => return Err(ClientError::Closed),
+            Err(ReceiveError::TooLong) => {
+                return Err(ClientError::BadResponse("its head is too long".to_owned()));
+            }
+            Err(error) => return Err(ClientError::receiving(self.address(), error)),
+        };
+        Response::parse(&head, method)
+    }
+
+    /// Discards the rest of an answer, if it is short; returns the connection if it can be used
+    /// again.
+    #[must_use]
+    pub fn finish(mut self, response: &Response) -> Option<Self> {
+        let is_read = self.incoming.memory(response.extent, MAX_UNWANTED).is_ok();
+        (is_read && response.keeps_alive).then_some(self)
+    }
+
+    /// Returns the error for a failed status, with the text of the body if that is short.
+    #[must_use]
+    pub fn refusal(mut self, response: &Response) -> ClientError {
+        let now = std::time::SystemTime::now();
+        ClientError::Status {
+            status: response.status,
+            detail: self.detail(response),
+            retry_after: response.retry_after(now),
+        }
+    }
+
+    /// Returns the first line of an answer's body, if it is a short text.
+    pub(super) fn detail(&mut self, response: &Response) -> String {
+        let is_text = response.coding().is_none()
+            && response.fields.text("content-type").is_some_and(|it| it.starts_with("text/plain"));
+        let body = self.incoming.memory(response.extent, MAX_DETAIL).unwrap_or_default();
+        let text = if is_text { String::from_utf8_lossy(&body) } else { "".into() };
+        let line = text.lines().next().unwrap_or_default().trim();
+        // Our own servers repeat the status.
+        let line = line.strip_prefix(&response.status.to_string()).unwrap_or(line).trim();
+        let line = line
+            .strip_prefix(underpass_protocol::response::head::reason(response.status))
+            .unwrap_or(line);
+        line.trim_start_matches([':', ' ']).chars().filter(|c| !c.is_control()).collect()
+    }
+
+    fn failed(&self, action: &'static str, source: io::Error) -> ClientError {
+        ClientError::Network { action, address: self.address().to_owned(), source }
+    }
+}
+
+impl Drop for Connection<'_> {
+    /// Sends `close_notify` (RFC 8446 6.1), so that the server need not wonder.
+    fn drop(&mut self) {
+        if let Some(session) = self.session() {
+            session.close(self.stream().as_fd());
+        }
+    }
+}
+
+/// The maximum size of a head in bytes.
+const MAX_HEAD: usize = 64 << 10;
+
+/// The maximum number of interim answers before the final one.
+const MAX_INTERIM: u32 = 100;
+
+/// The maximum size of a body that is read only to keep the connection, in bytes.
+const MAX_UNWANTED: usize = 64 << 10;
+
+/// The maximum size of a body that explains a failure, in bytes.
+const MAX_DETAIL: usize = 4 << 10;

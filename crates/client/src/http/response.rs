@@ -1,0 +1,266 @@
+//! Heads of responses.
+
+use std::time::{Duration, SystemTime};
+
+use underpass_protocol::response::validator::parse_date;
+use underpass_transport::incoming::Extent;
+use url::Url;
+
+use crate::error::ClientError;
+
+/// The fields of a head, in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Fields(Vec<(String, Vec<u8>)>);
+
+impl Fields {
+    /// Returns the value of the first field of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.all(name).next()
+    }
+
+    /// Returns the values of all fields of this name.
+    pub fn all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        let is_meant = move |field: &&(String, Vec<u8>)| field.0.eq_ignore_ascii_case(name);
+        self.0.iter().filter(is_meant).map(|(_, value)| value.as_slice())
+    }
+
+    /// Returns the value of the first field of this name, if it is UTF-8.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&str> {
+        str::from_utf8(self.get(name)?).ok()
+    }
+
+    /// Returns the value of the first field of this name, if it is a number.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<u64> {
+        number(self.get(name)?)
+    }
+}
+
+/// The head of a response.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// The status; 1xx is an interim answer, which another follows.
+    pub status: u16,
+    /// The fields.
+    pub fields: Fields,
+    /// The body that follows.
+    pub extent: Extent,
+    /// Whether the connection can be used again after the body.
+    pub keeps_alive: bool,
+}
+
+impl Response {
+    /// Parses a head that answers a request of this method.
+    pub(super) fn parse(head: &[u8], method: &str) -> Result<Self, ClientError> {
+        let mut storage = [httparse::EMPTY_HEADER; MAX_FIELDS];
+        let mut parsed = httparse::Response::new(&mut storage);
+        let bad = |what: &str| ClientError::BadResponse(what.to_owned());
+        let parsed_len = parsed.parse(head).map_err(|error| bad(&error.to_string()))?;
+        if parsed_len != httparse::Status::Complete(head.len()) {
+            return Err(bad("its head does not end where it seems to"));
+        }
+        let status = parsed.code.ok_or_else(|| bad("it has no status"))?;
+        let is_11 = parsed.version == Some(1);
+        let fields: Vec<_> = parsed
+            .headers
+            .iter()
+            .map(|field| (field.name.to_owned(), field.value.to_vec()))
+            .collect();
+        let fields = Fields(fields);
+        let extent = extent(method, status, &fields)?;
+        let says = |option: &[u8]| {
+            let mut options =
+                fields.all("connection").flat_map(|value| value.split(|b| *b == b','));
+            options.any(|word| word.trim_ascii().eq_ignore_ascii_case(option))
+        };
+        // RFC 9112 6.1: who says the length twice, or in chunks without HTTP/1.1, is not to be trusted
+        // with where the next message begins.
+        let is_coded = fields.get("transfer-encoding").is_some();
+        let is_doubtful = is_coded && (!is_11 || fields.get("content-length").is_some());
+        let keeps_alive = !says(b"close")
+            && (is_11 || says(b"keep-alive"))
+            && extent != Extent::UntilEnd
+            && !is_doubtful;
+        Ok(Self { status, fields, extent, keeps_alive })
+    }
+
+    /// Returns the target of a redirect, if this is one (RFC 9110 15.4).
+    pub(crate) fn redirect(&self, base: &Url) -> Result<Option<Url>, ClientError> {
+        if !matches!(self.status, 301 | 302 | 303 | 307 | 308) {
+            return Ok(None);
+        }
+        let Some(location) = self.fields.text("location") else { return Ok(None) };
+        let bad = |error| ClientError::BadResponse(format!("redirect to '{location}': {error}"));
+        base.join(location).map(Some).map_err(bad)
+    }
+
+    /// Returns the codings of the body (RFC 9110 8.4), in lower case. Values that do not change the
+    /// bytes are left out: S3 sends `aws-chunked`, others a character set.
+    #[must_use]
+    pub fn coding(&self) -> Option<String> {
+        let is_none =
+            |word: &str| ["", "identity", "aws-chunked", "none", "binary", "utf-8"].contains(&word);
+        let values = self.fields.all("content-encoding").map(String::from_utf8_lossy);
+        let text = values.collect::<Vec<_>>().join(",").to_ascii_lowercase();
+        let words: Vec<_> = text.split(',').map(str::trim).filter(|word| !is_none(word)).collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
+
+    /// Returns how long the server asks to wait (RFC 9110 10.2.3).
+    #[must_use]
+    pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
+        let value = self.fields.get("retry-after")?;
+        match number(value) {
+            Some(seconds) => Some(Duration::from_secs(seconds)),
+            None => parse_date(value)?.duration_since(now).ok(),
+        }
+    }
+
+    /// Checks whether the status is a success.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+}
+
+/// Returns how the end of the body is known (RFC 9112 6.3).
+fn extent(method: &str, status: u16, fields: &Fields) -> Result<Extent, ClientError> {
+    let is_tunnel = method == "CONNECT" && matches!(status, 200..300);
+    if method == "HEAD" || is_tunnel || matches!(status, 100..200 | 204 | 304) {
+        return Ok(Extent::Length(0));
+    }
+    let mut codings = fields.all("transfer-encoding").flat_map(|value| value.split(|b| *b == b','));
+    if let Some(coding) = codings.next() {
+        let is_chunked = coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
+        return match is_chunked && codings.next().is_none() {
+            true => Ok(Extent::Chunked),
+            false => {
+                Err(ClientError::BadResponse("a transfer coding that nobody asked for".to_owned()))
+            }
+        };
+    }
+    let mut length = None;
+    for value in fields.all("content-length").flat_map(|value| value.split(|byte| *byte == b',')) {
+        match (number(value.trim_ascii()), length) {
+            (Some(number), None) => length = Some(number),
+            (Some(number), Some(length)) if number == length => {}
+            _ => {
+                return Err(ClientError::BadResponse("its Content-Length is no number".to_owned()));
+            }
+        }
+    }
+    Ok(length.map_or(Extent::UntilEnd, Extent::Length))
+}
+
+/// Parses a decimal number without a sign.
+fn number(digits: &[u8]) -> Option<u64> {
+    let is_number = digits.iter().all(u8::is_ascii_digit);
+    str::from_utf8(digits).ok()?.parse().ok().filter(|_| is_number)
+}
+
+/// The maximum number of fields of a head.
+const MAX_FIELDS: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(head: &str, method: &str) -> Result<Response, ClientError> {
+        Response::parse(head.replace('\n', "\r\n").as_bytes(), method)
+    }
+
+    #[test]
+    fn the_head_says_what_follows() {
+        let chunked = Extent::Chunked;
+        for (head, method, extent, keeps_alive) in [
+            ("200 OK\nContent-Length: 5", "GET", Extent::Length(5), true),
+            ("200\nContent-Length: 5", "GET", Extent::Length(5), true),
+            ("200 OK\nContent-Length: 5", "HEAD", Extent::Length(0), true),
+            ("304 Not Modified\nContent-Length: 5", "GET", Extent::Length(0), true),
+            ("200 Connected\nContent-Length: 5", "CONNECT", Extent::Length(0), true),
+            ("407 Who?\nContent-Length: 5", "CONNECT", Extent::Length(5), true),
+            ("204 No Content", "GET", Extent::Length(0), true),
+            ("200 OK", "GET", Extent::UntilEnd, false),
+            ("200 OK\nContent-Length: 5, 5", "GET", Extent::Length(5), true),
+            ("200 OK\nContent-Length: 5\nContent-Length: 5", "GET", Extent::Length(5), true),
+            ("200 OK\nContent-Length: 5\nConnection: x, Close", "GET", Extent::Length(5), false),
+            ("200 OK\nTransfer-Encoding: Chunked", "GET", chunked, true),
+            ("200 OK\nTransfer-Encoding: chunked\nContent-Length: 5", "GET", chunked, false),
+        ] {
+            let response = parse(&format!("HTTP/1.1 {head}\n\n"), method).expect(head);
+            assert_eq!((response.extent, response.keeps_alive), (extent, keeps_alive), "{head}");
+        }
+        for (head, keeps_alive) in [("", false), ("\nConnection: keep-alive", true)] {
+            let head = format!("HTTP/1.0 200 OK\nContent-Length: 1{head}\n\n");
+            assert_eq!(parse(&head, "GET").expect("a head").keeps_alive, keeps_alive, "{head}");
+        }
+        let head = "HTTP/1.0 200 OK\nTransfer-Encoding: chunked\nConnection: keep-alive\n\n";
+        assert!(!parse(head, "GET").expect("a head").keeps_alive);
+    }
+
+    #[test]
+    fn heads_that_can_be_understood_in_two_ways_are_refused() {
+        for head in [
+            "HTTP/1.1 200 OK\nContent-Length: 5\nContent-Length: 6",
+            "HTTP/1.1 200 OK\nContent-Length: +5",
+            "HTTP/1.1 200 OK\nContent-Length: 5,",
+            "HTTP/1.1 200 OK\nContent-Length: 0x5",
+            "HTTP/1.1 200 OK\nContent-Length: 99999999999999999999",
+            "HTTP/1.1 200 OK\nTransfer-Encoding: gzip, chunked",
+            "HTTP/1.1 200 OK\nTransfer-Encoding: gzip\nTransfer-Encoding: chunked",
+            "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nTransfer-Encoding: chunked",
+            "HTTP/1.1 200 OK\nTransfer-Encoding: identity",
+            "HTTP/1.1 2000 OK",
+            "HTTP/2 200 OK",
+            "SSH-2.0-x",
+            "HTTP/1.1 200 OK\nA: b\n c",
+            "HTTP/1.1 200 OK\nA b: c",
+        ] {
+            let parsed = parse(&format!("{head}\n\n"), "GET");
+            assert!(matches!(parsed, Err(ClientError::BadResponse(_))), "{head}: {parsed:?}");
+        }
+        // A line that ends differently is no reason to read on into the body.
+        let mixed = b"HTTP/1.1 200 OK\r\nA: b\n\r\nbody\r\n\r\n";
+        assert!(matches!(Response::parse(mixed, "GET"), Err(ClientError::BadResponse(_))));
+    }
+
+    #[test]
+    fn the_server_may_ask_to_wait_in_seconds_or_until_a_date() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        for (value, seconds) in [
+            ("120", Some(120)),
+            ("Sun, 06 Nov 1994 08:49:47 GMT", Some(10)),
+            ("Sun, 06 Nov 1994 08:49:27 GMT", None),
+            ("-1", None),
+            ("soon", None),
+        ] {
+            let head = format!("HTTP/1.1 503 Busy\nRetry-After: {value}\n\n");
+            let response = parse(&head, "GET").expect("a head");
+            assert_eq!(response.retry_after(now), seconds.map(Duration::from_secs), "{value}");
+        }
+    }
+
+    #[test]
+    fn redirects_lead_elsewhere_and_other_answers_do_not() {
+        let base = Url::parse("http://a/b/c?d").expect("a URL");
+        for (head, to) in [
+            ("301 x\nLocation: /x", Some("http://a/x")),
+            ("302 x\nLocation: x", Some("http://a/b/x")),
+            ("303 x\nLocation: //y:8/x#z", Some("http://y:8/x#z")),
+            ("307 x\nLocation: ?e", Some("http://a/b/c?e")),
+            ("308 x\nLocation: https://a/", Some("https://a/")),
+            ("301 x", None),
+            ("300 x\nLocation: /x", None),
+            ("304 x\nLocation: /x", None),
+            ("201 x\nLocation: /x", None),
+        ] {
+            let response = parse(&format!("HTTP/1.1 {head}\n\n"), "GET").expect(head);
+            let next = response.redirect(&base).expect(head);
+            assert_eq!(next.as_ref().map(Url::as_str), to, "{head}");
+        }
+        let bad = parse("HTTP/1.1 301 x\nLocation: http://[\n\n", "GET").expect("a head");
+        assert!(matches!(bad.redirect(&base), Err(ClientError::BadResponse(_))));
+    }
+}

@@ -1,0 +1,72 @@
+//! What all connections to `https` servers share: trusted authorities and resumable sessions.
+
+use std::net::TcpStream;
+use std::sync::{Arc, OnceLock};
+
+use rustix::io::Errno;
+use underpass_engine::wait::Limits;
+use underpass_transport::tls::{Connector, Handshake, HandshakeError, Session, TlsError, Trust};
+use url::Url;
+
+use super::connect::address;
+use crate::error::ClientError;
+
+/// The trusted authorities and keys of `https` servers.
+///
+/// All connections of a run share one, and with it the sessions that can be resumed. The
+/// authorities of the system are read when they are first needed.
+#[derive(Clone, Debug, Default)]
+pub struct TlsSetup {
+    trust: Arc<Trust>,
+    connector: Arc<OnceLock<Connector>>,
+}
+
+impl TlsSetup {
+    /// Creates a setup that trusts these.
+    #[must_use]
+    pub fn new(trust: Trust) -> Self {
+        Self { trust: Arc::new(trust), connector: Arc::default() }
+    }
+
+    /// Returns the connector, which begins handshakes.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`] if the authorities cannot be read.
+    pub fn connector(&self) -> Result<Connector, TlsError> {
+        if let Some(connector) = self.connector.get() {
+            return Ok(connector.clone());
+        }
+        let connector = Connector::new(&self.trust)?;
+        // Another connection may have been faster.
+        Ok(self.connector.get_or_init(|| connector).clone())
+    }
+
+    /// Performs the handshake with the server of a URL.
+    pub(super) fn shake_hands(
+        &self,
+        stream: &TcpStream,
+        url: &Url,
+        limits: Limits<'_>,
+    ) -> Result<Session, ClientError> {
+        let connector =
+            self.connector().map_err(|error| ClientError::Authorities(Box::new(error)))?;
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        Handshake::connect(&connector, host)
+            .and_then(|handshake| handshake.complete(stream, limits))
+            .map_err(|error| sorted(error, address(url)))
+    }
+}
+
+/// Converts an error of the handshake.
+fn sorted(error: HandshakeError, address: String) -> ClientError {
+    match error {
+        HandshakeError::Io(source) if Errno::from_io_error(&source) == Some(Errno::INTR) => {
+            ClientError::Cancelled
+        }
+        HandshakeError::Io(source) => {
+            ClientError::Network { action: "shaking hands with", address, source }
+        }
+        error => ClientError::Tls { address, error: Box::new(error) },
+    }
+}

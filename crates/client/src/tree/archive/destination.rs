@@ -1,0 +1,231 @@
+//! The destination of an archive: a temporary folder next to the final name, or the folder that has
+//! the name already.
+//!
+//! A new folder `a` is created as `a.part`, with its journal next to it, and gets its name when it
+//! is complete. Its files can therefore be created under their own names. In a folder that exists,
+//! each file appears when it is complete.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, renameat, statat};
+use rustix::io::Errno;
+use underpass_engine::atomic_file::rename_new;
+
+use super::journal::{Journal, JournalState, remove_stale};
+
+use crate::tree::dest::{DestFolder, IfExists};
+use crate::tree::error::TreeError;
+use crate::tree::paths::JOURNAL;
+
+/// The folder that an archive is unpacked to.
+#[derive(Debug)]
+pub(super) struct Destination {
+    /// The path that was given.
+    path: PathBuf,
+    /// Its temporary name; `None` if it existed.
+    unnamed: Option<UnfinishedFolder>,
+    pub(super) dest: DestFolder,
+}
+
+#[derive(Debug)]
+struct UnfinishedFolder {
+    parent: OwnedFd,
+    /// The path of the parent, for messages.
+    parent_path: PathBuf,
+    name: OsString,
+    part: OsString,
+    /// The folder of an archive that has changed on the server.
+    old: OsString,
+}
+
+impl Destination {
+    /// Opens the folder and its journal, and creates what is missing.
+    pub(super) fn open(
+        path: &Path,
+        url: &str,
+        if_exists: IfExists,
+    ) -> Result<(Self, Journal, Option<JournalState>), TreeError> {
+        match openat(CWD, path, FOLDER, Mode::empty()) {
+            Ok(root) => Self::existing(path, root, if_exists),
+            Err(Errno::NOENT) => match UnfinishedFolder::of(path)? {
+                Some(unnamed) => unnamed.open(path, url),
+                // A name so long that there is none for the unfinished folder.
+                None => {
+                    fs::create_dir(path).map_err(|error| TreeError::io("creating", path, error))?;
+                    Self::open(path, url, if_exists)
+                }
+            },
+            Err(errno) => Err(TreeError::io("opening", path, errno)),
+        }
+    }
+
+    /// Opens a folder that exists.
+    fn existing(
+        path: &Path,
+        root: OwnedFd,
+        if_exists: IfExists,
+    ) -> Result<(Self, Journal, Option<JournalState>), TreeError> {
+        let failed = |errno: Errno| TreeError::io("opening", path, errno);
+        // If we made it and were killed before the journal was removed.
+        if let Some(unnamed) = UnfinishedFolder::of(path)?
+            && statat(&unnamed.parent, &unnamed.part, AtFlags::SYMLINK_NOFOLLOW).is_err()
+        {
+            // In a folder that is not writable there can be no journal of this program.
+            let _ = remove_stale(&unnamed.parent, &unnamed.journal());
+        }
+        let folder = rustix::io::fcntl_dupfd_cloexec(&root, 0).map_err(failed)?;
+        let (journal, noted) = open_journal(folder, OsStr::new(JOURNAL), path)?;
+        let dest = DestFolder::with_log(root, if_exists);
+        Ok((Self { path: path.to_path_buf(), unnamed: None, dest }, journal, noted))
+    }
+
+    /// Discards the files of an older archive, except those that are the same in the new one.
+    pub(super) fn start_over(&mut self) -> Result<(), TreeError> {
+        let Some(unnamed) = &self.unnamed else { return Ok(()) };
+        let trusts = self.dest.trusts;
+        if !is_empty(self.dest.root()).unwrap_or(true) {
+            unnamed.remove_old()?;
+            let at = unnamed.parent_path.join(&unnamed.part);
+            let failed = |errno: Errno| TreeError::io("putting aside", &at, errno);
+            renameat(&unnamed.parent, &unnamed.part, &unnamed.parent, &unnamed.old)
+                .map_err(failed)?;
+        }
+        self.dest = unnamed.dest()?;
+        self.dest.trusts = trusts;
+        Ok(())
+    }
+
+    /// Gives the folder its final name, and removes journal and log.
+    pub(super) fn finish(&mut self, journal: Journal, left_out: u64) -> Result<(), TreeError> {
+        if let Some(unnamed) = &self.unnamed {
+            unnamed.remove_old()?;
+            rename_new(&unnamed.parent, &*unnamed.part, &unnamed.parent, &*unnamed.name)
+                .map_err(|errno| TreeError::io("naming", &self.path, errno))?;
+        }
+        let removed = self.dest.finish(left_out > 0).map_err(Into::into);
+        removed
+            .and_then(|()| journal.remove())
+            .map_err(|error| TreeError::io("removing the journal of", &self.path, error))
+    }
+
+    /// Checks whether the folder still has its temporary name.
+    pub(super) fn is_unnamed(&self) -> bool {
+        self.unnamed.is_some()
+    }
+
+    /// Returns the path that was given.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl UnfinishedFolder {
+    /// Returns the names of an unfinished folder; `None` if the name is too long for any.
+    fn of(path: &Path) -> Result<Option<Self>, TreeError> {
+        let Some(name) = path.file_name() else { return Ok(None) };
+        if name.len() + ".part.journal".len() > NAME_MAX {
+            return Ok(None);
+        }
+        let parent_path = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent.to_path_buf(),
+            _ => PathBuf::from("."),
+        };
+        let failed = |error| TreeError::io("creating", &parent_path, error);
+        fs::create_dir_all(&parent_path).map_err(failed)?;
+        let parent = openat(CWD, &parent_path, FOLDER, Mode::empty());
+        let parent = parent.map_err(|errno| TreeError::io("opening", &parent_path, errno))?;
+        let with = |ending: &str| {
+            let mut name = name.to_owned();
+            name.push(ending);
+            name
+        };
+        let (part, old) = (with(".part"), with(".part.old"));
+        Ok(Some(Self { parent, parent_path, name: name.to_owned(), part, old }))
+    }
+
+    fn journal(&self) -> OsString {
+        let mut name = self.part.clone();
+        name.push(".journal");
+        name
+    }
+
+    /// Opens the unfinished folder, or creates one.
+    fn open(
+        self,
+        path: &Path,
+        url: &str,
+    ) -> Result<(Destination, Journal, Option<JournalState>), TreeError> {
+        let at = self.parent_path.join(&self.part);
+        let failed = |errno: Errno| TreeError::io("opening", &at, errno);
+        let has_journal = match statat(&self.parent, self.journal(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => true,
+            Err(Errno::NOENT) => false,
+            Err(errno) => return Err(failed(errno)),
+        };
+        // The journal is created before the folder, so without one the folder is not of this program.
+        if !has_journal {
+            match openat(&self.parent, &self.part, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
+                Err(Errno::NOENT) => {}
+                Ok(folder) if is_empty(&folder).map_err(failed)? => {}
+                _ => return Err(TreeError::Foreign { path: at, url: None }),
+            }
+        }
+        let folder = rustix::io::fcntl_dupfd_cloexec(&self.parent, 0).map_err(failed)?;
+        let (journal, noted) = open_journal(folder, &self.journal(), path)?;
+        if let Some(noted) = noted.as_ref().filter(|noted| noted.origin.url != url) {
+            return Err(TreeError::Foreign { path: at, url: Some(noted.origin.url.clone()) });
+        }
+        let dest = self.dest()?;
+        Ok((Destination { path: path.to_path_buf(), unnamed: Some(self), dest }, journal, noted))
+    }
+
+    /// Opens the unfinished folder, and creates it if it is missing.
+    fn dest(&self) -> Result<DestFolder, TreeError> {
+        let at = self.parent_path.join(&self.part);
+        let failed = |errno: Errno| TreeError::io("creating", &at, errno);
+        match mkdirat(&self.parent, &self.part, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+        let flags = FOLDER | OFlags::NOFOLLOW;
+        let root = openat(&self.parent, &self.part, flags, Mode::empty()).map_err(failed)?;
+        let old = openat(&self.parent, &self.old, flags, Mode::empty()).ok();
+        Ok(DestFolder::new(root, IfExists::Ours, old))
+    }
+
+    fn remove_old(&self) -> Result<(), TreeError> {
+        let at = self.parent_path.join(&self.old);
+        match fs::remove_dir_all(&at) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(TreeError::io("removing", at, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn open_journal(
+    folder: OwnedFd,
+    name: &OsStr,
+    path: &Path,
+) -> Result<(Journal, Option<JournalState>), TreeError> {
+    Journal::open(folder, name).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::WOULDBLOCK) => TreeError::Busy { path: path.to_path_buf() },
+        _ => TreeError::io("opening the journal of", path, error),
+    })
+}
+
+fn is_empty(folder: &OwnedFd) -> Result<bool, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut entries = Dir::new(openat(folder, ".", flags, Mode::empty())?)?;
+    let is_name = |name: &[u8]| !matches!(name, b"." | b"..");
+    Ok(!entries.any(|entry| entry.is_ok_and(|entry| is_name(entry.file_name().to_bytes()))))
+}
+
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// The maximum length of a name on Linux file systems, in bytes.
+const NAME_MAX: usize = 255;

@@ -1,0 +1,427 @@
+//! The journal of an unfinished folder: which archive it is from, how much of it is unpacked, and
+//! what else is needed to resume.
+//!
+//! Two positions in the archive have fixed places and are overwritten: how much is in the page
+//! cache, and how much is on the disk. Lines are appended after them. Each has a checksum, so that
+//! one that was being written when the power failed is ignored.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, syncfs, unlinkat};
+use rustix::io::Errno;
+use underpass_engine::session;
+use underpass_protocol::archive::Fingerprint;
+use underpass_protocol::encode_segment;
+
+use crate::tree::dest::FolderAttrs;
+use crate::tree::write_log::SYNC_INTERVAL;
+
+/// A file that is large enough to be resumed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LargeFile {
+    /// The offset of its header in the archive.
+    pub(super) header: u64,
+    /// The offset of its contents in the archive.
+    pub(super) data: u64,
+    pub(super) size: u64,
+    pub(super) mode: u32,
+    pub(super) modified: (i64, u32),
+    pub(super) path: Vec<u8>,
+}
+
+impl LargeFile {
+    /// Checks whether a position of the archive is within its contents.
+    fn holds(&self, position: u64) -> bool {
+        self.data <= position && position - self.data < self.size
+    }
+}
+
+/// The archive that a folder is from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ArchiveId {
+    pub(super) url: String,
+    /// Its strong entity tag, quoted.
+    pub(super) etag: String,
+    /// The top folder in it; may be empty.
+    pub(super) top: Vec<u8>,
+    pub(super) len: u64,
+}
+
+/// The contents of a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct JournalState {
+    pub(super) origin: ArchiveId,
+    /// The position up to which the archive is unpacked.
+    pub(super) position: u64,
+    /// Whether the machine has not been restarted since, so that all files have their bytes.
+    pub(super) is_same_boot: bool,
+    pub(super) folders: Vec<FolderAttrs>,
+    /// The large file that the position is within, if any.
+    pub(super) large: Option<LargeFile>,
+    /// The path of the last large file, which may be unfinished.
+    pub(super) partial: Option<Vec<u8>>,
+}
+
+/// An open journal, locked.
+#[derive(Debug)]
+pub(super) struct Journal {
+    file: File,
+    folder: OwnedFd,
+    name: OsString,
+    /// The offset of the next line.
+    end: AtomicU64,
+    /// The position that was written last.
+    written: AtomicU64,
+}
+
+impl Journal {
+    /// Opens or creates a journal and reads it.
+    ///
+    /// # Errors
+    ///
+    /// `EWOULDBLOCK` if another process has it open, and as openat(2) and read(2).
+    pub(super) fn open(folder: OwnedFd, name: &OsStr) -> io::Result<(Self, Option<JournalState>)> {
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = loop {
+            let file = File::from(openat(&folder, name, flags, Mode::from_raw_mode(0o600))?);
+            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            // The process that had it locked may have finished and removed it meanwhile.
+            if fstat(&file)?.st_nlink > 0 {
+                break file;
+            }
+        };
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        let (noted, end) = read(&text, &boot_id());
+        if noted.is_some() {
+            file.set_len(end)?;
+        }
+        let written = AtomicU64::new(noted.as_ref().map_or(0, |noted| noted.position));
+        let end = AtomicU64::new(end);
+        Ok((Self { file, folder, name: name.to_owned(), end, written }, noted))
+    }
+
+    /// Begins anew, with nothing unpacked.
+    pub(super) fn begin(&self, origin: &ArchiveId) -> io::Result<()> {
+        self.file.set_len(0)?;
+        let ArchiveId { url, etag, top, len } = origin;
+        let [url, etag] = [url, etag].map(|text| encode_segment(text.as_bytes()));
+        let (top, boot) = (encode_segment(top), boot_id());
+        let text = [
+            MAGIC.to_owned(),
+            slot(SAFE, 0),
+            slot(DONE, 0),
+            sealed(&format!("archive {len} {etag} {url} .{top} {boot}")),
+        ];
+        self.end.store(0, Ordering::Relaxed);
+        self.written.store(0, Ordering::Relaxed);
+        self.append(&text.concat())
+    }
+
+    /// Notes the current boot, and that everything before `position` is here.
+    pub(super) fn go_on(&self, position: u64) -> io::Result<()> {
+        self.append(&sealed(&format!("boot {}", boot_id())))?;
+        self.reach(position)
+    }
+
+    /// Notes a folder whose permissions and time are still to be set.
+    pub(super) fn note_folder(&self, facts: &FolderAttrs) -> io::Result<()> {
+        let (seconds, nanoseconds) = facts.modified;
+        let path = encode_segment(&facts.path);
+        self.append(&sealed(&format!("folder {} {seconds} {nanoseconds} .{path}", facts.mode)))
+    }
+
+    /// Notes a large file before its first byte.
+    pub(super) fn note_large(&self, large: &LargeFile) -> io::Result<()> {
+        let LargeFile { header, data, size, mode, modified: (seconds, nanoseconds), path } = large;
+        let path = encode_segment(path);
+        self.append(&sealed(&format!(
+            "large {header} {data} {size} {mode} {seconds} {nanoseconds} .{path}"
+        )))
+    }
+
+    /// Notes that everything before `position` is here, if that is worth a system call.
+    pub(super) fn reached(&self, position: u64) -> io::Result<()> {
+        if position < self.written.load(Ordering::Relaxed) + NOTE_EVERY {
+            return Ok(());
+        }
+        self.reach(position)
+    }
+
+    /// Notes that everything before `position` is here.
+    pub(super) fn reach(&self, position: u64) -> io::Result<()> {
+        self.file.write_all_at(slot(DONE, position).as_bytes(), DONE_AT)?;
+        self.written.store(position, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Syncs the file system from time to time and notes the position on the disk, until the other
+    /// end of `stop` is dropped.
+    pub(super) fn keep_safe(&self, stop: &Receiver<()>) {
+        while stop.recv_timeout(SYNC_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            let position = self.written.load(Ordering::Relaxed);
+            // If this fails there is nothing safe to note; the next write will tell people.
+            if syncfs(&self.file).is_ok() {
+                let _ = self.file.write_all_at(slot(SAFE, position).as_bytes(), SAFE_AT);
+            }
+        }
+    }
+
+    /// Removes the journal.
+    pub(super) fn remove(self) -> io::Result<()> {
+        Ok(unlinkat(self.folder.as_fd(), &self.name, AtFlags::empty())?)
+    }
+
+    fn append(&self, text: &str) -> io::Result<()> {
+        self.file.write_all_at(text.as_bytes(), self.end.load(Ordering::Relaxed))?;
+        self.end.fetch_add(text.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Removes a journal that no process has open, if there is one.
+pub(super) fn remove_stale(folder: impl AsFd, name: &OsStr) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match openat(&folder, name, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(errno),
+    };
+    let mut magic = [0; MAGIC.len()];
+    let is_ours = file.read_exact_at(&mut magic, 0).is_ok() && magic == *MAGIC.as_bytes();
+    if is_ours && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        unlinkat(&folder, name, AtFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// Parses a journal; returns its contents and the end of its last valid line.
+fn read(text: &[u8], boot: &str) -> (Option<JournalState>, u64) {
+    let nothing = (None, 0);
+    let Some(rest) = text.strip_prefix(MAGIC.as_bytes()) else { return nothing };
+    let mut lines = rest.split_inclusive(|byte| *byte == b'\n');
+    let safe = lines.next().and_then(|line| position(line, SAFE));
+    let done = lines.next().and_then(|line| position(line, DONE));
+    let mut end = LINES_AT;
+    let mut noted: Option<JournalState> = None;
+    let mut large: Vec<LargeFile> = Vec::new();
+    for line in lines {
+        let Some(words) = unsealed(line) else { break };
+        let Some(()) = take(&words, boot, &mut noted, &mut large) else { break };
+        // Only the last large file and those at the positions are needed.
+        let is_of_use =
+            |large: &LargeFile| [safe, done].into_iter().flatten().any(|at| large.holds(at));
+        if let Some(before) = large.len().checked_sub(2).filter(|it| !is_of_use(&large[*it])) {
+            large.remove(before);
+        }
+        end += line.len() as u64;
+    }
+    let Some(mut noted) = noted else { return nothing };
+    noted.position = match done {
+        Some(done) if noted.is_same_boot => done,
+        _ => safe.unwrap_or(0),
+    };
+    let position = noted.position;
+    noted.partial = large.last().map(|large| large.path.clone());
+    noted.large = large.into_iter().rev().find(|large| large.holds(position));
+    (Some(noted), end)
+}
+
+/// Parses the words of one line.
+fn take(
+    words: &[&str],
+    boot: &str,
+    noted: &mut Option<JournalState>,
+    large: &mut Vec<LargeFile>,
+) -> Option<()> {
+    match (words, noted) {
+        (["archive", len, etag, url, top, then], noted @ None) => {
+            let text = |word: &str| String::from_utf8(decoded(word)).ok();
+            let origin = ArchiveId {
+                url: text(url)?,
+                etag: text(etag)?,
+                top: path(top)?,
+                len: len.parse().ok()?,
+            };
+            let (is_same_boot, folders) = (*then == boot, Vec::new());
+            let (position, large, partial) = (0, None, None);
+            *noted = Some(JournalState { origin, position, is_same_boot, folders, large, partial });
+        }
+        (["boot", then], Some(noted)) => noted.is_same_boot = *then == boot,
+        (["folder", mode, seconds, nanoseconds, name], Some(noted)) => {
+            noted.folders.push(FolderAttrs {
+                path: path(name)?,
+                mode: mode.parse().ok()?,
+                modified: (seconds.parse().ok()?, nanoseconds.parse().ok()?),
+            });
+        }
+        (["large", header, data, size, mode, seconds, nanoseconds, name], Some(_)) => {
+            large.push(LargeFile {
+                header: header.parse().ok()?,
+                data: data.parse().ok()?,
+                size: size.parse().ok()?,
+                mode: mode.parse().ok()?,
+                modified: (seconds.parse().ok()?, nanoseconds.parse().ok()?),
+                path: path(name)?,
+            });
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Decodes a path; a leading dot keeps an empty one a word.
+fn path(word: &str) -> Option<Vec<u8>> {
+    Some(decoded(word.strip_prefix('.')?))
+}
+
+fn decoded(word: &str) -> Vec<u8> {
+    percent_encoding::percent_decode_str(word).collect()
+}
+
+/// Returns a line with its checksum.
+fn sealed(text: &str) -> String {
+    format!("{text} {}\n", sum(text))
+}
+
+/// Returns the words of a line with a valid checksum.
+fn unsealed(line: &[u8]) -> Option<Vec<&str>> {
+    let line = str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
+    let (text, told) = line.rsplit_once(' ')?;
+    (told == sum(text)).then(|| text.split(' ').collect())
+}
+
+fn sum(text: &str) -> String {
+    let mut fingerprint = Fingerprint::new();
+    fingerprint.bytes(text.as_bytes());
+    format!("{:032x}", fingerprint.value())
+}
+
+/// Formats a position of fixed length.
+fn slot(name: &str, position: u64) -> String {
+    sealed(&format!("{name} {position:020}"))
+}
+
+fn position(line: &[u8], name: &str) -> Option<u64> {
+    match unsealed(line)?.as_slice() {
+        [told, number] if *told == name => number.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Returns the boot id; if it is unknown, one that matches no other.
+fn boot_id() -> String {
+    session::boot_id().unwrap_or_else(|| format!("unknown-{}", std::process::id()))
+}
+
+const MAGIC: &str = "underpass get: unfinished folder, 1\n";
+const SAFE: &str = "safe";
+const DONE: &str = "done";
+
+/// The length of a position in bytes: name, twenty digits, thirty-two of the checksum, separators.
+const SLOT: u64 = 4 + 1 + 20 + 1 + 32 + 1;
+const SAFE_AT: u64 = MAGIC.len() as u64;
+const DONE_AT: u64 = SAFE_AT + SLOT;
+const LINES_AT: u64 = DONE_AT + SLOT;
+
+/// Bytes of the archive between two notes: at most 1 MiB is fetched twice.
+const NOTE_EVERY: u64 = 512 << 10;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn origin() -> ArchiveId {
+        let (url, etag) = ("http://h/a b/".to_owned(), "\"e \u{e4}\"".to_owned());
+        ArchiveId { url, etag, top: b"a b".to_vec(), len: 9_000_000 }
+    }
+
+    fn folder(path: &[u8]) -> FolderAttrs {
+        FolderAttrs { path: path.to_vec(), mode: 0o755, modified: (-1, 999_999_999) }
+    }
+
+    fn large() -> LargeFile {
+        LargeFile {
+            header: 1_024,
+            data: 2_048,
+            size: 5_000_000,
+            mode: 0o600,
+            modified: (7, 8),
+            path: b"x/\xff\n".to_vec(),
+        }
+    }
+
+    /// Creates a journal with one line of each kind; returns it and its text.
+    fn written(dest: &std::path::Path) -> (Journal, Vec<u8>) {
+        let folder_fd = || OwnedFd::from(File::open(dest).unwrap());
+        let (journal, noted) = Journal::open(folder_fd(), OsStr::new("j")).unwrap();
+        assert_eq!(noted, None);
+        journal.begin(&origin()).unwrap();
+        journal.note_folder(&folder(b"")).unwrap();
+        journal.note_folder(&folder(b"d/e f")).unwrap();
+        journal.note_large(&large()).unwrap();
+        journal.reach(1_000_000).unwrap();
+        let text = std::fs::read(dest.join("j")).unwrap();
+        (journal, text)
+    }
+
+    #[test]
+    fn what_is_noted_is_read_again() {
+        let dest = tempfile::tempdir().unwrap();
+        let (journal, text) = written(dest.path());
+        let (noted, end) = read(&text, &boot_id());
+        let folders = vec![folder(b""), folder(b"d/e f")];
+        let expected = JournalState {
+            origin: origin(),
+            position: 1_000_000,
+            is_same_boot: true,
+            folders,
+            large: Some(large()),
+            partial: Some(large().path),
+        };
+        assert_eq!((noted, end), (Some(expected.clone()), text.len() as u64));
+        // After another start of the machine only what was on the disk counts.
+        let other = JournalState { position: 0, is_same_boot: false, large: None, ..expected };
+        assert_eq!(read(&text, "another").0, Some(other));
+        journal.remove().unwrap();
+        assert!(!dest.path().join("j").exists());
+    }
+
+    #[test]
+    fn a_line_cut_anywhere_is_not_believed() {
+        let dest = tempfile::tempdir().unwrap();
+        let (_journal, text) = written(dest.path());
+        for len in 0..text.len() {
+            let (noted, end) = read(&text[..len], &boot_id());
+            assert!(end as usize <= len, "{len}");
+            if let Some(noted) = noted {
+                assert_eq!(noted.origin, origin());
+                assert!(noted.folders.len() <= 2);
+            }
+        }
+        let slot_at = DONE_AT as usize;
+        for at in slot_at..slot_at + SLOT as usize {
+            let mut text = text.clone();
+            text[at] ^= 1;
+            let noted = read(&text, &boot_id()).0;
+            assert!(noted.is_none_or(|noted| noted.position == 0), "{at}");
+        }
+    }
+
+    #[test]
+    fn two_processes_do_not_share_one() {
+        let dest = tempfile::tempdir().unwrap();
+        let (_journal, _) = written(dest.path());
+        let folder = OwnedFd::from(File::open(dest.path()).unwrap());
+        let error = Journal::open(folder, OsStr::new("j")).unwrap_err();
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::WOULDBLOCK));
+    }
+}

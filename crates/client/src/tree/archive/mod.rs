@@ -1,0 +1,181 @@
+//! Fetches a folder as one archive, which is unpacked while it arrives and resumed after a break.
+
+mod destination;
+mod journal;
+mod stream;
+mod unpack;
+
+use std::sync::mpsc;
+use std::thread;
+
+use underpass_transport::incoming::Extent;
+
+use super::dest::IfExists;
+use super::error::{TreeError, TreeWay};
+use super::options::TreeEvent;
+use super::retry::Retry;
+use super::task::TreeFetch;
+use crate::http::{Answer, Request};
+use destination::Destination;
+use journal::{ArchiveId, JournalState};
+use unpack::{Flow, Unpack};
+
+/// An archive that a server offers.
+#[derive(Debug)]
+pub(super) struct Offer {
+    url: url::Url,
+    origin: ArchiveId,
+}
+
+/// Asks the server for an archive of the folder; `None` if it has none.
+pub(super) fn offer(tree: &TreeFetch<'_, '_>) -> Result<Option<Offer>, TreeError> {
+    let mut url = tree.url.clone();
+    url.query_pairs_mut().append_pair("archive", "tar");
+    let mut retry = Retry::new(tree);
+    loop {
+        let request = Request { method: "HEAD", fields: &[] };
+        match tree.client.ask(None, &request, &url) {
+            Ok(answer) => {
+                tree.note_answer();
+                return Ok(origin(tree, &answer).map(|origin| Offer { url, origin }));
+            }
+            Err(error) => retry.wait(error.into())?,
+        }
+    }
+}
+
+/// Returns the archive that an answer describes; `None` if it cannot be resumed or is not one.
+fn origin(tree: &TreeFetch<'_, '_>, answer: &Answer<'_>) -> Option<ArchiveId> {
+    let fields = &answer.response.fields;
+    let media_type = fields.text("content-type").unwrap_or_default();
+    if !answer.response.is_success() || !media_type.starts_with("application/x-tar") {
+        return None;
+    }
+    // The whole, of which a part may have been asked for (RFC 9110 14.4).
+    let len = match fields.text("content-range") {
+        Some(range) => range.rsplit_once('/')?.1.parse().ok()?,
+        None => fields.number("content-length")?,
+    };
+    let etag = fields.text("etag").filter(|etag| etag.starts_with('"')).unwrap_or_default();
+    let top = fields.get("underpass-top").unwrap_or_default();
+    let top = percent_encoding::percent_decode(top).collect();
+    Some(ArchiveId { url: TreeFetch::shown(&tree.url), etag: etag.to_owned(), top, len })
+}
+
+/// Fetches this archive.
+pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: Offer) -> Result<(), TreeError> {
+    (tree.tell)(&TreeEvent::Begun(TreeWay::Archive));
+    tree.done.way = TreeWay::Archive;
+    tree.done.connections = 1;
+    let if_exists = if tree.options.replaces { IfExists::Replaced } else { IfExists::Stays };
+    let (destination, journal, noted) = Destination::open(tree.path, &offer.origin.url, if_exists)?;
+    let mut unpack = Unpack::new(tree, destination, journal);
+    match noted {
+        Some(noted) => go_on(&mut unpack, noted, &offer)?,
+        None => unpack.begin(&offer.origin)?,
+    }
+    let mut retry = Retry::new(unpack.tree);
+    loop {
+        let before = unpack.position;
+        match attempt(&mut unpack, &offer) {
+            Ok(Flow::Done) => return unpack.finish(),
+            Ok(Flow::Jump) => {}
+            Err(error) => {
+                if unpack.position > before {
+                    retry.renew();
+                }
+                unpack.note()?;
+                retry.wait(error)?;
+            }
+        }
+    }
+}
+
+/// Resumes what an earlier run has left.
+fn go_on(
+    unpack: &mut Unpack<'_, '_, '_>,
+    noted: JournalState,
+    offer: &Offer,
+) -> Result<(), TreeError> {
+    // After a power cut a file may have its size and time and not its bytes. In a folder that has its
+    // name a log tells which.
+    unpack.destination.dest.trusts = noted.is_same_boot || !unpack.destination.is_unnamed();
+    let is_same = noted.origin == offer.origin && !offer.origin.etag.is_empty();
+    if !is_same {
+        if noted.position > 0 {
+            (unpack.tree.tell)(&TreeEvent::StartingOver);
+        }
+        if let Some(path) = &noted.partial {
+            // It is where it was, or it is not there.
+            let _ = unpack.destination.dest.remove_partial(path);
+        }
+        unpack.destination.start_over()?;
+        return unpack.begin(&offer.origin);
+    }
+    let (have, total) = (noted.position, noted.origin.len);
+    if have > 0 {
+        (unpack.tree.tell)(&TreeEvent::Resuming { have, total });
+    }
+    unpack.tree.done.resumed_at = have;
+    unpack.resume(noted)
+}
+
+/// Requests what is missing of the archive, and unpacks it.
+fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &Offer) -> Result<Flow, TreeError> {
+    let range = format!("bytes={}-", unpack.position);
+    let fields = [("Range", range.as_str()), ("If-Range", unpack.origin.etag.as_str())];
+    let fields = if unpack.position > 0 { &fields[..] } else { &[] };
+    if unpack.position >= unpack.origin.len && unpack.position > 0 {
+        return Ok(Flow::Done);
+    }
+    let tree = &*unpack.tree;
+    let request = Request { method: "GET", fields };
+    let answer = tree.client.ask(None, &request, &offer.url)?;
+    unpack.tree.done.tls = answer.connection.tls().cloned();
+    let tree = &*unpack.tree;
+    if !answer.response.is_success() {
+        return Err(answer.connection.refusal(&answer.response).into());
+    }
+    let Some(now) = origin(tree, &answer) else {
+        return Err(not_an_archive(tree, &answer));
+    };
+    let is_part = answer.response.status == 206;
+    let begins = if is_part { unpack.position } else { 0 };
+    let is_expected = answer.response.extent == Extent::Length(now.len.saturating_sub(begins))
+        && (!is_part || is_range_from(&answer, begins));
+    if !is_expected {
+        return Err(not_an_archive(tree, &answer));
+    }
+    if !is_part && unpack.position > 0 || now != unpack.origin {
+        if is_part {
+            // A part of another archive than requested is useless.
+            return Err(not_an_archive(tree, &answer));
+        }
+        (tree.tell)(&TreeEvent::StartingOver);
+        unpack.start_over(&now)?;
+    }
+    run(unpack, answer)
+}
+
+/// Unpacks the body of an answer, while another thread syncs the files.
+fn run<'a>(unpack: &mut Unpack<'_, '_, 'a>, answer: Answer<'a>) -> Result<Flow, TreeError> {
+    let journal = std::sync::Arc::clone(&unpack.journal);
+    thread::scope(|scope| {
+        let (running, stop) = mpsc::channel();
+        scope.spawn(move || journal.keep_safe(&stop));
+        let outcome = unpack.run(answer);
+        drop(running);
+        outcome
+    })
+}
+
+fn is_range_from(answer: &Answer<'_>, begins: u64) -> bool {
+    let range = answer.response.fields.text("content-range").unwrap_or_default();
+    let start = range.strip_prefix("bytes ").and_then(|range| range.split_once('-'));
+    start.and_then(|(start, _)| start.parse().ok()) == Some(begins)
+}
+
+fn not_an_archive(tree: &TreeFetch<'_, '_>, answer: &Answer<'_>) -> TreeError {
+    let media_type = answer.response.fields.text("content-type").unwrap_or("nothing");
+    TreeError::NotAFolder { url: TreeFetch::shown(&tree.url), media_type: media_type.to_owned() }
+}

@@ -1,0 +1,104 @@
+//! Reads the bytes of an archive as they arrive, and none before it is certain what it is.
+
+use underpass_engine::{PipePool, Policy, Progress};
+use underpass_transport::incoming::{Extent, Manner, ReceiveError, Received};
+
+use crate::error::ClientError;
+use crate::http::Connection;
+
+/// The unread rest of an archive.
+#[derive(Debug)]
+pub(super) struct Stream<'a> {
+    connection: Connection<'a>,
+    /// Bytes that were read, of which the first `used` have been taken.
+    buffer: Vec<u8>,
+    used: usize,
+    /// Bytes of the body that are still to be read.
+    unread: u64,
+}
+
+impl<'a> Stream<'a> {
+    pub(super) fn new(connection: Connection<'a>, len: u64) -> Self {
+        Self { connection, buffer: Vec::new(), used: 0, unread: len }
+    }
+
+    /// Returns the number of bytes that have not been taken.
+    pub(super) fn left(&self) -> u64 {
+        self.unread + (self.buffer.len() - self.used) as u64
+    }
+
+    /// Takes `len` bytes, which the archive must still have. If they must be read, up to `beyond`
+    /// more are read with them.
+    pub(super) fn take(&mut self, len: usize, beyond: usize) -> Result<&[u8], ClientError> {
+        let have = self.buffer.len() - self.used;
+        if have < len {
+            self.buffer.drain(..self.used);
+            self.used = 0;
+            let most = usize::try_from(self.unread).unwrap_or(usize::MAX);
+            let read = (len - have + beyond).min(most);
+            let incoming = self.connection.incoming();
+            let outcome = incoming.append(&mut self.buffer, read);
+            if let Err(error) = outcome {
+                return Err(ClientError::receiving(self.connection.address(), error));
+            }
+            self.unread -= read as u64;
+            if self.buffer.len() < len {
+                return Err(ClientError::Closed);
+            }
+        }
+        let bytes = &self.buffer[self.used..][..len];
+        self.used += len;
+        Ok(bytes)
+    }
+
+    /// Discards `len` bytes.
+    pub(super) fn skip(&mut self, mut len: u64) -> Result<(), ClientError> {
+        while len > 0 {
+            let piece = usize::try_from(len).unwrap_or(usize::MAX).min(PIECE);
+            self.take(piece, 0)?;
+            len -= piece as u64;
+        }
+        Ok(())
+    }
+
+    /// Moves `len` bytes to the offset `at` of a file by the engine. Nothing may have been read
+    /// beyond.
+    pub(super) fn body(
+        &mut self,
+        len: u64,
+        file: &std::fs::File,
+        at: u64,
+        manner: &Manner<'_>,
+        tell: &mut (dyn FnMut(&Progress) + Send),
+    ) -> Received {
+        debug_assert_eq!(self.used, self.buffer.len());
+        let received = self.connection.incoming().body(Extent::Length(len), file, at, manner, tell);
+        self.unread -= received.report.bytes();
+        received
+    }
+
+    /// Converts an error of [`body`](Self::body) that is the connection's.
+    pub(super) fn blamed(&self, error: ReceiveError) -> ClientError {
+        ClientError::receiving(self.connection.address(), error)
+    }
+}
+
+/// Returns how large files are received.
+pub(super) fn manner<'m>(
+    policy: Policy,
+    step: Option<usize>,
+    pipes: &'m PipePool,
+    tell_every: u64,
+) -> Manner<'m> {
+    Manner {
+        policy,
+        step,
+        pipes: Some(pipes),
+        tell_every: Some(tell_every),
+        reserve: true,
+        ..Manner::default()
+    }
+}
+
+/// Bytes that are discarded at once.
+const PIECE: usize = 256 << 10;

@@ -1,0 +1,468 @@
+//! Unpacks an archive while it arrives, and notes the position.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+use underpass_engine::PipePool;
+use underpass_engine::hint::Action;
+use underpass_protocol::archive::BLOCK;
+
+use super::destination::Destination;
+use super::journal::{ArchiveId, Journal, JournalState, LargeFile};
+use super::stream::{Stream, manner};
+use crate::http::Answer;
+use crate::tree::dest::{DestFolder, FolderAttrs, Made, errno};
+use crate::tree::error::{TreeError, explain, is_about_name, local};
+use crate::tree::options::{Reason, TreeEvent};
+use crate::tree::paths::{Refusal, as_path, check_target, relative};
+use crate::tree::tar::{Decoder, Member, MemberKind, TarError, TarEvent};
+use crate::tree::task::TreeFetch;
+
+/// An archive that is being unpacked.
+pub(super) struct Unpack<'u, 'j, 'a> {
+    pub(super) tree: &'u mut TreeFetch<'j, 'a>,
+    pub(super) destination: Destination,
+    pub(super) journal: Arc<Journal>,
+    pub(super) origin: ArchiveId,
+    /// The position up to which the archive is unpacked.
+    pub(super) position: u64,
+    /// The large file that the position is within.
+    large: Option<LargeFile>,
+    /// Folders by their paths, whose permissions and times are set at the end.
+    folders: BTreeMap<Vec<u8>, FolderAttrs>,
+    /// The memory that these take, roughly, in bytes.
+    folder_bytes: usize,
+    pipes: PipePool,
+    members: u64,
+}
+
+/// How the body of an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// The archive is complete.
+    Done,
+    /// A large file is here already: another request should begin after it.
+    Jump,
+}
+
+impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
+    pub(super) fn new(
+        tree: &'u mut TreeFetch<'j, 'a>,
+        destination: Destination,
+        journal: Journal,
+    ) -> Self {
+        Self {
+            tree,
+            destination,
+            journal: Arc::new(journal),
+            origin: ArchiveId::default(),
+            position: 0,
+            large: None,
+            folders: BTreeMap::new(),
+            folder_bytes: 0,
+            pipes: PipePool::default(),
+            members: 0,
+        }
+    }
+
+    /// Begins at the first byte of an archive.
+    pub(super) fn begin(&mut self, origin: &ArchiveId) -> Result<(), TreeError> {
+        self.origin = origin.clone();
+        self.position = 0;
+        self.large = None;
+        self.folders.clear();
+        self.folder_bytes = 0;
+        self.tree.gauge.total.store(origin.len + 1, Ordering::Relaxed);
+        self.journal.begin(origin).map_err(|error| self.unnoted(error))
+    }
+
+    /// Resumes where an earlier run has stopped.
+    pub(super) fn resume(&mut self, noted: JournalState) -> Result<(), TreeError> {
+        self.tree.gauge.total.store(noted.origin.len + 1, Ordering::Relaxed);
+        self.origin = noted.origin;
+        for facts in noted.folders {
+            self.remember_folder(facts)?;
+        }
+        self.position = noted.position;
+        self.large = noted.large;
+        self.journal.go_on(self.position).map_err(|error| self.unnoted(error))
+    }
+
+    /// Discards the files of an archive that has changed on the server.
+    pub(super) fn start_over(&mut self, origin: &ArchiveId) -> Result<(), TreeError> {
+        if let Some(large) = self.large.take() {
+            // It is where it was, or it is not there.
+            let _ = self.destination.dest.remove_partial(&large.path);
+        }
+        self.destination.start_over()?;
+        self.begin(origin)
+    }
+
+    /// Notes the position in the journal.
+    pub(super) fn note(&self) -> Result<(), TreeError> {
+        self.journal.reach(self.position).map_err(|error| self.unnoted(error))
+    }
+
+    /// Unpacks the body of an answer.
+    pub(super) fn run(&mut self, answer: Answer<'a>) -> Result<Flow, TreeError> {
+        let len = self.origin.len - self.position;
+        let mut stream = Stream::new(answer.connection, len);
+        if let Some(large) = self.large.take()
+            && let Flow::Jump = self.take_large(&mut stream, &large)?
+        {
+            return Ok(Flow::Jump);
+        }
+        let mut decoder = Decoder::default();
+        // Where the header at hand begins, which has several blocks.
+        let mut header = self.position;
+        let mut at = self.position;
+        loop {
+            let needed = decoder.needed();
+            if stream.left() < needed as u64 {
+                // Some writers leave the end out, which is no loss where the length is known.
+                let is_end = stream.left() == 0 && at == header;
+                return if is_end { Ok(Flow::Done) } else { Err(TarError::Cut.into()) };
+            }
+            // After the contents of an extension there is always another block.
+            let beyond = if decoder.is_extended() { BLOCK as usize } else { 0 };
+            let step = decoder.step(stream.take(needed, beyond)?)?;
+            at += needed as u64;
+            match step {
+                TarEvent::More => {}
+                TarEvent::End => return Ok(Flow::Done),
+                TarEvent::Member(member) => {
+                    if stream.left() < member.padded() {
+                        return Err(TarError::Cut.into());
+                    }
+                    if self.take(&mut stream, &member, header, at)? == Flow::Jump {
+                        return Ok(Flow::Jump);
+                    }
+                    at += member.padded();
+                    header = at;
+                    self.reached(at)?;
+                }
+            }
+        }
+    }
+
+    /// Notes that everything before `position` is here.
+    fn reached(&mut self, position: u64) -> Result<(), TreeError> {
+        self.position = position;
+        self.tree.gauge.done.store(position, Ordering::Relaxed);
+        self.members += 1;
+        if self.members > MAX_MEMBERS {
+            return Err(TreeError::TooMany { limit: MAX_MEMBERS });
+        }
+        self.journal.reached(position).map_err(|error| self.unnoted(error))
+    }
+
+    /// Unpacks a member whose header ends at `data`.
+    fn take(
+        &mut self,
+        stream: &mut Stream<'a>,
+        member: &Member,
+        header: u64,
+        data: u64,
+    ) -> Result<Flow, TreeError> {
+        let path = match self.path(member) {
+            Ok(path) => path,
+            Err(refusal) => {
+                self.leave_out(&member.path, &refusal);
+                return self.pass(stream, data, member.padded());
+            }
+        };
+        if member.kind == MemberKind::File {
+            if member.size > MAX_SMALL {
+                let (size, mode, modified) = (member.size, member.mode, member.modified);
+                let large = LargeFile { header, data, size, mode, modified, path };
+                return self.begin_large(stream, &large);
+            }
+            return self.take_small(stream, &path, member).map(|()| Flow::Done);
+        }
+        let dest = &self.destination.dest;
+        let made = match &member.kind {
+            MemberKind::Folder => dest.make_folder(&path),
+            MemberKind::Symlink(target) => dest.make_link(&path, target, member.modified),
+            MemberKind::HardLink(target) => match self.beneath_top(target) {
+                Ok(target) => dest.make_hard_link(&path, &target),
+                Err(_) => Err(Errno::NOENT),
+            },
+            MemberKind::File | MemberKind::Other(_) => Err(Errno::OPNOTSUPP),
+        };
+        let done = &mut self.tree.done;
+        match made {
+            Ok(_) if member.kind == MemberKind::Folder => {
+                done.folders += 1;
+                let facts = FolderAttrs { path, mode: member.mode, modified: member.modified };
+                self.note_folder(facts)?;
+            }
+            Ok(_) => done.links += 1,
+            Err(errno) => self.failed("creating", &path, errno)?,
+        }
+        self.pass(stream, data, member.padded())
+    }
+
+    /// Returns the path of a member, or why it is refused.
+    fn path(&self, member: &Member) -> Result<Vec<u8>, Refusal> {
+        let path = self.beneath_top(&member.path)?;
+        match &member.kind {
+            MemberKind::Other(_) => return Err(Refusal::Kind),
+            MemberKind::Symlink(target) => check_target(&path, target)?,
+            MemberKind::HardLink(target) => drop(self.beneath_top(target)?),
+            MemberKind::File | MemberKind::Folder => {}
+        }
+        if path.is_empty() && member.kind != MemberKind::Folder {
+            return Err(Refusal::Nul);
+        }
+        Ok(path)
+    }
+
+    /// Returns a path of the archive without its top folder.
+    fn beneath_top(&self, path: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let mut path = relative(path)?;
+        let top = &self.origin.top;
+        if top.is_empty() {
+            return Ok(path);
+        }
+        match path.strip_prefix(top.as_slice()) {
+            Some([]) => Ok(Vec::new()),
+            Some([b'/', ..]) => Ok(path.split_off(top.len() + 1)),
+            _ => Err(Refusal::Stray),
+        }
+    }
+
+    fn note_folder(&mut self, facts: FolderAttrs) -> Result<(), TreeError> {
+        // An archive may name one folder again and again.
+        if self.folders.get(&facts.path) == Some(&facts) {
+            return Ok(());
+        }
+        self.journal.note_folder(&facts).map_err(|error| self.unnoted(error))?;
+        self.remember_folder(facts)
+    }
+
+    /// Remembers a folder for the end; the last of several entries counts.
+    fn remember_folder(&mut self, facts: FolderAttrs) -> Result<(), TreeError> {
+        let bytes = 2 * facts.path.len() + FOLDER_BYTES;
+        if self.folders.insert(facts.path.clone(), facts).is_none() {
+            self.folder_bytes += bytes;
+        }
+        match self.folder_bytes > MAX_FOLDER_BYTES {
+            true => Err(TreeError::TooManyNames { limit: MAX_FOLDER_BYTES }),
+            false => Ok(()),
+        }
+    }
+
+    /// Copies a file through memory.
+    fn take_small(
+        &mut self,
+        stream: &mut Stream<'a>,
+        path: &[u8],
+        member: &Member,
+    ) -> Result<(), TreeError> {
+        let (size, padded) = (member.size as usize, member.padded() as usize);
+        // After each member there is another block, at least that of the end.
+        let contents = &stream.take(padded, BLOCK as usize)?[..size];
+        let (dest, report) = (&self.destination.dest, &mut self.tree.done.report);
+        match dest.make_small(path, contents, member.mode, member.modified, report) {
+            Ok(Made::New) => self.tree.done.files += 1,
+            Ok(Made::Same) => self.is_here(path, member.mode)?,
+            Err(errno) => return self.failed(Action::Writing, path, errno),
+        }
+        self.tree.gauge.files.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Counts a file that is here already, and sets its permissions.
+    fn is_here(&mut self, path: &[u8], mode: u32) -> Result<(), TreeError> {
+        self.tree.done.here += 1;
+        match self.destination.dest.adopt(path, mode) {
+            Ok(()) => Ok(()),
+            Err(errno) => self.failed("setting the permissions of", path, errno),
+        }
+    }
+
+    /// Unpacks a large file, unless it is here.
+    fn begin_large(
+        &mut self,
+        stream: &mut Stream<'a>,
+        large: &LargeFile,
+    ) -> Result<Flow, TreeError> {
+        match self.destination.dest.has(&large.path, large.size, large.modified) {
+            Ok(false) => {
+                self.journal.note_large(large).map_err(|error| self.unnoted(error))?;
+                self.take_large(stream, large)
+            }
+            Ok(true) => {
+                self.is_here(&large.path, large.mode)?;
+                self.tree.gauge.files.fetch_add(1, Ordering::Relaxed);
+                self.pass(stream, large.data, padded(large.size))
+            }
+            Err(errno) => {
+                self.failed(Action::Writing, &large.path, errno)?;
+                self.pass(stream, large.data, padded(large.size))
+            }
+        }
+    }
+
+    /// Unpacks what is missing of a large file.
+    fn take_large(
+        &mut self,
+        stream: &mut Stream<'a>,
+        large: &LargeFile,
+    ) -> Result<Flow, TreeError> {
+        let done = self.position.saturating_sub(large.data);
+        let atomic = match self.destination.dest.land_partial(&large.path) {
+            Ok(atomic) => atomic,
+            Err(errno) => {
+                self.failed(Action::Creating, &large.path, errno)?;
+                let rest = padded(large.size) - done;
+                return self.pass(stream, large.data + done, rest);
+            }
+        };
+        let io = |action| {
+            let path = large.path.clone();
+            move |error: std::io::Error| TreeError::io(action, as_path(&path), error)
+        };
+        // Bytes after that were written when nothing was noted any more, or by another program.
+        atomic.file().set_len(done).map_err(io("cutting"))?;
+        let outcome = self.receive(stream, large, atomic.file(), done);
+        if let Err(error) = outcome {
+            self.large = Some(large.clone());
+            return Err(error);
+        }
+        DestFolder::settle_exactly(atomic.file(), Some(large.mode), Some(large.modified))
+            .map_err(|errno| TreeError::io("finishing", as_path(&large.path), errno))?;
+        match atomic.commit(self.destination.dest.existing()) {
+            Ok(()) => self.tree.done.files += 1,
+            Err(error) => {
+                let _ = self.destination.dest.remove_partial(&large.path);
+                self.failed("naming", &large.path, errno(&error))?;
+            }
+        }
+        self.tree.gauge.files.fetch_add(1, Ordering::Relaxed);
+        let end = large.data + large.size;
+        stream.skip(padded(large.size) - large.size)?;
+        self.reached(end + padded(large.size) - large.size)?;
+        Ok(Flow::Done)
+    }
+
+    /// Moves what is missing of a large file by the engine, and notes the position.
+    fn receive(
+        &mut self,
+        stream: &mut Stream<'a>,
+        large: &LargeFile,
+        file: &File,
+        done: u64,
+    ) -> Result<(), TreeError> {
+        let manner =
+            manner(self.tree.options.policy, self.tree.options.step, &self.pipes, REPORT_EVERY);
+        let (journal, gauge) = (&self.journal, self.tree.gauge);
+        let begins = large.data + done;
+        let mut unnoted = None;
+        let mut tell = |progress: &underpass_engine::Progress| {
+            gauge.done.store(begins + progress.bytes, Ordering::Relaxed);
+            unnoted = journal.reached(begins + progress.bytes).err().or(unnoted.take());
+        };
+        let received = stream.body(large.size - done, file, done, &manner, &mut tell);
+        self.tree.done.report.add(&received.report);
+        self.position = begins + received.report.bytes();
+        if let Some(error) = unnoted {
+            return Err(self.unnoted(error));
+        }
+        received.outcome.map_err(|error| match local(&error) {
+            Some(errno) => TreeError::io(Action::Writing, as_path(&large.path), errno),
+            None => stream.blamed(error).into(),
+        })
+    }
+
+    /// Discards bytes, or returns that another request should begin after them.
+    fn pass(&mut self, stream: &mut Stream<'a>, from: u64, len: u64) -> Result<Flow, TreeError> {
+        if len > MIN_JUMP && !self.origin.etag.is_empty() {
+            self.position = from + len;
+            self.note()?;
+            return Ok(Flow::Jump);
+        }
+        stream.skip(len)?;
+        self.position = from + len;
+        Ok(Flow::Done)
+    }
+
+    /// Leaves out what cannot be created for a reason of its own; other errors end the run.
+    fn failed(
+        &mut self,
+        action: impl Into<Action>,
+        path: &[u8],
+        errno: Errno,
+    ) -> Result<(), TreeError> {
+        if !is_about_name(errno) {
+            return Err(TreeError::io(action, as_path(path), errno));
+        }
+        self.leave_out(path, &explain(errno));
+        Ok(())
+    }
+
+    fn leave_out(&mut self, path: &[u8], reason: &dyn Reason) {
+        self.tree.done.left_out += 1;
+        (self.tree.tell)(&TreeEvent::LeftOut { path, reason });
+    }
+
+    fn unnoted(&self, error: std::io::Error) -> TreeError {
+        TreeError::io("writing the journal of", self.destination.path(), error)
+    }
+
+    /// Sets permissions and times of the folders, and gives the whole its name.
+    pub(super) fn finish(mut self) -> Result<(), TreeError> {
+        // What lies deeper comes first: to change a folder is to change its time.
+        let mut folders: Vec<_> = self.folders.into_values().collect();
+        folders.sort_by_key(|facts| std::cmp::Reverse(depth(&facts.path)));
+        let Ok(journal) = Arc::try_unwrap(self.journal) else {
+            unreachable!("the thread that had the other one has ended")
+        };
+        let settle = |destination: &Destination, tree: &mut TreeFetch<'_, '_>| {
+            for facts in &folders {
+                if let Err(errno) = destination.dest.settle_folder(facts) {
+                    tree.done.left_out += 1;
+                    (tree.tell)(&TreeEvent::LeftOut { path: &facts.path, reason: &explain(errno) });
+                }
+            }
+        };
+        if self.destination.is_unnamed() {
+            settle(&self.destination, self.tree);
+            return self.destination.finish(journal, self.tree.done.left_out);
+        }
+        // The journal lies in the folder, whose time is to be the archive's.
+        self.destination.finish(journal, self.tree.done.left_out)?;
+        settle(&self.destination, self.tree);
+        Ok(())
+    }
+}
+
+fn depth(path: &[u8]) -> usize {
+    path.iter().filter(|byte| **byte == b'/').count() + usize::from(!path.is_empty())
+}
+
+fn padded(size: u64) -> u64 {
+    size + underpass_protocol::archive::padding(size)
+}
+
+/// The maximum size of a file that is copied through memory, in bytes. The calls of a splice cost
+/// more than copying this much.
+const MAX_SMALL: u64 = 128 << 10;
+
+/// Bytes of a large file between two notes.
+const REPORT_EVERY: u64 = 512 << 10;
+
+/// The minimum number of unwanted bytes for which a new request is cheaper than discarding them.
+const MIN_JUMP: u64 = 16 << 20;
+
+/// The maximum number of members of an archive: their folders are kept in memory.
+const MAX_MEMBERS: u64 = 10_000_000;
+
+/// The memory of a folder in bytes, without its path, which is kept twice.
+const FOLDER_BYTES: usize = 128;
+
+/// The maximum memory of the folders of an archive in bytes: enough for a million and more.
+const MAX_FOLDER_BYTES: usize = 256 << 20;

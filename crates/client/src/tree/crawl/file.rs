@@ -1,0 +1,200 @@
+//! Fetches one file of a listing, unless it is here.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
+use std::time::UNIX_EPOCH;
+
+use rustix::io::Errno;
+use underpass_engine::hint::Action;
+use underpass_protocol::response::validator::parse_date;
+use underpass_transport::incoming::{Extent, Manner};
+use url::Url;
+
+use super::state::Task;
+use super::worker::Worker;
+use crate::download::{self, DownloadOptions, Downloader, Gauge, Target};
+use crate::error::ClientError;
+use crate::http::{Answer, Response};
+use crate::tree::dest::{DestFolder, IfExists, errno};
+use crate::tree::error::{TreeError, local};
+use crate::tree::listing::EntryFacts;
+use crate::tree::paths::as_path;
+
+impl<'a> Worker<'_, '_, '_, 'a> {
+    /// Fetches a file, unless it is here.
+    pub(super) fn file(&mut self, task: &Task) -> Result<(), TreeError> {
+        let (path, dest) = (&task.entry.path, &self.crawl.dest);
+        let failed = |action| {
+            let path = as_path(path);
+            move |errno: Errno| TreeError::io(action, path, errno)
+        };
+        // If a file is in the place of its folder, creating it fails later.
+        let mut asks = dest.look(path).is_ok_and(|found| found.is_some());
+        if asks {
+            let facts = match task.entry.facts {
+                facts @ EntryFacts { size: Some(_), modified: Some(_), .. } => facts,
+                facts => self.facts(&task.entry.url, facts)?,
+            };
+            // Apache says nothing of the length of an empty file unless it sends it.
+            if facts.size.is_some() {
+                if self.is_here(path, facts).map_err(failed(Action::Writing))? {
+                    return Ok(());
+                }
+                asks = false;
+            }
+        }
+        let answer = self.ask("GET", &[], &task.entry.url)?;
+        if is_folder_of(&answer.url, &task.entry.url) {
+            return self.turned_out_a_folder(task, answer);
+        }
+        let facts = completed(&answer.response, task.entry.facts);
+        if asks && self.is_here(path, facts).map_err(failed(Action::Writing))? {
+            self.idle = answer.connection.finish(&answer.response);
+            return Ok(());
+        }
+        if matches!(answer.response.extent, Extent::Length(len) if len >= MIN_JOURNALED) {
+            return self.download(task, facts);
+        }
+        self.receive(task, facts, answer)
+    }
+
+    /// Fetches a large file so that it can be resumed after a break.
+    fn download(&mut self, task: &Task, facts: EntryFacts) -> Result<(), TreeError> {
+        let (path, dest, tree) = (&task.entry.path, &self.crawl.dest, self.crawl.tree);
+        let failed = |errno: Errno| TreeError::io(Action::Writing, as_path(path), errno);
+        let (folder, name) = dest.parted(path).map_err(failed)?;
+        let if_exists = match dest.if_exists {
+            IfExists::Stays => download::IfExists::Refuse,
+            IfExists::Ours | IfExists::Replaced => download::IfExists::Replace,
+        };
+        let target = Target::Named { folder: &folder, name: OsStr::from_bytes(name), if_exists };
+        let options = DownloadOptions {
+            // The others are at work on other files.
+            connections: Some(1),
+            retries: tree.options.retries,
+            policy: tree.options.policy,
+            step: tree.options.step,
+            ..DownloadOptions::default()
+        };
+        let downloader = Downloader::new(tree.client.clone(), options);
+        let outcome = downloader.fetch(&task.entry.url, &target, &Gauge::default(), &|_| {});
+        let done = match outcome {
+            Ok(done) => done,
+            Err(failed) => {
+                self.done.report.add(&failed.report);
+                let (path, source) = (as_path(path).to_owned(), Box::new(failed.error));
+                return Err(TreeError::Download { path, source });
+            }
+        };
+        self.done.report.add(&done.report);
+        self.done.resumed_at += done.resumed_at;
+        self.done.files += 1;
+        tree.gauge.files.fetch_add(1, Ordering::Relaxed);
+        tree.gauge.done.fetch_add(done.size, Ordering::Relaxed);
+        dest.settle_named(path, facts.mode, facts.modified).map_err(failed)
+    }
+
+    /// Checks whether a file is here already; a different one is an error if it is to be kept.
+    fn is_here(&mut self, path: &[u8], facts: EntryFacts) -> Result<bool, Errno> {
+        let dest = &self.crawl.dest;
+        let is_here = match (facts.size, facts.modified) {
+            (Some(size), Some(modified)) => dest.has(path, size, modified)?,
+            _ if dest.if_exists == IfExists::Stays => return Err(Errno::EXIST),
+            _ => false,
+        };
+        if is_here {
+            self.done.here += 1;
+            self.crawl.tree.gauge.files.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(is_here)
+    }
+
+    /// Requests the head of a file.
+    fn facts(&mut self, url: &Url, known: EntryFacts) -> Result<EntryFacts, TreeError> {
+        let answer = self.ask("HEAD", &[], url)?;
+        let facts = completed(&answer.response, known);
+        self.keep(answer.connection, &answer.response);
+        Ok(facts)
+    }
+
+    /// Queues a name without a slash that redirected to one with a slash.
+    fn turned_out_a_folder(&mut self, task: &Task, answer: Answer<'a>) -> Result<(), TreeError> {
+        let mut entry = task.entry.clone();
+        entry.url = answer.url.clone();
+        entry.is_folder = true;
+        self.idle = answer.connection.finish(&answer.response);
+        self.crawl.queue.add(Vec::new(), vec![Task { entry, depth: task.depth }]);
+        Ok(())
+    }
+
+    /// Writes the body of an answer to its file.
+    fn receive(
+        &mut self,
+        task: &Task,
+        facts: EntryFacts,
+        mut answer: Answer<'a>,
+    ) -> Result<(), TreeError> {
+        let (path, dest, tree) = (&task.entry.path, &self.crawl.dest, self.crawl.tree);
+        let failed = |action| {
+            let path = as_path(path);
+            move |errno: Errno| TreeError::io(action, path, errno)
+        };
+        let atomic = dest.land(path, 0o666).map_err(failed(Action::Creating))?;
+        let manner = Manner {
+            policy: tree.options.policy,
+            step: tree.options.step,
+            pipes: Some(&self.crawl.pipes),
+            reserve: true,
+            ..Manner::default()
+        };
+        let mut told = 0;
+        let mut tell = |progress: &underpass_engine::Progress| {
+            tree.gauge.done.fetch_add(progress.bytes - told, Ordering::Relaxed);
+            told = progress.bytes;
+        };
+        let extent = answer.response.extent;
+        let incoming = answer.connection.incoming();
+        let received = incoming.body(extent, atomic.file(), 0, &manner, &mut tell);
+        self.done.report.add(&received.report);
+        if let Err(error) = received.outcome {
+            // What was here of it is not any more.
+            tree.gauge.done.fetch_sub(told, Ordering::Relaxed);
+            return Err(match local(&error) {
+                Some(errno) => failed(Action::Writing)(errno),
+                None => ClientError::receiving(answer.connection.address(), error).into(),
+            });
+        }
+        tree.gauge.done.fetch_add(received.report.bytes() - told, Ordering::Relaxed);
+        DestFolder::settle_exactly(atomic.file(), facts.mode, facts.modified)
+            .map_err(failed("finishing".into()))?;
+        let existing = dest.existing();
+        atomic.commit(existing).map_err(|error| failed("naming".into())(errno(&error)))?;
+        self.done.files += 1;
+        tree.gauge.files.fetch_add(1, Ordering::Relaxed);
+        // A body without a length ended with the connection.
+        if extent != Extent::UntilEnd {
+            self.keep(answer.connection, &answer.response);
+        }
+        Ok(())
+    }
+}
+
+/// Completes what is known of a file by the head of an answer.
+fn completed(response: &Response, known: EntryFacts) -> EntryFacts {
+    let modified = || {
+        let time = parse_date(response.fields.get("last-modified")?)?;
+        let time = time.duration_since(UNIX_EPOCH).ok()?;
+        Some((i64::try_from(time.as_secs()).ok()?, 0))
+    };
+    let size = known.size.or_else(|| response.fields.number("content-length"));
+    EntryFacts { size, modified: known.modified.or_else(modified), ..known }
+}
+
+/// Checks whether the URL that answered is that of a folder of the same name.
+fn is_folder_of(answered: &Url, asked: &Url) -> bool {
+    answered.origin() == asked.origin() && answered.path().strip_suffix('/') == Some(asked.path())
+}
+
+/// The minimum size of a file that gets a journal, in bytes.
+const MIN_JOURNALED: u64 = 16 << 20;

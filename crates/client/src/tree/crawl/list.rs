@@ -1,0 +1,103 @@
+//! Lists a folder of the server and queues what is in it.
+
+use std::sync::atomic::Ordering;
+
+use url::Url;
+
+use super::state::{Task, lock};
+use super::worker::Worker;
+use crate::error::ClientError;
+use crate::tree::error::TreeError;
+use crate::tree::listing::{self, ListingEntry};
+use crate::tree::paths::as_path;
+use crate::tree::task::TreeFetch;
+
+impl Worker<'_, '_, '_, '_> {
+    /// Lists a folder, and creates it.
+    pub(super) fn list(&mut self, task: &Task) -> Result<(), TreeError> {
+        let crawl = self.crawl;
+        let mut url = task.entry.url.clone();
+        if !lock(&crawl.seen).insert(url.to_string()) {
+            return Ok(());
+        }
+        if task.depth > MAX_DEPTH {
+            self.leave_out(&task.entry.path, &"folders lie too deep within each other");
+            return Ok(());
+        }
+        let mut read = self.read(&url);
+        if let Ok(listing) = &read
+            && listing.is_scripted
+        {
+            url.set_query(Some("json"));
+            read = self.read(&url);
+        }
+        let listing = read.inspect_err(|_| {
+            lock(&crawl.seen).remove(task.entry.url.as_str());
+        })?;
+        let made = crawl.dest.make_folder(&task.entry.path);
+        made.map_err(|errno| TreeError::io("creating", as_path(&task.entry.path), errno))?;
+        if task.depth > 0 {
+            self.done.folders += 1;
+            lock(&crawl.folders).push((task.entry.path.clone(), task.entry.facts));
+        }
+        for (name, refusal) in &listing.refused {
+            self.leave_out(&joined(&task.entry.path, name), refusal);
+        }
+        let count = listing.entries.len() as u64;
+        if listing.is_too_long {
+            return Err(TreeError::TooMany { limit: MAX_ENTRIES });
+        }
+        let bytes = |entry: &ListingEntry| {
+            (entry.path.len() + task.entry.path.len() + entry.url.as_str().len()) as u64
+        };
+        let bytes: u64 = listing.entries.iter().map(bytes).sum();
+        let before = crawl.found_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes > MAX_NAME_BYTES as u64 {
+            return Err(TreeError::TooManyNames { limit: MAX_NAME_BYTES });
+        }
+        if crawl.found.fetch_add(count, Ordering::Relaxed) + count > MAX_ENTRIES {
+            return Err(TreeError::TooMany { limit: MAX_ENTRIES });
+        }
+        let tasks = listing.entries.into_iter().map(|mut entry| {
+            entry.path = joined(&task.entry.path, &entry.path);
+            Task { entry, depth: task.depth + 1 }
+        });
+        let (folders, files) = tasks.partition(|task: &Task| task.entry.is_folder);
+        crawl.queue.add(files, folders);
+        Ok(())
+    }
+
+    /// Reads a listing.
+    fn read(&mut self, url: &Url) -> Result<listing::Listing, TreeError> {
+        let fields = [("Accept", "application/json, text/html;q=0.9, */*;q=0.1")];
+        let mut answer = self.ask("GET", &fields, url)?;
+        let media_type = answer.response.fields.text("content-type").unwrap_or_default().to_owned();
+        let (extent, address) = (answer.response.extent, answer.connection.address().to_owned());
+        let not_a_folder =
+            || TreeError::NotAFolder { url: TreeFetch::shown(url), media_type: media_type.clone() };
+        if !media_type.contains("html") && !media_type.contains("json") {
+            return Err(not_a_folder());
+        }
+        let body = answer.connection.incoming().memory(extent, MAX_LISTING);
+        let body = body.map_err(|error| ClientError::receiving(&address, error))?;
+        self.keep(answer.connection, &answer.response);
+        // Where the server says the folder is: its links are relative to that.
+        listing::read(&answer.url, &media_type, &body).ok_or_else(not_a_folder)
+    }
+}
+
+fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
+}
+
+/// The maximum size of a listing in bytes: a million names.
+const MAX_LISTING: usize = 256 << 20;
+
+/// The maximum number of files and folders, which also ends circles of links.
+const MAX_ENTRIES: u64 = listing::MAX_LINKS as u64;
+
+/// The maximum memory of their paths and URLs in bytes.
+const MAX_NAME_BYTES: usize = 512 << 20;
+
+/// The maximum depth of folders: the system follows no more than 40 links on one path.
+const MAX_DEPTH: u32 = 256;

@@ -1,0 +1,77 @@
+//! The queue of what is still to be fetched, shared by the workers.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::tree::error::TreeError;
+
+/// A work queue, to which its workers add.
+#[derive(Debug)]
+pub(super) struct Queue<T> {
+    state: Mutex<QueueState<T>>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct QueueState<T> {
+    waiting: VecDeque<T>,
+    /// Busy workers, each of which may find more.
+    at_work: usize,
+    /// The error that stops all workers.
+    failed: Option<TreeError>,
+}
+
+impl<T> Queue<T> {
+    pub(super) fn new(first: T) -> Self {
+        let waiting = VecDeque::from([first]);
+        let state = Mutex::new(QueueState { waiting, at_work: 0, failed: None });
+        Self { state, changed: Condvar::new() }
+    }
+
+    /// Takes the next task; waits while another worker may find one. `None` once everything is done
+    /// or has failed.
+    pub(super) fn take(&self) -> Option<T> {
+        let mut state = self.lock();
+        loop {
+            if state.failed.is_some() {
+                return None;
+            }
+            if let Some(next) = state.waiting.pop_front() {
+                state.at_work += 1;
+                return Some(next);
+            }
+            if state.at_work == 0 {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Adds tasks: `first` before all that wait, `last` after them.
+    pub(super) fn add(&self, first: Vec<T>, last: Vec<T>) {
+        let mut state = self.lock();
+        first.into_iter().rev().for_each(|each| state.waiting.push_front(each));
+        state.waiting.extend(last);
+        self.changed.notify_all();
+    }
+
+    /// Notes that a task is done, or failed and stops all workers.
+    pub(super) fn done(&self, outcome: Result<(), TreeError>) {
+        let mut state = self.lock();
+        state.at_work -= 1;
+        if let Err(error) = outcome {
+            state.failed.get_or_insert(error);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Returns the first error.
+    pub(super) fn finish(self) -> Result<(), TreeError> {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        state.failed.map_or(Ok(()), Err)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

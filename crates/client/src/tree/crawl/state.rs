@@ -1,0 +1,92 @@
+//! What the workers that fetch a folder file by file share.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+use underpass_engine::PipePool;
+
+use super::queue::Queue;
+use crate::tree::dest::{DestFolder, IfExists};
+use crate::tree::error::{TreeDone, TreeError, explain};
+use crate::tree::listing::{EntryFacts, ListingEntry};
+use crate::tree::options::TreeEvent;
+use crate::tree::task::TreeFetch;
+
+/// A file or folder to be fetched.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) entry: ListingEntry,
+    /// Its depth.
+    pub(super) depth: u32,
+}
+
+/// What the workers share.
+pub(super) struct Crawl<'c, 'j, 'a> {
+    pub(super) tree: &'c TreeFetch<'j, 'a>,
+    pub(super) dest: DestFolder,
+    pub(super) queue: Queue<Task>,
+    /// URLs of folders that were listed.
+    pub(super) seen: Mutex<HashSet<String>>,
+    /// Folders whose permissions and times are set at the end.
+    pub(super) folders: Mutex<Vec<(Vec<u8>, EntryFacts)>>,
+    pub(super) found: AtomicU64,
+    /// Bytes of their paths and addresses.
+    pub(super) found_bytes: AtomicU64,
+    pub(super) pipes: PipePool,
+}
+
+impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
+    pub(super) fn new(tree: &'c TreeFetch<'j, 'a>) -> Result<Self, TreeError> {
+        let (url, facts) = (tree.url.clone(), EntryFacts::default());
+        let entry = ListingEntry { path: Vec::new(), url, is_folder: true, facts };
+        let queue = Queue::new(Task { entry, depth: 0 });
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists => TreeError::io("opening", tree.path, Errno::NOTDIR),
+            _ => TreeError::io("creating", tree.path, error),
+        };
+        fs::create_dir_all(tree.path).map_err(failed)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(CWD, tree.path, flags, Mode::empty());
+        let root = root.map_err(|errno| TreeError::io("opening", tree.path, errno))?;
+        let if_exists = if tree.options.replaces { IfExists::Replaced } else { IfExists::Stays };
+        Ok(Self {
+            tree,
+            dest: DestFolder::with_log(root, if_exists),
+            queue,
+            seen: Mutex::default(),
+            folders: Mutex::default(),
+            found: AtomicU64::new(0),
+            found_bytes: AtomicU64::new(0),
+            pipes: PipePool::default(),
+        })
+    }
+
+    /// Sets permissions and times of the folders, deepest first, after everything else.
+    pub(super) fn finish(mut self, mut done: TreeDone) -> (Result<(), TreeError>, TreeDone) {
+        let mut folders = std::mem::take(&mut *lock(&self.folders));
+        folders.sort_by_key(|(path, _)| {
+            std::cmp::Reverse(path.iter().filter(|byte| **byte == b'/').count())
+        });
+        for (path, facts) in folders {
+            if let Err(errno) = self.dest.settle_what_is_known(&path, facts.mode, facts.modified) {
+                done.left_out += 1;
+                (self.tree.tell)(&TreeEvent::LeftOut { path: &path, reason: &explain(errno) });
+            }
+        }
+        let outcome = self.queue.finish().and_then(|()| {
+            let finished = self.dest.finish(done.left_out > 0);
+            finished.map_err(|errno| TreeError::io("removing the log of", self.tree.path, errno))
+        });
+        (outcome, done)
+    }
+}
+
+/// Locks what a thread that panicked may have held.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

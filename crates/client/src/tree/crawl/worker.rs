@@ -1,0 +1,95 @@
+//! A worker that fetches tasks over a connection of its own.
+
+use rustix::io::Errno;
+use url::Url;
+
+use super::state::{Crawl, Task};
+use crate::error::ClientError;
+use crate::http::{Answer, Connection, Request, Response};
+use crate::tree::error::{TreeDone, TreeError, explain, is_about_name};
+use crate::tree::options::{Reason, TreeEvent};
+use crate::tree::retry::Retry;
+
+/// Fetches with a connection of its own until nothing is left.
+pub(super) fn work(crawl: &Crawl<'_, '_, '_>) -> TreeDone {
+    let mut worker = Worker { crawl, idle: None, done: TreeDone::default() };
+    while let Some(task) = crawl.queue.take() {
+        worker.done.connections = 1;
+        let mut retry = Retry::new(crawl.tree);
+        let outcome = loop {
+            match worker.fetch(&task) {
+                Ok(()) => break Ok(()),
+                Err(error) => match retry.wait(error) {
+                    Ok(()) => {}
+                    Err(error) => break worker.give_up(&task, error),
+                },
+            }
+        };
+        crawl.queue.done(outcome);
+    }
+    worker.done
+}
+
+/// A worker with its connection.
+pub(super) struct Worker<'w, 'c, 'j, 'a> {
+    pub(super) crawl: &'w Crawl<'c, 'j, 'a>,
+    pub(super) idle: Option<Connection<'a>>,
+    pub(super) done: TreeDone,
+}
+
+impl<'a> Worker<'_, '_, '_, 'a> {
+    fn fetch(&mut self, task: &Task) -> Result<(), TreeError> {
+        if task.entry.is_folder { self.list(task) } else { self.file(task) }
+    }
+
+    /// Decides whether the rest goes on when one task fails: yes if the server refuses only this
+    /// one.
+    fn give_up(&mut self, task: &Task, error: TreeError) -> Result<(), TreeError> {
+        match error {
+            TreeError::Client(ClientError::Status { .. }) if task.depth > 0 => {
+                self.leave_out(&task.entry.path, &error);
+                Ok(())
+            }
+            TreeError::NotAFolder { .. } if task.depth > 0 => {
+                self.leave_out(&task.entry.path, &error);
+                Ok(())
+            }
+            TreeError::Io { ref source, .. }
+                if Errno::from_io_error(source).is_some_and(is_about_name) =>
+            {
+                let reason = Errno::from_io_error(source).map(explain).unwrap_or_default();
+                self.leave_out(&task.entry.path, &reason);
+                Ok(())
+            }
+            error => Err(error),
+        }
+    }
+
+    pub(super) fn leave_out(&mut self, path: &[u8], reason: &dyn Reason) {
+        self.done.left_out += 1;
+        (self.crawl.tree.tell)(&TreeEvent::LeftOut { path, reason });
+    }
+
+    pub(super) fn ask(
+        &mut self,
+        method: &str,
+        fields: &[(&str, &str)],
+        url: &Url,
+    ) -> Result<Answer<'a>, TreeError> {
+        let request = Request { method, fields };
+        let answer = self.crawl.tree.client.ask(self.idle.take(), &request, url)?;
+        self.crawl.tree.note_answer();
+        self.done.tls = answer.connection.tls().cloned();
+        if answer.response.is_success() {
+            return Ok(answer);
+        }
+        Err(answer.connection.refusal(&answer.response).into())
+    }
+
+    /// Keeps a connection whose answer was read completely.
+    pub(super) fn keep(&mut self, connection: Connection<'a>, response: &Response) {
+        if response.keeps_alive {
+            self.idle = Some(connection);
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! Creates files, folders and links beneath a folder and nowhere else.
+//!
+//! The kernel opens every folder of a path beneath the target and never through a link
+//! (openat2(2)); what is created has a single name in such a folder.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Mutex;
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens,
+    linkat, mkdirat, openat, readlinkat, renameat, statat, symlinkat, unlinkat, utimensat,
+};
+use rustix::io::Errno;
+use underpass_engine::atomic_file::{AtomicFile, Existing};
+use underpass_engine::{Report, buffered};
+use underpass_sys::open_beneath;
+
+use super::paths::PARTIAL;
+use super::write_log::WriteLog;
+
+/// Permissions and time of a folder, which are set when everything is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FolderAttrs {
+    pub(super) path: Vec<u8>,
+    pub(super) mode: u32,
+    pub(super) modified: (i64, u32),
+}
+
+/// What happens to an existing name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IfExists {
+    /// It belongs to this download, because the folder has a temporary name.
+    Ours,
+    /// It is kept if it is a different file.
+    Stays,
+    /// It is replaced atomically.
+    Replaced,
+}
+
+/// What was done for a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made {
+    /// It was created.
+    New,
+    /// It existed already.
+    Same,
+}
+
+/// A folder that files, folders and links are created in.
+#[derive(Debug)]
+pub(super) struct DestFolder {
+    root: OwnedFd,
+    pub(super) if_exists: IfExists,
+    /// Whether a file of the right size and time is taken for complete.
+    pub(super) trusts: bool,
+    /// When existing files were written, in a folder that has its final name.
+    log: Option<WriteLog>,
+    /// The folder of an older archive; files that are the same are moved from it.
+    old: Option<Box<DestFolder>>,
+    /// The umask.
+    umask: u32,
+    /// The folder that was used last. Members of one folder follow each other.
+    last: Mutex<Option<(Vec<u8>, OwnedFd)>>,
+}
+
+impl DestFolder {
+    pub(super) fn new(root: OwnedFd, if_exists: IfExists, old: Option<OwnedFd>) -> Self {
+        let old = old.map(|old| Box::new(Self::new(old, IfExists::Ours, None)));
+        Self {
+            root,
+            if_exists,
+            trusts: true,
+            log: None,
+            old,
+            umask: umask(),
+            last: Mutex::new(None),
+        }
+    }
+
+    /// Opens a folder that has its final name, in which files of earlier runs may have lost their
+    /// bytes.
+    pub(super) fn with_log(root: OwnedFd, if_exists: IfExists) -> Self {
+        // Where no file can be made there is none that a broken run could have left.
+        let log = WriteLog::open(&root).ok();
+        Self { log, ..Self::new(root, if_exists, None) }
+    }
+
+    /// Returns the log of when files were written, if there is one.
+    pub(super) fn log(&self) -> Option<&WriteLog> {
+        self.log.as_ref()
+    }
+
+    /// Removes the log, after everything was fetched or left out.
+    pub(super) fn finish(&mut self, has_left_out: bool) -> Result<(), Errno> {
+        match self.log.take() {
+            // What was left out may be here, and without its bytes.
+            Some(log) if !has_left_out || log.believes_all() => log.remove(),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn root(&self) -> &OwnedFd {
+        &self.root
+    }
+
+    /// Calls `make` with the folder of a path, which is created if it is missing, and the name in
+    /// it.
+    fn within<T>(
+        &self,
+        path: &[u8],
+        make: impl FnOnce(&OwnedFd, &[u8]) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
+            None => return make(&self.root, path),
+            Some(slash) => (&path[..slash], &path[slash + 1..]),
+        };
+        // Threads that fetch by a listing share the place; each may take what the last one left.
+        let kept = self.last.lock().ok().and_then(|mut last| last.take());
+        let kept = match kept.filter(|(path, _)| path == parent) {
+            Some(kept) => kept,
+            None => (parent.to_vec(), self.folder(parent)?),
+        };
+        let outcome = make(&kept.1, name);
+        if let Ok(mut last) = self.last.lock() {
+            *last = Some(kept);
+        }
+        outcome
+    }
+
+    /// Opens a folder, and creates what is missing of it.
+    fn folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        match open_beneath(self.root.as_fd(), path, FOLDER) {
+            Err(Errno::NOENT) => {}
+            outcome => return outcome,
+        }
+        let mut at = open_beneath(self.root.as_fd(), b"", FOLDER)?;
+        for part in path.split(|byte| *byte == b'/') {
+            match mkdirat(&at, part, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+            at = open_beneath(at.as_fd(), part, FOLDER)?;
+        }
+        Ok(at)
+    }
+
+    /// Creates a folder that is writable, whatever its final permissions are.
+    pub(super) fn make_folder(&self, path: &[u8]) -> Result<Made, Errno> {
+        if path.is_empty() {
+            return Ok(Made::Same);
+        }
+        self.within(path, |parent, name| {
+            loop {
+                match mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
+                    Ok(()) => return Ok(Made::New),
+                    Err(Errno::EXIST) => {}
+                    Err(errno) => return Err(errno),
+                }
+                match open_beneath(parent.as_fd(), name, FOLDER) {
+                    Ok(_) => return Ok(Made::Same),
+                    Err(Errno::NOTDIR | Errno::LOOP) if self.if_exists == IfExists::Ours => {
+                        unlinkat(parent, name, AtFlags::empty())?;
+                    }
+                    Err(Errno::NOTDIR) => return Err(Errno::EXIST),
+                    Err(errno) => return Err(errno),
+                }
+            }
+        })
+    }
+
+    /// Creates a file with contents from memory.
+    pub(super) fn make_small(
+        &self,
+        path: &[u8],
+        contents: &[u8],
+        mode: u32,
+        modified: (i64, u32),
+        report: &mut Report,
+    ) -> Result<Made, Errno> {
+        let size = contents.len() as u64;
+        let mut fill = |file: &File| {
+            // One call has taken it off the connection.
+            buffered::write_received(file, contents, 0, 1, report)?;
+            self.settle(file, mode, modified)
+        };
+        if self.if_exists == IfExists::Ours && self.old.is_none() {
+            // The folder gets its name when it is complete, and their times show which files are: so
+            // these need no temporary names.
+            let made = self.within(path, |parent, name| {
+                let file = File::from(create(parent, name, mode)?);
+                fill(&file)
+            });
+            if made != Err(Errno::EXIST) {
+                return made.map(|()| Made::New);
+            }
+        }
+        if self.has(path, size, modified)? {
+            return Ok(Made::Same);
+        }
+        let atomic = self.land(path, mode)?;
+        fill(atomic.file())?;
+        atomic.commit(self.existing()).map_err(|error| errno(&error))?;
+        Ok(Made::New)
+    }
+
+    /// Creates a temporary file, which disappears with this process unless it gets its name.
+    pub(super) fn land(&self, path: &[u8], mode: u32) -> Result<AtomicFile, Errno> {
+        self.within(path, |parent, name| {
+            let folder = rustix::io::fcntl_dupfd_cloexec(parent, 0)?;
+            AtomicFile::create_in(folder, OsStr::from_bytes(name), mode | OWNER)
+                .map_err(|error| errno(&error))
+        })
+    }
+
+    /// Returns the open folder of a path, and the name in it.
+    pub(super) fn parted<'p>(&self, path: &'p [u8]) -> Result<(OwnedFd, &'p [u8]), Errno> {
+        let folder = self.within(path, |parent, _| rustix::io::fcntl_dupfd_cloexec(parent, 0))?;
+        Ok((folder, path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()))
+    }
+
+    /// Sets permissions and time of a file that has its name already.
+    pub(super) fn settle_named(
+        &self,
+        path: &[u8],
+        mode: Option<u32>,
+        modified: Option<(i64, u32)>,
+    ) -> Result<(), Errno> {
+        self.settle_opened(path, OFlags::NONBLOCK, mode, modified)
+    }
+
+    /// Sets permissions and time of what is opened with these flags.
+    fn settle_opened(
+        &self,
+        path: &[u8],
+        how: OFlags,
+        mode: Option<u32>,
+        modified: Option<(i64, u32)>,
+    ) -> Result<(), Errno> {
+        if mode.is_none() && modified.is_none() {
+            return Ok(());
+        }
+        let file = File::from(open_beneath(self.root.as_fd(), path, OFlags::RDONLY | how)?);
+        Self::settle_exactly(&file, mode, modified)
+    }
+
+    /// Opens or creates the partial file, which a later process can resume.
+    pub(super) fn land_partial(&self, path: &[u8]) -> Result<AtomicFile, Errno> {
+        self.within(path, |parent, name| {
+            let folder = rustix::io::fcntl_dupfd_cloexec(parent, 0)?;
+            let (name, partial) = (OsStr::from_bytes(name), OsStr::new(PARTIAL));
+            AtomicFile::partial(folder, name, partial, 0o600, Existing::Replace)
+                .map_err(|error| errno(&error))
+        })
+    }
+
+    /// Removes the partial file.
+    pub(super) fn remove_partial(&self, path: &[u8]) -> Result<(), Errno> {
+        self.within(path, |parent, _| match unlinkat(parent, PARTIAL, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            outcome => outcome,
+        })
+    }
+
+    /// Returns what happens to an existing file of the name.
+    pub(super) fn existing(&self) -> Existing {
+        match self.if_exists {
+            IfExists::Stays => Existing::Keep,
+            IfExists::Ours | IfExists::Replaced => Existing::Replace,
+        }
+    }
+
+    /// Sets permissions and time of a complete file.
+    pub(super) fn settle(&self, file: &File, mode: u32, modified: (i64, u32)) -> Result<(), Errno> {
+        // Its mode is what was asked for less the umask, if it was created with it.
+        if mode & self.umask != 0 || mode & OWNER != OWNER {
+            fchmod(file, Mode::from_raw_mode(mode))?;
+        }
+        futimens(file, &times(modified))
+    }
+
+    /// Sets permissions and time of a file that was created with other permissions.
+    pub(super) fn settle_exactly(
+        file: &File,
+        mode: Option<u32>,
+        modified: Option<(i64, u32)>,
+    ) -> Result<(), Errno> {
+        if let Some(mode) = mode {
+            fchmod(file, Mode::from_raw_mode(mode))?;
+        }
+        modified.map_or(Ok(()), |modified| futimens(file, &times(modified)))
+    }
+
+    /// Returns what is known of the file with this name, if there is one.
+    pub(super) fn look(&self, path: &[u8]) -> Result<Option<Stat>, Errno> {
+        let found = self.within(path, |parent, name| {
+            match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => Ok(None),
+                found => found.map(Some),
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// Checks whether a file of this size and time is here already, or was left by an older
+    /// archive; a different one is an error if it is to be kept.
+    pub(super) fn has(&self, path: &[u8], size: u64, modified: (i64, u32)) -> Result<bool, Errno> {
+        let is_same = |stat: &Stat| {
+            FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+                && u64::try_from(stat.st_size) == Ok(size)
+                && stat.st_mtime == modified.0
+                && stat.st_mtime_nsec as u32 == modified.1
+        };
+        match self.look(path)? {
+            Some(stat) if self.believes(&stat) && is_same(&stat) => return Ok(true),
+            Some(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+                return Err(Errno::ISDIR);
+            }
+            Some(_) if self.if_exists == IfExists::Stays => return Err(Errno::EXIST),
+            _ => {}
+        }
+        let Some(old) = self.old.as_ref().filter(|_| self.trusts) else { return Ok(false) };
+        // It may have been a file where now a folder is, and whatever else: then it is not there.
+        if !matches!(old.look(path), Ok(Some(stat)) if is_same(&stat)) {
+            return Ok(false);
+        }
+        old.within(path, |from, name| {
+            self.within(path, |to, _| renameat(from, name, to, name).map(|()| true))
+        })
+    }
+
+    /// Checks whether a file has the bytes that were written to it.
+    fn believes(&self, stat: &Stat) -> bool {
+        self.trusts && self.log.as_ref().is_none_or(|log| log.believes(stat))
+    }
+
+    /// Sets the permissions of a file that was here already.
+    pub(super) fn adopt(&self, path: &[u8], mode: u32) -> Result<(), Errno> {
+        self.within(path, |parent, name| {
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+            let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            if stat.st_mode & 0o7777 == mode {
+                return Ok(());
+            }
+            // fchmodat(2) would follow a link that was put there meanwhile.
+            fchmod(open_beneath(parent.as_fd(), name, flags)?, Mode::from_raw_mode(mode))
+        })
+    }
+
+    /// Creates a symbolic link.
+    pub(super) fn make_link(
+        &self,
+        path: &[u8],
+        target: &[u8],
+        modified: (i64, u32),
+    ) -> Result<Made, Errno> {
+        self.within(path, |parent, name| {
+            let settle =
+                |name: &[u8]| utimensat(parent, name, &times(modified), AtFlags::SYMLINK_NOFOLLOW);
+            match symlinkat(target, parent, name) {
+                Err(Errno::EXIST) => {}
+                made => return made.and_then(|()| settle(name)).map(|()| Made::New),
+            }
+            if readlinkat(parent, name, Vec::new()).is_ok_and(|here| here.to_bytes() == target) {
+                return settle(name).map(|()| Made::Same);
+            }
+            self.give_way(parent, |hidden| {
+                symlinkat(target, parent, hidden)?;
+                settle(hidden)
+            })?;
+            renameat(parent, PARTIAL, parent, name).map(|()| Made::New)
+        })
+    }
+
+    /// Creates a hard link.
+    pub(super) fn make_hard_link(&self, path: &[u8], target: &[u8]) -> Result<Made, Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        let file = open_beneath(self.root.as_fd(), target, flags)?;
+        let stat = rustix::fs::fstat(&file)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(Errno::PERM);
+        }
+        // By the descriptor: the name may have become another one meanwhile.
+        let from = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        self.within(path, |parent, name| {
+            match linkat(CWD, &from, parent, name, AtFlags::SYMLINK_FOLLOW) {
+                Err(Errno::EXIST) => {}
+                made => return made.map(|()| Made::New),
+            }
+            let here = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            if (here.st_dev, here.st_ino) == (stat.st_dev, stat.st_ino) {
+                return Ok(Made::Same);
+            }
+            self.give_way(parent, |hidden| {
+                linkat(CWD, &from, parent, hidden, AtFlags::SYMLINK_FOLLOW)
+            })?;
+            renameat(parent, PARTIAL, parent, name).map(|()| Made::New)
+        })
+    }
+
+    /// Calls `make` to create a replacement under the temporary name, if the name may be replaced.
+    fn give_way(
+        &self,
+        parent: &OwnedFd,
+        make: impl FnOnce(&[u8]) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        if self.if_exists == IfExists::Stays {
+            return Err(Errno::EXIST);
+        }
+        match unlinkat(parent, PARTIAL, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => make(PARTIAL.as_bytes()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Sets what is known of a folder in which nothing is made any more.
+    pub(super) fn settle_what_is_known(
+        &self,
+        path: &[u8],
+        mode: Option<u32>,
+        modified: Option<(i64, u32)>,
+    ) -> Result<(), Errno> {
+        self.settle_opened(path, OFlags::DIRECTORY, mode, modified)
+    }
+
+    /// Sets the permissions and time of a folder in which nothing is made any more.
+    pub(super) fn settle_folder(&self, facts: &FolderAttrs) -> Result<(), Errno> {
+        self.settle_what_is_known(&facts.path, Some(facts.mode), Some(facts.modified))
+    }
+}
+
+fn create(parent: &OwnedFd, name: &[u8], mode: u32) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    openat(parent, name, flags, Mode::from_raw_mode(mode | OWNER))
+}
+
+fn times((seconds, nanoseconds): (i64, u32)) -> Timestamps {
+    let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let modified = Timespec { tv_sec: seconds as _, tv_nsec: nanoseconds.into() };
+    Timestamps { last_access: omitted, last_modification: modified }
+}
+
+/// Returns the errno of an error of std.
+pub(super) fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+/// Reads the umask. Calling umask(2) would change it.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let told = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    // Not known: then every file's permissions are set.
+    told.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o777)
+}
+
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
+
+/// The permissions of a file that is being written.
+const OWNER: u32 = 0o600;

@@ -1,0 +1,255 @@
+//! How fetching a folder ends.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use underpass_engine::hint::{Action, Plain};
+use underpass_engine::{Error, Report};
+use underpass_transport::incoming::ReceiveError;
+use underpass_transport::tls::Facts;
+
+use super::tar::TarError;
+use crate::backoff::Retryable;
+use crate::download::DownloadError;
+use crate::error::ClientError;
+
+/// How a folder is fetched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TreeWay {
+    /// As an archive.
+    #[default]
+    Archive,
+    /// File by file.
+    Listing,
+}
+
+/// What fetching a folder did.
+#[derive(Clone, Debug, Default)]
+pub struct TreeDone {
+    /// How it was fetched.
+    pub way: TreeWay,
+    /// Files that were fetched.
+    pub files: u64,
+    /// Files that existed already.
+    pub here: u64,
+    /// Folders.
+    pub folders: u64,
+    /// Links, symbolic and hard ones.
+    pub links: u64,
+    /// The number of files, folders and links left out, each reported as an event.
+    pub left_out: u64,
+    /// Bytes of the archive, or of large files, from earlier runs.
+    pub resumed_at: u64,
+    /// The number of connections used.
+    pub connections: u32,
+    /// The bytes moved, and how.
+    pub report: Report,
+    /// The TLS of the last connection, if there was any.
+    pub tls: Option<Facts>,
+}
+
+/// A folder that was not fetched completely.
+#[derive(Debug)]
+pub struct TreeFailed {
+    /// Why.
+    pub error: TreeError,
+    /// What was done until then, which the next run can resume.
+    pub done: Box<TreeDone>,
+}
+
+impl fmt::Display for TreeFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for TreeFailed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+/// Why a folder could not be fetched.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TreeError {
+    /// Another process is fetching the folder.
+    Busy {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The request failed.
+    Client(ClientError),
+    /// A large file could not be fetched.
+    Download {
+        /// Its path in the folder.
+        path: PathBuf,
+        /// Why.
+        source: Box<DownloadError>,
+    },
+    /// An unfinished folder of something else is in the way.
+    Foreign {
+        /// The unfinished folder.
+        path: PathBuf,
+        /// The URL it was fetched from, if known.
+        url: Option<String>,
+    },
+    /// The kernel reported an error about a file or folder here.
+    Io {
+        /// What was being done, such as `writing`.
+        action: Action,
+        /// The file.
+        path: PathBuf,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The address has neither an archive nor a listing.
+    NotAFolder {
+        /// The address.
+        url: String,
+        /// The media type of the answer.
+        media_type: String,
+    },
+    /// The archive cannot be read.
+    Tar(TarError),
+    /// The folder has too many members.
+    TooMany {
+        /// The maximum number.
+        limit: u64,
+    },
+    /// The names of its files and folders take too much memory.
+    TooManyNames {
+        /// The maximum in bytes.
+        limit: usize,
+    },
+}
+
+impl TreeError {
+    /// Checks whether the same may succeed later.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Client(error) if error.is_temporary())
+    }
+
+    /// Creates the error of a call on a path.
+    pub(super) fn io(
+        action: impl Into<Action>,
+        path: impl Into<PathBuf>,
+        source: impl Into<io::Error>,
+    ) -> Self {
+        Self::Io { action: action.into(), path: path.into(), source: source.into() }
+    }
+}
+
+impl fmt::Display for TreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy { path } => {
+                write!(f, "another process is fetching {}: wait until it ends", path.display())
+            }
+            Self::Client(error) => error.fmt(f),
+            Self::Download { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Foreign { path, url: Some(url) } => write!(
+                f,
+                "{} is an unfinished download of {url}: finish that, or remove it",
+                path.display()
+            ),
+            Self::Foreign { path, url: None } => {
+                write!(f, "{} is in the way: remove it, or choose another folder", path.display())
+            }
+            Self::Io { action, path, source } => {
+                write!(f, "{action} {}: {}", path.display(), Plain(source))
+            }
+            Self::NotAFolder { url, media_type } => write!(
+                f,
+                "{url} is not a folder that can be fetched: the server answers with {media_type}, \
+                 neither an archive nor a listing"
+            ),
+            Self::Tar(error) => error.fmt(f),
+            Self::TooManyNames { limit } => write!(
+                f,
+                "its names take more than {} MiB of memory: fetch its parts one by one",
+                limit >> 20
+            ),
+            Self::TooMany { limit } => {
+                write!(f, "the folder has more than {limit} files: fetch its parts one by one")
+            }
+        }
+    }
+}
+
+impl std::error::Error for TreeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Client(error) => Some(error),
+            Self::Download { source, .. } => Some(&**source),
+            Self::Io { source, .. } => Some(source),
+            Self::Tar(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl Retryable for TreeError {
+    fn of_request(&self) -> Option<&ClientError> {
+        if let Self::Client(error) = self { Some(error) } else { None }
+    }
+}
+
+impl From<ClientError> for TreeError {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<TarError> for TreeError {
+    fn from(error: TarError) -> Self {
+        Self::Tar(error)
+    }
+}
+
+/// Returns why a name was left out, by the system's error.
+pub(super) fn explain(errno: Errno) -> String {
+    match errno {
+        Errno::EXIST => "a different one exists, which only --force replaces".to_owned(),
+        Errno::ISDIR => "a folder of that name exists".to_owned(),
+        Errno::NOTDIR => "a file is where its folder should be".to_owned(),
+        Errno::LOOP => "a link is where its folder should be".to_owned(),
+        errno => errno.to_string(),
+    }
+}
+
+/// Returns the errno of a failure that is the file's and not the connection's.
+pub(super) fn local(error: &ReceiveError) -> Option<Errno> {
+    let ReceiveError::Engine(error) = error else { return None };
+    let Error::Io { source, .. } = &**error else { return None };
+    Errno::from_io_error(source).filter(|errno| {
+        matches!(
+            *errno,
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::IO | Errno::ROFS | Errno::PERM
+        )
+    })
+}
+
+/// Checks whether an error is about one name, so that others may still succeed.
+pub(super) fn is_about_name(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::ACCESS // a folder or file that we may not change
+            | Errno::PERM // the same, or a kind that the file system does not have
+            | Errno::EXIST // something else is there
+            | Errno::ILSEQ // a file system that wants UTF-8
+            | Errno::INVAL // or one that does not like the name
+            | Errno::ISDIR // a folder where a file should be
+            | Errno::LOOP // a link where a folder should be
+            | Errno::NAMETOOLONG
+            | Errno::NOENT // the target of a hard link that was left out
+            | Errno::NOTDIR // a file where a folder should be
+            | Errno::NOTEMPTY
+            | Errno::OPNOTSUPP // links on FAT
+            | Errno::XDEV // a hard link into another file system
+            | Errno::MLINK
+    )
+}

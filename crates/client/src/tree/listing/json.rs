@@ -1,0 +1,165 @@
+//! Listings for programs: of nginx (`autoindex_format json`), Caddy, dufs and ourselves.
+
+use std::time::UNIX_EPOCH;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use underpass_protocol::encode_segment;
+use underpass_protocol::response::validator::parse_date;
+
+use super::{EntryFacts, MAX_LINKS};
+
+/// Returns the entries of a listing: a link, whether it is a folder, and what else is known.
+pub(super) fn entries(body: &[u8]) -> Option<Vec<(String, bool, EntryFacts)>> {
+    // A type that is either could only be read by way of text, which names need not be.
+    let entries: Entries = match body.trim_ascii_start().first()? {
+        b'[' => serde_json::from_slice(body).ok()?,
+        _ => serde_json::from_slice::<Dufs>(body).ok()?.paths,
+    };
+    Some(entries.0)
+}
+
+/// Entries, of which one more than [`MAX_LINKS`] are kept.
+struct Entries(Vec<(String, bool, EntryFacts)>);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visit;
+        impl<'de> Visitor<'de> for Visit {
+            type Value = Entries;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a list of objects")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Entries, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(object) = list.next_element::<Object>()? {
+                    if entries.len() <= MAX_LINKS {
+                        entries.extend(object.entry());
+                    }
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_seq(Visit)
+    }
+}
+
+/// What dufs puts its list into.
+#[derive(Deserialize)]
+struct Dufs {
+    paths: Entries,
+}
+
+/// An entry as any of them writes it.
+#[derive(Deserialize)]
+struct Object {
+    #[serde(default)]
+    name: Bytes,
+    /// Sent by our server, for names that are not UTF-8.
+    name_bytes: Option<String>,
+    /// Sent by Caddy and our server.
+    url: Option<String>,
+    size: Option<u64>,
+    /// RFC 3339 from our server, an HTTP date from nginx, milliseconds from dufs.
+    mtime: Option<Time>,
+    /// Caddy's.
+    mod_time: Option<String>,
+    /// Octal digits from our server, Go's mode bits from Caddy.
+    mode: Option<Mode>,
+    #[serde(default)]
+    is_dir: bool,
+    #[serde(default)]
+    is_symlink: bool,
+    /// nginx's: `directory` or `file`.
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    /// dufs's: `Dir`, `SymlinkDir`, `File`, `SymlinkFile`.
+    path_type: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Time {
+    Milliseconds(i64),
+    Text(String),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Mode {
+    Go(u64),
+    Octal(String),
+}
+
+impl Object {
+    fn entry(self) -> Option<(String, bool, EntryFacts)> {
+        let path_type = self.path_type.as_deref().unwrap_or_default();
+        let is_folder =
+            self.is_dir || self.kind.as_deref() == Some("directory") || path_type.ends_with("Dir");
+        let link = match (self.url, self.name_bytes) {
+            (Some(url), _) => url,
+            // So that a colon in a name does not make a scheme of it.
+            (None, Some(encoded)) => format!("./{encoded}"),
+            (None, None) if self.name.0.is_empty() => return None,
+            (None, None) => format!("./{}", encode_segment(&self.name.0)),
+        };
+        // What is said of a link may be about the link or about what it leads to.
+        if self.is_symlink || path_type.starts_with("Symlink") {
+            return Some((link, is_folder, EntryFacts::default()));
+        }
+        let modified = match (self.mtime, self.mod_time) {
+            (Some(Time::Milliseconds(time)), _) => {
+                let nanoseconds = u32::try_from(time.rem_euclid(1_000) * 1_000_000).ok()?;
+                Some((time.div_euclid(1_000), nanoseconds))
+            }
+            (Some(Time::Text(text)), _) | (None, Some(text)) => moment(&text),
+            (None, None) => None,
+        };
+        let mode = self.mode.and_then(|mode| match mode {
+            Mode::Go(bits) => u32::try_from(bits & 0o777).ok(),
+            Mode::Octal(text) => Some(u32::from_str_radix(&text, 8).ok()? & 0o777),
+        });
+        let size = self.size.filter(|_| !is_folder);
+        Some((link, is_folder, EntryFacts { size, modified, mode }))
+    }
+}
+
+/// Parses a time of RFC 3339 or an HTTP date.
+fn moment(text: &str) -> Option<(i64, u32)> {
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        let nanoseconds = time.as_nanosecond();
+        let seconds = nanoseconds.div_euclid(1_000_000_000);
+        let rest = nanoseconds.rem_euclid(1_000_000_000);
+        return Some((i64::try_from(seconds).ok()?, u32::try_from(rest).ok()?));
+    }
+    let time = parse_date(text.as_bytes())?.duration_since(UNIX_EPOCH).ok()?;
+    Some((i64::try_from(time.as_secs()).ok()?, 0))
+}
+
+/// A text that need not be UTF-8: nginx writes names as they are.
+#[derive(Default)]
+struct Bytes(Vec<u8>);
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visit;
+        impl Visitor<'_> for Visit {
+            type Value = Bytes;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a name")
+            }
+
+            fn visit_bytes<E: de::Error>(self, value: &[u8]) -> Result<Bytes, E> {
+                Ok(Bytes(value.to_vec()))
+            }
+
+            fn visit_str<E: de::Error>(self, value: &str) -> Result<Bytes, E> {
+                Ok(Bytes(value.as_bytes().to_vec()))
+            }
+        }
+        deserializer.deserialize_bytes(Visit)
+    }
+}

@@ -1,0 +1,40 @@
+//! Repeats failed requests for a folder.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::error::TreeError;
+use super::options::{Tell, TreeEvent};
+use super::task::TreeFetch;
+use crate::backoff::Backoff;
+
+/// The attempts of one request.
+pub(super) struct Retry<'p> {
+    tell: Tell<'p>,
+    cancel: Option<&'p AtomicBool>,
+    has_answered: &'p AtomicBool,
+    backoff: Backoff,
+}
+
+impl<'p> Retry<'p> {
+    pub(super) fn new(tree: &TreeFetch<'p, '_>) -> Self {
+        Self {
+            tell: tree.tell,
+            cancel: tree.client.cancel,
+            has_answered: tree.has_answered,
+            backoff: Backoff::new(tree.options.retries),
+        }
+    }
+
+    /// Forgets earlier failures, because there was progress.
+    pub(super) fn renew(&mut self) {
+        self.backoff.reset();
+    }
+
+    /// Waits before the next attempt, or returns the error if there is to be none.
+    pub(super) fn wait(&mut self, error: TreeError) -> Result<(), TreeError> {
+        let has_answered = self.has_answered.load(Ordering::Relaxed);
+        self.backoff.wait(error, has_answered, self.cancel.as_slice(), |error, after| {
+            (self.tell)(&TreeEvent::Retrying { error, after });
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! A folder that is being fetched.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use url::Url;
+
+use super::error::TreeDone;
+use super::options::{Tell, TreeGauge, TreeOptions};
+use crate::http::HttpClient;
+
+/// A folder that is being fetched, and what was done.
+pub(super) struct TreeFetch<'j, 'a> {
+    pub(super) client: &'j HttpClient<'a>,
+    pub(super) options: &'j TreeOptions,
+    pub(super) url: Url,
+    pub(super) path: &'j Path,
+    pub(super) gauge: &'j TreeGauge,
+    pub(super) tell: Tell<'j>,
+    /// Whether the server has ever answered.
+    pub(super) has_answered: &'j AtomicBool,
+    pub(super) done: &'j mut TreeDone,
+}
+
+impl TreeFetch<'_, '_> {
+    /// Notes that the server has answered.
+    pub(super) fn note_answer(&self) {
+        self.has_answered.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns a URL without credentials, as it may be shown and noted.
+    pub(super) fn shown(url: &Url) -> String {
+        let mut url = url.clone();
+        // Only addresses without a host have no place for them.
+        let _ = (url.set_username(""), url.set_password(None));
+        url.to_string()
+    }
+}

@@ -1,0 +1,125 @@
+//! Sends bodies of unknown length in chunks (RFC 9112 7.1), as the stream delivers them.
+//!
+//! A chunk begins with its length. The bytes in a pipe or socket can be counted without reading
+//! them, so even these are moved inside the kernel; everything else is read into memory.
+
+use std::fs::File;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, ioctl_fionread, pread, read};
+use underpass_engine::{Chain, Error, Heard, Kind, Report, Source};
+
+use super::error::UploadError;
+use super::exchange::Exchange;
+use crate::error::ClientError;
+
+/// Sends `head`, which may be empty, and all of a stream.
+pub(super) fn send(exchange: &mut Exchange<'_, '_, '_>, head: Vec<u8>) -> Result<(), UploadError> {
+    let source = exchange.body.source.clone();
+    let (mut frame, mut sent) = (head, 0_u64);
+    let mut is_first = true;
+    loop {
+        let piece = next(exchange, &source, sent)?;
+        // RFC 9112 7.1: what ends one chunk goes out with the beginning of the next.
+        let end = if is_first { "" } else { "\r\n" };
+        is_first = false;
+        let Some(piece) = piece else {
+            frame.extend_from_slice(format!("{end}0\r\n\r\n").as_bytes());
+            let framing = frame.len() as u64;
+            return exchange.transfer(Chain::new().bytes(frame), framing, sent);
+        };
+        exchange.is_begun = true;
+        let len = piece.len();
+        frame.extend_from_slice(format!("{end}{len:x}\r\n").as_bytes());
+        let framing = frame.len() as u64;
+        let chain = Chain::new().bytes(std::mem::take(&mut frame));
+        let chain = match piece {
+            Piece::Inside(len) => chain.source(source.clone().len(len)),
+            Piece::Memory(bytes) => chain.payload(bytes),
+        };
+        exchange.transfer(chain, framing, sent)?;
+        sent += len;
+    }
+}
+
+/// The bytes of one chunk.
+enum Piece {
+    /// Bytes that are waiting in the stream.
+    Inside(u64),
+    /// Bytes that had to be read.
+    Memory(Vec<u8>),
+}
+
+impl Piece {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Inside(len) => *len,
+            Self::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+/// Waits for the next bytes of a stream; `None` at its end.
+fn next(
+    exchange: &mut Exchange<'_, '_, '_>,
+    source: &Source<&File>,
+    sent: u64,
+) -> Result<Option<Piece>, UploadError> {
+    wait(exchange, source)?;
+    if matches!(source.kind(), Kind::Pipe | Kind::Socket) {
+        let held = ioctl_fionread(source.fd()).map_err(unreadable)?;
+        return Ok((held > 0).then_some(Piece::Inside(held)));
+    }
+    let mut bytes = vec![0; PIECE];
+    let got = loop {
+        let got = match source.offset() {
+            Some(at) => pread(source.fd(), &mut bytes, at + sent),
+            None => read(source.fd(), &mut bytes),
+        };
+        match got {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => wait(exchange, source)?,
+            got => break got.map_err(unreadable)?,
+        }
+    };
+    bytes.truncate(got);
+    Ok((got > 0).then_some(Piece::Memory(bytes)))
+}
+
+/// Waits until the stream has something, and listens to the server meanwhile.
+fn wait(exchange: &mut Exchange<'_, '_, '_>, source: &Source<&File>) -> Result<(), UploadError> {
+    loop {
+        let (came, is_heard) = {
+            let mut ends = [
+                PollFd::new(source.fd(), PollFlags::IN),
+                PollFd::new(exchange.connection.stream(), PollFlags::IN),
+            ];
+            // An interruption counts as an event: the next check decides.
+            let _ = poll(&mut ends, Some(&POLL_INTERVAL));
+            (!ends[0].revents().is_empty(), !ends[1].revents().is_empty())
+        };
+        if is_heard && exchange.heard.is_none() && exchange.listen() == Heard::Stop {
+            let report = Box::new(Report::default());
+            return Err(UploadError::Broken(Box::new(Error::Answered { report })));
+        }
+        if came {
+            return Ok(());
+        }
+        if exchange.client.is_cancelled() {
+            return Err(ClientError::Cancelled.into());
+        }
+    }
+}
+
+fn unreadable(errno: Errno) -> UploadError {
+    let report = Box::new(Report::default());
+    UploadError::Source(Box::new(Error::Io { mechanism: None, source: errno.into(), report }))
+}
+
+/// Bytes read at once.
+const PIECE: usize = 64 << 10;
+
+/// How often a wait checks whether it was cancelled.
+const POLL_INTERVAL: Timespec =
+    Timespec { tv_sec: 0, tv_nsec: Duration::from_millis(100).as_nanos() as _ };

@@ -1,0 +1,192 @@
+//! How an upload ends.
+
+use std::fmt;
+use std::io;
+
+use underpass_engine::hint::Plain;
+use underpass_engine::{Error, Report};
+use underpass_transport::tls::Facts;
+use url::Url;
+
+use crate::backoff::Retryable;
+use crate::error::ClientError;
+
+/// A successful upload.
+#[derive(Clone, Debug)]
+pub struct Uploaded {
+    /// The status: 201 for something new, 200 or 204 for something replaced.
+    pub status: u16,
+    /// Whether nothing was sent because the target exists and was not to be replaced.
+    pub was_there: bool,
+    /// Whether the status contradicts the condition: the server ignores it, or always answers with
+    /// this status.
+    pub is_suspicious: bool,
+    /// The URL that took it, to which redirects may have led.
+    pub url: Url,
+    /// The bytes moved, and how. Those from memory are the heads and chunk lines.
+    pub report: Report,
+    /// Bytes that the server had from earlier runs.
+    pub resumed_at: u64,
+    /// Whether the server can resume uploads.
+    pub is_resumable: bool,
+    /// The TLS of the connection, if there was any.
+    pub tls: Option<Facts>,
+}
+
+/// A failed upload, and what it leaves.
+#[derive(Debug)]
+pub struct UploadFailed {
+    /// Why.
+    pub error: UploadError,
+    /// The bytes moved, and how.
+    pub report: Box<Report>,
+    /// Whether the same command can resume the upload.
+    pub is_kept: bool,
+    /// The TLS of the last connection, if there was any.
+    pub tls: Option<Box<Facts>>,
+}
+
+impl UploadFailed {
+    /// Checks whether the failure concerns this file alone, so that others may still be sent.
+    #[must_use]
+    pub fn is_of_this_file(&self) -> bool {
+        match &self.error {
+            UploadError::Client(error) => matches!(error, ClientError::Status { .. }),
+            UploadError::Broken(_) | UploadError::Journal(_) => false,
+            UploadError::Source(_)
+            | UploadError::PartlyThere
+            | UploadError::Precondition { .. }
+            | UploadError::Spent
+            | UploadError::UnderWay
+            | UploadError::Early { .. } => true,
+        }
+    }
+}
+
+impl fmt::Display for UploadFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for UploadFailed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// Why an upload failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum UploadError {
+    /// The request failed, or the server refused it.
+    Client(ClientError),
+    /// The connection broke in the middle of the body.
+    Broken(Box<Error>),
+    /// The source ended early, changed, or could not be read.
+    Source(Box<Error>),
+    /// The target must not exist, an attempt broke off, and now something is there.
+    PartlyThere,
+    /// The target is not the version to be replaced.
+    Precondition {
+        /// Its entity tag; `None` if nothing is there.
+        found: Option<String>,
+    },
+    /// The bytes of a stream are needed again, which gives them only once.
+    Spent,
+    /// Another process is uploading the same file to the same place.
+    UnderWay,
+    /// The journal cannot be written.
+    Journal(io::Error),
+    /// The server answered with success before it had the whole file.
+    Early {
+        /// Its status.
+        status: u16,
+    },
+}
+
+impl UploadError {
+    /// Checks whether the same may succeed later.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Client(error) => error.is_temporary(),
+            Self::Broken(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Returns the status, if the server refused the request.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Client(ClientError::Status { status, .. }) => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// Checks whether the upload was cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        match self {
+            Self::Client(error) => matches!(error, ClientError::Cancelled),
+            Self::Broken(error) | Self::Source(error) => matches!(**error, Error::Cancelled { .. }),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for UploadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(error) => error.fmt(f),
+            Self::Broken(error) | Self::Source(error) => error.fmt(f),
+            Self::PartlyThere => {
+                f.write_str("the target exists now; it may be a part that an earlier attempt left")
+            }
+            Self::Precondition { found: Some(tag) } => {
+                write!(f, "the target is another version, with the entity tag {tag}")
+            }
+            Self::Precondition { found: None } => f.write_str("nothing is at the target"),
+            Self::Spent => {
+                f.write_str("it has to be sent again, but a stream gives its bytes only once")
+            }
+            Self::UnderWay => f.write_str("another process is uploading it to the same address"),
+            Self::Journal(error) => write!(f, "writing the journal: {}", Plain(error)),
+            Self::Early { status } => {
+                write!(f, "the server answered {status} before it had the whole file")
+            }
+        }
+    }
+}
+
+impl std::error::Error for UploadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Client(error) => Some(error),
+            Self::Broken(error) | Self::Source(error) => Some(error),
+            Self::Journal(error) => Some(error),
+            Self::PartlyThere
+            | Self::Precondition { .. }
+            | Self::Spent
+            | Self::UnderWay
+            | Self::Early { .. } => None,
+        }
+    }
+}
+
+impl Retryable for UploadError {
+    fn of_request(&self) -> Option<&ClientError> {
+        if let Self::Client(error) = self { Some(error) } else { None }
+    }
+
+    fn may_pass(&self) -> bool {
+        self.is_temporary()
+    }
+}
+
+impl From<ClientError> for UploadError {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}

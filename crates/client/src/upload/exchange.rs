@@ -1,0 +1,189 @@
+//! A request with a body: sends bytes, and listens to the server meanwhile.
+
+use std::fs::File;
+use std::io;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use underpass_engine::{
+    Chain, Confirm, Error, Heard, Options, Progress, Report, Sink, Source, Transfer,
+};
+
+use super::error::UploadError;
+use super::options::{Event, SendOptions, Tell};
+use crate::error::ClientError;
+use crate::http::{Connection, HttpClient, Response};
+
+/// A request with a body on its way.
+pub(super) struct Exchange<'e, 'a, 't> {
+    pub(super) client: &'e HttpClient<'a>,
+    pub(super) connection: &'e mut Connection<'a>,
+    /// The method, which determines whether an answer has a body.
+    pub(super) method: &'e str,
+    pub(super) send_options: SendOptions<'e>,
+    pub(super) body: Body<'e>,
+    /// How long to wait for `100 Continue` before the body; `None` to send it at once.
+    pub(super) expects: Option<Duration>,
+    /// Receives interim answers.
+    pub(super) interim: &'e mut (dyn FnMut(&Response) + Send),
+    pub(super) tell: &'e mut Tell<'t>,
+    /// The bytes moved, and how.
+    pub(super) report: Report,
+    /// The final answer, if it came while the body was sent.
+    pub(super) heard: Option<Result<Response, ClientError>>,
+    /// Whether any byte of the body was read from its source.
+    pub(super) is_begun: bool,
+}
+
+/// The bytes of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Body<'b> {
+    pub(super) source: &'b Source<&'b File>,
+    /// Bytes that the server has already.
+    pub(super) skip: u64,
+}
+
+impl Body<'_> {
+    /// Returns the number of bytes to send, if known.
+    pub(super) fn len(&self) -> Option<u64> {
+        self.source.promised().map(|len| len.saturating_sub(self.skip))
+    }
+}
+
+impl Exchange<'_, '_, '_> {
+    /// Moves a chain to the server and listens meanwhile. The first `framing` bytes are not of the
+    /// body; the server has `before` bytes of it.
+    pub(super) fn transfer(
+        &mut self,
+        chain: Chain<&File>,
+        framing: u64,
+        before: u64,
+    ) -> Result<(), UploadError> {
+        let sink = self.connection.stream().try_clone().map_err(|source| self.failed(source))?;
+        let session = self.connection.session().cloned();
+        let expected = self.body.source.promised();
+        let is_short = chain.len().is_some_and(|len| len - framing < MIN_HELD_BACK);
+        let tell = &mut *self.tell;
+        let observer = move |progress: &Progress| {
+            let bytes = before + progress.bytes.saturating_sub(framing);
+            tell(&Event::Progress(Progress { bytes, expected, ..*progress }));
+        };
+        let mut options = options(self.client, &self.send_options, is_short).observer(observer);
+        if let Some(session) = &session {
+            options = options.sink_tls(&**session);
+        }
+        // After a final answer nothing follows but the end.
+        if self.heard.is_none() {
+            let (connection, interim) = (&mut *self.connection, &mut *self.interim);
+            let (method, heard) = (self.method, &mut self.heard);
+            options = options.listener(move || hear(connection, method, interim, heard));
+        }
+        match Transfer::new(chain, Sink::socket(&sink)).options(options).run() {
+            Ok(report) => {
+                self.report.add(&report);
+                Ok(())
+            }
+            Err(error) => {
+                self.report.add(error.report());
+                Err(sorted(error))
+            }
+        }
+    }
+
+    /// Listens once, without waiting; returns whether to go on.
+    pub(super) fn listen(&mut self) -> Heard {
+        hear(self.connection, self.method, self.interim, &mut self.heard)
+    }
+
+    fn failed(&self, source: io::Error) -> UploadError {
+        let address = self.connection.address().to_owned();
+        ClientError::Network { action: "sending to", address, source }.into()
+    }
+}
+
+/// Receives what the server sends in the middle of a body.
+fn hear(
+    connection: &mut Connection<'_>,
+    method: &str,
+    interim: &mut (dyn FnMut(&Response) + Send),
+    heard: &mut Option<Result<Response, ClientError>>,
+) -> Heard {
+    let answer = loop {
+        // What has come may be of TLS alone.
+        if !connection.has_spoken(Duration::ZERO) {
+            return Heard::GoOn;
+        }
+        let answer = connection.response(method);
+        match &answer {
+            Ok(response) if response.status < 200 => interim(response),
+            _ => break answer,
+        }
+    };
+    // Success may be premature, but is no reason to break off what is welcome.
+    let is_welcome = answer.as_ref().is_ok_and(Response::is_success);
+    *heard = Some(answer);
+    if is_welcome { Heard::Enough } else { Heard::Stop }
+}
+
+/// Returns the engine's options for a body.
+fn options<'o>(
+    client: &HttpClient<'o>,
+    send_options: &SendOptions<'o>,
+    is_short: bool,
+) -> Options<'o> {
+    let mut options = Options::default()
+        .policy(send_options.policy)
+        .integrity(send_options.integrity)
+        .timeout(client.timeout)
+        // The server counts the bytes: what is found out after the last one comes too late. To hold
+        // it back takes a round trip, which a body of a few packets should not wait for.
+        .confirm(if is_short { Confirm::HandedOver } else { Confirm::BeforeEnd });
+    if let Some(step) = send_options.step {
+        options = options.step(step);
+    }
+    if let Some(pipes) = send_options.pipes {
+        options = options.pipes(pipes);
+    }
+    if let Some(cancel) = client.cancel {
+        options = options.cancel(cancel);
+    }
+    options
+}
+
+/// Converts an error of the engine into one of the connection or of the source.
+fn sorted(error: Error) -> UploadError {
+    match error {
+        Error::Cancelled { .. } => ClientError::Cancelled.into(),
+        Error::Stalled { .. } => ClientError::Stalled.into(),
+        Error::Answered { .. } => UploadError::Broken(Box::new(error)),
+        Error::Io { ref source, .. } if is_of_network(source) => {
+            UploadError::Broken(Box::new(error))
+        }
+        error => UploadError::Source(Box::new(error)),
+    }
+}
+
+/// Checks whether an error can only come from a connection.
+fn is_of_network(error: &io::Error) -> bool {
+    Errno::from_io_error(error).is_some_and(|errno| {
+        matches!(
+            errno,
+            Errno::PIPE
+                | Errno::CONNRESET
+                | Errno::CONNABORTED
+                | Errno::TIMEDOUT
+                | Errno::HOSTUNREACH
+                | Errno::HOSTDOWN
+                | Errno::NETUNREACH
+                | Errno::NETDOWN
+                | Errno::NETRESET
+                | Errno::NOTCONN
+                | Errno::KEYEXPIRED // TLS: its key is worn, and the kernel cannot change it
+                | Errno::PROTO // TLS: what the peer may not say
+        )
+    })
+}
+
+/// The minimum size of a body in bytes whose last byte is held back until the file is known to be
+/// unchanged.
+const MIN_HELD_BACK: u64 = 256 << 10;

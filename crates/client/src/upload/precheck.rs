@@ -1,0 +1,108 @@
+//! Uploads that depend on what is at the target: `If-None-Match: *` and `If-Match` (RFC 9110 13.1).
+//!
+//! Many servers ignore both for PUT, such as nginx's WebDAV module and rclone. The target is
+//! therefore asked for by HEAD before anything is sent. The field is sent as well, because only the
+//! server can rule out that the target changes between the two requests.
+
+use super::error::UploadError;
+use super::options::Condition;
+use super::uploader::{AttemptEnd, TargetState, Uploader};
+use crate::error::ClientError;
+use crate::http::Request;
+
+impl Uploader<'_, '_, '_> {
+    /// Asks the server whether the target is as required; `Some` if the upload ends here.
+    pub(super) fn check_condition(&mut self) -> Result<Option<AttemptEnd>, UploadError> {
+        let condition = self.upload.condition;
+        if condition == Condition::None || self.is_asked {
+            return Ok(None);
+        }
+        let request = Request { method: "HEAD", fields: &[] };
+        let answer = match self.client.ask(self.idle.take(), &request, &self.url) {
+            Ok(answer) => answer,
+            // Where HEAD leads in circles or into the open, PUT may still be welcome.
+            Err(ClientError::TooManyRedirects { .. } | ClientError::Downgrade { .. }) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.note_met();
+        self.seen = TargetState::Unknown;
+        let response = answer.response;
+        let is_there = match response.status {
+            200..=299 => true,
+            404 | 410 => false,
+            // Whether it is there can be asked again later, or with another password.
+            401 | 407 | 408 | 425 | 429 | 500 | 502..=504 => {
+                return Err(answer.connection.refusal(&response).into());
+            }
+            // Such as 403 and 405: who may write need not be allowed to read.
+            _ => {
+                self.is_asked = true;
+                self.idle = answer.connection.finish(&response);
+                return Ok(None);
+            }
+        };
+        self.is_asked = true;
+        self.idle = answer.connection.finish(&response);
+        let tag = response.fields.text("etag");
+        match (condition, is_there) {
+            (Condition::Absent, true) => {
+                return self.exists(response.status, self.has_sent).map(Some);
+            }
+            (Condition::Absent, false) => self.seen = TargetState::Absent,
+            (Condition::Version(_), false) => {
+                return Err(UploadError::Precondition { found: None });
+            }
+            (Condition::Version(wanted), true) => match tag {
+                Some(tag) if wanted != "*" && tag != wanted => {
+                    return Err(UploadError::Precondition { found: Some(tag.to_owned()) });
+                }
+                None if wanted != "*" => {}
+                _ => self.seen = TargetState::AsRequired,
+            },
+            (Condition::None, _) => {}
+        }
+        Ok(None)
+    }
+
+    /// Handles a target that exists although nothing may. What an earlier attempt of this upload
+    /// has left counts only if it is known to be the whole file.
+    fn exists(&mut self, status: u16, may_be_ours: bool) -> Result<AttemptEnd, UploadError> {
+        if !may_be_ours {
+            self.cancel();
+            return Ok(AttemptEnd::AlreadyThere(status));
+        }
+        match self.is_there()? {
+            Some(status) => Ok(AttemptEnd::Stored(status)),
+            None => Err(UploadError::PartlyThere),
+        }
+    }
+
+    /// Turns a refusal because of the condition into its meaning.
+    pub(super) fn judge(
+        &mut self,
+        outcome: Result<AttemptEnd, UploadError>,
+    ) -> Result<AttemptEnd, UploadError> {
+        match outcome {
+            Err(error) if error.status() == Some(412) => match self.upload.condition {
+                // The request that was refused has changed nothing.
+                Condition::Absent => self.exists(412, self.had_sent),
+                _ => Err(error),
+            },
+            outcome => outcome,
+        }
+    }
+
+    /// Checks whether an answer with this status contradicts the condition: 201 says that something
+    /// was created, 200 and 204 that something was replaced (RFC 9110 9.3.4). Some servers use one
+    /// of them for both, so this is no proof.
+    pub(super) fn is_suspicious(&self, status: u16) -> bool {
+        match self.upload.condition {
+            Condition::None => false,
+            Condition::Absent => matches!(status, 200 | 204),
+            // golang's WebDAV says 201 for everything.
+            Condition::Version(_) => status == 201 && self.seen != TargetState::AsRequired,
+        }
+    }
+}

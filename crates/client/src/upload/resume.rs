@@ -1,0 +1,165 @@
+//! Resumes uploads, as the draft "Resumable Uploads for HTTP" of the IETF describes
+//! (draft-ietf-httpbis-resumable-upload): the server names a URL for the upload in an interim
+//! answer, reports by HEAD how much it has, and takes the rest by PATCH.
+
+use std::io;
+
+use underpass_protocol::digest::{Algorithm, parse_digests, write_wanted};
+use underpass_transport::digest::compute;
+use url::Url;
+
+use super::error::UploadError;
+use super::journal::{Journal, is_version, version};
+use super::options::{Event, RESUMABLE_FROM};
+use super::uploader::{AttemptEnd, Uploader};
+use crate::error::ClientError;
+use crate::http::Request;
+
+impl<'a> Uploader<'_, 'a, '_> {
+    /// Looks for the journal of an earlier process; what it sent of another version is discarded.
+    pub(super) fn look_back(&mut self) -> Result<(), UploadError> {
+        let Some(path) = self.upload.journal.filter(|_| !self.kept.is_searched) else {
+            return Ok(());
+        };
+        self.kept.is_searched = true;
+        let (journal, entry) = match Journal::find(path) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(UploadError::UnderWay);
+            }
+            // What cannot be read cannot be gone on with; it is not needed.
+            Err(_) => return Ok(()),
+        };
+        self.kept.journal = Some(journal);
+        let resource = entry.as_ref().and_then(|entry| Url::parse(&entry.resource).ok());
+        let resource = resource.filter(|resource| resource.origin() == self.origin);
+        let (Some(entry), Some(mut resource)) = (entry, resource) else {
+            self.kept.forget();
+            return Ok(());
+        };
+        // An http address has a host, so it has a place for both.
+        let _ = resource.set_username(self.url.username());
+        let _ = resource.set_password(self.url.password());
+        self.kept.resource = Some(resource);
+        self.kept.is_known = Some(true);
+        let version = self.kept.version.as_ref();
+        let is_same = version.is_some_and(|version| is_version(&entry.file, version));
+        if !is_same || entry.target != self.kept.target {
+            (self.tell)(&Event::StartedOver { reason: "the file has changed since" });
+            self.cancel();
+        }
+        Ok(())
+    }
+
+    /// Asks whether the server can resume uploads, if the file is large enough.
+    pub(super) fn ask_whether_resumable(&mut self) -> Result<(), UploadError> {
+        let is_long = self.upload.source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
+        if self.kept.is_known.is_some() || self.upload.journal.is_none() || !is_long {
+            return Ok(());
+        }
+        let request = Request { method: "OPTIONS", fields: &[] };
+        let answer = self.client.ask(self.idle.take(), &request, &self.url)?;
+        self.note_met();
+        let says =
+            answer.response.is_success() && answer.response.fields.get("upload-limit").is_some();
+        self.kept.is_known = Some(says);
+        self.idle = answer.connection.finish(&answer.response);
+        Ok(())
+    }
+
+    /// Sends what the server does not have yet.
+    pub(super) fn go_on(&mut self) -> Result<AttemptEnd, UploadError> {
+        let Some(resource) = self.kept.resource.clone() else { return Ok(AttemptEnd::Again) };
+        let total = self.upload.source.promised().unwrap_or(0);
+        let Some(at) = self.offset(&resource)?.filter(|at| *at <= total) else {
+            // An upload that is whole is none any more, either.
+            if let Some(status) = self.is_there()? {
+                return Ok(AttemptEnd::Stored(status));
+            }
+            (self.tell)(&Event::StartedOver { reason: "the server does not know it any more" });
+            self.kept.forget();
+            return Ok(AttemptEnd::Again);
+        };
+        self.note_resumed(at);
+        let offset = at.to_string();
+        let mut fields = vec![
+            ("Content-Type", "application/partial-upload"),
+            ("Upload-Offset", offset.as_str()),
+            ("Upload-Complete", "?1"),
+        ];
+        // Of the whole, which this request completes; the server has not kept what was said before.
+        let is_digest = |(name, _): &&(&str, &str)| *name == "Repr-Digest";
+        fields.extend(self.upload.fields.iter().filter(is_digest));
+        let (response, connection) = self.deliver("PATCH", &resource, &fields, at)?;
+        let is_part = response.fields.text("upload-complete").map(str::trim) == Some("?0");
+        match response.status {
+            // It has more or less than it said, or not yet all: it will say where it is.
+            409 => Ok(AttemptEnd::Again),
+            _ if response.is_success() && is_part => Ok(AttemptEnd::Again),
+            404 | 410 => {
+                (self.tell)(&Event::StartedOver { reason: "the server does not know it any more" });
+                self.kept.forget();
+                Ok(AttemptEnd::Again)
+            }
+            status if response.is_success() => {
+                self.idle = connection.finish(&response);
+                Ok(AttemptEnd::Stored(status))
+            }
+            _ => Err(connection.refusal(&response).into()),
+        }
+    }
+
+    /// Returns how many bytes the server has; `None` if it does not know the upload.
+    fn offset(&mut self, resource: &Url) -> Result<Option<u64>, UploadError> {
+        let request = Request { method: "HEAD", fields: &[] };
+        let answer = self.client.ask(self.idle.take(), &request, resource)?;
+        self.note_met();
+        let response = answer.response;
+        match response.status {
+            404 | 410 => {
+                self.idle = answer.connection.finish(&response);
+                Ok(None)
+            }
+            _ if response.is_success() => {
+                self.idle = answer.connection.finish(&response);
+                Ok(response.fields.number("upload-offset"))
+            }
+            _ => Err(answer.connection.refusal(&response).into()),
+        }
+    }
+
+    /// Asks whether the target is this file already: the server may have had all of it, and only
+    /// its answer was lost. Only its digest proves that.
+    pub(super) fn is_there(&mut self) -> Result<Option<u16>, UploadError> {
+        let wanted = write_wanted(&[Algorithm::Sha256]);
+        let request = Request { method: "HEAD", fields: &[("Want-Repr-Digest", &wanted)] };
+        let answer = self.client.ask(self.idle.take(), &request, &self.url)?;
+        let response = answer.response;
+        self.idle = answer.connection.finish(&response);
+        let source = self.upload.source;
+        let len = source.promised();
+        let theirs = parse_digests(response.fields.all("repr-digest"));
+        let mut theirs = theirs.into_iter().flatten();
+        let theirs = theirs.find(|digest| digest.algorithm() == Algorithm::Sha256);
+        let is_alike = response.status == 200 && response.fields.number("content-length") == len;
+        let (Some(theirs), Some(len), true) = (theirs, len, is_alike) else { return Ok(None) };
+        let at = source.offset().unwrap_or(0);
+        let wanted = || !self.client.is_cancelled();
+        let ours = compute(source.fd(), at..at + len, &[Algorithm::Sha256], |_| wanted());
+        let is_same = ours.is_ok_and(|ours| ours.digests == [theirs]);
+        let is_unchanged = version(source.fd()).ok() == self.kept.version;
+        Ok((is_same && is_unchanged).then_some(response.status))
+    }
+
+    /// Cancels the upload on the server, and removes the journal.
+    pub(super) fn cancel(&mut self) {
+        if let Some(resource) = self.kept.resource.take() {
+            let request = Request { method: "DELETE", fields: &[] };
+            // If there is no answer, the server discards it after its expiry.
+            let answer: Result<_, ClientError> = self.client.ask(None, &request, &resource);
+            self.idle = answer.ok().and_then(|it| it.connection.finish(&it.response));
+        }
+        self.kept.forget();
+    }
+}

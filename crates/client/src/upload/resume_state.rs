@@ -1,0 +1,88 @@
+//! What is known of an upload that can be resumed.
+
+use url::{Origin, Url};
+
+use super::journal::{Journal, JournalEntry, version, version_to_keep};
+use super::options::Upload;
+use crate::http::Response;
+
+/// What is needed to resume an upload.
+#[derive(Debug, Default)]
+pub(super) struct ResumeState {
+    /// The URL of the upload, once the server has sent it.
+    pub(super) resource: Option<Url>,
+    /// Whether the server can resume uploads, once that is known.
+    pub(super) is_known: Option<bool>,
+    /// Whether the journal of an earlier process has been looked for.
+    pub(super) is_searched: bool,
+    /// The URL of the target for the journal.
+    pub(super) target: String,
+    pub(super) version: Option<String>,
+    version_to_keep: String,
+    path: Option<std::path::PathBuf>,
+    pub(super) journal: Option<Journal>,
+}
+
+impl ResumeState {
+    pub(super) fn new(upload: &Upload<'_>, url: &Url) -> Self {
+        let version = version(upload.source.fd()).ok();
+        let path = upload.journal.map(std::path::Path::to_owned);
+        let keep = |version: &String| version_to_keep(upload.source.fd(), version);
+        let version_to_keep = version.as_ref().map(keep).unwrap_or_default();
+        let target = public(url).to_string();
+        Self { target, version, version_to_keep, path, ..Self::default() }
+    }
+
+    /// Checks whether the server keeps broken uploads.
+    pub(super) fn is_resumable(&self) -> bool {
+        self.is_known == Some(true)
+    }
+
+    /// Checks whether another process could resume the upload.
+    pub(super) fn is_written(&self) -> bool {
+        self.journal.is_some() && self.resource.is_some()
+    }
+
+    /// Handles an interim answer: 104 has the URL of the upload.
+    pub(super) fn hear(&mut self, response: &Response, base: &Url, origin: &Origin) {
+        if response.status != 104 || !self.is_resumable() {
+            return;
+        }
+        let location = response.fields.text("location").and_then(|it| base.join(it).ok());
+        // It will receive the credentials of the server that was given.
+        let Some(resource) = location.filter(|it| it.origin() == *origin) else { return };
+        if self.resource.as_ref() == Some(&resource) {
+            return;
+        }
+        self.write(&resource);
+        self.resource = Some(resource);
+    }
+
+    /// Writes the journal. Without one, this process alone can resume the upload.
+    fn write(&mut self, resource: &Url) {
+        let (Some(path), Some(_)) = (&self.path, &self.version) else { return };
+        let entry =
+            JournalEntry::new(&self.target, public(resource).as_str(), &self.version_to_keep);
+        self.journal = match self.journal.take() {
+            Some(journal) => journal.write(&entry).is_ok().then_some(journal),
+            None => Journal::create(path, &entry).ok(),
+        };
+    }
+
+    /// Forgets the upload and removes the journal.
+    pub(super) fn forget(&mut self) {
+        self.resource = None;
+        if let Some(journal) = self.journal.take() {
+            journal.remove();
+        }
+    }
+}
+
+/// Returns a URL without credentials and fragment.
+fn public(url: &Url) -> Url {
+    let mut url = url.clone();
+    // An http address has a host, so both can be taken away.
+    let _ = (url.set_username(""), url.set_password(None));
+    url.set_fragment(None);
+    url
+}

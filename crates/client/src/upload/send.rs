@@ -1,0 +1,132 @@
+//! Sends the body of a request, and receives the server's answer, early or late.
+
+use std::time::{Duration, Instant};
+
+use underpass_engine::{Chain, socket};
+
+use super::chunks;
+use super::error::UploadError;
+use super::exchange::Exchange;
+use crate::error::ClientError;
+use crate::http::Response;
+
+impl Exchange<'_, '_, '_> {
+    /// Sends head and body; returns the final answer, and whether the whole body was sent.
+    pub(super) fn run(&mut self, head: Vec<u8>) -> Result<(Response, bool), UploadError> {
+        let head = match self.expects {
+            None => head,
+            Some(timeout) => {
+                self.connection.send(&head)?;
+                if let Some(answer) = self.await_word(timeout)? {
+                    return Ok((answer, false));
+                }
+                Vec::new()
+            }
+        };
+        let sent = match self.body.len() {
+            Some(len) => self.send_known(head, len),
+            None => chunks::send(self, head),
+        };
+        self.answer(sent)
+    }
+
+    /// Returns the final answer, after the body was sent or could not be.
+    fn answer(&mut self, sent: Result<(), UploadError>) -> Result<(Response, bool), UploadError> {
+        if sent.is_err() {
+            // The server must not take the part for the whole, however this ends.
+            let _ = socket::arm_reset(self.connection.stream());
+        }
+        match (sent, self.heard.take()) {
+            (Ok(()), None) => Ok((self.await_answer()?, true)),
+            (Ok(()), Some(answer)) => Ok((answer?, true)),
+            // RFC 9110 9.3.4 knows no success of a part.
+            (Err(_), Some(Ok(answer))) if answer.is_success() => {
+                Err(UploadError::Early { status: answer.status })
+            }
+            (Err(_), Some(Ok(answer))) => Ok((answer, false)),
+            (Err(error @ UploadError::Source(_)), _) => Err(error),
+            (Err(_), Some(Err(error))) => Err(error.into()),
+            (Err(error), None) => match self.last_words() {
+                Some(answer) if !answer.is_success() => Ok((answer, false)),
+                Some(answer) => Err(UploadError::Early { status: answer.status }),
+                None => Err(error),
+            },
+        }
+    }
+
+    /// Sends `head`, which may be empty, and a body of known length.
+    fn send_known(&mut self, head: Vec<u8>, len: u64) -> Result<(), UploadError> {
+        let skip = self.body.skip;
+        let at = self.body.source.offset().unwrap_or(0) + skip;
+        let mut chain = Chain::new();
+        let head_len = head.len() as u64;
+        if !head.is_empty() {
+            chain = chain.bytes(head);
+        }
+        if len > 0 {
+            self.is_begun = true;
+            chain = chain.source(self.body.source.clone().at(at).len(len));
+        }
+        self.transfer(chain, head_len, skip)
+    }
+
+    /// Waits for `100 Continue`, no longer than `timeout`; returns the final answer if that comes
+    /// instead (RFC 9110 10.1.1).
+    fn await_word(&mut self, timeout: Duration) -> Result<Option<Response>, UploadError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !self.connection.has_spoken(left.min(POLL_INTERVAL)) {
+                if self.client.is_cancelled() {
+                    return Err(ClientError::Cancelled.into());
+                }
+                if left.is_zero() {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let response = self.connection.response(self.method)?;
+            match response.status {
+                100 => return Ok(None),
+                101..200 => (self.interim)(&response),
+                _ => return Ok(Some(response)),
+            }
+        }
+    }
+
+    /// Waits for the final answer to a whole body.
+    fn await_answer(&mut self) -> Result<Response, UploadError> {
+        // The server may have to write all of it to its disk before it can promise anything.
+        let sent = self.body.len().unwrap_or_else(|| self.report.bytes());
+        let timeout = self.client.timeout + Duration::from_secs(sent / MIN_DISK_RATE);
+        self.connection.incoming().set_timeout(Some(timeout));
+        let answer = loop {
+            match self.connection.response(self.method) {
+                Ok(response) if response.status < 200 => (self.interim)(&response),
+                answer => break answer,
+            }
+        };
+        self.connection.incoming().set_timeout(Some(self.client.timeout));
+        Ok(answer?)
+    }
+
+    /// Returns what the server sent before the connection broke, if anything.
+    fn last_words(&mut self) -> Option<Response> {
+        while self.connection.has_spoken(LAST_WORDS_TIMEOUT) {
+            match self.connection.response(self.method) {
+                Ok(response) if response.status < 200 => {}
+                answer => return answer.ok(),
+            }
+        }
+        None
+    }
+}
+
+/// How often a wait checks whether it was cancelled.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long to wait for the answer of a server that has broken off.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// The minimum rate of a server's disk, in bytes per second.
+const MIN_DISK_RATE: u64 = 16 << 20;

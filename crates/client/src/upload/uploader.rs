@@ -1,0 +1,375 @@
+//! One upload, with as many requests as it takes.
+
+use std::time::Duration;
+
+use underpass_engine::{Error, Report, socket};
+use underpass_protocol::upload::INTEROP_VERSION;
+use underpass_transport::hold_little_on_loopback;
+use underpass_transport::tls::Facts;
+use url::{Origin, Url};
+
+use super::error::{UploadError, UploadFailed, Uploaded};
+use super::exchange::{Body, Exchange};
+use super::options::{Event, Tell, Upload};
+use super::resume_state::ResumeState;
+use crate::backoff::Backoff;
+use crate::error::ClientError;
+use crate::http::{Connection, HttpClient, Request, Response};
+
+/// One upload.
+pub(super) struct Uploader<'u, 'a, 't> {
+    pub(super) client: &'u HttpClient<'a>,
+    pub(super) upload: &'u Upload<'u>,
+    pub(super) tell: &'u mut Tell<'t>,
+    /// The target, to which redirects may have led.
+    pub(super) url: Url,
+    /// The origin of the server that was given, which alone receives credentials.
+    pub(super) origin: Origin,
+    pub(super) idle: Option<Connection<'a>>,
+    /// What is needed to resume the upload.
+    pub(super) kept: ResumeState,
+    report: Report,
+    tls: Option<Facts>,
+    resumed_at: u64,
+    redirects: u32,
+    /// The highest number of bytes that the server has had.
+    furthest: u64,
+    /// Whether that number grew in the last attempt.
+    has_progressed: bool,
+    /// Whether the server has ever answered.
+    has_met: bool,
+    /// Whether the server does not understand `Expect`.
+    is_unexpecting: bool,
+    /// Whether bytes were read from a source that does not give them twice.
+    is_spent: bool,
+    /// Whether bytes of a body were sent to the target itself.
+    pub(super) has_sent: bool,
+    /// The value of `has_sent` before the last request.
+    pub(super) had_sent: bool,
+    /// What is known of the target.
+    pub(super) seen: TargetState,
+    /// Whether that was asked after the target may have changed.
+    pub(super) is_asked: bool,
+}
+
+/// How an attempt ended.
+pub(super) enum AttemptEnd {
+    /// The server has the file.
+    Stored(u16),
+    /// Another attempt follows at once, with what this one has learned.
+    Again,
+    /// Another attempt follows at another URL.
+    Redirected,
+    /// Nothing was sent, because the target exists.
+    AlreadyThere(u16),
+}
+
+/// What a HEAD request found at the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum TargetState {
+    /// It was not asked, or the server does not answer.
+    #[default]
+    Unknown,
+    /// Nothing is there.
+    Absent,
+    /// It is as required.
+    AsRequired,
+}
+
+impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
+    pub(super) fn new(
+        client: &'u HttpClient<'a>,
+        upload: &'u Upload<'u>,
+        url: &Url,
+        idle: Option<Connection<'a>>,
+        tell: &'u mut Tell<'t>,
+    ) -> Self {
+        let kept = ResumeState::new(upload, url);
+        Self {
+            client,
+            upload,
+            tell,
+            url: url.clone(),
+            origin: url.origin(),
+            idle,
+            kept,
+            report: Report::default(),
+            tls: None,
+            resumed_at: 0,
+            redirects: 0,
+            furthest: 0,
+            has_progressed: false,
+            has_met: false,
+            is_unexpecting: false,
+            is_spent: false,
+            has_sent: false,
+            had_sent: false,
+            seen: TargetState::default(),
+            is_asked: false,
+        }
+    }
+
+    /// Uploads the file, with as many attempts as are allowed.
+    pub(super) fn run(mut self) -> Result<(Uploaded, Option<Connection<'a>>), UploadFailed> {
+        let (mut backoff, mut repeats) = (Backoff::new(self.upload.retries), 0);
+        loop {
+            let outcome = self.attempt();
+            let outcome = self.judge(outcome);
+            // Only what the server keeps is progress; to begin anew for ever is none.
+            if std::mem::take(&mut self.has_progressed) {
+                backoff.reset();
+                repeats = 0;
+            }
+            let error = match outcome {
+                Ok(AttemptEnd::Stored(status)) => return Ok(self.finish(status, false)),
+                Ok(AttemptEnd::AlreadyThere(status)) => return Ok(self.finish(status, true)),
+                Ok(AttemptEnd::Redirected) => {
+                    (self.has_sent, self.is_asked) = (false, false);
+                    continue;
+                }
+                Ok(AttemptEnd::Again) if repeats < MAX_REPEATS => {
+                    repeats += 1;
+                    continue;
+                }
+                Ok(AttemptEnd::Again) => {
+                    ClientError::BadResponse("it keeps changing its mind".to_owned()).into()
+                }
+                Err(error) => error,
+            };
+            if let Err(error) = self.prepare_again(error, &mut backoff) {
+                return Err(self.fail(error));
+            }
+        }
+    }
+
+    /// Makes one attempt: resumes an earlier one, or begins anew.
+    fn attempt(&mut self) -> Result<AttemptEnd, UploadError> {
+        self.look_back()?;
+        if self.kept.resource.is_some() {
+            return self.go_on();
+        }
+        if let Some(came) = self.check_condition()? {
+            return Ok(came);
+        }
+        self.ask_whether_resumable()?;
+        self.begin()
+    }
+
+    /// Sends the whole file by PUT.
+    fn begin(&mut self) -> Result<AttemptEnd, UploadError> {
+        let total = self.upload.source.promised();
+        let length = total.map(|len| len.to_string()).unwrap_or_default();
+        let mut fields = self.upload.fields.to_vec();
+        fields.extend(self.upload.condition.field());
+        if self.kept.is_resumable() {
+            fields.extend([("Upload-Complete", "?1"), ("Upload-Length", &length)]);
+            // Without it there is no 104 (Draft Version Identification).
+            fields.push(("Upload-Draft-Interop-Version", INTEROP_VERSION));
+        }
+        let url = self.url.clone();
+        let (response, connection) = self.deliver("PUT", &url, &fields, 0)?;
+        if let Some(next) = response.redirect_of_body(&url)? {
+            if next.scheme() == "http" && url.scheme() == "https" {
+                return Err(ClientError::Downgrade { to: next.to_string() }.into());
+            }
+            let most = self.client.max_redirects;
+            self.redirects += 1;
+            if self.redirects > most {
+                return Err(ClientError::TooManyRedirects { most }.into());
+            }
+            (self.tell)(&Event::Redirected { to: &next });
+            self.idle = connection.finish(&response);
+            self.url = next;
+            return Ok(AttemptEnd::Redirected);
+        }
+        match response.status {
+            // RFC 9110 10.1.1: without the expectation it may be another matter.
+            417 if !self.is_unexpecting => {
+                self.is_unexpecting = true;
+                Ok(AttemptEnd::Again)
+            }
+            status if response.is_success() => {
+                self.idle = connection.finish(&response);
+                Ok(AttemptEnd::Stored(status))
+            }
+            _ => Err(connection.refusal(&response).into()),
+        }
+    }
+
+    /// Sends a request with the bytes of the source after the first `skip`.
+    pub(super) fn deliver(
+        &mut self,
+        method: &str,
+        url: &Url,
+        fields: &[(&str, &str)],
+        skip: u64,
+    ) -> Result<(Response, Connection<'a>), UploadError> {
+        if self.is_spent {
+            return Err(UploadError::Spent);
+        }
+        let body = Body { source: self.upload.source, skip };
+        let expects = self.expect_timeout(body.len());
+        let length = body.len().map(|len| len.to_string());
+        let mut fields = fields.to_vec();
+        fields.push(match &length {
+            Some(length) => ("Content-Length", length),
+            None => ("Transfer-Encoding", "chunked"),
+        });
+        if expects.is_some() {
+            fields.push(("Expect", "100-continue"));
+        }
+        let mut connection = self.connect(url)?;
+        self.tls = connection.tls().cloned();
+        let request = Request { method, fields: &fields };
+        let head = connection.head(self.client, &request, url, url.origin() == self.origin);
+        let (kept, origin) = (&mut self.kept, &self.origin);
+        let mut exchange = Exchange {
+            client: self.client,
+            connection: &mut connection,
+            method,
+            send_options: self.upload.options,
+            body,
+            expects,
+            interim: &mut |response| kept.hear(response, url, origin),
+            tell: &mut *self.tell,
+            report: Report::default(),
+            heard: None,
+            is_begun: false,
+        };
+        let outcome = exchange.run(head);
+        let (report, is_begun) = (exchange.report, exchange.is_begun);
+        self.report.add(&report);
+        self.is_spent |= is_begun && body.len().is_none();
+        if is_begun && method == "PUT" {
+            // Whatever comes of it, the target may be another one now: on a server that does not
+            // keep unfinished uploads aside even a part of this file.
+            self.had_sent = self.has_sent;
+            self.has_sent |= !self.kept.is_resumable();
+            self.is_asked = false;
+        }
+        let (response, is_whole) = outcome?;
+        self.has_met = true;
+        // The server would not take what follows half a body for a request.
+        let keeps_alive = response.keeps_alive && is_whole;
+        Ok((Response { keeps_alive, ..response }, connection))
+    }
+
+    /// Returns how long to wait for `100 Continue`; `None` if the body is sent at once.
+    fn expect_timeout(&self, len: Option<u64>) -> Option<Duration> {
+        let is_long = len.is_none_or(|len| len >= MIN_EXPECTED);
+        // One that knows the draft knows this, too; it may have a lot of space to reserve first.
+        let timeout = if self.kept.is_resumable() { RESERVE_TIMEOUT } else { EXPECT_TIMEOUT };
+        (is_long && !self.is_unexpecting).then_some(timeout)
+    }
+
+    /// Returns a connection to the server of a URL, ready for a body.
+    fn connect(&mut self, url: &Url) -> Result<Connection<'a>, UploadError> {
+        let idle = self.idle.take().filter(|idle| idle.leads_to(self.client, url));
+        // One that sends something without a request is about to close.
+        let is_over = idle.as_ref().is_some_and(|idle| idle.has_spoken(Duration::ZERO));
+        let mut connection = match idle.filter(|_| !is_over) {
+            Some(connection) => connection,
+            None => self.client.connect(url)?,
+        };
+        // Nothing comes in over it that should not surface.
+        connection.incoming().is_eager = true;
+        socket::avoid_pacing_on_loopback(connection.stream());
+        hold_little_on_loopback(connection.stream());
+        if let Some(rate) = self.upload.options.rate {
+            // A kernel that cannot pace sends as fast as it can.
+            let _ = socket::set_pacing_rate(connection.stream(), rate);
+        }
+        Ok(connection)
+    }
+
+    /// Waits before the next attempt, or returns the error if there is to be none.
+    fn prepare_again(
+        &mut self,
+        error: UploadError,
+        backoff: &mut Backoff,
+    ) -> Result<(), UploadError> {
+        self.has_met |= error.status().is_some();
+        if !self.has_met || self.is_spent {
+            return Err(error);
+        }
+        let resumes = self.kept.resource.is_some();
+        backoff.wait(error, true, self.client.cancel.as_slice(), |error, wait| {
+            (self.tell)(&Event::Again { error, wait, resumes });
+            self.idle = None;
+        })
+    }
+
+    /// Notes the bytes that the server has already.
+    pub(super) fn note_resumed(&mut self, at: u64) {
+        if self.report.bytes() == 0 {
+            self.resumed_at = at;
+        }
+        self.has_progressed |= at > self.furthest;
+        self.furthest = self.furthest.max(at);
+        (self.tell)(&Event::Resumed { at });
+    }
+
+    /// Notes that the server has answered.
+    pub(super) fn note_met(&mut self) {
+        self.has_met = true;
+    }
+
+    fn finish(mut self, status: u16, was_there: bool) -> (Uploaded, Option<Connection<'a>>) {
+        let is_resumable = self.kept.is_resumable();
+        self.kept.forget();
+        let is_suspicious = !was_there && self.is_suspicious(status);
+        let Self { url, report, resumed_at, tls, idle, .. } = self;
+        let uploaded = Uploaded {
+            status,
+            was_there,
+            is_suspicious,
+            url,
+            report,
+            resumed_at,
+            is_resumable,
+            tls,
+        };
+        (uploaded, idle)
+    }
+
+    fn fail(mut self, error: UploadError) -> UploadFailed {
+        let is_useless = match &error {
+            // What the server has is a mixture of two versions.
+            UploadError::Source(error) => {
+                matches!(**error, Error::SourceChanged { .. } | Error::SourceEnded { .. })
+            }
+            UploadError::Early { .. } => true,
+            error => error.status().is_some_and(|status| FINAL.contains(&status)),
+        };
+        if is_useless {
+            self.cancel();
+        }
+        let is_kept = self.kept.is_written();
+        UploadFailed { error, report: Box::new(self.report), is_kept, tls: self.tls.map(Box::new) }
+    }
+}
+
+impl Response {
+    /// Returns the target of a redirect for a request with a body (RFC 9110 15.4): not that of 303,
+    /// which only has a description of the result.
+    fn redirect_of_body(&self, base: &Url) -> Result<Option<Url>, ClientError> {
+        if self.status == 303 { Ok(None) } else { self.redirect(base) }
+    }
+}
+
+/// The minimum size of a body in bytes that is announced by `Expect: 100-continue`: less fits into
+/// the socket's buffer.
+const MIN_EXPECTED: u64 = 64 << 10;
+
+/// How long to wait for `100 Continue` from a server that may not know it.
+const EXPECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long to wait for `100 Continue` from a server that knows it, unless a proxy swallows it.
+const RESERVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The maximum number of repeats at once, after failed expectations and lost uploads.
+const MAX_REPEATS: u32 = 10;
+
+/// Statuses after which the server's part of an upload is useless: RFC 9110 15.5.1, 15.5.13,
+/// 15.5.14, 15.5.16.
+const FINAL: [u16; 4] = [400, 412, 413, 415];

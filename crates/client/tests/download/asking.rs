@@ -1,0 +1,146 @@
+//! Redirects, secrets and proxies: who is asked, and who learns what.
+
+use std::fs;
+use std::io::Write;
+
+use underpass_client::download::{DownloadError, IfExists};
+use underpass_client::{ClientError, Credentials, Proxies, Url};
+
+use crate::rig::{Client, Server, give, noise, say};
+
+fn redirects(to: String) -> Server {
+    Server::start(move |asked, stream| {
+        let to = if asked.path() == "/self" { "/self" } else { &to };
+        say(stream, &format!("HTTP/1.1 302 Found\nLocation: {to}\nContent-Length: 3\n\nno\n"))
+    })
+}
+
+#[test]
+fn redirects_are_followed_up_to_a_bound() {
+    let bytes = noise(1000);
+    let target = Server::of(&bytes);
+    let first = redirects(target.url("/x").to_string());
+    let second = redirects(first.url("/y").to_string());
+    Client::new().gets(&second.url("/"), &bytes);
+    let failed = Client::new().fails(&first.url("/self"), "more than 5 redirects");
+    assert!(!failed.error.is_temporary());
+    // All over one connection each, which no test can see but by its speed; the count it can.
+    assert_eq!(first.asked().len(), 1 + 6);
+    let mut client = Client::new();
+    client.max_redirects = 0;
+    client.fails(&first.url("/"), "more than 0 redirects");
+}
+
+#[test]
+fn secrets_go_to_the_server_that_was_named_and_to_no_other() {
+    let bytes = noise(40 << 20);
+    let target = Server::of(&bytes);
+    let first = redirects(target.url("/x").to_string());
+    for credentials in [
+        Credentials::Bearer("secret".to_owned()),
+        Credentials::Basic { user: "me".to_owned(), password: "secret".to_owned() },
+    ] {
+        let mut client = Client::with(4);
+        client.credentials = credentials;
+        client.headers = vec![("Cookie".to_owned(), "secret".to_owned())];
+        client.gets(&first.url("/"), &bytes);
+    }
+    for asked in first.asked() {
+        let value = asked.field("authorization").unwrap();
+        assert!(["Bearer secret", "Basic bWU6c2VjcmV0"].contains(&value), "{value}");
+        assert_eq!(asked.field("cookie"), Some("secret"));
+    }
+    // The requests for parts that follow the first know nothing either.
+    assert!(target.asked().len() > 4);
+    for asked in target.asked() {
+        assert_eq!((asked.field("authorization"), asked.field("cookie")), (None, None));
+    }
+}
+
+#[test]
+fn a_name_in_the_url_is_sent_as_a_field() {
+    let bytes = noise(10);
+    let server = Server::of(&bytes);
+    let mut url = server.url("/x");
+    url.set_username("a%40b").unwrap();
+    url.set_password(Some("c:d")).unwrap();
+    Client::new().gets(&url, &bytes);
+    let asked = server.asked();
+    assert_eq!(asked[0].field("authorization"), Some("Basic YUBiOmM6ZA=="));
+    assert!(!asked[0].head.contains("c:d"));
+    assert_eq!(asked[0].field("host"), Some(server.address.to_string().as_str()));
+    assert_eq!(asked[0].field("accept-encoding"), Some("identity"));
+}
+
+#[test]
+fn a_proxy_is_asked_with_the_whole_address() {
+    let bytes = noise(1000);
+    let proxy = Server::of(&bytes);
+    let mut client = Client::new();
+    let mut through = proxy.url("/");
+    through.set_username("pro").unwrap();
+    through.set_password(Some("xy")).unwrap();
+    client.proxies =
+        Proxies { http: Some(through), https: None, except: vec!["localhost".to_owned()] };
+    client.credentials = Credentials::Bearer("for the server".to_owned());
+    client.gets(&Url::parse("http://no.such.host.invalid:81/a?b#c").unwrap(), &bytes);
+    let asked = &proxy.asked()[0];
+    assert_eq!(asked.path(), "http://no.such.host.invalid:81/a?b");
+    assert_eq!(asked.field("host"), Some("no.such.host.invalid:81"));
+    assert_eq!(asked.field("proxy-authorization"), Some("Basic cHJvOnh5"));
+    assert_eq!(asked.field("authorization"), Some("Bearer for the server"));
+    // An exception is asked directly, and learns nothing of the proxy.
+    let server = Server::of(&bytes);
+    let mut url = server.url("/z");
+    url.set_host(Some("localhost")).unwrap();
+    client.gets(&url, &bytes);
+    assert_eq!(server.asked()[0].path(), "/z");
+    assert_eq!(server.asked()[0].field("proxy-authorization"), None);
+    assert_eq!(proxy.asked().len(), 1);
+}
+
+#[test]
+fn addresses_of_other_kinds_are_refused_in_plain_words() {
+    let client = Client::new();
+    client.fails(&Url::parse("ftp://a/b").unwrap(), "ftp addresses");
+    let server = redirects("ftp://127.0.0.1:1/".to_owned());
+    let failed = client.fails(&server.url("/"), "ftp");
+    let is_it = matches!(failed.error, DownloadError::Client(ClientError::Scheme { .. }));
+    assert!(is_it, "{failed:?}");
+}
+
+#[test]
+fn a_connection_with_something_left_on_it_is_not_used_again() {
+    let bytes = noise(40 << 20);
+    let body = bytes.clone();
+    let server = Server::start(move |asked, stream| {
+        give(asked, stream, &body, "\"x\"")?;
+        // What comes here answers no question.
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+    });
+    Client::with(2).gets(&server.url("/"), &bytes);
+}
+
+#[test]
+fn a_file_that_is_there_is_replaced_kept_or_taken_for_the_same() {
+    let server = Server::start(|asked, stream| {
+        let date = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
+        let body = if asked.head.starts_with("HEAD") { "" } else { "new" };
+        say(stream, &format!("HTTP/1.1 200 OK\n{date}\nContent-Length: 3\n\n{body}"))
+    });
+    let mut client = Client::new();
+    fs::write(client.path(), "old").unwrap();
+    for if_exists in [IfExists::Refuse, IfExists::SameIsFine] {
+        client.if_exists = if_exists;
+        let failed = client.get(&server.url("/")).unwrap_err();
+        assert!(matches!(failed.error, DownloadError::Exists), "{failed:?}");
+        assert_eq!(fs::read(client.path()).unwrap(), b"old");
+    }
+    client.if_exists = IfExists::Replace;
+    client.gets(&server.url("/"), b"new");
+    client.if_exists = IfExists::SameIsFine;
+    let before = server.asked().len();
+    let done = client.get(&server.url("/")).unwrap();
+    assert!(done.was_here && done.report.bytes() == 0 && done.resumed_at == 3);
+    assert!(server.asked()[before..].iter().all(|asked| asked.head.starts_with("HEAD")));
+}

@@ -1,0 +1,140 @@
+//! Files that change on the server while they are fetched: two versions are never mixed.
+
+use std::fs;
+use std::io::Write;
+use std::sync::Arc;
+
+use underpass_client::download::{DownloadError, Target};
+
+use crate::rig::{Client, Server, give, hang_up, head, noise, say};
+
+const LEN: usize = 24 << 20;
+
+/// Another file of the same length.
+fn other() -> Arc<Vec<u8>> {
+    Arc::new(noise(LEN).iter().map(|byte| !byte).collect())
+}
+
+#[test]
+fn a_file_that_is_replaced_midway_is_fetched_anew() {
+    for connections in [1, 4] {
+        let (old, new) = (noise(LEN), other());
+        let expected = new.clone();
+        let server = Server::start(move |asked, stream| {
+            if asked.number == 0 {
+                let (head, range) = head(asked, &old, "\"old\"");
+                say(stream, &head)?;
+                stream.write_all(&old[range.start..range.start + (8 << 20)])?;
+                return hang_up();
+            }
+            give(asked, stream, &new, "\"new\"")
+        });
+        let client = Client::with(connections);
+        client.gets(&server.url("/"), &expected);
+        assert_eq!(client.told("StartingOver"), 1);
+    }
+}
+
+#[test]
+fn a_server_that_ignores_if_range_gives_itself_away_by_its_tag() {
+    let (old, new) = (noise(LEN), other());
+    let expected = new.clone();
+    let server = Server::start(move |asked, stream| {
+        let (bytes, tag) = if asked.number == 0 { (&old, "\"old\"") } else { (&new, "\"new\"") };
+        let range = asked.range(LEN).unwrap();
+        let said = format!("bytes {}-{}/{LEN}", range.start, range.end - 1);
+        let fields = format!("Content-Range: {said}\nETag: {tag}\nContent-Length: {}", range.len());
+        say(stream, &format!("HTTP/1.1 206 Partial\n{fields}\n\n"))?;
+        stream.write_all(&bytes[range])
+    });
+    Client::with(4).gets(&server.url("/"), &expected);
+}
+
+#[test]
+fn a_file_that_never_stays_the_same_is_given_up() {
+    let bytes = noise(LEN);
+    let server = Server::start(move |asked, stream| {
+        let tag = format!("\"{}\"", asked.number);
+        let (head, range) = head(asked, &bytes, &tag);
+        say(stream, &head)?;
+        stream.write_all(&bytes[range.start..(range.start + (2 << 20)).min(range.end)])?;
+        hang_up()
+    });
+    let client = Client::new();
+    let failed = client.fails(&server.url("/"), "changed");
+    assert!(matches!(failed.error, DownloadError::Changed), "{failed:?}");
+    assert!(client.told("StartingOver") > 1);
+}
+
+#[test]
+fn our_own_answer_for_a_replaced_file_means_starting_over() {
+    for status in [409, 412, 416] {
+        let bytes = noise(LEN);
+        let body = bytes.clone();
+        let server = Server::start(move |asked, stream| match asked.number {
+            0 => {
+                say(stream, &head(asked, &body, "\"x\"").0)?;
+                stream.write_all(&body[..4 << 20])?;
+                hang_up()
+            }
+            1 => say(stream, &format!("HTTP/1.1 {status} x\nContent-Length: 0\n\n")),
+            _ => give(asked, stream, &body, "\"x\""),
+        });
+        let client = Client::new();
+        client.gets(&server.url("/"), &bytes);
+        assert_eq!(client.told("StartingOver"), 1, "{status}");
+    }
+}
+
+#[test]
+fn without_a_strong_validator_nothing_is_put_together() {
+    let date = "Date: Sun, 06 Nov 1994 08:49:37 GMT\n";
+    for (fields, is_usable) in [
+        ("ETag: W/\"x\"\n".to_owned(), false),
+        ("ETag: x\n".to_owned(), false),
+        ("Last-Modified: Sun, 06 Nov 1994 08:49:36 GMT\n".to_owned(), false),
+        (format!("{date}Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\n"), false),
+        (format!("{date}Last-Modified: Sun, 06 Nov 1994 08:49:36 GMT\n"), true),
+        (format!("{date}ETag: W/\"x\"\nLast-Modified: Sun, 06 Nov 1994 08:49:30 GMT\n"), true),
+        ("ETag: \"x\"\n".to_owned(), true),
+    ] {
+        let bytes = noise(LEN);
+        let (body, said) = (bytes.clone(), fields.clone());
+        let server = Server::start(move |asked, stream| {
+            let (head, range) = head(asked, &body, "\"x\"");
+            // What was asked for is given in any case: the client is to be careful.
+            let head = head.replace("ETag: \"x\"\n", &said);
+            say(stream, &head)?;
+            if asked.number == 0 {
+                stream.write_all(&body[range.start..range.start + (4 << 20)])?;
+                return hang_up();
+            }
+            stream.write_all(&body[range])
+        });
+        Client::new().gets(&server.url("/"), &bytes);
+        let second = server.asked()[1].clone();
+        assert_eq!(second.field("if-range").is_some(), is_usable, "{fields}: {}", second.head);
+        assert_eq!(second.field("range").is_some(), is_usable, "{fields}: {}", second.head);
+    }
+}
+
+#[test]
+fn what_went_down_a_pipe_cannot_be_taken_back() {
+    let (old, new) = (noise(LEN), other());
+    let server = Server::start(move |asked, stream| {
+        if asked.number == 0 {
+            say(stream, &head(asked, &old, "\"old\"").0)?;
+            stream.write_all(&old[..4 << 20])?;
+            return hang_up();
+        }
+        give(asked, stream, &new, "\"new\"")
+    });
+    let client = Client::new();
+    let file = fs::File::options().write(true).open("/dev/null").unwrap();
+    let downloader =
+        underpass_client::download::Downloader::new(client.agent(None), client.wishes.clone());
+    let target = Target::Stream { file: &file, at: 0 };
+    let gauge = underpass_client::download::Gauge::default();
+    let failed = downloader.fetch(&server.url("/"), &target, &gauge, &|_| {}).unwrap_err();
+    assert!(matches!(failed.error, DownloadError::Changed), "{failed:?}");
+}

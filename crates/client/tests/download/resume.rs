@@ -1,0 +1,199 @@
+//! What an earlier process has left.
+
+use std::fs;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use underpass_client::download::{DownloadError, Failed};
+
+use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
+
+const LEN: usize = 24 << 20;
+
+/// A server that gives so many bytes once, and all of them from the moment on when it is well.
+fn server(bytes: &Arc<Vec<u8>>, first: usize, is_well: &Arc<AtomicBool>) -> Server {
+    let (body, is_well) = (Arc::clone(bytes), Arc::clone(is_well));
+    Server::start(move |asked, stream| {
+        if is_well.load(Ordering::Relaxed) {
+            return give(asked, stream, &body, TAG);
+        }
+        if asked.number > 0 {
+            return hang_up();
+        }
+        let (head, range) = head(asked, &body, TAG);
+        say(stream, &head)?;
+        stream.write_all(&body[range.start..range.start + first])?;
+        hang_up()
+    })
+}
+
+/// A client that has so many bytes, and its server, which is well again.
+fn broken_off(bytes: &Arc<Vec<u8>>, first: usize) -> (Client, Server, Failed) {
+    let is_well = Arc::new(AtomicBool::new(false));
+    let server = server(bytes, first, &is_well);
+    let mut client = Client::new();
+    client.wishes.retries = 0;
+    let failed = client.get(&server.url("/")).unwrap_err();
+    is_well.store(true, Ordering::Relaxed);
+    (client, server, failed)
+}
+
+#[test]
+fn what_is_there_is_not_fetched_again() {
+    let bytes = noise(LEN);
+    let (client, server, failed) = broken_off(&bytes, 10_000_000);
+    let kept = failed.kept.unwrap();
+    assert_eq!((kept.name.to_str(), kept.bytes), (Some("file.part"), 10_000_000));
+    assert_eq!(client.names(), ["file.part", "file.part.journal"]);
+    let done = client.gets(&server.url("/"), &bytes);
+    assert_eq!(done.resumed_at, 10_000_000);
+    assert_eq!(done.report.bytes(), LEN as u64 - 10_000_000);
+    let last = server.asked().pop().unwrap();
+    assert_eq!(last.field("if-range"), Some(TAG));
+    assert_eq!(last.range(LEN).unwrap(), 10_000_000..LEN);
+}
+
+#[test]
+fn the_time_of_a_file_is_remembered_with_its_parts() {
+    let bytes = noise(LEN);
+    let body = Arc::clone(&bytes);
+    let server = Server::start(move |asked, stream| {
+        let (head, range) = head(asked, &body, TAG);
+        if asked.number > 0 {
+            // Nothing but the tag has to be said again (RFC 9110 15.3.7).
+            return give(asked, stream, &body, TAG);
+        }
+        let date = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\n\n";
+        say(stream, &head.replace("\n\n", &format!("\n{date}")))?;
+        stream.write_all(&body[range.start..range.start + 10_000_000])?;
+        hang_up()
+    });
+    let mut client = Client::new();
+    client.wishes.retries = 0;
+    client.get(&server.url("/")).unwrap_err();
+    client.gets(&server.url("/"), &bytes);
+    let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+    assert_eq!(fs::metadata(client.path()).unwrap().modified().unwrap(), time);
+}
+
+#[test]
+fn another_version_starts_over() {
+    let bytes = noise(LEN);
+    let (client, server, _) = broken_off(&bytes, 10_000_000);
+    let path = server.url("/");
+    drop(server);
+    let new: Arc<Vec<u8>> = Arc::new(bytes.iter().map(|byte| !byte).collect());
+    let body = Arc::clone(&new);
+    // Another server; the journal names the address, so that has to be the same.
+    let server = Server::start(move |asked, stream| give(asked, stream, &body, "\"v2\""));
+    let journal = client.folder.path().join("file.part.journal");
+    let text = fs::read_to_string(&journal).unwrap();
+    let (old_port, new_port) = (path.port().unwrap(), server.address.port());
+    fs::write(&journal, text.replace(&format!(":{old_port}/"), &format!(":{new_port}/"))).unwrap();
+    let done = client.gets(&server.url("/"), &new);
+    assert_eq!(done.resumed_at, 0);
+    assert_eq!(client.told("StartingOver"), 1);
+}
+
+#[test]
+fn the_part_of_another_address_is_not_trusted() {
+    let bytes = noise(LEN);
+    let (client, server, _) = broken_off(&bytes, 10_000_000);
+    let done = client.gets(&server.url("/other"), &bytes);
+    assert_eq!(done.resumed_at, 0);
+}
+
+#[test]
+fn a_part_that_somebody_has_touched_is_not_trusted() {
+    let bytes = noise(LEN);
+    for touch in ["cut", "replaced"] {
+        let (client, server, _) = broken_off(&bytes, 10_000_000);
+        let part = client.folder.path().join("file.part");
+        match touch {
+            "cut" => fs::File::options().write(true).open(&part).unwrap().set_len(100).unwrap(),
+            _ => {
+                fs::rename(&part, client.folder.path().join("gone")).unwrap();
+                fs::write(&part, vec![0; 20_000_000]).unwrap();
+                fs::remove_file(client.folder.path().join("gone")).unwrap();
+            }
+        }
+        assert_eq!(client.gets(&server.url("/"), &bytes).resumed_at, 0, "{touch}");
+    }
+}
+
+#[test]
+fn a_part_without_a_journal_is_left_alone() {
+    let bytes = noise(LEN);
+    let (client, server, _) = broken_off(&bytes, 10_000_000);
+    fs::remove_file(client.folder.path().join("file.part.journal")).unwrap();
+    let failed = client.get(&server.url("/")).unwrap_err();
+    assert!(matches!(failed.error, DownloadError::Stranger { .. }), "{failed:?}");
+    assert_eq!(client.names(), ["file.part"]);
+    assert_eq!(fs::metadata(client.folder.path().join("file.part")).unwrap().len(), 10_000_000);
+}
+
+#[test]
+fn little_is_fetched_anew_rather_than_kept() {
+    let bytes = noise(1 << 20);
+    let (client, server, failed) = broken_off(&bytes, 1 << 19);
+    assert_eq!(failed.kept, None);
+    assert_eq!(client.names(), [""; 0]);
+    client.gets(&server.url("/"), &bytes);
+}
+
+#[test]
+fn two_at_a_time_do_not_write_to_one_file() {
+    let bytes = noise(LEN);
+    let server = Server::of(&bytes);
+    let mut client = Client::new();
+    client.wishes.rate = Some(8 << 20);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| client.get(&server.url("/")));
+        while !client.names().iter().any(|name| name.ends_with(".journal")) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let second = client.get(&server.url("/")).unwrap_err();
+        assert!(matches!(second.error, DownloadError::Busy), "{second:?}");
+        first.join().unwrap().unwrap();
+    });
+    assert!(fs::read(client.path()).unwrap() == *bytes);
+    assert_eq!(client.names(), ["file"]);
+}
+
+#[test]
+fn a_process_killed_before_it_could_remove_the_journal_was_done() {
+    let bytes = noise(LEN);
+    let (client, server, _) = broken_off(&bytes, LEN - 1);
+    let journal = client.folder.path().join("file.part.journal");
+    let text = fs::read(&journal).unwrap();
+    client.gets(&server.url("/"), &bytes);
+    // The state between the two last steps: whole, with its name, and the journal still there.
+    let (done, len) = (format!("{:020} \n", LEN - 1), format!("{LEN:020} \n"));
+    let text = String::from_utf8(text).unwrap().replace(&done, &len);
+    fs::write(&journal, text).unwrap();
+    let before = server.asked().len();
+    let done = client.get(&server.url("/")).unwrap();
+    assert!(done.was_here);
+    assert_eq!(client.names(), ["file"]);
+    assert!(server.asked()[before..].iter().all(|asked| asked.head.starts_with("HEAD")));
+}
+
+#[test]
+fn a_body_without_a_length_can_be_gone_on_with_too() {
+    let bytes = noise(LEN);
+    let body = Arc::clone(&bytes);
+    let server = Server::start(move |asked, stream| {
+        if asked.number > 0 {
+            return give(asked, stream, &body, TAG);
+        }
+        let fields = format!("ETag: {TAG}\nAccept-Ranges: bytes\nTransfer-Encoding: chunked");
+        say(stream, &format!("HTTP/1.1 200 OK\n{fields}\n\n{:x}\n", 8 << 20))?;
+        stream.write_all(&body[..8 << 20])?;
+        hang_up()
+    });
+    let done = Client::new().gets(&server.url("/"), &bytes);
+    assert_eq!(done.report.bytes(), LEN as u64);
+    assert_eq!(server.asked()[1].range(LEN).unwrap(), 8 << 20..LEN);
+}

@@ -1,0 +1,134 @@
+//! Connections that fail, and servers that are not well.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::set_socket_linger;
+use underpass_client::download::DownloadError;
+use underpass_client::{ClientError, Url};
+
+use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
+
+const LEN: usize = 12 << 20;
+
+#[test]
+fn a_connection_that_breaks_is_made_again_where_it_was() {
+    for is_reset in [false, true] {
+        for connections in [1, 3] {
+            let bytes = noise(LEN);
+            let body = Arc::clone(&bytes);
+            let server = Server::start(move |asked, stream| {
+                let (head, range) = head(asked, &body, TAG);
+                if asked.number > 2 {
+                    return give(asked, stream, &body, TAG);
+                }
+                say(stream, &head)?;
+                let some = range.start..range.end.min(range.start + (2 << 20));
+                stream.write_all(&body[some])?;
+                if is_reset {
+                    // Closing sends a reset instead of an end, and drops what is under way.
+                    set_socket_linger(&*stream, Some(Duration::ZERO)).unwrap();
+                }
+                hang_up()
+            });
+            let client = Client::with(connections);
+            let done = client.gets(&server.url("/"), &bytes);
+            assert_eq!(done.report.bytes(), LEN as u64, "something was moved twice");
+        }
+    }
+}
+
+#[test]
+fn without_ranges_it_begins_anew_and_only_so_often() {
+    let bytes = noise(LEN);
+    let body = Arc::clone(&bytes);
+    let server = Server::start(move |asked, stream| {
+        say(stream, &format!("HTTP/1.0 200 OK\nContent-Length: {LEN}\n\n"))?;
+        stream.write_all(&body[..if asked.number < 2 { LEN / 2 } else { LEN }])?;
+        hang_up()
+    });
+    let mut client = Client::new();
+    let done = client.gets(&server.url("/"), &bytes);
+    assert_eq!(done.report.bytes(), 2 * LEN as u64);
+    client.wishes.retries = 1;
+    let never = Server::start(|_, stream| {
+        say(stream, &format!("HTTP/1.0 200 OK\nContent-Length: {LEN}\n\nabc"))?;
+        hang_up()
+    });
+    let client = Client { folder: Client::new().folder, ..client };
+    client.fails(&never.url("/"), "ended before the last byte");
+    assert_eq!(never.asked().len(), 2);
+}
+
+#[test]
+fn a_server_that_asks_for_patience_gets_it() {
+    let bytes = noise(1000);
+    let body = Arc::clone(&bytes);
+    let server = Server::start(move |asked, stream| match asked.number {
+        0 => say(stream, "HTTP/1.1 503 Busy\nRetry-After: 2\nContent-Length: 0\n\n"),
+        _ => give(asked, stream, &body, TAG),
+    });
+    let started = Instant::now();
+    let client = Client::new();
+    client.gets(&server.url("/"), &bytes);
+    assert!(started.elapsed() >= Duration::from_secs(2));
+    assert_eq!(client.told("Retrying"), 1);
+    // Nobody waits an hour for a download.
+    let server = Server::start(|_, stream| {
+        say(stream, "HTTP/1.1 429 Slow\nRetry-After: 3600\nContent-Length: 0\n\n")
+    });
+    Client::new().fails(&server.url("/"), "429");
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[test]
+fn what_will_not_get_better_is_not_tried_again() {
+    for status in [400, 401, 403, 404, 410, 501] {
+        let server = Server::start(move |_, stream| {
+            let fields = "Content-Type: text/plain\nContent-Length: 10";
+            say(stream, &format!("HTTP/1.1 {status} x\n{fields}\n\nno, sorry!"))
+        });
+        Client::new().fails(&server.url("/"), &format!("{status}"));
+        assert_eq!(server.asked().len(), 1, "{status}");
+    }
+    let mut client = Client::new();
+    client.wishes.retries = 1;
+    for status in [408, 429, 500, 502, 503, 504] {
+        let server =
+            Server::start(move |_, stream| say(stream, &format!("HTTP/1.1 {status} x\n\n")));
+        let server_of_nothing = server.url("/");
+        // The body of such an answer has no end but that of the connection, which stays open.
+        drop(server_of_nothing);
+        client.timeout = Duration::from_millis(200);
+        client.fails(&server.url("/"), &format!("{status}"));
+        assert_eq!(server.asked().len(), 2, "{status}");
+    }
+}
+
+#[test]
+fn a_server_that_says_nothing_is_left_after_the_timeout() {
+    for says in ["", "HTTP/1.1 200 OK\nContent-Le", "HTTP/1.1 200 OK\nContent-Length: 9\n\nabc"] {
+        let server = Server::start(move |_, stream| {
+            say(stream, says)?;
+            std::thread::sleep(Duration::from_secs(60));
+            hang_up()
+        });
+        let mut client = Client::new();
+        client.timeout = Duration::from_millis(300);
+        client.wishes.retries = 0;
+        let failed = client.fails(&server.url("/"), "too long");
+        assert!(matches!(failed.error, DownloadError::Client(ClientError::Stalled)), "{failed:?}");
+    }
+}
+
+#[test]
+fn nobody_there_is_told_at_once() {
+    let url = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap()
+    };
+    let client = Client::new();
+    client.fails(&url, "refused");
+    assert_eq!(client.told("Retrying"), 0);
+}

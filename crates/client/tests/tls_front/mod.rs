@@ -1,0 +1,232 @@
+//! TLS in front of a server without: what a script says in plain words goes out in rustls' records.
+
+#![allow(dead_code)] // each test program uses its part
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{HandshakeKind, ServerConfig, ServerConnection};
+use tempfile::TempDir;
+use underpass_client::TlsSetup;
+use underpass_transport::tls::Trust;
+
+/// Such a front. Ends with the test.
+pub(crate) struct Front {
+    pub(crate) address: SocketAddr,
+    folder: TempDir,
+    seen: Arc<Seen>,
+}
+
+/// What a front has seen and is to do.
+#[derive(Default)]
+struct Seen {
+    connections: AtomicUsize,
+    resumed: AtomicUsize,
+    /// Whether ends are kept secret.
+    cuts: AtomicBool,
+    is_over: AtomicBool,
+}
+
+impl Front {
+    /// In front of this address, by the names `localhost` and `127.0.0.1`.
+    pub(crate) fn of(behind: SocketAddr) -> Self {
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let key = rcgen::KeyPair::generate().unwrap();
+        let made = rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("cert.pem"), made.pem()).unwrap();
+        let chain = vec![CertificateDer::from_pem_slice(made.pem().as_bytes()).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(rustls::ALL_VERSIONS)
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        let config = Arc::new(config);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen = Arc::<Seen>::default();
+        let shared = Arc::clone(&seen);
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                if shared.is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                let (client, config, seen) = (client.unwrap(), config.clone(), shared.clone());
+                seen.connections.fetch_add(1, Ordering::Relaxed);
+                std::thread::spawn(move || {
+                    let Ok(plain) = TcpStream::connect(behind) else { return };
+                    let tls = ServerConnection::new(config).unwrap();
+                    Relay { client, plain, tls, seen, up: Vec::new() }.run();
+                });
+            }
+        });
+        Self { address, folder, seen }
+    }
+
+    /// From now on connections end without a word.
+    pub(crate) fn cut_ends(&self) {
+        self.seen.cuts.store(true, Ordering::Relaxed);
+    }
+
+    /// How many connections there were.
+    pub(crate) fn connections(&self) -> usize {
+        self.seen.connections.load(Ordering::Relaxed)
+    }
+
+    /// How many of them went on with an earlier session.
+    pub(crate) fn resumed(&self) -> usize {
+        self.seen.resumed.load(Ordering::Relaxed)
+    }
+
+    /// A client's belief in it.
+    pub(crate) fn trusted(&self) -> TlsSetup {
+        TlsSetup::new(Trust { authorities: Some(self.certificate()), ..Trust::default() })
+    }
+
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.folder.path().join("cert.pem")
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.seen.is_over.store(true, Ordering::Relaxed);
+        // Only to wake it up.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+/// One connection.
+struct Relay {
+    client: TcpStream,
+    plain: TcpStream,
+    tls: ServerConnection,
+    seen: Arc<Seen>,
+    /// What the client said and the server has not taken.
+    up: Vec<u8>,
+}
+
+impl Relay {
+    /// Until either end is gone.
+    fn run(mut self) {
+        self.client.set_nonblocking(true).unwrap();
+        self.plain.set_nonblocking(true).unwrap();
+        self.client.set_nodelay(true).unwrap();
+        let (mut is_shaken, mut has_ended) = (false, false);
+        loop {
+            if !has_ended && self.up.len() < MOST {
+                match self.hear() {
+                    Some(true) => {}
+                    Some(false) => has_ended = true,
+                    None => return self.reset(),
+                }
+            }
+            if !is_shaken && !self.tls.is_handshaking() {
+                is_shaken = true;
+                let is_resumed = self.tls.handshake_kind() == Some(HandshakeKind::Resumed);
+                self.seen.resumed.fetch_add(usize::from(is_resumed), Ordering::Relaxed);
+            }
+            self.pass_on(has_ended);
+            if !self.tls.is_handshaking() && !self.tls.wants_write() {
+                let mut bytes = [0; 16 << 10];
+                match self.plain.read(&mut bytes) {
+                    Ok(0) => return self.finish(),
+                    Ok(len) => self.tls.writer().write_all(&bytes[..len]).unwrap(),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Err(_) => return self.reset(),
+                }
+            }
+            if !self.tell() {
+                return;
+            }
+            self.wait(has_ended);
+        }
+    }
+
+    /// Reads what the client says; false at its end, nothing if it broke off.
+    fn hear(&mut self) -> Option<bool> {
+        match self.tls.read_tls(&mut self.client) {
+            Ok(0) => return Some(false),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(true),
+            Err(_) => return None,
+            Ok(_) => {}
+        }
+        let Ok(state) = self.tls.process_new_packets() else {
+            self.tell();
+            return None;
+        };
+        let at = self.up.len();
+        self.up.resize(at + state.plaintext_bytes_to_read(), 0);
+        self.tls.reader().read_exact(&mut self.up[at..]).unwrap();
+        Some(!state.peer_has_closed())
+    }
+
+    /// Gives the server what the client said.
+    fn pass_on(&mut self, has_ended: bool) {
+        while !self.up.is_empty() {
+            match self.plain.write(&self.up) {
+                Ok(len) => drop(self.up.drain(..len)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => self.up.clear(),
+            }
+        }
+        if has_ended {
+            let _ = self.plain.shutdown(Shutdown::Write);
+        }
+    }
+
+    /// Gives the client what is to be said; false if it is gone.
+    fn tell(&mut self) -> bool {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut self.client) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// The server has ended the connection.
+    fn finish(mut self) {
+        if !self.seen.cuts.load(Ordering::Relaxed) {
+            self.tls.send_close_notify();
+        }
+        while self.tell() && self.tls.wants_write() {
+            poll(&mut [PollFd::new(&self.client, PollFlags::OUT)], None).unwrap();
+        }
+        let _ = self.client.shutdown(Shutdown::Write);
+        // What the client still says would otherwise reset the connection.
+        self.client.set_nonblocking(false).unwrap();
+        let _ = std::io::copy(&mut self.client, &mut std::io::sink());
+    }
+
+    /// One end has broken off, so the other one does.
+    fn reset(self) {
+        for socket in [&self.client, &self.plain] {
+            let _ = underpass_engine::socket::arm_reset(socket);
+        }
+    }
+
+    fn wait(&self, has_ended: bool) {
+        let wanted = |is_wanted, flag| if is_wanted { flag } else { PollFlags::empty() };
+        let client = wanted(!has_ended && self.up.len() < MOST, PollFlags::IN)
+            | wanted(self.tls.wants_write(), PollFlags::OUT);
+        let is_open = !self.tls.is_handshaking() && !self.tls.wants_write();
+        let plain = wanted(is_open, PollFlags::IN) | wanted(!self.up.is_empty(), PollFlags::OUT);
+        let mut ends = [PollFd::new(&self.client, client), PollFd::new(&self.plain, plain)];
+        poll(&mut ends, None).unwrap();
+    }
+}
+
+/// Bytes that wait for the server at the most.
+const MOST: usize = 256 << 10;

@@ -1,0 +1,294 @@
+//! Archives and listings of servers that mean ill: nothing of them gets out of the folder.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use tar::EntryType;
+use tempfile::TempDir;
+use underpass_client::tree::{TreeDone, TreeEvent, TreeFailed, TreeGauge, TreeOptions, fetch};
+use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
+
+use crate::tar_reader::{blocks, header, pax};
+
+/// A server that gives the same answers again and again, by the path asked for.
+fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Url {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/x/", listener.local_addr().unwrap());
+    let answer = Arc::new(answer);
+    // It ends with the process.
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, answer) = (stream.unwrap(), Arc::clone(&answer));
+            thread::spawn(move || while serve_one(&mut stream, &*answer) {});
+        }
+    });
+    Url::parse(&url).unwrap()
+}
+
+/// Answers one request; whether another may follow.
+fn serve_one(stream: &mut TcpStream, answer: &dyn Fn(&str) -> Vec<u8>) -> bool {
+    let Some(head) = read_head(stream) else { return false };
+    let mut words = head.split(' ');
+    let (method, target) = (words.next().unwrap(), words.next().unwrap());
+    let mut bytes = answer(target);
+    if method == "HEAD" {
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        bytes.truncate(end);
+    }
+    stream.write_all(&bytes).is_ok()
+}
+
+fn read_head(stream: &mut TcpStream) -> Option<String> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        if stream.read(&mut byte).ok()? == 0 {
+            return None;
+        }
+        head.push(byte[0]);
+    }
+    Some(String::from_utf8(head).unwrap())
+}
+
+fn response(media_type: &str, body: &[u8]) -> Vec<u8> {
+    let len = body.len();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: {media_type}\r\nContent-Length: {len}\r\n\
+         ETag: \"e\"\r\nLast-Modified: Sun, 09 Sep 2001 01:46:40 GMT\r\n\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// What came of a folder, and what was told to be left out.
+struct Outcome {
+    /// The folder in which all is, one below the place that must stay as it is.
+    place: TempDir,
+    outcome: Result<TreeDone, TreeFailed>,
+    left_out: Vec<String>,
+}
+
+fn attempt(url: &Url) -> Outcome {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("outside"), "untouched").unwrap();
+    let agent = HttpClient {
+        user_agent: "test".to_owned(),
+        headers: Vec::new(),
+        credentials: Credentials::None,
+        proxies: Proxies::default(),
+        tls: TlsSetup::default(),
+        connect_timeout: Duration::from_secs(10),
+        timeout: Duration::from_secs(10),
+        max_redirects: 3,
+        cancel: None,
+    };
+    let left_out = Mutex::new(Vec::new());
+    let tell = |event: &TreeEvent<'_>| {
+        if let TreeEvent::LeftOut { path, reason } = event {
+            left_out.lock().unwrap().push(format!("{}: {reason}", path.escape_ascii()));
+        }
+    };
+    let wishes = TreeOptions { retries: 0, ..TreeOptions::default() };
+    let target = place.path().join("x");
+    let outcome = fetch(&agent, &wishes, url, &target, &TreeGauge::default(), &tell);
+    assert_eq!(fs::read(place.path().join("outside")).unwrap(), b"untouched");
+    assert_eq!(names(place.path()).len(), 1 + usize::from(target.exists()) + unfinished(&place));
+    let left_out = left_out.into_inner().unwrap();
+    Outcome { place, outcome, left_out }
+}
+
+/// How many names an unfinished folder has: itself and its journal.
+fn unfinished(place: &TempDir) -> usize {
+    if place.path().join("x.part").exists() { 2 } else { 0 }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+fn archive(members: &[Vec<u8>]) -> Url {
+    let body = [members.concat(), vec![0; 1024]].concat();
+    serve(move |_| response("application/x-tar", &body))
+}
+
+fn file(name: &[u8], contents: &[u8]) -> Vec<u8> {
+    let header = header(name, EntryType::Regular, contents.len() as u64);
+    [header.as_bytes().to_vec(), blocks(contents)].concat()
+}
+
+fn link(name: &[u8], target: &[u8], kind: EntryType) -> Vec<u8> {
+    let mut header = header(name, kind, 0);
+    header.as_old_mut().linkname[..target.len()].copy_from_slice(target);
+    header.set_cksum();
+    header.as_bytes().to_vec()
+}
+
+#[test]
+fn members_that_lead_out_are_left_out_and_the_rest_arrives() {
+    let url = archive(&[
+        file(b"first", b"1"),
+        file(b"../outside", b"bad"),
+        file(b"/outside", b"bad"),
+        file(b"a/../../outside", b"bad"),
+        [pax(b"19 path=../outside\n"), file(b"innocent", b"bad")].concat(),
+        link(b"up", b"..", EntryType::Symlink),
+        link(b"root", b"/", EntryType::Symlink),
+        link(b"hard", b"../outside", EntryType::Link),
+        link(b"hard2", b"/etc/passwd", EntryType::Link),
+        header(b"pipe", EntryType::Fifo, 0).as_bytes().to_vec(),
+        file(b".underpass-get.journal", b"bad"),
+        // Through a link that is good itself, and to a hard link of a link.
+        link(b"good", b"folder", EntryType::Symlink),
+        file(b"good/file", b"bad"),
+        link(b"hard3", b"good", EntryType::Link),
+        file(b"first/below", b"bad"),
+        file(b"last", b"9"),
+    ]);
+    let Outcome { place, outcome, left_out } = attempt(&url);
+    let done = outcome.unwrap();
+    assert_eq!(done.left_out, 13, "{left_out:#?}");
+    assert_eq!(names(&place.path().join("x")), ["first", "good", "last"]);
+    assert_eq!(fs::read(place.path().join("x/last")).unwrap(), b"9");
+    assert_eq!((done.files, done.links), (2, 1));
+    for words in ["has a '..'", "absolute", "points out", "neither a file", "unfinished files"] {
+        assert!(left_out.iter().any(|line| line.contains(words)), "{words}: {left_out:#?}");
+    }
+}
+
+#[test]
+fn a_name_that_comes_again_is_the_last_one() {
+    let url = archive(&[
+        file(b"a", b"1"),
+        link(b"b", b"a", EntryType::Symlink),
+        file(b"b", b"2"),
+        file(b"a", b"3 longer"),
+        link(b"c", b"a", EntryType::Link),
+        header(b"d/", EntryType::Directory, 0).as_bytes().to_vec(),
+        header(b"d/", EntryType::Directory, 0).as_bytes().to_vec(),
+    ]);
+    let Outcome { place, outcome, left_out } = attempt(&url);
+    assert_eq!((outcome.unwrap().left_out, left_out), (0, Vec::new()));
+    let read = |name| fs::read(place.path().join("x").join(name)).unwrap();
+    assert_eq!(
+        (read("a"), read("b"), read("c")),
+        (b"3 longer".into(), b"2".into(), b"3 longer".into())
+    );
+    assert_eq!(names(&place.path().join("x")), ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn a_broken_archive_is_an_error_and_gets_no_name() {
+    for (what, broken) in [
+        ("sum is wrong", b"no header".repeat(100)[..512].to_vec()),
+        ("ends too early", header(b"a", EntryType::Regular, 9_000).as_bytes().to_vec()),
+        ("not understood", header(b"a", EntryType::GNUSparse, 0).as_bytes().to_vec()),
+    ] {
+        let url = archive(&[file(b"first", b"1"), broken]);
+        let Outcome { place, outcome, .. } = attempt(&url);
+        let error = outcome.unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+        assert!(!place.path().join("x").exists());
+    }
+}
+
+#[test]
+fn a_large_member_that_is_cut_is_no_file() {
+    let member = header(b"large", EntryType::Regular, 1_000_000).as_bytes().to_vec();
+    let mut body = response("application/x-tar", &[member, vec![7; 1_000_448 + 1_024]].concat());
+    // The connection does not end, but nothing more comes.
+    body.truncate(700_000);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = Url::parse(&format!("http://{}/x/", listener.local_addr().unwrap())).unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let Some(head) = read_head(&mut stream) else { continue };
+            let end = body.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+            let bytes = if head.starts_with("HEAD") { &body[..end] } else { &body };
+            stream.write_all(bytes).unwrap();
+        }
+    });
+    let Outcome { place, outcome, .. } = attempt(&url);
+    let failed = outcome.unwrap_err();
+    assert!(failed.to_string().contains("closed the connection"), "{failed}");
+    let have = failed.done.report.bytes();
+    assert!(have > 600_000 && have < 700_000, "{have}");
+    assert!(!place.path().join("x").exists());
+    assert_eq!(names(&place.path().join("x.part")), [".underpass-get.part"]);
+}
+
+#[test]
+fn a_listing_that_leads_in_circles_or_out_comes_to_its_end() {
+    let url = serve(|target| {
+        let page = match target.split('?').next().unwrap() {
+            "/x/" => {
+                "<a href=\"sub/\">s</a><a href=\"/x/\">self</a><a href=\"..%2f..%2foutside\">o</a>\
+                 <a href=\"../outside\">up</a><a href=\"file\">f</a>"
+            }
+            "/x/sub/" => {
+                "<a href=\"../\">up</a><a href=\"/x/sub/\">self</a>\
+                 <a href=\"http://127.0.0.1:1/x/y\">elsewhere</a><a href=\"inner\">i</a>"
+            }
+            _ => return response("application/octet-stream", target.as_bytes()),
+        };
+        response("text/html", page.as_bytes())
+    });
+    let Outcome { place, outcome, left_out } = attempt(&url);
+    let done = outcome.unwrap();
+    assert_eq!((done.files, done.folders, done.left_out), (2, 1, 1), "{left_out:?}");
+    assert!(left_out[0].contains("has a slash"), "{left_out:?}");
+    let x = place.path().join("x");
+    assert_eq!(
+        (names(&x), names(&x.join("sub"))),
+        (vec!["file".into(), "sub".into()], vec!["inner".into()])
+    );
+    let facts = fs::metadata(x.join("sub/inner")).unwrap();
+    let age = facts.modified().unwrap().duration_since(std::time::UNIX_EPOCH).unwrap();
+    assert_eq!(age, Duration::from_secs(1_000_000_000));
+}
+
+#[test]
+fn a_name_without_a_slash_may_turn_out_to_be_a_folder() {
+    let url = serve(|target| match target.split('?').next().unwrap() {
+        "/x/" => response("text/html", b"<a href=\"sub\">s</a>"),
+        "/x/sub/" => response("text/html", b"<a href=\"inner\">i</a>"),
+        "/x/sub" => {
+            b"HTTP/1.1 301 Moved\r\nLocation: /x/sub/\r\nContent-Length: 0\r\n\r\n".to_vec()
+        }
+        _ => response("application/octet-stream", b"bytes"),
+    });
+    let Outcome { place, outcome, .. } = attempt(&url);
+    assert_eq!(outcome.unwrap().folders, 1);
+    assert_eq!(fs::read(place.path().join("x/sub/inner")).unwrap(), b"bytes");
+}
+
+#[test]
+fn a_listing_in_a_coding_is_told() {
+    let url = serve(|_| {
+        let body = b"\x1f\x8b";
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n\
+             Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        [head.as_bytes(), body].concat()
+    });
+    let Err(failed) = attempt(&url).outcome else { panic!("it was taken") };
+    assert!(failed.to_string().contains("encoded as gzip"), "{failed}");
+}
+
+#[test]
+fn a_listing_of_more_links_than_anybody_has_is_refused() {
+    let link = b"<a href=x>";
+    let page = link.repeat(1_000_002);
+    let url = serve(move |_| response("text/html", &page));
+    let Err(failed) = attempt(&url).outcome else { panic!("it was taken") };
+    assert!(failed.to_string().contains("more than 1000000"), "{failed}");
+}

@@ -1,0 +1,186 @@
+//! Listings in the style of each server, and pages that are none.
+
+use underpass_client::Url;
+use underpass_client::tree::Refusal;
+use underpass_client::tree::listing::{EntryFacts, Listing, ListingEntry, read};
+
+const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
+
+fn base() -> Url {
+    Url::parse("http://h:8080/a%20b/").unwrap()
+}
+
+#[track_caller]
+fn listing(media_type: &str, body: impl AsRef<[u8]>) -> Listing {
+    read(&base(), media_type, body.as_ref()).unwrap()
+}
+
+/// Paths, with a slash behind those of folders.
+#[track_caller]
+fn paths(media_type: &str, body: impl AsRef<[u8]>) -> Vec<String> {
+    let entries = listing(media_type, body).entries.into_iter();
+    let path = |entry: ListingEntry| {
+        let slash = if entry.is_folder { "/" } else { "" };
+        format!("{}{slash}", entry.path.escape_ascii())
+    };
+    entries.map(path).collect()
+}
+
+#[test]
+fn pages_of_each_server_are_understood() {
+    let nginx = "<html>\r\n<head><title>Index of /a b/</title></head>\r\n<body>\r\n\
+        <h1>Index of /a b/</h1><hr><pre><a href=\"../\">../</a>\r\n\
+        <a href=\"sub/\">sub/</a>      21-Nov-2026 10:15      -\r\n\
+        <a href=\"100%25.txt\">100%.txt</a>  21-Nov-2026 10:15   1\r\n\
+        <a href=\"a%3Ab\">a:b</a>  21-Nov-2026 10:15   1\r\n</pre><hr></body>\r\n</html>\r\n";
+    assert_eq!(paths(HTML, nginx), ["sub/", "100%.txt", "a:b"]);
+    let apache = "<!DOCTYPE HTML PUBLIC \"-//W3C//DTD HTML 3.2 Final//EN\">\n<html>\n\
+        <table><tr><th><a href=\"?C=N;O=D\">Name</a></th><th><a href=\"?C=M;O=A\">Last modified\
+        </a></th></tr>\n<tr><td><a href=\"/\">Parent Directory</a></td></tr>\n\
+        <tr><td><a href=\"./a:b\">a:b</a></td></tr>\n\
+        <tr><td><a href=\"a&amp;b%3cc%3e.txt\">a&amp;b&lt;c&gt;..&gt;</a></td></tr>\n\
+        <tr><td><a href=\"x%0ay\">x\ny</a></td></tr></table></html>\n";
+    assert_eq!(paths(HTML, apache), ["a:b", "a&b<c>.txt", "x\\ny"]);
+    let caddy = "<!DOCTYPE html><html><head><style>a { color: #006ed3; }</style></head><body>\
+        <a href=\"../../\">h</a><a href=\"../\">a b</a> <a href=\"./?layout=grid\">Grid</a>\
+        <a href=\"./?sort=name&amp;order=desc\"><svg></svg></a>\
+        <a class=\"goup\" href=\"..\">Up</a><a href=\"./sub/\"><span>sub/</span></a>\
+        <a href=\"./%E4%FF\">\u{fffd}</a><script>var x = '<a href=\"no\">'</script></body></html>";
+    assert_eq!(paths(HTML, caddy), ["sub/", "\\xe4\\xff"]);
+    let python = "<!DOCTYPE HTML>\n<html lang=\"en\">\n<body>\n<h1>Directory listing for /a b/</h1>\n\
+        <hr>\n<ul>\n<li><a href=\"-lead\">-lead</a></li>\n<li><a href=\"%23hash%3Fq\">#hash?q</a></li>\
+        \n<li><a href=\"link\">link@</a></li>\n<li><a href=\"q%22t/\">q\"t/</a></li>\n</ul></body></html>";
+    assert_eq!(paths(HTML, python), ["-lead", "#hash?q", "link", "q\\\"t/"]);
+    let miniserve = "<!DOCTYPE html><html><body><nav><a href=\"javascript:update(&quot;x&quot;)\">\
+        Theme</a></nav><a href=\"/a%20b/?download=tar_gz\">Download</a><a href=\"#bottom\">down</a>\
+        <table><tr><td><a class=\"root\" href=\"..\">Parent</a><a href=\"/a%20b/sub/\">sub/</a>\
+        <a href=\"/a%20b/file?sort=size&amp;order=asc\">1 B</a><a href=\"/a%20b/file\">file</a>\
+        </td></tr></table><a href=\"https://github.com/\">server</a></body></html>";
+    assert_eq!(paths(HTML, miniserve), ["sub/", "file"]);
+    let dufs = "<html><body><table><tr><td><a href=\"../?noscript\">../</a></td></tr>\
+        <tr><td><a href=\"sub/?noscript\">sub/</a></td></tr>\
+        <tr><td><a href=\"\"></a></td></tr><tr><td><a href=\"n%0Al\">n\nl</a></td></tr></table></body>";
+    let listing = listing(HTML, dufs);
+    assert_eq!(listing.entries[0].url.as_str(), "http://h:8080/a%20b/sub/");
+    assert_eq!(paths(HTML, dufs), ["sub/", "n\\nl"]);
+}
+
+#[test]
+fn a_page_that_a_script_fills_is_told() {
+    let page = "<head><link rel=\"icon\" href=\"/__dufs_v0.47.0__/favicon.ico\"></head>\
+        <template id=\"index-data\">eyJ9</template>";
+    assert!(listing(HTML, page).is_scripted);
+    assert!(!listing(HTML, "<link rel=\"icon\" href=\"/favicon.ico\">").is_scripted);
+}
+
+#[test]
+fn listings_for_programs_tell_more() {
+    let fact = |size, modified, mode| EntryFacts { size, modified, mode };
+    let facts = |media_type, body: &[u8]| {
+        let entries = listing(media_type, body).entries.into_iter();
+        entries.map(|entry| (entry.path, entry.is_folder, entry.facts)).collect::<Vec<_>>()
+    };
+    let ours = br#"[{"name":"d","size":null,"mtime":"2001-09-09T01:46:40.5Z","mode":"0750",
+        "is_dir":true,"is_symlink":false,"url":"./d/"},
+        {"name":"\ufffd","name_bytes":"%FF","size":3,"mtime":null,"mode":"0644","is_dir":false,
+        "is_symlink":false,"url":"./%FF"}]"#;
+    let time = Some((1_000_000_000, 500_000_000));
+    let expected = [
+        (b"d".to_vec(), true, fact(None, time, Some(0o750))),
+        (b"\xff".to_vec(), false, fact(Some(3), None, Some(0o644))),
+    ];
+    assert_eq!(facts(JSON, ours), expected);
+    let caddy = br#"[{"name":"d/","size":4096,"url":"./d/","mod_time":"2001-09-09T01:46:40.5Z",
+        "mode":2147484141,"is_dir":true,"is_symlink":false},
+        {"name":"l","size":3,"url":"./l","mod_time":"2026-11-21T10:15:57Z","mode":134218239,
+        "is_dir":false,"is_symlink":true}]"#;
+    let expected = [
+        (b"d".to_vec(), true, fact(None, time, Some(0o755))),
+        (b"l".to_vec(), false, EntryFacts::default()),
+    ];
+    assert_eq!(facts(JSON, caddy), expected);
+    let nginx = b"[\r\n{ \"name\":\"d\", \"type\":\"directory\", \
+        \"mtime\":\"Sun, 09 Sep 2001 01:46:40 GMT\" },\r\n{ \"name\":\"a:\xff%2F\", \
+        \"type\":\"file\", \"mtime\":\"Sun, 09 Sep 2001 01:46:40 GMT\", \"size\":1 }\r\n]";
+    let whole = Some((1_000_000_000, 0));
+    let expected = [
+        (b"d".to_vec(), true, fact(None, whole, None)),
+        (b"a:\xff%2F".to_vec(), false, fact(Some(1), whole, None)),
+    ];
+    assert_eq!(facts(JSON, nginx), expected);
+    let dufs = br#"{"href":"/","kind":"Index","paths":[
+        {"path_type":"Dir","name":"d","mtime":1000000000500,"size":0},
+        {"path_type":"SymlinkFile","name":"l","mtime":1,"size":3},
+        {"path_type":"File","name":"","mtime":1,"size":1},
+        {"path_type":"File","name":"f","mtime":-500,"size":1}]}"#;
+    let expected = [
+        (b"d".to_vec(), true, fact(None, time, None)),
+        (b"l".to_vec(), false, EntryFacts::default()),
+        (b"f".to_vec(), false, fact(Some(1), Some((-1, 500_000_000)), None)),
+    ];
+    assert_eq!(facts(JSON, dufs), expected);
+}
+
+#[test]
+fn only_links_further_down_are_taken_and_each_once() {
+    let page = |links: &[&str]| {
+        let links = links.iter().map(|link| format!("<a href=\"{link}\">x</a>"));
+        links.collect::<String>()
+    };
+    let links = [
+        "one",
+        "./one",
+        "one#part",
+        "/a%20b/one",
+        "http://h:8080/a%20b/two/three",
+        "https://h:8080/a%20b/no",
+        "http://h/a%20b/no",
+        "//other/a%20b/no",
+        "../no",
+        "%2e%2e/no",
+        "/a%20bc/no",
+        "mailto:somebody@h",
+        ".",
+        "",
+        "?C=N",
+        "six?C=N",
+        "seven/?C=N",
+    ];
+    assert_eq!(paths(HTML, page(&links)), ["one", "two/three", "seven/"]);
+    let base = "<base href=\"/a%20b/sub/\"><base href=\"/\"><a href=\"x\">x</a>";
+    assert_eq!(paths(HTML, base), ["sub/x"]);
+    assert_eq!(paths("application/xhtml+xml", "<a href='x'/>"), ["x"]);
+}
+
+#[test]
+fn names_that_lead_elsewhere_are_refused() {
+    for (link, refusal) in [
+        ("..%2Fx", Refusal::Slash),
+        ("%2Fetc%2Fpasswd", Refusal::Slash),
+        ("a/..%2F..%2Fb", Refusal::Slash),
+        ("x%00y", Refusal::Nul),
+        (".underpass-get.part", Refusal::Reserved),
+    ] {
+        let listing = listing(HTML, format!("<a href=\"{link}\">x</a><a href=\"{link}\">x</a>"));
+        assert_eq!(listing.entries, [], "{link}");
+        let refusals: Vec<_> = listing.refused.iter().map(|(_, refusal)| *refusal).collect();
+        assert_eq!(refusals, [refusal], "{link}");
+    }
+    let named = |name: &str| format!(r#"[{{"name":"{name}","type":"file"}}]"#);
+    let refused = |name| listing(JSON, named(name)).refused;
+    assert_eq!(refused("../x"), [(b"../x".to_vec(), Refusal::Slash)]);
+    assert_eq!(refused("a/b"), [(b"a/b".to_vec(), Refusal::Slash)]);
+    assert_eq!(listing(JSON, named("..")), Listing::default());
+}
+
+#[test]
+fn what_is_no_listing_is_none() {
+    assert_eq!(read(&base(), "text/plain", b"<a href=x>"), None);
+    assert_eq!(read(&base(), "", b"<a href=x>"), None);
+    for body in ["", "{}", "3", "[3]", "{\"paths\":3}"] {
+        assert_eq!(read(&base(), JSON, body.as_bytes()), None, "{body}");
+    }
+    assert_eq!(listing(JSON, "[]"), Listing::default());
+    assert_eq!(listing(HTML, ""), Listing::default());
+}

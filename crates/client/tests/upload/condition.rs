@@ -1,0 +1,152 @@
+//! `If-None-Match: *` and `If-Match`, on servers that ignore them.
+
+use underpass_client::upload::{Condition, UploadError};
+
+use super::rig::{Conn, Outcome, Sample, Scripted, field, script};
+
+const LEN: usize = 100;
+
+fn put_new(sample: &Sample, server: &Scripted) -> Outcome {
+    sample.put_with(&server.url("/file"), |wishes| wishes.condition = Condition::Absent)
+}
+
+/// Expects a HEAD request and answers it.
+fn told(conn: &mut Conn, status: &str, fields: &[&str]) {
+    let head = conn.head();
+    assert!(head.starts_with("HEAD /file "), "{head}");
+    conn.answer(status, fields);
+}
+
+/// Expects the PUT request with this field, and answers it.
+fn taken(conn: &mut Conn, name: &str, value: &str, status: &str) {
+    let head = conn.head();
+    assert!(head.starts_with("PUT /file "), "{head}");
+    assert_eq!(field(&head, name), Some(value));
+    conn.take(LEN);
+    conn.answer(status, &[]);
+}
+
+#[test]
+fn what_is_there_is_not_even_offered_to_be_replaced() {
+    for status in ["200 OK", "204 No Content"] {
+        let server = Scripted::one(move |mut conn| {
+            told(&mut conn, status, &[]);
+            let (rest, _) = conn.rest();
+            assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
+        });
+        let done = put_new(&Sample::of(LEN), &server).done();
+        assert!(done.was_there && !done.is_suspicious);
+        assert_eq!(done.report.bytes(), 0);
+        server.finish();
+    }
+}
+
+#[test]
+fn what_is_not_there_is_sent_with_the_condition() {
+    // Who may write need not be allowed to read.
+    for (head, status, is_suspicious) in [
+        ("404 Not Found", "201 Created", false),
+        ("410 Gone", "201 Created", false),
+        ("404 Not Found", "204 No Content", true),
+        ("403 Forbidden", "201 Created", false),
+        ("405 Method Not Allowed", "200 OK", true),
+        ("501 Not Implemented", "201 Created", false),
+    ] {
+        let server = Scripted::one(move |mut conn| {
+            told(&mut conn, head, &[]);
+            taken(&mut conn, "if-none-match", "*", status);
+        });
+        let done = put_new(&Sample::of(LEN), &server).done();
+        assert_eq!((done.was_there, done.is_suspicious), (false, is_suspicious), "{head} {status}");
+        server.finish();
+    }
+}
+
+#[test]
+fn the_server_may_know_better_than_its_answer_to_head() {
+    let server = Scripted::one(|mut conn| {
+        told(&mut conn, "403 Forbidden", &[]);
+        taken(&mut conn, "if-none-match", "*", "412 Precondition Failed");
+    });
+    assert!(put_new(&Sample::of(LEN), &server).done().was_there);
+    server.finish();
+}
+
+#[test]
+fn whoever_wants_a_password_gets_no_file_first() {
+    let server = Scripted::one(|mut conn| {
+        told(&mut conn, "401 Unauthorized", &[]);
+        assert!(conn.rest().0.is_empty());
+    });
+    assert_eq!(put_new(&Sample::of(LEN), &server).refused().0, 401);
+    server.finish();
+}
+
+#[test]
+fn a_server_that_is_busy_is_asked_again() {
+    let server = Scripted::new(vec![
+        script(|mut conn| told(&mut conn, "503 Service Unavailable", &["Connection: close"])),
+        script(|mut conn| {
+            told(&mut conn, "404 Not Found", &[]);
+            taken(&mut conn, "if-none-match", "*", "201 Created");
+        }),
+    ]);
+    assert_eq!(put_new(&Sample::of(LEN), &server).done().status, 201);
+    server.finish();
+}
+
+#[test]
+fn what_a_broken_attempt_has_left_is_not_taken_for_the_file() {
+    let server = Scripted::new(vec![
+        script(|mut conn| {
+            told(&mut conn, "404 Not Found", &[]);
+            conn.head();
+            conn.take(LEN / 2);
+            conn.reset();
+        }),
+        script(|mut conn| {
+            told(&mut conn, "200 OK", &[]);
+            told(&mut conn, "200 OK", &[]);
+        }),
+    ]);
+    let error = put_new(&Sample::of(LEN), &server).failed().error;
+    assert!(matches!(error, UploadError::PartlyThere), "{error}");
+    server.finish();
+}
+
+#[test]
+fn only_the_version_that_was_named_is_replaced() {
+    let put = |server: &Scripted, tag: &'static str| {
+        Sample::of(LEN)
+            .put_with(&server.url("/file"), |wishes| wishes.condition = Condition::Version(tag))
+    };
+    for (status, fields, found) in [
+        ("200 OK", &["ETag: \"new\""][..], Some("\"new\"")),
+        ("200 OK", &["ETag: W/\"old\""], Some("W/\"old\"")),
+        ("404 Not Found", &[], None),
+    ] {
+        let server = Scripted::one(move |mut conn| {
+            told(&mut conn, status, fields);
+            assert!(conn.rest().0.is_empty());
+        });
+        match put(&server, "\"old\"").failed().error {
+            UploadError::Precondition { found: tag } => assert_eq!(tag.as_deref(), found),
+            error => panic!("{error}"),
+        }
+        server.finish();
+    }
+    for (head, fields, tag, status, is_suspicious) in [
+        ("200 OK", &["ETag: \"old\""][..], "\"old\"", "204 No Content", false),
+        ("200 OK", &["ETag: \"old\""], "\"old\"", "201 Created", false),
+        ("200 OK", &["ETag: \"x\""], "*", "204 No Content", false),
+        ("200 OK", &[], "\"old\"", "204 No Content", false),
+        ("405 Method Not Allowed", &[], "\"old\"", "201 Created", true),
+    ] {
+        let server = Scripted::one(move |mut conn| {
+            told(&mut conn, head, fields);
+            taken(&mut conn, "if-match", tag, status);
+        });
+        assert_eq!(put(&server, tag).done().is_suspicious, is_suspicious, "{head} {status}");
+        server.finish();
+    }
+}

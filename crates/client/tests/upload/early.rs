@@ -1,0 +1,88 @@
+//! Answers that come before the body is whole.
+
+use super::rig::{Sample, Scripted, payload};
+use underpass_client::upload::UploadError;
+
+const LEN: usize = 32 << 20;
+
+#[test]
+fn a_server_that_wants_no_more_is_heard_in_the_middle() {
+    let sample = Sample::of(LEN);
+    let server = Scripted::one(|mut conn| {
+        conn.head();
+        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        conn.take(1 << 20);
+        conn.refuse("413 Content Too Large", "no more than a megabyte\n");
+        // Whoever goes on sending would fill the buffers and wait here for ever.
+        let (rest, _) = conn.rest();
+        assert!(rest.len() < LEN - (1 << 20), "everything was sent in vain");
+    });
+    let failed = sample.put(&server.url("/file")).failed();
+    assert!(payload(&failed.report) < LEN as u64);
+    assert_eq!(failed.error.status(), Some(413));
+    assert!(failed.error.to_string().contains("no more than a megabyte"), "{}", failed.error);
+    server.finish();
+}
+
+#[test]
+fn the_last_words_before_a_reset_are_heard() {
+    let sample = Sample::of(LEN);
+    let server = Scripted::one(|mut conn| {
+        conn.head();
+        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        conn.take(1 << 20);
+        conn.refuse("507 Insufficient Storage", "the disk is full\n");
+        // Closed with bytes unread: the client's next ones meet a reset.
+    });
+    let (status, text) = sample.put(&server.url("/file")).refused();
+    assert_eq!(status, 507);
+    assert!(text.contains("the disk is full"), "{text}");
+    server.finish();
+}
+
+#[test]
+fn success_before_the_end_is_none_unless_the_end_is_taken() {
+    let sample = Sample::of(LEN);
+    let server = Scripted::one(|mut conn| {
+        conn.head();
+        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        conn.take(1 << 20);
+        conn.answer("201 Created", &[]);
+        conn.reset();
+    });
+    let failed = sample.put(&server.url("/file")).failed();
+    assert!(matches!(failed.error, UploadError::Early { status: 201 }), "{}", failed.error);
+    server.finish();
+
+    let expected = sample.bytes.clone();
+    let server = Scripted::one(move |mut conn| {
+        conn.head();
+        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        let begin = conn.take(1 << 20);
+        conn.answer("201 Created", &[]);
+        conn.fall_silent();
+        let rest = conn.take(LEN - (1 << 20));
+        assert!([begin, rest].concat() == expected);
+    });
+    assert_eq!(sample.put(&server.url("/file")).done().status, 201);
+    server.finish();
+}
+
+#[test]
+fn what_is_no_answer_is_told() {
+    let sample = Sample::of(10);
+    for (said, words) in [
+        ("SSH-2.0-OpenSSH_9.6\r\n\r\n", "not HTTP"),
+        ("HTTP/1.1 abc\r\n\r\n", "not HTTP"),
+        ("HTTP/1.1 201 Created\r\nContent-Length: x\r\n\r\n", "Content-Length"),
+    ] {
+        let server = Scripted::one(move |mut conn| {
+            conn.head();
+            conn.take(10);
+            conn.say(said);
+        });
+        let error = sample.put_with(&server.url("/"), |it| it.retries = 0).failed().error;
+        assert!(error.to_string().contains(words), "{error}");
+        server.finish();
+    }
+}

@@ -1,0 +1,42 @@
+//! Folders are made by MKCOL, where the server knows it.
+
+use std::time::Duration;
+
+use underpass_client::upload::{Made, make_folder};
+use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup};
+
+use super::rig::{PATIENCE, Scripted};
+
+#[test]
+fn each_answer_has_its_meaning() {
+    let cases = [
+        ("201 Created", Some(Made::New)),
+        ("405 Method Not Allowed", Some(Made::Exists)),
+        ("501 Not Implemented", Some(Made::Unknown)),
+        ("400 Bad Request", Some(Made::Unknown)),
+        ("403 Forbidden", None),
+        ("409 Conflict", None),
+        ("507 Insufficient Storage", None),
+    ];
+    for (status, expected) in cases {
+        let server = Scripted::one(move |mut conn| {
+            let head = conn.head();
+            assert!(head.starts_with("MKCOL /new/ HTTP/1.1\r\n"), "{head}");
+            conn.answer(status, &[]);
+        });
+        let agent = HttpClient {
+            user_agent: "test".to_owned(),
+            headers: Vec::new(),
+            credentials: Credentials::None,
+            proxies: Proxies::default(),
+            tls: TlsSetup::default(),
+            connect_timeout: PATIENCE,
+            timeout: Duration::from_secs(5),
+            max_redirects: 5,
+            cancel: None,
+        };
+        let made = make_folder(&agent, &server.url("/new/"), None);
+        assert_eq!(made.ok().map(|(made, _)| made), expected, "{status}");
+        server.finish();
+    }
+}

@@ -1,0 +1,289 @@
+//! What these tests share: servers that follow a script, and an upload to them.
+
+#![allow(unreachable_pub)] // as in the other rigs
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use underpass_client::upload::{
+    Condition, Event, SendOptions, Upload, UploadFailed, Uploaded, upload,
+};
+use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup, Url};
+use underpass_engine::{Integrity, Report, Source};
+
+pub use underpass_testkit::noise;
+
+/// One connection, as a scripted server sees it.
+pub struct Conn {
+    stream: TcpStream,
+}
+
+impl Conn {
+    /// Reads a head, as text, with the blank line.
+    pub fn head(&mut self) -> String {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") {
+            if self.stream.read(&mut byte).unwrap() == 0 {
+                break;
+            }
+            head.push(byte[0]);
+        }
+        String::from_utf8(head).unwrap()
+    }
+
+    /// Reads exactly so many bytes.
+    pub fn take(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.stream.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// Reads all chunks.
+    pub fn chunks(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
+            let mut line = Vec::new();
+            while !line.ends_with(b"\r\n") {
+                line.extend(self.take(1));
+            }
+            let line = String::from_utf8(line).unwrap();
+            let len = usize::from_str_radix(line.trim(), 16).unwrap();
+            body.extend(self.take(len));
+            assert_eq!(self.take(2), b"\r\n");
+            if len == 0 {
+                return body;
+            }
+        }
+    }
+
+    /// Reads until the client ends the connection; whether it did so in order.
+    pub fn rest(&mut self) -> (Vec<u8>, bool) {
+        let mut bytes = Vec::new();
+        let outcome = self.stream.read_to_end(&mut bytes);
+        (bytes, outcome.is_ok())
+    }
+
+    /// Waits, without reading, until the client is gone.
+    pub fn wait_for_the_end(&mut self) {
+        use rustix::event::{PollFd, PollFlags, poll};
+        poll(&mut [PollFd::new(&self.stream, PollFlags::RDHUP)], None).unwrap();
+    }
+
+    pub fn say(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// An answer without a body.
+    pub fn answer(&mut self, status: &str, fields: &[&str]) {
+        let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
+        self.say(&format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n{fields}\r\n"));
+    }
+
+    /// A plain answer with a sentence.
+    pub fn refuse(&mut self, status: &str, detail: &str) {
+        let len = detail.len();
+        let fields = format!("Content-Type: text/plain\r\nContent-Length: {len}\r\n");
+        self.say(&format!("HTTP/1.1 {status}\r\n{fields}Connection: close\r\n\r\n{detail}"));
+    }
+
+    /// Breaks the connection off as a crash would.
+    pub fn reset(self) {
+        underpass_engine::socket::arm_reset(&self.stream).unwrap();
+    }
+
+    /// Ends what the server says, but not what it hears.
+    pub fn fall_silent(&self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+}
+
+type Script = Box<dyn FnOnce(Conn) + Send>;
+
+/// A server whose connections follow a script, one after the other.
+pub struct Scripted {
+    pub address: String,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Scripted {
+    /// As many connections as there are scripts; whoever comes later is refused.
+    pub fn new(scripts: Vec<Script>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let thread = std::thread::spawn(move || {
+            for script in scripts {
+                let (stream, _) = listener.accept().unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                script(Conn { stream });
+            }
+        });
+        Self { address, thread: Some(thread) }
+    }
+
+    pub fn one(script: impl FnOnce(Conn) + Send + 'static) -> Self {
+        Self::new(vec![Box::new(script)])
+    }
+
+    pub fn url(&self, path: &str) -> Url {
+        Url::parse(&format!("http://{}{path}", self.address)).unwrap()
+    }
+
+    /// The script has come to its end, and all it found was as it should be.
+    pub fn finish(mut self) {
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// A script as a value.
+pub fn script(script: impl FnOnce(Conn) + Send + 'static) -> Script {
+    Box::new(script)
+}
+
+/// A file to send.
+pub struct Sample {
+    pub folder: TempDir,
+    pub bytes: Vec<u8>,
+}
+
+impl Sample {
+    pub fn of(len: usize) -> Self {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let bytes = noise(len);
+        std::fs::write(folder.path().join("sample"), &bytes).unwrap();
+        Self { folder, bytes }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("sample")
+    }
+
+    pub fn journal(&self) -> PathBuf {
+        self.folder.path().join("state/journal.json")
+    }
+
+    /// Uploads it.
+    pub fn put(&self, url: &Url) -> Outcome {
+        self.put_with(url, |_| {})
+    }
+
+    /// Uploads it with a journal.
+    pub fn put_resumably(&self, url: &Url) -> Outcome {
+        let journal = self.journal();
+        put(&File::open(self.path()).unwrap(), url, |wishes| wishes.journal = Some(journal))
+    }
+
+    pub fn put_with(&self, url: &Url, change: impl FnOnce(&mut DownloadOptions)) -> Outcome {
+        put(&File::open(self.path()).unwrap(), url, change)
+    }
+}
+
+/// What may differ between uploads.
+pub struct DownloadOptions {
+    pub journal: Option<PathBuf>,
+    pub fields: Vec<(&'static str, &'static str)>,
+    pub condition: Condition<'static>,
+    pub timeout: Duration,
+    pub retries: u32,
+    pub user: Option<(&'static str, &'static str)>,
+    pub tls: TlsSetup,
+    /// Called with how many bytes are on their way.
+    pub watch: Box<dyn FnMut(u64) + Send>,
+}
+
+/// How an upload ended, and what was told meanwhile.
+pub struct Outcome {
+    pub result: Result<Uploaded, UploadFailed>,
+    pub told: Vec<String>,
+}
+
+impl Outcome {
+    #[track_caller]
+    pub fn done(self) -> Uploaded {
+        self.result.unwrap_or_else(|failed| panic!("{}: {:?}", failed.error, self.told))
+    }
+
+    #[track_caller]
+    pub fn failed(self) -> UploadFailed {
+        self.result.unwrap_err()
+    }
+
+    /// The status that the server refused it with.
+    #[track_caller]
+    pub fn refused(self) -> (u16, String) {
+        let error = self.failed().error;
+        (error.status().unwrap_or_else(|| panic!("{error}")), error.to_string())
+    }
+}
+
+/// Uploads what a file or stream has.
+pub fn put(file: &File, url: &Url, change: impl FnOnce(&mut DownloadOptions)) -> Outcome {
+    let mut wishes = DownloadOptions {
+        journal: None,
+        fields: Vec::new(),
+        condition: Condition::None,
+        timeout: PATIENCE,
+        retries: 2,
+        user: None,
+        tls: TlsSetup::default(),
+        watch: Box::new(|_| {}),
+    };
+    change(&mut wishes);
+    let credentials = match wishes.user {
+        Some((user, password)) => {
+            Credentials::Basic { user: user.to_owned(), password: password.to_owned() }
+        }
+        None => Credentials::None,
+    };
+    let agent = HttpClient {
+        user_agent: "test".to_owned(),
+        headers: Vec::new(),
+        credentials,
+        proxies: Proxies::default(),
+        tls: wishes.tls.clone(),
+        connect_timeout: PATIENCE,
+        timeout: wishes.timeout,
+        max_redirects: 5,
+        cancel: None,
+    };
+    let source = Source::of(file).unwrap();
+    let what = Upload {
+        source: &source,
+        fields: &wishes.fields,
+        condition: wishes.condition,
+        options: SendOptions { integrity: Integrity::Detect, ..SendOptions::default() },
+        journal: wishes.journal.as_deref(),
+        retries: wishes.retries,
+    };
+    let mut told = Vec::new();
+    let mut tell = |event: &Event<'_>| match event {
+        Event::Progress(progress) => (wishes.watch)(progress.bytes),
+        Event::Resumed { at } => told.push(format!("resumed at {at}")),
+        Event::StartedOver { reason } => told.push(format!("started over: {reason}")),
+        Event::Again { error, resumes, .. } => told.push(format!("again ({resumes}): {error}")),
+        Event::Redirected { to } => told.push(format!("redirected to {to}")),
+    };
+    let result = upload(&agent, &what, url, None, &mut tell).map(|(done, _)| done);
+    Outcome { result, told }
+}
+
+/// Bytes of the payload that were moved.
+pub fn payload(report: &Report) -> u64 {
+    report.bytes() - report.memory().bytes
+}
+
+/// The value of a field in a head.
+pub fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+    head.lines().find_map(|line| {
+        let (found, value) = line.split_once(':')?;
+        found.eq_ignore_ascii_case(name).then(|| value.trim())
+    })
+}
+
+/// Longer than anything here takes.
+pub const PATIENCE: Duration = Duration::from_secs(20);

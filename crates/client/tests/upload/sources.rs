@@ -1,0 +1,61 @@
+//! Files that change while they are sent do not arrive as whole ones.
+
+use std::fs::File;
+
+use underpass_client::upload::UploadError;
+use underpass_engine::Error;
+
+use super::rig::{Sample, Scripted};
+
+const LEN: u64 = 32 << 20;
+
+/// A server that takes a body as it comes, and finds less than was announced.
+fn taking_a_part() -> Scripted {
+    Scripted::one(|mut conn| {
+        conn.head();
+        conn.say("HTTP/1.1 100 Continue\r\n\r\n");
+        let (body, is_in_order) = conn.rest();
+        assert!((body.len() as u64) < LEN, "the whole length arrived");
+        assert!(!is_in_order, "an orderly end");
+    })
+}
+
+#[test]
+fn a_file_cut_short_is_reset() {
+    let sample = Sample::of(LEN as usize);
+    let server = taking_a_part();
+    let path = sample.path();
+    let mut cut = false;
+    let outcome = sample.put_with(&server.url("/file"), |wishes| {
+        wishes.watch = Box::new(move |_| {
+            if !std::mem::replace(&mut cut, true) {
+                File::options().write(true).open(&path).unwrap().set_len(LEN / 2).unwrap();
+            }
+        });
+    });
+    let error = outcome.failed().error;
+    let UploadError::Source(error) = &error else { panic!("{error}") };
+    let is_cut = matches!(**error, Error::SourceEnded { .. } | Error::SourceChanged { .. });
+    assert!(is_cut, "{error}");
+    server.finish();
+}
+
+#[test]
+fn a_file_written_to_is_reset_before_its_last_byte() {
+    let sample = Sample::of(LEN as usize);
+    let server = taking_a_part();
+    let path = sample.path();
+    let mut written = false;
+    let outcome = sample.put_with(&server.url("/file"), |wishes| {
+        wishes.watch = Box::new(move |_| {
+            if !std::mem::replace(&mut written, true) {
+                use std::os::unix::fs::FileExt;
+                File::options().write(true).open(&path).unwrap().write_all_at(b"new", 5).unwrap();
+            }
+        });
+    });
+    let error = outcome.failed().error;
+    let UploadError::Source(error) = &error else { panic!("{error}") };
+    assert!(matches!(**error, Error::SourceChanged { .. }), "{error}");
+    server.finish();
+}
