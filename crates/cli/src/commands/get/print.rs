@@ -3,25 +3,27 @@
 use std::io::{IsTerminal, Write};
 
 use indicatif::{BinaryBytes, HumanCount};
+use serde::Serialize;
 
 use super::receipt::GetReceipt;
-use super::tree::TreeReceipt;
 use crate::args::ShowArgs;
 use crate::output::printable::one_line;
 use crate::output::{error_line, note, summary, tell, tell_json};
+use crate::receipt::Receipt;
 
-/// Prints what a fetched folder is to tell.
-pub(crate) fn tree(show: ShowArgs, receipt: &TreeReceipt) {
+/// Prints the summary of a folder that was fetched, and its receipt: the one of its transfer for
+/// people, the whole one as JSON.
+pub(crate) fn tree(show: ShowArgs, summary: &str, transfer: &Receipt, whole: &impl Serialize) {
     if !show.quiet && !show.json {
-        error_line(&receipt.summary());
+        error_line(summary);
     }
-    tree_receipt(show, receipt);
+    tree_receipt(show, transfer, whole);
 }
 
 /// Prints the receipt of a folder, if it is wanted.
-pub(crate) fn tree_receipt(show: ShowArgs, receipt: &TreeReceipt) {
-    tell(ShowArgs { json: false, ..show }, &receipt.receipt);
-    tell_json(show, receipt);
+pub(crate) fn tree_receipt(show: ShowArgs, transfer: &Receipt, whole: &impl Serialize) {
+    tell(ShowArgs { json: false, ..show }, transfer);
+    tell_json(show, whole);
 }
 
 /// Prints what a fetched file is to tell.

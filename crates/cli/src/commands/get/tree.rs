@@ -110,7 +110,8 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
     let elapsed = started.elapsed();
     match outcome {
         Ok(done) => {
-            print::tree(args.show, &TreeReceipt::new(url, &path, &done, elapsed));
+            let receipt = TreeReceipt::new(url, &path, &done, elapsed);
+            print::tree(args.show, &receipt.summary(), &receipt.receipt, &receipt);
             match done.left_out {
                 0 => Ok(()),
                 count => Err(Failure::line(match count {
@@ -125,7 +126,7 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
         Err(failed) => {
             let mut receipt = TreeReceipt::new(url, &path, &failed.done, elapsed);
             receipt.receipt.error = Some(failed.error.to_string());
-            print::tree_receipt(args.show, &receipt);
+            print::tree_receipt(args.show, &receipt.receipt, &receipt);
             let line = format!("fetching {} to {}: {failed}", shown(url), path.display());
             Err(Failure::hinted(line, &failed))
         }
