@@ -41,7 +41,7 @@ pub enum BadChunk {
 /// Where in the body the next byte stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// In the digits of a length, of which there are so many so far.
+    /// In the digits of a length, with the number of digits so far.
     Size { size: u64, digits: u32 },
     /// In an extension, which follows the digits.
     Extension { size: u64, part: Part },
@@ -226,7 +226,7 @@ impl Chunked {
     /// The state after one byte of the line that says how long a chunk is.
     fn after_digit(&mut self, size: u64, digits: u32, byte: u8) -> Result<State, BadChunk> {
         match (char::from(byte).to_digit(16), byte) {
-            // Sixteen digits are all that 64 bits have; more, even zeros, are nobody's honest need.
+            // Sixteen digits are all that 64 bits have; more, even zeros, have no honest use.
             (Some(_), _) if digits == 16 => Err(BadChunk::TooLong),
             (Some(digit), _) => {
                 Ok(State::Size { size: size << 4 | u64::from(digit), digits: digits + 1 })
@@ -269,7 +269,7 @@ fn is_text(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }
 
-/// How many bytes of chunk extensions and trailers one body may have; nobody is known to use any.
+/// How many bytes of chunk extensions and trailers one body may have; no client is known to use any.
 pub const MAX_FRAMING: usize = 16 * 1024;
 
 /// A chunk of a body whose length is not known (RFC 9112, section 7.1).

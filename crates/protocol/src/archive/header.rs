@@ -97,7 +97,7 @@ fn block(
     header.set_size(size);
     header.set_mode(mode);
     header.set_mtime(modified);
-    // Whose the files are on the server is nobody's business, and of no use elsewhere.
+    // Owners on the server are private, and of no use elsewhere.
     header.set_uid(0);
     header.set_gid(0);
     header.set_cksum();

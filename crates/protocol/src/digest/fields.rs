@@ -1,4 +1,4 @@
-//! The fields of RFC 9530: `Repr-Digest` and `Content-Digest`, and which digests somebody wants.
+//! The fields of RFC 9530: `Repr-Digest` and `Content-Digest`, and which digests are wanted.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -15,7 +15,7 @@ use super::value::{Algorithm, Digest};
 /// # Errors
 ///
 /// It is no dictionary (RFC 9651 3.2), or says something of a known algorithm that is no digest of
-/// it: whoever sent that wanted something to be checked, which cannot be.
+/// it: the sender wanted something to be checked that cannot be.
 pub fn parse_digests<'a>(
     lines: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Vec<Digest>, BadField> {
@@ -30,7 +30,7 @@ pub fn parse_digests<'a>(
     Ok(digests)
 }
 
-/// The digests that somebody wants, the dearest first (RFC 9530 section 4): those of which a
+/// The digests that are wanted, the most wanted first (RFC 9530 section 4): those of which a
 /// number from 1 to 10 is said, 0 meaning that it is not wanted. Of two with the same number the
 /// cheaper one comes first.
 ///

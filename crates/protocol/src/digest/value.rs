@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// How a digest is made: those of the registry of RFC 9530 section 5 that nobody has broken.
+/// How a digest is made: those of the registry of RFC 9530 section 5 that are not broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
     /// SHA-256. Processors of today have instructions for it.
@@ -73,7 +73,7 @@ impl fmt::Display for UnknownAlgorithm {
 
 impl std::error::Error for UnknownAlgorithm {}
 
-/// A digest: equal for two files if they are, and for no others that anybody has ever found.
+/// A digest: equal for two files if they are equal, and for no others that were ever found.
 ///
 /// As text it is `sha-256:` and hexadecimal digits; it is read back from that, or with Base64
 /// behind the colon, or from the digits alone.

@@ -10,7 +10,7 @@ use super::parse::{Malformed, Request};
 pub enum BodyLength {
     /// No body.
     None,
-    /// So many bytes, never zero.
+    /// This number of bytes, never zero.
     Length(u64),
     /// Chunks, see [`Chunked`](crate::chunked::Chunked).
     Chunked,

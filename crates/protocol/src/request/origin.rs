@@ -1,5 +1,5 @@
 //! Whether a page of another site asks: a browser sends what that page wants with the credentials
-//! of whoever looks at it.
+//! of the person who looks at it.
 
 use super::authority::{is_https, is_same_authority, split_absolute};
 use super::parse::Request;
@@ -11,7 +11,7 @@ use super::parse::Request;
 /// the server that is asked. Programs that are no browsers send neither.
 ///
 /// `is_secure` tells whether the request came over TLS to this server: then the scheme of `Origin`
-/// has to be that of TLS, for anybody between can write pages of the other. Without it, a proxy
+/// has to be that of TLS, for a machine in between can write pages of the other. Without it, a proxy
 /// may have taken the TLS away.
 #[must_use]
 pub fn is_foreign(request: &Request<'_, '_>, is_secure: bool) -> bool {

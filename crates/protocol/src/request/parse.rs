@@ -210,7 +210,7 @@ impl<'b> Request<'_, 'b> {
             ([b'/', ..], verb) => verb != "CONNECT",
             (b"*", verb) => verb == "OPTIONS",
             (target, "CONNECT") => is_authority(target),
-            // RFC 9110 4.2.1 and 4.2.4: an http URI has a host, and nobody's name in front of it.
+            // RFC 9110 4.2.1 and 4.2.4: an http URI has a host, and no user name in front of it.
             (target, _) => split_absolute(target)
                 .is_some_and(|(authority, _)| !authority.is_empty() && is_authority(authority)),
         };
@@ -394,5 +394,5 @@ fn names_other_version(bytes: &[u8]) -> bool {
 }
 
 /// How many bytes of empty lines are skipped before a request line: some old clients send one
-/// empty line after a body, nobody needs more than a few.
+/// empty line after a body, a few are enough.
 pub const EMPTY_LINES: usize = 8;

@@ -64,7 +64,7 @@ pub fn push_number_field(out: &mut Vec<u8>, name: &str, value: u64) {
 
 /// Appends a number in decimal.
 pub fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20]; // u64::MAX has so many
+    let mut digits = [0; 20]; // the digits of u64::MAX
     let mut start = digits.len();
     loop {
         start -= 1;
@@ -184,7 +184,7 @@ fn is_token_char(byte: u8) -> bool {
 /// The media type of messages to people.
 pub const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
-/// What `Server` says. The version is nobody's business but an attacker's.
+/// What `Server` says. Without the version, which only helps attackers.
 const SERVER: &str = "underpass";
 
 /// Tells browsers to take a file for what its type says, whatever is in it.

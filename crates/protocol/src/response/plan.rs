@@ -207,7 +207,7 @@ fn push_vary(fields: &mut Vec<u8>, facts: &Facts) {
     }
 }
 
-/// Said to whoever would append to the beginning of another version.
+/// The answer to a client that would append to the beginning of another version.
 const REPLACED: &str = "the file was replaced since your download of it broke off: begin it anew\n";
 
 /// Enough for the lines of a usual answer, so that they are allocated once.

@@ -94,7 +94,7 @@ pub fn answer(value: &[u8], len: u64) -> RangeAnswer {
 enum Spec {
     /// `FIRST-LAST` or `FIRST-`.
     From(u64, Option<u64>),
-    /// `-COUNT`: so many at the end.
+    /// `-COUNT`: this number of bytes at the end.
     Last(u64),
 }
 

@@ -5,7 +5,7 @@
 //! it: if the file was replaced meanwhile, the result is half one version, half another, and is
 //! called a success. HTTP cannot prevent that; only a server that remembers can.
 //!
-//! Only what broke off is remembered. Whoever has all of a file and asks for what came behind it
+//! Only what broke off is remembered. A client that has all of a file and asks for what was appended
 //! since then, as one follows a log, gets that. At the worst, a client that is taken for another
 //! one has to begin anew, or to say by `If-Range` which version it means.
 
@@ -32,7 +32,7 @@ pub struct Download {
 /// Downloads that were broken off.
 #[derive(Debug, Default)]
 pub struct Resumptions {
-    /// Nobody can make two keys the same on purpose.
+    /// Keyed at random, so that two keys cannot be made the same on purpose.
     hasher: RandomState,
     kept: Mutex<Kept>,
     /// How many are kept, to be looked at without the lock: mostly there are none.
@@ -44,7 +44,7 @@ impl Resumptions {
     /// for something else than all bytes from one on.
     ///
     /// A client is recognised by its address, its `User-Agent`, and what proxies say of it in
-    /// `X-Forwarded-For`; nobody has to tell the truth, since it only concerns their own answers.
+    /// `X-Forwarded-For`; a lie only affects the answers to the liar.
     #[must_use]
     pub fn download(
         &self,
@@ -144,5 +144,5 @@ impl Kept {
 /// Downloads remembered at the most; less than a megabyte.
 const MOST: usize = 16 << 10;
 
-/// How long one is remembered: somebody who comes back the next morning is still known.
+/// How long one is remembered: a client that comes back the next morning is still known.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);

@@ -2,7 +2,7 @@
 //!
 //! The tag must be strong, or a download cannot be resumed by it (RFC 9110 13.1.5). No byte of the
 //! file is read for it: the kernel moves the time of change whenever the contents or the other
-//! facts change, and nobody can set it back.
+//! facts change, and no call can set it back.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -33,7 +33,7 @@ impl ContentRange {
         request.single("content-range").and_then(Self::parse).map(Some).ok_or(BadContentRange)
     }
 
-    /// Reads `bytes 5-9/10`. The total has to be known, or nobody knows when the file is whole.
+    /// Reads `bytes 5-9/10`. The total has to be known, since it tells when the file is whole.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
         let value = str::from_utf8(value).ok()?;

@@ -1,8 +1,8 @@
 //! Whose an upload is, and by which name its part is kept.
 //!
-//! The name of a part tells nobody how to go on with it. An upload with an address of its own is
+//! The name of a part does not tell how to continue it. An upload with an address of its own is
 //! known by a token at random, and its part by a hash of the token and the user: who reads the
-//! folder cannot make an address of that, and nobody else can use the address. An upload by
+//! folder cannot make an address of that, and no other client can use the address. An upload by
 //! `Content-Range` has no address, so its part is known by a hash of who sends it, under which no
 //! token leads. So no key has to be kept, and a server that was started anew finds the same parts.
 
@@ -18,10 +18,10 @@ use super::partial::{PartId, Token};
 pub enum Owner {
     /// A user, whose password was right.
     User(Arc<str>),
-    /// Nobody in particular, from this address; of IPv6 the network of 64 bits, for every client
+    /// An anonymous client at this address; of IPv6 the network of 64 bits, for every client
     /// has many addresses of one.
     Address(IpAddr),
-    /// Nobody in particular, over a socket in the file system.
+    /// An anonymous client over a socket in the file system.
     Local,
 }
 
@@ -49,7 +49,7 @@ impl Owner {
         first(&hash)
     }
 
-    /// A token of these bytes, which nobody should be able to guess.
+    /// A token of these bytes, which must not be guessable.
     #[must_use]
     pub fn token(&self, random: [u8; 12]) -> Token {
         let mut bytes = [0; 16];

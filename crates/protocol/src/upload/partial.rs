@@ -1,7 +1,7 @@
 //! The names under which parts of files wait for their rest.
 //!
 //! They are in the folder of the file, so that the last step is a rename, and are known by their
-//! shape: nobody lists, reads or overwrites them by these names.
+//! shape: requests cannot list, read or overwrite them by these names.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use std::fmt;
 pub struct Token([u8; 16]);
 
 impl Token {
-    /// A token of these bytes, which nobody should be able to guess.
+    /// A token of these bytes, which must not be guessable.
     #[must_use]
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)
@@ -49,7 +49,7 @@ impl fmt::Display for Token {
 }
 
 impl fmt::Debug for Token {
-    /// Whoever knows a token can go on with the upload.
+    /// Hides the token, since knowing it is enough to continue the upload.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token")
     }
@@ -97,7 +97,7 @@ pub fn is_partial_name(name: &[u8]) -> bool {
     owner_tag(name).is_some()
 }
 
-/// The [tag](super::Owner::tag) of whoever has sent the part of this name; `None` if it is that of
+/// The [tag](super::Owner::tag) of the owner that has sent the part of this name; `None` if it is that of
 /// no part.
 #[must_use]
 pub fn owner_tag(name: &[u8]) -> Option<[u8; 4]> {

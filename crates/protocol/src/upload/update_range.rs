@@ -9,9 +9,9 @@ pub enum UpdateRange {
     Append,
     /// From this byte on, and what is behind the body stays.
     From(u64),
-    /// Between these bytes, the second included: the body has exactly so many.
+    /// Between these bytes, the second included: the body has exactly that length.
     Between(u64, u64),
-    /// In the place of so many bytes at the end.
+    /// In place of this number of bytes at the end.
     Last(u64),
 }
 

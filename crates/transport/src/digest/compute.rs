@@ -21,7 +21,7 @@ pub struct Computed {
 /// Why there is no digest.
 #[derive(Debug)]
 pub enum Stopped {
-    /// Nobody wants it any more.
+    /// It was cancelled.
     Cancelled,
     /// The file cannot be read, or ends before the range does.
     Io(io::Error),

@@ -1,4 +1,4 @@
-//! What somebody who sends a file says of its digest, to be checked before it counts as arrived.
+//! The digests that the sender of a file announces, checked before the file counts as arrived.
 
 use std::fmt;
 use std::ops::Range;

@@ -11,14 +11,14 @@ use super::compute::{Stopped, compute};
 pub struct Fact {
     /// What the file is.
     pub found: Digest,
-    /// What it should be, if somebody has said so.
+    /// What it should be, if that is known.
     pub expected: Option<Digest>,
     /// Bytes that were read for it, and for the others beside it.
     pub read_bytes: u64,
 }
 
 impl Fact {
-    /// Whether it is what it should be; `None` if nobody has said what that is.
+    /// Whether it is what it should be; `None` if that is not known.
     #[must_use]
     pub fn matches(&self) -> Option<bool> {
         self.expected.as_ref().map(|expected| *expected == self.found)

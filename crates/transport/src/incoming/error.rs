@@ -15,7 +15,7 @@ pub enum ReceiveError {
     Cancelled,
     /// The body is not chunked as it should be.
     Chunk(BadChunk),
-    /// TLS: the connection ended, and the peer had not said that it would. Whoever is between may have
+    /// TLS: the connection ended, and the peer had not said that it would. A machine in between may have
     /// cut it (RFC 8446 6.1).
     Cut,
     /// The connection ended too early.

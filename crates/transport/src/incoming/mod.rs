@@ -33,7 +33,7 @@ pub use error::ReceiveError;
 /// How the end of a body is known (RFC 9112 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// So many bytes.
+    /// This number of bytes.
     Length(u64),
     /// In chunks, the last of which is empty.
     Chunked,
@@ -112,12 +112,12 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         &self.stream
     }
 
-    /// From now on something else tells that nobody wants it any more.
+    /// From now on something else tells that it is not wanted any more.
     pub fn set_cancel(&mut self, cancel: Option<&'a AtomicBool>) {
         self.cancel = cancel;
     }
 
-    /// How long nothing may move, and what becomes true when nobody wants it any more.
+    /// How long nothing may move, and what becomes true when it is cancelled.
     pub fn limits(&self) -> (Option<Duration>, Option<&'a AtomicBool>) {
         (self.timeout, self.cancel)
     }
@@ -133,7 +133,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         self.timeout = timeout;
     }
 
-    /// Whether something was read that nobody has taken yet: it comes before the connection's own.
+    /// Whether bytes were read that have not been taken yet: they come before the connection's own.
     #[must_use]
     pub fn holds_more(&self) -> bool {
         !self.ahead.is_empty()
@@ -391,7 +391,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
-    /// Tells apart what only TLS has to say: an end that nobody has announced, bytes that are not the
+    /// Tells apart what only TLS has to say: an end that was not announced, bytes that are not the
     /// peer's, messages that it may not send, a key that is worn.
     fn sorted(&self, error: ReceiveError) -> ReceiveError {
         match error.errno().filter(|_| self.session.is_some()) {
@@ -403,7 +403,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
-    /// Waits a moment for something to read; fails if it has taken too long or nobody wants it.
+    /// Waits a moment for something to read; fails if it has taken too long or it is cancelled.
     fn wait(&self, since: &mut Instant) -> Result<(), ReceiveError> {
         let limits = Limits::since(*since, self.timeout, self.cancel);
         match limits.poll(&mut [PollFd::new(&self.stream, PollFlags::IN)]) {

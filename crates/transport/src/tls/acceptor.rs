@@ -38,7 +38,7 @@ impl Acceptor {
         config.alpn_protocols = suites::protocols();
         config.ignore_client_order = true;
         config.enable_secret_extraction = kernel;
-        // Whoever comes back brings its session along, encrypted with a key that changes.
+        // A client that comes back brings its session along, encrypted with a key that changes.
         config.ticketer = Ticketer::new().map_err(refused)?;
         Ok(Self { config: Arc::new(config), is_slow: is_slow(&identity), wanted: Arc::new(wanted) })
     }

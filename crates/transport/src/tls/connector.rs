@@ -152,7 +152,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         let is_named = self.named.iter().any(|named| named == certificate);
         if self.believed.is_some() && is_named {
-            // Whoever signed it: `openssl req -x509` makes them as if for an authority, which
+            // Whatever its issuer: `openssl req -x509` makes them as if for an authority, which
             // webpki does not accept of a server.
             let parsed = ParsedCertificate::try_from(certificate)?;
             verify_server_name(&parsed, name)?;

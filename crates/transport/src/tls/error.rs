@@ -152,7 +152,7 @@ pub enum HandshakeError {
 pub(super) enum Doubt {
     /// Not one of the pinned keys.
     NotPinned(Pin),
-    /// Nobody but itself vouches for it.
+    /// It is signed by itself alone.
     SelfSigned,
 }
 

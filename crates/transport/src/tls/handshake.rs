@@ -252,7 +252,7 @@ impl Handshake {
         let kind = suite.and_then(|suite| suites::kind_of(suite.suite()));
         let mut obstacle = self.wanted.obstacle().or_else(|| self.wanted.obstacle_to(kind));
         // The peer waits for what is left to be sent, and the kernel counts from the record behind
-        // it; but tickets of TLS 1.3 nobody waits for, and they can go with the first data.
+        // it; but tickets of TLS 1.3 are not waited for, and can go with the first data.
         let is_13 = connection.common().protocol_version() == Some(ProtocolVersion::TLSv1_3);
         let are_tickets = is_13 && matches!(connection, Connection::Server(_));
         if obstacle.is_none() || !are_tickets {

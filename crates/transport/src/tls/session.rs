@@ -89,7 +89,7 @@ impl Session {
         }
     }
 
-    /// Bytes that came and that nobody has received yet, the beginning of a record included.
+    /// Bytes that came and that were not received yet, the beginning of a record included.
     #[must_use]
     pub fn kept(&self) -> usize {
         match &*self.records() {

@@ -209,7 +209,7 @@ impl Kernel {
         let _ = self.flush(socket);
     }
 
-    /// Told that the kernel has encrypted so many bytes by one call.
+    /// Counts the bytes that the kernel has encrypted by one call.
     pub(in crate::tls) fn sent(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -275,7 +275,7 @@ impl Kernel {
                 Event::Ticket(ticket) => self.keep(socket, &ticket)?,
                 Event::NewKey { answer } => {
                     if let Err(error) = self.change_key(socket, Direction::Receive) {
-                        // Before Linux 6.14 there is no way on. Whoever comes back resumes.
+                        // Before Linux 6.14 there is no way on. A peer that comes back resumes.
                         self.close(socket);
                         let errno = if error == Errno::BUSY { Errno::KEYEXPIRED } else { error };
                         return Err(self.give_up(socket, None, errno));

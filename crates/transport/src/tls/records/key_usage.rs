@@ -1,4 +1,4 @@
-//! How worn a key is: AES-GCM is safe for so many records under one key only.
+//! How much a key was used: AES-GCM is safe for a limited number of records under one key.
 
 use underpass_engine::ktls::Cipher;
 
@@ -26,7 +26,7 @@ impl KeyUsage {
         Self { records, most: (cipher != Cipher::ChaCha20Poly1305).then_some(MOST), can_renew }
     }
 
-    /// So many bytes by one call: whether it is time for a new key.
+    /// Counts the records of one call; returns whether it is time for a new key.
     pub(in crate::tls) fn by(&mut self, bytes: usize) -> bool {
         self.records = self.records.saturating_add(bytes as u64 / RECORD + 1);
         self.can_renew && self.most.is_some() && self.records >= EARLY

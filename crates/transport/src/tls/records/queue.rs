@@ -43,7 +43,7 @@ impl Queue {
         &mut self.memory[self.start..self.end]
     }
 
-    /// Room for at least so many bytes at the end; [`added`](Self::added) says how many were used.
+    /// Room for at least `least` bytes at the end; [`added`](Self::added) says how many were used.
     pub(in crate::tls) fn room(&mut self, least: usize) -> &mut [u8] {
         if self.memory.len() - self.end < least {
             self.make_room(least);
@@ -65,7 +65,7 @@ impl Queue {
         }
     }
 
-    /// So many bytes of the room have been filled.
+    /// Takes in `len` bytes that were written to the room.
     pub(in crate::tls) fn added(&mut self, len: usize) {
         self.end += len;
         debug_assert!(self.end <= self.memory.len());
@@ -77,7 +77,7 @@ impl Queue {
         self.added(bytes.len());
     }
 
-    /// Forgets so many bytes at the front.
+    /// Drops `len` bytes at the front.
     pub(in crate::tls) fn take(&mut self, len: usize) {
         self.start += len;
         debug_assert!(self.start <= self.end);
@@ -86,7 +86,7 @@ impl Queue {
         }
     }
 
-    /// Forgets all but so many bytes at the front.
+    /// Drops all but `len` bytes at the front.
     pub(in crate::tls) fn truncate(&mut self, len: usize) {
         self.end = self.end.min(self.start + len);
         if self.is_empty() {
