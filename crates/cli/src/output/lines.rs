@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use indicatif::BinaryBytes;
-use underpass_engine::Integrity;
+use underpass_engine::Declined;
 use underpass_transport::tls::Pin;
 
 use super::printable::{self, one_line};
@@ -22,15 +22,18 @@ pub(crate) fn finished(show: ShowArgs, receipt: &Receipt) {
     tell(show, receipt);
 }
 
-/// Says which integrity levels were refused.
+/// Prints which integrity levels were refused.
 pub(crate) fn note_integrity(show: ShowArgs, receipt: &Receipt) {
     for declined in receipt.declined.iter().filter(|_| !show.quiet) {
-        let DeclineReceipt { mechanism: level, errno, reason: Some(reason), .. } = declined else {
+        let DeclineReceipt {
+            what: Some(Declined::Integrity(level)),
+            errno,
+            reason: Some(reason),
+            ..
+        } = declined
+        else {
             continue;
         };
-        if level.parse::<Integrity>().is_err() {
-            continue;
-        }
         let held = &receipt.integrity;
         error_line(&format!("underpass: {level} was refused ({errno}: {reason}); {held} held"));
     }

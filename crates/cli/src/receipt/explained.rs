@@ -66,7 +66,7 @@ pub(crate) fn costs(
 
 /// `copy_file_range (EXDEV) at byte 0, 3 times: two file systems`
 fn refusal(declined: &DeclineReceipt) -> String {
-    let DeclineReceipt { mechanism, errno, at, times, reason } = declined;
+    let DeclineReceipt { mechanism, errno, at, times, reason, .. } = declined;
     let times = if *times > 1 { format!(", {times} times") } else { String::new() };
     let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("{mechanism} ({errno}) at byte {}{times}{reason}", HumanCount(*at))
@@ -78,7 +78,7 @@ fn diagram(receipt: &Receipt) -> PathDiagram {
     let (Some(from), Some(to)) = (receipt.from, receipt.to) else { return diagram };
     for moved in &receipt.mechanisms {
         let label = path_diagram::label(moved.bytes, moved.calls);
-        if moved.name == Mechanism::ReadWrite.name() {
+        if moved.mechanism == Some(Mechanism::ReadWrite) {
             // It is not told apart how many of the calls read.
             let label = format!("{label} for both");
             diagram.ins.push(Flow { end: from, label: BinaryBytes(moved.bytes).to_string() });

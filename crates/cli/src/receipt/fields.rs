@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 pub(crate) use underpass_diagnose::EndKind;
-use underpass_engine::{Report, Tally};
+use underpass_engine::{Declined, Mechanism, Report, Tally};
 use underpass_transport::tls::{Facts, Place};
 
 /// What a transfer did, as one JSON object.
@@ -106,6 +106,9 @@ pub(crate) struct UploadDigest {
 /// What one mechanism moved.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct MechanismReceipt {
+    /// The mechanism; `None` for what only other programs do.
+    #[serde(skip)]
+    pub(crate) mechanism: Option<Mechanism>,
     /// Its name.
     pub(crate) name: String,
     /// Bytes it delivered.
@@ -117,6 +120,9 @@ pub(crate) struct MechanismReceipt {
 /// One refusal of the kernel.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct DeclineReceipt {
+    /// What was declined; `None` for what only other programs do.
+    #[serde(skip)]
+    pub(crate) what: Option<Declined>,
     /// The mechanism, or integrity level, that was declined.
     pub(crate) mechanism: String,
     /// The kernel's answer by its symbol.
@@ -170,13 +176,14 @@ impl From<&Report> for Receipt {
                 .mechanisms()
                 .map(|(mechanism, Tally { bytes, calls })| {
                     let name = mechanism.to_string();
-                    MechanismReceipt { name, bytes, calls }
+                    MechanismReceipt { mechanism: Some(mechanism), name, bytes, calls }
                 })
                 .collect(),
             declined: report
                 .declined()
                 .iter()
                 .map(|decline| DeclineReceipt {
+                    what: Some(decline.what),
                     mechanism: decline.what.name().to_owned(),
                     errno: decline.refusal.name().into_owned(),
                     at: decline.at,

@@ -280,7 +280,12 @@ fn mechanisms(ledger: &Ledger) -> Vec<MechanismReceipt> {
     }
     let moved = sums.into_iter().filter(|(_, (bytes, _))| *bytes > 0);
     moved
-        .map(|(name, (bytes, calls))| MechanismReceipt { name: name.to_owned(), bytes, calls })
+        .map(|(name, (bytes, calls))| MechanismReceipt {
+            mechanism: None,
+            name: name.to_owned(),
+            bytes,
+            calls,
+        })
         .collect()
 }
 
@@ -290,6 +295,7 @@ fn refusals(ledger: &Ledger, which: impl Fn(&RefusalCount) -> bool) -> Vec<Refus
         let symbol = refusal.symbol();
         RefusalReceipt {
             refusal: DeclineReceipt {
+                what: None,
                 mechanism: refusal.what.to_owned(),
                 at: refusal.at,
                 times: refusal.times,
