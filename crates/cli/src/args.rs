@@ -7,7 +7,7 @@ use underpass_engine::{Integrity, Mechanism, Options, Policy};
 
 use underpass_engine::{NotASize, Size};
 
-/// Which mechanisms move the bytes.
+/// The options of the engine.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Transfer")]
 pub(crate) struct EngineArgs {
@@ -29,15 +29,15 @@ pub(crate) struct EngineArgs {
     step: Option<Size>,
 }
 
-/// How the bytes are to be moved, and what is to be told about it.
+/// The options of one transfer.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Transfer")]
 pub(crate) struct MoveArgs {
     #[command(flatten)]
     engine: EngineArgs,
 
-    /// How sure to be that the bytes are of one version of the file: fast (trust), detect (fail
-    /// if it changed), lease (make writers wait) or snapshot (move a clone)
+    /// Guard against changes of the source while it is read: fast (no check), detect (fail if it
+    /// changed), lease (make writers wait) or snapshot (move a clone)
     #[arg(long, value_name = "LEVEL", default_value = "fast")]
     integrity: Integrity,
 
@@ -45,7 +45,7 @@ pub(crate) struct MoveArgs {
     pub(crate) show: ShowArgs,
 }
 
-/// What commands that speak over a stream have in common.
+/// The options of a stream.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct StreamArgs {
@@ -54,7 +54,7 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(crate) congestion: String,
 
-    /// Fail when nothing has moved for so many seconds [default: wait for ever]
+    /// Fail when nothing has moved for this time [default: no limit]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
 }
@@ -69,11 +69,11 @@ impl StreamArgs {
     }
 }
 
-/// What is told about a transfer.
+/// What to print about a transfer.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct ShowArgs {
-    /// Print the receipt on standard error: which way the bytes took and what it cost
+    /// Print the receipt on standard error: how the bytes moved and what it cost
     #[arg(long)]
     pub(crate) explain: bool,
 
@@ -85,7 +85,7 @@ pub(crate) struct ShowArgs {
     #[arg(long, overrides_with = "quiet")]
     pub(crate) progress: bool,
 
-    /// Print nothing but errors, and what --explain and --json ask for
+    /// Print only errors, and what --explain and --json request
     #[arg(short, long, overrides_with = "progress")]
     pub(crate) quiet: bool,
 }

@@ -47,15 +47,14 @@ pub(crate) enum Command {
     Cp(Box<CpArgs>),
     /// Measure the mechanisms against each other on this machine
     Bench(BenchArgs),
-    /// Tell what this machine allows, and what to do about what it does not
+    /// Report what this machine allows, and how to enable what it does not
     Doctor(DoctorArgs),
-    /// Run any program and tell which way its bytes take
+    /// Run any program and report how its bytes move
     Explain(ExplainArgs),
 }
 
 impl Cli {
-    /// Understands the words that were typed, and for a server those that were not: it also takes
-    /// options from the environment and from a file.
+    /// Parses the command line; for a server also the options of the environment and of a file.
     pub(crate) fn understand(mut words: Vec<OsString>) -> Result<Self, Failure> {
         let mut matches = Self::command().try_get_matches_from(&words)?;
         if let Some(given) = matches.subcommand_matches("serve") {

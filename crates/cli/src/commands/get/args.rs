@@ -10,22 +10,22 @@ use underpass_protocol::digest::{Algorithm, Digest, UnknownDigest};
 use crate::args::{EngineArgs, ShowArgs, rate};
 use crate::connection::{HttpClientArgs, url};
 
-/// What can be typed after `get`.
+/// The options of `get`.
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
-    /// What to fetch; without http:// it is added
+    /// Fetch these; http:// may be left out
     #[arg(value_name = "URL", required = true, value_parser = url)]
     pub(crate) urls: Vec<Url>,
 
-    /// The file to write, - for standard output [default: the last part of the URL, here]
+    /// Write to this file, - for standard output [default: the last part of the URL, here]
     #[arg(short, long, value_name = "FILE", conflicts_with = "dir")]
     pub(crate) output: Option<PathBuf>,
 
-    /// The folder to put the files in
+    /// Write files to this folder
     #[arg(short, long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Fetch whole folders: from our own servers as one archive, from others by their listings
+    /// Fetch whole folders: from underpass as one archive, from other servers by their listings
     #[arg(short, long, conflicts_with = "output")]
     pub(crate) recursive: bool,
 
@@ -33,19 +33,19 @@ pub(crate) struct GetArgs {
     #[arg(short, long)]
     pub(crate) force: bool,
 
-    /// Use so many connections at the most [default: by size; 1 for servers on this machine]
+    /// Use up to N connections [default: by size; 1 for servers on this machine]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) connections: Option<u32>,
 
-    /// Take so many bytes a second at the most, such as 10M
+    /// Limit the download to SIZE bytes per second, such as 10M
     #[arg(long, value_name = "SIZE", value_parser = rate, conflicts_with = "recursive")]
     pub(crate) rate: Option<Size>,
 
-    /// Let the file have the time of its arrival, not that of its last change on the server
+    /// Do not set the file's time to that of its last change on the server
     #[arg(long, conflicts_with = "recursive")]
     pub(crate) no_mtime: bool,
 
-    /// Have the file on the disk before it gets its name
+    /// Write the file to the disk before it gets its name
     #[arg(long, conflicts_with = "recursive")]
     pub(crate) sync: bool,
 
@@ -58,7 +58,7 @@ pub(crate) struct GetArgs {
         default_missing_value = "sha-256", conflicts_with = "recursive")]
     pub(crate) digest_print: Option<Algorithm>,
 
-    /// Ask the server for a digest, and fail without one; one that it says is always compared
+    /// Request a digest from the server, and fail without one; a digest it sends is always checked
     #[arg(long, conflicts_with = "recursive")]
     pub(crate) verify: bool,
 
@@ -72,7 +72,7 @@ pub(crate) struct GetArgs {
     pub(crate) show: ShowArgs,
 }
 
-/// A digest as people type it.
+/// Reads the value of --digest.
 fn digest(text: &str) -> Result<Digest, String> {
     text.parse().map_err(|error: UnknownDigest| error.to_string())
 }

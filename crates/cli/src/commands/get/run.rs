@@ -17,11 +17,11 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
     }
     let is_checked = args.verify || !args.digest.is_empty() || args.digest_print.is_some();
     if is_checked && args.output.as_deref() == Some(Path::new("-")) {
-        let message = "what has gone to standard output cannot be read again for its digest";
+        let message = "a digest cannot be made of what goes to standard output: use -o FILE";
         return Err(Failure::Usage(message.to_owned()));
     }
     if !args.digest.is_empty() && args.urls.len() > 1 {
-        let message = "--digest is that of one file: name one URL";
+        let message = "--digest checks one file: give one URL";
         return Err(Failure::Usage(message.to_owned()));
     }
     let cancel = signals::cancel_flag();

@@ -10,24 +10,24 @@ use crate::args::{EngineArgs, ShowArgs, rate};
 use crate::connection::HttpClientArgs;
 use underpass_engine::Size;
 
-/// What can be typed after `put`.
+/// The options of `put`.
 #[derive(Debug, Args)]
 #[command(override_usage = "underpass put [OPTIONS] <FILE>... <URL>")]
 pub(crate) struct PutArgs {
-    /// What to send, - for standard input; and last where to: a folder if it ends in /, otherwise
-    /// the file's own new address; without http:// it is added
+    /// Files to send, - for standard input; then the URL to send to: a folder if it ends in /,
+    /// otherwise the file's new URL; http:// may be left out
     #[arg(value_name = "FILE... URL", num_args = 1.., required = true)]
     pub(crate) words: Vec<OsString>,
 
-    /// Send folders, with everything in them
+    /// Send folders with their contents
     #[arg(short, long)]
     pub(crate) recursive: bool,
 
-    /// Send what links in a folder lead to, instead of leaving them out
+    /// Follow symbolic links in folders, instead of leaving them out
     #[arg(short = 'L', long, requires = "recursive")]
     pub(crate) follow_links: bool,
 
-    /// Replace nothing: send only what is not there yet
+    /// Replace no file: send only what does not exist yet
     #[arg(short, long, visible_alias = "if-none-match", conflicts_with = "if_match")]
     pub(crate) no_clobber: bool,
 
@@ -35,22 +35,21 @@ pub(crate) struct PutArgs {
     #[arg(long, value_name = "ETAG", value_parser = entity_tag)]
     pub(crate) if_match: Option<String>,
 
-    /// Have the server check what it got: read each file first, and send its digest along (sha-256
-    /// or sha-512)
+    /// Send the digest of each file along for the server to check: sha-256 or sha-512; reads each
+    /// file first
     #[arg(long, value_name = "ALGORITHM")]
     pub(crate) digest: Option<Algorithm>,
 
-    /// Begin anew even if an earlier upload could be gone on with, and keep nothing for a later
-    /// one
+    /// Do not resume an earlier upload, and keep nothing to resume this one
     #[arg(long)]
     pub(crate) no_resume: bool,
 
-    /// Send so many bytes a second at the most, such as 10M
+    /// Limit the upload to SIZE bytes per second, such as 10M
     #[arg(long, value_name = "SIZE", value_parser = rate)]
     pub(crate) rate: Option<Size>,
 
-    /// How sure to be that the bytes are of one version of the file: fast (trust), detect (fail
-    /// if it changed), lease (make writers wait) or snapshot (send a clone)
+    /// Guard against changes of the file while it is sent: fast (no check), detect (fail if it
+    /// changed), lease (make writers wait) or snapshot (send a clone)
     #[arg(long, value_name = "LEVEL", default_value = "detect")]
     pub(crate) integrity: Integrity,
 

@@ -8,23 +8,23 @@ use underpass_engine::Size;
 use crate::args::{MoveArgs, StreamArgs};
 use crate::connection::{Address, StreamTlsArgs};
 
-/// What can be typed after `recv`.
+/// The options of `recv`.
 #[derive(Debug, Args)]
 pub(crate) struct RecvArgs {
-    /// Where from, unless --listen is given: HOST:PORT (IPv6 in brackets) or unix:PATH; then the file
-    /// to write, - for standard output [default: -]
+    /// Connect to HOST:PORT (IPv6 in brackets) or unix:PATH, unless --listen is given; then write to
+    /// FILE, - for standard output [default: -]
     #[arg(value_name = "ADDRESS] [FILE", num_args = 0..=2)]
     pub(super) places: Vec<PathBuf>,
 
-    /// Wait for the sender to connect here
+    /// Wait for the sender to connect to this address
     #[arg(long, value_name = "ADDRESS")]
     pub(super) listen: Option<Address>,
 
-    /// Expect exactly so many bytes; fewer or more are an error, and the space is reserved first
+    /// Expect exactly this many bytes and reserve the space first; fewer or more are an error
     #[arg(long, value_name = "SIZE")]
     pub(super) size: Option<Size>,
 
-    /// Write behind what the file has already; a failed transfer cuts it back
+    /// Append to the file; a failed transfer is cut off again
     #[arg(long)]
     pub(super) append: bool,
 

@@ -125,7 +125,7 @@ fn places(args: &RecvArgs) -> Result<(Option<Address>, &Path)> {
         (None, [from]) => Ok((Some(address(from)?), stdout)),
         (None, [from, file]) => Ok((Some(address(from)?), file)),
         (Some(_), _) => {
-            let message = "recv --listen takes one FILE at the most: the sender comes to us";
+            let message = "recv --listen takes one FILE at most: the sender connects to it";
             Err(Failure::Usage(message.to_owned()))
         }
         (None, _) => {

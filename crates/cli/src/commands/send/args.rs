@@ -8,21 +8,21 @@ use super::range::ByteRange;
 use crate::args::{MoveArgs, StreamArgs};
 use crate::connection::{Address, StreamTlsArgs};
 
-/// What can be typed after `send`.
+/// The options of `send`.
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
-    /// The file to send; - for standard input
+    /// Send this file; - for standard input
     pub(super) file: PathBuf,
 
-    /// Where to: HOST:PORT (IPv6 in brackets) or unix:PATH
+    /// Connect to HOST:PORT (IPv6 in brackets) or unix:PATH
     #[arg(value_name = "ADDRESS", required_unless_present = "listen")]
     pub(super) to: Option<Address>,
 
-    /// Wait for the receiver to connect here instead
+    /// Wait for the receiver to connect to this address instead
     #[arg(long, value_name = "ADDRESS", conflicts_with = "to")]
     pub(super) listen: Option<Address>,
 
-    /// Send only these bytes, both ends included: 0-1023, 1M- or -4K (the last ones)
+    /// Send only this range, both ends included: 0-1023, 1M- or -4K (the last 4 KiB)
     #[arg(long, value_name = "FROM-TO", allow_hyphen_values = true)]
     pub(super) range: Option<ByteRange>,
 

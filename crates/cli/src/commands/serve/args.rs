@@ -1,4 +1,4 @@
-//! What can be typed after `serve`. Spellings are those of dufs where it has them: people know them.
+//! The options of `underpass serve`, spelled as in dufs where it has them: people know them.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -13,335 +13,335 @@ use crate::args::{EngineArgs, seconds};
 use crate::commands::completions::GenerateArgs;
 use underpass_engine::Size;
 
-/// What can be typed after `serve`.
+/// The options of `serve`.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ServeArgs {
     /// The folder to serve, or a single file
     #[arg(value_name = "DIR or FILE", default_value = ".")]
-    pub(in crate::commands::serve) root: PathBuf,
+    pub(super) root: PathBuf,
 
     #[command(flatten)]
-    pub(in crate::commands::serve) place: PlaceArgs,
+    pub(super) place: PlaceArgs,
 
     #[command(flatten)]
-    pub(in crate::commands::serve) tls: TlsArgs,
+    pub(super) tls: TlsArgs,
 
     #[command(flatten)]
-    pub(in crate::commands::serve) access: AccessArgs,
+    pub(super) access: AccessArgs,
 
     #[command(flatten)]
-    pub(in crate::commands::serve) changes: ChangeArgs,
+    pub(super) changes: ChangeArgs,
 
     #[command(flatten)]
-    pub(in crate::commands::serve) pages: PageArgs,
+    pub(super) pages: PageArgs,
 
     #[command(flatten)]
-    pub(in crate::commands::serve) limits: LimitArgs,
+    pub(super) limits: LimitArgs,
 
     #[command(flatten)]
-    pub(in crate::commands::serve) told: ToldArgs,
+    pub(super) told: ToldArgs,
 
     #[command(flatten)]
-    pub(in crate::commands::serve) engine: EngineArgs,
+    pub(super) engine: EngineArgs,
 
-    /// How sure to be that a response is of one version of the file: fast (trust), detect (reset
-    /// the connection if it changed), lease (make writers wait) or snapshot (send a clone)
+    /// Guard against changes of a file while it is sent: fast (no check), detect (reset the
+    /// connection if it changed), lease (make writers wait) or snapshot (send a clone)
     #[arg(long, value_name = "LEVEL", default_value = "detect")]
-    pub(in crate::commands::serve) integrity: Integrity,
+    pub(super) integrity: Integrity,
 
     #[command(flatten)]
-    pub(in crate::commands::serve) setup: SetupArgs,
+    pub(super) setup: SetupArgs,
 }
 
-/// Where it can be reached.
+/// Listening.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Listening")]
-pub(in crate::commands::serve) struct PlaceArgs {
-    /// Listen there: an address, a host name, either with :PORT, or unix:PATH; repeat for more
+pub(super) struct PlaceArgs {
+    /// Listen on an address or host name, with or without :PORT, or on unix:PATH; can be repeated
     /// [default: 127.0.0.1, this machine alone; 0.0.0.0 is every address]
     #[arg(short, long, value_name = "ADDRESS")]
-    pub(in crate::commands::serve) bind: Vec<String>,
+    pub(super) bind: Vec<String>,
 
-    /// The port; 0 for any that is free
+    /// Listen on this port; 0 for any free port
     #[arg(short, long, default_value_t = 5000)]
-    pub(in crate::commands::serve) port: u16,
+    pub(super) port: u16,
 
     /// Serve below this path of the URL, such as /files
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
-    pub(in crate::commands::serve) path_prefix: String,
+    pub(super) path_prefix: String,
 }
 
-/// With which certificate.
+/// TLS.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "TLS")]
-pub(in crate::commands::serve) struct TlsArgs {
-    /// Speak HTTPS, with this certificate and those that vouch for it; read again on SIGHUP
+pub(super) struct TlsArgs {
+    /// Serve HTTPS with this certificate, followed by those of its issuers; read again on SIGHUP
     #[arg(long, value_name = "PEM")]
-    pub(in crate::commands::serve) tls_cert: Option<PathBuf>,
+    pub(super) tls_cert: Option<PathBuf>,
 
-    /// The private key of --tls-cert
+    /// Use this private key for --tls-cert
     #[arg(long, value_name = "PEM")]
-    pub(in crate::commands::serve) tls_key: Option<PathBuf>,
+    pub(super) tls_key: Option<PathBuf>,
 
-    /// Speak HTTPS, with a certificate that is made at the start and that nobody vouches for; what
-    /// clients can know it by is told
+    /// Serve HTTPS with a self-signed certificate that is made at the start; its fingerprint and pin
+    /// are printed
     #[arg(long, value_name = "WHOSE")]
-    pub(in crate::commands::serve) tls: Option<TlsSource>,
+    pub(super) tls: Option<TlsSource>,
 
-    /// Send whoever comes to this port without TLS to where there is TLS; 0 for any that is free
+    /// Redirect plain HTTP requests on this port to HTTPS; 0 for any free port
     #[arg(long, value_name = "PORT")]
-    pub(in crate::commands::serve) redirect_http: Option<u16>,
+    pub(super) redirect_http: Option<u16>,
 
-    /// Let a network card that encrypts do so with pages of files as they lie in memory: fast, but
-    /// whoever writes to a file while it is sent breaks its connections
+    /// Let a network card that encrypts read the page cache itself: fast, but a write to a file that
+    /// is being sent breaks its connections
     #[arg(long)]
-    pub(in crate::commands::serve) tls_zero_copy: bool,
+    pub(super) tls_zero_copy: bool,
 }
 
-/// Where a certificate comes from that is in no file.
+/// The source of a certificate that is in no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::commands::serve) enum TlsSource {
-    // Its own key vouches for it. No help of its own, which would spread that of all options.
+pub(super) enum TlsSource {
+    // Without a help text of its own, which would put blank lines between all options.
     #[value(name = "self")]
     SelfSigned,
 }
 
-/// Who may see what.
+/// Access.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Access")]
-pub(in crate::commands::serve) struct AccessArgs {
-    /// Ask for a password: user:password@/folder,/other; @/folder is for everybody; repeat for
-    /// more users. The password may be a $6$ or argon2 hash
+pub(super) struct AccessArgs {
+    /// Require a password: user:password@/folder,/other; @/folder is open to everyone; can be
+    /// repeated. The password may be a $6$ or argon2 hash
     #[arg(short, long, value_name = "RULE")]
-    pub(in crate::commands::serve) auth: Vec<String>,
+    pub(super) auth: Vec<String>,
 
-    /// Take requests without a password that name this host, besides localhost, addresses and this
-    /// machine's own names, as a reverse proxy passes it on; * for any; repeat for more
+    /// Accept requests without a password for this host name, such as the one that a reverse proxy
+    /// passes on, besides localhost, addresses and this machine's names; * for any; can be repeated
     #[arg(long, value_name = "NAME")]
-    pub(in crate::commands::serve) allow_host: Vec<String>,
+    pub(super) allow_host: Vec<String>,
 
-    /// Neither list nor serve what matches: *.log, /private/**; repeat for more
+    /// Neither list nor serve paths that match: *.log, /private/**; can be repeated
     #[arg(long, value_name = "GLOB")]
-    pub(in crate::commands::serve) hide: Vec<String>,
+    pub(super) hide: Vec<String>,
 
     /// List and serve names that begin with a dot
     #[arg(long)]
-    pub(in crate::commands::serve) show_hidden: bool,
+    pub(super) show_hidden: bool,
 
-    /// Follow links that lead out of the folder
+    /// Follow symbolic links that lead out of the folder
     #[arg(long)]
-    pub(in crate::commands::serve) allow_symlink: bool,
+    pub(super) allow_symlink: bool,
 }
 
-/// What may be changed.
+/// Uploads and other changes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Uploads")]
 #[allow(clippy::struct_excessive_bools)] // each is a switch of its own that users set
-pub(in crate::commands::serve) struct ChangeArgs {
-    /// Let those who may write put files, make folders and copy
+pub(super) struct ChangeArgs {
+    /// Allow clients with write access to upload and copy files and to create folders
     #[arg(long)]
-    pub(in crate::commands::serve) allow_upload: bool,
+    pub(super) allow_upload: bool,
 
-    /// Let those who may write remove files and folders; with --allow-upload also move them
+    /// Allow clients with write access to delete; with --allow-upload also to move
     #[arg(long)]
-    pub(in crate::commands::serve) allow_delete: bool,
+    pub(super) allow_delete: bool,
 
     /// The same as --allow-upload --allow-delete
     #[arg(short = 'A', long)]
-    pub(in crate::commands::serve) allow_all: bool,
+    pub(super) allow_all: bool,
 
-    /// Take no file of more bytes than this, such as 10G
+    /// Refuse uploads that are larger than this, such as 10G
     #[arg(long, value_name = "SIZE")]
-    pub(in crate::commands::serve) upload_limit: Option<Size>,
+    pub(super) upload_limit: Option<Size>,
 
-    /// Make the folders on the way to a file that is put
+    /// Create missing parent folders of an upload
     #[arg(long)]
-    pub(in crate::commands::serve) create_parents: bool,
+    pub(super) create_parents: bool,
 
-    /// Answer only when a change is on the disk and survives a power cut: on or off
+    /// Respond only when a change is on the disk and survives a power cut: on or off
     #[arg(long, value_name = "POLICY", default_value = "on", action = clap::ArgAction::Set,
         value_parser = clap::builder::BoolishValueParser::new())]
-    pub(in crate::commands::serve) sync: bool,
+    pub(super) sync: bool,
 
-    /// Keep an upload that was broken off for so long, to be gone on with
+    /// Keep an unfinished upload for this time, so that it can be resumed
     #[arg(long, value_name = "SECONDS", default_value = "86400", value_parser = seconds)]
-    pub(in crate::commands::serve) upload_expiry: Duration,
+    pub(super) upload_expiry: Duration,
 
-    /// End an upload that within --timeout brings fewer than BYTES per second; 0 for no limit
+    /// End an upload that over --timeout is slower than BYTES per second; 0 for no limit
     #[arg(long, value_name = "BYTES", default_value = "500")]
-    pub(in crate::commands::serve) upload_min_rate: Size,
+    pub(super) upload_min_rate: Size,
 
-    /// Refuse uploads and copies that would leave less free on the disk: 10G or 5%
+    /// Refuse uploads and copies that would leave less free space on the disk: 10G or 5%
     #[arg(long, value_name = "SIZE|PERCENT", default_value = "0", hide_default_value = true,
         value_parser = min_free)]
-    pub(in crate::commands::serve) min_free: MinFree,
+    pub(super) min_free: MinFree,
 }
 
-/// What is answered.
+/// Responses.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Responses")]
-pub(in crate::commands::serve) struct PageArgs {
-    /// Answer a folder with its index.html, 404 if it has none
+pub(super) struct PageArgs {
+    /// Respond to a folder with its index.html, or with 404 if it has none
     #[arg(long)]
-    pub(in crate::commands::serve) render_index: bool,
+    pub(super) render_index: bool,
 
-    /// Answer what does not exist with the index.html of the root: a single-page application
+    /// Respond to unknown paths with the index.html of the root, for a single-page application
     #[arg(long)]
-    pub(in crate::commands::serve) render_spa: bool,
+    pub(super) render_spa: bool,
 
-    /// Answer no directory pages
+    /// Disable directory listings
     #[arg(long)]
-    pub(in crate::commands::serve) no_listing: bool,
+    pub(super) no_listing: bool,
 
-    /// Answer no folder as a tar
+    /// Disable downloads of folders as tar archives
     #[arg(long)]
-    pub(in crate::commands::serve) no_archive: bool,
+    pub(super) no_archive: bool,
 
-    /// Answer no /.underpass/health
+    /// Disable /.underpass/health
     #[arg(long)]
-    pub(in crate::commands::serve) no_health: bool,
+    pub(super) no_health: bool,
 
-    /// Answer no /.underpass/metrics
+    /// Disable /.underpass/metrics
     #[arg(long)]
-    pub(in crate::commands::serve) no_metrics: bool,
+    pub(super) no_metrics: bool,
 
-    /// Answer no /.underpass/transfers
+    /// Disable /.underpass/transfers
     #[arg(long)]
-    pub(in crate::commands::serve) no_transfers: bool,
+    pub(super) no_transfers: bool,
 
-    /// Let scripts in HTML and SVG files act as pages of this server, even where somebody may
-    /// upload or has a password
+    /// Let scripts in HTML and SVG files act as pages of this server, even with uploads or
+    /// passwords
     #[arg(long)]
-    pub(in crate::commands::serve) allow_scripts: bool,
+    pub(super) allow_scripts: bool,
 
-    /// Let pages of every origin read the answers
+    /// Let pages of every origin read the responses
     #[arg(long)]
-    pub(in crate::commands::serve) enable_cors: bool,
+    pub(super) enable_cors: bool,
 
-    /// The Cache-Control of files, such as max-age=3600
+    /// Send this Cache-Control with files, such as max-age=3600
     #[arg(long, value_name = "VALUE")]
-    pub(in crate::commands::serve) cache_control: Option<String>,
+    pub(super) cache_control: Option<String>,
 
-    /// Add a header to every answer: 'X-Frame-Options: DENY'; repeat for more
+    /// Add a header to every response: 'X-Frame-Options: DENY'; can be repeated
     #[arg(long, value_name = "NAME: VALUE")]
-    pub(in crate::commands::serve) header: Vec<String>,
+    pub(super) header: Vec<String>,
 }
 
-/// How much of the machine it may use.
+/// Limits.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
-pub(in crate::commands::serve) struct LimitArgs {
-    /// Threads that serve [default: one for each core]
+pub(super) struct LimitArgs {
+    /// Serve with N threads [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(in crate::commands::serve) workers: Option<u16>,
+    pub(super) workers: Option<u16>,
 
-    /// Connections at once [default: what the limit of open files allows, up to 65536]
+    /// Limit the number of connections [default: by the limit of open files, up to 65536]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(in crate::commands::serve) max_connections: Option<u32>,
+    pub(super) max_connections: Option<u32>,
 
-    /// Connections at once from one address, 0 for any number; a reverse proxy is one address
-    /// [default: half of all]
+    /// Limit the number of connections from one address, 0 for no limit; a reverse proxy is one
+    /// address [default: half of all]
     #[arg(long, value_name = "N")]
-    pub(in crate::commands::serve) max_per_address: Option<u32>,
+    pub(super) max_per_address: Option<u32>,
 
-    /// Answer no folder as a tar that has more entries than this, with all folders in it
+    /// Refuse tar archives of more entries than this, subfolders included
     #[arg(long, value_name = "N", default_value = "1000000")]
-    pub(in crate::commands::serve) max_archive_entries: NonZeroUsize,
+    pub(super) max_archive_entries: NonZeroUsize,
 
-    /// Bytes a second for each connection, such as 512K
+    /// Limit each connection to BYTES per second, such as 512K
     #[arg(long, value_name = "BYTES", value_parser = rate)]
-    pub(in crate::commands::serve) rate: Option<Size>,
+    pub(super) rate: Option<Size>,
 
-    /// Give the memory of pages back that a download brought in from a disk, once it has them: what
-    /// is read once does not push out what is read often
+    /// Drop pages that a download has read from the disk from the page cache, so that files that are
+    /// read once do not displace files that are read often
     #[arg(long)]
-    pub(in crate::commands::serve) drop_behind: bool,
+    pub(super) drop_behind: bool,
 
-    /// Give up a connection on which nothing has moved for so long
+    /// Close a connection on which nothing has moved for this time
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
-    pub(in crate::commands::serve) timeout: Duration,
+    pub(super) timeout: Duration,
 
-    /// After SIGTERM, let running transfers end for so long
+    /// After SIGTERM, wait this long for running transfers
     #[arg(long, value_name = "SECONDS", default_value = "25", value_parser = seconds_or_none)]
-    pub(in crate::commands::serve) drain: Duration,
+    pub(super) drain: Duration,
 }
 
-/// What is told.
+/// Logging.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logging")]
-pub(in crate::commands::serve) struct ToldArgs {
-    /// The line of a request: combined, json, or a text with $variables
+pub(super) struct ToldArgs {
+    /// Format of a request's line: combined, json, or a text with $variables
     #[arg(long, value_name = "FORMAT", default_value = "combined")]
-    pub(in crate::commands::serve) log_format: String,
+    pub(super) log_format: String,
 
-    /// Append the lines of requests to this file, re-opened on SIGHUP [default: standard output]
+    /// Append the access log to this file, reopened on SIGHUP [default: standard output]
     #[arg(long, value_name = "FILE")]
-    pub(in crate::commands::serve) log_file: Option<PathBuf>,
+    pub(super) log_file: Option<PathBuf>,
 
-    /// Write no line of requests, and at the start nothing but the addresses
+    /// Write no access log, and print only the addresses at the start
     #[arg(short, long)]
-    pub(in crate::commands::serve) quiet: bool,
+    pub(super) quiet: bool,
 }
 
-/// Where the settings come from, and what the program may do.
+/// Configuration.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Configuration")]
-pub(in crate::commands::serve) struct SetupArgs {
-    /// Take what is not typed from this TOML file: port = 8080
+pub(super) struct SetupArgs {
+    /// Read options that are not given on the command line from this TOML file: port = 8080
     #[arg(long, value_name = "FILE")]
-    pub(in crate::commands::serve) config: Option<PathBuf>,
+    pub(super) config: Option<PathBuf>,
 
-    /// Become this user once the sockets are open: a name or a number, or either with :GROUP; for
-    /// servers that root starts
+    /// Switch to this user once the sockets are open: a name or a number, optionally with :GROUP;
+    /// for servers that root starts
     #[arg(long, value_name = "NAME")]
-    pub(in crate::commands::serve) user: Option<User>,
+    pub(super) user: Option<User>,
 
-    /// Do not confine the program: no Landlock, no seccomp, capabilities stay
+    /// Disable the sandbox: no Landlock, no seccomp, capabilities are kept
     #[arg(long)]
-    pub(in crate::commands::serve) no_sandbox: bool,
+    pub(super) no_sandbox: bool,
 
     #[command(flatten)]
-    pub(in crate::commands::serve) generate: GenerateArgs,
+    pub(super) generate: GenerateArgs,
 }
 
 impl ServeArgs {
-    /// What is to be printed instead of serving.
+    /// Returns what to print instead of serving.
     pub(crate) fn generate(&self) -> &GenerateArgs {
         &self.setup.generate
     }
 
-    /// Whether nothing but addresses and errors is to be told.
+    /// Returns whether only addresses and errors are printed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.told.quiet
     }
 
-    /// The user to become once the sockets are open.
+    /// Returns the user to switch to once the sockets are open.
     pub(crate) fn user(&self) -> Option<&User> {
         self.setup.user.as_ref()
     }
 
-    /// Whether the program is to be confined.
+    /// Returns whether the program confines itself.
     pub(crate) fn wants_sandbox(&self) -> bool {
         !self.setup.no_sandbox
     }
 
-    /// Where to listen as it was typed; nothing if nothing was.
+    /// Returns the values of --bind.
     pub(crate) fn binds(&self) -> &[String] {
         &self.place.bind
     }
 
-    /// The port for those without TLS, if there is one.
+    /// Returns the port on which plain HTTP is redirected, if there is one.
     pub(crate) fn redirect_http(&self) -> Option<u16> {
         self.tls.redirect_http
     }
 
-    /// The port of addresses that have none of their own.
+    /// Returns the port of addresses that have none of their own.
     pub(crate) fn port(&self) -> u16 {
         self.place.port
     }
 
-    /// Where lines of requests go, if not to standard output; nothing if they are not wanted.
+    /// Returns the file of the access log; `None` for standard output or no log.
     pub(crate) fn log_file(&self) -> Option<&PathBuf> {
         self.told.log_file.as_ref().filter(|_| !self.told.quiet)
     }
