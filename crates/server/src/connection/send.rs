@@ -14,7 +14,7 @@ use underpass_engine::{Chain, Confirm, Error, Report, Status, Usage, Version, Wa
 use crate::connection::outcome::{Failure, SendOutcome};
 use crate::connection::peer::Peer;
 use crate::connection::poll::poll_interval;
-use crate::connection::turn::{Moving, advance, is_nearly_alone, transfer, turn};
+use crate::connection::turn::{Moving, advance, is_crowded, transfer, turn};
 use crate::digest::known as digests;
 use crate::files::drop_behind::DropBehind;
 use crate::files::open_files::ResidentSince;
@@ -318,7 +318,7 @@ impl<'a> Slow<'a> {
     async fn advance(&mut self, transfer: &mut Moving<'a>) -> Result<Status, Error> {
         let (worker, usage) = (self.worker, &mut self.outcome.usage);
         let settings = &worker.shared.settings;
-        if is_nearly_alone(worker) {
+        if !is_crowded(worker) {
             return advance(settings, transfer, usage);
         }
         // It is never closed.

@@ -50,8 +50,13 @@ pub(crate) fn turn(worker: &Worker) -> usize {
     if is_nearly_alone(worker) { LONG_TURN } else { SHORT_TURN }
 }
 
+/// Returns whether there are so many transfers that they have to take turns.
+pub(crate) fn is_crowded(worker: &Worker) -> bool {
+    worker.slow_transfers.get() > CROWD
+}
+
 /// Returns whether so few responses take their time that none has to wait for another.
-pub(crate) fn is_nearly_alone(worker: &Worker) -> bool {
+fn is_nearly_alone(worker: &Worker) -> bool {
     worker.slow_transfers.get() < MAX_LONG_TURNS
 }
 
@@ -73,6 +78,10 @@ pub(crate) fn advance(
 
 /// Transfers that may be under way without having to be kept short.
 const MAX_LONG_TURNS: usize = 4;
+
+/// From so many transfers on they take turns, which costs each of them a look at what else is ready:
+/// as many as the runtime runs between two such looks anyway.
+const CROWD: usize = 64;
 
 /// A turn of a transfer that is nearly alone: one step of sendfile.
 const LONG_TURN: usize = 2 << 20;
