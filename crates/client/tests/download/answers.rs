@@ -77,13 +77,13 @@ fn interim_answers_are_passed_over_up_to_a_bound() {
     });
     Client::new().fails(&endless.url("/"), "no end of interim answers");
     let other = Server::start(|_, stream| say(stream, "HTTP/1.1 101 Switching Protocols\n\n"));
-    Client::new().fails(&other.url("/"), "not HTTP");
+    Client::new().fails(&other.url("/"), "invalid response");
 }
 
 #[test]
 fn what_is_no_http_or_has_no_end_is_refused() {
     for (answer, words) in [
-        ("SSH-2.0-OpenSSH\n\n".to_owned(), "not HTTP"),
+        ("SSH-2.0-OpenSSH\n\n".to_owned(), "invalid response"),
         (format!("HTTP/1.1 200 OK\nX: {}\n\n", "x".repeat(100_000)), "too long"),
         ("HTTP/1.1 200 OK\nContent-Length: 1\nContent-Length: 2\n\n".to_owned(), "Content-Length"),
         ("HTTP/1.1 200 OK\nTransfer-Encoding: gzip\n\n".to_owned(), "transfer coding"),
@@ -197,7 +197,7 @@ fn a_coding_that_was_not_asked_for_is_not_taken_for_the_file() {
         for connections in [1, 4] {
             let server = serve(coding);
             let failed = Client::with(connections).fails(&server.url("/page"), "encoded as ");
-            assert!(failed.to_string().contains("not asked for"), "{failed}");
+            assert!(failed.to_string().contains("not requested"), "{failed}");
             assert_eq!(server.asked().len(), 1, "{coding}");
         }
     }

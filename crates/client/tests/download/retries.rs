@@ -117,7 +117,7 @@ fn a_server_that_says_nothing_is_left_after_the_timeout() {
         let mut client = Client::new();
         client.timeout = Duration::from_millis(300);
         client.wishes.retries = 0;
-        let failed = client.fails(&server.url("/"), "too long");
+        let failed = client.fails(&server.url("/"), "no progress");
         assert!(matches!(failed.error, DownloadError::Client(ClientError::Stalled)), "{failed:?}");
     }
 }

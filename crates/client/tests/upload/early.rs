@@ -72,8 +72,8 @@ fn success_before_the_end_is_none_unless_the_end_is_taken() {
 fn what_is_no_answer_is_told() {
     let sample = Sample::of(10);
     for (said, words) in [
-        ("SSH-2.0-OpenSSH_9.6\r\n\r\n", "not HTTP"),
-        ("HTTP/1.1 abc\r\n\r\n", "not HTTP"),
+        ("SSH-2.0-OpenSSH_9.6\r\n\r\n", "invalid response"),
+        ("HTTP/1.1 abc\r\n\r\n", "invalid response"),
         ("HTTP/1.1 201 Created\r\nContent-Length: x\r\n\r\n", "Content-Length"),
     ] {
         let server = Scripted::one(move |mut conn| {
