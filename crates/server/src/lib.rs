@@ -1,8 +1,8 @@
-//! What an HTTP request for a file means, and a server that answers it underneath.
+//! An HTTP file server on top of the `underpass` protocol and engine crates.
 //!
-//! The meaning is pure: a request head and the facts of a file make a plan, without reading a file
-//! or a clock. Around it stands a thin shell that owns sockets, descriptors and time, and moves
-//! every body by the engine.
+//! The meaning of a request is decided without side effects: a request head and the attributes of a
+//! file give a plan, and no file or clock is read. A thin layer around it owns the sockets, the
+//! descriptors and the time, and sends every body through the engine.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -21,7 +21,7 @@ mod uploads; // PUT and PATCH
 
 pub use observe::{access_log, metrics, transfers};
 
-// What moved to the protocol is still found under its old name.
+// The modules that moved to the protocol crate keep their old paths here.
 pub(crate) use underpass_protocol::request::{destination, negotiate, origin, target};
 pub(crate) use underpass_protocol::response::{
     conditional, head, media, plan, resumption, validator,

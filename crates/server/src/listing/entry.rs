@@ -1,40 +1,40 @@
-//! What is known of one entry of a folder, and who tells where a symbolic link leads.
+//! The attributes of one entry of a folder, and the trait that follows symbolic links.
 
 use std::io;
 
 use rustix::fs::{FileType, Stat};
 
-/// What the kernel says of a file or folder.
+/// The attributes of a file or folder, as the kernel reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// A folder, a regular file, a link or something else.
+    /// The type: a folder, a regular file, a link or something else.
     pub file_type: FileType,
     /// The permission bits, with set-user-id, set-group-id and sticky: at most `0o7777`.
     pub permissions: u32,
-    /// Bytes in the file; of a folder whatever its file system says.
+    /// The size of a file in bytes; for a folder, the value depends on its file system.
     pub len: u64,
-    /// Last change of the content: seconds since 1970 and nanoseconds.
+    /// The time of the last change of the content: seconds since 1970 and nanoseconds.
     pub modified: (i64, u32),
 }
 
 impl Attributes {
-    /// Whether this is a folder.
+    /// Returns whether this is a folder.
     pub fn is_folder(&self) -> bool {
         self.file_type == FileType::Directory
     }
 
-    /// A folder or a file of which nothing else was asked: a call less for each of a million names.
+    /// Creates attributes that hold only the type; it saves one call for each of a million names.
     pub(super) fn of_kind(is_folder: bool) -> Self {
         let file_type = if is_folder { FileType::Directory } else { FileType::RegularFile };
         Self { file_type, permissions: 0, len: 0, modified: (0, 0) }
     }
 
-    /// Without the time of the last change: with one that no form can show.
+    /// Replaces the time of the last change by one that no format can show.
     pub(super) fn timeless(self) -> Self {
         Self { modified: (i64::MAX, 0), ..self }
     }
 
-    /// Whether a request for it can be answered: a folder or a regular file.
+    /// Returns whether a request for it can be answered: it is a folder or a regular file.
     pub(super) fn is_served(&self) -> bool {
         matches!(self.file_type, FileType::Directory | FileType::RegularFile)
     }
@@ -56,23 +56,23 @@ impl From<&Stat> for Attributes {
 /// Follows symbolic links by the rules of the server.
 ///
 /// The listing itself never follows one: it has the descriptor of one folder, and a link may lead
-/// anywhere. Whoever knows the root and what may be left does it.
+/// anywhere. The implementation knows the root and which paths may leave it.
 pub trait Resolve {
-    /// The attributes of what this path leads to, all links followed.
+    /// Returns the attributes of the target of this path, with all links followed.
     ///
     /// # Errors
     ///
-    /// Any, when the path leads nowhere or out of what may be served. The entry is then left out.
+    /// Any error, if the path leads nowhere or out of the served root. The entry is then left out.
     fn resolve(&self, path_below_root: &[u8]) -> io::Result<Attributes>;
 }
 
-/// An entry that is shown.
+/// An entry of the listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Its name, as the kernel has it.
+    /// The name, as the kernel reports it.
     pub(super) name: Box<[u8]>,
-    /// The entry itself is a link; the attributes are those of what it leads to.
+    /// Whether the entry itself is a link; the attributes are then those of its target.
     pub(super) is_symlink: bool,
-    /// What it is.
+    /// The attributes of the entry.
     pub(super) attributes: Attributes,
 }

@@ -1,5 +1,5 @@
-//! Listings that are made for requests, and what bounds them: few threads, one text for all requests
-//! that wait for the same, and memory for texts.
+//! The listings made for requests, and their bounds: a few threads, one text for all requests that
+//! wait for the same listing, and a limit on the memory for texts.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::server::limits::batches::Batches;
 use crate::server::limits::disk_queue::DiskQueue;
 use crate::server::limits::memory_budget::{MemoryBudget, Reservation};
 
-/// A listing that somebody asks for.
+/// A requested listing.
 #[derive(Debug)]
 pub(crate) struct ListTask {
     pub(crate) folder: OwnedFd,
     pub(crate) what: ListingRequest,
 }
 
-/// What is to be in a listing, by which it is known whether two are the same.
+/// The content of a listing; two requests with equal values share one listing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ListingRequest {
     pub(crate) path: Vec<u8>,
@@ -28,44 +28,44 @@ pub(crate) struct ListingRequest {
     pub(crate) is_head: bool,
     pub(crate) may: May,
     pub(crate) user: Option<Arc<str>>,
-    /// Only the names are listed that lead to what the user may read.
+    /// Whether only names that lead to something the user may read are listed.
     pub(crate) is_partial: bool,
-    /// It is sent in chunks (RFC 9112, section 7.1), and made so.
+    /// Whether the listing is made and sent in chunks (RFC 9112, section 7.1).
     pub(crate) is_chunked: bool,
 }
 
-/// What the head of a listing's response has to say.
+/// The values that the response head of a listing needs.
 #[derive(Clone, Debug)]
 pub(crate) struct ListingHead {
     pub(crate) media_type: &'static str,
     pub(crate) next_page: Option<String>,
 }
 
-/// A folder that several clients ask about.
+/// A folder that several clients request.
 #[derive(Debug)]
 pub(crate) struct ListedFolder {
     pub(crate) opened: OwnedFd,
     pub(crate) request: ListingRequest,
 }
 
-/// Device, inode and what is request.
+/// The device, the inode and the requested listing.
 pub(crate) type Key = (u64, u64, ListingRequest);
 
-/// What came of making a listing.
+/// The result of making a listing.
 pub(crate) type ListingResult = Result<(ListingHead, Text), Errno>;
 
 /// The text of a listing, for each client that waited for it.
 #[derive(Clone, Debug)]
 pub(crate) enum Text {
-    /// There is none, as HEAD wants it.
+    /// No text, for a HEAD request.
     None,
-    /// In memory.
+    /// A text in memory.
     Shared(watch::Receiver<Made>),
-    /// To be made for each client.
+    /// A text that is made for each client.
     Own(Arc<ListedFolder>),
 }
 
-/// What of a text is made.
+/// The part of a text that is made so far.
 #[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) pieces: Vec<Arc<[u8]>>,
@@ -73,16 +73,16 @@ pub(crate) struct Made {
     pub(crate) _held: Option<Reservation>,
 }
 
-/// What all workers know of listings.
+/// The state of listings that all workers share.
 #[derive(Debug)]
 pub(crate) struct Listings {
     pub(crate) batches: Batches<Key, ListingResult>,
-    /// For folders with few entries, as far as their size tells.
+    /// The queue of folders with few entries, judged by their size.
     pub(crate) quick: Arc<DiskQueue>,
-    /// For all others.
+    /// The queue of all other folders.
     pub(crate) long: Arc<DiskQueue>,
     pub(crate) memory: Arc<MemoryBudget>,
-    /// How many clients may be sent what is made for each.
+    /// The number of clients that may be sent a text of their own.
     pub(crate) streams: Arc<Semaphore>,
 }
 
@@ -98,20 +98,20 @@ impl Default for Listings {
     }
 }
 
-/// Threads that list small folders.
+/// The number of threads that list small folders.
 const QUICK_THREADS: usize = 4;
 
-/// Listings of small folders that wait for that.
+/// The maximum number of waiting listings of small folders.
 const QUICK_WAITING: usize = 1024;
 
-/// Threads that list other folders.
+/// The number of threads that list other folders.
 const LONG_THREADS: usize = 2;
 
-/// Listings of other folders that wait for that.
+/// The maximum number of waiting listings of other folders.
 const LONG_WAITING: usize = 256;
 
-/// Bytes of listings in memory.
+/// The maximum number of bytes of listings in memory.
 pub(crate) const MEMORY: u64 = 256 << 20;
 
-/// Clients that are sent what is made for each of them.
+/// The maximum number of clients that are sent a text of their own.
 const MAX_STREAMS: usize = 512;

@@ -1,6 +1,6 @@
-//! Listings of folders: read by few threads, made once for all who wait for the same, and held in
-//! memory that is bounded. What is too large for that is made piece by piece for each client, no
-//! thread being held while a client reads.
+//! Makes listings of folders: a few threads read them, once for all requests that wait for the same
+//! listing, and their memory is bounded. A listing that is too large for it is made piece by piece
+//! for each client, and no thread is held while a client reads.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -22,11 +22,11 @@ use crate::server::limits::disk_queue::ClientNet;
 use crate::server::limits::memory_budget::Reservation;
 use crate::server::shared::Shared;
 
-/// Has a folder listed.
+/// Requests the listing of a folder.
 ///
 /// # Errors
 ///
-/// `EAGAIN` if too many are asked for; otherwise those of reading the folder.
+/// `EAGAIN` if too many listings are requested; otherwise the errors of reading the folder.
 pub(crate) async fn list(
     shared: Arc<Shared>,
     client: ClientNet,
@@ -59,12 +59,12 @@ pub(crate) async fn list(
     Ok((head, Some(pieces)))
 }
 
-/// The text of a listing on its way to one client.
+/// The text of a listing while it is sent to one client.
 #[derive(Debug)]
 pub(crate) enum Pieces {
-    /// Made for several.
+    /// A text that several clients share.
     Shared { made: watch::Receiver<Made>, next: usize },
-    /// Made for this one.
+    /// A text for this client only.
     Own(Box<Stream>),
 }
 
@@ -74,13 +74,13 @@ pub(crate) struct Stream {
     shared: Arc<Shared>,
     client: ClientNet,
     folder: Arc<ListedFolder>,
-    /// `None` before the first piece.
+    /// The state of the listing; `None` before the first piece.
     unsorted: Option<Box<Unsorted>>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Pieces {
-    /// The next piece; `None` at the end.
+    /// Returns the next piece, or `None` at the end.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Pieces {
             Self::Shared { made, next } => {
                 let index = *next;
                 let is_there = |made: &Made| made.pieces.len() > index || made.is_whole;
-                // Whoever makes it has given up.
+                // The thread that makes it has given up.
                 let made = made.wait_for(is_there).await.map_err(|_| io::ErrorKind::BrokenPipe)?;
                 *next += 1;
                 Ok(made.pieces.get(index).map(|piece| Piece::Shared(Arc::clone(piece))))
@@ -100,7 +100,7 @@ impl Pieces {
     }
 }
 
-/// A piece of a listing as it is sent: those of many clients are the same memory.
+/// A piece of a listing as it is sent; many clients share the same memory.
 #[derive(Debug)]
 pub(crate) enum Piece {
     Own(Vec<u8>),
@@ -117,7 +117,7 @@ impl From<Piece> for Memory {
 }
 
 impl Stream {
-    /// The next piece, made by a helper.
+    /// Returns the next piece, which a helper thread makes.
     async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         let lost = || io::Error::from(Errno::AGAIN);
         let unsorted = self.unsorted.take();
@@ -142,7 +142,7 @@ impl Stream {
     }
 }
 
-/// Makes a listing for all who wait for it by now, on a helper thread.
+/// Makes a listing on a helper thread for all requests that wait for it by now.
 fn make(shared: &Shared, client: ClientNet, key: &Key, folder: ListedFolder) {
     let askers = shared.listings.batches.begin(key);
     if askers.is_empty() {
@@ -159,7 +159,7 @@ fn make(shared: &Shared, client: ClientNet, key: &Key, folder: ListedFolder) {
     });
 }
 
-/// Tells those who wait what the listing is, and makes its text.
+/// Sends the head of the listing to all that wait, and makes its text.
 fn tell(
     askers: Vec<oneshot::Sender<ListingResult>>,
     prepared: Prepared<'_>,
@@ -188,14 +188,15 @@ fn tell(
     let mut len = 0;
     let whole = prepared.write(&mut |piece| {
         len += piece.len() as u64;
-        // Somebody adds to the folder, or nobody waits any more.
+        // Entries are being added to the folder, or no client waits any more.
         if len > longest || sender.receiver_count() == 0 {
             return Err(Errno::AGAIN.into());
         }
         let piece = framed(piece, folder.request.is_chunked).into();
         sender.send_if_modified(|made| {
             made.pieces.push(piece);
-            // All who wait are woken each time: the first piece is sent at once, the others in groups.
+            // Each wake-up is for all that wait: the first piece is sent at once, the others in
+            // groups.
             made.pieces.len() == 1 || made.pieces.len().is_multiple_of(PIECES_AT_ONCE)
         });
         Ok(())
@@ -227,12 +228,12 @@ fn write(
     Ok(pieces)
 }
 
-/// Returns a piece as it is sent.
+/// Returns a piece with its chunk framing, if the listing is sent in chunks.
 fn framed(piece: Vec<u8>, is_chunked: bool) -> Vec<u8> {
     if is_chunked { chunk(&piece) } else { piece }
 }
 
-/// Gives `use_it` the listing that is asked of a folder.
+/// Calls `use_it` with the requested listing of a folder.
 fn with_listing<T>(
     shared: &Shared,
     folder: &ListedFolder,
@@ -258,16 +259,16 @@ fn with_listing<T>(
     })
 }
 
-/// What the system answered.
+/// Returns the error number of a failed call.
 fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// Bytes that a folder with up to some thousand entries has, on most file systems.
+/// The size of a folder with up to some thousand entries, on most file systems.
 const SMALL_FOLDER: u64 = 64 << 10;
 
-/// Bytes of one, if it is unsorted; a longer one is made for each client.
+/// The maximum number of bytes of a shared unsorted listing; a longer one is made for each client.
 const MAX_SHARED: u64 = MEMORY / 4;
 
-/// Pieces of a long listing after which those who wait for them are woken: some 256 KiB.
+/// The number of pieces of a long listing, some 256 KiB, after which waiting clients are woken.
 const PIECES_AT_ONCE: usize = 8;

@@ -1,4 +1,4 @@
-//! Which entries a response shows, and the loop that writes them in whatever form.
+//! Selects the entries that a response shows, and writes them in the requested format.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -14,14 +14,14 @@ use super::format::simple::SimpleForm;
 use super::pick::{Picked, Start};
 use super::scan::{Scan, add_up, complete, scan};
 
-/// A listing of which is known what the head of the response has to say.
+/// A listing for which the values of the response head are known.
 #[derive(Debug)]
 pub struct Prepared<'a> {
-    /// What was asked.
+    /// The requested listing.
     listing: Listing<'a>,
-    /// The entries, sorted; `None` if they are too many and are read while they are written.
+    /// The sorted entries; `None` if there are too many, and they are read while they are written.
     held: Option<Vec<Entry>>,
-    /// What is known of the page.
+    /// The counts and links of the page.
     outline: Outline,
 }
 
@@ -48,29 +48,30 @@ impl<'a> Prepared<'a> {
         Ok(Self { listing, held: Some(held), outline })
     }
 
-    /// The next page, relative to the address of this one; `None` if nothing is left out.
+    /// Returns the next page, relative to the address of this one, or `None` if this is the last.
     ///
-    /// Made for `Link: <...>; rel="next"`, by which a program follows the pages of any format.
+    /// It is meant for `Link: <...>; rel="next"`, by which a program follows the pages of any
+    /// format.
     pub fn next_page(&self) -> Option<&str> {
         self.outline.next_page.as_deref()
     }
 
-    /// The value of `Content-Type`.
+    /// Returns the value of `Content-Type`.
     pub fn media_type(&self) -> &'static str {
         self.listing.query.format.media_type()
     }
 
-    /// Whether the entries are in memory, and sorted; otherwise they are read while they are written.
+    /// Returns whether the entries are in memory and sorted; otherwise they are read while written.
     pub fn is_held(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Bytes that [`write`](Self::write) gives at the most of a listing that is not held, while
-    /// nobody adds to the folder.
+    /// Returns the maximum number of bytes that [`write`](Self::write) gives for a listing that is
+    /// not held, as long as no entries are added to the folder.
     ///
     /// # Errors
     ///
-    /// Those of reading the folder, of which this reads the names.
+    /// The errors of reading the folder; this reads its names.
     pub fn longest(&self) -> io::Result<u64> {
         let (entry, byte) = match self.listing.query.format {
             Format::Html => (HTML_ROW, HTML_BYTE),
@@ -81,12 +82,12 @@ impl<'a> Prepared<'a> {
         Ok(rows.saturating_add(FRAME))
     }
 
-    /// Gives the listing to `sink` in pieces of about 32 KiB.
+    /// Writes the listing to `sink` in pieces of about 32 KiB.
     ///
     /// # Errors
     ///
-    /// Those of the sink, and those of reading the folder if it is too large to hold. What has been
-    /// written is then not a whole listing.
+    /// The errors of the sink, and of reading the folder if it is too large to hold. The written
+    /// part is then not a whole listing.
     pub fn write(self, sink: &mut dyn FnMut(Vec<u8>) -> io::Result<()>) -> io::Result<()> {
         let Self { listing, held, outline } = self;
         let Some(entries) = held else {
@@ -108,9 +109,9 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// A listing that is written as the kernel gives the entries, and can rest after each piece.
+/// A listing in the kernel's order, which can pause after each piece.
 ///
-/// It holds no entries and borrows nothing: each piece is asked for with the same listing.
+/// It holds no entries and borrows nothing: each piece is requested with the same listing.
 #[derive(Debug)]
 pub struct Unsorted {
     scan: Scan,
@@ -118,7 +119,7 @@ pub struct Unsorted {
     stage: Stage,
 }
 
-/// What is written next.
+/// The part that is written next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Begin,
@@ -128,20 +129,20 @@ enum Stage {
 }
 
 impl Unsorted {
-    /// The listing from its start.
+    /// Creates a listing that begins with the first entry.
     ///
     /// # Errors
     ///
-    /// Those of opening the folder.
+    /// The errors of opening the folder.
     pub fn new(listing: &Listing<'_>) -> io::Result<Self> {
         Ok(Self { scan: Scan::new(listing)?, tally: Tally::default(), stage: Stage::Begin })
     }
 
-    /// The next piece, of some ten KiB; `None` at the end.
+    /// Returns the next piece, of some ten KiB, or `None` at the end.
     ///
     /// # Errors
     ///
-    /// Those of reading the folder. What has been given is then not a whole listing.
+    /// The errors of reading the folder. The pieces so far are then not a whole listing.
     pub fn next(&mut self, listing: &Listing<'_>) -> io::Result<Option<Vec<u8>>> {
         let mut out = Vec::new();
         let outline = Outline::default();
@@ -181,7 +182,7 @@ impl Unsorted {
     }
 }
 
-/// The form that was asked for; `is_first` as long as it has not written an entry.
+/// Returns the requested format; `is_first` is true until it has written an entry.
 fn form<'l>(listing: &'l Listing<'_>, outline: &'l Outline, is_first: bool) -> Box<dyn Form + 'l> {
     match listing.query.format {
         Format::Html => Box::new(HtmlForm::new(listing, outline)),
@@ -193,9 +194,9 @@ fn form<'l>(listing: &'l Listing<'_>, outline: &'l Outline, is_first: bool) -> B
 
 /// Passes a listing on piece by piece.
 struct Pieces<'s> {
-    /// What is not passed on yet.
+    /// The bytes that are not passed on yet.
     buf: Vec<u8>,
-    /// Takes the pieces, and fails when the client has left.
+    /// Takes the pieces, and fails once the client has left.
     sink: &'s mut dyn FnMut(Vec<u8>) -> io::Result<()>,
 }
 
@@ -205,26 +206,26 @@ impl Pieces<'_> {
         if self.buf.len() < PIECE_LEN {
             return Ok(());
         }
-        // Room for the entry that goes over the mark.
+        // Leaves room for the entry that exceeds the piece length.
         let next = Vec::with_capacity(PIECE_LEN + PIECE_LEN / 16);
         (self.sink)(std::mem::replace(&mut self.buf, next))
     }
 }
 
-/// Large enough that the hand-over to another thread costs little beside the writing, about 150
-/// entries of a page.
+/// The length of a piece, about 150 entries of a page: large enough that handing it to another
+/// thread costs little compared with writing it.
 const PIECE_LEN: usize = 32 << 10;
 
-/// Bytes of names that are read at once for a piece of what is not sorted: some 200 entries.
+/// The number of bytes of names, some 200 entries, read at once for a piece of an unsorted listing.
 const STEP_LEN: usize = 8 << 10;
 
-/// What a row of the page has at the most, and each byte of a name in it: once percent-encoded, and
-/// once as text in which a quotation mark takes six bytes.
+/// The maximum length of a row of the page, and of each byte of a name in it: once percent-encoded,
+/// and once as text in which a quotation mark takes six bytes.
 const HTML_ROW: u64 = 512;
 const HTML_BYTE: u64 = 9;
 
-/// The same for an object: a control character takes six bytes in JSON, and one that is not UTF-8
-/// three in each of three fields.
+/// The same for a JSON object: a control character takes six bytes, and a byte that is not UTF-8
+/// takes three in each of three fields.
 const JSON_OBJECT: u64 = 256;
 const JSON_BYTE: u64 = 9;
 
@@ -232,5 +233,5 @@ const JSON_BYTE: u64 = 9;
 const SIMPLE_LINE: u64 = 3;
 const SIMPLE_BYTE: u64 = 2;
 
-/// What stands around the entries at the most: style, scripts, a path of 4 KiB with links.
+/// The maximum length around the entries: style, scripts, a path of 4 KiB with links.
 const FRAME: u64 = 256 << 10;

@@ -8,21 +8,21 @@ use underpass_protocol::listing::{MAX_ENTRIES, Order, PageCursor};
 use super::Listing;
 use super::scan::Found;
 
-/// The place after which a page starts.
+/// The position after which a page starts.
 pub(super) struct Start<'l> {
-    /// The order in which it is a place.
+    /// The order of the listing.
     order: Order,
-    /// The last entry of the page before.
+    /// The last entry of the previous page.
     place: Option<PageCursor<'l>>,
 }
 
 impl<'l> Start<'l> {
-    /// The start of this listing.
+    /// Returns the start of this listing.
     pub(super) fn new(listing: &'l Listing<'_>) -> Self {
         Self { order: listing.query.order, place: listing.query.start() }
     }
 
-    /// Whether the entry belongs to a page before.
+    /// Returns whether the entry belongs to a previous page.
     pub(super) fn is_before(&self, found: &Found<'_>) -> bool {
         self.place.is_some_and(|start| {
             self.order.compare(&found.place(self.order.key), &start) != Ordering::Greater
@@ -30,32 +30,32 @@ impl<'l> Start<'l> {
     }
 }
 
-/// The first entries after the start, picked from any number in any order.
+/// Picks the first entries after the start, from any number of entries in any order.
 ///
-/// Holds at most twice the limit: at that many the later half is forgotten, which costs each entry
+/// It holds at most twice the limit: at that number it drops the later half, which costs each entry
 /// a constant number of comparisons on average. A heap would compare more.
 pub(super) struct Picked<'l> {
-    /// Where the page starts.
+    /// The position at which the page starts.
     start: Start<'l>,
-    /// How many entries there may be.
+    /// The maximum number of entries.
     limit: usize,
-    /// More than the limit is too much, instead of a further page.
+    /// Whether all entries were requested, so that more than the limit are too many.
     is_whole: bool,
-    /// Those that may be on the page.
+    /// The entries that may be on the page.
     found: Vec<Found<'static>>,
-    /// The first `limit` of `found` are the first of all that were seen when it was last cut, and
-    /// the last of them is the last in order.
+    /// Whether the first `limit` entries of `found` were the first of all entries seen at the last
+    /// cut, with the last of them last in order.
     is_cut: bool,
-    /// Entries up to the start.
+    /// The number of entries up to the start.
     pub(super) before: u64,
-    /// Entries after the start.
+    /// The number of entries after the start.
     pub(super) remaining: u64,
-    /// There are more than can be held, and all were asked for.
+    /// Whether all entries were requested and there are more than can be held.
     pub(super) is_overfull: bool,
 }
 
 impl<'l> Picked<'l> {
-    /// Nothing yet.
+    /// Creates an empty selection.
     pub(super) fn new(listing: &'l Listing<'_>) -> Self {
         let limit = listing.limit();
         Self {
@@ -70,7 +70,7 @@ impl<'l> Picked<'l> {
         }
     }
 
-    /// Keeps the entry if it may be on the page; breaks when there is no page.
+    /// Keeps the entry if it may be on the page; breaks if there can be no page.
     pub(super) fn offer(&mut self, found: Found<'_>) -> ControlFlow<()> {
         if self.start.is_before(&found) {
             self.before += 1;
@@ -92,7 +92,7 @@ impl<'l> Picked<'l> {
         ControlFlow::Continue(())
     }
 
-    /// Forgets all but the first entries.
+    /// Drops all but the first entries.
     fn cut(&mut self) {
         let order = self.start.order;
         self.found.select_nth_unstable_by(self.limit - 1, |a, b| {
@@ -102,7 +102,7 @@ impl<'l> Picked<'l> {
         self.is_cut = true;
     }
 
-    /// The entries of the page, in order.
+    /// Returns the entries of the page, in order.
     pub(super) fn into_sorted(mut self) -> Vec<Found<'static>> {
         let order = self.start.order;
         self.found.sort_unstable_by(|a, b| order.compare(&a.place(order.key), &b.place(order.key)));

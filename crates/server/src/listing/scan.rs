@@ -1,7 +1,7 @@
-//! One pass over the entries of a folder, as the kernel gives them.
+//! Makes one pass over the entries of a folder, in the kernel's order.
 //!
-//! A folder may have a million entries, so a pass keeps none of them, and asks for the attributes
-//! of an entry only where its type, or the order, cannot be known without.
+//! A folder may have a million entries, so a pass keeps none of them. It reads the attributes of an
+//! entry only if the type or the order cannot be known without them.
 
 use std::borrow::Cow;
 use std::io;
@@ -15,21 +15,21 @@ use underpass_protocol::listing::{PageCursor, SortKey};
 use super::Listing;
 use super::entry::{Attributes, Entry};
 
-/// An entry of which the pass knows no more than it had to.
+/// An entry with only the attributes that the pass needed.
 #[derive(Clone, Debug)]
 pub(super) struct Found<'n> {
-    /// Its name.
+    /// The name.
     pub(super) name: Cow<'n, [u8]>,
-    /// The entry itself is a link.
+    /// Whether the entry itself is a link.
     pub(super) is_symlink: bool,
-    /// It is a folder, or leads to one.
+    /// Whether it is a folder, or a link to one.
     pub(super) is_folder: bool,
-    /// What it is, if that had to be asked.
+    /// The attributes, if they were read.
     pub(super) attributes: Option<Attributes>,
 }
 
 impl Found<'_> {
-    /// Where it stands in an order by this key, which must be the one of the pass.
+    /// Returns its position in an order by this key, which must be the key of the pass.
     pub(super) fn place(&self, key: SortKey) -> PageCursor<'_> {
         let value = self.attributes.map_or(0, |attributes| match key {
             SortKey::Name => 0,
@@ -43,19 +43,19 @@ impl Found<'_> {
         PageCursor { is_folder: self.is_folder, value, name: &self.name }
     }
 
-    /// The same, to be kept after the pass.
+    /// Returns a copy that outlives the pass.
     pub(super) fn into_owned(self) -> Found<'static> {
         Found { name: Cow::Owned(self.name.into_owned()), ..self }
     }
 }
 
-/// Gives each entry that may be shown to `visit` until it breaks off; returns the number of
-/// links that were left out because they lead nowhere, or where they may not.
+/// Passes each entry that may be shown to `visit` until it breaks; returns the number of links that
+/// were left out because their target does not exist or may not be served.
 ///
 /// # Errors
 ///
-/// Those of reading the folder, and those of `visit`. An entry whose attributes cannot be read is
-/// left out, for it may have been removed a moment ago.
+/// The errors of reading the folder and of `visit`. An entry whose attributes cannot be read is
+/// left out, because it may have just been removed.
 pub(super) fn scan(
     listing: &Listing<'_>,
     mut visit: impl FnMut(Found<'_>) -> io::Result<ControlFlow<()>>,
@@ -65,23 +65,23 @@ pub(super) fn scan(
     Ok(scan.lost_links)
 }
 
-/// A pass over a folder that can rest after any read of the kernel.
+/// A pass over a folder that can pause after any read.
 #[derive(Debug)]
 pub(super) struct Scan {
     /// The folder, with a cursor of its own.
     folder: OwnedFd,
-    /// Links that were left out so far.
+    /// The number of links left out so far.
     pub(super) lost_links: u64,
 }
 
 impl Scan {
-    /// A pass that begins with the first entry.
+    /// Creates a pass that begins with the first entry.
     pub(super) fn new(listing: &Listing<'_>) -> io::Result<Self> {
         Ok(Self { folder: reopen(listing.folder)?, lost_links: 0 })
     }
 
-    /// Visits the entries that one read into `len` bytes gives; breaks off at the end of the
-    /// folder, or when `visit` does.
+    /// Visits the entries that one read into `len` bytes returns; breaks at the end of the folder,
+    /// or if `visit` breaks.
     ///
     /// # Errors
     ///
@@ -132,7 +132,8 @@ pub(super) fn add_up(listing: &Listing<'_>, len: impl Fn(&[u8]) -> u64) -> io::R
     Ok(sum)
 }
 
-/// The entry with what its form shows of it; `None` if it is gone or cannot be served any more.
+/// Returns the entry with the attributes that its format shows; `None` if it is gone or can no
+/// longer be served.
 pub(super) fn complete(listing: &Listing<'_>, found: &Found<'_>) -> Option<Entry> {
     let (is_symlink, attributes) = match found.attributes {
         Some(attributes) => (found.is_symlink, attributes),
@@ -144,21 +145,21 @@ pub(super) fn complete(listing: &Listing<'_>, found: &Found<'_>) -> Option<Entry
     Some(Entry { name: found.name.as_ref().into(), is_symlink, attributes })
 }
 
-/// Which entries a listing shows.
+/// Selects the entries that a listing shows.
 struct Wanted<'l> {
     /// The listing.
     listing: &'l Listing<'l>,
-    /// What is searched for, in lower case.
+    /// The searched word, in lower case.
     word: Option<String>,
 }
 
 impl<'l> Wanted<'l> {
-    /// The wishes of this listing.
+    /// Creates the selection of this listing.
     fn new(listing: &'l Listing<'l>) -> Self {
         Self { listing, word: listing.query.search.as_ref().map(|word| word.to_lowercase()) }
     }
 
-    /// Whether the name alone does not rule it out.
+    /// Returns whether the name alone does not exclude the entry.
     fn has_name(&self, name: &[u8]) -> bool {
         if matches!(name, b"." | b"..") || (name.starts_with(b".") && !self.listing.shows_hidden) {
             return false;
@@ -168,7 +169,7 @@ impl<'l> Wanted<'l> {
             .is_none_or(|word| String::from_utf8_lossy(name).to_lowercase().contains(word.as_str()))
     }
 
-    /// Finds out what is needed of the entry; `None` if it cannot be served.
+    /// Reads the needed attributes of the entry; `None` if it cannot be served.
     fn find<'n>(&self, name: &'n [u8], file_type: FileType) -> Option<Found<'n>> {
         let needs_attributes = self.listing.query.order.key != SortKey::Name;
         match file_type {
@@ -178,7 +179,7 @@ impl<'l> Wanted<'l> {
                 is_folder: file_type == FileType::Directory,
                 attributes: None,
             }),
-            // Unknown is what some file systems answer for all their entries.
+            // Some file systems report an unknown type for all their entries.
             FileType::Directory | FileType::RegularFile | FileType::Symlink | FileType::Unknown => {
                 let (is_symlink, attributes) = ask(self.listing, name)?;
                 let is_folder = attributes.is_folder();
@@ -193,7 +194,7 @@ impl<'l> Wanted<'l> {
         }
     }
 
-    /// Whether the server hides it.
+    /// Returns whether the server hides the entry.
     fn hides(&self, found: &Found<'_>) -> bool {
         self.hides_name(&found.name, found.is_folder)
     }
@@ -203,7 +204,7 @@ impl<'l> Wanted<'l> {
     }
 }
 
-/// Asks the kernel for the attributes, through a link if it is one; the first is whether it was.
+/// Reads the attributes, through a link if it is one; the flag tells whether it was.
 fn ask(listing: &Listing<'_>, name: &[u8]) -> Option<(bool, Attributes)> {
     let stat = statat(listing.folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let attributes = Attributes::from(&stat);
@@ -219,7 +220,7 @@ fn ask(listing: &Listing<'_>, name: &[u8]) -> Option<(bool, Attributes)> {
     attributes.is_served().then_some((is_symlink, attributes))
 }
 
-/// The path of an entry, from the root.
+/// Returns the path of an entry below the root.
 fn path_below_root(listing: &Listing<'_>, name: &[u8]) -> Vec<u8> {
     if listing.path.is_empty() {
         return name.to_vec();
@@ -227,11 +228,11 @@ fn path_below_root(listing: &Listing<'_>, name: &[u8]) -> Vec<u8> {
     [listing.path, name].join(&b'/')
 }
 
-/// The folder with a cursor of its own, because the given descriptor may be in use elsewhere.
+/// Opens the folder again for a cursor of its own, because the descriptor may be in use elsewhere.
 fn reopen(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(openat(folder, c".", flags, Mode::empty())?)
 }
 
-/// 32 KiB is what the C library gives the kernel, about 800 entries a call.
+/// The buffer size of the C library, 32 KiB: about 800 entries a call.
 const BUF_LEN: usize = 32 << 10;

@@ -1,11 +1,12 @@
-//! Names, sizes and times as people read them.
+//! Formats names, sizes and times for people.
 
 use std::borrow::Cow;
 
 use jiff::Timestamp;
 
-/// A name as text in which every character can be seen: control characters, which a page would
-/// swallow, become their pictures (a line feed becomes ␊), and bytes that are not UTF-8 become �.
+/// Returns a name as text in which every character is visible: control characters, which a page
+/// would swallow, become their pictures (a line feed becomes ␊), and bytes that are not UTF-8
+/// become �.
 pub(super) fn visible(name: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(name);
     if text.chars().any(char::is_control) {
@@ -15,13 +16,13 @@ pub(super) fn visible(name: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// A size to three digits or so: `0 B`, `999 B`, `1.5 KiB`, `12 MiB`.
+/// Formats a size with about three digits: `0 B`, `999 B`, `1.5 KiB`, `12 MiB`.
 pub(super) fn human_size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
         return format!("{bytes} B");
     }
-    // Integers, so that 1,048,575 bytes are not rounded to 1024 KiB.
+    // Integer arithmetic keeps 1,048,575 bytes from being rounded to 1024 KiB.
     let power = bytes.ilog2() as usize / 10;
     let rounded =
         |scale: u128| (u128::from(bytes) * scale + (1 << (10 * power - 1))) >> (10 * power);
@@ -32,7 +33,7 @@ pub(super) fn human_size(bytes: u64) -> String {
     }
 }
 
-/// A number with commas between the thousands.
+/// Formats a number with commas between the thousands.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -45,25 +46,25 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
-/// So many of something: `1 file`, `2 files`.
+/// Formats a count with its noun: `1 file`, `2 files`.
 pub(super) fn counted(number: u64, singular: &str, plural: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { singular } else { plural })
 }
 
-/// A time as programs read it, to the nanosecond; `None` beyond the year 9999.
+/// Formats a time for programs, to the nanosecond; `None` beyond the year 9999.
 pub(super) fn rfc3339(modified: (i64, u32)) -> Option<String> {
     let nanoseconds = i32::try_from(modified.1).ok()?;
     Some(Timestamp::new(modified.0, nanoseconds).ok()?.to_string())
 }
 
-/// A time in UTC to the minute, and as a page marks it up for scripts, to the second.
+/// Formats a time in UTC to the minute, and to the second for the markup that scripts read.
 pub(super) fn utc(modified: (i64, u32)) -> Option<(String, String)> {
     let time = Timestamp::from_second(modified.0).ok()?;
     let text = time.strftime("%Y-%m-%d %H:%M").to_string();
     Some((text, time.to_string()))
 }
 
-/// The picture of a control character, and any other character as it is.
+/// Returns the picture of a control character, and any other character unchanged.
 fn picture(character: char) -> char {
     match u32::from(character) {
         code @ 0..0x20 => char::from_u32(0x2400 + code).unwrap_or(char::REPLACEMENT_CHARACTER),

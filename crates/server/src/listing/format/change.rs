@@ -1,28 +1,28 @@
-//! What the page of a folder has for those who may change it, and for nobody else.
+//! The controls on a folder's page for clients that may change the folder.
 //!
-//! All of it works through the scripts, so it is out of sight until they run: without them the
-//! page is as it is for those who only read.
+//! All of them need the scripts, so they are hidden until the scripts run: without scripts the page
+//! is the same as for clients that only read.
 
 use maud::{Markup, PreEscaped, html};
 
-/// What the reader of a page may do with the folder.
+/// The changes that the reader of a page may make to the folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct May {
-    /// Put files into it, and make folders.
+    /// Whether files may be uploaded and folders be made.
     pub upload: bool,
-    /// Remove what is in it; together with `upload`, rename it.
+    /// Whether entries may be removed; together with `upload`, renamed.
     pub delete: bool,
-    /// Say who he is, by which he may do more.
+    /// Whether logging in may give more rights.
     pub log_in: bool,
 }
 
 impl May {
-    /// Whether the folder stays as it is.
+    /// Returns whether no change may be made.
     pub(crate) fn nothing(self) -> bool {
         !self.upload && !self.delete
     }
 
-    /// The words by which the scripts know.
+    /// Returns the words by which the scripts know the rights.
     pub(crate) fn words(self) -> &'static str {
         match (self.upload, self.delete) {
             (true, true) => "upload delete",
@@ -33,7 +33,7 @@ impl May {
     }
 }
 
-/// What stands above the table: buttons, and the uploads once there are any.
+/// Returns the bar above the table: buttons, and the uploads once there are any.
 pub(crate) fn bar(may: May) -> Markup {
     html! {
         @if may.upload {
@@ -58,7 +58,7 @@ pub(crate) fn bar(may: May) -> Markup {
     }
 }
 
-/// The scripts. The rest of the page can be read by then.
+/// Returns the scripts, which stand after the rest of the page.
 pub(crate) fn scripts(may: May) -> Markup {
     html! {
         @if !may.nothing() { script { (PreEscaped(CHANGE_SCRIPT)) } }
@@ -66,11 +66,11 @@ pub(crate) fn scripts(may: May) -> Markup {
     }
 }
 
-/// How it looks.
+/// The style of the controls.
 pub(crate) const CHANGE_STYLE: &str = include_str!("change.css");
 
-/// Removing, renaming and making folders, and what uploads need too.
+/// The script for removing, renaming and making folders, with what the upload script shares.
 const CHANGE_SCRIPT: &str = include_str!("change.js");
 
-/// Uploads.
+/// The script for uploads.
 const UPLOAD_SCRIPT: &str = include_str!("upload.js");

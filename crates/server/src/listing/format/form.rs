@@ -1,40 +1,40 @@
-//! What every form of a listing has to write, and what it knows of the page before it does.
+//! The trait of all listing formats, and the values known before a listing is written.
 
 use crate::listing::entry::Entry;
 
-/// A form of a listing, which writes itself into a buffer.
+/// A format of a listing, which writes into a buffer.
 pub(crate) trait Form {
-    /// Writes what stands before the entries.
+    /// Writes the part before the entries.
     fn begin(&mut self, out: &mut Vec<u8>);
     /// Writes one entry.
     fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>);
-    /// Writes what stands after the entries, whose count is `tally`.
+    /// Writes the part after the entries, whose counts are in `tally`.
     fn end(&mut self, tally: &Tally, out: &mut Vec<u8>);
 }
 
-/// What is known before the entries are written.
+/// The values known before the entries are written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outline {
-    /// The entries of the page, if they are held.
+    /// The counts of the page's entries, if they are held.
     pub(crate) tally: Option<Tally>,
-    /// Entries before this page, and in all pages together, links that lead nowhere aside.
+    /// The number of entries before this page, not counting links that lead nowhere.
     pub(crate) before: u64,
-    /// See `before`.
+    /// The number of entries of all pages together, counted in the same way.
     pub(crate) total: u64,
-    /// A link to the rest.
+    /// A link to the rest of the listing.
     pub(crate) next_page: Option<String>,
 }
 
-/// How much there is on a page.
+/// The counts of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Folders.
+    /// The number of folders.
     pub(crate) folders: u64,
-    /// Files.
+    /// The number of files.
     pub(crate) files: u64,
-    /// Bytes in these files.
+    /// The number of bytes in these files.
     pub(crate) bytes: u64,
-    /// Links that were left out.
+    /// The number of links that were left out.
     pub(crate) lost_links: u64,
 }
 

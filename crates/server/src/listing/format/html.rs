@@ -1,11 +1,11 @@
-//! A listing for people, that programs which follow links can read too.
+//! A listing as an HTML page, for people and for programs that follow links.
 //!
-//! One page without anything from elsewhere, complete without JavaScript: the script only turns
-//! times into local ones and narrows the rows while one types.
+//! The page loads nothing from elsewhere and is complete without JavaScript: the script only shows
+//! times in local time and filters the rows as the user types.
 //!
-//! What leads to another view of the same folder (sorting, searching, the archive) is a form and
-//! not a link, because `wget -r` and its like follow every link and would fetch the folder six
-//! times over. All links are relative, so the page works behind any prefix.
+//! A control that leads to another view of the same folder (sorting, searching, the archive) is a
+//! form and not a link, because `wget -r` and similar programs follow every link and would fetch
+//! the folder six times over. All links are relative, so the page works under any prefix.
 
 use maud::{DOCTYPE, Markup, PreEscaped, display, html};
 
@@ -19,11 +19,11 @@ use crate::listing::Listing;
 use crate::listing::entry::Entry;
 use crate::listing::text::{counted, grouped, human_size, utc, visible};
 
-/// What a browser may do for the page: what is on the page, and no more.
+/// The value of the page's `Content-Security-Policy`: a browser may use only what the page holds.
 ///
-/// For the field `Content-Security-Policy`, in case a name ever got through unescaped. The digests
-/// are those of our scripts and styles, which a test compares; nothing else runs. No other site may
-/// put the page into a frame and have somebody click on what he does not see.
+/// It protects in case a name ever got through unescaped. The digests are those of our scripts and
+/// styles, which a test compares; nothing else runs. No other site may put the page into a frame
+/// and make a user click on something invisible.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-yG+Bz0MSe6maJq3WPbxgdU5YodgiONDoAWBt1pA40+8=' \
      'sha256-wiZ/RSJc1zItFMZ4zvEWs2H4byHbnZn/xiSDvXoC4Us='; \
@@ -34,11 +34,11 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
 
 /// Writes the page.
 pub(crate) struct HtmlForm<'l> {
-    /// What was asked.
+    /// The requested listing.
     listing: &'l Listing<'l>,
-    /// What is known of the page.
+    /// The counts and links of the page.
     outline: &'l Outline,
-    /// The query that folders' links carry, so that an order stays while one looks around.
+    /// The query that the links of folders carry, so that the order stays from folder to folder.
     sticky: String,
 }
 
@@ -48,7 +48,7 @@ impl<'l> HtmlForm<'l> {
         Self { listing, outline, sticky: listing.query.sticky() }
     }
 
-    /// All up to the rows.
+    /// Returns the part before the rows.
     fn top(&self) -> Markup {
         let path = visible(self.listing.path);
         let slash = if path.is_empty() { "" } else { "/" };
@@ -74,7 +74,7 @@ impl<'l> HtmlForm<'l> {
         }
     }
 
-    /// Links to the folders above.
+    /// Returns the links to the folders above.
     fn trail(&self) -> Markup {
         let names: Vec<_> =
             self.listing.path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
@@ -91,7 +91,7 @@ impl<'l> HtmlForm<'l> {
         }
     }
 
-    /// How much there is, as far as it is known before the rows.
+    /// Returns the counts, as far as they are known before the rows.
     fn summary(&self) -> Markup {
         let Outline { tally, before, total, .. } = self.outline;
         let Some(tally) = tally else {
@@ -115,12 +115,12 @@ impl<'l> HtmlForm<'l> {
         }
     }
 
-    /// The link back from a search.
+    /// Returns the link back from a search.
     fn all(&self) -> String {
         format!("./{}", self.sticky)
     }
 
-    /// The search box and the archive.
+    /// Returns the search box and the archive button.
     fn tools(&self) -> Markup {
         let query = &self.listing.query;
         html! {
@@ -147,7 +147,7 @@ impl<'l> HtmlForm<'l> {
         }
     }
 
-    /// The heads of the columns, each a button that sorts by it.
+    /// Returns the heads of the columns, each a button that sorts by its column.
     fn columns(&self) -> Markup {
         html! {
             thead {
@@ -160,7 +160,7 @@ impl<'l> HtmlForm<'l> {
         }
     }
 
-    /// The head of one column.
+    /// Returns the head of one column.
     fn column(&self, key: SortKey, label: Markup) -> Markup {
         let query = &self.listing.query;
         let current = (query.order.key == key).then_some(query.order.direction);
@@ -184,7 +184,7 @@ impl<'l> HtmlForm<'l> {
         }
     }
 
-    /// The row that leads to the folder above.
+    /// Returns the row that leads to the folder above.
     fn parent(&self) -> Markup {
         html! {
             tr.parent {
@@ -194,7 +194,7 @@ impl<'l> HtmlForm<'l> {
         }
     }
 
-    /// The row of one entry.
+    /// Returns the row of one entry.
     fn row(&self, entry: &Entry) -> Markup {
         let attributes = &entry.attributes;
         let is_folder = attributes.is_folder();
@@ -224,7 +224,7 @@ impl<'l> HtmlForm<'l> {
         }
     }
 
-    /// All after the rows.
+    /// Returns the part after the rows.
     fn bottom(&self, tally: &Tally) -> Markup {
         let is_empty = tally.folders + tally.files == 0;
         html! {
@@ -251,7 +251,7 @@ impl<'l> HtmlForm<'l> {
         }
     }
 
-    /// Links to the other pages.
+    /// Returns the links to the other pages.
     fn pages(&self) -> Markup {
         let Outline { before, next_page, .. } = self.outline;
         let is_first = *before == 0 && self.listing.query.after.is_none();
@@ -293,8 +293,8 @@ impl Form for HtmlForm<'_> {
     }
 }
 
-/// What a click on the head of a column asks for: the other direction, or at first the one that
-/// people look for, which is the largest and the newest.
+/// Returns the order that a click on the head of a column requests: the other direction, or at
+/// first the one that people look for, with the largest or the newest first.
 fn next_order(key: SortKey, current: Option<Direction>) -> Order {
     let direction = match (current, key) {
         (Some(Direction::Descending), _) | (None, SortKey::Name) => Direction::Ascending,
@@ -305,7 +305,7 @@ fn next_order(key: SortKey, current: Option<Direction>) -> Order {
     Order { key, direction }
 }
 
-/// The fields of a form that ask for an order; none for the usual one.
+/// Returns the form fields that request an order; none for the default order.
 fn order_fields(order: Order) -> Markup {
     html! {
         @if order != Order::default() {
@@ -315,7 +315,7 @@ fn order_fields(order: Order) -> Markup {
     }
 }
 
-/// How much there is.
+/// Returns the counts as text.
 fn total_of(tally: &Tally) -> String {
     let folders = counted(tally.folders, "folder", "folders");
     let files = counted(tally.files, "file", "files");
@@ -331,11 +331,11 @@ fn push(out: &mut Vec<u8>, markup: &Markup) {
     out.extend_from_slice(markup.0.as_bytes());
 }
 
-/// What the root is called, which has no name of its own that a client should know.
+/// The displayed name of the root, which has no name of its own that a client should know.
 const ROOT_NAME: &str = "Files";
 
-/// How the page looks.
+/// The style of the page.
 const STYLE: &str = include_str!("style.css");
 
-/// What the page does beyond links and forms.
+/// The script of the page.
 const SCRIPT: &str = include_str!("script.js");

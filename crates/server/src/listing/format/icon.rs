@@ -1,8 +1,8 @@
-//! Which picture stands before a name. The pictures themselves are in the style sheet.
+//! Selects the icon before a name. The pictures themselves are in the style sheet.
 
 use crate::listing::entry::Entry;
 
-/// The class of an entry's link.
+/// Returns the class of an entry's link.
 pub(crate) fn icon(entry: &Entry) -> &'static str {
     if entry.attributes.is_folder() {
         return "dir";
@@ -14,7 +14,7 @@ pub(crate) fn icon(entry: &Entry) -> &'static str {
     by_extension.map_or("file", |(icon, _)| icon)
 }
 
-/// Extensions by picture. People look for a shape, not for a type, so these are the common ones.
+/// The extensions of each icon. Only common ones are here, because an icon is a visual hint.
 const ICONS: [(&str, &[&[u8]]); 5] = [
     (
         "pack",

@@ -1,4 +1,4 @@
-//! A listing for programs: one object for each entry, in an array or on a line of its own.
+//! A listing as JSON: one object for each entry, in an array or on a line of its own.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::form::{Form, Tally};
 use crate::listing::entry::Entry;
 use crate::listing::text::rfc3339;
 
-/// One entry, as programs see it.
+/// One entry as a JSON object.
 #[derive(Serialize)]
 struct Object<'e> {
     /// The name. Bytes that are not UTF-8 are replaced: `name_bytes` and `url` are exact.
@@ -18,22 +18,23 @@ struct Object<'e> {
     /// The percent-encoded name, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     name_bytes: Option<String>,
-    /// Bytes in the file; `null` for a folder.
+    /// The size of the file in bytes; `null` for a folder.
     size: Option<u64>,
-    /// Last change in UTC, as exact as the file system has it; `null` beyond the year 9999.
+    /// The time of the last change in UTC, as exact as the file system has it; `null` beyond the
+    /// year 9999.
     mtime: Option<String>,
-    /// Permission bits as people write them, because JSON has no octal numbers: `"0644"`.
+    /// The permission bits in octal as a string, because JSON has no octal numbers: `"0644"`.
     mode: String,
-    /// A folder, or a link to one.
+    /// Whether it is a folder, or a link to one.
     is_dir: bool,
-    /// The entry itself is a link; all else is about what it leads to.
+    /// Whether the entry itself is a link; all other fields describe its target.
     is_symlink: bool,
-    /// Where to fetch it, relative to the address of the folder: `./name`, or `./name/`.
+    /// The URL relative to the address of the folder: `./name`, or `./name/`.
     url: String,
 }
 
 impl<'e> Object<'e> {
-    /// The object of this entry.
+    /// Creates the object of an entry.
     fn new(entry: &'e Entry) -> Self {
         let attributes = &entry.attributes;
         let name = String::from_utf8_lossy(&entry.name);
@@ -54,23 +55,23 @@ impl<'e> Object<'e> {
 
 /// Writes objects.
 pub(crate) struct JsonForm {
-    /// Before the first object.
+    /// The text before the first object.
     opening: &'static str,
-    /// Before each further object.
+    /// The text before each further object.
     between: &'static str,
-    /// After the last object, if there was one.
+    /// The text after the last object, if there was one.
     closing: &'static str,
-    /// No object is written yet.
+    /// Whether no object is written yet.
     is_empty: bool,
 }
 
 impl JsonForm {
-    /// One array, an object on each line of it; `is_empty` until one is written.
+    /// Writes one array with an object on each line; `is_empty` is true until one is written.
     pub(crate) fn array(is_empty: bool) -> Self {
         Self { opening: "[\n", between: ",\n", closing: "\n]\n", is_empty }
     }
 
-    /// One object a line; `is_empty` until one is written.
+    /// Writes one object a line; `is_empty` is true until one is written.
     pub(crate) fn lines(is_empty: bool) -> Self {
         Self { opening: "", between: "\n", closing: "\n", is_empty }
     }

@@ -1,4 +1,4 @@
-//! The forms that a listing can have.
+//! The formats of a listing.
 
 pub(crate) mod change; // what may be changed from the page
 pub(crate) mod form; // what all forms have in common

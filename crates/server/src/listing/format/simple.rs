@@ -1,7 +1,7 @@
-//! A listing for scripts: one name a line, with a slash at the end if it is a folder.
+//! A listing as plain text: one name a line, with a slash after the name of a folder.
 //!
-//! Names are given byte by byte as they are. The exception is what would break the lines: a name
-//! with a line feed, a carriage return or a backslash is written as `sha256sum` does, with a
+//! Names are written byte by byte as they are. The exception is a name that would break the lines:
+//! one with a line feed, a carriage return or a backslash is written as `sha256sum` does, with a
 //! backslash at the start of the line, and `\n`, `\r` and `\\` in the name.
 
 use super::form::{Form, Tally};
