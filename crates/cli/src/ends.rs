@@ -47,12 +47,12 @@ impl Input {
         Ok(Self { file, path, at, shares_cursor: true })
     }
 
-    /// All that is left of it.
+    /// Returns all that is left of it.
     pub(crate) fn source(&self) -> Result<Source<&File>> {
         Ok(Source::of(&self.file).with_path(Action::Reading, &self.path)?.at(self.at))
     }
 
-    /// The file itself.
+    /// Returns the file itself.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
@@ -62,7 +62,7 @@ impl Input {
         &self.path
     }
 
-    /// Whether it is a file that was named, and not standard input.
+    /// Returns whether it is a file that was named, and not standard input.
     pub(crate) fn has_name(&self) -> bool {
         !self.shares_cursor
     }
@@ -146,14 +146,14 @@ impl Target {
         Ok(Self { path, place: Place::New { landing, existing } })
     }
 
-    /// The file at `path`, emptied: for those that may be written to, but not replaced.
+    /// Returns the file at `path`, emptied: for those that may be written to, but not replaced.
     pub(crate) fn in_place(path: &Path) -> Result<Self> {
         let file = OpenOptions::new().write(true).truncate(true).open(path);
         let file = file.with_path("opening", path)?;
         Ok(Self { path: path.to_owned(), place: Place::Open { file, at: 0 } })
     }
 
-    /// The end of the file at `path`; a new file if there is none.
+    /// Returns the end of the file at `path`; a new file if there is none.
     pub(crate) fn append(path: &Path, cancel: &AtomicBool) -> Result<Self> {
         // Not O_APPEND: no mechanism but read_write serves such a file.
         match open(path, OpenOptions::new().write(true), cancel) {
@@ -177,12 +177,12 @@ impl Target {
         Ok(Self { path, place: Place::Open { file, at } })
     }
 
-    /// Where the engine is to write.
+    /// Returns where the engine is to write.
     pub(crate) fn sink(&self) -> Result<Sink<&File>> {
         Ok(Sink::of(self.file()).with_path(Action::Writing, &self.path)?.at(self.at()))
     }
 
-    /// Where its first byte goes, if it has places.
+    /// Returns where its first byte goes, if it has places.
     pub(crate) fn at(&self) -> u64 {
         match self.place {
             Place::New { .. } => 0,
@@ -190,7 +190,7 @@ impl Target {
         }
     }
 
-    /// The file itself.
+    /// Returns the file itself.
     pub(crate) fn file(&self) -> &File {
         match &self.place {
             Place::New { landing, .. } => landing.file(),
@@ -203,12 +203,12 @@ impl Target {
         &self.path
     }
 
-    /// Whether this is a new file, which has no mode, times or size of its own yet.
+    /// Returns whether this is a new file, which has no mode, times or size of its own yet.
     pub(crate) fn is_new(&self) -> bool {
         matches!(self.place, Place::New { .. })
     }
 
-    /// Whether it takes the place of a file that is there.
+    /// Returns whether it takes the place of a file that is there.
     pub(crate) fn replaces(&self) -> bool {
         matches!(self.place, Place::New { existing: Existing::Replace, .. })
     }
@@ -223,7 +223,7 @@ impl Target {
         }
     }
 
-    /// All bytes are there: the file gets its name.
+    /// Gives the file its name once all bytes are there.
     pub(crate) fn finish(self, bytes: u64) -> Result<()> {
         match self.place {
             Place::New { landing, existing } => {
@@ -239,7 +239,8 @@ impl Target {
         }
     }
 
-    /// The transfer failed: a new file vanishes by itself, an appended one is cut back.
+    /// Cleans up after a failed transfer: a new file vanishes by itself, an appended one is cut
+    /// back.
     pub(crate) fn abandon(self) -> Result<()> {
         match self.place {
             Place::End { file, at } => ftruncate(&file, at).with_path("cutting back", self.path),
@@ -310,7 +311,7 @@ fn private(standard: BorrowedFd<'_>, how: &OpenOptions) -> io::Result<File> {
     }
 }
 
-/// Whether the other end of a pipe is closed.
+/// Returns whether the other end of a pipe is closed.
 fn has_hung_up(end: BorrowedFd<'_>) -> bool {
     let mut ends = [PollFd::from_borrowed_fd(end, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -321,7 +322,7 @@ fn is_regular(stat: &rustix::fs::Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
-/// Whether a source has holes that a copy should keep.
+/// Returns whether a source has holes that a copy should keep.
 pub(crate) fn is_sparse(input: &Input, source: &Source<&File>) -> bool {
     let allocated = |stat: rustix::fs::Stat| u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
     source.kind() == Kind::Regular

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// A flag that the first SIGINT or SIGTERM sets; the second one ends the process at once.
+/// Returns a flag that the first SIGINT or SIGTERM sets; the second one ends the process at once.
 pub(crate) fn cancel_flag() -> Arc<AtomicBool> {
     let cancel = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
-/// Whether /proc is mounted; without it files without names get none, and no lease is taken.
+/// Returns whether /proc is mounted; without it files without names get none, and no lease is
+/// taken.
 pub(crate) fn is_mounted() -> bool {
     Path::new("/proc/self/fd").exists()
 }
 
-/// What is behind `name:` in such a file, without the spaces around it; `None` if it is not there.
+/// Returns what is behind `name:` in such a file, without the spaces around it; `None` if it is
+/// not there.
 pub(crate) fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
     fields.find(|(key, _)| key.trim_end() == name).map(|(_, value)| value.trim())

@@ -31,7 +31,7 @@ pub struct Decline {
 }
 
 impl Decline {
-    /// What the answer means, if that is known.
+    /// Returns what the answer means, if that is known.
     #[must_use]
     pub fn meaning(&self) -> Option<&'static str> {
         match self.what {
@@ -53,7 +53,7 @@ pub enum Declined {
 }
 
 impl Declined {
-    /// The name used in flags and receipts.
+    /// Returns the name used in flags and receipts.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -86,13 +86,13 @@ impl Report {
         self.memory.bytes + self.mechanisms.iter().map(|tally| tally.bytes).sum::<u64>()
     }
 
-    /// What one mechanism moved.
+    /// Returns what one mechanism moved.
     #[must_use]
     pub const fn by(&self, mechanism: Mechanism) -> Tally {
         self.mechanisms[mechanism as usize]
     }
 
-    /// Each mechanism that moved bytes, with what it moved.
+    /// Returns each mechanism that moved bytes, with what it moved.
     pub fn mechanisms(&self) -> impl Iterator<Item = (Mechanism, Tally)> + '_ {
         Mechanism::ALL
             .into_iter()
@@ -106,14 +106,14 @@ impl Report {
         self.mechanisms().max_by_key(|(_, tally)| tally.bytes).map(|(mechanism, _)| mechanism)
     }
 
-    /// The bytes that came from the chain's own memory, such as headers. Their calls count here
-    /// only if they carried no byte of a file.
+    /// Returns the bytes that came from the chain's own memory, such as headers. Their calls
+    /// count here only if they carried no byte of a file.
     #[must_use]
     pub const fn memory(&self) -> Tally {
         self.memory
     }
 
-    /// What the kernel declined, in the order in which it was found out.
+    /// Returns what the kernel declined, in the order in which it was found out.
     #[must_use]
     pub fn declined(&self) -> &[Decline] {
         &self.declined
@@ -133,7 +133,7 @@ impl Report {
         self.memory.calls + self.mechanisms.iter().map(|tally| tally.calls).sum::<u64>()
     }
 
-    /// How often an end was not ready and had to be waited for.
+    /// Returns how often an end was not ready and had to be waited for.
     #[must_use]
     pub const fn waits(&self) -> u64 {
         self.waits
@@ -145,7 +145,7 @@ impl Report {
         self.elapsed
     }
 
-    /// What the thread spent meanwhile; only a transfer that was [`run`] knows.
+    /// Returns what the thread spent meanwhile; only a transfer that was [`run`] knows.
     ///
     /// [`run`]: crate::Transfer::run
     #[must_use]
@@ -153,8 +153,8 @@ impl Report {
         self.usage
     }
 
-    /// The integrity level that really held, which may be lower than the one asked for; of several
-    /// transfers the weakest.
+    /// Returns the integrity level that really held, which may be lower than the one asked for;
+    /// of several transfers the weakest.
     #[must_use]
     pub fn integrity(&self) -> Integrity {
         self.integrity.unwrap_or_default()

@@ -88,7 +88,7 @@ enum Part {
 }
 
 impl Part {
-    /// The part after one byte; `None` if it cannot stand there.
+    /// Returns the part after one byte; `None` if it cannot stand there.
     fn after(self, byte: u8) -> Option<Self> {
         let is_space = matches!(byte, b' ' | b'\t');
         Some(match (self, byte) {
@@ -109,7 +109,7 @@ impl Part {
         })
     }
 
-    /// Whether the line may end here.
+    /// Returns whether the line may end here.
     fn is_end(self) -> bool {
         matches!(self, Self::Name | Self::Value | Self::QuotedEnd)
     }
@@ -159,16 +159,16 @@ impl Chunked {
         }
     }
 
-    /// The data that comes next, if that is data: whoever takes it elsewhere says so by this, and
-    /// goes on behind it.
+    /// Returns the data that comes next, if that is data: whoever takes it elsewhere says so by
+    /// this, and goes on behind it.
     pub fn pass_data(&mut self) -> Option<u64> {
         let State::Data { left } = self.state else { return None };
         self.state = State::DataCr;
         Some(left)
     }
 
-    /// How many bytes of framing are certain to come before any data, or before the end; 0 once the
-    /// body is done.
+    /// Returns how many bytes of framing are certain to come before any data, or before the end;
+    /// 0 once the body is done.
     #[must_use]
     pub fn needed(&self) -> usize {
         match self.state {
@@ -197,7 +197,7 @@ impl Chunked {
         Step { consumed: start + len, data: start..start + len, is_done: false }
     }
 
-    /// The state after one byte of framing.
+    /// Returns the state after one byte of framing.
     fn after(&mut self, byte: u8) -> Result<State, BadChunk> {
         Ok(match (self.state, byte) {
             (State::Size { size, digits }, byte) => return self.after_digit(size, digits, byte),
@@ -223,7 +223,7 @@ impl Chunked {
         })
     }
 
-    /// The state after one byte of the line that says how long a chunk is.
+    /// Returns the state after one byte of the line that says how long a chunk is.
     fn after_digit(&mut self, size: u64, digits: u32, byte: u8) -> Result<State, BadChunk> {
         match (char::from(byte).to_digit(16), byte) {
             // Sixteen digits are all that 64 bits have; more, even zeros, have no honest use.
@@ -259,12 +259,12 @@ impl fmt::Display for BadChunk {
 
 impl std::error::Error for BadChunk {}
 
-/// What a name is made of (RFC 9110 5.6.2).
+/// Returns what a name is made of (RFC 9110 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// What may stand in quotes or in the value of a field: anything but control characters.
+/// Returns what may stand in quotes or in the value of a field: anything but control characters.
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }
@@ -272,7 +272,7 @@ fn is_text(byte: u8) -> bool {
 /// How many bytes of chunk extensions and trailers one body may have; no client is known to use any.
 pub const MAX_FRAMING: usize = 16 * 1024;
 
-/// A chunk of a body whose length is not known (RFC 9112, section 7.1).
+/// Returns a chunk of a body whose length is not known (RFC 9112, section 7.1).
 pub fn chunk(piece: &[u8]) -> Vec<u8> {
     let mut framed = format!("{:x}\r\n", piece.len()).into_bytes();
     framed.extend_from_slice(piece);

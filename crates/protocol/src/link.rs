@@ -11,7 +11,7 @@ pub fn encode_segment(name: &[u8]) -> String {
     out
 }
 
-/// Where a folder is found whose slash was forgotten: relative, `./name/?query`.
+/// Returns where a folder is found whose slash was forgotten: relative, `./name/?query`.
 ///
 /// Relative, so that it holds behind a proxy that shortens the path, and with `./` in front, so
 /// that neither `//name` nor `a:b` can be taken for another host or scheme.

@@ -29,7 +29,8 @@ pub fn clone_range(
     request(sink, Request::Clone(&mut range)).map(drop)
 }
 
-/// How many bytes a socket has taken that its peer has not acknowledged (SIOCOUTQ, tcp(7)).
+/// Returns how many bytes a socket has taken that its peer has not acknowledged (SIOCOUTQ,
+/// tcp(7)).
 ///
 /// # Errors
 ///
@@ -38,7 +39,7 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
     queued(socket, Queue::Unacknowledged)
 }
 
-/// How many of them it has not even sent (SIOCOUTQNSD, tcp(7)).
+/// Returns how many of them it has not even sent (SIOCOUTQNSD, tcp(7)).
 ///
 /// # Errors
 ///
@@ -98,7 +99,7 @@ fn fcntl(fd: impl AsFd, command: c_int, argument: c_int) -> Result<c_int, Errno>
 /// `F_SETSIG` of asm-generic/fcntl.h, which the libc crate leaves out.
 const F_SETSIG: c_int = 10;
 
-/// How many bytes of `len` from `offset` the page cache holds, rounded up to whole pages.
+/// Returns how many bytes of `len` from `offset` the page cache holds, rounded up to whole pages.
 ///
 /// # Errors
 ///
@@ -110,8 +111,8 @@ pub fn cached(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno>
     Ok(counts.cached * rustix::param::page_size() as u64)
 }
 
-/// How many bytes of `len` from `offset` in the page cache are dirty or being written back, rounded
-/// up to whole pages.
+/// Returns how many bytes of `len` from `offset` in the page cache are dirty or being written
+/// back, rounded up to whole pages.
 ///
 /// # Errors
 ///

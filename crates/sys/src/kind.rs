@@ -23,7 +23,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind of what `fd` names, from its `stat`.
+    /// Returns the kind of what `fd` names, from its `stat`.
     ///
     /// # Errors
     ///
@@ -41,20 +41,21 @@ impl Kind {
         })
     }
 
-    /// Whether bytes are addressed by an offset.
+    /// Returns whether bytes are addressed by an offset.
     #[must_use]
     pub const fn is_seekable(self) -> bool {
         matches!(self, Self::Block | Self::Regular | Self::Virtual)
     }
 
-    /// Whether an operation can find this end not ready.
+    /// Returns whether an operation can find this end not ready.
     #[must_use]
     pub const fn can_wait(self) -> bool {
         matches!(self, Self::CharDevice | Self::Pipe | Self::Socket)
     }
 }
 
-/// Whether the file's contents are made up as it is read, so that its size is 0 or a guess.
+/// Returns whether the file's contents are made up as it is read, so that its size is 0 or a
+/// guess.
 ///
 /// Such files own no blocks, so all others are spared the second system call.
 #[allow(clippy::useless_conversion)] // the field's type differs by target

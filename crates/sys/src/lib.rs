@@ -37,7 +37,7 @@ pub use trace::{
 };
 pub use usage::{Usage, processor_time};
 
-/// The error that the last system call of this thread has left.
+/// Returns the error that the last system call of this thread has left.
 fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

@@ -35,7 +35,7 @@ pub enum Resume {
 }
 
 impl Resume {
-    /// The number of the request.
+    /// Returns the number of the request.
     const fn number(self) -> c_uint {
         (match self {
             Self::Free => libc::PTRACE_CONT,

@@ -12,7 +12,8 @@ pub(crate) struct Interval {
     pub(crate) bounds: Option<(f64, f64)>,
 }
 
-/// How many times the old values the new ones are; none if some are missing or not above 0.
+/// Returns how many times the old values the new ones are; none if some are missing or not above
+/// 0.
 pub(crate) fn interval(old: &[f64], new: &[f64]) -> Option<Interval> {
     let (old, new) = (&old[..old.len().min(MAX_VALUES)], &new[..new.len().min(MAX_VALUES)]);
     let is_sound = |value: &f64| value.is_finite() && *value > 0.0;
@@ -28,8 +29,8 @@ pub(crate) fn interval(old: &[f64], new: &[f64]) -> Option<Interval> {
     Some(Interval { middle, bounds })
 }
 
-/// The place of the bounds among the sorted ratios, from either end, so that they hold with at
-/// least 95 % confidence; 0 if no bounds do.
+/// Returns the place of the bounds among the sorted ratios, from either end, so that they hold
+/// with at least 95 % confidence; 0 if no bounds do.
 fn cut(old: usize, new: usize) -> usize {
     let counts = rank_sums(old, new);
     let all: f64 = counts.iter().sum();

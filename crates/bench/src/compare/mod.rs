@@ -78,41 +78,41 @@ impl Comparison {
         Ok(Self { records, relative, percent, lines, alone, doubts })
     }
 
-    /// The comparison as a table, and what it comes to.
+    /// Returns the comparison as a table, and what it comes to.
     pub fn table(&self) -> String {
         let [old, new] = &self.records;
         render::render(self, old, new, self.relative, self.percent)
     }
 
-    /// The number of lines.
+    /// Returns the number of lines.
     pub fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// Whether nothing was compared.
+    /// Returns whether nothing was compared.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// The number of lines that say that something got worse.
+    /// Returns the number of lines that say that something got worse.
     pub fn worse(&self) -> usize {
         self.count(Verdict::Worse)
     }
 
-    /// How many lines have this verdict.
+    /// Returns how many lines have this verdict.
     fn count(&self, verdict: Verdict) -> usize {
         self.lines.iter().filter(|line| line.verdict == verdict).count()
     }
 }
 
-/// The cells that only the first of two records has.
+/// Returns the cells that only the first of two records has.
 fn without(record: &Record, other: &Record) -> Vec<String> {
     let is_alone = |cell: &Cell| other.like(cell, cell.variant).is_none();
     let alone = record.cells.iter().enumerate().filter(|(_, cell)| is_alone(cell));
     alone.map(|(index, _)| label(record, index)).collect()
 }
 
-/// A cell of both records, a line for each metric that both have measured.
+/// Returns a cell of both records, a line for each metric that both have measured.
 fn lines(records: [&Record; 2], cells: [usize; 2], relative: bool, margin: f64) -> Vec<Line> {
     let [_, new] = records;
     if relative && new.cells[cells[1]].variant == new.baseline {
@@ -131,7 +131,7 @@ fn lines(records: [&Record; 2], cells: [usize; 2], relative: bool, margin: f64) 
     metrics.filter(|metric| metric.name != CALLS.name).filter_map(line).collect()
 }
 
-/// The values of a cell, or their ratios to the baseline of the same round.
+/// Returns the values of a cell, or their ratios to the baseline of the same round.
 fn values(record: &Record, cell: usize, metric: &Metric, relative: bool) -> Vec<f64> {
     let value = |sample: &Sample| metric.value(record, sample);
     if !relative {
@@ -145,7 +145,7 @@ fn values(record: &Record, cell: usize, metric: &Metric, relative: bool) -> Vec<
     record.samples_of(cell).filter_map(ratio).collect()
 }
 
-/// What bounds mean: a difference is one only if all of them are beyond the margin.
+/// Returns what bounds mean: a difference is one only if all of them are beyond the margin.
 fn verdict(interval: Interval, metric: &Metric, margin: f64) -> Verdict {
     let Some((least, most)) = interval.bounds else { return Verdict::Few };
     let grows = least > 1.0 + margin;
@@ -157,13 +157,13 @@ fn verdict(interval: Interval, metric: &Metric, margin: f64) -> Verdict {
     }
 }
 
-/// A cell, with its size.
+/// Returns a cell, with its size.
 fn label(record: &Record, cell: usize) -> String {
     let size = record.about.size_label(record.cells[cell].size);
     format!("{size} {}", record.label(cell))
 }
 
-/// What was different besides the program, so that a difference may not be the program's.
+/// Returns what was different besides the program, so that a difference may not be the program's.
 fn doubts(old: &Record, new: &Record) -> Vec<String> {
     let (one, other) = (&old.environment, &new.environment);
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());

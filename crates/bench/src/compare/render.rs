@@ -5,7 +5,7 @@ use super::{Comparison, Verdict};
 use crate::record::{Record, Unit};
 use crate::views::{Table, draw};
 
-/// The table, and what it comes to.
+/// Returns the table, and what it comes to.
 pub(super) fn render(
     comparison: &Comparison,
     old: &Record,
@@ -52,7 +52,7 @@ fn heading(old: &Record, new: &Record, relative: bool, margin: f64) -> String {
     )
 }
 
-/// A line for each cell.
+/// Returns a line for each cell.
 fn metric(comparison: &Comparison, new: &Record, title: &str, relative: bool) -> String {
     let headings = ["", "old", "new", "x", "at least-most", ""].map(str::to_owned).to_vec();
     let mut table = Table { headings, words: 1, ..Table::default() };
@@ -83,7 +83,7 @@ const fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
-/// How many of what, and how many of them chance alone would make.
+/// Returns how many of what, and how many of them chance alone would make.
 fn summary(comparison: &Comparison) -> String {
     let all = comparison.lines.len();
     let count = |verdict| comparison.count(verdict);
@@ -106,7 +106,7 @@ fn summary(comparison: &Comparison) -> String {
     )
 }
 
-/// What only one of them has.
+/// Returns what only one of them has.
 fn alone(comparison: &Comparison) -> Option<String> {
     let names = ["old", "new"].iter().zip(&comparison.alone);
     let lines: Vec<_> = names

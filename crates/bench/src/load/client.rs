@@ -54,14 +54,14 @@ impl Host {
         Ok(stream)
     }
 
-    /// A request for a file.
+    /// Returns a request for a file.
     pub(crate) fn request(&self, path: &str) -> Vec<u8> {
         let host = self.address;
         format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {AGENT}\r\nAccept: */*\r\n\r\n")
             .into_bytes()
     }
 
-    /// The digest of a file of `size` bytes as it arrives.
+    /// Returns the digest of a file of `size` bytes as it arrives.
     pub(crate) fn digest(&self, path: &str, size: u64) -> io::Result<String> {
         let mut client = Client::connect(self, Ipv4Addr::LOCALHOST)?;
         let mut hasher = Sha256::new();

@@ -39,8 +39,8 @@ struct Encrypted {
     used: usize,
 }
 
-/// What clients of the bench offer: TLS 1.3, the suite with the least to do first, which nginx and
-/// ours then both take, and no session of before.
+/// Returns what clients of the bench offer: TLS 1.3, the suite with the least to do first, which
+/// nginx and ours then both take, and no session of before.
 pub(crate) fn accept_any_certificate() -> io::Result<Tls> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = Arc::new(AcceptAny(Arc::clone(&provider)));
@@ -59,7 +59,7 @@ pub(crate) fn accept_any_certificate() -> io::Result<Tls> {
 }
 
 impl Connection {
-    /// A connection on which nothing has been said yet; does not block from now on.
+    /// Returns a connection on which nothing has been said yet; does not block from now on.
     pub(crate) fn new(socket: TcpStream, tls: Option<&Tls>) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let name = || ServerName::from(std::net::IpAddr::from(Ipv4Addr::LOCALHOST));
@@ -72,7 +72,7 @@ impl Connection {
         Ok(Self { socket, tls })
     }
 
-    /// Whether it is encrypted.
+    /// Returns whether it is encrypted.
     pub(crate) fn is_encrypted(&self) -> bool {
         self.tls.is_some()
     }

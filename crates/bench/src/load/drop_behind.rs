@@ -47,7 +47,7 @@ impl DropBehind {
 }
 
 impl Position {
-    /// Where the next piece begins that is to be thrown out.
+    /// Returns where the next piece begins that is to be thrown out.
     fn next(&mut self) -> Option<u64> {
         if self.pieces == 0 || self.dropped + BEHIND > self.read / PIECE {
             return None;

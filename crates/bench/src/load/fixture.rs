@@ -52,18 +52,18 @@ pub(crate) struct Window {
 }
 
 impl ServerFixture<'_> {
-    /// The server as its clients see it.
+    /// Returns the server as its clients see it.
     pub(crate) fn host(&self, server: &Server) -> Host {
         let congestion = self.congestion.name.clone();
         Host { address: server.address, congestion, tls: self.tls.clone() }
     }
 
-    /// The time of a sample.
+    /// Returns the time of a sample.
     pub(crate) fn time(&self) -> Duration {
         Duration::from_secs_f64(self.setting.seconds)
     }
 
-    /// The time in which a server and its connections warm up before each sample.
+    /// Returns the time in which a server and its connections warm up before each sample.
     pub(crate) fn warm_up(&self) -> Duration {
         WARM_UP.min(self.time())
     }
@@ -104,7 +104,7 @@ impl ServerFixture<'_> {
         outcome.map_err(|error: io::Error| server.failure(&error))
     }
 
-    /// What `work` counts of a server; nothing without a tracer.
+    /// Returns what `work` counts of a server; nothing without a tracer.
     pub(crate) fn counted(
         &self,
         contender: Contender,
@@ -124,7 +124,7 @@ pub(crate) struct Counting<'a> {
 }
 
 impl Counting<'_> {
-    /// The calls of the server while `work` is done.
+    /// Returns the calls of the server while `work` is done.
     pub(crate) fn during(&self, work: impl FnOnce() -> io::Result<()>) -> io::Result<Vec<Call>> {
         let other = |failure: BenchError| io::Error::other(failure.to_string());
         let watch = self.tracer.attach(|| self.server.processes()).map_err(other)?;
@@ -149,14 +149,15 @@ impl Window {
         Self { server: server.usage(), load: Usage::of_this_thread() }
     }
 
-    /// What was spent since.
+    /// Returns what was spent since.
     pub(crate) fn close(self, server: &Server) -> Spent {
         let load = Usage::of_this_thread() - self.load;
         Spent { server: server.usage().since(&self.server), load }
     }
 }
 
-/// What is spent while a generator asks for so long, and what those get whose latency matters.
+/// Returns what is spent while a generator asks for so long, and what those get whose latency
+/// matters.
 pub(crate) fn during(
     generator: &mut LoadGenerator<'_>,
     server: &Server,
@@ -180,7 +181,8 @@ impl Spent {
         self.server.cpu_s + (self.load.user + self.load.system).as_secs_f64()
     }
 
-    /// What a sample found, of which the server and its load spent `all_cpu_s` altogether.
+    /// Returns what a sample found, of which the server and its load spent `all_cpu_s`
+    /// altogether.
     pub(crate) fn measured(&self, wall_s: f64, served: Served, all_cpu_s: f64) -> Measured {
         let (server, load) = self.sides();
         Measured {

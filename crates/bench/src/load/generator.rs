@@ -168,7 +168,7 @@ impl<'a> LoadGenerator<'a> {
         self.tallies.iter().map(|tally| tally.bytes).sum()
     }
 
-    /// What a class has got in the last run, which took so long.
+    /// Returns what a class has got in the last run, which took so long.
     pub(crate) fn load(&self, class: Class, elapsed_s: f64) -> Load {
         let tally = &self.tallies[class as usize];
         let requesters = self.requesters.iter().filter(|requester| requester.class == class);
@@ -264,12 +264,12 @@ impl Latencies {
         let _ = self.0.record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub(crate) fn total(&self) -> u64 {
         self.0.len()
     }
 
-    /// What the record says of them; none of none.
+    /// Returns what the record says of them; none of none.
     pub(crate) fn latency(&self) -> Option<Latency> {
         let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
         (!self.0.is_empty()).then(|| Latency {
@@ -280,7 +280,7 @@ impl Latencies {
     }
 }
 
-/// A new connection, which the epoll reports under this number.
+/// Returns a new connection, which the epoll reports under this number.
 fn connect(epoll: &rustix::fd::OwnedFd, host: &Host, index: usize) -> io::Result<Connection> {
     let connection = Connection::new(host.connect(Ipv4Addr::LOCALHOST, None)?, host.tls.as_ref())?;
     let data = epoll::EventData::new_u64(index as u64);

@@ -19,7 +19,7 @@ pub(crate) struct Configuration {
 }
 
 impl Configuration {
-    /// The text of the file.
+    /// Returns the text of the file.
     pub(crate) fn render(self) -> String {
         let access_log = match self.log {
             // Buffered: unbuffered, which is the default, each request costs a write.

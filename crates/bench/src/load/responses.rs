@@ -46,7 +46,7 @@ impl Responses {
         Self { expected, head: Vec::new(), left: None, finished: 0, body_bytes: 0 }
     }
 
-    /// How many have arrived whole.
+    /// Returns how many have arrived whole.
     pub(crate) const fn finished(&self) -> u64 {
         self.finished
     }
@@ -61,7 +61,7 @@ impl Responses {
         self.left
     }
 
-    /// Whether nothing has arrived of a response that is not whole.
+    /// Returns whether nothing has arrived of a response that is not whole.
     pub(crate) const fn is_between(&self) -> bool {
         self.left.is_none() && self.head.is_empty()
     }
@@ -140,12 +140,12 @@ impl Responses {
     }
 }
 
-/// The length of a head with its blank line, if that is there.
+/// Returns the length of a head with its blank line, if that is there.
 fn head_len(bytes: &[u8]) -> Option<usize> {
     bytes.windows(END.len()).position(|window| window == END).map(|at| at + END.len())
 }
 
-/// The value of a line that names the length of a body.
+/// Returns the value of a line that names the length of a body.
 fn content_length(line: &[u8]) -> Option<u64> {
     let (name, value) = line.split_at_checked(NAME.len())?;
     if !name.eq_ignore_ascii_case(NAME) {
@@ -198,7 +198,7 @@ mod tests {
         [head.as_bytes(), body].concat()
     }
 
-    /// A number below `limit`, by a generator that always gives the same ones.
+    /// Returns a number below `limit`, by a generator that always gives the same ones.
     fn next(state: &mut u64, limit: usize) -> usize {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         usize::try_from(*state >> 33).unwrap() % limit

@@ -61,7 +61,7 @@ pub(crate) struct Site<'a> {
 }
 
 impl<'a> Site<'a> {
-    /// A new folder in `dir` with nothing to serve yet.
+    /// Returns a new folder in `dir` with nothing to serve yet.
     pub(crate) fn create(
         context: &'a Context<'a>,
         dir: &std::path::Path,
@@ -74,7 +74,7 @@ impl<'a> Site<'a> {
         Ok(Self { context, folder, log, connections: None, is_encrypted: false, core })
     }
 
-    /// The path of a file that is served.
+    /// Returns the path of a file that is served.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.file(FILES).join(name)
     }
@@ -138,8 +138,8 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// A peer needs a port in advance. If another program takes it first, another one
-    /// will do.
+    /// Starts a peer, which needs a port in advance; if another program takes the port first,
+    /// tries another one.
     fn start_peer(&self, kind: &ServerKind) -> Result<Server> {
         let mut outcome = self.try_peer(kind);
         for _ in 0..2 {
@@ -179,7 +179,7 @@ impl<'a> Site<'a> {
         Ok(Server { running, address, kind: kind.clone() })
     }
 
-    /// The command that starts nginx, with its configuration written.
+    /// Returns the command that starts nginx, with its configuration written.
     fn nginx(&self, port: u16, uploads: bool) -> Result<Command> {
         let configuration = Configuration {
             port,
@@ -198,7 +198,7 @@ impl<'a> Site<'a> {
 }
 
 impl ServerKind {
-    /// What it was started with, without what differs from one start to the next.
+    /// Returns what it was started with, without what differs from one start to the next.
     pub(crate) fn command_line(&self) -> String {
         match self {
             Self::Dufs(_) => format!("dufs {} PORT {FILES}", DUFS.join(" ")),
@@ -237,22 +237,22 @@ impl fmt::Display for ServerKind {
 }
 
 impl Server {
-    /// What all of its processes have cost so far.
+    /// Returns what all of its processes have cost so far.
     pub(crate) fn usage(&self) -> ServerUsage {
         ServerUsage::read(&self.processes())
     }
 
-    /// The memory of all of its processes.
+    /// Returns the memory of all of its processes.
     pub(crate) fn memory(&self) -> Memory {
         Memory::of(&self.processes())
     }
 
-    /// All of its processes.
+    /// Returns all of its processes.
     pub(crate) fn processes(&self) -> Vec<Pid> {
         family(self.running.pid())
     }
 
-    /// The failure of one of its clients.
+    /// Returns the failure of one of its clients.
     pub(crate) fn failure(mut self, error: &std::io::Error) -> BenchError {
         if error.kind() == ErrorKind::Interrupted {
             return BenchError::Interrupted;
@@ -289,7 +289,7 @@ impl Drop for Server {
     }
 }
 
-/// Whether a process ends in time. One that has, but has not been waited for yet, counts.
+/// Returns whether a process ends in time. One that has, but has not been waited for yet, counts.
 fn ends_before(process: &OwnedFd, deadline: Instant) -> bool {
     let left = deadline.saturating_duration_since(Instant::now());
     let left =
@@ -297,7 +297,7 @@ fn ends_before(process: &OwnedFd, deadline: Instant) -> bool {
     poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&left)).is_ok_and(|count| count > 0)
 }
 
-/// Why a server does not answer, in its own words.
+/// Returns why a server does not answer, in its own words.
 fn ended(running: Running, kind: &ServerKind) -> BenchError {
     match running.finish(Some(Duration::ZERO), &AtomicBool::new(false)) {
         Ok(finished) => finished.failure(kind.to_string()),
@@ -305,19 +305,19 @@ fn ended(running: Running, kind: &ServerKind) -> BenchError {
     }
 }
 
-/// The address in `serving DIR at http://127.0.0.1:PORT/`, or with https.
+/// Returns the address in `serving DIR at http://127.0.0.1:PORT/`, or with https.
 fn address(line: &str) -> Option<SocketAddrV4> {
     let (_, rest) = line.rsplit_once(" at http")?;
     let rest = rest.strip_prefix('s').unwrap_or(rest).strip_prefix("://")?;
     rest.split('/').next()?.trim().parse().ok()
 }
 
-/// A free port of loopback.
+/// Returns a free port of loopback.
 pub(crate) fn free_port() -> Result<u16> {
     Ok(free_address()?.port())
 }
 
-/// A free address of loopback.
+/// Returns a free address of loopback.
 fn free_address() -> Result<SocketAddrV4> {
     let local = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
     let found = TcpListener::bind(local).and_then(|listener| listener.local_addr());

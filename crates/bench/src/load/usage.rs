@@ -58,7 +58,7 @@ impl ServerUsage {
         usage
     }
 
-    /// What was spent since an earlier moment.
+    /// Returns what was spent since an earlier moment.
     pub(crate) fn since(&self, earlier: &Self) -> Process {
         Process {
             wall_s: self.at.duration_since(earlier.at).as_secs_f64(),
@@ -98,7 +98,7 @@ impl Memory {
     }
 }
 
-/// The most resident memory that these processes have had so far, summed up.
+/// Returns the most resident memory that these processes have had so far, summed up.
 pub(crate) fn peak(processes: &[Pid]) -> u64 {
     processes.iter().map(|process| status(process, |status| status.vmhwm)).sum()
 }
@@ -110,7 +110,7 @@ fn status(process: &Pid, field: fn(&Status) -> Option<u64>) -> u64 {
     status.as_ref().and_then(field).unwrap_or(0) << 10
 }
 
-/// A process with its children.
+/// Returns a process with its children.
 pub(crate) fn family(parent: Pid) -> Vec<Pid> {
     let processes = procfs::process::all_processes().into_iter().flatten().flatten();
     let stats = processes.filter_map(|process| process.stat().ok());

@@ -82,8 +82,8 @@ fn attempt(
     Ok(Measured::new(elapsed_s, sender, Some(receiver)))
 }
 
-/// What the receiver got, as the sender knows of it; it does not count what was on its way when
-/// the sender stopped, and if that was all, what was sent counts.
+/// Returns what the receiver got, as the sender knows of it; it does not count what was on its
+/// way when the sender stopped, and if that was all, what was sent counts.
 fn sum(sender: &Finished) -> Result<Sum> {
     let output: Option<Output> = serde_json::from_str(&sender.stdout).ok();
     let sums = output.map(|output| [output.end.sum_received, output.end.sum_sent]);

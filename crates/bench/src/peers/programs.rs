@@ -111,19 +111,19 @@ impl PeerPrograms {
         commands
     }
 
-    /// The program of a peer that is installed.
+    /// Returns the program of a peer that is installed.
     pub(crate) fn program(&self, peer: Contender) -> PathBuf {
         let ready = self.tools.iter().find(|(tool, _)| Some(*tool) == Tool::of(peer));
         ready.map_or_else(|| peer.name().into(), |(_, program)| program.clone())
     }
 
-    /// Whether a contender can be measured. Those that need no program of a peer can.
+    /// Returns whether a contender can be measured. Those that need no program of a peer can.
     pub(crate) fn has(&self, contender: Contender) -> bool {
         Tool::of(contender).is_none_or(|tool| self.tools.iter().any(|(ready, _)| *ready == tool))
     }
 
-    /// The command that sends a file in pieces of `chunk` bytes, 0 for as many as it likes. None if
-    /// the peer is no such program.
+    /// Returns the command that sends a file in pieces of `chunk` bytes, 0 for as many as it
+    /// likes. None if the peer is no such program.
     pub(crate) fn sender(
         &self,
         peer: Contender,
@@ -151,8 +151,8 @@ impl PeerPrograms {
         Some(command)
     }
 
-    /// The command that receives what a peer sends as the articles do, into a file or nothing. None
-    /// if the peer has none that says where it listens.
+    /// Returns the command that receives what a peer sends as the articles do, into a file or
+    /// nothing. None if the peer has none that says where it listens.
     pub(crate) fn receiver(
         &self,
         peer: Contender,
@@ -176,7 +176,8 @@ impl PeerPrograms {
         Some(command)
     }
 
-    /// The command that copies a file through a buffer of `buffer` bytes, 0 for as many as there are.
+    /// Returns the command that copies a file through a buffer of `buffer` bytes, 0 for as many
+    /// as there are.
     pub(crate) fn copier(
         &self,
         peer: Contender,
@@ -194,7 +195,7 @@ impl PeerPrograms {
         Some(command)
     }
 
-    /// A peer's program without arguments.
+    /// Returns a peer's program without arguments.
     fn command(&self, peer: Contender) -> Option<Command> {
         let tool = Tool::of(peer)?;
         let (_, program) = self.tools.iter().find(|(ready, _)| *ready == tool)?;
@@ -215,7 +216,7 @@ impl PeerPrograms {
 }
 
 impl PeerReport {
-    /// What a process that has succeeded reported, if it moved `size` bytes.
+    /// Returns what a process that has succeeded reported, if it moved `size` bytes.
     pub(crate) fn read(finished: &Finished, what: impl Display, size: u64) -> Result<Self> {
         let report: Self = serde_json::from_str(&finished.stdout)
             .map_err(std::io::Error::from)
@@ -244,7 +245,7 @@ enum Tool {
 }
 
 impl Tool {
-    /// What a contender takes; nothing if it is no peer, or the bench does it itself.
+    /// Returns what a contender takes; nothing if it is no peer, or the bench does it itself.
     fn of(contender: Contender) -> Option<Self> {
         match (contender.is_peer(), contender.programs().first().copied()?) {
             (true, "cc") => Some(Self::C),
@@ -256,7 +257,7 @@ impl Tool {
         }
     }
 
-    /// The programs that have to be in PATH.
+    /// Returns the programs that have to be in PATH.
     const fn programs(self) -> &'static [&'static str] {
         match self {
             Self::C => &["cc"],
@@ -267,13 +268,13 @@ impl Tool {
         }
     }
 
-    /// The name of one that is not there.
+    /// Returns the name of one that is not there.
     fn lacks(self) -> Option<&'static str> {
         self.programs().iter().copied().find(|program| find(program).is_none())
     }
 
-    /// The program that is run, by its whole path. What stands in PATH for Python may be a script
-    /// that looks for it.
+    /// Returns the program that is run, by its whole path. What stands in PATH for Python may be
+    /// a script that looks for it.
     fn program(self) -> PathBuf {
         let name = self.programs()[self.programs().len() - 1];
         let found = find(name).unwrap_or_else(|| name.into());
@@ -285,7 +286,7 @@ impl Tool {
         path.ok().map(PathBuf::from).filter(|path| path.is_file()).unwrap_or(found)
     }
 
-    /// What it calls itself; none if it cannot be asked.
+    /// Returns what it calls itself; none if it cannot be asked.
     fn version(self) -> Option<String> {
         let option = match self {
             Self::Java => "-version",
@@ -299,7 +300,7 @@ impl Tool {
     }
 }
 
-/// The files that a tool needs, by name.
+/// Returns the files that a tool needs, by name.
 const fn sources(tool: Tool) -> &'static [(&'static str, &'static str)] {
     match tool {
         Tool::C => &[

@@ -122,7 +122,7 @@ impl Contender {
         }
     }
 
-    /// The programs that it needs besides this one.
+    /// Returns the programs that it needs besides this one.
     pub(crate) fn programs(self) -> &'static [&'static str] {
         match self {
             Self::Only(_) => &[],
@@ -135,12 +135,13 @@ impl Contender {
         entry.expect("every contender has an entry")
     }
 
-    /// Whether it is one of the articles' programs, or another one that moves bytes without HTTP.
+    /// Returns whether it is one of the articles' programs, or another one that moves bytes
+    /// without HTTP.
     pub(crate) fn is_peer(self) -> bool {
         PEERS.contains(&self)
     }
 
-    /// Whether `underpass` moves the bytes, on one side at least.
+    /// Returns whether `underpass` moves the bytes, on one side at least.
     pub(crate) fn is_ours(self) -> bool {
         use Contender as C;
         let named = [C::Auto, C::CurlToUnderpass, C::OneBuffer, C::Underpass];
@@ -148,7 +149,8 @@ impl Contender {
         matches!(self, C::Only(_)) || named.contains(&self) || more.contains(&self)
     }
 
-    /// Whether a step can be chosen: a clone is one call, and the others choose themselves.
+    /// Returns whether a step can be chosen: a clone is one call, and the others choose
+    /// themselves.
     pub(crate) fn has_steps(self) -> bool {
         match self {
             Self::Only(mechanism) => mechanism != Mechanism::Reflink,

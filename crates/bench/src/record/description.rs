@@ -53,7 +53,7 @@ impl Description {
         metrics: &[],
     };
 
-    /// A size as it was typed; of a folder, as it is.
+    /// Returns a size as it was typed; of a folder, as it is.
     pub(crate) fn size_label(&self, size: u64) -> String {
         match self.whole_folders {
             true => super::Unit::Bytes.show(size as f64),

@@ -84,26 +84,27 @@ impl Metric {
         Self { aim: None, ..self }
     }
 
-    /// The value of a sample; none if it has none.
+    /// Returns the value of a sample; none if it has none.
     pub(crate) fn value(&self, record: &Record, sample: &Sample) -> Option<f64> {
         (self.of)(record, sample).filter(|value| value.is_finite())
     }
 
-    /// What it is, of which side, for how much: `Processor time of the sender for each GiB`.
+    /// Returns what it is, of which side, for how much: `Processor time of the sender for each
+    /// GiB`.
     pub(crate) fn heading(&self, record: &Record) -> String {
         let role = self.whose.and_then(|whose| role(record, whose));
         let whose = role.map(|role| format!(" of the {role}")).unwrap_or_default();
         format!("{}{whose}{}", self.title, self.share(record))
     }
 
-    /// The heading of its column.
+    /// Returns the heading of its column.
     pub(crate) fn column(&self, record: &Record) -> String {
         let role = self.whose.filter(|whose| *whose == Whose::Peer);
         let role = role.and_then(|whose| role_prefix(record, whose)).unwrap_or_default();
         format!("{role}{}{}", self.short, self.share(record))
     }
 
-    /// What one value is for, if not for a whole sample.
+    /// Returns what one value is for, if not for a whole sample.
     fn share(&self, record: &Record) -> &'static str {
         let served = record.samples.iter().find_map(|sample| sample.served.as_ref());
         let is_cpu = matches!(self.name, "cpu" | "peer-cpu");
@@ -119,7 +120,7 @@ impl Metric {
         }
     }
 
-    /// Which values are the better ones, for people.
+    /// Returns which values are the better ones, for people.
     pub(crate) const fn advice(&self) -> &'static str {
         match self.aim {
             Some(Aim::Less) => "less is better",
@@ -130,7 +131,8 @@ impl Metric {
 }
 
 impl Record {
-    /// The metrics of at least this rank that at least one sample has, and not as 0 alone.
+    /// Returns the metrics of at least this rank that at least one sample has, and not as 0
+    /// alone.
     pub(crate) fn metrics(&self, rank: Rank) -> Vec<&'static Metric> {
         let has = |metric: &&Metric| {
             let mut values = self.samples.iter().filter_map(|sample| metric.value(self, sample));
@@ -353,7 +355,7 @@ fn responses(record: &Record) -> f64 {
     f64::from(record.arguments.responses.unwrap_or(1))
 }
 
-/// What the clients of a server got, if requests are what was measured.
+/// Returns what the clients of a server got, if requests are what was measured.
 pub(crate) fn requested(sample: &Sample) -> Option<Load> {
     match sample.served? {
         Served::Requests(load) | Served::Scale { load, .. } => Some(load),
@@ -361,19 +363,19 @@ pub(crate) fn requested(sample: &Sample) -> Option<Load> {
     }
 }
 
-/// What was counted of a process in the pass of its own; none if nothing was.
+/// Returns what was counted of a process in the pass of its own; none if nothing was.
 pub(crate) fn counted(record: &Record, cell: usize, role: Role) -> Option<&Counted> {
     record.counted.iter().find(|one| (one.cell, one.role) == (cell, role))
 }
 
-/// How many calls of this kind there were.
+/// Returns how many calls of this kind there were.
 pub(crate) fn sum(counted: &Counted, is_meant: impl Fn(&Call) -> bool) -> u64 {
     let meant = counted.calls.iter().filter(|call| is_meant(call));
     meant.fold(0, |sum, call| sum.saturating_add(call.calls))
 }
 
-/// How many responses, or GiB, arrived while the calls of a server were counted; none if there were
-/// none, or if that is not what was measured.
+/// Returns how many responses, or GiB, arrived while the calls of a server were counted; none if
+/// there were none, or if that is not what was measured.
 pub(crate) fn served_amount(record: &Record, counted: &Counted) -> Option<f64> {
     let bytes = counted.served_bytes.filter(|bytes| *bytes > 0)?;
     let each = match served_in(record) {

@@ -39,7 +39,7 @@ pub(crate) fn summarize(values: impl IntoIterator<Item = f64>) -> Option<Summary
 }
 
 impl TimeOf {
-    /// The value of one sample, in seconds.
+    /// Returns the value of one sample, in seconds.
     pub(crate) fn of(self, whose: Cpu, sample: &Sample) -> f64 {
         match self {
             Self::Wall => sample.wall_s,
@@ -70,7 +70,7 @@ impl Record {
         self.summary_by(cell, |sample| Some(self.time(time, sample)))
     }
 
-    /// A time of a sample, for one response if it is of responses.
+    /// Returns a time of a sample, for one response if it is of responses.
     pub(crate) fn time(&self, time: TimeOf, sample: &Sample) -> f64 {
         let parts = match &sample.served {
             Some(Served::Requests(load) | Served::Scale { load, .. }) => {
@@ -90,8 +90,8 @@ impl Record {
         summarize(self.samples_of(cell).filter_map(value))
     }
 
-    /// How some value of each sample of a cell stands to that of the baseline of the same size,
-    /// round by round.
+    /// Returns how some value of each sample of a cell stands to that of the baseline of the same
+    /// size, round by round.
     pub(crate) fn ratio_by(
         &self,
         cell: usize,
@@ -100,7 +100,8 @@ impl Record {
         self.ratio_between(cell, self.like(&self.cells[cell], self.baseline)?, value)
     }
 
-    /// How some value of each sample of a cell stands to that of another cell, round by round.
+    /// Returns how some value of each sample of a cell stands to that of another cell, round by
+    /// round.
     pub(crate) fn ratio_between(
         &self,
         cell: usize,
@@ -123,37 +124,37 @@ impl Record {
         self.summary_by(cell, count).map(|summary| summary.median)
     }
 
-    /// The cell of a variant that is like another one in everything else.
+    /// Returns the cell of a variant that is like another one in everything else.
     pub(crate) fn like(&self, cell: &Cell, variant: Variant) -> Option<usize> {
         let is_like = |other: &Cell| other.point() == cell.point() && other.variant == variant;
         self.cells.iter().position(is_like)
     }
 
-    /// The cell of a size and a variant.
+    /// Returns the cell of a size and a variant.
     pub(crate) fn cell(&self, size: u64, variant: Variant) -> Option<usize> {
         self.cells.iter().position(|cell| (cell.size, cell.variant) == (size, variant))
     }
 
-    /// Every contender besides the baseline, once, in the order of the record.
+    /// Returns every contender besides the baseline, once, in the order of the record.
     pub(crate) fn contenders(&self) -> Vec<Contender> {
         let others = self.cells.iter().filter(|cell| cell.variant != self.baseline);
         once(others.map(|cell| cell.variant.contender))
     }
 
-    /// Every size, once, in the order of the record.
+    /// Returns every size, once, in the order of the record.
     pub(crate) fn sizes(&self) -> Vec<u64> {
         once(self.cells.iter().map(|cell| cell.size))
     }
 
-    /// Whether some contender was measured at several steps.
+    /// Returns whether some contender was measured at several steps.
     pub(crate) fn has_steps(&self) -> bool {
         let others = || self.cells.iter().filter(|cell| cell.variant != self.baseline);
         let key = |cell: &Cell| (cell.point(), cell.variant.contender);
         others().any(|cell| others().filter(|other| key(other) == key(cell)).count() > 1)
     }
 
-    /// What a cell is: its variant, the bad clients if there are any, and the connections if these
-    /// are varied.
+    /// Returns what a cell is: its variant, the bad clients if there are any, and the connections
+    /// if these are varied.
     pub(crate) fn label(&self, cell: usize) -> String {
         let Cell { variant, load, connections, .. } = &self.cells[cell];
         let load = load.map(|load| format!(", {}", load.name())).unwrap_or_default();
@@ -161,8 +162,8 @@ impl Record {
         format!("{}{load}{count}", variant.label())
     }
 
-    /// The cell of a contender at the step that takes the least time, besides the baseline; a declined
-    /// one if there is no other.
+    /// Returns the cell of a contender at the step that takes the least time, besides the
+    /// baseline; a declined one if there is no other.
     pub(crate) fn best(&self, size: u64, contender: Contender) -> Option<usize> {
         let is_candidate = |index: &usize| {
             let cell = &self.cells[*index];

@@ -53,7 +53,7 @@ impl Unit {
         format!("{number}{gap}{name}")
     }
 
-    /// The name and the size of the part of this unit in which a value has few digits.
+    /// Returns the name and the size of the part of this unit in which a value has few digits.
     fn part(self, value: f64) -> (f64, &'static str) {
         match self {
             Self::Bytes => *part(&BYTES, value),
@@ -76,7 +76,8 @@ fn small(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The largest part that fits into a value as it will be shown; the smallest one if none does.
+/// Returns the largest part that fits into a value as it will be shown; the smallest one if none
+/// does.
 fn part<'a>(parts: &'a [(f64, &'static str)], value: f64) -> &'a (f64, &'static str) {
     let fits = |part: &&(f64, &'static str)| value.abs() >= part.0 * 0.9995;
     parts.iter().find(fits).unwrap_or(&parts[parts.len() - 1])

@@ -55,7 +55,7 @@ impl Variant {
         Self::new(Contender::Only(mechanism), Step::Bytes(step))
     }
 
-    /// The arguments that make `send`, `recv` and `cp` do it, for a file of `size` bytes.
+    /// Returns the arguments that make `send`, `recv` and `cp` do it, for a file of `size` bytes.
     pub(crate) fn arguments(self, size: u64) -> Vec<String> {
         let mut arguments = Vec::new();
         if let Contender::Only(mechanism) = self.contender {
@@ -154,7 +154,7 @@ pub(crate) fn short_size(bytes: u64) -> String {
     }
 }
 
-/// The contenders that choices stand for, each once.
+/// Returns the contenders that choices stand for, each once.
 pub(crate) fn chosen(choices: &[Choice], all: &[Contender]) -> Vec<Contender> {
     let contenders = choices.iter().flat_map(|choice| match choice {
         Choice::All => all,
@@ -163,7 +163,7 @@ pub(crate) fn chosen(choices: &[Choice], all: &[Contender]) -> Vec<Contender> {
     once(contenders.copied())
 }
 
-/// Every contender at each step that it can take, each variant once.
+/// Returns every contender at each step that it can take, each variant once.
 pub(crate) fn at_steps(contenders: &[Contender], steps: &[Step]) -> Vec<Variant> {
     once(contenders.iter().flat_map(|contender| {
         let steps = if contender.has_steps() { steps } else { &[Step::Default] };
@@ -171,7 +171,7 @@ pub(crate) fn at_steps(contenders: &[Contender], steps: &[Step]) -> Vec<Variant>
     }))
 }
 
-/// Each value once, in the order in which they come first.
+/// Returns each value once, in the order in which they come first.
 pub(crate) fn once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     for value in values {

@@ -3,7 +3,7 @@
 use super::metric::{LOAD_BUSY, SERVER_BUSY};
 use super::{Metric, Missing, Process, Record, Sample, TimeOf, summarize};
 
-/// Each reason, as a sentence.
+/// Returns each reason, as a sentence.
 pub(crate) fn warnings(record: &Record) -> Vec<String> {
     let mut found = Vec::new();
     if !record.environment.optimized {
@@ -33,7 +33,7 @@ pub(crate) fn warnings(record: &Record) -> Vec<String> {
     found
 }
 
-/// The peers that should have been measured and were not there.
+/// Returns the peers that should have been measured and were not there.
 fn missing(record: &Record) -> Vec<&str> {
     let environment = &record.environment;
     let is_absent = |name: &&str| match *name {
@@ -72,7 +72,7 @@ fn noisy(record: &Record) -> Option<String> {
     })
 }
 
-/// Whether others used the machine, before or meanwhile.
+/// Returns whether others used the machine, before or meanwhile.
 fn busy(record: &Record) -> Option<String> {
     let cores = record.environment.cores as f64;
     let sum = |value: fn(&Sample) -> f64| record.samples.iter().map(value).sum::<f64>();
@@ -92,14 +92,14 @@ fn one_core(record: &Record) -> Option<String> {
     is_shared.then(|| format!("{both} shared one core"))
 }
 
-/// Whether the connections were held back by their congestion control.
+/// Returns whether the connections were held back by their congestion control.
 fn paced(record: &Record) -> Option<String> {
     let name = record.environment.congestion.as_ref()?;
     name.starts_with("bbr")
         .then(|| format!("{name} paces: on loopback that costs more than moving the bytes"))
 }
 
-/// Whether the source was not where it should have been.
+/// Returns whether the source was not where it should have been.
 fn page_cache(record: &Record) -> Option<String> {
     let reads = |process: &Process| process.storage_read_bytes as f64;
     let (mut read, mut size) = (0.0, 0.0);

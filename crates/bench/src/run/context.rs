@@ -32,7 +32,7 @@ pub trait Observer: Sync {
 }
 
 impl Context<'_> {
-    /// The program, without arguments.
+    /// Returns the program, without arguments.
     pub(crate) fn program(&self) -> Command {
         Command::new(&self.program)
     }

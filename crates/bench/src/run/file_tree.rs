@@ -39,7 +39,7 @@ pub(crate) struct Content {
 }
 
 impl FileTree {
-    /// How many files there are.
+    /// Returns how many files there are.
     pub(crate) const fn count(&self) -> u64 {
         self.files as u64 + self.large as u64
     }
@@ -118,7 +118,7 @@ impl Content {
         self.digest(true)
     }
 
-    /// A digest of the names and bytes of all files, for what does not carry permissions.
+    /// Returns a digest of the names and bytes of all files, for what does not carry permissions.
     pub(crate) fn sha256_of_files(&self) -> Result<String> {
         self.digest(false)
     }
@@ -205,7 +205,7 @@ fn large_name(index: u32) -> String {
     format!("large{index}")
 }
 
-/// The size of a small file: spread evenly, and the same in each run.
+/// Returns the size of a small file: spread evenly, and the same in each run.
 fn small_size(index: u32) -> u64 {
     // Knuth's multiplicative hash.
     let spread = u64::from(index.wrapping_mul(2_654_435_761));

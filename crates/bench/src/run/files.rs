@@ -33,12 +33,12 @@ impl Folder {
         Err(taken).with_path("creating a folder in", parent)
     }
 
-    /// The path of a file in it.
+    /// Returns the path of a file in it.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Where it is.
+    /// Returns where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -86,7 +86,7 @@ impl Drop for Folder {
     }
 }
 
-/// The folders of source and target, with room in them for the largest file.
+/// Returns the folders of source and target, with room in them for the largest file.
 pub(crate) fn folders(dir: &Path, to: Option<&Path>, sizes: &[u64]) -> Result<(Folder, Folder)> {
     let largest = largest(sizes);
     let source = Folder::create(dir)?;
@@ -97,7 +97,7 @@ pub(crate) fn folders(dir: &Path, to: Option<&Path>, sizes: &[u64]) -> Result<(F
     Ok((source, target))
 }
 
-/// The largest size, as files are made one after the other.
+/// Returns the largest size, as files are made one after the other.
 pub(crate) fn largest(sizes: &[u64]) -> u64 {
     sizes.iter().copied().max().unwrap_or(0)
 }
@@ -189,7 +189,7 @@ pub(crate) fn sparse(path: &Path, size: u64) -> Result<()> {
     write().with_path("writing", path)
 }
 
-/// The digest of a file.
+/// Returns the digest of a file.
 pub(crate) fn digest(path: &Path) -> Result<String> {
     let read = || -> io::Result<String> {
         let mut file = File::open(path)?;

@@ -61,7 +61,7 @@ impl Link {
         Self { host: Ipv4Addr::LOCALHOST, congestion, ends: None, _system: system }
     }
 
-    /// Where a sender runs.
+    /// Returns where a sender runs.
     pub(crate) fn sender(&self, core: usize) -> Placement<'_> {
         Placement {
             core: Some(core),
@@ -69,7 +69,7 @@ impl Link {
         }
     }
 
-    /// Where a receiver runs.
+    /// Returns where a receiver runs.
     pub(crate) fn receiver(&self, core: usize) -> Placement<'_> {
         let network = self.ends.as_ref().map(|[_, receiver]| &receiver.network);
         Placement { core: Some(core), network }
@@ -155,7 +155,7 @@ fn end(holder: &mut Child) {
     let _ = holder.wait();
 }
 
-/// What a process that does not do what it should said last.
+/// Returns what a process that does not do what it should said last.
 fn last_words(child: &mut Child) -> String {
     let _ = child.kill();
     let mut said = String::new();

@@ -131,12 +131,12 @@ impl Running {
         Pid::from_child(&self.child)
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// The next line that it prints on standard error; empty if it has ended.
+    /// Returns the next line that it prints on standard error; empty if it has ended.
     pub(crate) fn next_error_line(&mut self) -> String {
         let before = self.said.len();
         // What cannot be read is as good as nothing: the process's end says more.
@@ -186,7 +186,7 @@ impl Drop for Running {
 }
 
 impl Finished {
-    /// The failure of a process that should have succeeded, in its own words.
+    /// Returns the failure of a process that should have succeeded, in its own words.
     pub(crate) fn failure(&self, what: String) -> BenchError {
         let mut lines = self.stderr.lines().filter(|line| !line.starts_with("listening on"));
         let complaint = lines.next_back().unwrap_or_default();
@@ -230,7 +230,8 @@ fn is_ended(process: impl AsFd) -> bool {
     poll(&mut end, Some(&moment)).is_ok_and(|count| count > 0)
 }
 
-/// What a process that has ended cost: the kernel says so until its parent has waited for it.
+/// Returns what a process that has ended cost: the kernel says so until its parent has waited for
+/// it.
 fn cost_of(pid: Pid, wall: Duration) -> Process {
     let process = procfs::process::Process::new(pid.as_raw_nonzero().get()).ok();
     let status = process.as_ref().and_then(|process| process.status().ok());

@@ -32,7 +32,8 @@ pub(crate) trait Scenario {
         Ok(Vec::new())
     }
 
-    /// How much of the progress a sample is: starting two processes takes as long as some MiB.
+    /// Returns how much of the progress a sample is: starting two processes takes as long as some
+    /// MiB.
     fn weight(&self, cell: &Cell) -> u64 {
         cell.size.saturating_add(16 << 20)
     }
@@ -53,7 +54,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// The verdict on what should have the digest `expected`.
+    /// Returns the verdict on what should have the digest `expected`.
     pub(crate) fn compare(
         arrived: String,
         expected: &str,
@@ -193,7 +194,8 @@ fn measure_group(
     Ok(())
 }
 
-/// A cell with what its verification found, once for all that differ by connections alone.
+/// Returns a cell with what its verification found, once for all that differ by connections
+/// alone.
 fn verified(
     earlier: &[Cell],
     cell: Cell,
@@ -228,7 +230,7 @@ fn sampled(index: usize, measure: impl FnOnce() -> Result<Measured>) -> Result<S
     Ok(Sample { cell: index, round: 0, wall_s, measured, peer, watched_s, other_cpu_s, served })
 }
 
-/// All that a side spent: as a process, or as a thread of the bench.
+/// Returns all that a side spent: as a process, or as a thread of the bench.
 fn cpu_of(side: &Side) -> f64 {
     let thread = side.thread.as_ref().map_or(0.0, Thread::cpu_s);
     side.process.map_or(thread, |process| process.cpu_s)

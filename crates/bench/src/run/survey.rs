@@ -10,8 +10,8 @@ use rustix::system::uname;
 use super::process::Cores;
 use crate::record::Environment;
 
-/// What can be said before the first sample. Of what cannot be read the fields say that it is not
-/// known.
+/// Returns what can be said before the first sample. Of what cannot be read the fields say that
+/// it is not known.
 pub(crate) fn survey(cores: Cores, source: &Path, target: Option<&Path>) -> Environment {
     let kernel = uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -39,7 +39,7 @@ pub(crate) fn survey(cores: Cores, source: &Path, target: Option<&Path>) -> Envi
     }
 }
 
-/// The path of a program, if it is in PATH; nginx is also found where only root looks.
+/// Returns the path of a program, if it is in PATH; nginx is also found where only root looks.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more: &[&str] = if program == "nginx" { &["/usr/sbin", "/usr/local/sbin"] } else { &[] };
@@ -47,21 +47,22 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     folders.find_map(|folder| Some(folder.join(program)).filter(|file| file.is_file()))
 }
 
-/// What a program calls itself, up to the number of its version; none if it cannot be asked.
+/// Returns what a program calls itself, up to the number of its version; none if it cannot be
+/// asked.
 pub(crate) fn version(program: &Path) -> Option<String> {
     let output = Command::new(program).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().next().map(short_version)
 }
 
-/// What nginx calls itself, such as `nginx/1.22.1`; none if there is none.
+/// Returns what nginx calls itself, such as `nginx/1.22.1`; none if there is none.
 pub(crate) fn nginx_version() -> Option<String> {
     let output = Command::new(find("nginx")?).arg("-v").output().ok()?;
     let text = String::from_utf8_lossy(&output.stderr);
     text.split_whitespace().find(|word| word.starts_with("nginx/")).map(str::to_owned)
 }
 
-/// The words of a line up to the number of the version.
+/// Returns the words of a line up to the number of the version.
 fn short_version(line: &str) -> String {
     let is_number = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
     let words: Vec<_> = line.split_whitespace().collect();
@@ -84,8 +85,8 @@ pub(super) fn busy_seconds() -> f64 {
     ticks as f64 / procfs::ticks_per_second() as f64
 }
 
-/// The type of the file system on which a folder lies: that of the mount with the longest path above
-/// it; of two at one place the later one.
+/// Returns the type of the file system on which a folder lies: that of the mount with the longest
+/// path above it; of two at one place the later one.
 fn file_system(folder: &Path) -> String {
     let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
     let mounts = procfs::process::Process::myself().and_then(|process| process.mountinfo());

@@ -69,7 +69,7 @@ pub(crate) fn choose_congestion(socket: &TcpStream, asked: &str) -> Result<Optio
     Ok(sockopt::tcp_congestion(socket).ok())
 }
 
-/// The error of one that this system does not have, or that may not be set.
+/// Returns the error of one that this system does not have, or that may not be set.
 fn unknown(asked: &str) -> BenchError {
     let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
     let available = available.unwrap_or_default();

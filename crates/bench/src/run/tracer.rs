@@ -33,7 +33,7 @@ impl Tracer {
         }
     }
 
-    /// What a process of this role called, which was counted and has ended.
+    /// Returns what a process of this role called, which was counted and has ended.
     pub(crate) fn tally(&self, role: Role) -> Result<Tally> {
         Ok(Tally::new(role, read(&self.summary(role))?))
     }
@@ -50,7 +50,7 @@ impl Tracer {
         }
     }
 
-    /// The file in which the calls of a role are.
+    /// Returns the file in which the calls of a role are.
     fn summary(&self, role: Role) -> PathBuf {
         self.folder.join(format!("{}.calls", role.name()))
     }
@@ -96,7 +96,7 @@ impl Tracer {
     }
 }
 
-/// The command, counted if there is a tracer.
+/// Returns the command, counted if there is a tracer.
 pub(crate) fn traced(tracer: Option<&Tracer>, command: Command, role: Role) -> Command {
     match tracer {
         Some(tracer) => tracer.watch(&command, role),
@@ -104,7 +104,7 @@ pub(crate) fn traced(tracer: Option<&Tracer>, command: Command, role: Role) -> C
     }
 }
 
-/// The summary of a process that has ended; strace may still be writing it.
+/// Returns the summary of a process that has ended; strace may still be writing it.
 fn read(file: &Path) -> Result<Vec<Call>> {
     let deadline = Instant::now() + MAX_WAIT;
     loop {
@@ -146,7 +146,8 @@ impl Drop for Watch {
     }
 }
 
-/// Whether every thread of a process is watched. A thread that has just ended has no status.
+/// Returns whether every thread of a process is watched. A thread that has just ended has no
+/// status.
 fn is_watched(process: Pid) -> bool {
     let process = procfs::process::Process::new(process.as_raw_nonzero().get());
     let Ok(tasks) = process.and_then(|process| process.tasks()) else { return false };
@@ -157,7 +158,7 @@ fn failed(why: &str) -> BenchError {
     BenchError::measuring("system calls", why)
 }
 
-/// The calls in a summary, those that took longest first; none if it is not whole.
+/// Returns the calls in a summary, those that took longest first; none if it is not whole.
 fn summary(text: &str) -> Option<Vec<Call>> {
     let mut calls = Vec::new();
     let mut lines = text.lines().skip_while(|line| !line.starts_with("------"));
@@ -169,8 +170,8 @@ fn summary(text: &str) -> Option<Vec<Call>> {
     last.ends_with(" total").then_some(calls)
 }
 
-/// A line such as `99.00    1.250000          12    104166         3 sendfile`; errors that there
-/// were none of are left blank.
+/// Returns a line such as `99.00    1.250000          12    104166         3 sendfile`; errors
+/// that there were none of are left blank.
 fn call(line: &str) -> Option<Call> {
     let words: Vec<_> = line.split_whitespace().collect();
     let (calls, errors, name) = match words[..] {

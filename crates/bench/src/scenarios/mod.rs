@@ -27,7 +27,7 @@ use crate::error::{BenchError, Result, WithPath};
 use crate::record::{Contender, Description, Receipt, Step, Variant};
 use crate::run::Finished;
 
-/// The scenario of this name in records.
+/// Returns the scenario of this name in records.
 pub(crate) fn find(name: &str) -> Option<&'static Description> {
     ALL.iter().find(|about| about.name == name)
 }
@@ -59,7 +59,7 @@ const TRADITIONAL: Variant = Variant::mechanism(Mechanism::ReadWrite, 4 << 10);
 /// What servers are compared with.
 const NGINX: Variant = Variant::plain(Contender::Nginx);
 
-/// What the others are compared with.
+/// Returns what the others are compared with.
 fn first(variants: &[Variant]) -> Result<Variant> {
     let none = || BenchError::Usage("none of these programs is installed".to_owned());
     variants.first().copied().ok_or_else(none)
@@ -76,7 +76,7 @@ fn without(peer: Contender, steps: &[Step]) -> Vec<Variant> {
     can.map(|step| Variant::new(peer, *step)).collect()
 }
 
-/// The step of a peer in the article that it is from.
+/// Returns the step of a peer in the article that it is from.
 const fn usual_step(peer: Contender) -> Step {
     match peer {
         Contender::CReadWrite | Contender::JavaStream | Contender::PythonSendall => {
@@ -88,8 +88,8 @@ const fn usual_step(peer: Contender) -> Step {
     }
 }
 
-/// The receipt of a process that has succeeded, if it moved `size` bytes, and all of them by the
-/// mechanism of the contender if that names one.
+/// Returns the receipt of a process that has succeeded, if it moved `size` bytes, and all of them
+/// by the mechanism of the contender if that names one.
 fn checked_receipt(
     finished: &Finished,
     size: u64,
@@ -112,8 +112,8 @@ fn checked_receipt(
     Err(BenchError::other(what, &ran.join(", ")))
 }
 
-/// The kernel's answer by which it declined the mechanism of a contender, according to the receipt
-/// of a process that has failed.
+/// Returns the kernel's answer by which it declined the mechanism of a contender, according to
+/// the receipt of a process that has failed.
 fn declined(stdout: &str, contender: Contender) -> Option<String> {
     let Contender::Only(mechanism) = contender else { return None };
     let receipt: Receipt = serde_json::from_str(stdout).ok()?;

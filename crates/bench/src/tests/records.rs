@@ -46,7 +46,7 @@ pub(super) fn chain_record(sizes: &[u64], ratios: &[f64]) -> Record {
     record
 }
 
-/// A record without cells.
+/// Returns a record without cells.
 pub(super) fn empty(scenario: &str) -> Record {
     Record {
         schema: SCHEMA,
@@ -95,7 +95,7 @@ pub(super) fn cell(size: u64, variant: Variant) -> Cell {
     Cell { size, variant, sha256, declined: None, connections: None, load: None }
 }
 
-/// A sample of an idle machine.
+/// Returns a sample of an idle machine.
 pub(super) fn sample(cell: usize, round: u32, wall_s: f64, cpu_s: f64) -> Sample {
     let thread = Thread {
         system_s: cpu_s,
@@ -192,7 +192,7 @@ fn servers(scenario: &str, sizes: &[u64], served: impl Fn(u64, f64, f64) -> Serv
     record
 }
 
-/// A sample of 2 s, of which the server works half and the load a quarter.
+/// Returns a sample of 2 s, of which the server works half and the load a quarter.
 fn served_sample(cell: usize, round: u32, served: Served) -> Sample {
     let mut sample = Sample { served: Some(served), ..sample(cell, round, 2.0, 0.5) };
     let process = Process { cpu_s: 1.0, ..process(&sample) };
@@ -268,7 +268,7 @@ pub(super) fn put_record() -> Record {
     record
 }
 
-/// A folder, by one peer and ours.
+/// Returns a folder, by one peer and ours.
 pub(super) fn tree_record() -> Record {
     let mut record = clients("tree", &[(Contender::Wget, 5.0), (Contender::Underpass, 1.0)]);
     if let Some(transfers) = record.arguments.transfers.as_mut() {

@@ -156,7 +156,7 @@ fn calls_of_a_server_are_told_for_what_it_served() {
     assert_eq!(heading.as_deref(), Some("System calls of the server for each response"));
 }
 
-/// The way of a mechanism that moved a MiB, as its receipt tells.
+/// Returns the way of a mechanism that moved a MiB, as its receipt tells.
 fn moved(mechanism: Mechanism) -> Path {
     let mut record = net_record();
     let name = mechanism.name().to_owned();
@@ -167,7 +167,7 @@ fn moved(mechanism: Mechanism) -> Path {
     path(&record, 0).unwrap()
 }
 
-/// The way of a program of which only calls were counted.
+/// Returns the way of a program of which only calls were counted.
 fn called(peer: Contender, calls: &[(&str, u64)]) -> Option<Path> {
     let mut record = net_record();
     record.cells[0].variant = Variant::plain(peer);

@@ -55,7 +55,7 @@ impl Scale {
         Self::Log { low, high, zero, base }
     }
 
-    /// The place of a value, from 0 to 1.
+    /// Returns the place of a value, from 0 to 1.
     pub(crate) fn place(self, value: f64) -> f64 {
         let place = match self {
             Self::Linear { high } => value / high,
@@ -74,12 +74,12 @@ impl Scale {
         if place.is_nan() { 0.0 } else { place.clamp(0.0, 1.0) }
     }
 
-    /// Whether lengths mean nothing, so that no bar may be drawn.
+    /// Returns whether lengths mean nothing, so that no bar may be drawn.
     pub(crate) const fn is_log(self) -> bool {
         matches!(self, Self::Log { .. })
     }
 
-    /// The values that are written beside the axis, in ascending order.
+    /// Returns the values that are written beside the axis, in ascending order.
     pub(crate) fn ticks(self) -> Vec<f64> {
         match self {
             Self::Linear { high } => {
@@ -124,7 +124,7 @@ fn doublings(low: f64, high: f64) -> Vec<f64> {
     powers.map(|power| f64::from(power).exp2()).collect()
 }
 
-/// The distance of the ticks of a scale from 0 to `high`, so that there are about four.
+/// Returns the distance of the ticks of a scale from 0 to `high`, so that there are about four.
 fn step(high: f64) -> f64 {
     let ten = 10_f64.powf((high / 4.0).log10().floor());
     let digits = [1.0, 2.0, 2.5, 5.0, 10.0];
@@ -132,14 +132,14 @@ fn step(high: f64) -> f64 {
     digits.iter().find(fits).map_or(10.0 * ten, |digit| digit * ten)
 }
 
-/// The next of 1, 2 and 5 and their tens downwards.
+/// Returns the next of 1, 2 and 5 and their tens downwards.
 fn round_down(value: f64) -> f64 {
     let ten = 10_f64.powf(value.log10().floor());
     let digit = [5.0, 2.0, 1.0].into_iter().find(|digit| digit * ten <= value * 1.000_001);
     digit.unwrap_or(0.5) * ten
 }
 
-/// The next of 1, 2 and 5 and their tens upwards.
+/// Returns the next of 1, 2 and 5 and their tens upwards.
 fn round_up(value: f64) -> f64 {
     let ten = 10_f64.powf(value.log10().floor());
     let digit = [1.0, 2.0, 5.0].into_iter().find(|digit| digit * ten >= value * 0.999_999);

@@ -43,7 +43,7 @@ pub(crate) enum By {
 }
 
 impl By {
-    /// What a row is of: a size, or a number of connections.
+    /// Returns what a row is of: a size, or a number of connections.
     pub(crate) fn label(self, at: u64) -> String {
         match self {
             Self::Connections => Unit::Count.show(at as f64),
@@ -79,7 +79,8 @@ pub(crate) struct Axis {
     unit: Unit,
 }
 
-/// Every chart of a record: over sizes if there are several, and at one size for all variants.
+/// Returns every chart of a record: over sizes if there are several, and at one size for all
+/// variants.
 pub(crate) fn charts(record: &Record) -> Vec<Chart> {
     let metrics = record.metrics(Rank::Chart);
     let sizes = record.sizes();
@@ -97,7 +98,7 @@ pub(crate) fn charts(record: &Record) -> Vec<Chart> {
     charts
 }
 
-/// Every contender at its best step, at every size.
+/// Returns every contender at its best step, at every size.
 fn over_sizes(record: &Record, metric: &Metric) -> Chart {
     let mut rows = Vec::new();
     for size in record.sizes() {
@@ -124,13 +125,13 @@ fn over_sizes(record: &Record, metric: &Metric) -> Chart {
     }
 }
 
-/// A metric by the number of connections, and by the size.
+/// Returns a metric by the number of connections, and by the size.
 pub(crate) fn by_points(record: &Record, metric: &Metric) -> [Chart; 2] {
     [By::Connections, By::Size].map(|by| over_points(record, metric, by))
 }
 
-/// Every contender by the number of connections at the size that has most of them, or by the size at the
-/// number of connections that has most sizes.
+/// Returns every contender by the number of connections at the size that has most of them, or by
+/// the size at the number of connections that has most sizes.
 fn over_points(record: &Record, metric: &Metric, by: By) -> Chart {
     let points =
         record.cells.iter().map(|cell| (cell.size, u64::from(cell.connections.unwrap_or(1))));
@@ -160,7 +161,7 @@ fn over_points(record: &Record, metric: &Metric, by: By) -> Chart {
     }
 }
 
-/// Every variant, at these sizes.
+/// Returns every variant, at these sizes.
 pub(crate) fn at_sizes(record: &Record, metric: &Metric, sizes: &[u64]) -> Chart {
     let cells = record.cells.iter().enumerate().filter(|(_, cell)| sizes.contains(&cell.size));
     let rows = cells.map(|(cell, _)| row(record, metric, cell, "")).collect();
@@ -203,7 +204,7 @@ fn row(record: &Record, metric: &Metric, index: usize, kind: &str) -> Row {
     }
 }
 
-/// What a cell is, without its connections.
+/// Returns what a cell is, without its connections.
 fn label(record: &Record, index: usize) -> String {
     let cell = &record.cells[index];
     let load = cell.load.map(|load| format!(", {}", load.name())).unwrap_or_default();
@@ -226,13 +227,13 @@ fn look(record: &Record, contender: Contender) -> usize {
     2 + others.take_while(|other| *other != contender).count()
 }
 
-/// How sizes are shown.
+/// Returns how sizes are shown.
 const fn by_size(record: &Record) -> By {
     if record.about.whole_folders { By::Whole } else { By::Size }
 }
 
 impl Chart {
-    /// The axis of the values.
+    /// Returns the axis of the values.
     pub(crate) fn axis(&self) -> Axis {
         let summaries = || self.rows.iter().filter_map(|row| row.summary);
         let most = summaries().map(|summary| summary.max).fold(0.0, f64::max);
@@ -275,7 +276,8 @@ impl Chart {
         places
     }
 
-    /// What it shows, for readers that cannot see it: at the largest place, each label with its value.
+    /// Returns what it shows, for readers that cannot see it: at the largest place, each label
+    /// with its value.
     pub(crate) fn sentence(&self) -> String {
         let Some(at) = self.places().into_iter().max() else {
             return "Nothing was measured.".to_owned();
@@ -299,7 +301,7 @@ impl Chart {
 }
 
 impl Axis {
-    /// The place of a value, from 0 to 1.
+    /// Returns the place of a value, from 0 to 1.
     pub(crate) fn place(self, value: f64) -> f64 {
         self.scale.place(value / self.one)
     }
@@ -310,7 +312,7 @@ impl Axis {
         ticks.map(|tick| (self.scale.place(tick), self.unit.tick(tick * self.one))).collect()
     }
 
-    /// Whether it is logarithmic.
+    /// Returns whether it is logarithmic.
     pub(crate) const fn is_log(self) -> bool {
         self.scale.is_log()
     }

@@ -19,7 +19,7 @@ pub(crate) struct Table {
     pub(crate) words: usize,
 }
 
-/// What the record is of.
+/// Returns what the record is of.
 pub(crate) fn heading(record: &Record) -> String {
     format!("underpass bench {}", record.about.command)
 }
@@ -30,7 +30,7 @@ pub(crate) fn subject(record: &Record) -> String {
     format!("{}, page cache {cache}", (record.about.subject)(record))
 }
 
-/// The machine, and the programs beside ours.
+/// Returns the machine, and the programs beside ours.
 pub(crate) fn place(record: &Record) -> String {
     let environment = &record.environment;
     let mut place = vec![
@@ -47,7 +47,7 @@ pub(crate) fn place(record: &Record) -> String {
     place.join(", ")
 }
 
-/// How the figures are to be read.
+/// Returns how the figures are to be read.
 pub(crate) fn reading(record: &Record) -> String {
     let rounds = |count: u32| format!("{count} {}", if count == 1 { "round" } else { "rounds" });
     format!(
@@ -59,7 +59,7 @@ pub(crate) fn reading(record: &Record) -> String {
     )
 }
 
-/// What the others are compared with.
+/// Returns what the others are compared with.
 pub(crate) fn baseline(record: &Record) -> String {
     let label = record.baseline.label();
     match record.baseline.contender {
@@ -68,7 +68,7 @@ pub(crate) fn baseline(record: &Record) -> String {
     }
 }
 
-/// Where and how it was measured: names with values.
+/// Returns where and how it was measured: names with values.
 pub(crate) fn conditions(record: &Record) -> Vec<(&'static str, String)> {
     let loads = record.environment.load_average.map(|load| format!("{load:.2}"));
     vec![
@@ -81,7 +81,7 @@ pub(crate) fn conditions(record: &Record) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What was run, a line for each contender.
+/// Returns what was run, a line for each contender.
 pub(crate) fn commands(record: &Record) -> Vec<String> {
     let of_clients = record.arguments.transfers.iter().flat_map(|transfers| &transfers.commands);
     let of_copies = record.copies.iter().flat_map(|copies| &copies.commands);
@@ -93,7 +93,7 @@ pub(crate) fn commands(record: &Record) -> Vec<String> {
     of_clients.chain(of_copies).map(line).collect()
 }
 
-/// Every table of a record.
+/// Returns every table of a record.
 pub(crate) fn tables(record: &Record) -> Vec<Table> {
     let sizes = record.sizes();
     let is_matrix = record.has_steps() && sizes.len() > 1;
@@ -110,7 +110,7 @@ pub(crate) fn tables(record: &Record) -> Vec<Table> {
     tables
 }
 
-/// A metric, a line for each size, a column for each contender at its best step.
+/// Returns a metric, a line for each size, a column for each contender at its best step.
 fn by_size(record: &Record, metric: &Metric) -> Table {
     let contenders = record.contenders();
     let mut headings = vec!["size".to_owned(), baseline(record)];
@@ -137,7 +137,7 @@ fn by_size(record: &Record, metric: &Metric) -> Table {
     Table { title, headings, lines, words: 1 }
 }
 
-/// Every cell, or those of one size, with all metrics.
+/// Returns every cell, or those of one size, with all metrics.
 fn in_full(record: &Record, only: Option<u64>) -> Table {
     let metrics = record.metrics(Rank::Table);
     let has_points = record.cells.iter().any(|cell| cell.connections.is_some());
@@ -169,8 +169,8 @@ fn in_full(record: &Record, only: Option<u64>) -> Table {
     Table { title: (record.about.caption)(record), headings, lines, words }
 }
 
-/// What ours takes of what each of the others takes, of programs that move whole files; none if there
-/// is no such pair.
+/// Returns what ours takes of what each of the others takes, of programs that move whole files;
+/// none if there is no such pair.
 fn against_each(record: &Record) -> Option<Table> {
     if record.arguments.transfers.is_none() && record.copies.is_none() {
         return None;
@@ -203,7 +203,7 @@ fn against_each(record: &Record) -> Option<Table> {
     (!lines.is_empty()).then_some(Table { title, headings, lines, words: 3 })
 }
 
-/// The median with its ratio to the baseline, and the range below.
+/// Returns the median with its ratio to the baseline, and the range below.
 pub(crate) fn value(record: &Record, index: usize, metric: &Metric) -> [String; 2] {
     let value = |sample: &Sample| metric.value(record, sample);
     let Some(summary) = record.summary_by(index, value) else {
@@ -222,7 +222,8 @@ pub(crate) fn value(record: &Record, index: usize, metric: &Metric) -> [String; 
     [format!("{median}{}", ratio.unwrap_or_default()), range(summary, metric.unit)]
 }
 
-/// The least and the most, unless they are the same; a unit that both have is written once.
+/// Returns the least and the most, unless they are the same; a unit that both have is written
+/// once.
 fn range(summary: Summary, unit: Unit) -> String {
     if summary.min == summary.max {
         return String::new();
@@ -234,7 +235,7 @@ fn range(summary: Summary, unit: Unit) -> String {
     }
 }
 
-/// What is not known.
+/// Returns what is not known.
 pub(crate) fn dash() -> String {
     "–".to_owned()
 }
@@ -248,7 +249,7 @@ pub(crate) struct Finding {
     pub(crate) contenders: Vec<(String, String)>,
 }
 
-/// The finding at the largest size; none if there is nothing to compare.
+/// Returns the finding at the largest size; none if there is nothing to compare.
 pub(crate) fn finding(record: &Record) -> Option<Finding> {
     let size = record.sizes().into_iter().max()?;
     let metrics = record.metrics(Rank::Finding);
@@ -270,7 +271,8 @@ pub(crate) fn finding(record: &Record) -> Option<Finding> {
     (!contenders.is_empty()).then_some(Finding { at, contenders })
 }
 
-/// The calls at the largest size, of each process those that took longest; none if nothing was counted.
+/// Returns the calls at the largest size, of each process those that took longest; none if
+/// nothing was counted.
 pub(crate) fn calls(record: &Record) -> Option<Table> {
     let size = |counted: &&Counted| record.cells.get(counted.cell).map(|cell| cell.size);
     let largest = record.counted.iter().filter_map(|counted| size(&counted)).max()?;
@@ -305,7 +307,8 @@ pub(crate) fn calls(record: &Record) -> Option<Table> {
     Some(Table { title, headings, lines, words: 2 + usize::from(has_sides) })
 }
 
-/// The calls of a process, those that took longest first, without those that wait for others.
+/// Returns the calls of a process, those that took longest first, without those that wait for
+/// others.
 fn longest(counted: &Counted) -> Vec<&Call> {
     let works = |call: &&Call| !WAITS.contains(&call.name.as_str());
     let mut calls: Vec<_> = counted.calls.iter().filter(works).collect();
@@ -313,7 +316,7 @@ fn longest(counted: &Counted) -> Vec<&Call> {
     calls
 }
 
-/// How often a call was made for each response or GiB.
+/// Returns how often a call was made for each response or GiB.
 fn each(call: &Call, amount: Option<f64>) -> String {
     amount.map_or_else(dash, |amount| Unit::Count.show(call.calls as f64 / amount))
 }

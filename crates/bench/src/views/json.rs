@@ -50,7 +50,7 @@ impl Record {
         }
     }
 
-    /// The record as JSON, a line for each cell and each sample.
+    /// Returns the record as JSON, a line for each cell and each sample.
     pub fn to_json(&self) -> String {
         let value = serde_json::to_value(self).expect("a record has no keys but strings");
         let Value::Object(fields) = value else { return value.to_string() };
@@ -74,8 +74,8 @@ impl Record {
     }
 }
 
-/// The record with nothing in its texts that could do something to a terminal, or that is not
-/// allowed in XML: the file may come from anywhere.
+/// Returns the record with nothing in its texts that could do something to a terminal, or that is
+/// not allowed in XML: the file may come from anywhere.
 fn tamed(record: Record) -> serde_json::Result<Record> {
     let mut value = serde_json::to_value(&record)?;
     if !tame(&mut value) {

@@ -7,7 +7,7 @@ use super::document::{Table, commands, conditions, finding, heading, reading, su
 use super::path::{paths, untold};
 use crate::record::{Record, warnings};
 
-/// The text of these records.
+/// Returns the text of these records.
 pub fn markdown(records: &[Named]) -> String {
     let parts: Vec<_> = records.iter().map(|(_, record)| one(record)).collect();
     parts.join("\n")
@@ -48,7 +48,7 @@ fn one(record: &Record) -> String {
     text
 }
 
-/// A table, whose words are to the left and whose figures are to the right.
+/// Returns a table, whose words are to the left and whose figures are to the right.
 fn rows(table: &Table) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let mut text = line(table.headings.iter().map(|heading| escaped(heading)).collect());
@@ -64,7 +64,7 @@ fn rows(table: &Table) -> String {
     text
 }
 
-/// A text in which nothing means anything to Markdown or to HTML.
+/// Returns a text in which nothing means anything to Markdown or to HTML.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

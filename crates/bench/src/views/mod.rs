@@ -31,7 +31,7 @@ use crate::record::Record;
 /// The name of a file without folders and ending, and its record.
 pub(crate) type Named = (String, Record);
 
-/// Every chart and every way of a record: the name of a file for each, and its text.
+/// Returns every chart and every way of a record: the name of a file for each, and its text.
 pub fn charts(name: &str, record: &Record) -> Vec<(String, String)> {
     let file = |part: &str, drawing: &svg::Drawing| {
         (format!("{name}-{part}.svg"), svg::file(part, drawing))

@@ -10,7 +10,7 @@ use super::svg::{self, Place, STYLE};
 use super::terminal::figures;
 use crate::record::{Record, warnings};
 
-/// The page of these records.
+/// Returns the page of these records.
 pub fn page(records: &[Named]) -> String {
     let title = match records {
         [(_, one)] => heading(one),
@@ -52,7 +52,7 @@ pub fn page(records: &[Named]) -> String {
     page.into_string()
 }
 
-/// All that one record says.
+/// Returns all that one record says.
 fn article(index: usize, (name, record): &Named, is_one_of_many: bool) -> Markup {
     let (over, at): (Vec<_>, Vec<_>) =
         charts(record).into_iter().partition(|chart| chart.form == Form::Lines);
@@ -101,7 +101,7 @@ fn charts_of(id: &str, charts: &[Chart], heading: &str) -> Markup {
     }
 }
 
-/// A note as a sentence begins.
+/// Returns a note as a sentence begins.
 fn sentence_case(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
@@ -126,7 +126,7 @@ fn table_of(table: &Table) -> Markup {
     }
 }
 
-/// All tables of the record, and what was run.
+/// Returns all tables of the record, and what was run.
 fn tables_of(record: &Record) -> Markup {
     html! {
         h2 { "All figures" }
@@ -141,7 +141,7 @@ fn tables_of(record: &Record) -> Markup {
     }
 }
 
-/// The ways of the bytes, and those of which none is known.
+/// Returns the ways of the bytes, and those of which none is known.
 fn paths_of(id: &str, record: &Record) -> Markup {
     let (paths, untold) = (paths(record), untold(record));
     html! {
@@ -181,7 +181,7 @@ fn doubts(record: &Record) -> Markup {
     }
 }
 
-/// Where and how it was measured.
+/// Returns where and how it was measured.
 fn facts(record: &Record) -> Markup {
     html! {
         h2 { "Where it was measured" }

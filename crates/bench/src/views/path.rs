@@ -62,7 +62,7 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// What was moved, as people read it.
+    /// Returns what was moved, as people read it.
     pub(crate) fn amount(&self) -> String {
         match (self.bytes, self.calls) {
             (Some(bytes), _) => Unit::Bytes.show(bytes as f64),
@@ -84,8 +84,8 @@ impl Flow {
     }
 }
 
-/// The ways of a record at its largest size: of the baseline, and of every other at the step that
-/// took the least time. Those of which nothing was counted are left out.
+/// Returns the ways of a record at its largest size: of the baseline, and of every other at the
+/// step that took the least time. Those of which nothing was counted are left out.
 pub(crate) fn paths(record: &Record) -> Vec<Path> {
     shown(record).into_iter().filter_map(|cell| path(record, cell)).collect()
 }
@@ -99,14 +99,14 @@ pub(crate) fn untold(record: &Record) -> Vec<String> {
         .collect()
 }
 
-/// The cells whose ways are shown.
+/// Returns the cells whose ways are shown.
 fn shown(record: &Record) -> Vec<usize> {
     let Some(size) = record.sizes().into_iter().max() else { return Vec::new() };
     let best = record.contenders().into_iter().filter_map(|contender| record.best(size, contender));
     record.cell(size, record.baseline).into_iter().chain(best).collect()
 }
 
-/// The way of a cell, if enough was counted of it.
+/// Returns the way of a cell, if enough was counted of it.
 pub(crate) fn path(record: &Record, cell: usize) -> Option<Path> {
     let sample = middle(record, cell)?;
     let thread = sample.measured.thread.as_ref().filter(|thread| !thread.mechanisms.is_empty());
@@ -211,7 +211,7 @@ impl Path {
         self.up.is_some() || self.down.is_some() || self.mapped
     }
 
-    /// What the drawing says, for readers that cannot see it.
+    /// Returns what the drawing says, for readers that cannot see it.
     pub(crate) fn sentence(&self) -> String {
         let mut said = Vec::new();
         let flows = [
@@ -229,9 +229,9 @@ impl Path {
     }
 }
 
-/// Whether a call may have moved bytes of the file on this way: what was received from a client is
-/// its request where the file is sent, and what was sent to a server is a request where it is
-/// received.
+/// Returns whether a call may have moved bytes of the file on this way: what was received from a
+/// client is its request where the file is sent, and what was sent to a server is a request where
+/// it is received.
 fn is_of_file(call: &Call, motion: Motion, (source, sink): (End, End)) -> bool {
     match motion {
         Motion::In => source == End::Socket || !call.name.starts_with("recv"),
@@ -240,7 +240,7 @@ fn is_of_file(call: &Call, motion: Motion, (source, sink): (End, End)) -> bool {
     }
 }
 
-/// How many calls were counted, and of a server for each response or GiB.
+/// Returns how many calls were counted, and of a server for each response or GiB.
 fn fact(record: &Record, counted: &Counted) -> String {
     let all = sum(counted, |_| true);
     match served_amount(record, counted) {
@@ -253,7 +253,7 @@ fn fact(record: &Record, counted: &Counted) -> String {
     }
 }
 
-/// The sample of middle time, whose counts belong together.
+/// Returns the sample of middle time, whose counts belong together.
 fn middle(record: &Record, cell: usize) -> Option<&Sample> {
     let mut samples: Vec<_> = record.samples_of(cell).collect();
     samples.sort_by(|one, other| one.wall_s.total_cmp(&other.wall_s));
@@ -272,7 +272,7 @@ fn ends(record: &Record, role: Role) -> (End, End) {
     }
 }
 
-/// A number of something.
+/// Returns a number of something.
 fn plural(count: u64, one: &str) -> String {
     let ending = match (count, one.ends_with('h')) {
         (1, _) => "",
@@ -282,7 +282,7 @@ fn plural(count: u64, one: &str) -> String {
     format!("{} {one}{ending}", Unit::Count.show(count as f64))
 }
 
-/// What was counted besides.
+/// Returns what was counted besides.
 fn facts(record: &Record, sample: &Sample, thread: &Thread) -> Vec<String> {
     let switches = thread.voluntary_switches.saturating_add(thread.involuntary_switches);
     let several = record.arguments.responses.unwrap_or(1);

@@ -17,7 +17,7 @@ pub struct Screen {
     pub has_colors: bool,
 }
 
-/// The tables and the bars of a record.
+/// Returns the tables and the bars of a record.
 pub fn text(record: &Record, screen: Screen) -> String {
     let parts = [figures(record), bars(record, screen)];
     let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
@@ -81,8 +81,8 @@ pub(crate) fn draw(table: &Table) -> String {
     text
 }
 
-/// The bars of a record: the metrics that matter most, at the largest size, or at every size if the
-/// contenders have no steps.
+/// Returns the bars of a record: the metrics that matter most, at the largest size, or at every
+/// size if the contenders have no steps.
 fn bars(record: &Record, screen: Screen) -> String {
     let sizes = record.sizes();
     let sizes = match sizes.iter().max() {
@@ -137,7 +137,7 @@ fn line(row: &Row, chart: &Chart, most: f64, labels: usize, screen: Screen) -> S
     }
 }
 
-/// A bar to the median, and a shadow to the most.
+/// Returns a bar to the median, and a shadow to the most.
 fn bar(median: f64, most: f64, room: usize, is_unicode: bool) -> String {
     let eighths = (median * room as f64 * 8.0).round() as usize;
     let end = (most * room as f64).round() as usize;

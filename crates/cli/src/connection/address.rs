@@ -186,7 +186,7 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// The address to connect to.
+    /// Returns the address to connect to.
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Tcp(listener) => {

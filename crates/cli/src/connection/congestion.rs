@@ -22,7 +22,7 @@ pub(crate) fn choose(stream: &Stream, asked: &str) -> Result<Option<String>> {
     Ok(sockopt::tcp_congestion(socket).ok())
 }
 
-/// The failure of one that this system does not have, or that may not be set.
+/// Returns the failure of one that this system does not have, or that may not be set.
 pub(crate) fn unknown(asked: &str) -> Failure {
     let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
     let available = available.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Names and passwords of servers from a netrc file, as ftp(1), curl and git read it.
 
-/// The name and the password for a host in the text of a netrc file: those of its first entry for
-/// that host, or of `default`.
+/// Returns the name and the password for a host in the text of a netrc file: those of its first
+/// entry for that host, or of `default`.
 pub(crate) fn find(text: &str, host: &str) -> Option<(String, String)> {
     let words = words(text);
     let mut words = words.iter().map(String::as_str).peekable();
@@ -28,7 +28,8 @@ pub(crate) fn find(text: &str, host: &str) -> Option<(String, String)> {
     None
 }
 
-/// The words of the text, without comments and macros. A word may stand in quotation marks.
+/// Returns the words of the text, without comments and macros. A word may stand in quotation
+/// marks.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut is_macro = false;
@@ -52,7 +53,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// The first word, and what is behind it.
+/// Returns the first word, and what is behind it.
 fn word(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find(char::is_whitespace).unwrap_or(text.len());

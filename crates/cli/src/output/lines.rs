@@ -125,7 +125,7 @@ pub(crate) fn bytes(bytes: &[u8]) {
     let _ = std::io::stdout().write_all(bytes);
 }
 
-/// A value as one line of JSON.
+/// Returns a value as one line of JSON.
 pub(crate) fn json(value: &impl serde::Serialize) -> String {
     printable::json(&serde_json::to_string(value).unwrap_or_default())
 }

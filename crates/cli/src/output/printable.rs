@@ -44,7 +44,8 @@ pub(crate) fn json(text: &str) -> String {
     out
 }
 
-/// Whether a character controls a terminal, breaks a line, or changes how others are shown.
+/// Returns whether a character controls a terminal, breaks a line, or changes how others are
+/// shown.
 fn is_harmful(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,

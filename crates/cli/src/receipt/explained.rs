@@ -8,7 +8,7 @@ use underpass_engine::Mechanism;
 use super::fields::{CpuReceipt, DeclineReceipt, FaultsReceipt, Receipt, SwitchesReceipt};
 use super::path_diagram::{self, Alphabet, Flow, PathDiagram, Under};
 
-/// The receipt as people read it.
+/// Returns the receipt as people read it.
 pub(crate) fn explained(receipt: &Receipt, alphabet: Alphabet) -> String {
     let mut lines = vec!["receipt".to_owned()];
     lines.extend(diagram(receipt).draw(alphabet).iter().map(|line| format!("  {line}")));
@@ -72,7 +72,7 @@ fn refusal(declined: &DeclineReceipt) -> String {
     format!("{mechanism} ({errno}) at byte {}{times}{reason}", HumanCount(*at))
 }
 
-/// The path that the bytes took; nothing is drawn where several sorts of ends were met.
+/// Returns the path that the bytes took; nothing is drawn where several sorts of ends were met.
 fn diagram(receipt: &Receipt) -> PathDiagram {
     let mut diagram = PathDiagram::default();
     let (Some(from), Some(to)) = (receipt.from, receipt.to) else { return diagram };

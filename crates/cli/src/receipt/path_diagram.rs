@@ -125,8 +125,8 @@ impl PathDiagram {
         lines
     }
 
-    /// How many columns there are to the left of the box, and how many to the right up to the name
-    /// of the sink.
+    /// Returns how many columns there are to the left of the box, and how many to the right up to
+    /// the name of the sink.
     fn columns(&self, length: Length) -> Columns {
         // Space, dash, space, label, space, dash, arrow.
         let left = self
@@ -174,7 +174,7 @@ struct Columns {
     right: usize,
 }
 
-/// Where the kernel has the bytes of an end.
+/// Returns where the kernel has the bytes of an end.
 fn place(end: EndKind) -> &'static str {
     match end {
         EndKind::File => "page cache",
@@ -182,7 +182,7 @@ fn place(end: EndKind) -> &'static str {
     }
 }
 
-/// A label on a line of so many columns.
+/// Returns a label on a line of so many columns.
 fn along(label: &str, columns: usize) -> String {
     let dashes = columns.saturating_sub(width(label) + 2);
     let before = (dashes / 2).max(1);

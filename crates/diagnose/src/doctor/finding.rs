@@ -51,7 +51,7 @@ pub(super) fn count_closed(findings: &[Finding]) -> usize {
     findings.iter().filter(|finding| finding.state == FindingState::Closed).count()
 }
 
-/// The findings as the snapshots have them.
+/// Returns the findings as the snapshots have them.
 #[cfg(test)]
 pub(super) fn text(findings: &[Finding]) -> String {
     let mut text = String::new();

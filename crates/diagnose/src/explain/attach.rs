@@ -152,7 +152,7 @@ fn seize_all(pid: u32, threads: &mut HashSet<u32>) -> io::Result<()> {
     }
 }
 
-/// Whether this very thread traces another.
+/// Returns whether this very thread traces another.
 fn is_ours(tid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     let tracer = crate::procfs::field(&status, "TracerPid").and_then(|tid| tid.parse().ok());

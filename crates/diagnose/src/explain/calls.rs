@@ -62,7 +62,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The name in receipts.
+    /// Returns the name in receipts.
     pub fn name(self) -> &'static str {
         match self {
             Self::In => "in",
@@ -84,17 +84,17 @@ pub(super) enum Memory {
     Messages,
 }
 
-/// The call with this number.
+/// Returns the call with this number.
 pub(super) fn known(number: i64) -> Option<&'static Known> {
     TABLE.iter().find(|known| known.number == number)
 }
 
-/// What the kernel is to stop the program for.
+/// Returns what the kernel is to stop the program for.
 pub(super) fn watched() -> Vec<(i64, Watch)> {
     TABLE.iter().map(|known| (known.number, known.watch)).collect()
 }
 
-/// Whether the call, which may have come without a filter, is one to look at.
+/// Returns whether the call, which may have come without a filter, is one to look at.
 pub(super) fn is_watched(known: &Known, arguments: &[u64; 6]) -> bool {
     let word = |index: u8| arguments[usize::from(index)] as u32;
     match known.watch {

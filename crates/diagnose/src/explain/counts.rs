@@ -78,7 +78,7 @@ impl Counts {
     }
 }
 
-/// The name of the call with this number.
+/// Returns the name of the call with this number.
 fn name(number: Option<i64>) -> &'static str {
     let number = number.and_then(|number| usize::try_from(number).ok());
     number.and_then(Sysno::new).map_or("unknown", |call| call.name())

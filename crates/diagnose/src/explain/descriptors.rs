@@ -48,7 +48,7 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    /// What a descriptor of a thread is.
+    /// Returns what a descriptor of a thread is.
     pub(super) fn look(&mut self, tid: u32, fd: u64) -> End {
         // Descriptors are ints; what stands in the upper half of a register means nothing.
         let path = format!("/proc/{tid}/fd/{}", fd as u32);
@@ -96,7 +96,7 @@ impl Descriptors {
         }
     }
 
-    /// Whether the kernel makes up a file as it is read.
+    /// Returns whether the kernel makes up a file as it is read.
     fn is_made_up(&mut self, path: &str, facts: &Statx) -> bool {
         if facts.stx_dev_major != 0 {
             return false;
@@ -133,8 +133,8 @@ fn protocol(path: &str) -> String {
     if name.is_empty() { "socket".to_owned() } else { format!("{name} socket") }
 }
 
-/// Whether devices with this number are terminals: the console, virtual and serial ones, and both
-/// sides of those that programs make (devices.txt of Linux).
+/// Returns whether devices with this number are terminals: the console, virtual and serial ones,
+/// and both sides of those that programs make (devices.txt of Linux).
 fn is_terminal(number: u32) -> bool {
     matches!(number, 4 | 5 | 128..=143 | 204)
 }

@@ -88,7 +88,7 @@ impl std::error::Error for ExplainError {
     }
 }
 
-/// What helps against a refusal, by what can be seen of its cause.
+/// Returns what helps against a refusal, by what can be seen of its cause.
 fn remedy() -> &'static str {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();

@@ -291,7 +291,7 @@ impl Ledger {
         written + self.moves.values().map(|count| count.bytes).sum::<u64>()
     }
 
-    /// Where to count what goes from or to an end.
+    /// Returns where to count what goes from or to an end.
     fn end(&mut self, end: &End) -> &mut EndCount {
         let mut name = Rc::clone(&end.name);
         if self.ends.len() >= MAX_ENDS && !self.ends.contains_key(&(end.kind, Rc::clone(&name))) {

@@ -51,18 +51,18 @@ impl Mappings {
         }
     }
 
-    /// The file that is mapped at an address, programs and libraries too.
+    /// Returns the file that is mapped at an address, programs and libraries too.
     pub(super) fn at(&self, address: u64) -> Option<FileId> {
         let (_, (end, file)) = self.parts.range(..=address).next_back()?;
         (*end > address).then_some(*file)
     }
 
-    /// Whether data of a file, but no program, is mapped at an address.
+    /// Returns whether data of a file, but no program, is mapped at an address.
     pub(super) fn is_data(&self, address: u64) -> bool {
         self.at(address).is_some_and(|file| !self.code.contains(&file))
     }
 
-    /// Whether any data of a file is mapped.
+    /// Returns whether any data of a file is mapped.
     pub(super) fn has_data(&self) -> bool {
         self.parts.values().any(|(_, file)| !self.code.contains(file))
     }

@@ -114,8 +114,8 @@ pub fn run(words: &[OsString], every_call: bool) -> Result<Explained, ExplainErr
     })
 }
 
-/// Whether some of the calls of this process, and so of those that it starts, are answered by a
-/// filter (`Seccomp` in proc_pid_status(5)).
+/// Returns whether some of the calls of this process, and so of those that it starts, are
+/// answered by a filter (`Seccomp` in proc_pid_status(5)).
 fn is_filtered() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     field(&status, "Seccomp").is_some_and(|mode| mode != "0")

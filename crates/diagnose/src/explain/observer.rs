@@ -22,7 +22,7 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// A call has begun; `None` if its end tells nothing more.
+    /// Notes that a call has begun; returns `None` if its end tells nothing more.
     pub(super) fn begins(
         &mut self,
         tid: u32,
@@ -166,7 +166,7 @@ impl Observer {
         Some(Subject::Move { from, to: self.descriptors.look(tid, arguments[0]), whole })
     }
 
-    /// The file that is about to be mapped.
+    /// Returns the file that is about to be mapped.
     fn map(&mut self, tid: u32, arguments: &[u64; 6]) -> Subject {
         let [_, _, _, flags, fd, _] = *arguments;
         if flags & libc::MAP_ANONYMOUS as u64 != 0 {
@@ -208,13 +208,14 @@ fn moved_mapping(mappings: &mut Mappings, address: u64, arguments: &[u64; 6]) {
     mappings.insert(address, new_len, file);
 }
 
-/// Whether the end is a socket without borders between messages.
+/// Returns whether the end is a socket without borders between messages.
 fn is_stream(end: &End) -> bool {
     end.kind == EndKind::Socket && end.name.starts_with("TCP")
 }
 
-/// Whether a call was interrupted, and the kernel makes it again by itself or tells the program
-/// `EINTR`: the errors that no program ever sees, `ERESTARTSYS` to `ERESTART_RESTARTBLOCK`.
+/// Returns whether a call was interrupted, and the kernel makes it again by itself or tells the
+/// program `EINTR`: the errors that no program ever sees, `ERESTARTSYS` to
+/// `ERESTART_RESTARTBLOCK`.
 fn is_to_be_made_again(errno: Errno) -> bool {
     matches!(errno.raw_os_error(), 512..=516)
 }

@@ -57,14 +57,14 @@ pub(super) struct Part {
     is_mapped: bool,
 }
 
-/// What the kernel knows of a thread: its process and that one's parent.
+/// Returns what the kernel knows of a thread: its process and that one's parent.
 pub(super) fn family(tid: u32) -> Option<(u32, u32)> {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     let number = |name: &str| field(&status, name)?.parse().ok();
     Some((number("Tgid")?, number("PPid")?))
 }
 
-/// The parts of memory that the second and third argument of a call name.
+/// Returns the parts of memory that the second and third argument of a call name.
 ///
 /// Memory is looked into only if some of it may be a part of a file, or there is no other way to
 /// know.
@@ -88,14 +88,14 @@ pub(super) fn parts(
     }
 }
 
-/// The parts of an array of `iovec`.
+/// Returns the parts of an array of `iovec`.
 fn vector(tid: u32, address: u64, count: u64, part: impl Fn(u64, u64) -> Part) -> Vec<Part> {
     let count = count.min(MAX_PARTS) as usize;
     let words = words(tid, address, 2 * count).unwrap_or_default();
     words.chunks_exact(2).map(|pair| part(pair[0], pair[1])).collect()
 }
 
-/// The parts of a `msghdr`, of whose words the third and fourth are an array of `iovec`.
+/// Returns the parts of a `msghdr`, of whose words the third and fourth are an array of `iovec`.
 fn message(tid: u32, address: u64, part: impl Fn(u64, u64) -> Part) -> Vec<Part> {
     match words(tid, address, 4).as_deref() {
         Some([_, _, vectors, count]) => vector(tid, *vectors, *count, part),
@@ -103,7 +103,7 @@ fn message(tid: u32, address: u64, part: impl Fn(u64, u64) -> Part) -> Vec<Part>
     }
 }
 
-/// The sum of the lengths of messages that recvmmsg(2) or sendmmsg(2) has moved.
+/// Returns the sum of the lengths of messages that recvmmsg(2) or sendmmsg(2) has moved.
 pub(super) fn message_bytes(tid: u32, address: u64, count: u64) -> u64 {
     let lengths = (0..count.min(MAX_PARTS)).filter_map(|index| {
         let length = words(tid, address + index * MMSGHDR + MSGHDR, 1)?;

@@ -120,7 +120,7 @@ impl<'f> Tracer<'f> {
         }
     }
 
-    /// How a thread goes on after a stop.
+    /// Returns how a thread goes on after a stop.
     fn way_on(&self, tid: u32) -> Resume {
         let is_in_call = self.threads.get(&tid).is_some_and(|thread| thread.pending.is_some());
         let is_close = self.every || self.observer.is_confined;
@@ -159,7 +159,7 @@ impl<'f> Tracer<'f> {
         self.processes.insert(tid, Process::default());
     }
 
-    /// A thread begins or ends a system call.
+    /// Handles a thread that begins or ends a system call.
     fn called(&mut self, tid: u32) -> io::Result<()> {
         let call = match trace::call(tid) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => return Ok(()),

@@ -64,7 +64,7 @@ impl Offloads {
         self.best(|known| known == name)
     }
 
-    /// The best of all features whose names pass.
+    /// Returns the best of all features whose names pass.
     #[must_use]
     pub fn best(&self, mut passes: impl FnMut(&str) -> bool) -> Offload {
         let found = self.features.iter().filter(|(name, _)| passes(name));

@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use underpass_sys as sys;
 
-/// How many bytes of `len` from `offset` the page cache holds, in whole pages.
+/// Returns how many bytes of `len` from `offset` the page cache holds, in whole pages.
 ///
 /// # Errors
 ///
@@ -22,7 +22,7 @@ pub fn cached(file: impl AsFd, offset: u64, len: u64) -> Result<u64, Errno> {
     sys::cached(file.as_fd(), offset, len)
 }
 
-/// Whether this process may use io_uring, by making a ring and letting it go.
+/// Checks whether this process may use io_uring, by making a ring and dropping it.
 ///
 /// # Errors
 ///
@@ -32,7 +32,7 @@ pub fn io_uring() -> Result<(), Errno> {
     sys::make_ring()
 }
 
-/// Which version of Landlock the kernel has, counted from 1.
+/// Returns which version of Landlock the kernel has, counted from 1.
 ///
 /// # Errors
 ///

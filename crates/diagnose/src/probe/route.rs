@@ -20,7 +20,7 @@ pub struct Route {
     pub mtu: u32,
 }
 
-/// The route to a host. No packet is sent.
+/// Returns the route to a host. No packet is sent.
 ///
 /// # Errors
 ///
@@ -69,7 +69,7 @@ fn link_question(index: u32) -> Vec<u8> {
     question
 }
 
-/// What an attribute (`rtattr`) in a row of them holds.
+/// Returns what an attribute (`rtattr`) in a row of them holds.
 fn find(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let len = usize::from(u16::from_ne_bytes(attributes.get(..2)?.try_into().ok()?));

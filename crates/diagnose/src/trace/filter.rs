@@ -38,7 +38,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// A filter that stops at these calls; `None` if this architecture is not known.
+    /// Returns a filter that stops at these calls; `None` if this architecture is not known.
     #[must_use]
     pub fn new(watched: &[(i64, Watch)]) -> Option<Self> {
         let mut filter = Self::default();
@@ -133,7 +133,7 @@ pub(super) const ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
 mod tests {
     use super::*;
 
-    /// What the kernel would answer, for the few instructions that are used.
+    /// Returns what the kernel would answer, for the few instructions that are used.
     fn answer(filter: &Filter, architecture: u32, number: u32, arguments: [u32; 6]) -> u32 {
         let load = |at: u32| match at {
             NUMBER_AT => number,

@@ -186,7 +186,7 @@ pub fn resume(tid: u32, how: Resume, signal: c_int) -> io::Result<()> {
     Ok(sys::trace(tid, TraceRequest::Resume(how, signal))?)
 }
 
-/// The system call at whose beginning or end a thread has stopped.
+/// Returns the system call at whose beginning or end a thread has stopped.
 ///
 /// # Errors
 ///

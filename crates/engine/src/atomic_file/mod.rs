@@ -155,13 +155,13 @@ impl AtomicFile {
         self
     }
 
-    /// The file, to be written.
+    /// Returns the file, to be written.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Whether nobody can see the file yet: it has no name at all, not even a hidden one.
+    /// Returns whether nobody can see the file yet: it has no name at all, not even a hidden one.
     #[must_use]
     pub const fn is_unnamed(&self) -> bool {
         self.hidden.is_none()

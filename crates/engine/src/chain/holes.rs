@@ -34,7 +34,7 @@ fn next_extent(file: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<Option<(u6
     Ok(Some((from, to - from)))
 }
 
-/// Where the next data of a file are, from `at` on; `None` if nothing but a hole is left.
+/// Returns where the next data of a file are, from `at` on; `None` if nothing but a hole is left.
 ///
 /// A file system that knows no holes has data everywhere.
 pub fn next_data(file: BorrowedFd<'_>, at: u64) -> io::Result<Option<u64>> {

@@ -75,7 +75,7 @@ pub enum Segment<F> {
 }
 
 impl<F> Segment<F> {
-    /// How many bytes it has, if that is known beforehand.
+    /// Returns how many bytes it has, if that is known beforehand.
     pub(crate) fn len(&self) -> Option<u64> {
         match self {
             Self::Bytes(bytes) | Self::Payload(bytes) => Some(bytes.len() as u64),
@@ -133,27 +133,28 @@ impl<F: AsFd> Chain<F> {
         self
     }
 
-    /// How many bytes the chain has; `None` if a source is moved up to its end.
+    /// Returns how many bytes the chain has; `None` if a source is moved up to its end.
     #[must_use]
     pub fn len(&self) -> Option<u64> {
         self.segments.iter().map(Segment::len).sum()
     }
 
-    /// The segments in order.
+    /// Returns the segments in order.
     #[must_use]
     pub fn segments(&self) -> &[Segment<F>] {
         &self.segments
     }
 
-    /// Whether it has no byte to move. A source moved up to its end may turn out to have none.
+    /// Returns whether it has no byte to move. A source moved up to its end may turn out to have
+    /// none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
 
-    /// Whether a socket should hold back part-filled segments until the whole chain has passed:
-    /// if something follows behind a file, or if a file is so large that the kernel hands it over
-    /// in many pieces, between which it would send what does not fill a segment.
+    /// Returns whether a socket should hold back part-filled segments until the whole chain has
+    /// passed: if something follows behind a file, or if a file is so large that the kernel hands
+    /// it over in many pieces, between which it would send what does not fill a segment.
     pub(crate) fn wants_cork(&self) -> bool {
         let last = self.segments.len().saturating_sub(1);
         self.segments.iter().enumerate().any(|(index, segment)| match segment {

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use underpass_sys as sys;
 
-/// Whether `len` bytes of a regular file from `offset` are in the page cache.
+/// Returns whether `len` bytes of a regular file from `offset` are in the page cache.
 ///
 /// Asks cachestat(2), which sees every page. Where that is refused (before Linux 6.5, or for a
 /// file that the caller neither owns nor may write to) it tries to read one byte without waiting
@@ -23,7 +23,7 @@ pub fn is_resident(file: impl AsFd, offset: u64, len: u64) -> bool {
     }
 }
 
-/// Whether no byte of the range is in the page cache; asks as [`is_resident`] does.
+/// Returns whether no byte of the range is in the page cache; asks as [`is_resident`] does.
 pub fn is_absent(file: impl AsFd, offset: u64, len: u64) -> bool {
     if len == 0 {
         return true;
@@ -34,12 +34,12 @@ pub fn is_absent(file: impl AsFd, offset: u64, len: u64) -> bool {
     }
 }
 
-/// The places of a range that are probed: its beginning, every 64 KiB, its last byte.
+/// Returns the places of a range that are probed: its beginning, every 64 KiB, its last byte.
 fn places(offset: u64, len: u64) -> impl Iterator<Item = u64> {
     (offset..offset + len).step_by(PROBE_INTERVAL).chain([offset + len - 1])
 }
 
-/// Whether the page of one byte can be read without waiting.
+/// Returns whether the page of one byte can be read without waiting.
 fn is_byte_resident(file: impl AsFd, at: u64) -> bool {
     let mut byte = [0];
     let read = preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);

@@ -17,7 +17,8 @@ pub struct Sink<S> {
 }
 
 impl<S: AsFd> Sink<S> {
-    /// What `fd` names; a file from its first byte on, one opened with `O_APPEND` at its end.
+    /// Returns what `fd` names; a file from its first byte on, one opened with `O_APPEND` at its
+    /// end.
     ///
     /// # Errors
     ///
@@ -45,7 +46,7 @@ impl<S: AsFd> Sink<S> {
         self
     }
 
-    /// What the sink is.
+    /// Returns what the sink is.
     pub fn kind(&self) -> Kind {
         self.kind
     }

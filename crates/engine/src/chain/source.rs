@@ -28,7 +28,7 @@ pub struct Source<F> {
 }
 
 impl<F: AsFd> Source<F> {
-    /// All that `fd` has: a file from its first byte to its present size, which becomes a
+    /// Returns all that `fd` has: a file from its first byte to its present size, which becomes a
     /// promise; a stream, a device or a file of procfs up to its end.
     ///
     /// # Errors
@@ -112,22 +112,22 @@ impl<F: AsFd> Source<F> {
         self
     }
 
-    /// What the source is.
+    /// Returns what the source is.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The descriptor.
+    /// Returns the descriptor.
     pub const fn fd(&self) -> &F {
         &self.fd
     }
 
-    /// Where in the file the first byte is; `None` for a stream.
+    /// Returns where in the file the first byte is; `None` for a stream.
     pub const fn offset(&self) -> Option<u64> {
         self.at
     }
 
-    /// How many bytes are promised; `None` for all up to the source's end.
+    /// Returns how many bytes are promised; `None` for all up to the source's end.
     pub fn promised(&self) -> Option<u64> {
         self.len
     }

@@ -6,7 +6,8 @@ use rustix::io::Errno;
 
 pub use crate::error::errno_help::errno_help;
 
-/// The symbol of an error such as `EINVAL`; `errno 123` for one that moving bytes never meets.
+/// Returns the symbol of an error such as `EINVAL`; `errno 123` for one that moving bytes never
+/// meets.
 #[must_use]
 pub fn name(errno: Errno) -> Cow<'static, str> {
     SYMBOLS.iter().find(|(known, _)| *known == errno).map_or_else(

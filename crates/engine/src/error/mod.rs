@@ -81,7 +81,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What was done before the transfer stopped. Its `bytes` are in the sink.
+    /// Returns what was done before the transfer stopped. Its `bytes` are in the sink.
     #[must_use]
     pub fn report(&self) -> &Report {
         match self {

@@ -39,7 +39,7 @@ impl Guard {
         })
     }
 
-    /// Whether the file still is as it was; only a guard that compares can tell.
+    /// Returns whether the file still is as it was; only a guard that compares can tell.
     pub(crate) fn holds(&self, file: impl AsFd) -> bool {
         match self {
             Self::Detect(before) => {

@@ -76,7 +76,7 @@ impl Lease {
         }
     }
 
-    /// How long after the lease was last whole a transfer may still go on.
+    /// Returns how long after the lease was last whole a transfer may still go on.
     fn grace(&self) -> Duration {
         self.break_time.saturating_sub(MARGIN).min(PATIENCE)
     }
@@ -90,7 +90,8 @@ impl Drop for Lease {
     }
 }
 
-/// How long the kernel makes a writer wait, proc_sys_fs(5). Unknown is treated as not at all.
+/// Returns how long the kernel makes a writer wait, proc_sys_fs(5). Unknown is treated as not at
+/// all.
 fn break_time() -> Duration {
     let text = fs::read_to_string("/proc/sys/fs/lease-break-time").unwrap_or_default();
     Duration::from_secs(text.trim().parse().unwrap_or(0))

@@ -49,7 +49,7 @@ impl Integrity {
     /// Every level, weakest first.
     pub const ALL: [Self; 4] = [Self::Fast, Self::Detect, Self::Lease, Self::Snapshot];
 
-    /// The name used in flags and receipts.
+    /// Returns the name used in flags and receipts.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl Integrity {
         }
     }
 
-    /// What a refusal of this level means, for people.
+    /// Returns what a refusal of this level means, for people.
     #[must_use]
     pub fn reason(self, refusal: Refusal) -> &'static str {
         let Refusal::Errno(errno) = refusal else { return "nothing was cloned" };

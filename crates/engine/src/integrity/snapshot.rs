@@ -29,7 +29,7 @@ pub(crate) fn take(file: BorrowedFd<'_>, promised: Option<Version>) -> Result<Ow
     Ok(clone)
 }
 
-/// The folder that the file was opened in.
+/// Returns the folder that the file was opened in.
 fn folder(file: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     let link = readlink(format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new())?;
     let path = PathBuf::from(OsString::from_vec(link.into_bytes()));

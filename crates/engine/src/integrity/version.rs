@@ -16,7 +16,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// The present version of a file.
+    /// Returns the present version of a file.
     ///
     /// # Errors
     ///
@@ -52,19 +52,19 @@ impl Version {
         Self { device, inode, size: size.cast_signed(), modified, changed, links }
     }
 
-    /// The number of the file system.
+    /// Returns the number of the file system.
     #[must_use]
     pub const fn device(&self) -> u64 {
         self.device
     }
 
-    /// The file's number on its file system.
+    /// Returns the file's number on its file system.
     #[must_use]
     pub const fn inode(&self) -> u64 {
         self.inode
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.size.unsigned_abs()
@@ -84,13 +84,13 @@ impl Version {
         self.changed
     }
 
-    /// How many names the file has; none once the last was removed.
+    /// Returns how many names the file has; none once the last was removed.
     #[must_use]
     pub const fn links(&self) -> u64 {
         self.links
     }
 
-    /// Whether the contents may differ between two looks at one file.
+    /// Returns whether the contents may differ between two looks at one file.
     ///
     /// A file that loses its name because another was renamed over it, or gains a second one, has
     /// a new ctime but the same contents: replacing a file is the right way to publish a new

@@ -68,9 +68,9 @@ impl WriterCheck {
         Self { is_brief: true, ..Self::default() }
     }
 
-    /// Whether a file in this version was changed so lately that it may have dirty pages, so that a
-    /// look may wait for a disk. Those of other files are written back, unless the system was told
-    /// to keep them for longer; a look does it then.
+    /// Returns whether a file in this version was changed so lately that it may have dirty pages,
+    /// so that a look may wait for a disk. Those of other files are written back, unless the
+    /// system was told to keep them for longer; a look does it then.
     #[must_use]
     pub fn is_recent(version: &Version) -> bool {
         age(version) < RECENT
@@ -158,7 +158,8 @@ impl WriterCheck {
         Ok(self.wait(time_left(&after)))
     }
 
-    /// Whether what was seen of a file before is still so, and something was written behind it.
+    /// Returns whether what was seen of a file before is still so, and something was written
+    /// behind it.
     fn has_only_grown(&self, file: BorrowedFd<'_>, version: &Version) -> bool {
         let Some(seen) = self.seen.filter(|seen| seen.size() < version.size()) else {
             return false;
@@ -212,8 +213,8 @@ fn reopen(file: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     openat(CWD, path, flags, Mode::empty())
 }
 
-/// Whether a granted lease proves that no mapping can be written to: not on an overlay, whose
-/// mappings are those of another file, and not where others write over a network.
+/// Returns whether a granted lease proves that no mapping can be written to: not on an overlay,
+/// whose mappings are those of another file, and not where others write over a network.
 fn counts_writers(file: &OwnedFd) -> bool {
     let kind = fstatfs(file).map(|facts| facts.f_type);
     #[allow(clippy::unnecessary_cast)] // the type differs by target
@@ -237,12 +238,12 @@ fn write_back(file: BorrowedFd<'_>) {
     let _ = sys::write_back(file);
 }
 
-/// Whether no page up to a size is dirty or being written back, if the kernel tells.
+/// Returns whether no page up to a size is dirty or being written back, if the kernel tells.
 fn is_clean(file: BorrowedFd<'_>, size: u64) -> Option<bool> {
     sys::unwritten(file, 0, size).ok().map(|bytes| bytes == 0)
 }
 
-/// How long ago the file was changed.
+/// Returns how long ago the file was changed.
 fn age(version: &Version) -> Duration {
     let (seconds, nanoseconds) = version.changed();
     let seconds = u64::try_from(seconds).unwrap_or(0);
@@ -251,13 +252,13 @@ fn age(version: &Version) -> Duration {
     now.saturating_sub(changed)
 }
 
-/// How much longer the file has to be left alone.
+/// Returns how much longer the file has to be left alone.
 fn time_left(version: &Version) -> Duration {
     quiet().max(granule(version)).saturating_sub(age(version))
 }
 
-/// How long a file that somebody has open for writing has to be left alone: the longer, the more
-/// threads want a processor.
+/// Returns how long a file that somebody has open for writing has to be left alone: the longer,
+/// the more threads want a processor.
 fn quiet() -> Duration {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
     let waiting = sysinfo().loads[0] >> LOAD_SHIFT;

@@ -98,7 +98,7 @@ pub struct Keys<'a> {
 }
 
 impl Keys<'_> {
-    /// The structure that setsockopt(2) takes for the cipher.
+    /// Returns the structure that setsockopt(2) takes for the cipher.
     pub(super) fn encode(&self) -> Result<CryptoInfo, Errno> {
         if self.key.len() != self.cipher.key_len() {
             return Err(Errno::INVAL);

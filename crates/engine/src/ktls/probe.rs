@@ -31,7 +31,7 @@ impl Support {
         }
     }
 
-    /// Whether connections of this version and cipher can go into the kernel.
+    /// Checks whether connections of this version and cipher can go into the kernel.
     ///
     /// # Errors
     ///
@@ -40,14 +40,14 @@ impl Support {
         self.suites[place(&Version::ALL, version)][place(&Cipher::ALL, cipher)]
     }
 
-    /// Whether a connection of TLS 1.3 can be given other keys.
+    /// Returns whether a connection of TLS 1.3 can be given other keys.
     #[must_use]
     pub const fn can_change_keys(&self) -> bool {
         self.key_change.is_ok()
     }
 }
 
-/// Where something stands in the list of everything of its type.
+/// Returns where something stands in the list of everything of its type.
 fn place<T: PartialEq>(all: &[T], what: T) -> usize {
     all.iter().position(|candidate| *candidate == what).unwrap_or(0)
 }
@@ -90,7 +90,7 @@ fn try_both_ways(ends: &(TcpStream, TcpStream), keys: &Keys<'_>) -> Result<(), E
     install(&ends.1, Direction::Receive, keys)
 }
 
-/// The two ends of a connection within this process.
+/// Returns the two ends of a connection within this process.
 ///
 /// # Errors
 ///

@@ -83,7 +83,7 @@ pub fn self_test(version: Version, cipher: Cipher) -> Result<SelfTest, SelfTestE
     Ok(SelfTest { sent, received, elapsed: started.elapsed() })
 }
 
-/// A connection of which one end sends and the other receives by the same keys.
+/// Returns a connection of which one end sends and the other receives by the same keys.
 fn encrypted_pair(
     version: Version,
     cipher: Cipher,

@@ -48,7 +48,8 @@ impl CopyFileRange {
     }
 }
 
-/// Whether this error of copy_file_range(2) means "not for these files" rather than "it failed".
+/// Returns whether this error of copy_file_range(2) means "not for these files" rather than "it
+/// failed".
 pub(crate) fn declines(errno: Errno, is_first: bool) -> bool {
     match errno {
         Errno::ACCESS // a security module's answer

@@ -35,7 +35,7 @@ impl Mechanism {
         Self::ReadWrite,
     ];
 
-    /// The name used in flags, receipts and records.
+    /// Returns the name used in flags, receipts and records.
     ///
     /// ```
     /// use underpass_engine::Mechanism;

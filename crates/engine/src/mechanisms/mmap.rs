@@ -71,7 +71,7 @@ impl Mmap {
         }
     }
 
-    /// The window that holds the byte at `at`, mapped anew if it has to be.
+    /// Returns the window that holds the byte at `at`, mapped anew if it has to be.
     fn window(&mut self, ends: &Ends<'_>, at: u64, len: u64) -> Result<&Window, Errno> {
         let held = self.window.take().filter(|window| (window.from..window.to).contains(&at));
         let window = match held {
@@ -88,13 +88,13 @@ impl Mmap {
     }
 }
 
-/// How many bytes the source has from `at` on.
+/// Returns how many bytes the source has from `at` on.
 fn remaining(ends: &Ends<'_>, at: u64) -> Result<u64, Errno> {
     let size = fstat(ends.source)?.st_size;
     Ok(u64::try_from(size).unwrap_or(0).saturating_sub(at))
 }
 
-/// Whether this error of mmap(2) means "not for this source" rather than "it failed".
+/// Returns whether this error of mmap(2) means "not for this source" rather than "it failed".
 pub(crate) fn declines(errno: Errno) -> bool {
     matches!(
         errno,

@@ -120,7 +120,7 @@ pub(crate) const fn default_step(mechanism: Mechanism) -> usize {
     }
 }
 
-/// The most bytes that one system call of a mechanism may be asked for.
+/// Returns the most bytes that one system call of a mechanism may be asked for.
 pub(crate) const fn largest_step(mechanism: Mechanism) -> usize {
     match mechanism {
         // glibc 2.41 and 2.42 cut larger ranges, and file systems have had bugs beyond it.

@@ -55,13 +55,13 @@ impl PipePool {
         Ok(Pipe::new()?.capacity)
     }
 
-    /// How many pipes wait in the pool.
+    /// Returns how many pipes wait in the pool.
     #[must_use]
     pub fn idle(&self) -> usize {
         self.lock().len()
     }
 
-    /// A pipe from the pool, or a new one.
+    /// Returns a pipe from the pool, or a new one.
     ///
     /// # Errors
     ///

@@ -57,7 +57,8 @@ impl Iterator for Candidates {
     }
 }
 
-/// The order for two kinds of ends, from what the kernel's own table of operations allows.
+/// Returns the order for two kinds of ends, from what the kernel's own table of operations
+/// allows.
 ///
 /// KERNEL facts behind it, measured on 6.18: splice needs a pipe at one side and sendfile a source
 /// with pages or `splice_read`; none of them writes to a sink opened with `O_APPEND`.

@@ -25,7 +25,8 @@ pub(crate) fn step(ends: &Ends<'_>, meter: &mut Meter) -> Result<Step, Errno> {
     }
 }
 
-/// Whether this error of ioctl_ficlonerange(2) means "not for these files" rather than "it failed".
+/// Returns whether this error of ioctl_ficlonerange(2) means "not for these files" rather than
+/// "it failed".
 pub(crate) fn declines(errno: Errno) -> bool {
     matches!(
         errno,

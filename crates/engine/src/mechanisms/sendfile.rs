@@ -45,7 +45,8 @@ impl Sendfile {
     }
 }
 
-/// Whether this error of sendfile(2) means "not for these two ends" rather than "it failed".
+/// Returns whether this error of sendfile(2) means "not for these two ends" rather than "it
+/// failed".
 pub(crate) fn declines(errno: Errno) -> bool {
     matches!(
         errno,

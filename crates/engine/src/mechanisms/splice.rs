@@ -172,7 +172,8 @@ fn flags(more: bool) -> SpliceFlags {
     SpliceFlags::NONBLOCK | if more { SpliceFlags::MORE } else { SpliceFlags::empty() }
 }
 
-/// Whether this error of splice(2) means "not for these two ends" rather than "it failed".
+/// Returns whether this error of splice(2) means "not for these two ends" rather than "it
+/// failed".
 pub(crate) fn declines(errno: Errno) -> bool {
     matches!(
         errno,

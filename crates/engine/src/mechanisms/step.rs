@@ -65,7 +65,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The error's symbol such as `EINVAL`, a number for one that has none here, or `0`.
+    /// Returns the error's symbol such as `EINVAL`, a number for one that has none here, or `0`.
     #[must_use]
     pub fn name(self) -> std::borrow::Cow<'static, str> {
         match self {
@@ -101,20 +101,21 @@ pub(crate) struct Ends<'a> {
 }
 
 impl Ends<'_> {
-    /// Whether more bytes are certain to follow when this step has moved `len`, so that a socket
-    /// should wait for them and send full segments.
+    /// Returns whether more bytes are certain to follow when this step has moved `len`, so that a
+    /// socket should wait for them and send full segments.
     pub(crate) fn is_more_after(&self, len: usize) -> bool {
         self.is_followed || self.rest.is_some_and(|rest| rest > len as u64)
     }
 
-    /// Whether bytes have to be encrypted or decrypted in this process, which no mechanism of the kernel
-    /// can do.
+    /// Returns whether bytes have to be encrypted or decrypted in this process, which no
+    /// mechanism of the kernel can do.
     pub(crate) fn cross_user_space(&self) -> bool {
         [self.source_tls, self.sink_tls].iter().flatten().any(|tls| !tls.is_in_kernel())
     }
 
-    /// What a call that takes from the source really said, if the kernel decrypts what is there: a
-    /// record that holds no data makes it fail, and an end means little unless the peer said so.
+    /// Returns what a call that takes from the source really said, if the kernel decrypts what is
+    /// there: a record that holds no data makes it fail, and an end means little unless the peer
+    /// said so.
     ///
     /// `EINTR` stands for a record that has been dealt with: nothing moved, try again.
     pub(crate) fn past_records(&self, answer: Result<usize, Errno>) -> Result<usize, Errno> {
@@ -130,8 +131,8 @@ impl Ends<'_> {
         }
     }
 
-    /// Which end was not ready for a call between the two, after it answered `EAGAIN`. A wrong
-    /// guess costs one more turn, not a byte.
+    /// Returns which end was not ready for a call between the two, after it answered `EAGAIN`. A
+    /// wrong guess costs one more turn, not a byte.
     pub(crate) fn unready(&self) -> Wait {
         if self.source_kind.can_wait() && !is_readable(self.source) {
             Wait::Source
@@ -141,7 +142,7 @@ impl Ends<'_> {
     }
 }
 
-/// Whether a read would find bytes or an end right now.
+/// Returns whether a read would find bytes or an end right now.
 fn is_readable(fd: BorrowedFd<'_>) -> bool {
     let mut ready = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -33,8 +33,8 @@ pub fn disarm_reset(socket: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(socket, None)?)
 }
 
-/// How many bytes were handed to the socket that the peer's kernel has not acknowledged, or, for
-/// a unix socket, that the peer has not read.
+/// Returns how many bytes were handed to the socket that the peer's kernel has not acknowledged,
+/// or, for a unix socket, that the peer has not read.
 ///
 /// At 0 no page of a file is referenced by the socket any more. A TCP peer on the same machine
 /// shares the pages until it has read them: an [`Integrity`](crate::Integrity) level minds that.
@@ -46,7 +46,7 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
     Ok(underpass_sys::unacknowledged(socket.as_fd())?)
 }
 
-/// How many bytes were handed to a socket of TCP that it has not sent even once.
+/// Returns how many bytes were handed to a socket of TCP that it has not sent even once.
 pub(crate) fn unsent(socket: impl AsFd) -> Result<u64, Errno> {
     underpass_sys::unsent(socket.as_fd())
 }
@@ -63,7 +63,8 @@ pub fn set_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Result<(
     Ok(underpass_sys::set_pacing_rate(socket.as_fd(), bytes_per_second)?)
 }
 
-/// Whether the peer of a TCP connection is reached over loopback, so that nothing is far away.
+/// Returns whether the peer of a TCP connection is reached over loopback, so that nothing is far
+/// away.
 #[must_use]
 pub fn has_loopback_peer(socket: impl AsFd) -> bool {
     let peer = rustix::net::getpeername(socket).ok().flatten();
@@ -81,7 +82,7 @@ pub fn avoid_pacing_on_loopback(socket: impl AsFd) {
     }
 }
 
-/// Whether a congestion control of this name holds its connections back by a clock.
+/// Returns whether a congestion control of this name holds its connections back by a clock.
 #[must_use]
 pub fn paces(name: &str) -> bool {
     name.starts_with("bbr")
@@ -110,7 +111,7 @@ pub(crate) fn uncork(socket: impl AsFd) -> Result<(), Errno> {
     sockopt::set_tcp_cork(socket, false)
 }
 
-/// The error that has befallen the connection, if any. Asking clears it.
+/// Returns the error that has befallen the connection, if any. Asking clears it.
 pub(crate) fn pending_error(socket: impl AsFd) -> Option<Errno> {
     sockopt::socket_error(socket).ok().and_then(Result::err)
 }

@@ -12,12 +12,12 @@ use rustix::io::{Errno, ioctl_fionread};
 use rustix::net::{getpeername, getsockname, netlink};
 use underpass_sys::{Netlink, leading_u32};
 
-/// How many bytes wait in a pipe.
+/// Returns how many bytes wait in a pipe.
 pub(crate) fn unread_in_pipe(pipe: BorrowedFd<'_>) -> u64 {
     ioctl_fionread(pipe).unwrap_or(0)
 }
 
-/// Whether nobody is left to read from a pipe.
+/// Returns whether nobody is left to read from a pipe.
 pub(crate) fn has_left_pipe(pipe: BorrowedFd<'_>) -> bool {
     let mut ends = [PollFd::from_borrowed_fd(pipe, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -25,8 +25,8 @@ pub(crate) fn has_left_pipe(pipe: BorrowedFd<'_>) -> bool {
     ends[0].revents().contains(PollFlags::ERR)
 }
 
-/// How many bytes wait at the other end of a TCP connection, if that end is a socket of this
-/// machine and this network namespace; otherwise 0.
+/// Returns how many bytes wait at the other end of a TCP connection, if that end is a socket of
+/// this machine and this network namespace; otherwise 0.
 ///
 /// Where the kernel has no sock_diag(7) or may not be asked, the acknowledgement has to do.
 pub(crate) fn unread_by_tcp_peer(socket: BorrowedFd<'_>) -> u64 {
@@ -59,7 +59,7 @@ fn question(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     question
 }
 
-/// The unread bytes of the socket that the question is about.
+/// Returns the unread bytes of the socket that the question is about.
 fn ask(question: &[u8]) -> Result<u64, Errno> {
     let netlink = Netlink::open(Some(netlink::SOCK_DIAG))?;
     let answer = netlink.ask(SOCK_DIAG_BY_FAMILY, question, ROOM)?;

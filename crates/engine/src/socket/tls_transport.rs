@@ -19,11 +19,13 @@ use rustix::net::SendFlags;
 /// [`send`](Self::send), [`flush`](Self::flush) and [`receive`](Self::receive). If the kernel
 /// encrypts, it gives bytes to the socket itself and tells so by [`sent`](Self::sent).
 pub trait TlsTransport: fmt::Debug + Send + Sync {
-    /// Whether the kernel encrypts what is written to the socket and decrypts what is read.
+    /// Returns whether the kernel encrypts what is written to the socket and decrypts what is
+    /// read.
     fn is_in_kernel(&self) -> bool;
 
-    /// Whether bytes are copied when they are taken, so that a later change of their file cannot
-    /// show in them: always, unless a network card encrypts the pages of the file themselves.
+    /// Returns whether bytes are copied when they are taken, so that a later change of their file
+    /// cannot show in them: always, unless a network card encrypts the pages of the file
+    /// themselves.
     fn copies(&self) -> bool {
         true
     }

@@ -21,7 +21,7 @@ impl Capabilities {
         Self { missing: AtomicU8::new(0) }
     }
 
-    /// Whether a transfer has found that the kernel does not know this mechanism.
+    /// Returns whether a transfer has found that the kernel does not know this mechanism.
     #[must_use]
     pub fn lacks(&self, mechanism: Mechanism) -> bool {
         self.missing.load(Ordering::Relaxed) & bit(mechanism) != 0

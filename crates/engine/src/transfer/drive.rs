@@ -165,7 +165,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 
-    /// The sink is gone while nothing was being written to it.
+    /// Returns the error of a sink that went away while nothing was being written to it.
     fn sink_failed(&mut self) -> Error {
         let errno = match self.sink.kind {
             Kind::Socket => socket::pending_error(&self.sink.fd).unwrap_or(Errno::CONNRESET),
@@ -201,7 +201,7 @@ fn change_flag(stream: BorrowedFd<'_>, nonblocking: bool) -> bool {
     fcntl_setfl(stream, flags ^ OFlags::NONBLOCK).is_ok()
 }
 
-/// Whether there is something to read.
+/// Returns whether there is something to read.
 fn speaks(end: &PollFd<'_>) -> bool {
     end.revents().contains(PollFlags::IN)
 }

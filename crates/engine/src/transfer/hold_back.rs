@@ -41,7 +41,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         if self.sink.kind == Kind::Socket && !is_ours { HELD_BACK } else { 1 }
     }
 
-    /// How many segments the chain has for now.
+    /// Returns how many segments the chain has for now.
     pub(super) fn visible_segments(&self) -> usize {
         match self.held_back_from {
             Some(stop) => stop.index + usize::from(stop.offset > 0),
@@ -49,12 +49,12 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 
-    /// How many segments may be taken whole for now.
+    /// Returns how many segments may be taken whole for now.
     pub(super) fn visible_memory(&self) -> usize {
         self.held_back_from.map_or(self.chain.segments.len(), |stop| stop.index)
     }
 
-    /// The length of the segment at the front for now.
+    /// Returns the length of the segment at the front for now.
     pub(super) fn visible_len(&self, len: Option<u64>) -> Option<u64> {
         let stop = self.held_back_from.filter(|stop| stop.index == self.position.index);
         stop.map_or(len, |stop| Some(stop.offset))
@@ -104,7 +104,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         moves
     }
 
-    /// The last bytes of a file, if a copy of them is to be sent.
+    /// Returns the last bytes of a file, if a copy of them is to be sent.
     fn read_end(&self) -> Option<Vec<u8>> {
         let stop =
             self.held_back_from.filter(|_| self.options.confirm == Confirm::BeforeCopiedEnd)?;

@@ -193,17 +193,18 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         self.largest_step = bytes;
     }
 
-    /// What is moved.
+    /// Returns what is moved.
     pub fn chain(&self) -> &Chain<F> {
         &self.chain
     }
 
-    /// What was done so far.
+    /// Returns what was done so far.
     pub fn report(&self) -> &Report {
         &self.report
     }
 
-    /// The descriptor of the source at the front, unless that is memory or nothing is left.
+    /// Returns the descriptor of the source at the front, unless that is memory or nothing is
+    /// left.
     pub(crate) fn source(&self) -> Option<BorrowedFd<'_>> {
         match self.chain.segments.get(self.position.index)? {
             Segment::Bytes(_) | Segment::Payload(_) => None,
@@ -216,7 +217,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         self.options.sink_tls.filter(|_| self.sink.kind == Kind::Socket)
     }
 
-    /// Each stream among the sources.
+    /// Returns each stream among the sources.
     pub(crate) fn streams(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.chain.segments.iter().filter_map(|segment| match segment {
             Segment::Source(source) if source.kind.can_wait() => Some(source.fd.as_fd()),
@@ -357,7 +358,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         }
     }
 
-    /// Whether the segment at the front has given all that it promised.
+    /// Returns whether the segment at the front has given all that it promised.
     fn is_segment_done(&self) -> bool {
         let segment = self.chain.segments.get(self.position.index);
         segment.is_some_and(|segment| segment.len() == Some(self.position.offset))
@@ -373,7 +374,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         self.position = Position { index: self.position.index + 1, offset: 0 };
     }
 
-    /// The source has no more bytes: the end, unless more were promised.
+    /// Ends the segment whose source has no more bytes, or fails if more were promised.
     fn source_ended(&mut self) -> Result<(), Error> {
         let segment = &self.chain.segments[self.position.index];
         let Some(len) = segment.len() else {

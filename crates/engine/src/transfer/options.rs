@@ -190,7 +190,7 @@ impl<'a> Options<'a> {
         self.shared_pipes.unwrap_or(&self.own_pipes)
     }
 
-    /// The next mechanism to try between a source of this kind and the sink.
+    /// Returns the next mechanism to try between a source of this kind and the sink.
     ///
     /// One that the kernel is known to lack is passed over, unless nothing else is allowed.
     pub(crate) fn next_candidate<S>(

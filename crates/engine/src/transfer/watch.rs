@@ -57,7 +57,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         Ok(())
     }
 
-    /// Whether there is a file that somebody may be writing to without its times telling.
+    /// Returns whether there is a file that somebody may be writing to without its times telling.
     pub(super) fn awaits_writers(&mut self) -> Result<bool, Error> {
         while let Some((index, check)) = self.checks.last_mut() {
             let (Some(Segment::Source(source)), Some(Guard::Detect(before))) =
@@ -96,7 +96,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         Ok(())
     }
 
-    /// The end of a transfer whose file is not in one version.
+    /// Returns the end of a transfer whose file is not in one version.
     pub(super) fn changed(&mut self, level: Integrity) -> Error {
         let report = self.stop();
         Error::SourceChanged { level, report }
@@ -151,7 +151,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         Ok(Status::Done)
     }
 
-    /// Whether the sink still holds pages that its peer has not got.
+    /// Returns whether the sink still holds pages that its peer has not got.
     pub(super) fn is_referenced(&mut self) -> Result<bool, Error> {
         // What was encrypted is not the page any more.
         if self.sink_tls().is_some_and(TlsTransport::copies) {
@@ -172,8 +172,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 
-    /// How many bytes the sink has taken that its peer has not got, as far as it can tell: one
-    /// that cannot, such as a socket of MPTCP, has to be believed.
+    /// Returns how many bytes the sink has taken that its peer has not got, as far as it can
+    /// tell: one that cannot, such as a socket of MPTCP, has to be believed.
     pub(crate) fn in_flight(&self) -> u64 {
         let sink = self.sink.fd.as_fd();
         match self.sink.kind {
@@ -198,7 +198,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         Ok(())
     }
 
-    /// Whether a lease is held, which somebody may want to break at any moment.
+    /// Returns whether a lease is held, which somebody may want to break at any moment.
     pub(crate) fn holds_lease(&self) -> bool {
         self.guards.iter().any(|guard| matches!(guard, Guard::Lease(_)))
     }

@@ -34,7 +34,7 @@ impl Fingerprint {
         self.raw(bytes);
     }
 
-    /// The hash of all that was taken in.
+    /// Returns the hash of all that was taken in.
     pub const fn value(self) -> u128 {
         self.0
     }

@@ -37,7 +37,7 @@ pub(super) struct Facts<'a> {
     pub(super) modified: (i64, i64),
 }
 
-/// The length of what [`write()`] writes, which is whole blocks.
+/// Returns the length of what [`write()`] writes, which is whole blocks.
 pub(super) fn len(facts: &Facts<'_>) -> u64 {
     match records(facts).len() as u64 {
         0 => BLOCK,
@@ -66,7 +66,7 @@ pub(super) fn write(out: &mut Vec<u8>, facts: &Facts<'_>) {
     out.extend_from_slice(block(facts.path, target, values).as_bytes());
 }
 
-/// How many zeros follow `len` bytes to fill their last block.
+/// Returns how many zeros follow `len` bytes to fill their last block.
 pub const fn padding(len: u64) -> u64 {
     len.wrapping_neg() % BLOCK
 }
@@ -110,7 +110,7 @@ fn fill(field: &mut [u8; NAME], name: &[u8]) {
     field[..len].copy_from_slice(&name[..len]);
 }
 
-/// The records of the PAX header; empty if the block says it all.
+/// Returns the records of the PAX header; empty if the block says it all.
 fn records(facts: &Facts<'_>) -> Vec<u8> {
     let target = match facts.kind {
         Kind::Symlink(target) => target,
@@ -155,7 +155,8 @@ fn digits(number: usize) -> usize {
     number.checked_ilog10().unwrap_or(0) as usize + 1
 }
 
-/// A time as PAX writes it. The nanoseconds of the kernel count forwards even before 1970.
+/// Returns a time as PAX writes it. The nanoseconds of the kernel count forwards even before
+/// 1970.
 fn decimal(seconds: i64, nanoseconds: i64) -> String {
     match nanoseconds {
         0 => seconds.to_string(),
@@ -182,7 +183,7 @@ mod tests {
         out
     }
 
-    /// The records in front of a member.
+    /// Returns the records in front of a member.
     fn pax(facts: &Facts<'_>) -> String {
         let out = header(facts);
         if out.len() as u64 == BLOCK {

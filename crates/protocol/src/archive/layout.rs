@@ -60,8 +60,8 @@ impl Builder {
         Self { layout, fingerprint, newest, path: Vec::new() }
     }
 
-    /// The archived folder itself, which should be the first member. It has a header only if the
-    /// archive has a top folder.
+    /// Adds the archived folder itself, which should be the first member. It has a header only
+    /// if the archive has a top folder.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl Builder {
         Ok(number)
     }
 
-    /// The layout of all the members.
+    /// Returns the layout of all the members.
     #[must_use]
     pub fn finish(self) -> Layout {
         let mut layout = self.layout;
@@ -168,7 +168,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The length of the archive in bytes: of all members and two blocks of zeros.
+    /// Returns the length of the archive in bytes: of all members and two blocks of zeros.
     ///
     /// GNU tar goes on with zeros up to a multiple of 10,240 for the sake of tape drives; nothing
     /// that reads archives needs it.
@@ -177,26 +177,27 @@ impl Layout {
         self.len + TRAILER
     }
 
-    /// Whether no member is in it. Its two blocks of zeros are.
+    /// Returns whether no member is in it. Its two blocks of zeros are.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// How many members it has.
+    /// Returns how many members it has.
     #[must_use]
     pub fn members(&self) -> usize {
         self.rows.len()
     }
 
-    /// How many bytes of memory it takes.
+    /// Returns how many bytes of memory it takes.
     #[must_use]
     pub fn memory(&self) -> usize {
         let rows = self.rows.capacity() * size_of::<Row>();
         size_of::<Self>() + rows + self.text.capacity() + self.devices.capacity() * size_of::<u64>()
     }
 
-    /// The strong validator of the archive, quoted: another one if any byte may be another.
+    /// Returns the strong validator of the archive, quoted: another one if any byte may be
+    /// another.
     ///
     /// It is made of each member's path, kind, mode, target, length and mtime, and of each file's
     /// inode and ctime.
@@ -211,13 +212,13 @@ impl Layout {
         self.modified
     }
 
-    /// The version that a member had when the archive was laid out.
+    /// Returns the version that a member had when the archive was laid out.
     pub(super) fn version(&self, index: usize) -> FileVersion {
         let version = &self.rows[index].version;
         version.whole(self.devices[usize::from(version.device)])
     }
 
-    /// The member in which this offset is, or the number of members behind all of them.
+    /// Returns the member in which this offset is, or the number of members behind all of them.
     pub(super) fn find(&self, at: u64) -> usize {
         if at >= self.len {
             return self.rows.len();
@@ -225,12 +226,12 @@ impl Layout {
         self.rows.partition_point(|row| row.start <= at).saturating_sub(1)
     }
 
-    /// The offset of a member, or of the zeros behind all of them.
+    /// Returns the offset of a member, or of the zeros behind all of them.
     pub(super) fn start(&self, index: usize) -> u64 {
         self.rows.get(index).map_or(self.len, |row| row.start)
     }
 
-    /// The length of a member's contents.
+    /// Returns the length of a member's contents.
     pub(super) fn size(&self, index: usize) -> u64 {
         let row = &self.rows[index];
         if row.kind() == RowKind::File { row.version.size } else { 0 }
@@ -252,7 +253,7 @@ impl Layout {
         }
     }
 
-    /// What a member's header says; `path` is overwritten with its path in the archive.
+    /// Returns what a member's header says; `path` is overwritten with its path in the archive.
     pub(super) fn facts<'a>(&'a self, index: usize, path: &'a mut Vec<u8>) -> Facts<'a> {
         path.clear();
         path.extend_from_slice(&self.top);
@@ -272,7 +273,7 @@ impl Layout {
         Facts { path, kind, mode, size: self.size(index), modified }
     }
 
-    /// The number of a file system, of which there may be 65,536.
+    /// Returns the number of a file system, of which there may be 65,536.
     fn device(&mut self, device: u64) -> Option<u16> {
         // The last one first: most members are where the one before is.
         let known = self.devices.iter().rposition(|&known| known == device);
@@ -288,7 +289,7 @@ impl Layout {
         self.name_and_target(index).0
     }
 
-    /// A link's target; empty for anything else.
+    /// Returns a link's target; empty for anything else.
     fn target(&self, index: usize) -> &[u8] {
         self.name_and_target(index).1
     }
@@ -418,7 +419,7 @@ fn moment(fingerprint: &mut Fingerprint, (seconds, nanoseconds): (i64, i64)) {
     fingerprint.number(nanoseconds as u64);
 }
 
-/// A time of the kernel; one that `SystemTime` cannot hold is 1970.
+/// Returns a time of the kernel; one that `SystemTime` cannot hold is 1970.
 fn time((seconds, nanoseconds): (i64, i64)) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let second =

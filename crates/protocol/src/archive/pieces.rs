@@ -25,7 +25,7 @@ pub enum Piece {
 }
 
 impl Piece {
-    /// How many bytes it has.
+    /// Returns how many bytes it has.
     #[must_use]
     pub fn len(&self) -> u64 {
         match self {
@@ -34,7 +34,7 @@ impl Piece {
         }
     }
 
-    /// Whether it has none. No piece of a [`Layout`] is empty.
+    /// Returns whether it has none. No piece of a [`Layout`] is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -54,7 +54,8 @@ pub struct Pieces<'a> {
 }
 
 impl Layout {
-    /// The bytes of a range, in order; what lies behind the end of the archive is left out.
+    /// Returns the bytes of a range, in order; what lies behind the end of the archive is left
+    /// out.
     pub fn pieces(&self, range: Range<u64>) -> Pieces<'_> {
         let range = range.start..range.end.min(self.len());
         Pieces { layout: self, index: self.find(range.start), range, path: Vec::new() }
@@ -62,7 +63,8 @@ impl Layout {
 }
 
 impl Pieces<'_> {
-    /// What of the part that ends at `end` lies in the range, which then begins behind it.
+    /// Returns what of the part that ends at `end` lies in the range, which then begins behind
+    /// it.
     fn take(&mut self, end: u64) -> u64 {
         let end = end.min(self.range.end);
         let len = end.saturating_sub(self.range.start);
@@ -85,7 +87,7 @@ impl Pieces<'_> {
         out.truncate(before + len);
     }
 
-    /// A range of a member's contents.
+    /// Returns a range of a member's contents.
     fn file(&mut self, data: u64, end: u64) -> Piece {
         let offset = self.range.start - data;
         let len = self.take(end);

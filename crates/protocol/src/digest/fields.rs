@@ -7,8 +7,8 @@ use sfv::{BareItem, DictSerializer, Dictionary, Item, KeyRef, ListEntry, Parser}
 
 use super::value::{Algorithm, Digest};
 
-/// The digests that a field says (RFC 9530 sections 2 and 3). All lines of the field together are
-/// one value.
+/// Returns the digests that a field says (RFC 9530 sections 2 and 3). All lines of the field
+/// together are one value.
 ///
 /// Algorithms that are not known, or not safe any more, are passed over, as those sections allow.
 ///
@@ -30,9 +30,9 @@ pub fn parse_digests<'a>(
     Ok(digests)
 }
 
-/// The digests that are wanted, the most wanted first (RFC 9530 section 4): those of which a
-/// number from 1 to 10 is said, 0 meaning that it is not wanted. Of two with the same number the
-/// cheaper one comes first.
+/// Returns the digests that are wanted, the most wanted first (RFC 9530 section 4): those of
+/// which a number from 1 to 10 is said, 0 meaning that it is not wanted. Of two with the same
+/// number the cheaper one comes first.
 ///
 /// A wish is no demand: what cannot be read is none.
 #[must_use]
@@ -52,7 +52,8 @@ pub fn parse_wanted<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Vec<Algori
     wanted.into_iter().map(|(_, algorithm)| algorithm).collect()
 }
 
-/// The value of a `Repr-Digest` or `Content-Digest`; empty for none, and then not to be sent.
+/// Returns the value of a `Repr-Digest` or `Content-Digest`; empty for none, and then not to be
+/// sent.
 #[must_use]
 pub fn write_digests<'a>(digests: impl IntoIterator<Item = &'a Digest>) -> String {
     let mut fields = DictSerializer::new();
@@ -64,7 +65,8 @@ pub fn write_digests<'a>(digests: impl IntoIterator<Item = &'a Digest>) -> Strin
     fields.finish().unwrap_or_default()
 }
 
-/// The value of a `Want-Repr-Digest` or `Want-Content-Digest` for these, the dearest first.
+/// Returns the value of a `Want-Repr-Digest` or `Want-Content-Digest` for these, the dearest
+/// first.
 #[must_use]
 pub fn write_wanted(algorithms: &[Algorithm]) -> String {
     let mut fields = DictSerializer::new();
@@ -76,7 +78,7 @@ pub fn write_wanted(algorithms: &[Algorithm]) -> String {
     fields.finish().unwrap_or_default()
 }
 
-/// All lines of a field as one dictionary (RFC 9651 4.2).
+/// Returns all lines of a field as one dictionary (RFC 9651 4.2).
 fn dictionary<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Result<Dictionary, BadField> {
     let lines: Vec<_> = lines.into_iter().collect();
     Parser::new(&lines.join(&b", "[..])).parse().map_err(|_| BadField)

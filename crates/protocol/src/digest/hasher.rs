@@ -32,7 +32,7 @@ impl Hasher {
         }
     }
 
-    /// The digest of all bytes that were taken in.
+    /// Returns the digest of all bytes that were taken in.
     #[must_use]
     pub fn finish(self) -> Digest {
         let (algorithm, value): (_, Box<[u8]>) = match self {

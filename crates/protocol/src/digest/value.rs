@@ -25,7 +25,7 @@ impl Algorithm {
         }
     }
 
-    /// How many bytes its digests have.
+    /// Returns how many bytes its digests have.
     #[must_use]
     #[allow(clippy::len_without_is_empty)] // none is empty
     pub const fn len(self) -> usize {
@@ -35,7 +35,7 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of this key, if it is one of ours.
+    /// Returns the algorithm of this key, if it is one of ours.
     pub(super) fn of_key(key: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| algorithm.name() == key)
     }
@@ -84,14 +84,15 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// A digest of this value; `None` if that is not as long as those of the algorithm are.
+    /// Returns a digest of this value; `None` if that is not as long as those of the algorithm
+    /// are.
     #[must_use]
     pub fn new(algorithm: Algorithm, value: impl Into<Box<[u8]>>) -> Option<Self> {
         let value = value.into();
         (value.len() == algorithm.len()).then_some(Self { algorithm, value })
     }
 
-    /// How it was made.
+    /// Returns how it was made.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
@@ -103,7 +104,7 @@ impl Digest {
         &self.value
     }
 
-    /// The bytes in hexadecimal, as `sha256sum` prints them.
+    /// Returns the bytes in hexadecimal, as `sha256sum` prints them.
     #[must_use]
     pub fn hex(&self) -> String {
         let digits = self.value.iter().flat_map(|byte| [byte >> 4, byte & 15]);

@@ -27,7 +27,7 @@ impl SortKey {
         }
     }
 
-    /// The key that is written so.
+    /// Returns the key that is written so.
     pub fn parse(token: &[u8]) -> Option<Self> {
         [Self::Name, Self::Size, Self::Time].into_iter().find(|key| key.token().as_bytes() == token)
     }
@@ -52,7 +52,7 @@ impl Direction {
         }
     }
 
-    /// The direction that is written so.
+    /// Returns the direction that is written so.
     pub fn parse(token: &[u8]) -> Option<Self> {
         [Self::Ascending, Self::Descending].into_iter().find(|d| d.token().as_bytes() == token)
     }
@@ -168,7 +168,7 @@ fn compare_folded(mut a: &[u8], mut b: &[u8]) -> Ordering {
     }
 }
 
-/// The digits at the start, without leading noughts, and what follows them.
+/// Returns the digits at the start, without leading noughts, and what follows them.
 fn split_number(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     let start = text[..end].iter().position(|&byte| byte != b'0').unwrap_or(end);
@@ -182,12 +182,12 @@ mod tests {
 
     use super::*;
 
-    /// A name of few different bytes, so that equal stretches are frequent.
+    /// Returns a name of few different bytes, so that equal stretches are frequent.
     fn name() -> impl Strategy<Value = Vec<u8>> {
         vec(prop::sample::select(b"aAbB019._\xff".as_slice()), 1..8)
     }
 
-    /// The names in the order by name.
+    /// Returns the names in the order by name.
     fn sorted<'n>(names: &[&'n str]) -> Vec<&'n str> {
         let mut names = names.to_vec();
         names.sort_by(|a, b| compare_names(a.as_bytes(), b.as_bytes()));

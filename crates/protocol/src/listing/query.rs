@@ -26,7 +26,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The value of `Content-Type`.
+    /// Returns the value of `Content-Type`.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Html => "text/html; charset=utf-8",
@@ -36,12 +36,12 @@ impl Format {
         }
     }
 
-    /// Whether more is shown of an entry than its name and kind.
+    /// Returns whether more is shown of an entry than its name and kind.
     pub fn shows_attributes(self) -> bool {
         self != Self::Simple
     }
 
-    /// The key in a query that asks for it; a page for people needs none.
+    /// Returns the key in a query that asks for it; a page for people needs none.
     fn token(self) -> Option<&'static str> {
         match self {
             Self::Html => None,
@@ -123,12 +123,12 @@ impl ListingQuery {
         })
     }
 
-    /// The place to start after.
+    /// Returns the place to start after.
     pub fn start(&self) -> Option<PageCursor<'_>> {
         PageCursor::from_cursor(self.after.as_deref()?, self.order.key)
     }
 
-    /// A link to this listing from `after` on, or from its start.
+    /// Returns a link to this listing from `after` on, or from its start.
     pub fn link(&self, after: Option<&[u8]>) -> String {
         let mut link = String::from("?");
         if let Some(token) = self.format.token() {
@@ -148,7 +148,8 @@ impl ListingQuery {
         if link == "?" { String::from("./") } else { link }
     }
 
-    /// The query that hands the order on to the page of another folder: empty for the usual order.
+    /// Returns the query that hands the order on to the page of another folder: empty for the
+    /// usual order.
     pub fn sticky(&self) -> String {
         let mut query = String::from("?");
         self.push_order(&mut query);
@@ -177,7 +178,7 @@ impl fmt::Display for BadQuery {
 
 impl Error for BadQuery {}
 
-/// The value as `parse` reads it, or the error if it reads none.
+/// Returns the value as `parse` reads it, or the error if it reads none.
 fn parsed<T>(
     value: Option<Cow<'_, [u8]>>,
     parse: impl Fn(&[u8]) -> Option<T>,
@@ -186,7 +187,7 @@ fn parsed<T>(
     value.map(|value| parse(&value).ok_or(error)).transpose()
 }
 
-/// A limit, cut to what a listing holds at once.
+/// Returns a limit, cut to what a listing holds at once.
 fn parse_limit(text: &[u8]) -> Option<usize> {
     let is_number = text.iter().all(u8::is_ascii_digit);
     // Digits that do not fit are a large number, not a mistake.

@@ -11,20 +11,21 @@ pub fn split_absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(rest.split_at(end.unwrap_or(rest.len())))
 }
 
-/// Whether an absolute address, of which this is the authority, names the server that was asked
-/// under `own`. Hosts have no case, and the port of the scheme need not be written (RFC 9110 4.2.3).
+/// Returns whether an absolute address, of which this is the authority, names the server that was
+/// asked under `own`. Hosts have no case, and the port of the scheme need not be written (RFC
+/// 9110 4.2.3).
 pub(crate) fn is_same_authority(address: &[u8], authority: &[u8], own: &[u8]) -> bool {
     let default = if is_https(address) { &b":443"[..] } else { b":80" };
     let bare = |authority| <[u8]>::strip_suffix(authority, default).unwrap_or(authority);
     bare(authority).eq_ignore_ascii_case(bare(own))
 }
 
-/// Whether an absolute address is one of TLS.
+/// Returns whether an absolute address is one of TLS.
 pub(crate) fn is_https(address: &[u8]) -> bool {
     address.get(..6).is_some_and(|start| start.eq_ignore_ascii_case(b"https:"))
 }
 
-/// Whether this is `host` or `host:port` (RFC 3986 3.2.2, 3.2.3); an empty host is one.
+/// Returns whether this is `host` or `host:port` (RFC 3986 3.2.2, 3.2.3); an empty host is one.
 pub(crate) fn is_authority(authority: &[u8]) -> bool {
     let (is_host, rest) = match authority {
         [b'[', inside @ ..] => {
@@ -45,7 +46,7 @@ pub(crate) fn is_authority(authority: &[u8]) -> bool {
     is_host && is_port
 }
 
-/// Whether this is a name, or an IPv4 address: each `%` with its two digits.
+/// Returns whether this is a name, or an IPv4 address: each `%` with its two digits.
 fn is_name(mut name: &[u8]) -> bool {
     while let [byte, rest @ ..] = name {
         name = match (byte, rest) {
@@ -61,7 +62,7 @@ fn is_name(mut name: &[u8]) -> bool {
     true
 }
 
-/// Whether this is an IPv6 address, or one of a version to come: `v1.` and what that has.
+/// Returns whether this is an IPv6 address, or one of a version to come: `v1.` and what that has.
 fn is_literal(inside: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(inside) else { return false };
     if let Some((version, address)) = text.strip_prefix(['v', 'V']).and_then(|v| v.split_once('.'))
@@ -74,7 +75,7 @@ fn is_literal(inside: &[u8]) -> bool {
     text.parse::<std::net::Ipv6Addr>().is_ok()
 }
 
-/// Whether the byte may stand in a name as it is.
+/// Returns whether the byte may stand in a name as it is.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte)
 }

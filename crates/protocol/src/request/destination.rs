@@ -64,7 +64,7 @@ impl Destination {
 }
 
 impl BadDestination {
-    /// The status to answer with.
+    /// Returns the status to answer with.
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
@@ -98,8 +98,8 @@ pub enum Depth {
 }
 
 impl Depth {
-    /// What the request says; all of it if it says nothing. `None` if it means neither, or says
-    /// it twice.
+    /// Returns what the request says; all of it if it says nothing. `None` if it means neither,
+    /// or says it twice.
     #[must_use]
     pub fn read(request: &Request<'_, '_>) -> Option<Self> {
         if !request.has("depth") {

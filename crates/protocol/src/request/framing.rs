@@ -17,7 +17,7 @@ pub enum BodyLength {
 }
 
 impl Request<'_, '_> {
-    /// Where the body ends (RFC 9112 6.3).
+    /// Returns where the body ends (RFC 9112 6.3).
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl Request<'_, '_> {
         Err(self.refused_coding())
     }
 
-    /// The length that the head announces, if all that announce one agree (RFC 9110 8.6).
+    /// Returns the length that the head announces, if all that announce one agree (RFC 9110 8.6).
     fn content_length(&self) -> Result<Option<u64>, Malformed> {
         let mut length = None;
         for member in self.fields("content-length").flat_map(|value| value.split(|&b| b == b',')) {
@@ -52,7 +52,7 @@ impl Request<'_, '_> {
         Ok(length)
     }
 
-    /// Why a transfer coding that is not exactly `chunked` is refused.
+    /// Returns why a transfer coding that is not exactly `chunked` is refused.
     fn refused_coding(&self) -> Malformed {
         let codings =
             self.fields("transfer-encoding").flat_map(|value| value.split(|&b| b == b','));
@@ -72,7 +72,7 @@ impl Request<'_, '_> {
     }
 }
 
-/// The number that these digits are; no sign, no white space, no overflow.
+/// Returns the number that these digits are; no sign, no white space, no overflow.
 fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

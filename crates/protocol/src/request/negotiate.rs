@@ -17,7 +17,7 @@ impl Coding {
     /// All of them, best compression first.
     pub const ALL: [Self; 3] = [Self::Br, Self::Zstd, Self::Gzip];
 
-    /// What the name of the neighbour ends with.
+    /// Returns what the name of the neighbour ends with.
     #[must_use]
     pub fn extension(self) -> &'static str {
         match self {
@@ -27,7 +27,8 @@ impl Coding {
         }
     }
 
-    /// The name in `Accept-Encoding` and `Content-Encoding` (RFC 9110 8.4.1, RFC 8878 7.2).
+    /// Returns the name in `Accept-Encoding` and `Content-Encoding` (RFC 9110 8.4.1, RFC 8878
+    /// 7.2).
     #[must_use]
     pub fn token(self) -> &'static str {
         match self {
@@ -37,14 +38,15 @@ impl Coding {
         }
     }
 
-    /// Whether `Accept-Encoding` means this coding by the name (8.4.1.3 has the old one of gzip).
+    /// Returns whether `Accept-Encoding` means this coding by the name (8.4.1.3 has the old one
+    /// of gzip).
     fn is_named(self, name: &[u8]) -> bool {
         name.eq_ignore_ascii_case(self.token().as_bytes())
             || (self == Self::Gzip && name.eq_ignore_ascii_case(b"x-gzip"))
     }
 }
 
-/// The codings that the client accepts and likes no less than the plain file, best first.
+/// Returns the codings that the client accepts and likes no less than the plain file, best first.
 ///
 /// By the client's weights, and among equals the better compression (12.5.3). A client that does
 /// not send `Accept-Encoding` gets the plain file, though 12.5.3 would allow any coding: it would
@@ -70,20 +72,22 @@ pub fn acceptable(request: &Request) -> impl Iterator<Item = Coding> + use<> {
         .map(|(_, coding)| coding)
 }
 
-/// Whether the client would rather have JSON than a page.
+/// Returns whether the client would rather have JSON than a page.
 #[must_use]
 pub fn wants_json(request: &Request) -> bool {
     prefers(request, "application/json")
 }
 
-/// Whether the client asks for a page by name, as browsers do; `*/*` is what programs say.
+/// Returns whether the client asks for a page by name, as browsers do; `*/*` is what programs
+/// say.
 #[must_use]
 pub fn wants_html(request: &Request) -> bool {
     members(request, "accept").any(|(name, q)| name.eq_ignore_ascii_case(b"text/html") && q > 0)
 }
 
-/// Whether the client names this media type in `Accept` and likes it better than `text/html`; if
-/// equally, the one that it names first, and a name better than a wildcard (12.5.1).
+/// Returns whether the client names this media type in `Accept` and likes it better than
+/// `text/html`; if equally, the one that it names first, and a name better than a wildcard
+/// (12.5.1).
 #[must_use]
 pub fn prefers(request: &Request, media_type: &str) -> bool {
     let (mut wanted, mut page, mut wildcard) = (None, None, 0);
@@ -111,7 +115,7 @@ fn members<'b>(request: &Request<'_, 'b>, name: &str) -> impl Iterator<Item = (&
     })
 }
 
-/// A weight, from `0` to `1.000` (12.4.2); what is no weight is one of nothing.
+/// Returns a weight, from `0` to `1.000` (12.4.2); what is no weight is one of nothing.
 fn thousandths(weight: &[u8]) -> u16 {
     let (whole, fraction) = match weight {
         [whole] | [whole, b'.'] => (whole, &[] as &[u8]),

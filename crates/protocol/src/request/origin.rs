@@ -4,7 +4,7 @@
 use super::authority::{is_https, is_same_authority, split_absolute};
 use super::parse::Request;
 
-/// Whether a browser sends the request for a page of another origin.
+/// Returns whether a browser sends the request for a page of another origin.
 ///
 /// `Sec-Fetch-Site` cannot be set by a page, and is right behind proxies that change `Host`; but
 /// browsers send it only over TLS and to this machine. Elsewhere `Origin` (RFC 6454 7) has to name

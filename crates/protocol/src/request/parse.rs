@@ -83,7 +83,8 @@ pub fn parse<'f, 'b>(
     request.checked().map(|request| Some((request, len)))
 }
 
-/// The length of the request line with its end, or so far, if its version is HTTP/1.2 to HTTP/1.9.
+/// Returns the length of the request line with its end, or so far, if its version is HTTP/1.2 to
+/// HTTP/1.9.
 fn line_of_later_minor(bytes: &[u8]) -> Option<usize> {
     let start = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     let len = bytes[start..].iter().position(|&byte| byte == b'\n');
@@ -129,7 +130,8 @@ fn parse_later_minor<'f, 'b>(
     request.checked().map(|request| Some((request, line + 1 + len)))
 }
 
-/// What to answer when a head does not fit: 414 if not even the request line did, otherwise 431.
+/// Returns what to answer when a head does not fit: 414 if not even the request line did,
+/// otherwise 431.
 #[must_use]
 pub fn too_long(bytes: &[u8]) -> Malformed {
     let line = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
@@ -137,19 +139,19 @@ pub fn too_long(bytes: &[u8]) -> Malformed {
 }
 
 impl<'b> Request<'_, 'b> {
-    /// The value of the first field of this name, without white space around it.
+    /// Returns the value of the first field of this name, without white space around it.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&'b [u8]> {
         self.fields(name).next()
     }
 
-    /// Whether there is a field of this name.
+    /// Returns whether there is a field of this name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.field(name).is_some()
     }
 
-    /// The values of all fields of this name, in their order.
+    /// Returns the values of all fields of this name, in their order.
     pub fn fields(&self, name: &str) -> impl Iterator<Item = &'b [u8]> {
         self.fields
             .iter()
@@ -159,7 +161,7 @@ impl<'b> Request<'_, 'b> {
             .map(|field| field.value)
     }
 
-    /// The value of the field of this name, unless there are none or several.
+    /// Returns the value of the field of this name, unless there are none or several.
     ///
     /// For fields that are no lists: which of two would be meant is not known.
     #[must_use]
@@ -168,7 +170,7 @@ impl<'b> Request<'_, 'b> {
         fields.next().filter(|_| fields.next().is_none())
     }
 
-    /// Whether another request may follow on this connection (RFC 9112 9.3).
+    /// Returns whether another request may follow on this connection (RFC 9112 9.3).
     #[must_use]
     pub fn keeps_alive(&self) -> bool {
         let mut keeps_alive = self.minor_version >= 1;
@@ -182,7 +184,8 @@ impl<'b> Request<'_, 'b> {
         keeps_alive
     }
 
-    /// Whether the peer waits for `100 Continue` before it sends the body (RFC 9110 10.1.1).
+    /// Returns whether the peer waits for `100 Continue` before it sends the body (RFC 9110
+    /// 10.1.1).
     ///
     /// HTTP/1.0 does not know that.
     #[must_use]
@@ -191,7 +194,8 @@ impl<'b> Request<'_, 'b> {
             && self.field("expect").is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
     }
 
-    /// Which server is asked: the authority of the target, or else of `Host` (RFC 9112 3.2.2).
+    /// Returns which server is asked: the authority of the target, or else of `Host` (RFC 9112
+    /// 3.2.2).
     #[must_use]
     pub fn authority(&self) -> Option<&'b [u8]> {
         split_absolute(self.target).map(|(authority, _)| authority).or_else(|| self.field("host"))
@@ -280,14 +284,15 @@ impl OwnedRequest {
 }
 
 impl Method {
-    /// Whether the method of this name is one that servers of files know, though none of ours.
+    /// Returns whether the method of this name is one that servers of files know, though none of
+    /// ours.
     #[must_use]
     pub fn is_known(verb: &str) -> bool {
         let known = ["POST", "CONNECT", "TRACE", "PROPFIND", "PROPPATCH", "LOCK", "UNLOCK"];
         Self::of(verb) != Self::Other || known.contains(&verb)
     }
 
-    /// Whether it asks for something to be changed.
+    /// Returns whether it asks for something to be changed.
     #[must_use]
     pub fn changes(self) -> bool {
         !matches!(self, Self::Get | Self::Head | Self::Options | Self::Other)
@@ -341,7 +346,7 @@ pub enum Malformed {
 }
 
 impl Malformed {
-    /// The status to answer with.
+    /// Returns the status to answer with.
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
@@ -386,7 +391,8 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Whether the third word is the name of an HTTP version, though not of one that we speak.
+/// Returns whether the third word is the name of an HTTP version, though not of one that we
+/// speak.
 fn names_other_version(bytes: &[u8]) -> bool {
     let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
     let line = bytes[start..].split(|&byte| byte == b'\n').next().unwrap_or_default();

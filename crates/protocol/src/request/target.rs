@@ -96,7 +96,7 @@ pub enum TargetFault {
 }
 
 impl TargetError {
-    /// The status to answer with.
+    /// Returns the status to answer with.
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
@@ -132,13 +132,14 @@ pub struct Query<'b> {
 }
 
 impl<'b> Query<'b> {
-    /// Whether the key is there, with a value or without.
+    /// Returns whether the key is there, with a value or without.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
         self.pairs().any(|(name, _)| name == key.as_bytes())
     }
 
-    /// The decoded value of the key, empty if it has none; the first one if it is there twice.
+    /// Returns the decoded value of the key, empty if it has none; the first one if it is there
+    /// twice.
     ///
     /// `+` is a space, as forms send it. A bad escape stays as it is: a query chooses among
     /// things to show, so no name depends on it.
@@ -156,7 +157,7 @@ impl<'b> Query<'b> {
     }
 }
 
-/// The decoded parts joined by slashes, and whether the last one was empty, `.` or `..`.
+/// Returns the decoded parts joined by slashes, and whether the last one was empty, `.` or `..`.
 fn decode_path(raw: &[u8]) -> Result<(Vec<u8>, bool), TargetError> {
     let mut path = Vec::with_capacity(raw.len());
     let mut is_folder = false;
@@ -219,7 +220,7 @@ fn below(path: &mut Vec<u8>, prefix: &[u8]) -> Result<(), TargetError> {
     Ok(())
 }
 
-/// A value of a query, decoded.
+/// Returns a value of a query, decoded.
 fn decode_form(value: &[u8]) -> Cow<'_, [u8]> {
     if !value.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Cow::Borrowed(value);
@@ -240,7 +241,7 @@ fn decode_form(value: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// The byte that two hexadecimal digits name, and what follows them.
+/// Returns the byte that two hexadecimal digits name, and what follows them.
 fn escaped(after: &[u8]) -> Option<(u8, &[u8])> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let [high, low, rest @ ..] = after else { return None };

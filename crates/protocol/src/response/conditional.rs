@@ -52,7 +52,8 @@ pub fn evaluate(request: &Request, current: Option<Validators>) -> Condition {
     }
 }
 
-/// Whether `Range` may be heard: there is no `If-Range`, or it names this very version (13.1.5).
+/// Returns whether `Range` may be heard: there is no `If-Range`, or it names this very version
+/// (13.1.5).
 #[must_use]
 pub fn range_applies(request: &Request, current: Validators, now: SystemTime) -> bool {
     let mut fields = request.fields("if-range");
@@ -83,7 +84,7 @@ enum Comparison {
     Weak,
 }
 
-/// Whether the field names the current version; `None` if there is no such field.
+/// Returns whether the field names the current version; `None` if there is no such field.
 fn matches(
     request: &Request,
     name: &str,
@@ -102,7 +103,7 @@ fn matches(
     is_there.then_some(false)
 }
 
-/// Whether the list has the tag. What follows a member that is no tag is not read.
+/// Returns whether the list has the tag. What follows a member that is no tag is not read.
 fn has_tag(mut list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     let (is_weak, etag) = split_weak(etag);
     if is_weak && comparison == Comparison::Strong {
@@ -117,7 +118,7 @@ fn has_tag(mut list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     false
 }
 
-/// The next tag of a list, whether it is weak, and what follows (8.8.3, 5.6.1).
+/// Returns the next tag of a list, whether it is weak, and what follows (8.8.3, 5.6.1).
 fn next_tag(list: &[u8]) -> Option<(bool, &[u8], &[u8])> {
     let start = list.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b','))?;
     let (is_weak, list) = split_weak(&list[start..]);

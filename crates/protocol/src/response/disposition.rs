@@ -38,8 +38,8 @@ pub(crate) fn push_disposition(fields: &mut Vec<u8>, name: Option<&[u8]>, is_dow
     push_field(fields, "Content-Disposition", value.as_bytes());
 }
 
-/// Whether the character means the same to all clients inside quotes: not `"` and `\`, which need
-/// an escape that not all know, nor `%`, which some decode (RFC 6266 appendix D).
+/// Returns whether the character means the same to all clients inside quotes: not `"` and `\`,
+/// which need an escape that not all know, nor `%`, which some decode (RFC 6266 appendix D).
 fn is_harmless(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\' | b'%')
 }

@@ -77,7 +77,8 @@ pub fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(&digits[start..]);
 }
 
-/// The lines that every response has: `Server`, `X-Content-Type-Options`, and those that the operator asks for.
+/// Returns the lines that every response has: `Server`, `X-Content-Type-Options`, and those that
+/// the operator asks for.
 ///
 /// # Errors
 ///
@@ -129,7 +130,7 @@ impl fmt::Display for BadField {
 
 impl std::error::Error for BadField {}
 
-/// The standard phrase of a status, empty if it has none here.
+/// Returns the standard phrase of a status, empty if it has none here.
 #[must_use]
 pub fn reason(status: u16) -> &'static str {
     match status {

@@ -3,7 +3,8 @@
 //! People open a server of files in a browser to look at them, so what is text is called text:
 //! a browser shows text/plain and offers most other types for saving.
 
-/// The media type for a file of this name, `application/octet-stream` if the name does not tell.
+/// Returns the media type for a file of this name, `application/octet-stream` if the name does
+/// not tell.
 ///
 /// Text says `charset=utf-8`. JSON does not, as it is UTF-8 by definition (RFC 8259 8.1), nor does
 /// SVG, which like all XML says its encoding itself.
@@ -15,7 +16,7 @@ pub fn media_type(name: &[u8]) -> &'static str {
     }
 }
 
-/// Whether a browser runs scripts in files of this media type.
+/// Returns whether a browser runs scripts in files of this media type.
 #[must_use]
 pub fn is_active(media_type: &str) -> bool {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
@@ -23,13 +24,13 @@ pub fn is_active(media_type: &str) -> bool {
         || essence.ends_with("+xml")
 }
 
-/// What follows the last dot, unless that is the first character or the last.
+/// Returns what follows the last dot, unless that is the first character or the last.
 fn extension(name: &[u8]) -> Option<&[u8]> {
     let dot = name.iter().rposition(|&byte| byte == b'.')?;
     (dot > 0 && dot + 1 < name.len()).then(|| &name[dot + 1..])
 }
 
-/// The media type for this ending.
+/// Returns the media type for this ending.
 fn by_extension(extension: &[u8]) -> &'static str {
     let mut lower = [0; LONGEST];
     let Some(lower) = lower.get_mut(..extension.len()) else { return UNKNOWN };
@@ -41,7 +42,7 @@ fn by_extension(extension: &[u8]) -> &'static str {
         .unwrap_or(UNKNOWN)
 }
 
-/// What mime_guess does not know, or knows by an old name or by one that hides text.
+/// Returns what mime_guess does not know, or knows by an old name or by one that hides text.
 fn corrected(extension: &str) -> Option<&'static str> {
     Some(match extension {
         // Source and configuration: to be read.
@@ -93,7 +94,7 @@ fn corrected(extension: &str) -> Option<&'static str> {
     })
 }
 
-/// The media type for a name without an ending.
+/// Returns the media type for a name without an ending.
 fn by_whole_name(name: &[u8]) -> &'static str {
     let is_listed = TEXT_NAMES.iter().any(|text| name.eq_ignore_ascii_case(text.as_bytes()));
     if is_listed { PLAIN } else { UNKNOWN }

@@ -32,7 +32,7 @@ impl Multipart {
         Self { parts, closing, boundary }
     }
 
-    /// The length of the whole body.
+    /// Returns the length of the whole body.
     #[must_use]
     #[allow(clippy::len_without_is_empty)] // it is never empty
     pub fn len(&self) -> u64 {
@@ -42,7 +42,7 @@ impl Multipart {
         parts.fold(self.closing.len() as u64, u64::saturating_add)
     }
 
-    /// The value of `Content-Type` for the whole body.
+    /// Returns the value of `Content-Type` for the whole body.
     #[must_use]
     pub fn media_type(&self) -> String {
         format!("multipart/byteranges; boundary={}", self.boundary)
@@ -60,7 +60,7 @@ pub(crate) fn push_content_range(out: &mut Vec<u8>, range: &Range<u64>, len: u64
     out.extend_from_slice(b"\r\n");
 }
 
-/// The bytes before one part.
+/// Returns the bytes before one part.
 fn part_header(
     is_first: bool,
     boundary: &str,
@@ -79,7 +79,8 @@ fn part_header(
     out
 }
 
-/// A boundary that is the same whenever the same ranges of the same version are asked for.
+/// Returns a boundary that is the same whenever the same ranges of the same version are asked
+/// for.
 ///
 /// It cannot be planted in a file by somebody who knows how it is made: to know it one must know
 /// the entity tag, and to write it into the file changes the tag. By chance, 128 bits are enough.
@@ -102,7 +103,7 @@ fn push_hex16(out: &mut String, number: u64) {
     }
 }
 
-/// The hash FNV-1a, which unlike the one of the standard library stays the same for ever.
+/// Returns the hash FNV-1a, which unlike the one of the standard library stays the same for ever.
 fn fnv(bytes: impl Iterator<Item = u8>, basis: u64) -> u64 {
     bytes.fold(basis, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME))
 }

@@ -104,7 +104,7 @@ pub fn plan_conflict(request: &Request, facts: &Facts, now: SystemTime) -> Plan 
     }
 }
 
-/// The bytes that are asked for.
+/// Returns the bytes that are asked for.
 fn wanted(request: &Request, facts: &Facts, current: Validators, now: SystemTime) -> RangeAnswer {
     // RFC 9110 14.2: other methods have no ranges. 13.2.2 step 5: If-Range comes last.
     if request.method != Method::Get || !conditional::range_applies(request, current, now) {
@@ -170,7 +170,7 @@ fn unsatisfiable(facts: &Facts) -> Plan {
     message(416, fields, facts, "the file has none of the bytes that were asked for\n")
 }
 
-/// An answer that is not the file.
+/// Returns an answer that is not the file.
 fn message(status: u16, mut fields: Vec<u8>, facts: &Facts, text: &'static str) -> Plan {
     let body_len = text.len() as u64;
     push_field(&mut fields, "Content-Type", PLAIN_TEXT.as_bytes());

@@ -20,7 +20,7 @@ pub enum RangeAnswer {
     Unsatisfiable,
 }
 
-/// What the `Range` of this request asks of a file of `len` bytes.
+/// Returns what the `Range` of this request asks of a file of `len` bytes.
 ///
 /// The caller knows that the method is GET (14.2: others have no ranges) and that an `If-Range`
 /// holds. Several `Range` fields are ignored: it is no list, and which one is meant is not known.
@@ -29,8 +29,8 @@ pub fn of_request(request: &Request, len: u64) -> RangeAnswer {
     request.single("range").map_or(RangeAnswer::Whole, |value| answer(value, len))
 }
 
-/// The offset from which this request asks for everything up to the end, as far as its `Range`
-/// says: 0 without one, `N` for `bytes=N-`; `None` if it asks for something else.
+/// Returns the offset from which this request asks for everything up to the end, as far as its
+/// `Range` says: 0 without one, `N` for `bytes=N-`; `None` if it asks for something else.
 #[must_use]
 pub fn open_start(request: &Request) -> Option<u64> {
     if request.field("range").is_none() {
@@ -43,7 +43,7 @@ pub fn open_start(request: &Request) -> Option<u64> {
     }
 }
 
-/// What this value of `Range` asks of a file of `len` bytes.
+/// Returns what this value of `Range` asks of a file of `len` bytes.
 ///
 /// Where peers differ, this decides:
 /// - A value that is not well formed is ignored (14.2), and so is another unit (14.1).
@@ -110,7 +110,8 @@ impl Spec {
         })
     }
 
-    /// The bytes of a file of `len` bytes that this names (14.1.2); `None` if it has none of them.
+    /// Returns the bytes of a file of `len` bytes that this names (14.1.2); `None` if it has none
+    /// of them.
     fn within(self, len: u64) -> Option<Range<u64>> {
         let range = match self {
             Self::From(first, None) => first..len,
@@ -121,13 +122,14 @@ impl Spec {
     }
 }
 
-/// What comes after `bytes=`; units are compared without case (14.1).
+/// Returns what comes after `bytes=`; units are compared without case (14.1).
 fn of_bytes(value: &[u8]) -> Option<&[u8]> {
     let (unit, list) = value.split_at_checked(6)?;
     unit.eq_ignore_ascii_case(b"bytes=").then_some(list)
 }
 
-/// The number that these digits are, or the greatest if it is greater: no file goes that far.
+/// Returns the number that these digits are, or the greatest if it is greater: no file goes that
+/// far.
 fn saturating(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -138,7 +140,7 @@ fn saturating(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Whether two ranges share a byte.
+/// Returns whether two ranges share a byte.
 fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }

@@ -40,8 +40,8 @@ pub struct Resumptions {
 }
 
 impl Resumptions {
-    /// The download that this request is, of the version with this entity tag; `None` if it asks
-    /// for something else than all bytes from one on.
+    /// Returns the download that this request is, of the version with this entity tag; `None` if
+    /// it asks for something else than all bytes from one on.
     ///
     /// A client is recognised by its address, its `User-Agent`, and what proxies say of it in
     /// `X-Forwarded-For`; a lie only affects the answers to the liar.
@@ -69,8 +69,8 @@ impl Resumptions {
         Some(Download { is_blind: from > 0 && !is_sure, key, version })
     }
 
-    /// Whether the client has the beginning of another version, does not say so, and would append
-    /// to it what it gets.
+    /// Returns whether the client has the beginning of another version, does not say so, and
+    /// would append to it what it gets.
     #[must_use]
     pub fn would_mix(&self, download: &Download, now: Instant) -> bool {
         if !download.is_blind || self.count.load(Ordering::Relaxed) == 0 {

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::version::FileVersion;
 use httpdate::HttpDate;
 
-/// The strong entity tag of a file: inode, size, time of modification and of change.
+/// Returns the strong entity tag of a file: inode, size, time of modification and of change.
 ///
 /// Times are in nanoseconds as far as the file system keeps them. Two writes within one tick of
 /// the kernel's clock (4 ms at most, and one nanosecond since Linux 6.13) that leave the size
@@ -20,8 +20,8 @@ pub fn etag(version: &FileVersion) -> String {
     etag_since(version, version.changed)
 }
 
-/// The strong entity tag of a file that counts as last changed at `changed`, whatever the version
-/// says: a digest that was kept with the file does not change its tag.
+/// Returns the strong entity tag of a file that counts as last changed at `changed`, whatever the
+/// version says: a digest that was kept with the file does not change its tag.
 #[must_use]
 pub fn etag_since(version: &FileVersion, changed: (i64, i64)) -> String {
     let modified = version.modified;
@@ -45,7 +45,7 @@ pub fn etag_since(version: &FileVersion, changed: (i64, i64)) -> String {
     tag
 }
 
-/// Whether this is a strong entity tag (RFC 9110 8.8.3).
+/// Returns whether this is a strong entity tag (RFC 9110 8.8.3).
 #[must_use]
 pub fn is_strong(tag: &[u8]) -> bool {
     let [b'"', inside @ .., b'"'] = tag else { return false };
@@ -57,15 +57,15 @@ pub(crate) fn is_etag_char(byte: u8) -> bool {
     byte == 0x21 || (0x23..=0x7e).contains(&byte) || byte >= 0x80
 }
 
-/// The moment that `Last-Modified` names: in whole seconds, and never after the response itself
-/// (RFC 9110 8.8.2.1). `None` if a date in HTTP cannot say it.
+/// Returns the moment that `Last-Modified` names: in whole seconds, and never after the response
+/// itself (RFC 9110 8.8.2.1). `None` if a date in HTTP cannot say it.
 #[must_use]
 pub fn last_modified(modified: SystemTime, now: SystemTime) -> Option<SystemTime> {
     whole_seconds(modified.min(now))
 }
 
-/// The moment without its fraction of a second; `None` before 1970 and after 9999, where dates of
-/// HTTP end.
+/// Returns the moment without its fraction of a second; `None` before 1970 and after 9999, where
+/// dates of HTTP end.
 #[must_use]
 pub fn whole_seconds(time: SystemTime) -> Option<SystemTime> {
     let since = time.duration_since(UNIX_EPOCH).ok()?.as_secs();
@@ -81,8 +81,8 @@ pub fn push_date(out: &mut Vec<u8>, time: SystemTime) {
     }
 }
 
-/// The date that a field says, in any of the three formats; `None` if it is none and so to be
-/// ignored.
+/// Returns the date that a field says, in any of the three formats; `None` if it is none and so
+/// to be ignored.
 #[must_use]
 pub fn parse_date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(str::from_utf8(value).ok()?).ok()

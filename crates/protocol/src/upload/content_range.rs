@@ -20,7 +20,7 @@ pub struct ContentRange {
 pub struct BadContentRange;
 
 impl ContentRange {
-    /// The range that a request says; `None` if it says none.
+    /// Returns the range that a request says; `None` if it says none.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl ContentRange {
         is_range.then(|| Self { first, len: last - first + 1, total })
     }
 
-    /// Whether the file is whole with these bytes at its end.
+    /// Returns whether the file is whole with these bytes at its end.
     #[must_use]
     pub fn is_last(&self) -> bool {
         self.first + self.len == self.total
@@ -60,7 +60,7 @@ impl fmt::Display for BadContentRange {
 
 impl std::error::Error for BadContentRange {}
 
-/// The number that these digits are; no sign, no white space, no overflow.
+/// Returns the number that these digits are; no sign, no white space, no overflow.
 pub(super) fn decimal(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }

@@ -40,7 +40,7 @@ impl Owner {
         }
     }
 
-    /// What the parts of one owner have in common, so that they can be counted.
+    /// Returns what the parts of one owner have in common, so that they can be counted.
     #[must_use]
     pub fn tag(&self) -> [u8; 4] {
         let mut hash = Sha256::new();
@@ -49,7 +49,7 @@ impl Owner {
         first(&hash)
     }
 
-    /// A token of these bytes, which must not be guessable.
+    /// Returns a token of these bytes, which must not be guessable.
     #[must_use]
     pub fn token(&self, random: [u8; 12]) -> Token {
         let mut bytes = [0; 16];
@@ -58,8 +58,8 @@ impl Owner {
         Token::new(bytes)
     }
 
-    /// The part of the upload of a file of this name that is known by a token. It is that of a
-    /// user; who has sent none may come from another address.
+    /// Returns the part of the upload of a file of this name that is known by a token. It is that
+    /// of a user; who has sent none may come from another address.
     #[must_use]
     pub fn part_of_token(&self, token: Token, name: &[u8]) -> PartId {
         let mut hash = Sha256::new();
@@ -73,7 +73,7 @@ impl Owner {
         PartId::new(token.tag(), first(&hash))
     }
 
-    /// The part of what they have sent of a file of this name without any token.
+    /// Returns the part of what they have sent of a file of this name without any token.
     #[must_use]
     pub fn part_of_name(&self, name: &[u8]) -> PartId {
         let mut hash = Sha256::new();
@@ -104,7 +104,7 @@ impl Owner {
     }
 }
 
-/// The first bytes of a hash.
+/// Returns the first bytes of a hash.
 fn first<const N: usize>(hash: &Sha256) -> [u8; N] {
     let mut bytes = [0; N];
     bytes.copy_from_slice(&hash.clone().finalize()[..N]);

@@ -16,13 +16,13 @@ impl Token {
         Self(bytes)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub(super) const fn bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// What all tokens of one owner begin with.
+    /// Returns what all tokens of one owner begin with.
     pub(super) fn tag(self) -> [u8; 4] {
         let [a, b, c, d, ..] = self.0;
         [a, b, c, d]
@@ -74,8 +74,8 @@ impl fmt::Display for PartId {
     }
 }
 
-/// The name of the part of a file: `.name.ID.upload`, of which `name` is cut where it would be
-/// too long.
+/// Returns the name of the part of a file: `.name.ID.upload`, of which `name` is cut where it
+/// would be too long.
 #[must_use]
 pub fn partial_name(name: &[u8], id: PartId) -> Vec<u8> {
     let mut end = name.len().min(LONGEST - AROUND);
@@ -91,14 +91,14 @@ pub fn partial_name(name: &[u8], id: PartId) -> Vec<u8> {
     partial
 }
 
-/// Whether a name is one of these.
+/// Returns whether a name is one of these.
 #[must_use]
 pub fn is_partial_name(name: &[u8]) -> bool {
     owner_tag(name).is_some()
 }
 
-/// The [tag](super::Owner::tag) of the owner that has sent the part of this name; `None` if it is that of
-/// no part.
+/// Returns the [tag](super::Owner::tag) of the owner that has sent the part of this name; `None`
+/// if it is that of no part.
 #[must_use]
 pub fn owner_tag(name: &[u8]) -> Option<[u8; 4]> {
     let rest = name.strip_prefix(b".")?.strip_suffix(END)?;

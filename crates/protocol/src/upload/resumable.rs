@@ -35,7 +35,8 @@ impl UploadFields {
     }
 }
 
-/// The value of a field that is one item (RFC 9651 3.3); its parameters mean nothing here.
+/// Returns the value of a field that is one item (RFC 9651 3.3); its parameters mean nothing
+/// here.
 fn item(request: &Request, name: &str) -> Option<BareItem> {
     let value = request.single(name)?;
     Parser::new(value).parse::<Item>().ok().map(|item| item.bare_item)
@@ -79,7 +80,7 @@ impl Problem {
     /// The media type of [`Display`](fmt::Display).
     pub const MEDIA_TYPE: &str = "application/problem+json";
 
-    /// The status to answer with.
+    /// Returns the status to answer with.
     #[must_use]
     pub fn status(self) -> u16 {
         match self {

@@ -34,8 +34,8 @@ impl UpdateRange {
         }
     }
 
-    /// The first byte that is written, of a file of `len` bytes; `None` if that is beyond its end,
-    /// where a hole would be left before it.
+    /// Returns the first byte that is written, of a file of `len` bytes; `None` if that is beyond
+    /// its end, where a hole would be left before it.
     #[must_use]
     pub fn start(self, len: u64) -> Option<u64> {
         match self {
@@ -45,7 +45,7 @@ impl UpdateRange {
         }
     }
 
-    /// Whether a body of this length is what the range says.
+    /// Returns whether a body of this length is what the range says.
     #[must_use]
     pub fn fits(self, body: u64) -> bool {
         match self {

@@ -39,7 +39,7 @@ impl Offer {
         Ok(Self { whole: parse_digests(repr_digest)?, content: parse_digests(content_digest)? })
     }
 
-    /// Whether there is nothing to be checked.
+    /// Returns whether there is nothing to be checked.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.whole.is_empty() && self.content.is_empty()

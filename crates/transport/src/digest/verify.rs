@@ -18,7 +18,7 @@ pub struct Fact {
 }
 
 impl Fact {
-    /// Whether it is what it should be; `None` if that is not known.
+    /// Returns whether it is what it should be; `None` if that is not known.
     #[must_use]
     pub fn matches(&self) -> Option<bool> {
         self.expected.as_ref().map(|expected| *expected == self.found)

@@ -31,7 +31,7 @@ pub enum ReceiveError {
 }
 
 impl ReceiveError {
-    /// What the system answered, if it was that.
+    /// Returns what the system answered, if it was that.
     pub(super) fn errno(&self) -> Option<Errno> {
         match self {
             Self::Io(error) => Errno::from_io_error(error),

@@ -102,12 +102,12 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         self.session = Some(session);
     }
 
-    /// The TLS over the connection.
+    /// Returns the TLS over the connection.
     pub fn session(&self) -> Option<&Arc<Session>> {
         self.session.as_ref()
     }
 
-    /// The connection.
+    /// Returns the connection.
     pub fn stream(&self) -> &S {
         &self.stream
     }
@@ -117,12 +117,12 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         self.cancel = cancel;
     }
 
-    /// How long nothing may move, and what becomes true when it is cancelled.
+    /// Returns how long nothing may move, and what becomes true when it is cancelled.
     pub fn limits(&self) -> (Option<Duration>, Option<&'a AtomicBool>) {
         (self.timeout, self.cancel)
     }
 
-    /// Whether nothing was read that is not used yet.
+    /// Returns whether nothing was read that is not used yet.
     #[must_use]
     pub fn is_ahead_empty(&self) -> bool {
         self.ahead.is_empty()
@@ -133,13 +133,14 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         self.timeout = timeout;
     }
 
-    /// Whether bytes were read that have not been taken yet: they come before the connection's own.
+    /// Returns whether bytes were read that have not been taken yet: they come before the
+    /// connection's own.
     #[must_use]
     pub fn holds_more(&self) -> bool {
         !self.ahead.is_empty()
     }
 
-    /// What was read and not used: the beginning of what comes next.
+    /// Returns what was read and not used: the beginning of what comes next.
     #[must_use]
     pub fn into_ahead(self) -> Vec<u8> {
         self.ahead
@@ -356,8 +357,8 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
-    /// Whether anything is here, read now if nothing was before; of what is not expected to be
-    /// followed by a short body no more than `needed` bytes.
+    /// Returns whether anything is here, read now if nothing was before; of what is not expected
+    /// to be followed by a short body no more than `needed` bytes.
     fn has_more(&mut self, needed: usize) -> Result<bool, ReceiveError> {
         let most = if self.is_eager { EAGER } else { needed };
         Ok(!self.ahead.is_empty() || self.read(most)? > 0)
@@ -414,7 +415,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     }
 }
 
-/// How many more bytes a head is certain to have; 0 if it is complete.
+/// Returns how many more bytes a head is certain to have; 0 if it is complete.
 ///
 /// A head whose first line ends in CRLF is taken to end all of them so: then its end has four
 /// bytes. Of others, which RFC 9112 2.2 lets a recipient accept, no more than one is certain.

@@ -68,7 +68,8 @@ impl Acceptor {
         Self { wanted: Arc::new(wish), ..self }
     }
 
-    /// Whether a signature takes so long (RSA) that others should not wait for it on their thread.
+    /// Returns whether a signature takes so long (RSA) that others should not wait for it on
+    /// their thread.
     #[must_use]
     pub fn is_slow(&self) -> bool {
         self.is_slow
@@ -84,7 +85,7 @@ impl Acceptor {
         Self { wanted: Arc::new(wanted), ..self }
     }
 
-    /// What is wanted of the kernel.
+    /// Returns what is wanted of the kernel.
     pub(super) fn wanted(&self) -> Arc<KernelOffer> {
         Arc::clone(&self.wanted)
     }

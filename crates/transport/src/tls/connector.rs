@@ -90,13 +90,13 @@ impl Connector {
         Self { wanted: Arc::new(wanted), ..self }
     }
 
-    /// What is wanted of the kernel.
+    /// Returns what is wanted of the kernel.
     pub(super) fn wanted(&self) -> Arc<KernelOffer> {
         Arc::clone(&self.wanted)
     }
 }
 
-/// What a certificate has to be for.
+/// Returns what a certificate has to be for.
 pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, HandshakeError> {
     let without_zone = host.split('%').next().unwrap_or(host);
     ServerName::try_from(without_zone.to_owned()).map_err(|_| HandshakeError::Name(host.to_owned()))
@@ -197,7 +197,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// A certificate is not believed before or after its time.
+/// Checks that the certificate is valid at this time.
 fn verify_time(certificate: &[u8], now: UnixTime) -> Result<(), Error> {
     let facts = Facts::of(certificate).ok_or(CertificateError::BadEncoding)?;
     let unix = |moment: Timestamp| {

@@ -185,7 +185,7 @@ impl From<Error> for HandshakeError {
 }
 
 impl HandshakeError {
-    /// Whether the peer does not speak TLS at all, as far as can be seen.
+    /// Returns whether the peer does not speak TLS at all, as far as can be seen.
     #[must_use]
     pub fn is_no_tls(&self) -> bool {
         matches!(self, Self::PlainHttp | Self::Tls(Error::InvalidMessage(_)))
@@ -240,7 +240,7 @@ impl std::error::Error for HandshakeError {
     }
 }
 
-/// Why a certificate is not believed, and what can be done.
+/// Writes why a certificate is not trusted, and what can be done.
 fn doubt(f: &mut fmt::Formatter<'_>, error: &CertificateError) -> fmt::Result {
     match error {
         CertificateError::ExpiredContext { not_after, .. } => {
@@ -286,7 +286,7 @@ fn plain_name(name: &str) -> &str {
     inner.unwrap_or(name).trim_matches('"')
 }
 
-/// What a handshake failed by.
+/// Writes why a handshake failed.
 fn complaint(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
     use AlertDescription as Alert;
     match error {

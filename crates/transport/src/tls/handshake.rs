@@ -58,7 +58,7 @@ pub enum Progress {
 }
 
 impl Handshake {
-    /// A server's side.
+    /// Returns a server's side.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Handshake {
         Ok(Self::new(Connection::Server(Box::new(server)), acceptor.wanted()))
     }
 
-    /// A client's side; `host` is a name or an address as in an URL, without brackets.
+    /// Returns a client's side; `host` is a name or an address as in an URL, without brackets.
     ///
     /// # Errors
     ///
@@ -209,7 +209,8 @@ impl Handshake {
         }
     }
 
-    /// A method of HTTP in place of a record of TLS is a mistake that can be explained.
+    /// Checks that the first bytes are a TLS record; an HTTP method in its place gets an error of
+    /// its own.
     fn begin(&mut self) -> Result<(), HandshakeError> {
         let first = self.incoming.bytes().first();
         if !self.has_begun
@@ -291,8 +292,8 @@ impl Handshake {
     }
 }
 
-/// How long the record at the front is, if all of it is there. One that is longer than any record
-/// may be is whole as soon as that is known: rustls is to refuse it.
+/// Returns how long the record at the front is, if all of it is there. One that is longer than
+/// any record may be is whole as soon as that is known: rustls is to refuse it.
 fn record_len(bytes: &[u8]) -> Option<usize> {
     const MAX_RECORD: usize = 16 * 1024 + 2048;
     let (head, _) = bytes.split_at_checked(RECORD_HEAD)?;

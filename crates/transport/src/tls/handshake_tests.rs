@@ -14,7 +14,8 @@ use underpass_engine::ktls::Support;
 use super::place::KernelOffer;
 use super::{Acceptor, Connector, Handshake, Identity, Place, Progress, Session, Trust, Why};
 
-/// A kernel that has TLS but can do nothing with it, so that the place is known at the end only.
+/// Returns a kernel that has TLS but can do nothing with it, so that the place is known at the
+/// end only.
 fn hopeful() -> KernelOffer {
     KernelOffer::of(Some(Support { module: Ok(()), ..Support::none(Errno::INVAL) }))
 }

@@ -28,7 +28,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// A word for labels and JSON.
+    /// Returns a word for labels and JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl KernelOffer {
         Self { support, zero_copy: false }
     }
 
-    /// Why it cannot be the kernel, as far as it is known before a handshake.
+    /// Returns why it cannot be the kernel, as far as it is known before a handshake.
     pub(super) fn obstacle(&self) -> Option<Why> {
         match self.support.as_ref().map(|support| support.module) {
             None => Some(Why::Unwanted),
@@ -75,7 +75,7 @@ impl KernelOffer {
         }
     }
 
-    /// Why it cannot be the kernel for what was agreed on.
+    /// Returns why it cannot be the kernel for what was agreed on.
     pub(super) fn obstacle_to(&self, kind: Option<(Version, Cipher)>) -> Option<Why> {
         let Some(support) = &self.support else { return Some(Why::Unwanted) };
         let Some((version, cipher)) = kind else { return Some(Why::Suite) };
@@ -92,13 +92,13 @@ impl KernelOffer {
         self.support.as_ref().is_some_and(Support::can_change_keys)
     }
 
-    /// Whether the kernel can do this, so that it should be agreed on.
+    /// Returns whether the kernel can do this, so that it should be agreed on.
     pub(super) fn prefers(&self, version: Version, cipher: Cipher) -> bool {
         self.support.as_ref().is_some_and(|support| support.supports(version, cipher).is_ok())
     }
 }
 
-/// Why a connection cannot be given to the kernel.
+/// Returns why a connection cannot be given to the kernel.
 pub(super) fn refused(error: Errno) -> Why {
     if error == Errno::NOENT { Why::NoModule } else { Why::Refused(error) }
 }

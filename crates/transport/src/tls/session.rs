@@ -47,14 +47,14 @@ impl Session {
         Self { facts, by_reference, records: Mutex::new(records) }
     }
 
-    /// What is known of it.
+    /// Returns what is known of it.
     #[must_use]
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// Whether bytes or an end wait here rather than in the socket: receive before you wait for the
-    /// socket.
+    /// Returns whether bytes or an end wait here rather than in the socket: receive before you
+    /// wait for the socket.
     #[must_use]
     pub fn has_input(&self) -> bool {
         match &mut *self.records() {
@@ -63,14 +63,14 @@ impl Session {
         }
     }
 
-    /// Whether the peer has neither sent data nor ended the connection, so that it may be used for
-    /// another request. Deals with tickets and the like.
+    /// Returns whether the peer has neither sent data nor ended the connection, so that it may be
+    /// used for another request. Deals with tickets and the like.
     #[must_use]
     pub fn is_quiet(&self, socket: BorrowedFd<'_>) -> bool {
         self.peek(socket).is_none()
     }
 
-    /// Whether the next that can be received is data (`Some(true)`), the end or a failure
+    /// Returns whether the next that can be received is data (`Some(true)`), the end or a failure
     /// (`Some(false)`), or nothing yet, without taking it.
     #[must_use]
     pub fn peek(&self, socket: BorrowedFd<'_>) -> Option<bool> {

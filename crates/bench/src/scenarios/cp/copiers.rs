@@ -43,7 +43,7 @@ impl CopyCommand {
         self
     }
 
-    /// The command.
+    /// Returns the command.
     pub(super) fn command(&self, context: &Context<'_>) -> Command {
         let mut command = match self.program {
             OURS => context.program(),

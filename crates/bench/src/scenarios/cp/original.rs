@@ -32,7 +32,7 @@ impl Original {
         Self::FileTree(FileTree { files, large: 0, large_bytes: 0 })
     }
 
-    /// What it is, for the record.
+    /// Returns what it is, for the record.
     pub(super) const fn kind(&self) -> OriginalKind {
         match self {
             Self::File(_) => OriginalKind::File,
@@ -42,12 +42,12 @@ impl Original {
         }
     }
 
-    /// Whether it is more than a file.
+    /// Returns whether it is more than a file.
     pub(super) const fn is_folder(&self) -> bool {
         matches!(self, Self::Folder(_) | Self::FileTree(_))
     }
 
-    /// Where it is, if what is made for this is in `place`.
+    /// Returns where it is, if what is made for this is in `place`.
     pub(super) fn path(&self, place: &Folder) -> PathBuf {
         match self {
             Self::Folder(folder) => folder.clone(),
@@ -55,7 +55,7 @@ impl Original {
         }
     }
 
-    /// Where the file without holes is.
+    /// Returns where the file without holes is.
     pub(super) fn dense_path(place: &Folder) -> PathBuf {
         place.file("dense")
     }

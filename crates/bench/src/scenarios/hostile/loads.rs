@@ -58,7 +58,8 @@ pub(super) enum Files {
 }
 
 impl Load {
-    /// The server for this load, of nginx or of ours; none if nginx has nothing of the kind.
+    /// Returns the server for this load, of nginx or of ours; none if nginx has nothing of the
+    /// kind.
     pub(super) fn server(&self, is_nginx: bool) -> Option<ServerKind> {
         match (is_nginx, self.nginx) {
             (false, _) => Some(ServerKind::Underpass(self.ours)),
@@ -85,7 +86,7 @@ impl Load {
         }
     }
 
-    /// What the good client asks.
+    /// Returns what the good client asks.
     pub(super) fn good_request(&self, host: &Host, path: &str) -> Vec<u8> {
         match self.credentials {
             Some(credentials) => with_credentials(host, path, credentials),
@@ -94,7 +95,7 @@ impl Load {
     }
 }
 
-/// What a kind of bad clients does.
+/// Returns what a kind of bad clients does.
 pub(super) fn load(kind: BadClients) -> Load {
     let plain = Load {
         ours: &[],
@@ -193,7 +194,7 @@ fn pipeline(connection: &mut BadConnection, _host: &Host) -> io::Result<()> {
     Ok(())
 }
 
-/// The length of the tar of a large folder, an archive of its own for each connection.
+/// Asks for the length of the tar of a large folder; each connection has an archive of its own.
 fn ask_for_archive(connection: &mut BadConnection, _host: &Host) -> io::Result<()> {
     let number = connection.index;
     let request =

@@ -185,7 +185,7 @@ impl Transfer<'_> {
         self.judge(cell, sender, &receiver)
     }
 
-    /// The command of the receiver of what a contender sends.
+    /// Returns the command of the receiver of what a contender sends.
     fn receiver(&self, cell: &Cell, target: Option<&Path>) -> Command {
         if let Some(command) = self.own_receiver(cell.variant.contender, target) {
             return command;
@@ -198,7 +198,7 @@ impl Transfer<'_> {
         command
     }
 
-    /// The receiver of the peer, if it has one and it is to be used.
+    /// Returns the receiver of the peer, if it has one and it is to be used.
     fn own_receiver(&self, peer: Contender, target: Option<&Path>) -> Option<Command> {
         let programs = self.programs.as_ref().filter(|_| self.receivers == Receivers::Own)?;
         programs.receiver(peer, self.link.host, target)
@@ -247,7 +247,7 @@ impl Transfer<'_> {
         Ok(Sender::Process(sender.finish(None, self.context.cancel)?))
     }
 
-    /// What came of a transfer, by what both sides report.
+    /// Returns what came of a transfer, by what both sides report.
     fn judge(&mut self, cell: &Cell, sender: Sender, receiver: &Finished) -> Result<Outcome> {
         let variant = cell.variant;
         let varied = match (&sender, self.side) {
@@ -309,7 +309,7 @@ impl Sender {
     }
 }
 
-/// What a peer's process did, by its own words.
+/// Returns what a peer's process did, by its own words.
 fn reported(role: Role, finished: &Finished, cell: &Cell) -> Result<Side> {
     let report = PeerReport::read(finished, cell.variant, cell.size)?;
     Ok(Side::process(role, report.elapsed_s, finished.cost))

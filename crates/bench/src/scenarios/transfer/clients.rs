@@ -26,7 +26,7 @@ impl CommandWords {
         self
     }
 
-    /// The command, which finds no configuration in `home` and asks no proxy.
+    /// Returns the command, which finds no configuration in `home` and asks no proxy.
     pub(super) fn command(&self, context: &Context<'_>, home: &Path) -> Command {
         let mut command = match self.program {
             OURS => context.program(),

@@ -7,7 +7,7 @@ use super::{Drawing, WIDTH, class, hatching, mark, number, shape, shortened};
 use crate::record::Unit;
 use crate::views::chart::{Axis, Chart, Row};
 
-/// The chart.
+/// Returns the chart.
 pub(crate) fn draw(chart: &Chart, id: &str) -> Drawing {
     let axis = chart.axis();
     let sizes = chart.places();
@@ -41,7 +41,7 @@ pub(crate) fn draw(chart: &Chart, id: &str) -> Drawing {
     }
 }
 
-/// The grid, with its values below.
+/// Returns the grid, with its values below.
 fn grid(axis: Axis, bottom: f64) -> Markup {
     let ticks = axis.ticks();
     let last = ticks.len().saturating_sub(1);
@@ -55,7 +55,7 @@ fn grid(axis: Axis, bottom: f64) -> Markup {
     }
 }
 
-/// A name with its value, and the bar below; a dot if lengths mean nothing.
+/// Returns a name with its value, and the bar below; a dot if lengths mean nothing.
 fn one(row: &Row, chart: &Chart, axis: Axis, top: f64, id: &str) -> Markup {
     let (base, middle) = (top + 14.0, top + 14.0 + 6.0 + BAR / 2.0);
     let Some(summary) = row.summary else {

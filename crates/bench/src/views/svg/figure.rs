@@ -8,7 +8,7 @@ use crate::record::Over;
 use crate::record::Unit;
 use crate::views::path::{End, Flow, Path};
 
-/// The drawing.
+/// Returns the drawing.
 pub(crate) fn draw(path: &Path) -> Drawing {
     let body = html! {
         (zones())
@@ -43,7 +43,7 @@ fn zones() -> Markup {
     }
 }
 
-/// The buffer of the program; a shadow of it if no byte came there.
+/// Returns the buffer of the program; a shadow of it if no byte came there.
 fn user_buffer(path: &Path) -> Markup {
     let (x, y) = (MIDDLE - USER_WIDE / 2.0, USER_BOX);
     let (class, lines) = match (path.mapped, path.surfaces()) {
@@ -60,7 +60,7 @@ fn user_buffer(path: &Path) -> Markup {
     }
 }
 
-/// A box with its name in one or two lines, around a place.
+/// Returns a box with its name in one or two lines, around a place.
 fn box_at(x: f64, y: f64, lines: &[&str]) -> Markup {
     let first = y + TALL / 2.0 + 4.0 - (lines.len() as f64 - 1.0) * 7.5;
     html! {
@@ -102,7 +102,7 @@ fn amount(bytes: Option<u64>, how: &str) -> String {
     }
 }
 
-/// The bytes of the receipt on their way.
+/// Returns the bytes of the receipt on their way.
 fn flows(path: &Path) -> Markup {
     let edge = MIDDLE - USER_WIDE / 2.0;
     let middle = USER_BOX + USER_TALL / 2.0;
@@ -147,7 +147,7 @@ fn flows(path: &Path) -> Markup {
     }
 }
 
-/// What flows up or down, above and below the border.
+/// Returns what flows up or down, above and below the border.
 fn beside(flow: &Flow, x: f64, anchor: &str) -> Markup {
     html! {
         text class="said strong" x=(number(x)) y=(number(BORDER - 8.0)) text-anchor=(anchor) { (flow.names.join(", ")) }
@@ -155,7 +155,7 @@ fn beside(flow: &Flow, x: f64, anchor: &str) -> Markup {
     }
 }
 
-/// What flows inside the kernel.
+/// Returns what flows inside the kernel.
 fn between(flow: &Flow, y: f64) -> Markup {
     html! {
         text class="said strong" x=(number(MIDDLE)) y=(number(y - 9.0)) text-anchor="middle" { (shortened(&flow.names.join(", "), 18)) }
@@ -163,7 +163,7 @@ fn between(flow: &Flow, y: f64) -> Markup {
     }
 }
 
-/// An arrow between hardware and kernel, broken if nothing was moved there.
+/// Returns an arrow between hardware and kernel, broken if nothing was moved there.
 fn vertical(x: f64, from: f64, to: f64, bytes: u64) -> Markup {
     let way = if to > from { 1.0 } else { -1.0 };
     let class = if bytes > 0 { "flow" } else { "lent" };
@@ -175,7 +175,7 @@ fn vertical(x: f64, from: f64, to: f64, bytes: u64) -> Markup {
     }
 }
 
-/// The head of an arrow whose point is there, turned by this many degrees.
+/// Returns the head of an arrow whose point is there, turned by this many degrees.
 fn head(x: f64, y: f64, degrees: u32) -> Markup {
     html! {
         path.head d="M0,0L-9,-5.5V5.5Z" transform=(format!("translate({} {}) rotate({degrees})", number(x), number(y))) {}

@@ -26,7 +26,7 @@ impl Sizes {
     }
 }
 
-/// The chart, and under it what its lines are.
+/// Returns the chart, and under it what its lines are.
 pub(crate) fn draw(chart: &Chart) -> Drawing {
     let (axis, sizes, labels) = (chart.axis(), Sizes::of(chart), chart.labels());
     let count = labels.len();
@@ -60,7 +60,7 @@ fn of<'a>(chart: &'a Chart, label: &str) -> Vec<&'a Row> {
     rows
 }
 
-/// The grid, with its values at the left.
+/// Returns the grid, with its values at the left.
 fn values(axis: Axis) -> Markup {
     html! {
         @for (place, text) in axis.ticks() {
@@ -71,7 +71,7 @@ fn values(axis: Axis) -> Markup {
     }
 }
 
-/// The sizes below, as many as there is room for.
+/// Returns the sizes below, as many as there is room for.
 fn files(chart: &Chart, sizes: &Sizes) -> Markup {
     let mut free = f64::NEG_INFINITY;
     let mut shown = Vec::new();
@@ -92,7 +92,7 @@ fn files(chart: &Chart, sizes: &Sizes) -> Markup {
     }
 }
 
-/// A line with its marks and error bars.
+/// Returns a line with its marks and error bars.
 fn line(rows: &[&Row], axis: Axis, sizes: &Sizes, look: usize, aside: f64) -> Markup {
     let points: Vec<_> = rows
         .iter()

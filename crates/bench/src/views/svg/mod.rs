@@ -41,7 +41,7 @@ pub(crate) struct Drawing {
 }
 
 impl Drawing {
-    /// The drawing as one element. `id` is unique in the page.
+    /// Returns the drawing as one element. `id` is unique in the page.
     pub(crate) fn element(&self, id: &str, place: Place) -> Markup {
         let lines = match place {
             Place::Page => Vec::new(),
@@ -88,7 +88,7 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// The class of a look.
+/// Returns the class of a look.
 pub(crate) fn class(look: usize) -> String {
     format!("c{}", shape(look))
 }
@@ -131,7 +131,7 @@ pub(crate) fn mark(look: usize, x: f64, y: f64) -> Markup {
     html! { polygon class=(format!("mark {}", class(look))) points=(path.join(" ")) {} }
 }
 
-/// The hatching of bars: every look has another one. `id` is that of the drawing.
+/// Returns the hatching of bars: every look has another one. `id` is that of the drawing.
 pub(crate) fn hatching(id: &str, look: usize) -> Markup {
     let lines = match shape(look) {
         0 => "M-2,8L8,-2M4,14L14,4",
@@ -157,7 +157,7 @@ pub(crate) fn hatching(id: &str, look: usize) -> Markup {
     }
 }
 
-/// A text that ends with an ellipsis if it has more letters than there is room for.
+/// Returns a text that ends with an ellipsis if it has more letters than there is room for.
 pub(crate) fn shortened(text: &str, letters: usize) -> String {
     if text.chars().count() <= letters {
         return text.to_owned();
@@ -166,7 +166,7 @@ pub(crate) fn shortened(text: &str, letters: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// A text in lines of this many letters, broken between words.
+/// Returns a text in lines of this many letters, broken between words.
 pub(crate) fn wrapped(text: &str, letters: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -182,7 +182,7 @@ pub(crate) fn wrapped(text: &str, letters: usize) -> Vec<String> {
     lines
 }
 
-/// A chart as its form says.
+/// Returns a chart as its form says.
 pub(super) fn draw(chart: &Chart, id: &str) -> Drawing {
     match chart.form {
         Form::Bars => bars::draw(chart, id),
@@ -190,12 +190,12 @@ pub(super) fn draw(chart: &Chart, id: &str) -> Drawing {
     }
 }
 
-/// A way of bytes.
+/// Returns a way of bytes.
 pub(super) fn figure(path: &Path) -> Drawing {
     figure::draw(path)
 }
 
-/// A file with one drawing.
+/// Returns a file with one drawing.
 pub(crate) fn file(id: &str, drawing: &Drawing) -> String {
     let mut text = drawing.element(id, Place::File).render().into_string();
     text.push('\n');

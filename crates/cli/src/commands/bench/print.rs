@@ -49,7 +49,7 @@ impl Observer for ProgressLine {
     }
 }
 
-/// The tables and the bars of a record, as standard output can show them.
+/// Returns the tables and the bars of a record, as standard output can show them.
 pub(super) fn on_terminal(record: &Record, is_ascii: bool) -> String {
     let terminal = Term::stdout();
     let width = terminal.size_checked().map_or(WIDTH, |(_, columns)| usize::from(columns));
@@ -57,7 +57,8 @@ pub(super) fn on_terminal(record: &Record, is_ascii: bool) -> String {
     bench::text(record, Screen { width, is_unicode: !is_ascii && speaks_unicode(), has_colors })
 }
 
-/// Whether the locale of this user has letters beyond ASCII; the first variable that is set decides.
+/// Returns whether the locale of this user has letters beyond ASCII; the first variable that is
+/// set decides.
 fn speaks_unicode() -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os);
     let locale = set.into_iter().find(|value| !value.is_empty());

@@ -214,7 +214,7 @@ fn receipt(options: &CopyOptions, outcome: &CopyOutcome, elapsed_s: f64) -> Copy
 }
 
 impl CopyReceipt {
-    /// What was done in another way than was asked for, a line each.
+    /// Returns what was done in another way than was asked for, a line each.
     fn notes(&self, outcome: &CopyOutcome) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(path) = &outcome.in_place {
@@ -273,7 +273,7 @@ pub(super) fn in_place(path: &Path, count: u64) -> String {
     format!("{subject} written in place, as it may not be replaced there")
 }
 
-/// A number with its noun.
+/// Returns a number with its noun.
 fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", HumanCount(count), if count == 1 { one } else { many })
 }

@@ -82,8 +82,8 @@ fn stream_target(
     Ok(Some(target))
 }
 
-/// Whether this is another name of a standard output that is a file. Bytes go to where it is open,
-/// after what is there: the file is not replaced by another one.
+/// Returns whether this is another name of a standard output that is a file. Bytes go to where it
+/// is open, after what is there: the file is not replaced by another one.
 fn is_open_output(target: &Path) -> bool {
     ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| target == Path::new(name))
         && fs::metadata(target).is_ok_and(|found| found.is_file())

@@ -82,7 +82,7 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     Ok(())
 }
 
-/// Whether a file that is there may be replaced, as far as that has to be asked.
+/// Returns whether a file that is there may be replaced, as far as that has to be asked.
 fn may_replace(args: &CpArgs, input: &Input, path: &Path, cancel: &AtomicBool) -> Result<bool> {
     let is_there = || fs::metadata(path).is_ok_and(|found| found.is_file());
     if !args.interactive || args.no_clobber || !is_there() {
@@ -202,7 +202,7 @@ fn mask() -> u32 {
     mask.as_raw_mode()
 }
 
-/// Whether a file could not be replaced, though it can perhaps be written to.
+/// Returns whether a file could not be replaced, though it can perhaps be written to.
 fn is_refused(error: &std::io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::ACCESS | Errno::PERM | Errno::BUSY))
 }

@@ -8,7 +8,7 @@ use crate::output;
 use crate::output::printable::one_line;
 use crate::receipt::Receipt;
 
-/// The findings, two or three lines each, whatever names in them are made of.
+/// Returns the findings, two or three lines each, whatever names in them are made of.
 pub(super) fn text(findings: &[Finding]) -> String {
     let mut text = String::new();
     for Finding { name, state, finding, consequence, remedy } in findings {
@@ -21,7 +21,7 @@ pub(super) fn text(findings: &[Finding]) -> String {
     text
 }
 
-/// All that was found as one JSON object.
+/// Returns all that was found as one JSON object.
 pub(super) fn json(diagnosis: &Diagnosis) -> String {
     output::json(&DiagnosisRecord {
         open: diagnosis.closed() == 0,
@@ -92,7 +92,7 @@ impl From<&(Mechanism, Trial)> for Alone {
     }
 }
 
-/// What went wrong, if it was no refusal.
+/// Returns what went wrong, if it was no refusal.
 fn error(trial: &Trial) -> Option<String> {
     match &trial.outcome {
         TrialOutcome::Moved | TrialOutcome::Declined(_) => None,

@@ -8,7 +8,7 @@ use crate::receipt::EndKind;
 use crate::receipt::costs;
 use crate::receipt::{Alphabet, Flow, PathDiagram, Under, label};
 
-/// The whole text, without the end of its last line.
+/// Returns the whole text, without the end of its last line.
 pub(super) fn text(receipt: &ProgramReceipt, alphabet: Alphabet) -> String {
     let mut lines = vec![heading(receipt)];
     lines.extend(figure(receipt).draw(alphabet).iter().map(|line| format!("  {line}")));
@@ -137,7 +137,7 @@ fn end_text(end: &EndReceipt) -> String {
     format!("{number}{name}{plural}: {}", told.join(", "))
 }
 
-/// What is drawn of it: kinds of ends, the most first.
+/// Returns what is drawn of it: kinds of ends, the most first.
 fn figure(receipt: &ProgramReceipt) -> PathDiagram {
     let flows = |direction: &str| {
         let through = |each: &&CrossingReceipt| {
@@ -173,7 +173,7 @@ fn figure(receipt: &ProgramReceipt) -> PathDiagram {
     }
 }
 
-/// Whether an end is a socket that may lead out of this machine.
+/// Returns whether an end is a socket that may lead out of this machine.
 fn is_network(end: &EndReceipt) -> bool {
     end.kind == EndKind::Socket
         && !["UNIX", "NETLINK"].iter().any(|local| end.name.starts_with(local))

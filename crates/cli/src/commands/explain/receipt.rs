@@ -250,13 +250,13 @@ impl From<Count> for CountReceipt {
     }
 }
 
-/// What is copied, and not taken as it is.
+/// Returns what is copied, and not taken as it is.
 fn user_space_bytes(ledger: &Ledger) -> u64 {
     let copied = ledger.crossings.iter().filter(|((.., origin), _)| *origin != Origin::Referenced);
     copied.map(|(_, count)| count.bytes).sum()
 }
 
-/// The name of the mechanism by which bytes crossed.
+/// Returns the name of the mechanism by which bytes crossed.
 fn mechanism(origin: Origin, kind: EndKind) -> &'static str {
     match (origin, kind) {
         (Origin::Buffer, _) => Mechanism::ReadWrite.name(),
@@ -266,7 +266,8 @@ fn mechanism(origin: Origin, kind: EndKind) -> &'static str {
     }
 }
 
-/// What each mechanism delivered: by read_write what was written, in so many reads and writes.
+/// Returns what each mechanism delivered: by read_write what was written, in so many reads and
+/// writes.
 fn mechanisms(ledger: &Ledger) -> Vec<MechanismReceipt> {
     let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for ((name, ..), count) in &ledger.moves {
@@ -339,7 +340,7 @@ fn moves(ledger: &Ledger) -> Vec<MoveReceipt> {
     moves
 }
 
-/// The ends that most went from or to, and how many others there are.
+/// Returns the ends that most went from or to, and how many others there are.
 fn ends(ledger: &Ledger) -> (Vec<EndReceipt>, usize) {
     let sum = |count: &EndCount| {
         let EndCount { read, written, moved_from, moved_to, .. } = count;

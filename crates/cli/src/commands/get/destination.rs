@@ -25,7 +25,7 @@ pub(crate) enum Destination {
 }
 
 impl Destination {
-    /// The place that the arguments mean for a URL.
+    /// Returns the place that the arguments mean for a URL.
     pub(crate) fn of(args: &GetArgs, url: &Url, cancel: &AtomicBool) -> Result<Self> {
         match &args.output {
             Some(path) if is_stream(path) => {
@@ -51,7 +51,7 @@ impl Destination {
         }
     }
 
-    /// What it is.
+    /// Returns what it is.
     pub(crate) fn kind(&self) -> EndKind {
         match self {
             Self::Named { .. } => EndKind::File,
@@ -59,7 +59,7 @@ impl Destination {
         }
     }
 
-    /// A file of this path.
+    /// Returns a file of this path.
     fn named(path: &Path, if_exists: IfExists) -> Result<Self> {
         let name = path
             .file_name()
@@ -89,7 +89,7 @@ impl Destination {
         }
     }
 
-    /// All bytes are there.
+    /// Finishes the file once all bytes are there.
     pub(crate) fn finish(self, bytes: u64) -> Result<()> {
         match self {
             Self::Named { .. } => Ok(()),
@@ -98,7 +98,7 @@ impl Destination {
     }
 }
 
-/// Whether this is something to be written to as it is.
+/// Returns whether this is something to be written to as it is.
 fn is_stream(path: &Path) -> bool {
     path == Path::new("-")
         || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())

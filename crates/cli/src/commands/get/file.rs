@@ -60,7 +60,7 @@ pub(super) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
     }
 }
 
-/// How the arguments want it to be done.
+/// Returns how the arguments want it to be done.
 fn options(args: &GetArgs) -> DownloadOptions {
     DownloadOptions {
         connections: args.connections,

@@ -92,7 +92,7 @@ impl Rate {
         Self { last: (Instant::now(), done), value: None }
     }
 
-    /// The rate, with these bytes done now.
+    /// Returns the rate, with these bytes done now.
     fn update(&mut self, done: u64) -> f64 {
         let (then, before) = std::mem::replace(&mut self.last, (Instant::now(), done));
         let seconds = then.elapsed().as_secs_f64().max(f64::MIN_POSITIVE);

@@ -72,7 +72,7 @@ impl GetReceipt {
         }
     }
 
-    /// All that is known of its digests.
+    /// Returns all that is known of its digests.
     pub(crate) fn digests(&self) -> impl Iterator<Item = &DigestReceipt> {
         self.digest.iter().chain(&self.more_digests)
     }

@@ -133,7 +133,8 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
     }
 }
 
-/// The folder of its own that a folder becomes; the one named if the server's has no name.
+/// Returns the folder of its own that a folder becomes; the one named if the server's has no
+/// name.
 fn place(args: &GetArgs, url: &Url) -> Result<PathBuf> {
     let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from("."));
     match name_of(url) {

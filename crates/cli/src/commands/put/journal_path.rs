@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use underpass_client::Url;
 
-/// The journal of an upload of this file to this URL; `None` if there is no place for it.
+/// Returns the journal of an upload of this file to this URL; `None` if there is no place for it.
 ///
 /// It lies in the folder for what programs want to find again after a restart, and its name says
 /// nothing: the same file to the same address has the same one.

@@ -81,12 +81,12 @@ impl Plan {
         Ok(Self { target, roots, recursive: args.recursive, follows: args.follow_links })
     }
 
-    /// The URL that was named.
+    /// Returns the URL that was named.
     pub(crate) fn url(&self) -> &Url {
         &self.target
     }
 
-    /// The one file, if it is one and no folder.
+    /// Returns the one file, if it is one and no folder.
     pub(crate) fn only(&self) -> Option<Step> {
         let [(path, url)] = self.roots.as_slice() else { return None };
         if !is_stdin(path) && fs::metadata(path).is_ok_and(|it| it.is_dir()) {
@@ -95,7 +95,7 @@ impl Plan {
         Some(Step::File { path: path.clone(), url: url.clone() })
     }
 
-    /// All steps, folders before what is in them.
+    /// Returns all steps, folders before what is in them.
     pub(crate) fn steps(self) -> impl Iterator<Item = Result<Step>> {
         let Self { roots, recursive, follows, .. } = self;
         roots.into_iter().flat_map(move |(path, url)| Walk {
@@ -193,7 +193,7 @@ fn is_stdin(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// The last word, as a URL.
+/// Returns the last word, as a URL.
 fn named(word: &OsStr) -> Result<Url> {
     let text = word.to_str().ok_or_else(|| "it is not UTF-8".to_owned());
     text.and_then(address).map_err(|reason| {
@@ -202,13 +202,13 @@ fn named(word: &OsStr) -> Result<Url> {
     })
 }
 
-/// The name that a path gives; none for the folder we are in and those above.
+/// Returns the name that a path gives; none for the folder we are in and those above.
 fn name(path: &Path) -> Option<&OsStr> {
     let bytes = path.as_os_str().as_bytes();
     if bytes == b"." || bytes.ends_with(b"/.") { None } else { path.file_name() }
 }
 
-/// The URL of a name in a folder.
+/// Returns the URL of a name in a folder.
 fn beneath(folder: &Url, name: &OsStr) -> Url {
     let mut url = folder.clone();
     url.set_path(&format!("{}{}", folder.path(), encode_segment(name.as_bytes())));

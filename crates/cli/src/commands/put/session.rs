@@ -222,14 +222,14 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// The journal, for what can be gone on with.
+    /// Returns the journal, for what can be gone on with.
     fn journal(&self, input: &Input, source: &Source<&File>, url: &Url) -> Option<PathBuf> {
         let is_long = source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
         let is_lasting = source.kind() == Kind::Regular && input.has_name();
         (is_long && is_lasting && !self.args.no_resume).then(|| journal_path(input.path(), url))?
     }
 
-    /// The digest that is sent along, if one is.
+    /// Returns the digest that is sent along, if one is.
     fn digest(&self, input: &Input, source: &Source<&File>) -> Result<Option<Computed>, Failure> {
         let Some(algorithm) = self.args.digest else { return Ok(None) };
         let (Some(at), Some(len)) = (source.offset(), source.promised()) else {
@@ -279,12 +279,12 @@ impl<'s> Session<'s> {
     }
 }
 
-/// A failure before anything was moved.
+/// Returns a failure before anything was moved.
 fn failed(error: ClientError) -> UploadFailed {
     UploadFailed { error: error.into(), report: Box::default(), is_kept: false, tls: None }
 }
 
-/// A digest as the receipt tells it.
+/// Returns a digest as the receipt tells it.
 fn told(computed: &Computed) -> Option<UploadDigest> {
     let digest = computed.digests.first()?;
     Some(UploadDigest {
@@ -294,7 +294,7 @@ fn told(computed: &Computed) -> Option<UploadDigest> {
     })
 }
 
-/// A receipt without what the requests had around their bodies.
+/// Returns a receipt without what the requests had around their bodies.
 fn payload(report: &Report) -> Receipt {
     let receipt = Receipt::from(report);
     Receipt { bytes: receipt.bytes - report.memory().bytes, ..receipt }

@@ -100,8 +100,8 @@ fn receive(
     }
 }
 
-/// Whether the sender has sent more than was expected. One that says nothing for a moment and
-/// keeps the connection open, as some do, is taken to have sent all.
+/// Returns whether the sender has sent more than was expected. One that says nothing for a moment
+/// and keeps the connection open, as some do, is taken to have sent all.
 fn has_more(stream: &Stream, session: Option<&Session>) -> bool {
     if session.is_some_and(|session| session.peek(stream.as_fd()) == Some(true)) {
         return true;
@@ -116,7 +116,7 @@ fn has_more(stream: &Stream, session: Option<&Session>) -> bool {
     is_ready && recv(stream, &mut [0_u8; 1], flags).is_ok_and(|(_, bytes)| bytes > 0)
 }
 
-/// What the one or two positional arguments mean.
+/// Returns what the one or two positional arguments mean.
 fn places(args: &RecvArgs) -> Result<(Option<Address>, &Path)> {
     let stdout = Path::new("-");
     match (&args.listen, args.places.as_slice()) {

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<()> {
     Ok(())
 }
 
-/// The part of the input that is to be sent.
+/// Returns the part of the input that is to be sent.
 fn select(input: &Input, range: Option<ByteRange>) -> Result<Source<&File>> {
     let source = input.source()?;
     let Some(range) = range else { return Ok(source) };

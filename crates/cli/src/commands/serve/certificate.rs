@@ -38,7 +38,7 @@ pub(crate) struct Made {
 }
 
 impl Certificate {
-    /// The one that these arguments ask for; `None` if they ask for none.
+    /// Returns the one that these arguments ask for; `None` if they ask for none.
     pub(crate) fn of(args: &ServeArgs) -> Result<Option<Self>> {
         let TlsArgs { tls_cert, tls_key, tls, redirect_http, tls_zero_copy } = &args.tls;
         let (identity, files) = match (tls, tls_cert, tls_key) {
@@ -74,7 +74,7 @@ impl Certificate {
         Ok(Some(Self { credentials: Credentials::new(acceptor), source, warning }))
     }
 
-    /// What the server answers with.
+    /// Returns what the server answers with.
     pub(crate) fn credentials(&self) -> Credentials {
         self.credentials.clone()
     }
@@ -87,12 +87,12 @@ impl Certificate {
         }
     }
 
-    /// What clients will not like about it.
+    /// Returns what clients will not like about it.
     pub(crate) fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
 
-    /// The files that are read again on SIGHUP.
+    /// Returns the files that are read again on SIGHUP.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         match &self.source {
             Source::Files { certificates, key } => vec![certificates.clone(), key.clone()],
@@ -100,8 +100,8 @@ impl Certificate {
         }
     }
 
-    /// The folders that its files are read from again: those that were named, and those that links
-    /// lead to, for whoever renews a certificate puts another file in its place.
+    /// Returns the folders that its files are read from again: those that were named, and those
+    /// that links lead to, for whoever renews a certificate puts another file in its place.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         let Source::Files { certificates, key } = &self.source else { return Vec::new() };
         let mut folders = Vec::new();

@@ -40,7 +40,7 @@ impl LogFile {
         Ok(Self { path, file })
     }
 
-    /// The folder in which the file is created again when it was moved away.
+    /// Returns the folder in which the file is created again when it was moved away.
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.path.as_deref().and_then(Path::parent)
     }

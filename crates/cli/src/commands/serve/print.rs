@@ -121,7 +121,7 @@ fn served_at(scheme: &str, address: &str, prefix: &str) -> String {
     format!("{scheme}://{at}{prefix}/ (every address, such as {url})")
 }
 
-/// An address that can be typed at a client; `None` for a socket in the file system.
+/// Returns an address that can be typed at a client; `None` for a socket in the file system.
 fn url(scheme: &str, address: &str, prefix: &str) -> Option<String> {
     let at = address.parse::<SocketAddr>().ok()?;
     if !at.ip().is_unspecified() {
@@ -131,7 +131,7 @@ fn url(scheme: &str, address: &str, prefix: &str) -> Option<String> {
     Some(format!("{scheme}://{host}:{}{prefix}/", at.port()))
 }
 
-/// Whether nobody but this machine can come this way.
+/// Returns whether nobody but this machine can come this way.
 fn is_local(address: &str) -> bool {
     address.parse::<SocketAddr>().map_or(true, |at| at.ip().is_loopback())
 }

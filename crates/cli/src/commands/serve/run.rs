@@ -93,7 +93,7 @@ fn is_tcp(address: &Address) -> bool {
     matches!(address, Address::Tcp(_))
 }
 
-/// What the process needs once it is bound.
+/// Returns what the process needs once it is bound.
 fn bounds(settings: &Settings, addresses: &[Address], log: Option<&LogFile>) -> Bounds {
     let folder = |address: &Address| match address {
         Address::Unix(path) => std::path::absolute(path).ok()?.parent().map(Path::to_owned),

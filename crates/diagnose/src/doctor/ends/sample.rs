@@ -22,8 +22,8 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// The file that was named, or one like those in the folder that was named; without a name one
-    /// in the folder that this is run in, or where nothing can be written, in memory.
+    /// Returns the file that was named, or one like those in the folder that was named; without a
+    /// name one in the folder that this is run in, or where nothing can be written, in memory.
     pub(crate) fn take(from: Option<&Path>) -> Result<Self> {
         let Some(path) = from else {
             return Self::made(Path::new(".")).or_else(|_| Self::in_memory()).map_err(|source| {
@@ -50,7 +50,7 @@ impl Sample {
         Self::named(path)
     }
 
-    /// A file that is there.
+    /// Returns a file that is there.
     fn named(path: &Path) -> Result<Self> {
         let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
         let file = File::options().read(true).custom_flags(flags).open(path);
@@ -68,7 +68,7 @@ impl Sample {
         Ok(sample)
     }
 
-    /// A new file in this folder, which has no name.
+    /// Returns a new file in this folder, which has no name.
     fn made(folder: &Path) -> io::Result<Self> {
         let scratch = Scratch::file(&folder.join(NAME))?;
         let file = scratch.landing().ok_or(rustix::io::Errno::BADF)?;
@@ -86,17 +86,17 @@ impl Sample {
         Ok(Self { file, name: "a file in memory".to_owned(), folder: None })
     }
 
-    /// What it is called.
+    /// Returns what it is called.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The file.
+    /// Returns the file.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
-    /// The folder that it lies in, if it has one.
+    /// Returns the folder that it lies in, if it has one.
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
@@ -115,8 +115,8 @@ impl Sample {
         })
     }
 
-    /// Whether these are the bytes at its beginning. Those of a file that is no regular one, or has
-    /// changed meanwhile, cannot be compared, and pass.
+    /// Returns whether these are the bytes at its beginning. Those of a file that is no regular
+    /// one, or has changed meanwhile, cannot be compared, and pass.
     pub(crate) fn begins_with(&self, bytes: &[u8], before: Option<Version>) -> bool {
         let is_regular = self.source().is_ok_and(|source| source.kind() == Kind::Regular);
         let mut own = vec![0; bytes.len()];
@@ -126,7 +126,7 @@ impl Sample {
     }
 }
 
-/// The largest file of a folder, for one in which none can be made.
+/// Returns the largest file of a folder, for one in which none can be made.
 fn largest(folder: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(folder).ok()?.take(ENTRIES).flatten();
     let files = entries.filter_map(|entry| {

@@ -34,7 +34,7 @@ pub(crate) enum Scratch {
 }
 
 impl Scratch {
-    /// A file beside this one.
+    /// Returns a file beside this one.
     pub(crate) fn file(beside: &Path) -> io::Result<Self> {
         Ok(Self::File { landing: AtomicFile::create(beside, 0o600)?, at: 0 })
     }
@@ -49,7 +49,7 @@ impl Scratch {
         Ok(Self::File { landing, at: if appends { 0 } else { at } })
     }
 
-    /// A pipe.
+    /// Returns a pipe.
     pub(crate) fn pipe() -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         for end in [reader.as_fd(), writer.as_fd()] {
@@ -59,7 +59,7 @@ impl Scratch {
         Ok(Self::Pipe(reader, writer))
     }
 
-    /// A connection over loopback.
+    /// Returns a connection over loopback.
     pub(crate) fn tcp() -> io::Result<Self> {
         let (near, far) = loopback_pair()?;
         near.set_nonblocking(true)?;
@@ -67,7 +67,7 @@ impl Scratch {
         Ok(Self::Tcp(near, far))
     }
 
-    /// A unix stream.
+    /// Returns a unix stream.
     pub(crate) fn unix() -> io::Result<Self> {
         let (near, far) = UnixStream::pair()?;
         near.set_nonblocking(true)?;
@@ -75,7 +75,7 @@ impl Scratch {
         Ok(Self::Unix(near, far))
     }
 
-    /// The file, if it is one.
+    /// Returns the file, if it is one.
     pub(crate) fn landing(&self) -> Option<&File> {
         match self {
             Self::File { landing, .. } => Some(landing.file()),
@@ -83,7 +83,7 @@ impl Scratch {
         }
     }
 
-    /// The end that is written to.
+    /// Returns the end that is written to.
     pub(crate) fn sink(&self) -> io::Result<Sink<BorrowedFd<'_>>> {
         Ok(match self {
             Self::File { landing, at } => Sink::of(landing.file().as_fd())?.at(*at),
@@ -115,7 +115,8 @@ impl Scratch {
         Ok(arrived.len() > before)
     }
 
-    /// The first `len` bytes that were moved into it, of which `arrived` were taken in before.
+    /// Returns the first `len` bytes that were moved into it, of which `arrived` were taken in
+    /// before.
     pub(crate) fn read_back(&self, mut arrived: Vec<u8>, len: usize) -> io::Result<Vec<u8>> {
         if let Self::File { landing, at } = self {
             arrived.resize(len, 0);

@@ -54,17 +54,17 @@ impl Target {
         }
     }
 
-    /// Whether the bytes would go to a peer, over a socket.
+    /// Returns whether the bytes would go to a peer, over a socket.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self, Self::Any | Self::Host(_) | Self::Unix)
     }
 
-    /// Whether the bytes would be a copy, in a file that is named when it is whole.
+    /// Returns whether the bytes would be a copy, in a file that is named when it is whole.
     pub(crate) fn is_copy(&self) -> bool {
         matches!(self, Self::File(_) | Self::Folder(_))
     }
 
-    /// What it is called.
+    /// Returns what it is called.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Any => "a TCP connection".to_owned(),
@@ -75,7 +75,7 @@ impl Target {
         }
     }
 
-    /// The folder that a new file would be in, if it would be one.
+    /// Returns the folder that a new file would be in, if it would be one.
     pub(crate) fn folder(&self) -> Option<PathBuf> {
         match self {
             Self::Folder(path) => Some(path.clone()),

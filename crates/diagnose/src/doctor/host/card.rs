@@ -43,7 +43,7 @@ impl NetworkInfo {
     }
 }
 
-/// The first address of a host, if its name is known soon.
+/// Returns the first address of a host, if its name is known soon.
 fn look_up(host: &str) -> Result<IpAddr> {
     if let Ok(address) = host.parse() {
         return Ok(address);
@@ -66,7 +66,7 @@ fn look_up(host: &str) -> Result<IpAddr> {
     first.map_err(|errno| failed(errno.into()))
 }
 
-/// What the info mean.
+/// Returns what the info mean.
 pub(crate) fn findings(info: &NetworkInfo) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(route) = &info.route {
@@ -136,12 +136,12 @@ fn of_mtu(route: &Route) -> Finding {
     }
 }
 
-/// What a packet carries of a file, without the heads of IP and TCP and its timestamps.
+/// Returns what a packet carries of a file, without the heads of IP and TCP and its timestamps.
 fn segment(mtu: u32) -> u64 {
     u64::from(mtu.saturating_sub(52).max(1))
 }
 
-/// The condition of true zero copy, as the Linux Journal puts it.
+/// Returns the condition of true zero copy, as the Linux Journal puts it.
 fn gathers(card: &Offloads, at: &str) -> Finding {
     let checksum = |name: &str| {
         name.starts_with("tx-checksum-") && !name.ends_with("sctp") && !name.ends_with("fcoe-crc")
@@ -203,7 +203,7 @@ fn cuts(card: &Offloads, at: &str) -> Finding {
     Finding { name: "card_segmentation", state, finding, consequence, remedy }
 }
 
-/// Whether the card encrypts.
+/// Returns whether the card encrypts.
 fn encrypts(card: &Offloads, at: &str) -> Finding {
     let (state, finding, consequence, remedy) = match card.get("tls-hw-tx-offload") {
         Offload::On => (
@@ -229,7 +229,7 @@ fn encrypts(card: &Offloads, at: &str) -> Finding {
     Finding { name: "card_tls", state, finding, consequence, remedy }
 }
 
-/// A card that cannot be asked.
+/// Returns a card that cannot be asked.
 fn silent(errno: Errno, at: &str) -> Finding {
     Finding {
         name: "card_gathers",

@@ -65,7 +65,7 @@ impl Proof {
     }
 }
 
-/// What the info mean.
+/// Returns what the info mean.
 pub(crate) fn findings(info: &TlsInfo) -> Vec<Finding> {
     let support = match &info.support {
         Ok(support) => support,
@@ -100,7 +100,7 @@ fn untried(error: &str) -> Finding {
     }
 }
 
-/// The kernel does not do it.
+/// Returns the finding for a kernel that does not encrypt TLS, with a remedy.
 fn missing(errno: Errno, place: KernelOrigin) -> Finding {
     let symbol = errno::name(errno);
     let (finding, remedy) = match (errno, place.module) {
@@ -213,7 +213,7 @@ fn of_proof(proof: &Result<Proof, String>) -> Finding {
     }
 }
 
-/// What the kernel has counted since the module was loaded, in this network namespace.
+/// Returns what the kernel has counted since the module was loaded, in this network namespace.
 fn of_counters(counters: &str) -> Option<Finding> {
     let count = |name: &str| -> Option<u64> {
         let mut words = counters.lines().find(|line| line.starts_with(name))?.split_whitespace();
@@ -234,7 +234,7 @@ fn of_counters(counters: &str) -> Option<Finding> {
     })
 }
 
-/// The suites that the kernel has, or those that it does not, the best first.
+/// Returns the suites that the kernel has, or those that it does not, the best first.
 fn suites(support: &Support, are_there: bool) -> impl Iterator<Item = (Version, Cipher)> + '_ {
     Version::ALL
         .into_iter()

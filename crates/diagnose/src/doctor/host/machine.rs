@@ -42,7 +42,7 @@ impl HostInfo {
     }
 }
 
-/// The release of the kernel.
+/// Returns the release of the kernel.
 pub(crate) fn release() -> String {
     // In this order: rustix takes it for certain that uname(2) answers, and a filter may refuse it.
     match fs::read_to_string("/proc/sys/kernel/osrelease") {
@@ -51,7 +51,7 @@ pub(crate) fn release() -> String {
     }
 }
 
-/// What the info mean.
+/// Returns what the info mean.
 pub(crate) fn findings(info: &HostInfo) -> Vec<Finding> {
     let kernel = Finding {
         name: "kernel",

@@ -37,7 +37,7 @@ impl KernelOrigin {
     }
 }
 
-/// What the list of modules (modules.dep(5)) and the kernel's own configuration say.
+/// Returns what the list of modules (modules.dep(5)) and the kernel's own configuration say.
 fn module(modules: Option<&str>, config: Option<&str>) -> Module {
     let is_it = |line: &str| line.split(':').next().is_some_and(|path| path.contains(PATH));
     let is_listed = |list: &str| list.lines().any(is_it);

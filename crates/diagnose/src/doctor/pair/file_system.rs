@@ -26,7 +26,7 @@ impl FileSystems {
     }
 }
 
-/// What the systems mean.
+/// Returns what the systems mean.
 pub(crate) fn findings(systems: &FileSystems) -> Vec<Finding> {
     let to = systems.to.map(|name| of("to_file_system", name));
     [of("from_file_system", systems.from)].into_iter().chain(to).collect()

@@ -105,7 +105,7 @@ impl Trial {
     }
 }
 
-/// A small file as `cp` copies it; `None` for what the engine moves.
+/// Returns a small file as `cp` copies it; `None` for what the engine moves.
 fn buffered(sample: &Sample, target: &Target) -> Result<Option<Trial>> {
     let stat = sample.stat()?;
     if !target.is_copy() || !buffered::is_small(&stat) {

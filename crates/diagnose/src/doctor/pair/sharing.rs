@@ -42,7 +42,7 @@ fn send_and_change(scratch: &Scratch) -> io::Result<(usize, usize)> {
     Ok((arrived.len(), arrived.iter().filter(|&&byte| byte == AFTER).count()))
 }
 
-/// What the sharing mean.
+/// Returns what the sharing mean.
 pub(crate) fn finding(sharing: &PageSharing) -> Finding {
     let name = "by_reference";
     let (state, finding, consequence, remedy) = match sharing {

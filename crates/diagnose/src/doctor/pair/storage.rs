@@ -81,7 +81,7 @@ fn land(folder: &Path) -> Result<bool, Errno> {
     Ok(is_unnamed)
 }
 
-/// What the info mean.
+/// Returns what the info mean.
 pub(crate) fn findings(info: &StorageInfo) -> Vec<Finding> {
     let mut findings = vec![pipe(info), nowait(info), cachestat(info), direct(info)];
     findings.extend(info.unnamed.map(|landed| unnamed(landed, info.has_proc)));

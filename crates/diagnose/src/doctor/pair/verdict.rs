@@ -5,7 +5,7 @@ use underpass_engine::{Declined, Integrity, Mechanism, Refusal};
 use super::{PairTrials, Trial, TrialOutcome};
 use crate::doctor::finding::{Finding, FindingState};
 
-/// What the trials mean: the way first, then each mechanism, then each guard.
+/// Returns what the trials mean: the way first, then each mechanism, then each guard.
 pub(crate) fn findings(trials: &PairTrials) -> Vec<Finding> {
     let mut findings = vec![way(trials)];
     findings.extend(trials.alone.iter().map(|(mechanism, trial)| of(trials, *mechanism, trial)));
@@ -15,7 +15,7 @@ pub(crate) fn findings(trials: &PairTrials) -> Vec<Finding> {
     findings
 }
 
-/// The way that a command would take.
+/// Returns the way that a command would take.
 fn way(trials: &PairTrials) -> Finding {
     let (state, finding, consequence, remedy) = match &trials.way.outcome {
         TrialOutcome::Moved => return open_way(trials),
@@ -43,7 +43,7 @@ fn way(trials: &PairTrials) -> Finding {
     Finding { name: "way", state, finding, consequence, remedy }
 }
 
-/// A way by which the bytes arrived.
+/// Returns a way by which the bytes arrived.
 fn open_way(trials: &PairTrials) -> Finding {
     let report = &trials.way.report;
     let declined = declined(trials);
@@ -78,14 +78,14 @@ fn open_way(trials: &PairTrials) -> Finding {
     Finding { name: "way", state, finding, consequence: consequence.to_owned(), remedy }
 }
 
-/// What moved the bytes.
+/// Returns what moved the bytes.
 fn movers(trials: &PairTrials) -> String {
     let movers = trials.way.report.mechanisms();
     let movers: Vec<_> = movers.map(|(mechanism, _)| mechanism.name()).collect();
     if movers.is_empty() { "nothing".to_owned() } else { movers.join(" and ") }
 }
 
-/// What a command would have preferred to the way that it takes.
+/// Returns what a command would have preferred to the way that it takes.
 fn declined(trials: &PairTrials) -> Vec<(Mechanism, Refusal)> {
     let declined = trials.way.report.declined().iter();
     declined
@@ -140,7 +140,7 @@ fn of(trials: &PairTrials, mechanism: Mechanism, trial: &Trial) -> Finding {
     Finding { name, state, finding, consequence: consequence.to_owned(), remedy }
 }
 
-/// What a mechanism that works is good for.
+/// Returns what a mechanism that works is good for.
 const fn means(mechanism: Mechanism, is_stream: bool) -> &'static str {
     match mechanism {
         Mechanism::Reflink => "a copy shares the blocks of its original: no byte moves at all",
@@ -153,7 +153,7 @@ const fn means(mechanism: Mechanism, is_stream: bool) -> &'static str {
     }
 }
 
-/// What can be done about a refusal.
+/// Returns what can be done about a refusal.
 fn remedy(mechanism: Mechanism, refusal: Refusal) -> String {
     use rustix::io::Errno;
     let Refusal::Errno(errno) = refusal else {
@@ -180,7 +180,7 @@ fn remedy(mechanism: Mechanism, refusal: Refusal) -> String {
     }
 }
 
-/// What can be done if nothing works at all.
+/// Returns what can be done if nothing works at all.
 const fn of_failure(trials: &PairTrials) -> &'static str {
     if trials.is_stream {
         "let this program open connections to 127.0.0.1 or ::1, read the file, and send"
@@ -189,7 +189,7 @@ const fn of_failure(trials: &PairTrials) -> &'static str {
     }
 }
 
-/// How sure a transfer can be of one version of the file.
+/// Returns how sure a transfer can be of one version of the file.
 fn of_guard(level: Integrity, trial: &Trial, has_proc: bool) -> Finding {
     let name = level.name();
     let refusal = trial.report.declined().iter().find_map(|decline| {

@@ -48,7 +48,7 @@ impl Facts {
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// The next value: its tag and what is in it.
+    /// Returns the next value: its tag and what is in it.
     fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&[tag, len], rest) = self.0.split_first_chunk()?;
         let (len, rest) = match len {

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use rustix::system::uname;
 
-/// What others may call this machine: its host name, `localhost`, and the addresses of its
-/// interfaces, but those that are only good on one link.
+/// Returns what others may call this machine: its host name, `localhost`, and the addresses of
+/// its interfaces, but those that are only good on one link.
 pub(super) fn names_of_this_host() -> Vec<String> {
     let mut names = vec!["localhost".to_owned()];
     let host = uname().nodename().to_string_lossy().to_ascii_lowercase();

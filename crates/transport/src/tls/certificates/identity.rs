@@ -103,8 +103,8 @@ impl Identity {
             .map_err(|error| TlsError::Refused(error.to_string()))
     }
 
-    /// What others may call this machine: its host name, `localhost`, and the addresses of its
-    /// interfaces.
+    /// Returns what others may call this machine: its host name, `localhost`, and the addresses
+    /// of its interfaces.
     #[must_use]
     pub fn names_of_this_host() -> Vec<String> {
         names_of_this_host()
@@ -128,14 +128,14 @@ impl Identity {
         Ok(Self { key, pin, warning })
     }
 
-    /// What a client may pin.
+    /// Returns what a client may pin.
     #[must_use]
     pub fn pin(&self) -> Pin {
         self.pin
     }
 
-    /// What is wrong although it can be used: the certificate is out of its time, or everybody can
-    /// read the key.
+    /// Returns what is wrong although it can be used: the certificate is out of its time, or
+    /// everybody can read the key.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
@@ -148,7 +148,7 @@ impl Identity {
         bytes.iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":")
     }
 
-    /// The server's own certificate as PEM, for a client's `--cacert`.
+    /// Returns the server's own certificate as PEM, for a client's `--cacert`.
     #[must_use]
     pub fn certificate_pem(&self) -> String {
         let text = STANDARD.encode(self.leaf().unwrap_or_default());
@@ -166,7 +166,7 @@ impl Identity {
     }
 }
 
-/// The certificates in a PEM file, at least one.
+/// Returns the certificates in a PEM file, at least one.
 pub(in crate::tls) fn read_certificates(
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -178,7 +178,7 @@ pub(in crate::tls) fn read_certificates(
     if chain.is_empty() { Err(unusable(Fault::NoCertificate)) } else { Ok(chain) }
 }
 
-/// All of a file.
+/// Returns all of a file.
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     use std::io::Read;
     let unreadable = |source| TlsError::Unreadable { path: PathBuf::from(path), source };
@@ -188,14 +188,14 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     Ok(bytes)
 }
 
-/// Whether a private key in PEM is encrypted, in the new form or the old.
+/// Returns whether a private key in PEM is encrypted, in the new form or the old.
 fn is_encrypted(pem: &[u8]) -> bool {
     let text = String::from_utf8_lossy(pem);
     text.contains("-----BEGIN ENCRYPTED PRIVATE KEY-----")
         || text.contains("Proc-Type: 4,ENCRYPTED")
 }
 
-/// What is wrong with a key that is no secret.
+/// Returns what is wrong with a key that is no secret.
 fn open_to_all(key: &Path) -> Option<String> {
     const READ_BY_OTHERS: u32 = 0o004;
     let mode = std::fs::metadata(key).ok()?.permissions().mode();
@@ -204,7 +204,7 @@ fn open_to_all(key: &Path) -> Option<String> {
         .then(|| format!("everybody on this machine can read {path}: chmod 600 {path}"))
 }
 
-/// What is wrong with a certificate's time.
+/// Returns what is wrong with a certificate's time.
 fn warning(certificate: &[u8], now: Timestamp) -> Option<String> {
     let Facts { not_before, not_after, .. } = Facts::of(certificate)?;
     let day = |moment: Timestamp| moment.strftime("%Y-%m-%d");

@@ -66,7 +66,7 @@ impl Connection {
         (used, turn)
     }
 
-    /// What both sides have in common.
+    /// Returns what both sides have in common.
     pub(in crate::tls) fn common(&self) -> &CommonState {
         match self {
             Self::Client(client) => client,

@@ -153,7 +153,8 @@ impl Kernel {
         Ok(0)
     }
 
-    /// Whether the next that can be received is data, or the end or a failure, or nothing yet.
+    /// Returns whether the next that can be received is data, or the end or a failure, or nothing
+    /// yet.
     pub(in crate::tls) fn peek(&mut self, socket: BorrowedFd<'_>) -> Option<bool> {
         match self.take_control(socket) {
             Ok(true) => Some(true),
@@ -163,7 +164,7 @@ impl Kernel {
         }
     }
 
-    /// What is at the front after a mechanism found no data there.
+    /// Returns what is at the front after a mechanism found no data there.
     pub(in crate::tls) fn front(&mut self, socket: BorrowedFd<'_>) -> Result<RecordKind, Errno> {
         if self.is_ended {
             return Ok(RecordKind::End);
@@ -231,7 +232,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// The next that can be received.
+    /// Returns the next that can be received.
     fn next(
         &mut self,
         socket: BorrowedFd<'_>,

@@ -32,7 +32,7 @@ impl KeyUsage {
         self.can_renew && self.most.is_some() && self.records >= EARLY
     }
 
-    /// Whether nothing more may be sent.
+    /// Returns whether nothing more may be sent.
     pub(in crate::tls) fn is_over(&self) -> bool {
         self.most.is_some_and(|most| self.records >= most)
     }

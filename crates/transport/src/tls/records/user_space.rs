@@ -114,7 +114,8 @@ impl UserSpace {
         }
     }
 
-    /// Whether the next that can be received is data, or the end or a failure, or nothing yet.
+    /// Returns whether the next that can be received is data, or the end or a failure, or nothing
+    /// yet.
     pub(in crate::tls) fn peek(&mut self, socket: BorrowedFd<'_>) -> Option<bool> {
         loop {
             self.decrypt(&mut []);
@@ -130,7 +131,7 @@ impl UserSpace {
         }
     }
 
-    /// Whether something can be received without the socket.
+    /// Returns whether something can be received without the socket.
     pub(in crate::tls) fn has_input(&self) -> bool {
         let is_over = self.is_ended || self.failure.is_some();
         !self.plaintext.is_empty() || !self.is_idle || is_over
@@ -275,7 +276,7 @@ impl UserSpace {
     }
 }
 
-/// What a failure of rustls is called among the failures of a socket.
+/// Returns what a failure of rustls is called among the failures of a socket.
 pub(in crate::tls) fn errno(error: &Error) -> Errno {
     match error {
         Error::DecryptError => Errno::BADMSG,

@@ -14,7 +14,8 @@ use rustls::{
     Tls13CipherSuite,
 };
 
-/// The suite with decrypters that check what they decrypt. Suites of TLS 1.2 stay as they are.
+/// Returns the suite with decrypters that check what they decrypt. Suites of TLS 1.2 stay as they
+/// are.
 pub(super) fn checked(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     let SupportedCipherSuite::Tls13(Tls13CipherSuite { common, hkdf_provider, aead_alg, .. }) =
         suite
@@ -126,7 +127,7 @@ impl MessageFraming {
         }
     }
 
-    /// Whether a message has begun and not ended.
+    /// Returns whether a message has begun and not ended.
     fn is_within(&self) -> bool {
         self.header_len > 0
     }

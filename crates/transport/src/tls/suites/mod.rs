@@ -30,7 +30,7 @@ static SUITES: LazyLock<[SupportedCipherSuite; 9]> = LazyLock::new(|| {
     .map(checked)
 });
 
-/// What rustls is to use. Of the suites, those that the kernel can do come first.
+/// Returns what rustls is to use. Of the suites, those that the kernel can do come first.
 pub(super) fn provider(wish: Option<&KernelOffer>) -> Arc<CryptoProvider> {
     let mut suites = SUITES.to_vec();
     suites.sort_by_key(|suite| {
@@ -49,7 +49,7 @@ pub(super) fn provider(wish: Option<&KernelOffer>) -> Arc<CryptoProvider> {
     })
 }
 
-/// Which version and cipher of the kernel's are those of a suite; nothing if it has none.
+/// Returns which version and cipher of the kernel's are those of a suite; nothing if it has none.
 pub(super) fn kind_of(suite: CipherSuite) -> Option<(Version, Cipher)> {
     use CipherSuite as Suite;
     Some(match suite {
@@ -68,7 +68,7 @@ pub(super) fn kind_of(suite: CipherSuite) -> Option<(Version, Cipher)> {
     })
 }
 
-/// The name of a suite as the registry of IANA has it.
+/// Returns the name of a suite as the registry of IANA has it.
 pub(super) fn name(suite: CipherSuite) -> &'static str {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
@@ -78,7 +78,7 @@ pub(super) fn name(suite: CipherSuite) -> &'static str {
     }
 }
 
-/// The name of a version as OpenSSL and curl have it.
+/// Returns the name of a version as OpenSSL and curl have it.
 pub(super) fn version(version: Option<ProtocolVersion>) -> &'static str {
     match version {
         Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
@@ -86,7 +86,7 @@ pub(super) fn version(version: Option<ProtocolVersion>) -> &'static str {
     }
 }
 
-/// What is spoken inside, as the negotiation of RFC 7301 has it.
+/// Returns what is spoken inside, as the negotiation of RFC 7301 has it.
 pub(super) fn protocols() -> Vec<Vec<u8>> {
     vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()]
 }

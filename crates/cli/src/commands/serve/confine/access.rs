@@ -23,7 +23,7 @@ pub(super) fn is_readable(file: &Path) -> bool {
     check(file, Access::READ_OK).is_ok()
 }
 
-/// Whether names can be made and removed in this folder.
+/// Returns whether names can be made and removed in this folder.
 pub(super) fn is_writable(folder: &Path) -> bool {
     check(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }

@@ -69,7 +69,7 @@ impl Confine<'_> {
         Ok(Confinement { privileges, sandbox: Some((landlock, seccomp::restrict())), warnings })
     }
 
-    /// What the user that serves lacks, or has too much of.
+    /// Returns what the user that serves lacks, or has too much of.
     fn warnings(&self, privileges: &Privileges) -> Vec<String> {
         let bounds = self.bounds;
         let mut warnings: Vec<String> = privileges.warning().into_iter().collect();
@@ -96,7 +96,7 @@ impl Confine<'_> {
 }
 
 impl Confinement {
-    /// What the operator should change, a sentence each.
+    /// Returns what the operator should change, a sentence each.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }

@@ -87,7 +87,7 @@ impl Bounds {
         ruleset.restrict_self()
     }
 
-    /// What changes beneath the root need.
+    /// Returns what changes beneath the root need.
     fn changes(&self) -> BitFlags<AccessFs> {
         let mut access = BitFlags::empty();
         if self.uploads {
@@ -335,7 +335,7 @@ mod tests {
         });
     }
 
-    /// A file that gets its name at the end, as uploads do it.
+    /// Creates a file that gets its name at the end, as uploads do.
     fn land(folder: &Path, name: &str) -> std::io::Result<()> {
         use rustix::fs::{CWD, Mode, OFlags, openat};
         use std::io::Write;

@@ -47,7 +47,7 @@ pub(super) fn drop_capabilities(user: Option<&User>) -> Privileges {
     Privileges::current(user)
 }
 
-/// The capabilities of a server that becomes this user, or stays what it is.
+/// Returns the capabilities of a server that becomes this user, or stays what it is.
 fn kept(user: Option<&User>) -> CapabilitySet {
     let is_root = user.map_or_else(|| geteuid().is_root(), User::is_root);
     if is_root { CapabilitySet::LEASE | ROOT } else { CapabilitySet::LEASE }
@@ -64,7 +64,7 @@ impl Privileges {
         }
     }
 
-    /// What should be changed about it.
+    /// Returns what should be changed about it.
     pub(super) fn warning(&self) -> Option<String> {
         let reads_everything = self.capabilities.intersects(ROOT);
         (self.is_root && reads_everything).then(|| {

@@ -55,7 +55,7 @@ fn errno(number: i32) -> SeccompAction {
     SeccompAction::Errno(number.unsigned_abs())
 }
 
-/// The calls that are allowed. A call with rules is allowed if one of them matches.
+/// Returns the calls that are allowed. A call with rules is allowed if one of them matches.
 fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let mut rules: BTreeMap<_, _> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
     // Already allowed by the filter for it, and by this one as its refusal is that of the other.
@@ -79,7 +79,7 @@ fn masked(argument: u8, mask: u64, value: u64) -> Result<SeccompRule, BackendErr
     SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Qword, masked, value)?])
 }
 
-/// A rule for each value that an argument may have.
+/// Returns a rule for each value that an argument may have.
 fn one_of(argument: u8, values: &[u64]) -> Result<Vec<SeccompRule>, BackendError> {
     let rule = |value: &u64| {
         let equal =

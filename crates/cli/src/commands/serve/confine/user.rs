@@ -84,7 +84,7 @@ impl FromStr for User {
     }
 }
 
-/// The number of a group given by name or number.
+/// Returns the number of a group given by name or number.
 fn group_id(group: &str) -> std::result::Result<u32, String> {
     if let Ok(gid) = group.parse() {
         return Ok(gid);
@@ -94,7 +94,7 @@ fn group_id(group: &str) -> std::result::Result<u32, String> {
     known.map(|known| known.gid.as_raw()).ok_or_else(|| format!("there is no group {group}"))
 }
 
-/// The groups that the system's databases give to a user.
+/// Returns the groups that the system's databases give to a user.
 fn groups_of(name: &str, gid: u32) -> std::result::Result<Vec<Gid>, String> {
     let name = std::ffi::CString::new(name).map_err(|_| "a name has no NUL".to_owned())?;
     let groups = nix::unistd::getgrouplist(&name, gid.into());

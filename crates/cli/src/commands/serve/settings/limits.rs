@@ -15,7 +15,8 @@ pub(super) fn raise_descriptors() -> u64 {
     current.unwrap_or(u64::MAX)
 }
 
-/// How many connections at once `descriptors` allow for, or an error if more were asked for.
+/// Returns how many connections at once `descriptors` allow for, or an error if more were asked
+/// for.
 ///
 /// Each is a socket, and a file while one is sent: the default leaves room for one file to every
 /// two connections.
@@ -36,8 +37,8 @@ pub(super) fn connections(asked: Option<u32>, descriptors: u64, workers: usize) 
     Ok(usize::try_from(number).unwrap_or(usize::MAX))
 }
 
-/// How many connections one address may have, if that is limited: unless something else is asked
-/// for, it cannot have more than half of all.
+/// Returns how many connections one address may have, if that is limited: unless something else
+/// is asked for, it cannot have more than half of all.
 pub(super) fn per_address(asked: Option<u32>, connections: usize) -> Option<usize> {
     match asked {
         None => Some(connections.div_ceil(2)),

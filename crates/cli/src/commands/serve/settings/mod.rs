@@ -14,7 +14,7 @@ use super::args::{ChangeArgs, ServeArgs};
 use crate::failure::{Failure, Result, WithPath};
 use underpass_engine::Size;
 
-/// The settings that these arguments ask for. Raises the limit of open files on the way.
+/// Returns the settings that these arguments ask for. Raises the limit of open files on the way.
 pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Settings> {
     let ServeArgs {
         root,
@@ -102,7 +102,7 @@ fn cache_control(text: &str) -> Result<String> {
     }
 }
 
-/// A name of --allow-host, with a port or without.
+/// Returns a name of --allow-host, with a port or without.
 fn host(text: &str) -> Result<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
     match text == "*" || (!text.is_empty() && text.chars().all(is_part)) {
@@ -113,7 +113,7 @@ fn host(text: &str) -> Result<String> {
     }
 }
 
-/// A header as it is typed; whether it may be set is for the server to say.
+/// Returns a header as it is typed; whether it may be set is for the server to say.
 fn header(text: &str) -> Result<(String, String)> {
     match text.split_once(':') {
         Some((name, value)) => Ok((name.to_owned(), value.trim_matches([' ', '\t']).to_owned())),
@@ -121,7 +121,7 @@ fn header(text: &str) -> Result<(String, String)> {
     }
 }
 
-/// The prefix as the server takes it: nothing, or `/a/b`.
+/// Returns the prefix as the server takes it: nothing, or `/a/b`.
 fn path_prefix(text: &str) -> Result<String> {
     let path = text.trim_matches('/');
     let is_plain = |c: char| !c.is_control() && !" ?#%\\\"<>".contains(c);

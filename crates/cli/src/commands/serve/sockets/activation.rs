@@ -9,7 +9,7 @@ use rustix::net::sockopt;
 
 use crate::failure::{Failure, Result};
 
-/// The sockets that whoever started this process listens on for it; usually none.
+/// Returns the sockets that whoever started this process listens on for it; usually none.
 ///
 /// To be called before there is a second thread: the variables are removed.
 pub(crate) fn inherited() -> Result<Vec<OwnedFd>> {

@@ -10,7 +10,7 @@ use underpass_server::server::Address;
 
 use crate::failure::{Failure, Result};
 
-/// The addresses that were typed; loopback if none was.
+/// Returns the addresses that were typed; loopback if none was.
 pub(crate) fn addresses(binds: &[String], port: u16) -> Result<Vec<Address>> {
     let mut addresses = Vec::new();
     let default = [DEFAULT.to_owned()];
@@ -58,7 +58,8 @@ fn resolve(bind: &str, port: u16) -> Result<Vec<Address>> {
     Ok(found.map(Address::Tcp).collect())
 }
 
-/// The kernel calls a path that is taken by a file "in use", as if somebody listened there.
+/// Fails if the path is taken by something other than a socket, which the kernel would report
+/// as "in use", as if a server listened there.
 fn refuse_file(path: &Path) -> Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => Err(Failure::Network {

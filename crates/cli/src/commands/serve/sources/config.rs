@@ -49,7 +49,7 @@ fn entries(text: &str, file: &str) -> std::result::Result<Vec<Entry>, String> {
     Ok(entries)
 }
 
-/// The values as they would be typed.
+/// Returns the values as they would be typed.
 fn values(value: Value) -> Option<Vec<OsString>> {
     match value {
         Value::Array(values) => values.into_iter().map(word).collect(),

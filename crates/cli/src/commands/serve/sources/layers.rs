@@ -64,7 +64,7 @@ fn take(taken: &mut BTreeSet<String>, argument: &Arg) {
     }
 }
 
-/// What the variables say. A variable that is empty is none: compose files set such ones.
+/// Returns what the variables say. A variable that is empty is none: compose files set such ones.
 fn environment(command: &Command) -> Vec<Entry> {
     let arguments = command.get_arguments().filter(|each| is_settable(each));
     let entries = arguments.filter_map(|argument| {
@@ -81,7 +81,8 @@ fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The values of a list: one a line, for passwords and patterns may contain everything else.
+/// Returns the values of a list: one a line, for passwords and patterns may contain everything
+/// else.
 fn lines(text: &OsStr) -> Vec<OsString> {
     let lines = text.as_bytes().split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     lines.map(|line| OsString::from_vec(line.to_vec())).collect()
@@ -97,7 +98,7 @@ fn find<'c>(command: &'c Command, entry: &Entry) -> Result<&'c Arg> {
     })
 }
 
-/// The words one would have typed.
+/// Returns the words one would have typed.
 fn typed(argument: &Arg, entry: &Entry) -> Result<Vec<OsString>> {
     let prefix = |value: &OsString| {
         let mut word = OsString::from(format!("--{}=", entry.name));
@@ -139,7 +140,7 @@ fn wrong(entry: &Entry, what: &str) -> Failure {
     Failure::Usage(format!("{}: {} {what}", entry.place, entry.name))
 }
 
-/// The key of an option: its long name; the folder's is its own.
+/// Returns the key of an option: its long name; the folder's is its own.
 fn name(argument: &Arg) -> &str {
     argument.get_long().unwrap_or(argument.get_id().as_str())
 }
