@@ -1,29 +1,29 @@
-//! How a server is ended from outside.
+//! Ends a server from outside.
 
 use tokio::sync::watch;
 
-/// Ends a server, from any thread; copies are of the same server.
+/// A handle that ends a server from any thread; all clones belong to the same server.
 #[derive(Clone, Debug)]
 pub struct Control(watch::Sender<Phase>);
 
 impl Control {
-    /// The control of a server that is to be started.
+    /// Creates the control of a server that is still to be started.
     #[must_use]
     pub fn new() -> Self {
         Self(watch::Sender::new(Phase::Serving))
     }
 
-    /// Accepts nothing more, and ends when the transfers under way have ended or their time is up.
+    /// Accepts nothing more; the server ends once its transfers have ended or their time is up.
     pub fn drain(&self) {
         self.reach(Phase::Draining);
     }
 
-    /// Ends at once. Whoever is in the middle of a transfer sees a reset.
+    /// Ends the server at once. A client in the middle of a transfer sees a reset.
     pub fn stop(&self) {
         self.reach(Phase::Stopped);
     }
 
-    /// Tells the phase and each change of it.
+    /// Returns a receiver of the phase and each change of it.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Phase> {
         self.0.subscribe()
     }
@@ -43,14 +43,14 @@ impl Default for Control {
     }
 }
 
-/// How far a server has come; it never goes back.
+/// The phase of a server; it never goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// It answers.
+    /// The server accepts connections.
     Serving,
-    /// It lets transfers end.
+    /// The server lets transfers end.
     Draining,
-    /// It ends.
+    /// The server ends.
     Stopped,
 }
 

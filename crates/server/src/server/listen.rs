@@ -1,4 +1,4 @@
-//! Sockets that clients connect to.
+//! The sockets that clients connect to.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -16,13 +16,13 @@ use rustix::net::{
 use crate::server::listener_kind::ListenerKind;
 use crate::server::settings::{Address, ServeError};
 
-/// One address, as one listening socket for each worker.
+/// One address, with one listening socket for each worker.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// One for each worker: sockets of their own for TCP, so that the kernel spreads connections
-    /// over them, otherwise copies of one.
+    /// One socket for each worker: sockets of their own for TCP, so that the kernel spreads
+    /// connections over them, otherwise copies of one.
     pub(crate) sockets: Vec<OwnedFd>,
-    /// Where clients find it: `127.0.0.1:5000` or `unix:/run/x`.
+    /// The address for clients: `127.0.0.1:5000` or `unix:/run/x`.
     pub(crate) address: String,
     pub(crate) role: ListenerKind,
     /// A path that this program made and has to remove.
@@ -30,7 +30,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Listens on an address. In the file system nobody can listen in, so there is no TLS.
+    /// Listens on an address. Traffic over a unix socket cannot be overheard, so it has no TLS.
     pub(crate) fn new(
         address: &Address,
         role: ListenerKind,
@@ -43,7 +43,7 @@ impl Listener {
         }
     }
 
-    /// Takes over a socket on which somebody else already listens, as systemd does.
+    /// Takes over a socket that another program has opened for listening, as systemd does.
     pub(crate) fn inherited(
         socket: OwnedFd,
         role: ListenerKind,
@@ -62,7 +62,7 @@ impl Listener {
     }
 }
 
-/// Listens for those who are to be sent to the ports of `listeners`: at `port` of each of their
+/// Listens for clients that are redirected to the ports of `listeners`: at `port` of each of their
 /// addresses, and from there to the first port at that address.
 pub(crate) fn redirects(
     listeners: &[Listener],
@@ -82,7 +82,7 @@ pub(crate) fn redirects(
     Ok(redirects)
 }
 
-/// One socket for each worker on the same port: the kernel spreads connections over them.
+/// Opens one socket for each worker on the same port: the kernel spreads connections over them.
 fn tcp(address: SocketAddr, role: ListenerKind, workers: usize) -> io::Result<Listener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let mut sockets = Vec::with_capacity(workers);
@@ -90,15 +90,15 @@ fn tcp(address: SocketAddr, role: ListenerKind, workers: usize) -> io::Result<Li
     for index in 0..workers {
         let socket = stream(family)?;
         set_socket_reuseaddr(&socket, true)?;
-        // A full TCP segment is never held back for more, and a response is sent as one thought.
-        // Connections inherit it, which saves each of them a call.
+        // A full TCP segment is never held back for more, and a response is sent as a whole.
+        // Connections inherit the option, which saves each of them a call.
         set_tcp_nodelay(&socket, true)?;
         if address.is_ipv6() {
-            // So that 0.0.0.0 and [::] can be named side by side.
+            // This allows 0.0.0.0 and [::] to be used side by side.
             set_ipv6_v6only(&socket, true)?;
         }
-        // Not for the first: a port that another program listens on has to be an error, even if
-        // that one would share it.
+        // The first socket is without it: a port that another program listens on must be an error,
+        // even if that program would share it.
         if index > 0 {
             set_socket_reuseport(&socket, true)?;
         }
@@ -115,7 +115,7 @@ fn tcp(address: SocketAddr, role: ListenerKind, workers: usize) -> io::Result<Li
     Ok(Listener { sockets, address: at.to_string(), role, _path: None })
 }
 
-/// A socket at a path. A socket that a program left behind when it was killed is replaced.
+/// Opens a socket at a path. A socket that was left there by a killed program is replaced.
 fn unix(path: &Path, workers: usize) -> io::Result<Listener> {
     let socket = stream(AddressFamily::UNIX)?;
     let address = SocketAddrUnix::new(path)?;
@@ -133,7 +133,7 @@ fn unix(path: &Path, workers: usize) -> io::Result<Listener> {
     Ok(Listener { sockets, address, role: ListenerKind::Plain, _path: Some(made) })
 }
 
-/// Whether a path is a socket that nobody listens on.
+/// Returns whether a path is a socket that no program listens on.
 fn is_abandoned(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     let is_socket = path.symlink_metadata().is_ok_and(|facts| facts.file_type().is_socket());
@@ -170,10 +170,11 @@ struct SocketPath(std::path::PathBuf);
 
 impl Drop for SocketPath {
     fn drop(&mut self) {
-        // It may be gone already, or be out of reach of a confined process.
+        // The path may be gone already, or be out of reach of a confined process.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Connections that wait to be accepted; the kernel cuts it to net.core.somaxconn.
+/// The number of connections that may wait to be accepted; the kernel caps it at
+/// net.core.somaxconn.
 const BACKLOG: i32 = 4096;

@@ -1,15 +1,15 @@
-//! What a listener is for.
+//! The purpose of a listener.
 
-/// What a listener, and each connection that comes by it, is for.
+/// The purpose of a listener and of each connection that it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListenerKind {
-    /// HTTP as it is.
+    /// Plain HTTP.
     Plain,
-    /// HTTP inside of TLS.
+    /// HTTP over TLS.
     Tls,
-    /// HTTP for those who did not know that there is TLS: they are sent to this port.
+    /// Plain HTTP that is redirected to HTTPS on this port.
     Redirect {
-        /// Where TLS is spoken at the same address.
+        /// The port of TLS at the same address.
         port: u16,
     },
 }

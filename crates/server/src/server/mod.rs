@@ -1,4 +1,4 @@
-//! The server itself: its settings, its listeners, its workers, and what these share.
+//! The server itself: its settings, listeners and workers, and the state that these share.
 
 pub(crate) mod control;
 pub(crate) mod credentials;

@@ -1,8 +1,7 @@
-//! The file server: sockets, descriptors, time and threads around what requests mean.
+//! Starts and runs the file server: its sockets, descriptors and threads.
 //!
-//! Each worker is a thread with a runtime, a listener and open files of its own; nothing but
-//! counters is shared. A connection is one task. What may wait for a disk is done by helper
-//! threads, so that a worker only ever does what can be done now.
+//! Each worker is a thread with a runtime, a listener and open files of its own. A connection is
+//! one task. Work that may wait for a disk runs on helper threads, so a worker never blocks.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use crate::server::settings::{Address, Note, ServeError, Settings, Summary};
 use crate::server::shared::Shared;
 use crate::uploads;
 
-/// A server that listens, and answers once it is [`run`](Self::run).
+/// A server that listens, and serves once it is [`run`](Self::run).
 #[derive(Debug)]
 pub struct Server {
     shared: Shared,
@@ -24,12 +23,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the root and listens: on the addresses, and on sockets that others listen on already,
-    /// as systemd hands them over.
+    /// Opens the root and listens: on the addresses, and on sockets that other programs have opened
+    /// already, as systemd hands them over.
     ///
     /// # Errors
     ///
-    /// [`ServeError`], which says what cannot be had.
+    /// [`ServeError`], which names the part that failed.
     pub fn bind(
         settings: Settings,
         addresses: &[Address],
@@ -53,14 +52,14 @@ impl Server {
         Ok(Self { shared, listeners })
     }
 
-    /// Where clients find it, such as `127.0.0.1:5000` or `unix:/run/underpass.sock`. TLS is spoken
-    /// at all of them, if at any, but for sockets in the file system.
+    /// Returns the addresses for clients, such as `127.0.0.1:5000` or `unix:/run/underpass.sock`.
+    /// If the server has a certificate, all of them use TLS except unix sockets.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
         self.places(|role| !matches!(role, ListenerKind::Redirect { .. }))
     }
 
-    /// Where clients are sent from to where there is TLS.
+    /// Returns the addresses that redirect clients to TLS.
     #[must_use]
     pub fn redirects(&self) -> Vec<String> {
         self.places(|role| matches!(role, ListenerKind::Redirect { .. }))
@@ -71,12 +70,12 @@ impl Server {
         meant.map(|listener| listener.address.clone()).collect()
     }
 
-    /// Serves until `control` ends it. `log` takes the lines of the access log, `notes` everything
-    /// else there is to tell; both are called by several threads.
+    /// Serves until `control` ends it. `log` takes the lines of the access log, `notes` all other
+    /// messages; both are called by several threads.
     ///
     /// # Errors
     ///
-    /// [`ServeError::Io`] if a thread or its runtime cannot be had.
+    /// [`ServeError::Io`] if a thread or its runtime cannot be created.
     pub fn run(
         mut self,
         control: Control,
@@ -113,11 +112,11 @@ impl Server {
     }
 }
 
-/// Returns when the server is to end.
+/// Waits until the server is to end.
 fn wait_for_draining(control: &Control) {
     let mut phase = control.subscribe();
     let waiting = async move { drop(phase.wait_for(|phase| *phase >= Phase::Draining).await) };
-    // Needs neither a clock nor sockets, so that nothing can be missing here.
+    // It needs neither a clock nor sockets, so creating it cannot fail for want of them.
     match tokio::runtime::Builder::new_current_thread().build() {
         Ok(runtime) => runtime.block_on(waiting),
         Err(_) => thread::park(),

@@ -1,4 +1,4 @@
-//! The thread of one worker: it accepts connections, serves each in a task, and ends when it is told to.
+//! The thread of one worker: it accepts connections, serves each in a task, and ends on request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use crate::server::shared::Shared;
 use crate::server::worker::Worker;
 use crate::uploads;
 
-/// Serves until the phase says otherwise; returns how many transfers were cut off.
+/// Serves until the phase changes; returns the number of transfers that were cut off.
 pub(crate) fn run(
     shared: Arc<Shared>,
     index: usize,
@@ -43,14 +43,14 @@ pub(crate) fn run(
     let worker = Rc::new(Worker::new(shared, index));
     let local = LocalSet::new();
     let left = local.block_on(&runtime, serve(&worker, listeners, phase));
-    // Connections first: they refer to the runtime. A helper that waits for a dead network file
-    // system must not hold up the end.
+    // Connections are dropped first because they refer to the runtime. A helper that waits for a
+    // dead network file system must not delay the end.
     drop(local);
     runtime.shutdown_background();
     left
 }
 
-/// Serves until the phase says otherwise; returns how many transfers were cut off.
+/// Serves until the phase changes; returns the number of transfers that were cut off.
 async fn serve(
     worker: &Rc<Worker>,
     listeners: Vec<(OwnedFd, ListenerKind)>,
@@ -79,7 +79,7 @@ async fn serve(
     evicting.abort();
     let left = worker.sending();
     worker.for_each_peer(Peer::hang_up);
-    // So that each connection can write its last line.
+    // This lets each connection write its last line of the log.
     for _ in 0..LAST_TURNS {
         if worker.has_no_connections() {
             break;
@@ -89,7 +89,7 @@ async fn serve(
     Ok(left)
 }
 
-/// Waits until the last connection has ended, or there is no more time.
+/// Waits until the last connection has ended or the time is up.
 async fn drain(worker: &Worker, mut phase: watch::Receiver<Phase>) {
     let deadline = sleep(worker.shared.settings.drain);
     let stop = phase.wait_for(|phase| *phase == Phase::Stopped);
@@ -109,7 +109,7 @@ async fn drain(worker: &Worker, mut phase: watch::Receiver<Phase>) {
     .await;
 }
 
-/// Accepts connections for as long as the task lives.
+/// Accepts connections as long as the task lives.
 async fn accept(worker: Rc<Worker>, listener: Accepting, kind: ListenerKind) {
     loop {
         let error = match listener.accept().await {
@@ -123,8 +123,8 @@ async fn accept(worker: Rc<Worker>, listener: Accepting, kind: ListenerKind) {
             // The peer has left already.
             continue;
         }
-        // Out of descriptors or memory: some connections have to end first. Those that wait
-        // meanwhile wait in the kernel.
+        // The process is out of descriptors or memory, so some connections have to end first. New
+        // connections wait in the kernel meanwhile.
         worker.shared.accept_failed(error);
         worker.evict_several();
         worker.files.borrow_mut().expire(Instant::now() + LIFETIME);
@@ -132,7 +132,7 @@ async fn accept(worker: Rc<Worker>, listener: Accepting, kind: ListenerKind) {
     }
 }
 
-/// Serves a connection in a task of its own, if there is a place for it.
+/// Serves a connection in a task of its own, if the limits allow it.
 fn welcome(worker: &Rc<Worker>, socket: Socket, address: Option<SocketAddr>, kind: ListenerKind) {
     let metrics = worker.shared.metrics.worker(worker.index);
     let Some(ticket) = worker.shared.admission.enter(address, |of| worker.make_room(of)) else {
@@ -153,7 +153,7 @@ fn welcome(worker: &Rc<Worker>, socket: Socket, address: Option<SocketAddr>, kin
     });
 }
 
-/// Closes idle connections for other workers, for as long as the task lives.
+/// Closes idle connections on behalf of other workers, as long as the task lives.
 async fn evict_for_others(worker: Rc<Worker>) {
     loop {
         let of = worker.shared.evictions.asked(worker.index).await;
@@ -161,7 +161,7 @@ async fn evict_for_others(worker: Rc<Worker>) {
     }
 }
 
-/// Looks after everything that only time changes, once a second.
+/// Does the work that depends on time alone, once a second.
 async fn sweep(worker: Rc<Worker>) {
     let mut ticks = interval(SWEEP_INTERVAL.min(worker.shared.settings.timeout / 2));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -184,7 +184,7 @@ async fn sweep(worker: Rc<Worker>) {
     }
 }
 
-/// A connection counts for as long as this lives, whatever its end.
+/// Counts a connection for as long as this value lives.
 struct Presence {
     worker: Rc<Worker>,
     id: u64,
@@ -200,20 +200,20 @@ impl Drop for Presence {
     }
 }
 
-/// Threads of one worker that may wait for disks at once,
+/// The maximum number of threads of one worker that may wait for disks at once.
 const MAX_HELPERS: usize = 64;
 
-/// of all workers together,
+/// The maximum number of such threads of all workers together.
 const MAX_ALL_HELPERS: usize = 256;
 
-/// unless each would have fewer than this.
+/// The minimum number for each worker, which takes precedence over the maximum of all.
 const MIN_HELPERS: usize = 8;
 
-/// How long to wait before it is tried again to accept a connection.
+/// The pause before another attempt to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often connections and open files are looked after.
+/// The interval at which connections and open files are checked.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often connections are given another millisecond to end.
+/// The number of further milliseconds that connections are given to end.
 const LAST_TURNS: u32 = 100;

@@ -1,4 +1,4 @@
-//! What a server is told before it starts, and what it has to tell.
+//! The settings of a server, and the messages that it reports.
 
 use std::fmt;
 use std::io;
@@ -13,73 +13,75 @@ use crate::head::BadField;
 use crate::observe::access_log::LogFormat;
 use crate::server::credentials::Credentials;
 
-/// What is served, and how.
+/// The settings of a server.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools)] // each is a switch of its own that users set
 pub struct Settings {
-    /// The folder whose files are served, or the one file.
+    /// The folder whose files are served, or a single file.
     pub root: PathBuf,
-    /// With which certificate TLS is spoken, if it is: at all addresses but sockets in the file
-    /// system.
+    /// The certificate for TLS, if TLS is used: at all addresses except unix sockets.
     pub tls: Option<Credentials>,
-    /// The port at which clients without TLS are sent to that of TLS, at each address that is no
-    /// socket in the file system; 0 for any that is free.
+    /// The port at which clients without TLS are redirected to the port of TLS, at each address
+    /// except unix sockets; 0 for any free port.
     pub redirect_http: Option<u16>,
-    /// How many threads serve, each with a runtime and a listener of its own; at least one.
+    /// The number of threads that serve, each with a runtime and a listener of its own; at least
+    /// one.
     pub workers: usize,
-    /// How many connections may be open at once. For one more the longest idle one is closed; if
-    /// none is idle, the new one is told to come back later.
+    /// The maximum number of open connections. For one more, the connection that has been idle the
+    /// longest is closed; if none is idle, the new one gets a response that asks it to come back
+    /// later.
     pub max_connections: usize,
-    /// How many connections one address may have open at once, if that is limited. An IPv6 address
-    /// counts with all that share its first 64 bits, and unix sockets do not count.
+    /// The maximum number of open connections of one address, if limited. An IPv6 address counts
+    /// together with all that share its first 64 bits, and unix sockets do not count.
     pub max_connections_per_address: Option<usize>,
-    /// A connection without any progress for so long is closed.
+    /// The time without any progress after which a connection is closed.
     pub timeout: Duration,
-    /// Bytes a second that one connection is sent at the most.
+    /// The maximum rate of one connection in bytes per second.
     pub rate: Option<u64>,
     /// Whether pages that a transfer brought in from a disk are given back once the client has
-    /// them, so that what many read often stays in memory.
+    /// them, so that frequently read files stay in memory.
     pub drops_behind: bool,
-    /// How sure a response has to be that its bytes are of one version of the file.
+    /// How strictly a response must ensure that its bytes are of one version of the file.
     pub integrity: Integrity,
-    /// Which mechanisms may move the bytes.
+    /// The mechanisms that may move the bytes.
     pub policy: Policy,
-    /// Bytes asked for in one system call, instead of the mechanism's own default.
+    /// The number of bytes requested in one system call, instead of the mechanism's own default.
     pub step: Option<usize>,
-    /// Who may read what.
+    /// The access rules for users and paths.
     pub access: Access,
-    /// Names that requests without a password may name as the host, besides `localhost`, addresses
-    /// and those of this machine; `*` for any. Names are looked at where only this machine can
-    /// connect, and everywhere if there are any here.
+    /// The names that requests without a password may use as the host, besides `localhost`,
+    /// addresses and those of this machine; `*` for any. Names are checked at addresses that only
+    /// this machine can reach, and at all addresses if any names are set here.
     pub allowed_hosts: Vec<String>,
-    /// Patterns of names that are not served; one with a slash is compared with the whole path.
+    /// Patterns of names that are not served; a pattern with a slash is matched with the whole
+    /// path.
     pub hide: Vec<String>,
     /// Whether names that begin with a dot are served.
     pub shows_hidden: bool,
     /// Whether symbolic links may lead out of the root.
     pub allows_symlinks_outside: bool,
-    /// The `Cache-Control` of files.
+    /// The value of `Cache-Control` for files.
     pub cache_control: Option<String>,
     /// Fields added to every response.
     pub headers: Vec<(String, String)>,
     /// Whether scripts of other sites may read what is served.
     pub cors: bool,
-    /// Whether files with scripts in them act as pages of this server even where somebody may
-    /// change files or has a password.
+    /// Whether scripts in served files run as pages of this server even if users may change files
+    /// or have passwords.
     pub allows_scripts: bool,
-    /// Whether a folder is answered by its `index.html`.
+    /// Whether a request for a folder is answered with its `index.html`.
     pub renders_index: bool,
-    /// Whether a path that does not exist is answered by the root's `index.html`.
+    /// Whether a request for a missing path is answered with the root's `index.html`.
     pub renders_spa: bool,
-    /// What the paths of all requests begin with: empty, or `/a/b`.
+    /// The prefix of all request paths: empty, or `/a/b`.
     pub path_prefix: String,
-    /// What may be changed.
+    /// The changes that clients may make.
     pub changes: Changes,
     /// Whether folders are listed.
     pub listing: bool,
-    /// Whether folders can be had as a tar archive.
+    /// Whether folders can be downloaded as a tar archive.
     pub archive: bool,
-    /// How many entries the folder of an archive may have, all folders in it included.
+    /// The maximum number of entries in an archive, with all of its subfolders.
     pub max_archive_entries: usize,
     /// Whether `/.underpass/health` answers.
     pub health: bool,
@@ -87,46 +89,46 @@ pub struct Settings {
     pub metrics: bool,
     /// Whether `/.underpass/transfers` answers.
     pub transfers: bool,
-    /// How a line of the access log looks; without, there is none.
+    /// The format of the access log's lines; `None` for no access log.
     pub log: Option<LogFormat>,
-    /// How long transfers may go on once the server is told to end.
+    /// The time that transfers may take to end once the server is to end.
     pub drain: Duration,
 }
 
-/// What may be changed, by those who have the right to write.
+/// The changes that clients with the right to write may make.
 #[derive(Clone, Copy, Debug)]
 pub struct Changes {
-    /// Whether files may be put where there are none, and folders be made. What is there may be
-    /// replaced, too.
+    /// Whether files may be uploaded where there are none, and folders be made. Existing files may
+    /// be replaced, too.
     pub upload: bool,
     /// Whether files and folders may be removed, or moved away.
     pub delete: bool,
-    /// Bytes that one file may have.
+    /// The maximum size of one file in bytes.
     pub limit: Option<u64>,
-    /// Whether folders on the way to a file that is put are made.
+    /// Whether missing parent folders of an uploaded file are made.
     pub create_parents: bool,
-    /// Whether a change is on the disk before it is told.
+    /// Whether a change is on the disk before the client gets the response.
     pub sync: bool,
-    /// How long an upload that was broken off can be gone on with.
+    /// The time during which an interrupted upload can be resumed.
     pub expiry: Duration,
-    /// Bytes a second that the body of an upload has to bring on average over
+    /// The rate in bytes per second that the body of an upload must reach on average over
     /// [`timeout`](Settings::timeout); 0 for no such limit.
     pub min_rate: u64,
-    /// What is left free on the disk by uploads and copies.
+    /// The space that uploads and copies leave free on the disk.
     pub min_free: MinFree,
 }
 
-/// How much of a file system is left free.
+/// The space of a file system that is left free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MinFree {
-    /// This many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// This many hundredths of the whole file system.
+    /// A percentage of the whole file system.
     Percent(u8),
 }
 
 impl Default for Changes {
-    /// Nothing.
+    /// Returns a value that leaves nothing free.
     fn default() -> Self {
         let expiry = Duration::from_secs(24 * 60 * 60);
         Self {
@@ -142,10 +144,10 @@ impl Default for Changes {
     }
 }
 
-/// Where to listen.
+/// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// An address of this machine, and a port; 0 for any that is free.
+    /// An address of this machine, and a port; 0 for any free port.
     Tcp(SocketAddr),
     /// A path in the file system.
     Unix(PathBuf),
@@ -160,38 +162,38 @@ impl fmt::Display for Address {
     }
 }
 
-/// Why a server cannot serve.
+/// The reason why a server cannot serve.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Nobody can connect there.
+    /// Listening on an address failed.
     Listen {
         /// The address.
         address: String,
-        /// What the system answered.
+        /// The error of the system.
         source: io::Error,
     },
-    /// What should be served cannot be opened.
+    /// The served folder or file cannot be opened.
     Root {
         /// Its path.
         path: PathBuf,
-        /// What the system answered.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A field to be added to responses cannot be.
+    /// A field that is to be added to responses is invalid.
     Header(BadField),
-    /// A pattern of names to hide means nothing.
+    /// A pattern of names to hide is invalid.
     Pattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The error in the pattern.
         source: globset::Error,
     },
-    /// A thread or a runtime cannot be had.
+    /// A thread or a runtime cannot be created.
     Io {
-        /// What was being done.
+        /// The failed action.
         action: &'static str,
-        /// What the system answered.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -220,38 +222,38 @@ impl std::error::Error for ServeError {
     }
 }
 
-/// What a server has done when it ends.
+/// The totals of a server that has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Requests answered.
+    /// The number of requests answered.
     pub requests: u64,
-    /// Bytes of bodies sent.
+    /// The number of bytes of bodies sent.
     pub bytes: u64,
-    /// Transfers that were cut off because the server had to end.
+    /// The number of transfers that were cut off because the server had to end.
     pub cut_off: usize,
 }
 
-/// What a server has to tell while it runs, besides the access log.
+/// A message of a running server, other than lines of the access log.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Note {
-    /// It accepts no more connections and lets transfers end.
+    /// The server accepts no more connections and lets transfers end.
     Draining {
-        /// Transfers that are under way.
+        /// The number of transfers under way.
         open: usize,
     },
-    /// It has ended.
+    /// The server has ended.
     Drained {
-        /// Transfers that were cut off.
+        /// The number of transfers that were cut off.
         left: usize,
     },
-    /// Connections cannot be accepted for the moment; told once a minute at the most.
+    /// Connections cannot be accepted at the moment; reported at most once a minute.
     AcceptFailed(io::Error),
-    /// A response was broken off because of its file; the client has seen a reset.
+    /// A response was aborted because of its file; the client has seen a reset.
     Failed {
-        /// The path asked for.
+        /// The requested path.
         target: String,
-        /// What happened.
+        /// The reason.
         reason: String,
     },
 }

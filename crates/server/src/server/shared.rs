@@ -1,4 +1,4 @@
-//! What all workers have in common.
+//! The state that all workers share.
 
 use std::fmt;
 use std::io;
@@ -26,7 +26,7 @@ use crate::server::limits::evictions::Evictions;
 use crate::server::settings::{Note, ServeError, Settings};
 use crate::uploads::Uploads;
 
-/// What all workers have in common.
+/// The state that all workers share.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) root: Root,
@@ -36,56 +36,56 @@ pub(crate) struct Shared {
     pub(crate) transfers: Transfers,
     /// Files at rest that are open for writing.
     pub(crate) at_rest: AtRest,
-    /// Archives laid out a moment ago.
+    /// The layouts of recently requested archives.
     pub(crate) layouts: Layouts,
-    /// Listings that are being made.
+    /// The listings under way.
     pub(crate) listings: Listings,
-    /// Downloads that were broken off.
+    /// Downloads that were interrupted.
     pub(crate) resumptions: Resumptions,
-    /// Digests that were made, and those that are being made.
+    /// Digests that are known, and those under way.
     pub(crate) digests: Digests,
-    /// The names that it goes by.
+    /// The host names of this server.
     pub(crate) hosts: Hosts,
-    /// Whether browsers are told not to run the scripts of files: they would act as pages of this
-    /// server, for whoever looks at them.
+    /// Whether browsers are asked not to run the scripts of files: these would otherwise act as
+    /// pages of this server in the browser of any user that opens them.
     pub(crate) sandboxes: bool,
     /// Passwords that are being checked.
     pub(crate) passwords: Arc<Passwords>,
-    /// Uploads that are under way.
+    /// The uploads under way.
     pub(crate) uploads: Uploads,
-    /// Held by whoever gives or takes the name of a file: together with others, or alone if the
-    /// change depends on what has the name now.
+    /// Locked by any change to the name of a file: shared with other changes, or exclusively if the
+    /// change depends on the file that has the name now.
     pub(crate) names: RwLock<()>,
-    /// How often requests have changed which names there are.
+    /// The number of times that requests have changed names.
     changes: AtomicU64,
-    /// Changes to files and folders that may be under way at once.
+    /// Limits the changes to files and folders under way.
     pub(crate) changing: Semaphore,
-    /// Which connections there may be.
+    /// Limits the connections.
     pub(crate) admission: Admission,
-    /// Idle connections that workers are asked to close.
+    /// Requests to workers to close idle connections.
     pub(crate) evictions: Evictions,
-    /// Memory for requests and handshakes that are not complete.
+    /// The memory for requests and handshakes that are not complete.
     pub(crate) requests: Budget,
-    /// Memory for lines of the log whose responses have not arrived yet.
+    /// The memory for lines of the log whose responses have not arrived yet.
     pub(crate) entries: Budget,
-    /// `/dev/null`, where helpers send what only has to be in the page cache.
+    /// `/dev/null`, to which helpers send data that only has to be in the page cache.
     pub(crate) null: OwnedFd,
     /// Takes a line of the access log.
     pub(crate) log: Log,
     notes: Notes,
     started: Instant,
-    /// Seconds since the start when it was last told that connections cannot be accepted.
+    /// The time of the last report that connections cannot be accepted, in seconds since the start.
     told: AtomicU64,
 }
 
-/// Takes lines of the access log.
+/// A function that takes lines of the access log.
 type Log = Box<dyn Fn(&[u8]) + Send + Sync>;
 
-/// Takes notes.
+/// A function that takes notes.
 type Notes = Box<dyn Fn(Note) + Send + Sync>;
 
 impl Shared {
-    /// Gathers everything; the log and the notes come later, with [`Self::listen_to`].
+    /// Creates the shared state; [`Self::listen_to`] sets the log and the notes later.
     pub(crate) fn new(settings: Settings) -> Result<Self, ServeError> {
         let root = Root::new(&settings)?;
         let null = std::fs::File::options()
@@ -129,7 +129,7 @@ impl Shared {
         })
     }
 
-    /// Says where lines and notes go.
+    /// Sets the receivers of log lines and notes.
     pub(crate) fn listen_to(
         &mut self,
         log: impl Fn(&[u8]) + Send + Sync + 'static,
@@ -139,23 +139,23 @@ impl Shared {
         self.notes = Box::new(notes);
     }
 
-    /// Has no worker answer by what it knew of names before: they were changed.
+    /// Invalidates the names that workers remember, because names were changed.
     pub(crate) fn names_changed(&self) {
         self.layouts.forget_all();
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How often names were changed by requests.
+    /// Returns the number of times that requests have changed names.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Tells something.
+    /// Reports a note.
     pub(crate) fn note(&self, note: Note) {
         (self.notes)(note);
     }
 
-    /// Tells that connections cannot be accepted, unless that was told lately.
+    /// Reports that connections cannot be accepted, unless that was reported recently.
     pub(crate) fn accept_failed(&self, error: io::Error) {
         let now = self.started.elapsed().as_secs() + NOTE_INTERVAL_SECONDS;
         let told = self.told.load(Ordering::Relaxed);
@@ -172,26 +172,26 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Scripts of every site may read, and see what a transfer needs to be resumed.
+/// Allows scripts of every site to read, and to see the fields for resuming a transfer.
 const CORS_FIELDS: &[u8] = b"Access-Control-Allow-Origin: *\r\n\
     Access-Control-Expose-Headers: Accept-Ranges, Content-Encoding, Content-Length, Content-Range, \
     ETag, Last-Modified, Link, Repr-Digest, Server-Timing\r\n";
 
-/// Bytes of requests and handshakes that are not complete, of all connections together.
+/// The maximum number of bytes of incomplete requests and handshakes, of all connections together.
 const MAX_REQUEST_BYTES: usize = 64 << 20;
 
-/// Bytes of those that each connection may hold in any case: as much as most requests have.
+/// The number of such bytes that each connection may always hold: the size of most requests.
 const FREE_REQUEST_BYTES: usize = 1 << 10;
 
-/// Bytes of what is kept for the log until responses have arrived, of all connections together.
+/// The maximum number of bytes kept for the log until responses have arrived, of all connections.
 const MAX_ENTRY_BYTES: usize = 32 << 20;
 
-/// Bytes of those that each connection may hold in any case: those of one response.
+/// The number of such bytes that each connection may always hold: those of one response.
 const FREE_ENTRY_BYTES: usize = 4 << 10;
 
-/// Changes under way at once: removing and copying large folders keeps disks busy, and must leave
-/// helpers for those who only read.
+/// The maximum number of changes under way: removing and copying large folders keeps disks busy,
+/// and must leave helpers for clients that only read.
 const MAX_CHANGES: usize = 16;
 
-/// Seconds between two notes about connections that cannot be accepted.
+/// The number of seconds between two notes about connections that cannot be accepted.
 const NOTE_INTERVAL_SECONDS: u64 = 60;

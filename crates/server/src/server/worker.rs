@@ -1,4 +1,4 @@
-//! What the connections of one thread have in common.
+//! The state that the connections of one thread share.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -15,43 +15,43 @@ use crate::observe::pending_entry::LogBuffer;
 use crate::server::limits::admission::Network;
 use crate::server::shared::Shared;
 
-/// What the connections of one thread have in common.
+/// The state that the connections of one thread share.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
-    /// Its number, from 0.
+    /// The number of the worker, from 0.
     pub(crate) index: usize,
     pub(crate) files: RefCell<Files>,
-    /// What requests are read into: connections that wait need no buffer of their own.
+    /// The buffer that requests are read into: waiting connections need none of their own.
     pub(crate) scratch: RefCell<Vec<u8>>,
-    /// What the access log is written with.
+    /// The buffers for writing the access log.
     pub(crate) log_buffer: RefCell<LogBuffer>,
     pub(crate) capabilities: Capabilities,
     pub(crate) pipes: PipePool,
-    /// Held by handshakes that take a step.
+    /// Held by handshakes while they take a step.
     pub(crate) handshakes: Semaphore,
-    /// How many transfers are under way that did not end in their first turn.
+    /// The number of transfers under way that did not end in their first turn.
     pub(crate) slow_transfers: Cell<usize>,
-    /// Held by the one of many slow transfers that moves bytes now.
+    /// Held by the slow transfer whose turn it is to move bytes.
     pub(crate) turns: Semaphore,
     peers: RefCell<HashMap<u64, Rc<Peer>>>,
     next_peer: Cell<u64>,
-    /// Connections that have been idle the longest.
+    /// The connections that have been idle the longest.
     idlest: RefCell<Idlest>,
-    /// The same of the address that had too many last.
+    /// The same for the address that last exceeded its limit.
     idlest_of_address: RefCell<Idlest>,
     is_draining: Cell<bool>,
     date: RefCell<(u64, String)>,
 }
 
-/// Connections that have been idle the longest, as they were found.
+/// The connections that were idle the longest at the last search.
 #[derive(Debug, Default)]
 struct Idlest {
-    /// The address whose connections they are, if they are those of one.
+    /// The address of these connections; `None` if they are of any address.
     of: Option<Network>,
-    /// Each with the time since when it is idle.
+    /// The number of each connection and the time since which it is idle.
     known: VecDeque<(u64, Instant)>,
-    /// Not before then are they looked for again.
+    /// The time before which there is no further search.
     next_search: Option<Instant>,
 }
 
@@ -94,7 +94,7 @@ impl Worker {
         self.peers.borrow().is_empty()
     }
 
-    /// Has connections closed after their response from now on.
+    /// Makes connections close after their response from now on.
     pub(crate) fn begin_draining(&self) {
         self.is_draining.set(true);
     }
@@ -104,9 +104,9 @@ impl Worker {
         (0..EVICTED_AT_ONCE).take_while(|_| self.evict_one(None)).count();
     }
 
-    /// Closes the connection that has been idle the longest, to make room for another one; false if
-    /// none of this worker is idle. Then the other workers close one of theirs, which makes room for
-    /// the next that comes.
+    /// Closes the connection that has been idle the longest to make room for another one; false if
+    /// none of this worker is idle. The other workers then close one of theirs, which makes room
+    /// for the next connection.
     pub(crate) fn make_room(&self, of: Option<Network>) -> bool {
         let is_evicted = self.evict_one(of);
         if !is_evicted {
@@ -115,8 +115,8 @@ impl Worker {
         is_evicted
     }
 
-    /// Closes the connection of an address, or of all, that has been idle the longest; false if none is
-    /// idle.
+    /// Closes the connection of an address, or of any, that has been idle the longest; false if
+    /// none is idle.
     pub(crate) fn evict_one(&self, of: Option<Network>) -> bool {
         let idlest = if of.is_some() { &self.idlest_of_address } else { &self.idlest };
         let mut idlest = idlest.borrow_mut();
@@ -130,13 +130,13 @@ impl Worker {
         self.find_idlest(&mut idlest, of);
         let is_evicted = self.evict_known(&mut idlest, of);
         if !is_evicted || of.is_some() {
-            // A crowd that keeps coming must not have all connections looked at each time.
+            // Many new connections must not cause a search of all connections each time.
             idlest.next_search = Some(now + SEARCH_PAUSE);
         }
         is_evicted
     }
 
-    /// Notes which connections have been idle the longest: several at a time.
+    /// Finds several connections that have been idle the longest.
     fn find_idlest(&self, idlest: &mut Idlest, of: Option<Network>) {
         let peers = self.peers.borrow();
         let is_of = |peer: &Peer| of.is_none() || peer.address.map(|at| Network::of(at.ip())) == of;
@@ -154,7 +154,7 @@ impl Worker {
         idlest.known = idle.into_iter().map(|(since, id)| (id, since)).collect();
     }
 
-    /// Closes one of those that were noted, if any of them is still idle.
+    /// Closes one of the connections found, if any of them is still idle.
     fn evict_known(&self, idlest: &mut Idlest, of: Option<Network>) -> bool {
         while let Some((id, since)) = idlest.known.pop_front().filter(|_| idlest.of == of) {
             let peer = self.peers.borrow().get(&id).cloned();
@@ -170,19 +170,19 @@ impl Worker {
         self.peers.borrow().values().for_each(|peer| act(peer));
     }
 
-    /// How many connections are in the middle of a response, or of the body of a request.
+    /// Returns the number of connections in the middle of a response or of a request's body.
     pub(crate) fn sending(&self) -> usize {
         let is_moving =
             |peer: &&Rc<Peer>| matches!(peer.doing(), Doing::Sending | Doing::Receiving);
         self.peers.borrow().values().filter(is_moving).count()
     }
 
-    /// Whether connections are to be closed after their response.
+    /// Returns whether connections are to be closed after their response.
     pub(crate) fn is_draining(&self) -> bool {
         self.is_draining.get()
     }
 
-    /// The present time as a `Date` field has it, written anew once a second.
+    /// Passes the present time in the form of a `Date` field, formatted once a second.
     pub(crate) fn with_date<T>(&self, now: SystemTime, use_it: impl FnOnce(&str) -> T) -> T {
         let second = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut date = self.date.borrow_mut();
@@ -193,14 +193,14 @@ impl Worker {
     }
 }
 
-/// The longest piece of a request that is read at once.
+/// The maximum number of bytes of a request that are read at once.
 const SCRATCH: usize = 16 << 10;
 
-/// Idle connections that are looked for at once when there are too many.
+/// The number of idle connections that one search finds if there are too many.
 const EVICTED_AT_ONCE: usize = 32;
 
-/// How long idle connections are not looked for after there were none.
+/// The pause after a search that found no idle connections.
 const SEARCH_PAUSE: Duration = Duration::from_millis(50);
 
-/// Steps of handshakes that are taken before other connections have their turn.
+/// The number of handshake steps before other connections have their turn.
 const STEPS_AT_ONCE: usize = 16;

@@ -1,5 +1,5 @@
-//! Decides which connections the server takes: a limit for all, a limit for each address, and a
-//! few places beyond the limit that answer nothing but the health check.
+//! Decides which connections the server accepts: a limit for all, a limit for each address, and a
+//! small reserve beyond the limit that answers only the health check.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,24 +13,24 @@ use crate::server::settings::Settings;
 pub(crate) struct Admission {
     limit: usize,
     address_limit: Option<usize>,
-    /// Places of the reserve.
+    /// The number of places in the reserve.
     reserve: usize,
     open: AtomicUsize,
     reserved: AtomicUsize,
-    /// Connections by address; an address without any has no entry.
+    /// The number of connections by address; an address without any has no entry.
     addresses: Mutex<HashMap<Network, usize>>,
 }
 
-/// The place of one connection, to be handed back by [`Admission::leave`].
+/// The place of one connection, to be returned with [`Admission::leave`].
 #[derive(Debug)]
 pub(crate) struct Ticket {
     network: Option<Network>,
-    /// Whether it is one of the reserve.
+    /// Whether it is a place of the reserve.
     pub(crate) is_reserve: bool,
 }
 
-/// What counts as one address: an IPv4 address, or the 64 leading bits of an IPv6 address, because
-/// a single customer usually has all addresses behind them.
+/// The unit that counts as one address: an IPv4 address, or the 64 leading bits of an IPv6 address,
+/// because a single customer usually has all addresses with the same prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Network {
     V4([u8; 4]),
@@ -49,15 +49,15 @@ impl Admission {
         }
     }
 
-    /// Finds a place for a connection, if there is one. `make_room` closes the connection that has been
-    /// idle the longest, of an address or of all, and tells whether it could; it is asked when the
-    /// address has as many as it may have, or the server is full.
+    /// Finds a place for a connection, if there is one. `make_room` closes the connection that has
+    /// been idle the longest, of an address or of all, and returns whether there was one; it is
+    /// called if the address has reached its limit or the server is full.
     pub(crate) fn enter(
         &self,
         address: Option<SocketAddr>,
         make_room: impl Fn(Option<Network>) -> bool,
     ) -> Option<Ticket> {
-        // Without an address it came over a unix socket.
+        // A connection without an address came over a unix socket.
         let network = self.address_limit.and_then(|_| address.map(|at| Network::of(at.ip())));
         if let (Some(network), Some(limit)) = (network, self.address_limit)
             && !self.count(network, limit)
@@ -67,7 +67,7 @@ impl Admission {
         }
         let mut ticket = Ticket { network, is_reserve: false };
         let open = self.open.fetch_add(1, Ordering::Relaxed);
-        // A connection that is told to close takes a moment to do so.
+        // A connection that is asked to close takes a moment to do so.
         if open < self.limit || (open < self.limit.saturating_add(CLOSING) && make_room(None)) {
             return Some(ticket);
         }
@@ -88,7 +88,7 @@ impl Admission {
         self.uncount(ticket.network);
     }
 
-    /// Counts one more connection of an address, unless it has as many as it may have.
+    /// Counts one more connection of an address, unless it has reached its limit.
     fn count(&self, network: Network, limit: usize) -> bool {
         let mut addresses = self.addresses();
         let count = addresses.entry(network).or_default();
@@ -106,13 +106,13 @@ impl Admission {
                 addresses.remove(&network);
             }
         }
-        // A crowd that has left takes its memory with it.
+        // The map shrinks once many connections have left.
         if addresses.capacity() > 64 && addresses.len() < addresses.capacity() / 8 {
             addresses.shrink_to_fit();
         }
     }
 
-    /// No thread leaves it half changed, so one that panicked does no harm.
+    /// Locks the map; no thread leaves it half changed, so one that panicked does no harm.
     fn addresses(&self) -> MutexGuard<'_, HashMap<Network, usize>> {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -130,10 +130,10 @@ impl Network {
     }
 }
 
-/// Connections beyond the limit, which answer the health check.
+/// The number of connections beyond the limit, which answer the health check.
 const RESERVE: usize = 16;
 
-/// Connections that may be on their way out while others come in their place.
+/// The number of closing connections that may exist while others take their places.
 const CLOSING: usize = 64;
 
 #[cfg(test)]

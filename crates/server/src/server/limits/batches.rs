@@ -1,4 +1,4 @@
-//! Work that is done once for all who wait for the same.
+//! Runs work once for all requests that wait for the same result.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,9 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// Work that waits for its turn, by what it is about.
+/// Work that waits for its turn, by key.
 ///
-/// Whoever asks joins only work that has not begun: what it finds is never older than the question.
+/// A request joins only work that has not begun: the result is never older than the request.
 #[derive(Debug)]
 pub(crate) struct Batches<K, T> {
     waiting: Mutex<HashMap<K, Vec<oneshot::Sender<T>>>>,
@@ -21,12 +21,11 @@ impl<K, T> Default for Batches<K, T> {
 }
 
 impl<K: Eq + Hash + Clone, T> Batches<K, T> {
-    /// Waits for the work about `key`; `submit` is called if nobody waits for it yet, and has it
-    /// done.
+    /// Waits for the work of `key`; if none is waiting yet, `submit` is called to submit it.
     ///
     /// # Errors
     ///
-    /// As `submit`.
+    /// The errors of `submit`.
     pub(crate) fn join<E>(
         &self,
         key: &K,
@@ -39,7 +38,7 @@ impl<K: Eq + Hash + Clone, T> Batches<K, T> {
             return Ok(answer);
         }
         waiting.insert(key.clone(), vec![asker]);
-        // Under the lock: the work cannot begin before it is decided whether it does.
+        // The lock is held meanwhile: the work cannot begin before its submission is decided.
         let submitted = submit();
         if submitted.is_err() {
             waiting.remove(key);
@@ -47,8 +46,8 @@ impl<K: Eq + Hash + Clone, T> Batches<K, T> {
         submitted.map(|()| answer)
     }
 
-    /// Those who wait, at the moment in which the work begins: whoever asks from now on waits for
-    /// the next. Nobody is left out who has not gone away.
+    /// Returns the senders of all that wait, at the moment in which the work begins: later requests
+    /// wait for the next run. It includes every request that has not gone away.
     pub(crate) fn begin(&self, key: &K) -> Vec<oneshot::Sender<T>> {
         let mut askers = self.lock().remove(key).unwrap_or_default();
         askers.retain(|asker| !asker.is_closed());
@@ -61,10 +60,10 @@ impl<K: Eq + Hash + Clone, T> Batches<K, T> {
     }
 }
 
-/// Tells everybody the same.
+/// Sends the same result to all that wait.
 pub(crate) fn tell_all<T: Clone>(askers: Vec<oneshot::Sender<T>>, outcome: &T) {
     for asker in askers {
-        // It may have gone away.
+        // The receiver may have gone away.
         let _ = asker.send(outcome.clone());
     }
 }

@@ -1,22 +1,22 @@
-//! Memory that clients can make the server hold before it has answered them, bounded for all
+//! Limits the memory that clients can make the server hold before it has answered them, for all
 //! connections together.
 //!
-//! Each connection may hold a little whatever the others hold. Beyond that it needs a share of a
-//! budget, and whoever finds the budget used up is refused.
+//! Each connection may hold a small amount in any case. Beyond that it needs a share of a budget,
+//! and is refused if the budget is used up.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes that all connections may hold together beyond what each of them may hold anyway.
+/// The bytes that all connections together may hold beyond the free amount of each.
 #[derive(Debug)]
 pub(crate) struct Budget {
     held: AtomicUsize,
     limit: usize,
-    /// Bytes that each connection may hold in any case.
+    /// The number of bytes that each connection may always hold.
     free: usize,
 }
 
-/// What one connection holds of it. It has to be given back with [`Budget::release`].
+/// The bytes of one connection. They must be given back with [`Budget::release`].
 #[derive(Debug, Default)]
 pub(crate) struct Share(Cell<usize>);
 
@@ -25,7 +25,7 @@ impl Budget {
         Self { held: AtomicUsize::new(0), limit, free }
     }
 
-    /// Notes that a connection holds `bytes` now; whether it may.
+    /// Notes that a connection holds `bytes` now; returns whether it may.
     #[must_use]
     pub(crate) fn hold(&self, share: &Share, bytes: usize) -> bool {
         let wanted = bytes.saturating_sub(self.free);
@@ -46,7 +46,7 @@ impl Budget {
         true
     }
 
-    /// Notes that a connection holds nothing any more.
+    /// Notes that a connection no longer holds anything.
     pub(crate) fn release(&self, share: &Share) {
         let had = share.0.take();
         if had > 0 {

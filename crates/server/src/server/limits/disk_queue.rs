@@ -1,5 +1,5 @@
-//! Queues of long disk work. Each has a fixed number of threads, which give way to the workers, and
-//! a bounded length: what finds no place is refused with 503.
+//! Queues of long disk work. Each has a fixed number of threads, which run at a lower priority than
+//! the workers, and a bounded length: a job that finds no place is refused with 503.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -8,13 +8,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Who a share of something bounded counts for: an IPv4 address, an IPv6 network of 64 bits, or
-/// everybody who comes over unix sockets.
+/// The unit by which bounded resources are shared: an IPv4 address, an IPv6 network of 64 bits, or
+/// all clients of unix sockets together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientNet(Option<IpAddr>);
 
 impl ClientNet {
-    /// The one that an address belongs to.
+    /// Returns the unit that an address belongs to.
     pub(crate) fn of(address: Option<SocketAddr>) -> Self {
         Self(address.map(|address| match address.ip().to_canonical() {
             IpAddr::V6(ip) => {
@@ -25,7 +25,7 @@ impl ClientNet {
     }
 }
 
-/// A queue of disk work. Clients take turns, so that one that asks a lot waits for itself.
+/// A queue of disk work. Clients take turns, so that one with many requests delays only itself.
 pub(crate) struct DiskQueue {
     name: &'static str,
     max_threads: usize,
@@ -33,17 +33,17 @@ pub(crate) struct DiskQueue {
     state: Mutex<QueueState>,
 }
 
-/// There is no place in the queue.
+/// The error of a full queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
 #[derive(Default)]
 struct QueueState {
-    /// Jobs by client, none of them empty.
+    /// The jobs by client; none of the lists is empty.
     waiting: HashMap<ClientNet, VecDeque<Job>>,
-    /// Whose turn it is, in order.
+    /// The clients in the order of their turns.
     turns: VecDeque<ClientNet>,
-    /// How many jobs wait.
+    /// The number of waiting jobs.
     count: usize,
     threads: usize,
 }
@@ -51,7 +51,8 @@ struct QueueState {
 type Job = Box<dyn FnOnce() + Send>;
 
 impl DiskQueue {
-    /// A queue whose threads have this name. One client may have a quarter of `max_waiting`.
+    /// Creates a queue whose threads have this name. One client may have a quarter of
+    /// `max_waiting`.
     pub(crate) fn new(name: &'static str, max_threads: usize, max_waiting: usize) -> Arc<Self> {
         Arc::new(Self { name, max_threads, max_waiting, state: Mutex::default() })
     }
@@ -60,7 +61,7 @@ impl DiskQueue {
     ///
     /// # Errors
     ///
-    /// [`Full`] if too many jobs wait, in all or of this client.
+    /// [`Full`] if too many jobs wait, of all clients or of this one.
     pub(crate) fn submit(
         self: &Arc<Self>,
         client: ClientNet,
@@ -74,12 +75,11 @@ impl DiskQueue {
         self.push(state, client, Box::new(job))
     }
 
-    /// Puts the next step of something into the queue that was admitted before, by a bound of its
-    /// own.
+    /// Puts the next step of a job that was admitted by a bound of its own into the queue.
     ///
     /// # Errors
     ///
-    /// [`Full`] if there is no thread and none can be had.
+    /// [`Full`] if there is no thread and none can be started.
     pub(crate) fn resume(
         self: &Arc<Self>,
         client: ClientNet,
@@ -99,7 +99,7 @@ impl DiskQueue {
             let builder = thread::Builder::new().name(self.name.to_owned()).stack_size(STACK);
             match builder.spawn(move || queue.work()) {
                 Ok(_) => state.threads += 1,
-                // Another thread comes to it.
+                // Another thread will take the job.
                 Err(_) if state.threads > 0 => {}
                 Err(_) => return Err(Full),
             }
@@ -116,15 +116,16 @@ impl DiskQueue {
 
     /// Runs jobs until none is left.
     fn work(&self) {
-        // A refusal changes nothing but the priority.
+        // If the call is refused, only the priority differs.
         let _ = rustix::process::setpriority_process(None, NICENESS);
         while let Some(job) = self.next() {
-            // A job that panics has dropped what its client waits for, who gets an error.
+            // A job that panics drops the sender that its client waits for, and the client gets an
+            // error.
             let _ = catch_unwind(AssertUnwindSafe(job));
         }
     }
 
-    /// The next job; `None` is the end of the thread.
+    /// Returns the next job; `None` ends the thread.
     fn next(&self) -> Option<Job> {
         let mut state = self.lock();
         let QueueState { waiting, turns, count, threads } = &mut *state;
@@ -157,13 +158,13 @@ impl fmt::Debug for DiskQueue {
     }
 }
 
-/// The lowest priority: a hundredth of the processor or so if workers want all of it.
+/// The lowest priority: about a hundredth of the processor if workers want all of it.
 const NICENESS: i32 = 19;
 
-/// Bytes for the stack of a thread.
+/// The number of bytes for the stack of a thread.
 const STACK: usize = 256 << 10;
 
-/// Bits of an IPv6 address that whoever has it can choose.
+/// The number of low bits of an IPv6 address that its owner can choose.
 const INTERFACE_BITS: u32 = 64;
 
 #[cfg(test)]

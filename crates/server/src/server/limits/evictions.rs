@@ -1,4 +1,4 @@
-//! Asks other workers to close idle connections: a worker sees only its own.
+//! Requests other workers to close idle connections, because a worker sees only its own.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,24 +6,24 @@ use tokio::sync::Notify;
 
 use crate::server::limits::admission::Network;
 
-/// What each worker is asked to close.
+/// The requests to each worker.
 #[derive(Debug)]
 pub(crate) struct Evictions(Vec<Asked>);
 
 #[derive(Debug, Default)]
 struct Asked {
-    /// The address whose connection is to be closed; `None` is any.
+    /// The address whose connection is to be closed; `None` for any.
     of: Mutex<Option<Network>>,
     bell: Notify,
 }
 
 impl Evictions {
-    /// For so many workers.
+    /// Creates the requests for a number of workers.
     pub(crate) fn new(workers: usize) -> Self {
         Self((0..workers).map(|_| Asked::default()).collect())
     }
 
-    /// Asks all workers but this one. What is asked several times before it is done is done once.
+    /// Requests it of all other workers. Several requests before a worker acts count as one.
     pub(crate) fn ask_others(&self, worker: usize, of: Option<Network>) {
         let others = self.0.iter().enumerate().filter(|(index, _)| *index != worker);
         for (_, asked) in others {
@@ -32,7 +32,7 @@ impl Evictions {
         }
     }
 
-    /// Waits until this worker is asked; returns the address that is meant.
+    /// Waits for a request to this worker; returns the address to close.
     pub(crate) async fn asked(&self, worker: usize) -> Option<Network> {
         match self.0.get(worker) {
             Some(asked) => {

@@ -1,11 +1,11 @@
-//! Memory of which all clients together may have so much, and each of them less.
+//! A limit on memory for all clients together, with a smaller one for each client.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::server::limits::disk_queue::ClientNet;
 
-/// Bytes that may be held for clients.
+/// The memory that may be held for clients.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
     max: u64,
@@ -19,7 +19,7 @@ struct BudgetState {
     by_client: HashMap<ClientNet, u64>,
 }
 
-/// Bytes that are held, until this is dropped.
+/// A number of bytes that are reserved until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<MemoryBudget>,
@@ -28,12 +28,12 @@ pub(crate) struct Reservation {
 }
 
 impl MemoryBudget {
-    /// So many bytes, of which one client may have `share`.
+    /// Creates a budget of `max` bytes, of which one client may have `share`.
     pub(crate) fn new(max: u64, share: u64) -> Arc<Self> {
         Arc::new(Self { max, share, state: Mutex::default() })
     }
 
-    /// Nothing yet.
+    /// Creates an empty reservation.
     pub(crate) fn reserve(self: &Arc<Self>, client: ClientNet) -> Reservation {
         Reservation { budget: Arc::clone(self), client, len: 0 }
     }
@@ -45,7 +45,7 @@ impl MemoryBudget {
 }
 
 impl Reservation {
-    /// Makes it so many bytes; false if there are not as many, and then nothing has changed.
+    /// Changes the size of the reservation; returns false and changes nothing if it does not fit.
     pub(crate) fn resize(&mut self, len: u64) -> bool {
         let budget = &self.budget;
         let mut state = budget.lock();

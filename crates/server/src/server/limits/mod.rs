@@ -1,4 +1,4 @@
-//! Bounds on what clients together, and each of them, can make the server hold or do.
+//! Limits on the resources that all clients together, and each of them, can use.
 
 pub(crate) mod admission; // connections
 pub(crate) mod batches; // work that is done once for several clients

@@ -1,11 +1,11 @@
 //! The priority of threads that help workers.
 
-/// Lets workers go first: a helper that brings in pages for one client must not take the processor
-/// from the worker, which has all others.
+/// Lowers the priority of this thread below the workers: a helper that reads pages for one client
+/// must not take the processor from the worker, which serves all others.
 pub(crate) fn step_back() {
-    // Linux has priorities of threads, whatever POSIX says; a refusal changes nothing.
+    // On Linux each thread has a priority, unlike POSIX says; a refusal changes nothing.
     let _ = rustix::process::setpriority_process(None, HELPER_NICENESS);
 }
 
-/// Helpers get about a tenth of the processor if workers want all of it.
+/// The niceness of helpers: about a tenth of the processor if workers want all of it.
 const HELPER_NICENESS: i32 = 10;
