@@ -182,7 +182,7 @@ fn each_refusal_is_one_line_that_says_what_to_do() {
     let url = |path: &str| stage.url(path);
     let cases: &[(&[&str], &[&str])] = &[
         (&[&large, &url("/large")], &["413", "larger than the server allows"]),
-        (&[&file, &url("/none/file")], &["409", "put -r", "--create-parents"]),
+        (&[&file, &url("/none/file")], &["409", "create the folder", "--create-parents"]),
         (&[&file, &url("/there"), "--if-match", "other"], &["another version", "--if-match"]),
         (&[&file, &url("/gone"), "--if-match", "other"], &["nothing is at", "--if-match"]),
         (&[&file, &url("/folder")], &["40"]),
