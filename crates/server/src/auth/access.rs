@@ -1,4 +1,4 @@
-//! Finds out who sends a request, and whether the rules let it go on.
+//! Authenticates a request and checks it against the rules.
 
 use crate::auth::{Right, Verdict};
 use crate::request::Method;
@@ -7,8 +7,8 @@ use crate::routing::response::Response;
 use crate::target::Target;
 use crate::upload::UploadId;
 
-/// Finds out who asks, and waits for the check of a password if there is one; returns the refusal if
-/// the request may not go on.
+/// Authenticates the user, waiting for the check of a password if there is one; returns the refusal
+/// if the request is not allowed.
 pub(crate) async fn check(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> Option<Response> {
     let access = &ctx.settings().access;
     if access.is_empty() {
@@ -37,7 +37,7 @@ pub(crate) async fn check(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> 
     }
 }
 
-/// Finds out who asks if that takes no waiting; returns whether the request may go on.
+/// Authenticates the user if that takes no waiting; returns whether the request is allowed.
 pub(crate) fn is_known(ctx: &mut RequestContext<'_>, target: &Target<'_>) -> bool {
     if ctx.settings().access.is_empty() {
         return refuse_host(ctx).is_none();
@@ -54,14 +54,14 @@ fn verdict(ctx: &RequestContext<'_>, target: &Target<'_>) -> Verdict {
     ctx.settings().access.check(ctx.request.field("authorization"), &target.path, right)
 }
 
-/// Notes who asks, and checks the host of a request without a password.
+/// Notes the user, and checks the host of a request without a password.
 fn admit(ctx: &mut RequestContext<'_>, user: Option<std::sync::Arc<str>>) -> Option<Response> {
     ctx.user = user;
     if ctx.user.is_none() { refuse_host(ctx) } else { None }
 }
 
-/// Returns whether the state of an upload is asked for, and not a file: that needs the right to
-/// write.
+/// Returns whether the request is for the state of an upload and not for a file: that needs the
+/// right to write.
 pub(crate) fn asks_of_upload(ctx: &RequestContext<'_>, target: &Target<'_>) -> bool {
     if !ctx.settings().changes.upload {
         return false;
@@ -74,7 +74,7 @@ pub(crate) fn asks_of_upload(ctx: &RequestContext<'_>, target: &Target<'_>) -> b
     }
 }
 
-/// Refuses what the client may not read; perhaps it can tell a name and a password.
+/// Refuses a path that the client may not read, with a challenge if it has given no password.
 pub(crate) fn denied(ctx: &RequestContext<'_>) -> Response {
     if ctx.user.is_none() && ctx.settings().access.has_users() {
         return ctx.challenge();
@@ -82,13 +82,12 @@ pub(crate) fn denied(ctx: &RequestContext<'_>) -> Response {
     ctx.error(403, "")
 }
 
-/// Refuses a request without a password that names another host; `None` if it may go on.
+/// Refuses a request without a password that names another host; `None` if it is allowed.
 ///
-/// Sockets in the file system cannot be reached from a browser, and over TLS the certificate says who
-/// the server is.
+/// Browsers cannot reach unix sockets, and over TLS the certificate identifies the server.
 fn refuse_host(ctx: &RequestContext<'_>) -> Option<Response> {
     let peer = ctx.peer;
-    // A browser always names a host.
+    // A browser always sends a host.
     let authority = ctx.request.authority().filter(|authority| !authority.is_empty())?;
     if peer.address.is_none() || peer.session().is_some() {
         return None;

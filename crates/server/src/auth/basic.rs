@@ -4,12 +4,12 @@ use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// What a request says about who sent it.
+/// The credentials in a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Credentials {
-    /// Nothing, or something of another scheme, which is for somebody else to judge.
+    /// None, or some of another scheme, which other software has to check.
     None,
-    /// It says Basic, but no name and password can be read from it.
+    /// Basic credentials from which no name and password can be read.
     Malformed,
     /// A name and a password, as bytes: clients do not agree about the charset.
     Given {
@@ -20,10 +20,11 @@ pub(super) enum Credentials {
     },
 }
 
-/// Passwords above this are wrong without a look: checking a hash takes time in proportion.
+/// The maximum length of a password; longer ones are refused unchecked, because checking a hash
+/// takes time in proportion.
 pub(super) const MAX_PASSWORD: usize = 1024;
 
-/// Reads an `Authorization` field.
+/// Parses an `Authorization` field.
 pub(super) fn read(field: &[u8]) -> Credentials {
     let Some(token) = token(field) else { return Credentials::None };
     let Ok(mut user) = LENIENT.decode(token) else { return Credentials::Malformed };
@@ -38,7 +39,7 @@ pub(super) fn read(field: &[u8]) -> Credentials {
     Credentials::Given { user, password }
 }
 
-/// What follows the name of the scheme; none for another scheme.
+/// Returns the part after the name of the scheme; none for another scheme.
 fn token(field: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = field.split_at_checked("basic".len())?;
     let separated = token.first().is_none_or(|&byte| byte == b' ' || byte == b'\t');

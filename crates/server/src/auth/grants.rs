@@ -1,51 +1,53 @@
-//! Paths with the rights that somebody has on them.
+//! The paths that one rule opens, with their rights.
 
-/// What a client wants to do with a path.
+/// A right on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Right {
-    /// Look at it.
+    /// The right to read.
     Read,
-    /// Change it, which includes looking at it.
+    /// The right to write, which includes reading.
     Write,
 }
 
 /// The paths that one rule opens.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grants {
-    /// Longest path first, and the greater right first for the same path.
+    /// The paths, longest first, and the greater right first for the same path.
     list: Vec<(Vec<u8>, Right)>,
 }
 
 impl Grants {
-    /// Opens one more path, which is relative to the root and has no slash at either end.
+    /// Adds a path, which is relative to the root and has no slash at either end.
     pub(super) fn add(&mut self, path: Vec<u8>, right: Right) {
         self.list.push((path, right));
         self.list.sort_by(|(a, x), (b, y)| (b.len(), y).cmp(&(a.len(), x)));
     }
 
-    /// Whether it opens nothing.
+    /// Returns whether there are no paths.
     pub(super) const fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Whether it gives this right on any path.
+    /// Returns whether any path has this right.
     pub(super) fn has(&self, right: Right) -> bool {
         self.list.iter().any(|&(_, given)| given >= right)
     }
 
-    /// The right on this path: that of the longest path that it is, or lies beneath.
+    /// Returns the right on this path, which is that of the longest path that it equals or lies
+    /// below.
     pub(super) fn right_on(&self, path: &[u8]) -> Option<Right> {
         self.list.iter().find(|(above, _)| is_beneath(path, above)).map(|&(_, right)| right)
     }
 
-    /// Those of its paths that lie beneath this one.
+    /// Returns the paths that lie below this one.
     pub(super) fn beneath<'g>(&'g self, path: &'g [u8]) -> impl Iterator<Item = &'g [u8]> {
         let paths = self.list.iter().map(|(inside, _)| inside.as_slice());
         paths.filter(move |inside| is_beneath(inside, path))
     }
 }
 
-/// Whether a path is another or lies beneath it, by whole segments: `music2` is not in `music`.
+/// Returns whether a path equals another or lies below it, by whole segments: `music2` is not in
+/// `music`.
 fn is_beneath(path: &[u8], above: &[u8]) -> bool {
     above.is_empty()
         || path

@@ -1,23 +1,24 @@
-//! Which names a server goes by, against pages that have a browser send requests here under a name
-//! of their own (DNS rebinding): to the browser what is served then belongs to that page.
+//! The host names of the server, checked to prevent DNS rebinding: a page could make a browser send
+//! requests here under a name of its own, and the browser would treat the responses as part of that
+//! page.
 //!
-//! Only requests without a password are concerned, since a browser keeps passwords for each name.
+//! Only requests without a password are checked, since a browser keeps passwords for each name.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The names a server goes by, besides `localhost` and addresses.
+/// The host names of a server, besides `localhost` and addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
-    /// Those of the settings.
+    /// The names in the settings.
     allowed: Vec<String>,
-    /// Those of this machine.
+    /// The names of this machine.
     own: Vec<String>,
     /// Whether every name is allowed.
     allows_all: bool,
 }
 
 impl Hosts {
-    /// Reads the names of the settings, and those of this machine.
+    /// Reads the names in the settings and those of this machine.
     pub(crate) fn new(allowed: &[String]) -> Self {
         let node = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
         let first = node.split('.').next().unwrap_or_default().to_owned();
@@ -35,7 +36,7 @@ impl Hosts {
         }
     }
 
-    /// Returns the name of an authority if the server does not go by it.
+    /// Returns the name in an authority if it is not one of the server's.
     ///
     /// Names are checked at the loopback addresses of this machine, and at all others if there are
     /// names in the settings.
@@ -49,14 +50,14 @@ impl Hosts {
         (!is_known && (!self.allowed.is_empty() || is_to_loopback())).then_some(name)
     }
 
-    /// Whether a name is one of the settings or of this machine.
+    /// Returns whether a name is in the settings or belongs to this machine.
     fn has(&self, name: &str) -> bool {
         let mut known = self.allowed.iter().chain(&self.own);
         known.any(|known| known.eq_ignore_ascii_case(name))
     }
 }
 
-/// Whether it is `localhost` or an address: no other machine can have these names.
+/// Returns whether it is `localhost` or an address: no other machine can have these names.
 fn is_plain(authority: &[u8]) -> bool {
     let host = host(authority);
     if let [b'[', address @ .., b']'] = host {
@@ -66,12 +67,12 @@ fn is_plain(authority: &[u8]) -> bool {
     host.eq_ignore_ascii_case(b"localhost")
         || str::from_utf8(host).is_ok_and(|text| text.parse::<Ipv4Addr>().is_ok())
         || host.len().checked_sub(b".localhost".len()).is_some_and(|at| {
-            // RFC 6761 6.3: browsers do not ask a name server for these.
+            // RFC 6761 6.3: browsers do not query a name server for these.
             host[at..].eq_ignore_ascii_case(b".localhost")
         })
 }
 
-/// The host without its port.
+/// Returns the host without its port.
 fn host(authority: &[u8]) -> &[u8] {
     let end = match authority.iter().position(|&byte| byte == b']') {
         Some(end) => end + 1,
@@ -80,7 +81,7 @@ fn host(authority: &[u8]) -> &[u8] {
     &authority[..end]
 }
 
-/// The same as text, without a dot at its end.
+/// Returns the host as text, without a dot at its end.
 fn bare(authority: &[u8]) -> String {
     let host = host(authority);
     String::from_utf8_lossy(host.strip_suffix(b".").unwrap_or(host)).into_owned()

@@ -1,9 +1,9 @@
-//! Who may read and write what: users, their paths, and Basic authentication.
+//! Access rules: users, the paths they may read and write, and Basic authentication.
 //!
-//! The rules are those of the command line, in the spelling of dufs. A hashed password is meant to
-//! be slow to check, tens of milliseconds, in which one thread could have answered thousands of
-//! requests; so the check is handed back as [`Pending`] work for another thread, and the answer is
-//! remembered, right or wrong, so that a client pays once and not for each request.
+//! The rules are those of the command line, in the syntax of dufs. A hashed password is meant to be
+//! slow to check, tens of milliseconds, in which one thread could have answered thousands of
+//! requests; so the check is returned as [`Pending`] work for another thread, and its result is
+//! remembered, right or wrong, so that a client does not wait again for each request.
 
 pub(crate) mod access; // who asks, and whether the rules let it
 mod basic;
@@ -34,10 +34,10 @@ pub const CHALLENGE: &str = "Basic realm=\"underpass\", charset=\"UTF-8\"";
 
 /// The rules about users and paths.
 ///
-/// Cheap to clone: all clones share what they remember about passwords that were right.
+/// It is cheap to clone: all clones share what they remember about passwords that were right.
 #[derive(Clone, Default)]
 pub struct Access {
-    /// Everybody that the rules name.
+    /// The users that the rules name, and the rights of everybody.
     users: Arc<Users>,
 }
 
@@ -60,30 +60,30 @@ impl Access {
         rules::parse(rules).map(|users| Self { users: Arc::new(users) })
     }
 
-    /// Whether there are no rules. Then nobody is asked who he is, and every right is granted.
+    /// Returns whether there are no rules. Then no password is needed, and every right is granted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.users.is_empty()
     }
 
-    /// Whether somebody has a name and a password.
+    /// Returns whether the rules name any user.
     #[must_use]
     pub fn has_users(&self) -> bool {
         !self.users.names().is_empty()
     }
 
-    /// Whether everybody may write somewhere, whoever it is.
+    /// Returns whether a client without a password may write to any path.
     #[must_use]
     pub fn lets_everybody_write(&self) -> bool {
         self.is_empty() || self.users.lets_everybody_write()
     }
 
-    /// What the rules say to a request with this `Authorization` field for this path.
+    /// Returns the verdict on a request with this `Authorization` field for this path.
     ///
     /// The path is decoded, relative to the root, without a slash at its beginning. The longest
-    /// path of a user's rule decides; what everybody may do, a user may do as well. Credentials
-    /// that are wrong are refused even where none are needed, so that a user who mistypes his
-    /// password is told; fields of another scheme than Basic count as none.
+    /// path of a user's rule decides; a user also has the rights of everybody. Wrong credentials
+    /// are refused even for paths that need none, so that a user learns of a mistyped password;
+    /// fields of another scheme than Basic count as no credentials.
     #[must_use]
     pub fn check(&self, authorization: Option<&[u8]>, path: &[u8], right: Right) -> Verdict {
         if self.is_empty() {
@@ -98,9 +98,9 @@ impl Access {
         }
     }
 
-    /// Whether this user, or everybody if it is none, may do this with this path.
+    /// Returns whether this user, or everybody for `None`, has a right on this path.
     ///
-    /// The user is one whom [`check`] has found to be genuine.
+    /// The user must be one that [`check`] has authenticated.
     ///
     /// [`check`]: Self::check
     #[must_use]
@@ -108,14 +108,14 @@ impl Access {
         self.is_empty() || self.users.can(user, path, right)
     }
 
-    /// Whether this user may know that there is an entry at this path: one that may be read, or a
-    /// folder on the way to one.
+    /// Returns whether this user may see the entry at this path: the user may read it, or it is a
+    /// folder on the way to something that the user may read.
     #[must_use]
     pub fn may_know(&self, user: Option<&str>, path: &[u8], is_folder: bool) -> bool {
         self.can(user, path, Right::Read) || (is_folder && self.users.leads(user, path))
     }
 
-    /// The same, with this path and with all that may lie beneath it.
+    /// The same for this path and everything that may lie below it.
     #[must_use]
     pub fn can_all(&self, user: Option<&str>, path: &[u8], right: Right) -> bool {
         self.is_empty() || self.users.can_all(user, path, right)

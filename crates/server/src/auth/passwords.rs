@@ -1,5 +1,5 @@
-//! Checks of hashed passwords: one thread with memory of its own, and a bounded queue in which each
-//! address has its turn.
+//! Checks hashed passwords: one thread with memory of its own, and a bounded queue in which client
+//! addresses take turns.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -14,23 +14,23 @@ use crate::auth::{CheckMemory, Pending, Verdict};
 use crate::connection::peer::Peer;
 use crate::server::limits::priority::step_back;
 
-/// Checks passwords of all workers.
+/// Checks the passwords for all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Passwords {
     queue: Mutex<Queue>,
-    /// Told when there is something to check.
+    /// Notified when there is a password to check.
     filled: Condvar,
 }
 
-/// What waits to be checked, and what is known of the addresses it came from.
+/// The passwords that wait to be checked, and the history of the addresses they came from.
 #[derive(Debug, Default)]
 struct Queue {
-    /// In the order in which they came.
+    /// The checks in the order in which they came.
     waiting: Vec<PasswordCheck>,
     clients: HashMap<Client, History>,
-    /// How many checks were asked for.
+    /// The number of checks requested.
     asked: u64,
-    /// How many checks were begun.
+    /// The number of checks begun.
     begun: u64,
     has_thread: bool,
 }
@@ -47,14 +47,14 @@ struct PasswordCheck {
     answer: oneshot::Sender<Verdict>,
 }
 
-/// Whom a turn belongs to: an IPv4 address, the first half of an IPv6 address, of which anybody has
-/// all others, or all that come over sockets in the file system.
+/// The owner of a turn: an IPv4 address, the first half of an IPv6 address, because a customer has
+/// all addresses with the same half, or all clients of unix sockets together.
 type Client = Option<IpAddr>;
 
-/// What is known of a client.
+/// The history of a client.
 #[derive(Debug)]
 struct History {
-    /// How many passwords were wrong, or too many, since there was a pause.
+    /// The number of passwords that were wrong, or too many, since the last pause.
     refused: u32,
     /// The number of its last check; 0 if there was none.
     last_turn: u64,
@@ -62,16 +62,16 @@ struct History {
 }
 
 impl Passwords {
-    /// Has a password checked, and waits with the answer if it is wrong. [`Verdict::Busy`] if too
-    /// many are waiting.
+    /// Has a password checked, and delays the answer if it is wrong. Returns [`Verdict::Busy`] if
+    /// too many are waiting.
     pub(crate) async fn check(self: &Arc<Self>, pending: Pending, peer: &Peer) -> Verdict {
         let client = client(peer.address);
         let verdict = match self.enqueue(pending, client) {
             Some((number, mut answer)) => match peer.unless_left(&mut answer).await {
                 Some(answered) => answered.ok(),
                 None => {
-                    // Whether the client is gone, or has only said that it asks for nothing more,
-                    // cannot be known: it is served when nobody else is waiting.
+                    // The client may be gone, or may only have ended its side of the connection,
+                    // which cannot be told apart: its check comes after all others.
                     self.lock().put_last(number);
                     answer.await.ok()
                 }
@@ -88,13 +88,13 @@ impl Passwords {
         }
     }
 
-    /// Has a client with a wrong password wait for its refusal.
+    /// Delays the refusal of a client with a wrong password.
     pub(crate) async fn refuse(&self, peer: &Peer) -> Verdict {
         self.delay(peer).await;
         Verdict::Challenge
     }
 
-    /// Counts a refusal, and waits the longer the more there were for this client.
+    /// Counts a refusal, and waits longer the more there were for this client.
     async fn delay(&self, peer: &Peer) {
         let client = client(peer.address);
         let delay = {
@@ -104,12 +104,12 @@ impl Passwords {
             queue.delay(client)
         };
         if !delay.is_zero() {
-            // Nobody has to wait who has left.
+            // The delay ends if the client has left.
             let _ = peer.unless_left(sleep(delay)).await;
         }
     }
 
-    /// Puts a password into the queue, and sees to it that there is a thread.
+    /// Puts a password into the queue, and starts the thread if there is none.
     fn enqueue(
         self: &Arc<Self>,
         pending: Pending,
@@ -136,7 +136,7 @@ impl Passwords {
         Some((number, answered))
     }
 
-    /// Checks what comes, and ends when nothing has come for a while.
+    /// Checks passwords, and ends when none has come for a while.
     fn work(&self) {
         step_back();
         let mut memory = CheckMemory::default();
@@ -171,7 +171,7 @@ impl Passwords {
     }
 }
 
-/// Tells that the thread has ended, even by a panic: the next password starts another.
+/// Notes on drop, even after a panic, that the thread has ended: the next password starts another.
 struct Presence<'a> {
     passwords: &'a Passwords,
     is_told: bool,
@@ -188,8 +188,9 @@ impl Drop for Presence<'_> {
 }
 
 impl Queue {
-    /// Makes room for one more from this client, at the expense of the one that has most in the
-    /// queue, and of these the one that was refused most often. Returns whether there is room.
+    /// Makes room for one more password of this client, at the expense of the client with the most
+    /// in the queue, and among these of the one with the most refusals. Returns whether there is
+    /// room.
     fn make_room(&mut self, client: Client) -> bool {
         if self.waiting.len() < MAX_WAITING {
             return true;
@@ -211,20 +212,20 @@ impl Queue {
             return false;
         };
         if let Some(last) = self.waiting.iter().rposition(|job| job.client == greediest) {
-            // Dropping the sender says that it is not checked.
+            // Dropping the sender reports that the password is not checked.
             self.waiting.remove(last);
         }
         true
     }
 
-    /// Marks a password whose client has perhaps left.
+    /// Moves a password to the end because its client may have left.
     fn put_last(&mut self, number: u64) {
         if let Some(job) = self.waiting.iter_mut().find(|job| job.number == number) {
             job.has_left = true;
         }
     }
 
-    /// Takes the first password of the client whose last turn is longest ago.
+    /// Takes the first password of the client whose last turn is the longest ago.
     fn take(&mut self) -> Option<PasswordCheck> {
         self.waiting.retain(|job| !job.answer.is_closed());
         let last_turn = |client| self.clients.get(client).map_or(0, |history| history.last_turn);
@@ -237,7 +238,7 @@ impl Queue {
         Some(job)
     }
 
-    /// What is known of a client.
+    /// Returns the history of a client.
     fn history(&mut self, client: Client) -> &mut History {
         let now = Instant::now();
         if self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(&client) {
@@ -258,7 +259,7 @@ impl Queue {
         history
     }
 
-    /// How long a client waits for a refusal.
+    /// Returns the time for which a client waits for a refusal.
     fn delay(&self, client: Client) -> Duration {
         let refused = self.clients.get(&client).map_or(0, |history| history.refused);
         match refused.checked_sub(FREE_ATTEMPTS) {
@@ -268,7 +269,7 @@ impl Queue {
     }
 }
 
-/// Whom an address belongs to.
+/// Returns the client that an address belongs to.
 fn client(address: Option<SocketAddr>) -> Client {
     let address = address?.ip().to_canonical();
     Some(match address {
@@ -280,25 +281,25 @@ fn client(address: Option<SocketAddr>) -> Client {
     })
 }
 
-/// The most passwords that wait to be checked.
+/// The maximum number of passwords that wait to be checked.
 const MAX_WAITING: usize = 64;
 
-/// The most clients that are remembered.
+/// The maximum number of clients that are remembered.
 const MAX_CLIENTS: usize = 4096;
 
-/// Refusals are forgotten after a pause of so long.
+/// The pause after which refusals are forgotten.
 const FORGIVEN: Duration = Duration::from_secs(60);
 
-/// So many refusals come at once.
+/// The number of refusals without a delay.
 const FREE_ATTEMPTS: u32 = 8;
 
-/// The delay of the next is twice this, and doubles each time,
+/// Half the first delay; the delay doubles with each further refusal.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 
-/// up to this.
+/// The maximum delay.
 const MAX_DELAY: Duration = Duration::from_secs(4);
 
-/// The thread ends, and its memory is given back, when nothing came for so long.
+/// The idle time after which the thread ends and gives its memory back.
 const MAX_IDLE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -307,7 +308,7 @@ mod tests {
     use super::*;
     use crate::auth::{Access, Right};
 
-    /// A password that waits, and where its answer comes.
+    /// Returns a waiting password and the receiver of its answer.
     fn pending() -> Pending {
         let hash = "$6$abcdefgh$SWDwEZWRRYiTytOjaHki9le2a6Gb9QWh.kwC8cPkDKnPPbGNob41yZZrWFkkHj/HdGZ5pwS8KeUaKWpI8srgy.";
         let access = Access::parse(&[format!("bob:{hash}@/")]).unwrap();

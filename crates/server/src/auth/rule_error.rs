@@ -1,26 +1,26 @@
-//! Why a rule cannot be read.
+//! The errors of rules.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use super::basic::MAX_PASSWORD;
 
-/// A rule that cannot be read.
+/// The error of a rule that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleError {
-    /// Which one, counted from 1.
+    /// The number of the rule, counted from 1.
     pub rule: usize,
-    /// The user it is about, if that could be told.
+    /// The user that the rule is about, if its name could be read.
     pub user: Option<String>,
-    /// What is wrong with it.
+    /// The fault of the rule.
     pub fault: RuleFault,
 }
 
-/// What is wrong with a rule.
+/// The fault of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RuleFault {
-    /// It cannot be told which `@/` ends the password.
+    /// It is ambiguous which `@/` ends the password.
     AmbiguousEnd,
     /// The password looks like a hash, but is cut or damaged.
     BrokenHash,
@@ -31,7 +31,7 @@ pub enum RuleFault {
         /// The number of that rule.
         first: usize,
     },
-    /// The plain password is longer than any that will be looked at.
+    /// The plain password is longer than the maximum for requests.
     LongPassword,
     /// The account is not followed by paths.
     NoPaths,
@@ -39,19 +39,19 @@ pub enum RuleFault {
     NoPassword,
     /// The account has no name, or one that Basic authentication cannot carry.
     NoUser,
-    /// A path, counted from 1, that does not begin with a slash.
+    /// A path, counted from 1, does not begin with a slash.
     RelativePath(usize),
-    /// A path, counted from 1, with an empty part, `.` or `..`.
+    /// A path, counted from 1, has an empty segment, `.` or `..`.
     StrangePath(usize),
-    /// The password is a hash of a kind that is not known here.
+    /// The password is a hash of an unsupported kind.
     UnknownHash,
-    /// A path, counted from 1, with a colon that is followed by something else than a right.
+    /// A path, counted from 1, has a colon that is not followed by a right.
     UnknownRight(usize),
 }
 
 impl fmt::Display for RuleError {
-    /// One line. Paths are named by their number: if the rule was misread, they may contain a part
-    /// of the password.
+    /// Writes one line. Paths are named by their number: if the rule was misread, they may contain
+    /// a part of the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "auth rule {}", self.rule)?;
         if let Some(user) = &self.user {
@@ -64,7 +64,7 @@ impl fmt::Display for RuleError {
 impl std::error::Error for RuleError {}
 
 impl RuleFault {
-    /// What is wrong.
+    /// Returns the description of the fault.
     fn complaint(self) -> Cow<'static, str> {
         let text = match self {
             Self::AmbiguousEnd => "\"@/\" occurs twice, so it is not clear where the password ends",
@@ -94,7 +94,7 @@ impl RuleFault {
         text.into()
     }
 
-    /// What to do about it.
+    /// Returns the advice for fixing it.
     const fn remedy(self) -> &'static str {
         match self {
             Self::AmbiguousEnd => "give the password as a hash, as \"openssl passwd -6\" makes it",

@@ -1,4 +1,4 @@
-//! The rules of the command line, in the spelling of dufs.
+//! Parses the rules of the command line, in the syntax of dufs.
 
 use std::sync::Mutex;
 
@@ -7,7 +7,7 @@ use super::rule_error::{RuleError, RuleFault};
 use super::secret::{HashKind, Secret};
 use super::users::{User, Users};
 
-/// Reads all rules.
+/// Parses all rules.
 pub(super) fn parse(rules: &[String]) -> Result<Users, RuleError> {
     let mut users = Users::default();
     let mut numbers = Vec::new();
@@ -35,12 +35,12 @@ pub(super) fn parse(rules: &[String]) -> Result<Users, RuleError> {
 /// A name and a password.
 type Account<'r> = (&'r str, &'r str);
 
-/// Parts a rule into its account, none for everybody, and its paths.
+/// Splits a rule into its account, `None` for everybody, and its paths.
 fn split(rule: &str) -> Result<(Option<Account<'_>>, &str), RuleFault> {
     let (account, paths) = rule.split_once('@').ok_or(RuleFault::NoPaths)?;
     let (account, paths) = match rule.find("@/") {
         Some(at) => (&rule[..at], &rule[at + 1..]),
-        // Not one path begins with a slash: say so, rather than that there are none.
+        // No path begins with a slash: this error is clearer than one about missing paths.
         None => (account, paths),
     };
     if account.is_empty() {
@@ -59,7 +59,7 @@ fn split(rule: &str) -> Result<(Option<Account<'_>>, &str), RuleFault> {
     Ok((Some((name, password)), paths))
 }
 
-/// Makes a user of the parts of a rule.
+/// Creates a user from the parts of a rule.
 fn read_user(name: &str, password: &str, paths: &str) -> Result<User, RuleFault> {
     let mut grants = Grants::default();
     read_paths(paths, &mut grants)?;
@@ -67,7 +67,7 @@ fn read_user(name: &str, password: &str, paths: &str) -> Result<User, RuleFault>
     Ok(User { name: name.into(), secret, grants, verified: Mutex::default() })
 }
 
-/// Reads `/path:rw,/other`.
+/// Parses `/path:rw,/other`.
 fn read_paths(paths: &str, grants: &mut Grants) -> Result<(), RuleFault> {
     if paths.is_empty() {
         return Err(RuleFault::NoPaths);

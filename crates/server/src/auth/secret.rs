@@ -1,4 +1,4 @@
-//! What a password is compared with: the password itself, or a hash of it.
+//! The stored form of a password: the password itself, or a hash of it.
 
 use std::fmt;
 
@@ -10,33 +10,33 @@ use subtle::{Choice, ConstantTimeEq};
 use super::basic::MAX_PASSWORD;
 use super::rule_error::RuleFault;
 
-/// What a password is compared with.
+/// The stored form of a password.
 pub(super) enum Secret {
-    /// What a string in the PHC format says.
+    /// The content of a string in the PHC format.
     Argon2(Box<Argon2Hash>),
     /// The password.
     Plain(Vec<u8>),
-    /// A string as crypt(5) describes it, checked when it was read.
+    /// A string in the format of crypt(5), checked when it was read.
     Sha512Crypt {
         /// The string.
         hash: String,
-        /// Rounds: what a check costs.
+        /// The number of rounds, which is the cost of a check.
         cost: u64,
     },
 }
 
-/// What a string in the PHC format says.
+/// The content of a string in the PHC format.
 pub(super) struct Argon2Hash {
     /// The variant with its parameters.
     argon2: Argon2<'static>,
-    /// What is hashed with the password.
+    /// The salt that is hashed with the password.
     salt: Vec<u8>,
-    /// What comes out for the right password.
+    /// The hash of the right password.
     output: Vec<u8>,
 }
 
-/// The memory in which Argon2 hashes are checked. It grows to what the most costly hash needs, and
-/// is used again for each check.
+/// The memory in which Argon2 hashes are checked. It grows to the size that the most costly hash
+/// needs, and is reused for each check.
 #[derive(Default)]
 pub struct CheckMemory(Vec<Block>);
 
@@ -47,7 +47,7 @@ impl fmt::Debug for CheckMemory {
 }
 
 impl Secret {
-    /// Reads the password of a rule.
+    /// Parses the password of a rule.
     pub(super) fn parse(password: &str) -> Result<Self, RuleFault> {
         match HashKind::of(password) {
             Some(HashKind::Argon2) => argon2(password),
@@ -58,17 +58,17 @@ impl Secret {
         }
     }
 
-    /// How long a check takes, by a measure of no unit; 0 if it takes no time to speak of.
+    /// Returns the time of a check in relative units; 0 if it is negligible.
     pub(super) fn cost(&self) -> u64 {
         match self {
-            // A block takes about as long as a round, and is never fewer than 8.
+            // A block takes about as long as a round, and there are at least 8 blocks.
             Self::Argon2(hash) => filled(hash.argon2.params()),
             Self::Sha512Crypt { cost, .. } => *cost,
             Self::Plain(_) => 0,
         }
     }
 
-    /// The number of blocks of memory that a check needs.
+    /// Returns the number of blocks of memory that a check needs.
     pub(super) fn blocks(&self) -> usize {
         match self {
             Self::Argon2(hash) => hash.argon2.params().block_count(),
@@ -76,7 +76,7 @@ impl Secret {
         }
     }
 
-    /// Whether this is the password.
+    /// Returns whether this is the password.
     pub(super) fn matches(&self, password: &[u8], memory: &mut CheckMemory) -> bool {
         match self {
             Self::Argon2(hash) => hash.matches(password, memory),
@@ -89,7 +89,7 @@ impl Secret {
 }
 
 impl Argon2Hash {
-    /// Whether this is the password.
+    /// Returns whether this is the password.
     fn matches(&self, password: &[u8], CheckMemory(blocks): &mut CheckMemory) -> bool {
         let needed = self.argon2.params().block_count();
         if blocks.len() < needed {
@@ -107,7 +107,7 @@ impl Argon2Hash {
 }
 
 impl CheckMemory {
-    /// Makes room for the most costly of several hashes at once.
+    /// Reserves the memory for the most costly of several hashes at once.
     pub(super) fn reserve(&mut self, blocks: usize) {
         if self.0.len() < blocks {
             self.0 = Vec::new();
@@ -116,30 +116,31 @@ impl CheckMemory {
     }
 }
 
-/// The number of blocks that a check fills.
+/// Returns the number of blocks that a check fills.
 fn filled(params: &Params) -> u64 {
     u64::from(params.m_cost()) * u64::from(params.t_cost())
 }
 
-/// The kind of hash that a password of a rule looks like.
+/// The kind of hash that a rule's password looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HashKind {
     /// Argon2 in one of its variants.
     Argon2,
-    /// SHA-512 in the way of crypt(3).
+    /// SHA-512 in the format of crypt(3).
     Sha512Crypt,
-    /// Another one of crypt(3), such as bcrypt.
+    /// Another format of crypt(3), such as bcrypt.
     Unknown,
 }
 
 impl HashKind {
-    /// None for a plain password.
+    /// Returns the kind of a hash; `None` for a plain password.
     pub(super) fn of(password: &str) -> Option<Self> {
         let (id, _) = password.strip_prefix('$')?.split_once('$')?;
         Some(match id {
             "6" => Self::Sha512Crypt,
             "argon2d" | "argon2i" | "argon2id" => Self::Argon2,
-            // As a plain password taken for what it is, it would let in whoever has seen the hash.
+            // If the hash were taken for a plain password, knowing the hash would be enough to log
+            // in.
             "1" | "2" | "2a" | "2b" | "2x" | "2y" | "3" | "5" | "7" | "apr1" | "gy" | "md5"
             | "scrypt" | "sha1" | "sm3" | "y" => Self::Unknown,
             _ => return None,
@@ -147,7 +148,7 @@ impl HashKind {
     }
 }
 
-/// Reads a PHC string.
+/// Parses a PHC string.
 fn argon2(password: &str) -> Result<Secret, RuleFault> {
     let read = || {
         let hash = PasswordHash::new(password).ok()?;
@@ -167,7 +168,7 @@ fn argon2(password: &str) -> Result<Secret, RuleFault> {
     Ok(Secret::Argon2(Box::new(hash)))
 }
 
-/// Reads `$6$rounds=5000$salt$hash`, in which the rounds may be left out.
+/// Parses `$6$rounds=5000$salt$hash`, in which the rounds may be left out.
 fn sha512_crypt(password: &str) -> Result<Secret, RuleFault> {
     let read = || {
         let mut rest = password.strip_prefix("$6$")?;
@@ -190,7 +191,7 @@ fn sha512_crypt(password: &str) -> Result<Secret, RuleFault> {
     Ok(Secret::Sha512Crypt { hash: password.into(), cost })
 }
 
-/// Compares in a time that depends on the length of what was given alone.
+/// Compares in a time that depends only on the length of the given password.
 fn is_same(secret: &[u8], given: &[u8]) -> Choice {
     let mut same = secret.len().ct_eq(&given.len());
     for (byte, expected) in given.iter().zip(secret.iter().cycle()) {
@@ -199,11 +200,11 @@ fn is_same(secret: &[u8], given: &[u8]) -> Choice {
     same
 }
 
-/// The largest memory of an Argon2 hash, in KiB: 256 MiB.
+/// The maximum memory of an Argon2 hash in KiB: 256 MiB.
 const MAX_MEMORY: u32 = 256 << 10;
 
-/// The most KiB that all passes of an Argon2 hash may fill together: about a second.
+/// The maximum number of KiB that all passes of an Argon2 hash may fill together: about a second.
 const MAX_FILLED: u64 = 1 << 20;
 
-/// The most rounds of a `$6$` hash: about a second.
+/// The maximum number of rounds of a `$6$` hash: about a second.
 const MAX_ROUNDS: u64 = 1_000_000;

@@ -1,4 +1,5 @@
-//! What the rules say to a request: everybody that they name, and what is remembered about their passwords.
+//! Decides on requests by the rules: the users that they name, and what is remembered about their
+//! passwords.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -9,129 +10,130 @@ use std::time::{Duration, Instant};
 use super::grants::{Grants, Right};
 use super::secret::{CheckMemory, Secret};
 
-/// What the rules say to one request.
+/// The verdict on one request.
 #[derive(Debug)]
 pub enum Verdict {
-    /// It may go on.
+    /// The request is allowed.
     Allowed {
-        /// Who asks; nobody in particular if there was no need to tell.
+        /// The user; `None` if the client did not have to log in.
         user: Option<Arc<str>>,
     },
     /// 429: too many passwords are waiting to be checked.
     Busy,
-    /// 401 with [`CHALLENGE`](super::CHALLENGE): tell who you are.
+    /// 401 with [`CHALLENGE`](super::CHALLENGE): the client must log in.
     Challenge,
-    /// 403: it is known who asks, and he may not; or nobody may.
+    /// 403: the client has logged in and lacks the right, or no client has it.
     Forbidden,
-    /// The client may read something beneath the path, but not the path itself: it may be shown which
-    /// names lead there, and nothing else.
+    /// The client may read something below the path, but not the path itself: it may see only the
+    /// names that lead there.
     Partial {
-        /// Who asks; nobody in particular if there was no need to tell.
+        /// The user; `None` if the client did not have to log in.
         user: Option<Arc<str>>,
     },
-    /// Not known yet: the password must be checked against a hash, away from the event loop.
+    /// Undecided: the password must be checked against a hash, away from the event loop.
     Verify(Pending),
-    /// 401 with [`CHALLENGE`](super::CHALLENGE), and later each time: the name or the password is wrong.
+    /// 401 with [`CHALLENGE`](super::CHALLENGE), delayed more each time: the name or the password
+    /// is wrong.
     Wrong,
 }
 
-/// Everybody that the rules name.
+/// The users that the rules name, and the rights of everybody.
 #[derive(Default)]
 pub(super) struct Users {
-    /// What everybody may do.
+    /// The rights of everybody.
     everybody: Grants,
-    /// Those with a name.
+    /// The users with a name.
     users: Vec<User>,
-    /// Where they are in the list.
+    /// The position of each name in the list.
     by_name: HashMap<Arc<str>, usize>,
-    /// The key of what is remembered: another one in each process, and never told.
+    /// The key of the digests; it differs in each process and is never disclosed.
     key: RandomState,
-    /// What was wrong lately.
+    /// The credentials that were wrong recently.
     refused: Mutex<Refused>,
 }
 
 /// Digests of names with passwords that were wrong. Rules never change, so none becomes right.
 #[derive(Default)]
 struct Refused {
-    /// All of them.
+    /// All digests.
     digests: HashSet<u128>,
-    /// The same, oldest first.
+    /// The same digests, oldest first.
     order: VecDeque<u128>,
 }
 
-/// Somebody with a name.
+/// A user with a name.
 pub(super) struct User {
     /// The name.
     pub(super) name: Arc<str>,
-    /// What the password is compared with.
+    /// The stored form of the password.
     pub(super) secret: Secret,
-    /// What the user may do.
+    /// The rights of the user.
     pub(super) grants: Grants,
-    /// The password that was right not long ago. There can be only one, so this is bounded.
+    /// The last password that was right. There can be only one, so this is bounded.
     pub(super) verified: Mutex<Option<Verified>>,
 }
 
-/// That a password was right.
+/// The record that a password was right.
 pub(super) struct Verified {
     /// Its hash under the key of the process: the password itself is not kept.
     digest: u128,
-    /// Until when this is believed.
+    /// The time until which the record is valid.
     until: Instant,
 }
 
-/// How long a password that was right is not checked again after it was last used. Nothing can
-/// change meanwhile, for rules are read once; it only limits how long its digest is kept.
+/// The time for which a right password is not checked again after its last use. Nothing can change
+/// meanwhile, because rules are read once; it only limits how long the digest is kept.
 pub(super) const BELIEVED_FOR: Duration = Duration::from_secs(600);
 
 impl Users {
-    /// Whether nobody is named and nothing is open to everybody: there are no rules.
+    /// Returns whether there are no rules: they name no user and open nothing to everybody.
     pub(super) const fn is_empty(&self) -> bool {
         self.users.is_empty() && self.everybody.is_empty()
     }
 
-    /// Whether everybody may write somewhere.
+    /// Returns whether everybody may write to any path.
     pub(super) fn lets_everybody_write(&self) -> bool {
         self.everybody.has(Right::Write)
     }
 
-    /// The names.
+    /// Returns the names.
     pub(super) fn names(&self) -> Vec<&str> {
         self.users.iter().map(|user| &*user.name).collect()
     }
 
-    /// Opens paths to everybody.
+    /// Returns the rights of everybody, to be extended.
     pub(super) const fn everybody(&mut self) -> &mut Grants {
         &mut self.everybody
     }
 
-    /// Adds a user. Whether there is one of that name already is for the caller to ask.
+    /// Adds a user. The caller must have checked that the name is free.
     pub(super) fn add(&mut self, user: User) {
         self.by_name.insert(Arc::clone(&user.name), self.users.len());
         self.users.push(user);
     }
 
-    /// Whether there is a user of this name.
+    /// Returns the position of the user with this name, if there is one.
     pub(super) fn position(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
 
-    /// Whether this user, or everybody, may do this. A name that nobody has counts as everybody.
+    /// Returns whether this user, or everybody, has a right. An unknown name counts as everybody.
     pub(super) fn can(&self, user: Option<&str>, path: &[u8], right: Right) -> bool {
         self.allows(user.and_then(|name| self.position(name)), path, right)
     }
 
-    /// The same with all that may lie beneath the path: a longer path of a rule may give less.
+    /// The same for everything that may lie below the path: a longer path of a rule may give less.
     pub(super) fn can_all(&self, user: Option<&str>, path: &[u8], right: Right) -> bool {
         let user = user.and_then(|name| self.position(name));
         self.beneath(user, path).chain([path]).all(|path| self.allows(user, path, right))
     }
 
-    /// Whether this user, or everybody, may read something beneath the path.
+    /// Returns whether this user, or everybody, may read something below the path.
     pub(super) fn leads(&self, user: Option<&str>, path: &[u8]) -> bool {
         self.beneath(user.and_then(|name| self.position(name)), path).next().is_some()
     }
 
-    /// The paths beneath this one of a user's own rule and of that for everybody.
+    /// Returns the paths below this one in a user's own rule and in that for everybody.
     fn beneath<'u>(
         &'u self,
         user: Option<usize>,
@@ -141,7 +143,7 @@ impl Users {
         own.into_iter().chain([&self.everybody]).flat_map(move |grants| grants.beneath(path))
     }
 
-    /// The verdict on somebody whose password was right, or who gave none.
+    /// Returns the verdict on a client whose password was right, or that gave none.
     pub(super) fn decide(&self, user: Option<usize>, path: &[u8], right: Right) -> Verdict {
         let name = || user.map(|user| Arc::clone(&self.users[user].name));
         if self.allows(user, path, right) {
@@ -155,11 +157,11 @@ impl Users {
         }
     }
 
-    /// The verdict on a name and a password.
+    /// Returns the verdict on a name and a password.
     ///
-    /// Whoever is refused has waited as long as for the most costly hash of the rules, whether the
-    /// name exists or not, so that the time does not tell names. Rules in which all passwords are
-    /// plain never wait.
+    /// A refusal takes as long as the most costly hash of the rules, whether the name exists or
+    /// not, so that the time does not reveal names. If all passwords in the rules are plain, there
+    /// is no such wait.
     pub(super) fn check(
         &self,
         shared: &Arc<Self>,
@@ -219,7 +221,7 @@ impl Users {
         is_right
     }
 
-    /// Remembers that a name and a password, of which this is the digest, are wrong.
+    /// Remembers that the name and the password with this digest are wrong.
     pub(super) fn refuse(&self, digest: u128) {
         let mut refused = lock(&self.refused);
         if !refused.digests.insert(digest) {
@@ -233,18 +235,18 @@ impl Users {
         }
     }
 
-    /// The number of blocks of memory that the most costly hash needs.
+    /// Returns the number of blocks of memory that the most costly hash needs.
     pub(super) fn blocks(&self) -> usize {
         self.users.iter().map(|user| user.secret.blocks()).max().unwrap_or(0)
     }
 
-    /// Whether somebody's own rule or that for everybody allows this.
+    /// Returns whether a user's own rule or that for everybody allows this.
     fn allows(&self, user: Option<usize>, path: &[u8], right: Right) -> bool {
         let own = user.and_then(|user| self.users[user].grants.right_on(path));
         own.max(self.everybody.right_on(path)) >= Some(right)
     }
 
-    /// Whether this password of a user was right not long ago.
+    /// Returns whether this password of a user was right recently.
     fn remembers(&self, user: usize, password: &[u8], now: Instant) -> bool {
         let given = self.digest_of(user, password);
         let mut kept = lock(&self.users[user].verified);
@@ -258,14 +260,14 @@ impl Users {
         true
     }
 
-    /// Takes the time that the check of a password takes.
+    /// Spends the time that a check of a password takes.
     fn pretend(&self, password: &[u8], memory: &mut CheckMemory) {
         let decoy = self.costly().or(self.users.first());
-        // The answer must not be thrown away before it is made.
+        // This keeps the compiler from removing the check.
         std::hint::black_box(decoy.is_some_and(|user| user.secret.matches(password, memory)));
     }
 
-    /// The user whose hash costs most, if there are hashes.
+    /// Returns the user with the most costly hash, if there are hashes.
     fn costly(&self) -> Option<&User> {
         self.users
             .iter()
@@ -273,12 +275,12 @@ impl Users {
             .max_by_key(|user| user.secret.cost())
     }
 
-    /// 128 bits that tell nothing about the password to who does not have the key.
+    /// Returns 128 bits that reveal nothing about the password without the key.
     fn digest_of(&self, user: usize, password: &[u8]) -> u128 {
         self.digest(&[self.users[user].name.as_bytes(), password])
     }
 
-    /// The same of several strings.
+    /// Returns the same for several strings.
     fn digest(&self, strings: &[&[u8]]) -> u128 {
         let half = |which: u8| {
             let mut hasher = self.key.build_hasher();
@@ -293,32 +295,32 @@ impl Users {
     }
 }
 
-/// Locks even if another thread has panicked: what is behind these locks is never half-written.
+/// Locks even if another thread has panicked: the data in these locks is never half-written.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A password that has to be checked against a hash.
 pub struct Pending {
-    /// Where the answer comes from and is remembered.
+    /// The users, who remember the result.
     users: Arc<Users>,
-    /// Whose password it may be; `None` if the answer is no already, and only the time it takes to
-    /// say so must not differ.
+    /// The user whose password it may be; `None` if it is refused already and only the time of the
+    /// refusal must not differ.
     user: Option<usize>,
     /// The password.
     password: Vec<u8>,
-    /// The digest under which it is remembered that they are wrong.
+    /// The digest under which a wrong name or password is remembered.
     refusal: u128,
-    /// What is to be done if it is right,
+    /// The path of the request.
     path: Vec<u8>,
-    /// and with which right.
+    /// The right that the request needs.
     right: Right,
 }
 
 impl Pending {
-    /// Checks the password. Takes as long as its hash was made to take, up to seconds.
+    /// Checks the password. This takes as long as its hash was made to take, up to seconds.
     ///
-    /// Never answers [`Verdict::Verify`].
+    /// It never returns [`Verdict::Verify`].
     #[must_use]
     pub fn run(self, memory: &mut CheckMemory) -> Verdict {
         memory.reserve(self.users.blocks());
@@ -337,5 +339,5 @@ impl fmt::Debug for Pending {
     }
 }
 
-/// The most names with wrong passwords that are remembered.
+/// The maximum number of wrong names and passwords that are remembered.
 const MAX_REFUSED: usize = 4096;

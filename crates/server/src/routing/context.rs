@@ -1,4 +1,4 @@
-//! One request as its handler sees it: what is asked, who asks, and what errors look like to them.
+//! The context of one request for its handler: the request, its user, and the form of its errors.
 
 use std::cell::Cell;
 use std::io;
@@ -25,15 +25,15 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) request: Request<'a, 'a>,
     /// The time of day at which the request was complete.
     pub(crate) now: SystemTime,
-    /// The moment in which its first byte came.
+    /// The moment at which its first byte came.
     pub(crate) started: Instant,
-    /// The user who asks, once the password was found to be right.
+    /// The user that sent the request, once the password was found to be right.
     pub(crate) user: Option<Arc<str>>,
-    /// Whether the client may know only which names lead to what it may read.
+    /// Whether the client may see only names that lead to something it may read.
     pub(crate) is_partial: bool,
     /// Whether the response is to name the mechanism that moves its bytes.
     pub(crate) explains: bool,
-    /// What was read of the connection after the head.
+    /// The bytes that were read from the connection after the head.
     pub(crate) ahead: Cell<Vec<u8>>,
     /// How the body of the request was received, if a handler did so.
     pub(crate) received: Cell<Option<Received>>,
@@ -60,22 +60,22 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// Returns what all workers have in common.
+    /// Returns the state that all workers share.
     pub(crate) fn shared(&self) -> &'a Arc<Shared> {
         &self.worker.shared
     }
 
-    /// Returns what is served, and how.
+    /// Returns the settings of the server.
     pub(crate) fn settings(&self) -> &'a Settings {
         &self.worker.shared.settings
     }
 
-    /// Returns whether this client may do this with a path, by the rules for users and paths.
+    /// Returns whether the rules give this client a right on a path.
     pub(crate) fn can(&self, path: &[u8], right: Right) -> bool {
         self.settings().access.can(self.user.as_deref(), path, right)
     }
 
-    /// Checks that the client may read the path that links led to, if they led to any.
+    /// Checks that the client may read the path that links led to, if any were followed.
     ///
     /// # Errors
     ///
@@ -93,21 +93,21 @@ impl<'a> RequestContext<'a> {
         Response::error(status, detail, wants_html(&self.request), is_head)
     }
 
-    /// Returns the error that asks for a name and a password.
+    /// Returns the error that requests a name and a password.
     pub(crate) fn challenge(&self) -> Response {
         let mut response = self.error(401, "a name and a password are needed");
         response.add_field("WWW-Authenticate", CHALLENGE);
         response
     }
 
-    /// Returns an error that the client may get over by trying again in a second.
+    /// Returns a temporary error, after which the client may try again in a second.
     pub(crate) fn busy(&self, status: u16, detail: &str) -> Response {
         let mut response = self.error(status, detail);
         response.add_field("Retry-After", "1");
         response
     }
 
-    /// Returns the error for an operation that the system has failed.
+    /// Returns the error for an operation that the system has refused.
     pub(crate) fn failed(&self, error: &io::Error) -> Response {
         match Errno::from_io_error(error) {
             Some(errno) => self.refused(errno),

@@ -1,4 +1,4 @@
-//! What the server tells about itself, under a prefix that no file can have.
+//! Endpoints about the server itself, under a prefix that no file can have.
 
 use crate::auth::Right;
 use crate::observe::metrics::MEDIA_TYPE;
@@ -9,18 +9,18 @@ use crate::routing::response::Response;
 use crate::server::settings::Settings;
 use crate::target::Target;
 
-/// Something that the server tells about itself.
+/// An endpoint about the server itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
-    /// That it is there.
+    /// The health check.
     Health,
-    /// What it has done, for Prometheus.
+    /// Metrics for Prometheus.
     Metrics,
-    /// What it is doing.
+    /// The transfers under way.
     Transfers,
 }
 
-/// The endpoint that a path means, if it is switched on.
+/// Returns the endpoint of a path, if it is enabled.
 pub(crate) fn find(settings: &Settings, target: &Target<'_>) -> Option<Endpoint> {
     let name = target.path.strip_prefix(PREFIX)?.strip_prefix(b"/")?;
     let (endpoint, is_on) = match name {
@@ -32,12 +32,12 @@ pub(crate) fn find(settings: &Settings, target: &Target<'_>) -> Option<Endpoint>
     is_on.then_some(endpoint)
 }
 
-/// Returns whether files cannot have a path, because it is for what the server tells about itself.
+/// Returns whether a path is reserved for endpoints, so that no file can have it.
 pub(crate) fn is_reserved(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').next() == Some(PREFIX)
 }
 
-/// Whether a request asks for the health check.
+/// Returns whether a request is for the health check.
 pub(crate) fn is_health(settings: &Settings, request: &Request<'_, '_>) -> bool {
     let target = Target::parse(request.target, settings.path_prefix.as_bytes());
     matches!(request.method, Method::Get | Method::Head)
@@ -45,15 +45,15 @@ pub(crate) fn is_health(settings: &Settings, request: &Request<'_, '_>) -> bool 
 }
 
 impl Endpoint {
-    /// Whether everybody may ask, without a line in the log.
+    /// Returns whether the endpoint is open to all clients, without a line in the log.
     pub(crate) fn is_open(self) -> bool {
         self == Self::Health
     }
 
-    /// The refusal to somebody who may not know what it tells; `None` if he may.
+    /// Returns the refusal for a client that may not see the endpoint; `None` if it may.
     ///
-    /// Where there are users, it takes one of them. Elsewhere nobody can be told apart, and only
-    /// this machine is told who fetches what.
+    /// If the rules name users, the client must be one of them. Otherwise clients cannot be told
+    /// apart, and only this machine may see the transfers of all.
     fn refusal(self, ctx: &RequestContext<'_>) -> Option<Response> {
         if ctx.settings().access.has_users() {
             return ctx.user.is_none().then(|| ctx.challenge());
@@ -63,7 +63,7 @@ impl Endpoint {
         is_private.then(|| ctx.error(403, "without passwords only this machine is told"))
     }
 
-    /// What it tells.
+    /// Returns the response of the endpoint.
     pub(crate) fn respond(self, ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
         if !self.is_open()
             && let Some(refusal) = self.refusal(ctx)
@@ -103,14 +103,14 @@ impl Endpoint {
     }
 }
 
-/// Whether a user may know of a transfer: whoever may read the file.
+/// Returns whether a user may see a transfer, which needs the right to read its file.
 fn may_see(ctx: &RequestContext<'_>, target: &[u8]) -> bool {
     let prefix = ctx.settings().path_prefix.as_bytes();
     Target::parse(target, prefix).is_ok_and(|target| ctx.can(&target.path, Right::Read))
 }
 
-/// What proxies say of the clients they forward.
+/// The fields in which proxies describe the clients they forward.
 const FORWARDED: [&str; 3] = ["forwarded", "via", "x-forwarded-for"];
 
-/// The first name of every such path.
+/// The first segment of all such paths.
 const PREFIX: &[u8] = b".underpass";

@@ -1,11 +1,11 @@
-//! The pages and lines that tell people why there is nothing else.
+//! The pages and lines that explain errors to people.
 
 use maud::{DOCTYPE, PreEscaped, html};
 use underpass_protocol::response::head::{PLAIN_TEXT, push_field, push_number_field, reason};
 
-/// The representation of an error, for people: its lines and its body.
+/// Returns the representation of an error for people: its fields and its body.
 ///
-/// `detail` is one sentence for the person who reads it; it is escaped, and may be empty.
+/// `detail` is one sentence of explanation; it is escaped, and may be empty.
 #[must_use]
 pub(crate) fn error_page(status: u16, detail: &str, wants_html: bool) -> (Vec<u8>, Vec<u8>) {
     let title = format!("{status} {}", reason(status));
@@ -37,12 +37,12 @@ pub(crate) fn error_page(status: u16, detail: &str, wants_html: bool) -> (Vec<u8
     (fields, body.into_bytes())
 }
 
-/// What a browser may do for the page of an error: show it. The digest is that of its style.
+/// The policy of an error page: a browser may only show it. The digest is that of its style.
 const ERROR_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-hSZITqwI/5tnac8rvy1LQ9jXGze0BJBEBN52EBqNiV4='; form-action 'none'; base-uri 'none'; \
      frame-ancestors 'none'";
 
-/// Readable in a browser, light and dark, and nothing else.
+/// The style of an error page, for light and dark mode.
 const ERROR_STYLE: &str = ":root{color-scheme:light dark}\
 body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:15vh auto 0;padding:0 1rem}\
 h1{font-size:1.5rem}";
@@ -72,7 +72,7 @@ mod tests {
         );
         assert!(fields.starts_with("Content-Type: text/html; charset=utf-8\r\n"), "{fields}");
         assert!(fields.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{fields}");
-        // The policy lets nothing but the page's own style through, which it names by its digest.
+        // The policy allows only the page's own style, which it names by its digest.
         let style = body.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
         let digest = BASE64_STANDARD.encode(Sha256::digest(style));
         assert!(fields.contains(&format!("style-src 'sha256-{digest}'")), "{digest}: {fields}");

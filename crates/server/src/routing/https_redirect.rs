@@ -1,4 +1,4 @@
-//! Sends clients that speak plain HTTP to HTTPS, where there is HTTPS.
+//! Redirects clients from plain HTTP to HTTPS, if HTTPS is enabled.
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
@@ -8,7 +8,7 @@ use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use crate::server::listener_kind::ListenerKind;
 
-/// Returns whether a request has come without TLS where there is TLS.
+/// Returns whether a request came without TLS to a server with TLS.
 pub(crate) fn applies(ctx: &RequestContext<'_>) -> bool {
     match ctx.peer.role {
         ListenerKind::Redirect { .. } => true,
@@ -17,7 +17,7 @@ pub(crate) fn applies(ctx: &RequestContext<'_>) -> bool {
     }
 }
 
-/// Returns the response to a request that has come without TLS where there is TLS.
+/// Returns the response to a request that came without TLS to a server with TLS.
 pub(crate) fn response(ctx: &RequestContext<'_>) -> Option<Response> {
     match ctx.peer.role {
         ListenerKind::Redirect { port } => Some(redirect(ctx, port)),
@@ -30,7 +30,7 @@ fn redirect(ctx: &RequestContext<'_>, port: u16) -> Response {
     let Some(location) = location(&ctx.request, port) else {
         return ctx.error(400, "which host is meant is not said: there is no Host").closing();
     };
-    // RFC 9110 15.4: after a 301 some clients ask by GET whatever they had asked before.
+    // RFC 9110 15.4: after a 301 some clients change the method of their request to GET.
     let status = match ctx.request.method {
         Method::Get | Method::Head => 301,
         _ => 308,
@@ -40,8 +40,8 @@ fn redirect(ctx: &RequestContext<'_>, port: u16) -> Response {
     response
 }
 
-/// Answers plain HTTP at a port of HTTPS. The client has sent its request in the clear already, so it
-/// is told, and not led on as if nothing had happened.
+/// Answers plain HTTP at a port of HTTPS. The client has already sent its request in the clear, so
+/// it gets an error instead of a redirect that would hide this.
 fn misdirected(ctx: &RequestContext<'_>) -> Response {
     let port = ctx.peer.local_port();
     let detail = match location(&ctx.request, port) {
@@ -51,10 +51,10 @@ fn misdirected(ctx: &RequestContext<'_>) -> Response {
     ctx.error(400, &detail).closing()
 }
 
-/// The same address over TLS; `None` if the request does not say which host it means.
+/// Returns the same address over TLS; `None` if the request does not name a host.
 ///
-/// The host is the one that was asked for, and has been found to be nothing but a host; so whoever
-/// follows gets to where he wanted to go.
+/// The host is the one that the client requested, and was found to be a plain host name, so the
+/// redirect leads to the host that the client meant.
 fn location(request: &Request<'_, '_>, port: u16) -> Option<String> {
     let host = host(request.authority()?);
     if host.is_empty() {
@@ -71,7 +71,7 @@ fn location(request: &Request<'_, '_>, port: u16) -> Option<String> {
     Some(format!("https://{host}{port}{slash}{path}"))
 }
 
-/// The host without its port.
+/// Returns the host without its port.
 fn host(authority: &[u8]) -> &[u8] {
     let end = match authority.iter().position(|&byte| byte == b']') {
         Some(end) => end + 1,
@@ -80,7 +80,7 @@ fn host(authority: &[u8]) -> &[u8] {
     &authority[..end]
 }
 
-/// What a client should have escaped (RFC 3986 2): bytes beyond ASCII are always.
+/// The characters that a client should have escaped (RFC 3986 2), besides all bytes beyond ASCII.
 const UNFIT: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -93,7 +93,7 @@ const UNFIT: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// The port that need not be said.
+/// The default port, which is left out of addresses.
 const HTTPS: u16 = 443;
 
 #[cfg(test)]

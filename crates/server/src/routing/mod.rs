@@ -1,4 +1,4 @@
-//! The way of one request to the handler that answers it.
+//! Finds the handler of a request and passes it the request's context.
 
 pub(crate) mod context; // what is asked, and who asks
 pub(crate) mod endpoints; // what the server tells about itself

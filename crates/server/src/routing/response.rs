@@ -1,4 +1,4 @@
-//! An answer before it is sent.
+//! A response before it is sent.
 
 use std::borrow::Cow;
 use std::os::fd::OwnedFd;
@@ -18,39 +18,39 @@ use crate::routing::error_page::error_page;
 use crate::server::settings::Settings;
 use crate::tls::Place as TlsPlace;
 
-/// An answer before it is sent.
+/// A response before it is sent.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
     /// The fields that belong to the representation, each with its line end.
     pub(crate) fields: Vec<u8>,
     pub(crate) body: Body,
-    /// How many bytes the body has; `None` if only its end tells.
+    /// The length of the body in bytes; `None` if it is known only at the end.
     pub(crate) len: Option<u64>,
-    /// Whether the connection ends with it.
+    /// Whether the connection closes after it.
     pub(crate) closes: bool,
-    /// What is to be remembered if it breaks off.
+    /// The download to remember if it is interrupted.
     pub(crate) download: Option<Download>,
-    /// Whether it goes into the access log.
+    /// Whether it is logged in the access log.
     pub(crate) is_logged: bool,
 }
 
-/// Where the bytes of a body come from.
+/// The source of a body's bytes.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// Nowhere: there are none.
+    /// No body.
     Nothing,
-    /// Memory.
+    /// Bytes in memory.
     Memory(Cow<'static, [u8]>),
     /// A file or ranges of one.
     File(Box<FileBody>),
     /// A folder as an archive.
     Archive(Box<ArchiveBody>),
-    /// Helpers that make them.
+    /// Pieces that helper threads make.
     Stream {
-        /// What they make.
+        /// The pieces.
         pieces: Pieces,
-        /// Whether the client can tell the end from an interruption only by chunks.
+        /// Whether the client needs chunks to tell the end from an interruption.
         is_chunked: bool,
     },
 }
@@ -58,11 +58,11 @@ pub(crate) enum Body {
 /// An archive or ranges of one.
 #[derive(Debug)]
 pub(crate) struct ArchiveBody {
-    /// Each with what stands before it.
+    /// The parts, each with the bytes before it.
     pub(crate) parts: Vec<(Vec<u8>, archive::Body)>,
-    /// What stands after the last.
+    /// The bytes after the last part.
     pub(crate) closing: Vec<u8>,
-    /// What the parts are of, which counts as memory for as long as they are sent.
+    /// The layout of the archive, which counts as memory while the parts are sent.
     pub(crate) _laid_out: Arc<LaidOut>,
 }
 
@@ -74,12 +74,12 @@ pub(crate) struct FileBody {
     residence: ResidentSince,
     content: PlannedBody,
     pub(crate) len: u64,
-    /// Whether the file is looked at between reading and sending its bytes, so that a change is
-    /// found out while another answer can still be given.
+    /// Whether the file is checked between reading and sending its bytes, so that a change is found
+    /// while another response is still possible.
     pub(crate) is_guarded: bool,
-    /// Whether no step has to wait for a disk.
+    /// Whether all bytes are in memory, so that no step has to wait for a disk.
     pub(crate) is_resident: bool,
-    /// Whether somebody may be writing to the file.
+    /// Whether a program may be writing to the file.
     pub(crate) is_unsettled: bool,
     /// Whether the file was found at rest in its version.
     is_at_rest: bool,
@@ -103,17 +103,17 @@ impl FileBody {
         }
     }
 
-    /// The version that is to be sent.
+    /// Returns the version that is to be sent.
     pub(crate) fn version(&self) -> Version {
         self.version
     }
 
-    /// Where to note that all of the file is in the page cache, if all of it is sent.
+    /// Returns the note to make once all of the file is in the page cache, if all of it is sent.
     pub(crate) fn residence(&self) -> Option<ResidentSince> {
         matches!(self.content, PlannedBody::Whole).then(|| self.residence.clone())
     }
 
-    /// The head and the body as one thought.
+    /// Returns the head and the body as one chain.
     pub(crate) fn chain(self, head: Vec<u8>) -> Chain<Arc<OwnedFd>> {
         let part = |from: u64, to: u64| {
             let source = Source::range(Arc::clone(&self.file), from, to - from);
@@ -141,7 +141,7 @@ impl Response {
         Self { status, fields, body, len, closes: false, download: None, is_logged: true }
     }
 
-    /// A body from memory, or nothing of it for HEAD.
+    /// Creates a response with a body from memory; for HEAD, the body is left out.
     pub(crate) fn memory(
         status: u16,
         media_type: &str,
@@ -157,7 +157,7 @@ impl Response {
         response
     }
 
-    /// No body at all.
+    /// Creates a response without a body.
     pub(crate) fn empty(status: u16) -> Self {
         let mut response = Self::new(status, Vec::new(), Body::Nothing, Some(0));
         if status != 204 {
@@ -166,7 +166,7 @@ impl Response {
         response
     }
 
-    /// What went wrong, for people.
+    /// Creates an error response for people.
     pub(crate) fn error(status: u16, detail: &str, wants_html: bool, is_head: bool) -> Self {
         let detail = if detail.is_empty() { reason(status) } else { detail };
         let (fields, page) = error_page(status, detail, wants_html);
@@ -175,15 +175,15 @@ impl Response {
         Self::new(status, fields, body, len)
     }
 
-    /// Adds a field; the value must be fit for one.
+    /// Adds a field; the value must be valid for one.
     pub(crate) fn add_field(&mut self, name: &str, value: &str) {
         for part in [name, ": ", value, "\r\n"] {
             self.fields.extend_from_slice(part.as_bytes());
         }
     }
 
-    /// Adds what every response about a file or archive says. `mechanism` is what is expected to move
-    /// its bytes.
+    /// Adds the fields of every response about a file or archive. `mechanism` is the one that is
+    /// expected to move its bytes.
     pub(crate) fn add_common(
         &mut self,
         peer: &Peer,
@@ -212,33 +212,33 @@ impl Response {
         }
     }
 
-    /// The same, without a line in the access log.
+    /// Returns the response without a line in the access log.
     pub(crate) fn unlogged(mut self) -> Self {
         self.is_logged = false;
         self
     }
 
-    /// The same, as the last one on its connection.
+    /// Returns the response as the last one on its connection.
     pub(crate) fn closing(mut self) -> Self {
         self.closes = true;
         self
     }
 }
 
-/// Returns whether a file's bytes leave from one buffer with the head.
+/// Returns whether a file's bytes are sent from one buffer with the head.
 pub(crate) fn is_copied(peer: &Peer, settings: &Settings, len: u64, body: &PlannedBody) -> bool {
     let is_one = matches!(body, PlannedBody::Whole | PlannedBody::Range(_));
     is_one && len <= small(peer) as u64 && settings.policy == Policy::Auto
 }
 
-/// Returns the size up to which a file is sent from one buffer with its head. What crosses user space
-/// anyway is encrypted and sent in one go.
+/// Returns the size up to which a file is sent from one buffer with its head. Data that passes
+/// through user space anyway is encrypted and sent in one call.
 pub(crate) fn small(peer: &Peer) -> usize {
     if peer.encrypts_here() { SMALL_HERE } else { SMALL }
 }
 
-/// Bytes of a file that is sent from one buffer with its head.
+/// The maximum size of a file that is sent from one buffer with its head.
 const SMALL: usize = 16 << 10;
 
-/// The same where this process encrypts: four records of TLS.
+/// The same if this process encrypts: four records of TLS.
 const SMALL_HERE: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! Picks the handler for a request: by who asks, the method, and what is at the path.
+//! Picks the handler of a request by the user, the method, and the entry at the path.
 
 use crate::auth::access;
 use crate::changes::respond as changes;
@@ -17,10 +17,11 @@ use crate::target::{Target, TargetError, slash_redirect};
 use crate::upload::PARTIAL_UPLOAD;
 use crate::uploads;
 
-/// Answers a request at once if it is for a file that is open already, and nothing has to be waited
-/// for; `None` if [`respond`] has to do it.
+/// Answers a request at once if it is for a file that is open already and nothing has to wait;
+/// `None` if [`respond`] has to answer it.
 ///
-/// This is for what is asked for most: it neither allocates a future nor opens anything.
+/// This is the path of the most frequent requests: it neither allocates a future nor opens
+/// anything.
 pub(crate) fn respond_at_once(ctx: &mut RequestContext<'_>) -> Option<Response> {
     if !matches!(ctx.request.method, Method::Get | Method::Head) || https_redirect::applies(ctx) {
         return None;
@@ -34,13 +35,13 @@ pub(crate) fn respond_at_once(ctx: &mut RequestContext<'_>) -> Option<Response> 
     file::respond_at_once(ctx, &target, path)
 }
 
-/// Answers a request, and waits for whatever that takes.
+/// Answers a request, and waits as long as that takes.
 pub(crate) async fn respond(ctx: &mut RequestContext<'_>) -> Response {
     if let Some(response) = https_redirect::response(ctx) {
         return response;
     }
     let settings = ctx.settings();
-    // A browser asks for another site's page before it sends any credentials.
+    // For another site's page, a browser sends a preflight request before any credentials.
     let is_preflight = settings.cors && ctx.request.has("origin");
     if ctx.request.method == Method::Options && (ctx.request.target == b"*" || is_preflight) {
         return options(ctx);
@@ -57,7 +58,8 @@ pub(crate) async fn respond(ctx: &mut RequestContext<'_>) -> Response {
         return endpoint.respond(ctx, &target).unlogged();
     }
     if ctx.request.method == Method::Options {
-        // Browsers ask this without credentials before they ask another site with them.
+        // Browsers send this without credentials, before they send a request with them to another
+        // site.
         return options(ctx);
     }
     match access::check(ctx, &target).await {
@@ -66,7 +68,7 @@ pub(crate) async fn respond(ctx: &mut RequestContext<'_>) -> Response {
     }
 }
 
-/// Answers a request of a client that is known and may ask.
+/// Answers an authorized request.
 async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     if ctx.is_partial {
         return partial(ctx, target).await;
@@ -85,7 +87,7 @@ async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     if !method.changes() && !access::asks_of_upload(ctx, target) {
         return path(ctx, target).await;
     }
-    // Links themselves are removed and moved, not what they lead to.
+    // Links themselves are removed and moved, not their targets.
     let is_followed = !matches!(method, Method::Delete | Method::Move);
     match links::resolve(ctx, &target.path, is_followed).await {
         Ok(path) => changes::respond(ctx, &Target { path, ..target.clone() }).await,
@@ -93,7 +95,7 @@ async fn route(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     }
 }
 
-/// Answers with what is at the path, if anything is.
+/// Answers with the file or folder at the path, if there is one.
 async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     if let Some(name) = ctx.shared().root.only(&target.path) {
         return match find(ctx, name).await {
@@ -121,8 +123,8 @@ async fn path(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     }
 }
 
-/// Answers for a path of which only the names may be known that lead to what the client may read:
-/// with a listing of these, or as if it might know nothing.
+/// Answers for a path at which the client may see only the names that lead to something it may
+/// read: with a listing of these, or as if the client had no rights at all.
 async fn partial(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     let is_read = matches!(ctx.request.method, Method::Get | Method::Head);
     let is_folder = !ctx.shared().root.is_file() && !is_reserved(&target.path);
@@ -137,7 +139,7 @@ async fn partial(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     }
 }
 
-/// Returns whether a folder is answered by its `index.html`.
+/// Returns whether a request for a folder is answered with its `index.html`.
 fn is_page(ctx: &RequestContext<'_>, target: &Target<'_>) -> bool {
     let settings = ctx.settings();
     settings.renders_index || (settings.renders_spa && target.path.is_empty())
@@ -155,7 +157,7 @@ async fn index(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     }
 }
 
-/// Answers where nothing is: with the application's page if there is one, otherwise with 404.
+/// Answers for a missing path: with the application's page if there is one, otherwise with 404.
 async fn missing(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     if ctx.settings().renders_spa
         && let Ok(Resource::File(served)) = find(ctx, INDEX).await
@@ -178,7 +180,8 @@ fn options(ctx: &RequestContext<'_>) -> Response {
     let changes = &ctx.settings().changes;
     response.add_field("Allow", changes::methods(changes));
     if changes.upload {
-        // draft-ietf-httpbis-resumable-upload 4.1.4: so clients know that they may go on.
+        // draft-ietf-httpbis-resumable-upload 4.1.4: this shows clients that uploads can be
+        // resumed.
         response.add_field("Accept-Patch", PARTIAL_UPLOAD);
         response.add_field("Upload-Limit", &uploads::limits(changes).to_string());
     }
@@ -190,8 +193,8 @@ fn options(ctx: &RequestContext<'_>) -> Response {
     response
 }
 
-/// The methods that scripts of other sites may use: none that changes files, which a page could
-/// otherwise do for anyone who happens to look at it.
+/// The methods that scripts of other sites may use. None of them changes files, because a page
+/// could otherwise change them on behalf of any visitor.
 const CORS_METHODS: &str = "GET, HEAD, OPTIONS";
 
 const INDEX: &[u8] = b"index.html";
