@@ -1,10 +1,10 @@
-//! Moves bytes between files, sockets and pipes inside the Linux kernel, and tells how.
+//! Moves bytes between files, sockets and pipes inside the Linux kernel, and reports how.
 //!
 //! A file that is sent over a network or copied usually climbs from the kernel into a buffer of
 //! the program and straight back down. This crate moves it underneath, by reflink,
 //! copy_file_range, sendfile or splice, whichever the kernel offers for the two ends, and falls
-//! back at the exact byte where it does not. The [`Report`] says afterwards which way the bytes
-//! took; it is written by the code that moved them.
+//! back at the exact byte where it does not. The [`Report`] then says which mechanisms moved the
+//! bytes; it is written by the code that moved them.
 //!
 //! ```no_run
 //! use std::fs::File;
@@ -24,9 +24,9 @@
 //! The bytes of a file go to a socket or pipe by reference: do not write to the file in place
 //! before the peer has them, or ask for an [`Integrity`] level that guards against it.
 //!
-//! The crate keeps no state but what it is given, starts no thread, prints nothing, and waits in
-//! one place only, [`Transfer::run`]. A program that writes to sockets and pipes should ignore
-//! `SIGPIPE`, as Rust's own runtime does: not every mechanism can suppress it.
+//! The crate keeps no global state, starts no thread, prints nothing, and waits in one place
+//! only, [`Transfer::run`]. A program that writes to sockets and pipes should ignore `SIGPIPE`,
+//! as Rust's own runtime does: not every mechanism can suppress it.
 
 #![forbid(unsafe_code)]
 

@@ -17,16 +17,16 @@ pub struct Tally {
     pub calls: u64,
 }
 
-/// One thing the kernel did not offer: a mechanism for the two ends, or an integrity level.
+/// A mechanism or an integrity level that the kernel did not offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decline {
     /// What was declined.
     pub what: Declined,
     /// What the kernel answered.
     pub refusal: Refusal,
-    /// How many bytes the sink had when it was declined for the first time.
+    /// How many bytes the sink had when it was first declined.
     pub at: u64,
-    /// How often it was declined with the same answer: once for each segment at the most.
+    /// How often it was declined with the same answer: at most once for each segment.
     pub times: u64,
 }
 
@@ -46,9 +46,9 @@ impl Decline {
 /// What a [`Decline`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Declined {
-    /// The kernel does not move bytes in this way between these two ends.
+    /// The kernel does not move bytes by this mechanism between these two ends.
     Mechanism(Mechanism),
-    /// The file cannot be guarded in this way.
+    /// The file cannot be guarded by this integrity level.
     Integrity(Integrity),
 }
 
@@ -75,12 +75,12 @@ pub struct Report {
     pub(crate) elapsed: Duration,
     pub(crate) waits: u64,
     pub(crate) usage: Option<Usage>,
-    /// `None` before anything was moved with or without a guard.
+    /// `None` before anything was moved.
     pub(crate) integrity: Option<Integrity>,
 }
 
 impl Report {
-    /// Payload bytes delivered to the sink: from sources and from memory.
+    /// Returns the payload bytes delivered to the sink: from sources and from memory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.memory.bytes + self.mechanisms.iter().map(|tally| tally.bytes).sum::<u64>()
@@ -92,7 +92,7 @@ impl Report {
         self.mechanisms[mechanism as usize]
     }
 
-    /// Returns each mechanism that moved bytes, with what it moved.
+    /// Returns each mechanism that moved bytes, with its tally.
     pub fn mechanisms(&self) -> impl Iterator<Item = (Mechanism, Tally)> + '_ {
         Mechanism::ALL
             .into_iter()
@@ -100,7 +100,7 @@ impl Report {
             .filter(|(_, tally)| tally.bytes > 0)
     }
 
-    /// Returns the mechanism that moved the most bytes, if any has moved any.
+    /// Returns the mechanism that moved the most bytes, if any did.
     #[must_use]
     pub fn main_mechanism(&self) -> Option<Mechanism> {
         self.mechanisms().max_by_key(|(_, tally)| tally.bytes).map(|(mechanism, _)| mechanism)
@@ -113,39 +113,41 @@ impl Report {
         self.memory
     }
 
-    /// Returns what the kernel declined, in the order in which it was found out.
+    /// Returns what the kernel declined, in the order of the attempts.
     #[must_use]
     pub fn declined(&self) -> &[Decline] {
         &self.declined
     }
 
-    /// Bytes of sources copied between user and kernel space, in either direction: by
-    /// [`Mechanism::ReadWrite`] each byte counts twice, by [`Mechanism::Mmap`] once. Bytes given
-    /// in memory are not counted: they were never anywhere else.
+    /// Returns the bytes of sources that were copied between user and kernel space, in either
+    /// direction: by [`Mechanism::ReadWrite`] each byte counts twice, by [`Mechanism::Mmap`]
+    /// once. Bytes given in memory do not count: they were always in user space.
     #[must_use]
     pub const fn user_space_bytes(&self) -> u64 {
         self.user_space_bytes
     }
 
-    /// System calls that moved bytes or tried to, those of declined mechanisms included.
+    /// Returns the system calls that moved bytes or tried to, those of declined mechanisms
+    /// included.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.memory.calls + self.mechanisms.iter().map(|tally| tally.calls).sum::<u64>()
     }
 
-    /// Returns how often an end was not ready and had to be waited for.
+    /// Returns how often the transfer waited for an end that was not ready.
     #[must_use]
     pub const fn waits(&self) -> u64 {
         self.waits
     }
 
-    /// Time from the first step to the end.
+    /// Returns the time from the first step to the end.
     #[must_use]
     pub const fn elapsed(&self) -> Duration {
         self.elapsed
     }
 
-    /// Returns what the thread spent meanwhile; only a transfer that was [`run`] knows.
+    /// Returns what the thread used meanwhile, such as processor time, if the transfer was
+    /// [`run`].
     ///
     /// [`run`]: crate::Transfer::run
     #[must_use]
@@ -153,8 +155,8 @@ impl Report {
         self.usage
     }
 
-    /// Returns the integrity level that really held, which may be lower than the one asked for;
-    /// of several transfers the weakest.
+    /// Returns the integrity level that was kept, which may be lower than the requested one; of
+    /// several transfers the weakest.
     #[must_use]
     pub fn integrity(&self) -> Integrity {
         self.integrity.unwrap_or_default()
@@ -174,7 +176,7 @@ impl Report {
         self.user_space_bytes += bytes;
     }
 
-    /// Adds what another transfer did, for commands that need several.
+    /// Adds the report of another transfer, for commands that need several.
     ///
     /// The offsets of its declines are moved up by the bytes counted so far.
     pub fn add(&mut self, other: &Self) {
@@ -201,7 +203,7 @@ impl Report {
         };
     }
 
-    /// Notes a refusal; a repeated one is only counted, so that the list stays short.
+    /// Records a decline; a repeated one is only counted, so that the list stays short.
     pub(crate) fn note(&mut self, decline: Decline) {
         let same =
             |known: &&mut Decline| known.what == decline.what && known.refusal == decline.refusal;

@@ -1,4 +1,4 @@
-//! Sizes as people type them.
+//! Sizes in the form that users type.
 
 use std::fmt;
 use std::str::FromStr;

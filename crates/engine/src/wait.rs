@@ -33,7 +33,7 @@ impl<'a> Limits<'a> {
         timeout: Option<Duration>,
         cancel: Option<&'a AtomicBool>,
     ) -> Self {
-        // A deadline beyond what the clock can express is none.
+        // A deadline that the clock cannot express counts as none.
         Self { deadline: timeout.and_then(|timeout| begun.checked_add(timeout)), cancel }
     }
 
@@ -61,7 +61,7 @@ impl<'a> Limits<'a> {
     }
 
     /// Waits once for one of these ends, and returns whether one is ready. An interruption, and a
-    /// flag that has to be looked at again, are as good as an event: the caller tries again.
+    /// flag that has to be checked again, count as an event: the caller tries again.
     ///
     /// # Errors
     ///
@@ -81,14 +81,14 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// Calls poll(2), without a timeout for ever, and returns whether an end is ready. A failure is
-/// none: the next attempt at the end tells more.
+/// Calls poll(2), forever if there is no timeout, and returns whether an end is ready. A failure
+/// is ignored: the next attempt at the end returns its error.
 pub fn poll(ends: &mut [PollFd<'_>], timeout: Option<Duration>) -> bool {
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     rustix::event::poll(ends, timeout.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
-/// Why a wait has ended with nothing ready.
+/// Why a wait ended with nothing ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expired {
     /// The flag became true.
@@ -112,7 +112,7 @@ impl From<Expired> for std::io::Error {
     }
 }
 
-/// How often a wait looks at its flag.
+/// How often a wait checks its flag.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -148,7 +148,7 @@ mod tests {
             });
             assert_eq!(limits.until_ready(&reader, PollFlags::IN), Err(Expired::Cancelled));
         });
-        // Whoever has no flag and no deadline may wait for ever.
+        // Without a flag and a deadline the wait may last forever.
         assert_eq!(Limits::default().moment(), Ok(None));
     }
 }

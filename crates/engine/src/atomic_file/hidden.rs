@@ -1,8 +1,7 @@
-//! Files and folders with hidden names: whose they are, and what becomes of those that a process
-//! has left that was killed.
+//! Files and folders with hidden names, and the removal of those that a killed process has left.
 //!
-//! What a process works on is locked by it (flock(2)), so what has a hidden name and no lock is
-//! left over. File systems without locks keep what is left over.
+//! A process locks what it works on (flock(2)), so a hidden name without a lock is a leftover. On
+//! file systems without locks leftovers stay.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,9 +17,9 @@ use rustix::process::geteuid;
 
 use super::name::hidden_name;
 
-/// Locks what has a hidden name for this process, until its descriptor is closed, and returns
-/// whether that succeeded: `false` if another process has it, or has removed it or given it its own
-/// name meanwhile. A file system that knows no locks is trusted.
+/// Locks a file or folder with a hidden name for this process, until its descriptor is closed,
+/// and returns whether that succeeded: `false` if another process has locked it, or has meanwhile
+/// removed it or given it its final name. On a file system without locks this always succeeds.
 pub fn take(file: impl AsFd, folder: impl AsFd, hidden: impl Arg) -> bool {
     if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
         return false;
@@ -43,8 +42,8 @@ pub fn rename_new(
     new_name: impl Arg + Copy,
 ) -> Result<(), Errno> {
     match renameat_with(&from, name, &to, new_name, RenameFlags::NOREPLACE) {
-        // The file system cannot look and rename in one moment; or a folder into itself, which is
-        // refused once more.
+        // The file system cannot check and rename atomically, or a folder would move into itself,
+        // which the next attempt refuses as well.
         Err(Errno::INVAL | Errno::NOSYS) => {
             match statat(&to, new_name, AtFlags::SYMLINK_NOFOLLOW) {
                 Err(Errno::NOENT) => renameat(&from, name, &to, new_name),
@@ -65,14 +64,14 @@ pub(super) fn create(
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
     claim(folder, name, |hidden| {
         let file = openat(folder, hidden, flags, mode)?;
-        // Another process may have taken it for left over before it was locked.
+        // Another process may have removed it as a leftover before it was locked.
         if take(&file, folder, hidden) { Ok(file) } else { Err(Errno::EXIST) }
     })
 }
 
 /// Gives a file without a name a hidden one, under which it is locked.
 pub(super) fn name(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<OsString, Errno> {
-    // Nobody else can have locked a file that has no name.
+    // No other process can have locked a file that has no name.
     let _ = flock(file, FlockOperation::NonBlockingLockExclusive);
     Ok(claim(folder, name, |hidden| link(file, folder, hidden))?.1)
 }
@@ -83,7 +82,7 @@ pub(super) fn link(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<(), Er
     linkat(CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW)
 }
 
-/// Calls `make` with hidden names until one is free, and removes what is left over on the way.
+/// Calls `make` with hidden names until one is free, and removes leftovers on the way.
 fn claim<T>(
     folder: &OwnedFd,
     name: &OsStr,
@@ -103,8 +102,8 @@ fn claim<T>(
     Err(Errno::EXIST)
 }
 
-/// Removes what has this hidden name if it is a file of this user with no other name that no process
-/// works on; returns whether it is gone.
+/// Removes a leftover: a file of this user with this hidden name, no other name and no lock.
+/// Returns whether it is gone.
 fn remove_left_over(folder: &OwnedFd, hidden: &OsStr) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = openat(folder, hidden, flags, Mode::empty()) else { return false };
@@ -113,7 +112,7 @@ fn remove_left_over(folder: &OwnedFd, hidden: &OsStr) -> bool {
             && stat.st_nlink == 1
             && stat.st_uid == geteuid().as_raw()
     });
-    // A lock that cannot be had tells nothing.
+    // A lock that cannot be tested says nothing.
     let is_left_over = is_own
         && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
         && take(&file, folder, hidden);

@@ -1,9 +1,9 @@
-//! A file that appears under its name only when it is whole.
+//! A file that appears under its name only when it is complete.
 //!
-//! Bytes go to an unnamed file in the target's own folder. Until it is given its name, what had
-//! the name before stays as it is; if the process dies, the kernel removes the unnamed file. File
-//! systems that know no unnamed files get a hidden one; if the process is killed, it is removed when
-//! the same name is written the next time.
+//! The bytes go to an unnamed file in the target's folder. Until the commit, an existing file of
+//! that name is unchanged; if the process dies, the kernel removes the unnamed file. On file
+//! systems without unnamed files, a hidden name is used instead; if the process is killed, the
+//! hidden file is removed the next time the same name is written.
 
 mod hidden;
 mod name;
@@ -23,16 +23,16 @@ use rustix::io::Errno;
 pub use hidden::{rename_new, take};
 pub use name::{MAX_NAME, fingerprint, hidden_name, shortened};
 
-/// What becomes of a file that has the name already.
+/// What happens to a file that already has the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// It stays, and the commit fails.
     Keep,
-    /// It is replaced in one moment: whoever opens the name gets the old or the new file, whole.
+    /// It is replaced atomically: the name always refers to the whole old or the whole new file.
     Replace,
 }
 
-/// A new file on its way to its name.
+/// A new file that gets its name when it is committed.
 ///
 /// ```
 /// use std::io::Write;
@@ -54,12 +54,12 @@ pub struct AtomicFile {
     file: File,
     folder: OwnedFd,
     name: OsString,
-    /// The name it has until then: where the file system knows no unnamed files, or where it has
-    /// to outlive this process.
+    /// The file's hidden name until the commit, on file systems without unnamed files or if the
+    /// file must outlive this process.
     hidden: Option<OsString>,
-    /// Whether it keeps that name if it does not get its own.
+    /// Whether the file keeps the hidden name if it is never committed.
     is_kept: bool,
-    /// Whether it has to be on the disk before it gets its name, and the name afterwards.
+    /// Whether the file is synced to the disk before it gets its name, and the folder afterwards.
     is_durable: bool,
 }
 
@@ -91,7 +91,7 @@ impl AtomicFile {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let (file, hidden) = match openat(&folder, ".", flags, mode) {
             Ok(file) => (file, None),
-            // A file system without unnamed files, or a kernel without them.
+            // The file system or the kernel has no unnamed files.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
                 let (file, hidden) = hidden::create(&folder, &name, mode)?;
                 (file, Some(hidden))
@@ -102,8 +102,8 @@ impl AtomicFile {
         Ok(Self { file, folder, name, hidden, is_kept: false, is_durable: false })
     }
 
-    /// A file that outlives this process under a name of its own until it is whole: creates it, or
-    /// goes on with the one that is there. Dropped without a [`commit`](Self::commit) it stays.
+    /// Creates or continues a file that outlives this process under the name `partial` until it
+    /// is complete. Dropped without a [`commit`](Self::commit) it is kept.
     ///
     /// # Errors
     ///
@@ -125,8 +125,8 @@ impl AtomicFile {
         Ok(Self { file, folder, name, hidden, is_kept: true, is_durable: false })
     }
 
-    /// Gives an unnamed file a name under which it outlives this process, to be gone on with by
-    /// [`partial`](Self::partial).
+    /// Gives an unnamed file a name under which it outlives this process, so that
+    /// [`partial`](Self::partial) can continue it.
     ///
     /// # Errors
     ///
@@ -142,33 +142,34 @@ impl AtomicFile {
         Ok(())
     }
 
-    /// Gives it up: nothing is left, not even what [`partial`](Self::partial) would keep.
+    /// Removes the file, even one that [`partial`](Self::partial) would keep.
     pub fn discard(mut self) {
         self.is_kept = false;
     }
 
-    /// Has [`commit`](Self::commit) see to it that a power cut afterwards leaves the whole file
-    /// under its name: fsync(2) of the file before, and of the folder after.
+    /// Makes [`commit`](Self::commit) durable: a power cut afterwards leaves the whole file under
+    /// its name. It calls fsync(2) on the file before, and on the folder after.
     #[must_use]
     pub fn durable(mut self) -> Self {
         self.is_durable = true;
         self
     }
 
-    /// Returns the file, to be written.
+    /// Returns the open file, to be written.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Returns whether nobody can see the file yet: it has no name at all, not even a hidden one.
+    /// Returns whether no other process can see the file yet: it has no name at all, not even a
+    /// hidden one.
     #[must_use]
     pub const fn is_unnamed(&self) -> bool {
         self.hidden.is_none()
     }
 
-    /// Reserves space for `len` bytes, where the file system can, so that a disk too small is
-    /// found out before the first byte.
+    /// Reserves space for `len` bytes, where the file system can, so that a full disk is noticed
+    /// before the first byte.
     ///
     /// # Errors
     ///
@@ -196,13 +197,13 @@ impl AtomicFile {
         self.give_name(existing)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match openat(&self.folder, ".", flags, Mode::empty()).and_then(fsync) {
-            // A folder that may be written to but not read, and file systems that cannot.
+            // The folder may be written to but not read, or the file system cannot sync it.
             Err(Errno::ACCESS | Errno::INVAL) => Ok(()),
             synced => Ok(synced?),
         }
     }
 
-    /// Gives the file its name, and takes its other one away.
+    /// Gives the file its name, and removes the hidden one.
     fn give_name(&mut self, existing: Existing) -> Result<(), Errno> {
         let folder = &self.folder;
         match (self.hidden.clone(), existing) {
@@ -221,10 +222,11 @@ impl AtomicFile {
             (Some(hidden), Existing::Keep) => {
                 let flags = RenameFlags::NOREPLACE;
                 match renameat_with(folder, &hidden, folder, &self.name, flags) {
-                    // No such flag on this file system: link, and the old name goes in `drop`.
+                    // This file system has no such flag: link, and the old name is removed in
+                    // `drop`.
                     Err(Errno::INVAL | Errno::NOSYS) => {
                         match linkat(folder, &hidden, folder, &self.name, AtFlags::empty()) {
-                            // No hard links either, as on FAT by way of FUSE.
+                            // There are no hard links either, as on FAT over FUSE.
                             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
                                 rename_new(folder, &*hidden, folder, &*self.name)?;
                                 self.hidden = None;
@@ -247,14 +249,15 @@ impl AtomicFile {
 impl Drop for AtomicFile {
     fn drop(&mut self) {
         if let Some(hidden) = self.hidden.as_ref().filter(|_| !self.is_kept) {
-            // Nothing can be done about a file that cannot be removed; it looks unfinished.
+            // Nothing can be done about a file that cannot be removed; its name shows that it is
+            // incomplete.
             let _ = unlinkat(&self.folder, hidden, AtFlags::empty());
         }
     }
 }
 
-/// Reserves space for `len` bytes from `offset` on, without changing the size of the file. A file
-/// system that cannot is no failure.
+/// Reserves space for `len` bytes from `offset` on, without changing the size of the file. It
+/// succeeds without effect on a file system that cannot reserve.
 pub(crate) fn reserve(file: impl AsFd, offset: u64, len: u64) -> Result<(), Errno> {
     if len == 0 {
         return Ok(());

@@ -1,10 +1,10 @@
-//! Names that files have until they are whole.
+//! Names for files that are not complete yet.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// Returns the hidden name of what is to become `name`: always the same one, so that a later run
-/// finds what an earlier one has left, or one with a number.
+/// Returns the hidden name for a file that will be called `name`: always the same one, so that a
+/// later run finds the leftover of an earlier one, or one with a number.
 #[must_use]
 pub fn hidden_name(name: &OsStr, number: Option<u32>) -> OsString {
     let number = number.map_or_else(String::new, |number| format!(".{number}"));
@@ -13,8 +13,8 @@ pub fn hidden_name(name: &OsStr, number: Option<u32>) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// Returns the name, or if it has more than `max` bytes its beginning and a number made of all of
-/// it, so that long names with the same beginning stay apart.
+/// Returns the name, or, if it has more than `max` bytes, its beginning and a hash of the whole
+/// name, so that long names with the same beginning stay distinct.
 ///
 /// # Panics
 ///
@@ -41,7 +41,7 @@ pub fn fingerprint(bytes: &[u8]) -> u64 {
 /// The longest name of a file that Linux file systems take, in bytes.
 pub const MAX_NAME: usize = 255;
 
-/// What is left of it without a dot in front and a number and `.part` after it.
+/// The room for the name itself, without the leading dot and the number and `.part` after it.
 const MAX_HIDDEN: usize = MAX_NAME - 1 - ".4294967295.part".len();
 
 #[cfg(test)]

@@ -6,9 +6,10 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-/// Offset and length of each run of data among the first `len` bytes of a file, in order.
+/// Returns the offset and length of each run of data among the first `len` bytes of a file, in
+/// order.
 ///
-/// A file system that knows no holes reports the whole file as data.
+/// A file system without holes reports the whole file as data.
 pub fn data_ranges(
     file: BorrowedFd<'_>,
     len: u64,
@@ -16,7 +17,7 @@ pub fn data_ranges(
     let mut at = 0;
     std::iter::from_fn(move || {
         let extent = next_extent(file, at, len).transpose()?;
-        // After an error there is nothing more to be asked.
+        // After an error, the iteration ends.
         at = extent.as_ref().map_or(len, |(from, len)| from + len);
         Some(extent)
     })
@@ -34,9 +35,9 @@ fn next_extent(file: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<Option<(u6
     Ok(Some((from, to - from)))
 }
 
-/// Returns where the next data of a file are, from `at` on; `None` if nothing but a hole is left.
+/// Returns the offset of the next data of a file, from `at` on; `None` if only a hole is left.
 ///
-/// A file system that knows no holes has data everywhere.
+/// A file system without holes has data everywhere.
 pub fn next_data(file: BorrowedFd<'_>, at: u64) -> io::Result<Option<u64>> {
     match seek(file, SeekFrom::Data(at)) {
         Ok(from) => Ok(Some(from)),

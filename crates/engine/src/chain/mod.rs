@@ -1,7 +1,8 @@
-//! What is moved: bytes in memory and ranges of files and streams, as one thought.
+//! What is moved: bytes in memory and ranges of files and streams, as one transfer.
 //!
-//! Linux has no vectored sendfile. A chain is the answer: header, file, boundary, file, trailer go
-//! out in order, packed into full segments, without one byte of a file surfacing.
+//! Linux has no vectored sendfile. A chain fills that gap: header, file, boundary, file and
+//! trailer go out in order, packed into full segments, without copying a byte of a file to user
+//! space.
 
 mod holes;
 pub(crate) mod residency;
@@ -18,12 +19,12 @@ pub use residency::{is_absent, is_resident};
 pub use sink::Sink;
 pub use source::Source;
 
-/// Bytes in memory: of the program, of one chain, or shared by several.
+/// Bytes in memory: static, owned by one chain, or shared by several.
 #[derive(Clone, Debug)]
 pub enum Memory {
-    /// Constant, or of this chain alone.
+    /// Static bytes, or bytes owned by this chain.
     Own(Cow<'static, [u8]>),
-    /// Shared with other chains, without a copy for each.
+    /// Bytes shared with other chains without a copy.
     Shared(Arc<[u8]>),
 }
 
@@ -67,15 +68,15 @@ impl From<Arc<[u8]>> for Memory {
 pub enum Segment<F> {
     /// Bytes in memory: a header, a boundary, padding.
     Bytes(Memory),
-    /// Bytes of the payload that had to be read into memory before, such as those that came in one
-    /// piece with the header in front of them. They have crossed into user space and cross back.
+    /// Bytes of the payload that had already been read into memory, such as those that arrived
+    /// together with the header before them. They have crossed into user space and cross back.
     Payload(Memory),
     /// A file, a range of it, or a stream.
     Source(Source<F>),
 }
 
 impl<F> Segment<F> {
-    /// Returns how many bytes it has, if that is known beforehand.
+    /// Returns how many bytes the segment has, if that is known in advance.
     pub(crate) fn len(&self) -> Option<u64> {
         match self {
             Self::Bytes(bytes) | Self::Payload(bytes) => Some(bytes.len() as u64),
@@ -102,21 +103,21 @@ pub struct Chain<F> {
 }
 
 impl<F: AsFd> Chain<F> {
-    /// No segments yet.
+    /// Creates a chain without segments.
     #[must_use]
     pub const fn new() -> Self {
         Self { segments: Vec::new() }
     }
 
-    /// Adds bytes in memory at the end.
+    /// Appends bytes in memory.
     #[must_use]
     pub fn bytes(mut self, bytes: impl Into<Memory>) -> Self {
         self.segments.push(Segment::Bytes(bytes.into()));
         self
     }
 
-    /// Adds bytes of the payload that were read already, see [`Segment::Payload`]; nothing if there
-    /// are none.
+    /// Appends bytes of the payload that were already read, see [`Segment::Payload`]; nothing if
+    /// there are none.
     #[must_use]
     pub fn payload(mut self, bytes: impl Into<Memory>) -> Self {
         let bytes = bytes.into();
@@ -126,7 +127,7 @@ impl<F: AsFd> Chain<F> {
         self
     }
 
-    /// Adds a source at the end.
+    /// Appends a source.
     #[must_use]
     pub fn source(mut self, source: Source<F>) -> Self {
         self.segments.push(Segment::Source(source));
@@ -145,16 +146,16 @@ impl<F: AsFd> Chain<F> {
         &self.segments
     }
 
-    /// Returns whether it has no byte to move. A source moved up to its end may turn out to have
-    /// none.
+    /// Returns whether the chain has no byte to move. A source that is moved up to its end may
+    /// turn out to be empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
 
-    /// Returns whether a socket should hold back part-filled segments until the whole chain has
-    /// passed: if something follows behind a file, or if a file is so large that the kernel hands
-    /// it over in many pieces, between which it would send what does not fill a segment.
+    /// Returns whether a socket should hold back partly filled segments until the whole chain has
+    /// passed: if a segment follows a file, or if a file is so large that the kernel hands it
+    /// over in many pieces, between which it would send partly filled segments.
     pub(crate) fn wants_cork(&self) -> bool {
         let last = self.segments.len().saturating_sub(1);
         self.segments.iter().enumerate().any(|(index, segment)| match segment {
@@ -167,8 +168,9 @@ impl<F: AsFd> Chain<F> {
     }
 }
 
-/// From this size on corking a single file pays for its two calls. sendfile gives 64 KiB at a time
-/// to TCP, which over loopback made 23,000 segments of 1 GiB; corked there are 16,400, all full.
+/// The size from which corking a single file pays for its two system calls. sendfile gives 64 KiB
+/// at a time to TCP, which over loopback made 23,000 segments of 1 GiB; corked there are 16,400,
+/// all full.
 const BULK: u64 = 1 << 20;
 
 impl<F: AsFd> Default for Chain<F> {
@@ -192,8 +194,8 @@ impl<F: AsFd> FromIterator<Segment<F>> for Chain<F> {
 /// How far a transfer has come in its chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// The segment at the front.
+    /// The index of the segment at the front.
     pub(crate) index: usize,
-    /// How much of it has been delivered.
+    /// How many bytes of it have been delivered.
     pub(crate) offset: u64,
 }

@@ -8,11 +8,11 @@ use underpass_sys as sys;
 
 /// Returns whether `len` bytes of a regular file from `offset` are in the page cache.
 ///
-/// Asks cachestat(2), which sees every page. Where that is refused (before Linux 6.5, or for a
+/// It asks cachestat(2), which sees every page. Where that is refused (before Linux 6.5, or for a
 /// file that the caller neither owns nor may write to) it tries to read one byte without waiting
-/// (preadv2(2), `RWF_NOWAIT`) at every 64 KiB, about the kernel's read-ahead window; what was
-/// evicted between two such places is missed. A file system that has no answer holds its files
-/// in memory, as tmpfs does, or cannot tell: both count as resident.
+/// (preadv2(2), `RWF_NOWAIT`) at every 64 KiB, about the kernel's read-ahead window; pages
+/// evicted between two such offsets are missed. A file system without an answer either holds its
+/// files in memory, as tmpfs does, or cannot tell: both count as resident.
 pub fn is_resident(file: impl AsFd, offset: u64, len: u64) -> bool {
     if len == 0 {
         return true;
@@ -23,7 +23,7 @@ pub fn is_resident(file: impl AsFd, offset: u64, len: u64) -> bool {
     }
 }
 
-/// Returns whether no byte of the range is in the page cache; asks as [`is_resident`] does.
+/// Returns whether no byte of the range is in the page cache; it asks as [`is_resident`] does.
 pub fn is_absent(file: impl AsFd, offset: u64, len: u64) -> bool {
     if len == 0 {
         return true;
@@ -34,7 +34,7 @@ pub fn is_absent(file: impl AsFd, offset: u64, len: u64) -> bool {
     }
 }
 
-/// Returns the places of a range that are probed: its beginning, every 64 KiB, its last byte.
+/// Returns the offsets of a range that are probed: the first, every 64 KiB, the last.
 fn places(offset: u64, len: u64) -> impl Iterator<Item = u64> {
     (offset..offset + len).step_by(PROBE_INTERVAL).chain([offset + len - 1])
 }

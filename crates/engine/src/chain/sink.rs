@@ -1,4 +1,4 @@
-//! Where the bytes go.
+//! The sink of a transfer: where the bytes go.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -17,8 +17,8 @@ pub struct Sink<S> {
 }
 
 impl<S: AsFd> Sink<S> {
-    /// Returns what `fd` names; a file from its first byte on, one opened with `O_APPEND` at its
-    /// end.
+    /// Creates a sink from `fd`. A file is written from its first byte on, one opened with
+    /// `O_APPEND` at its end.
     ///
     /// # Errors
     ///
@@ -33,20 +33,20 @@ impl<S: AsFd> Sink<S> {
         Ok(Self { fd, kind, at, appends })
     }
 
-    /// A connected stream socket, without looking at it.
+    /// Creates a sink from a connected stream socket without inspecting it.
     pub fn socket(fd: S) -> Self {
         Self { fd, kind: Kind::Socket, at: None, appends: false }
     }
 
-    /// Begins at `offset` instead of the first byte. A stream has no offsets and is left as it is,
-    /// and so is a file opened with `O_APPEND`.
+    /// Begins at `offset` instead of the first byte. A stream has no offsets and is unaffected,
+    /// as is a file opened with `O_APPEND`.
     #[must_use]
     pub fn at(mut self, offset: u64) -> Self {
         self.at = self.at.map(|_| offset);
         self
     }
 
-    /// Returns what the sink is.
+    /// Returns what kind of descriptor the sink is.
     pub fn kind(&self) -> Kind {
         self.kind
     }

@@ -1,4 +1,4 @@
-//! Where bytes come from.
+//! The source of a transfer: where the bytes come from.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -21,19 +21,20 @@ pub struct Source<F> {
     pub(crate) len: Option<u64>,
     /// The file as it was when the length was promised.
     pub(crate) version: Option<Version>,
-    /// Whether the file must be where it was opened, too.
+    /// Whether the file must also still be where it was opened.
     pub(crate) is_in_place: bool,
-    /// Whether the caller has seen to it that the version tells each change.
+    /// Whether the caller has made sure that the version shows every change.
     pub(crate) is_at_rest: bool,
 }
 
 impl<F: AsFd> Source<F> {
-    /// Returns all that `fd` has: a file from its first byte to its present size, which becomes a
-    /// promise; a stream, a device or a file of procfs up to its end.
+    /// Creates a source of all that `fd` has: a file from its first byte to its present size,
+    /// which becomes the promised length; a stream, a device or a file of procfs up to its end.
     ///
     /// # Errors
     ///
-    /// `EISDIR` for a directory, `EINVAL` for what cannot be read as bytes, and as fstat(2).
+    /// `EISDIR` for a directory, `EINVAL` for a descriptor that cannot be read as bytes, and as
+    /// fstat(2).
     pub fn of(fd: F) -> io::Result<Self> {
         let stat = fstat(&fd)?;
         let kind = Kind::of(&fd, &stat)?;
@@ -47,8 +48,8 @@ impl<F: AsFd> Source<F> {
         Ok(Self { fd, kind, at, len, version, is_in_place: false, is_at_rest: false })
     }
 
-    /// `len` bytes of a regular file from `offset`, without looking at the file: for callers who
-    /// have its facts already.
+    /// Creates a source of `len` bytes of a regular file from `offset`, without inspecting the
+    /// file: for callers who already have its metadata.
     pub fn range(fd: F, offset: u64, len: u64) -> Self {
         let (at, len) = (Some(offset), Some(len));
         Self {
@@ -62,9 +63,9 @@ impl<F: AsFd> Source<F> {
         }
     }
 
-    /// From `offset` on instead of the first byte; `len` then counts from there.
+    /// Begins at `offset` instead of the first byte; `len` then counts from there.
     ///
-    /// A stream has no offsets and is left as it is.
+    /// A stream has no offsets and is unaffected.
     #[must_use]
     pub fn at(mut self, offset: u64) -> Self {
         if let Some(at) = &mut self.at {
@@ -74,14 +75,15 @@ impl<F: AsFd> Source<F> {
         self
     }
 
-    /// Promises exactly `len` bytes: fewer are an error, more are left where they are.
+    /// Promises exactly `len` bytes: fewer are an error, more are not read.
     #[must_use]
     pub fn len(mut self, len: u64) -> Self {
         self.len = Some(len);
         self
     }
 
-    /// The file as it was when its facts were read, for [`Integrity::Detect`] to compare with.
+    /// Sets the version of the file when its metadata was read, for [`Integrity::Detect`] to
+    /// compare with.
     ///
     /// [`Integrity::Detect`]: crate::Integrity::Detect
     #[must_use]
@@ -90,12 +92,12 @@ impl<F: AsFd> Source<F> {
         self
     }
 
-    /// Counts it as a change, too, if the file was replaced, renamed or removed: for those who can
-    /// still open what has taken its place.
+    /// Also counts it as a change if the file was replaced, renamed or removed: for callers that
+    /// can still open its replacement.
     ///
-    /// Only a small file that is copied with what stands before it is looked at so closely, just
-    /// before its first byte is moved, and only with [`Integrity::Detect`]. One that is under way is
-    /// better sent to its end.
+    /// This is checked only for a small file that is copied together with the header before it,
+    /// just before its first byte is moved, and only with [`Integrity::Detect`]. A transfer that
+    /// has begun is better completed.
     ///
     /// [`Integrity::Detect`]: crate::Integrity::Detect
     #[must_use]
@@ -104,15 +106,15 @@ impl<F: AsFd> Source<F> {
         self
     }
 
-    /// The caller has had a [`WriterCheck`](crate::WriterCheck) say that the file is at rest in its
-    /// [`version`](Self::version), so that the transfer need not.
+    /// States that a [`WriterCheck`](crate::WriterCheck) of the caller found the file at rest in
+    /// its [`version`](Self::version), so that the transfer need not check.
     #[must_use]
     pub fn at_rest(mut self) -> Self {
         self.is_at_rest = true;
         self
     }
 
-    /// Returns what the source is.
+    /// Returns what kind of descriptor the source is.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -122,17 +124,17 @@ impl<F: AsFd> Source<F> {
         &self.fd
     }
 
-    /// Returns where in the file the first byte is; `None` for a stream.
+    /// Returns the offset of the first byte; `None` for a stream.
     pub const fn offset(&self) -> Option<u64> {
         self.at
     }
 
-    /// Returns how many bytes are promised; `None` for all up to the source's end.
+    /// Returns the promised number of bytes; `None` for all up to the source's end.
     pub fn promised(&self) -> Option<u64> {
         self.len
     }
 
-    /// Offset and length, if this is a file range of at most `limit` bytes.
+    /// Returns offset and length, if this is a file range of at most `limit` bytes.
     pub(crate) fn small_range(&self, limit: usize) -> Option<(u64, usize)> {
         let len = self.len.and_then(|len| usize::try_from(len).ok()).filter(|&len| len <= limit)?;
         (self.kind == Kind::Regular).then_some((self.at?, len))

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 pub use crate::error::errno_help::errno_help;
 
 /// Returns the symbol of an error such as `EINVAL`; `errno 123` for one that moving bytes never
-/// meets.
+/// causes.
 #[must_use]
 pub fn name(errno: Errno) -> Cow<'static, str> {
     SYMBOLS.iter().find(|(known, _)| *known == errno).map_or_else(

@@ -19,7 +19,7 @@ pub fn errno_help(mechanism: &str, errno: &str) -> Option<&'static str> {
     known.map(|(.., meaning)| *meaning)
 }
 
-/// The tables of docs/mechanisms.md, and what is known of calls that the engine does not make.
+/// The tables of docs/mechanisms.md, and known errors of calls that the engine does not make.
 const HELP: [(&str, &str, &str); 53] = [
     ("reflink", "EACCES", "a security module's answer"),
     ("reflink", "EAGAIN", "OpenZFS, for blocks that are not on the disk yet"),
@@ -75,7 +75,7 @@ const HELP: [(&str, &str, &str); 53] = [
     ("mmap", "EOPNOTSUPP", "some FUSE file systems"),
     ("mmap", "EOVERFLOW", "offset and length beyond what can be mapped"),
     ("mmap", "EPERM", "a seal, or a container's seccomp filter"),
-    // While TLS is spoken by the process itself, each of them is.
+    // While the process itself encrypts TLS, every mechanism of the kernel declines so.
     ("copy_file_range", "EPROTONOSUPPORT", TLS),
     ("mmap", "EPROTONOSUPPORT", TLS),
     ("reflink", "EPROTONOSUPPORT", TLS),
@@ -85,7 +85,7 @@ const HELP: [(&str, &str, &str); 53] = [
     ("vmsplice", "EBADF", "not a pipe"),
 ];
 
-/// For a refusal that is no error.
+/// The text for a refusal that is no error.
 const NOTHING: &str = "it claimed that nothing was left, as on some network file systems";
 
 const TLS: &str = "bytes have to pass through TLS of this process";

@@ -1,8 +1,8 @@
 //! What people can do about a failure.
 //!
-//! Every crate of this workspace has its own error type, and each implements [`Hinted`]: it alone
-//! knows what was being done. A hint is chosen by matching on values ([`Action`], an errno, a
-//! status), never by the text of a message.
+//! Every crate of this workspace has its own error type, and each implements [`Hinted`]: only
+//! that crate knows what was being done. A hint is chosen by matching on values ([`Action`], an
+//! errno, a status), never by the text of a message.
 
 use std::fmt;
 use std::io;
@@ -11,14 +11,13 @@ use rustix::io::Errno;
 
 /// A few words about what can be done, such as `the quota is used up`.
 ///
-/// The words name options of the `underpass` program. A hint can be printed and nothing else: it
-/// cannot be compared.
+/// The words name options of the `underpass` program. A hint can only be printed, not compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Hint(&'static str);
 
 /// An error that can tell what people can do about it.
 pub trait Hinted: std::error::Error {
-    /// Returns what helps, if something does.
+    /// Returns a hint, if there is one.
     fn hint(&self) -> Option<Hint>;
 }
 
@@ -26,34 +25,34 @@ pub trait Hinted: std::error::Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// A new file or folder is made.
+    /// Creating a new file or folder.
     Creating,
-    /// The target of a symbolic link is looked for.
+    /// Following a symbolic link.
     Following,
-    /// A file or its properties are read.
+    /// Reading a file or its metadata.
     Reading,
-    /// The entries of a folder are read.
+    /// Reading the entries of a folder.
     ReadingFolder,
-    /// Something that exists gives way to a file.
+    /// Replacing something that exists by a file.
     Replacing,
-    /// Something that exists gives way to a folder.
+    /// Replacing something that exists by a folder.
     ReplacingByFolder,
-    /// A path is made available to the clients of a server.
+    /// Making a path available to the clients of a server.
     Serving,
-    /// Bytes go into a file, or a new file gets its name.
+    /// Writing bytes to a file, or giving a new file its name.
     Writing,
     /// Anything else, on which no hint depends, such as `looking at`.
     Other(&'static str),
 }
 
 impl Hint {
-    /// Makes a hint of its words.
+    /// Creates a hint from its words.
     #[must_use]
     pub const fn new(words: &'static str) -> Self {
         Self(words)
     }
 
-    /// Returns what helps when the network refuses: binding, listening, connecting.
+    /// Returns the hint for a network error of binding, listening or connecting.
     #[must_use]
     pub fn of_network(error: &io::Error) -> Option<Self> {
         Some(Self(match Errno::from_io_error(error)? {
@@ -78,7 +77,7 @@ impl fmt::Display for Hint {
 }
 
 impl Action {
-    /// Returns what helps when this was refused with `error`.
+    /// Returns the hint for an action that was refused with `error`.
     #[must_use]
     pub fn hint(self, error: &io::Error) -> Option<Hint> {
         Some(Hint(match (self, Errno::from_io_error(error)?) {
@@ -137,7 +136,7 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
-/// Returns the system's words for an error as messages have them: without what std appends, and
+/// Returns the system's words for an error as messages show them: without what std appends, and
 /// "cancelled" for a call that a signal has interrupted.
 #[must_use]
 pub fn in_words(error: &io::Error) -> String {

@@ -1,4 +1,4 @@
-//! Why a transfer stopped, and how far it had come.
+//! Why a transfer stopped, and how far it got.
 
 pub mod errno;
 pub(crate) mod errno_help;
@@ -16,16 +16,17 @@ use crate::mechanisms::mechanism::Mechanism;
 use crate::mechanisms::step::Refusal;
 use crate::report::Report;
 
-/// Why a transfer stopped. Each carries the [`Report`] up to that point: [`Error::report`].
+/// Why a transfer stopped. Each variant carries the [`Report`] up to that point:
+/// [`Error::report`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The peer has answered before it had everything: [`Heard::Stop`](crate::Heard::Stop).
+    /// The peer answered before it had everything: [`Heard::Stop`](crate::Heard::Stop).
     Answered {
         /// What was done up to then.
         report: Box<Report>,
     },
-    /// The caller asked it to stop.
+    /// The caller cancelled the transfer.
     Cancelled {
         /// What was done up to then.
         report: Box<Report>,
@@ -39,9 +40,9 @@ pub enum Error {
         /// What was done up to then.
         report: Box<Report>,
     },
-    /// The file cannot be guarded as asked, and the policy allows no weaker guard.
+    /// The file cannot be guarded as requested, and the policy allows no weaker guard.
     IntegrityDeclined {
-        /// The level asked for.
+        /// The requested level.
         level: Integrity,
         /// What the kernel answered.
         refusal: Refusal,
@@ -50,7 +51,7 @@ pub enum Error {
     },
     /// The kernel reported an error.
     Io {
-        /// The mechanism at work; `None` for the bytes of the chain's own memory.
+        /// The mechanism in use; `None` for the bytes of the chain's own memory.
         mechanism: Option<Mechanism>,
         /// What the kernel answered.
         source: io::Error,
@@ -71,9 +72,9 @@ pub enum Error {
         /// What was done up to then.
         report: Box<Report>,
     },
-    /// Nothing moved for as long as the caller was willing to wait.
+    /// Nothing moved during the caller's timeout.
     Stalled {
-        /// How long that was.
+        /// The timeout.
         timeout: Duration,
         /// What was done up to then.
         report: Box<Report>,
@@ -81,7 +82,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns what was done before the transfer stopped. Its `bytes` are in the sink.
+    /// Returns what was done before the transfer stopped. The report's `bytes` are in the sink.
     #[must_use]
     pub fn report(&self) -> &Report {
         match self {
@@ -96,7 +97,7 @@ impl Error {
         }
     }
 
-    /// The same, to be completed by whoever drives the transfer.
+    /// Returns the report, for the loop that drives the transfer to complete.
     pub(crate) fn report_mut(&mut self) -> &mut Report {
         match self {
             Self::Answered { report }
@@ -110,7 +111,7 @@ impl Error {
         }
     }
 
-    /// Bytes delivered to the sink before the transfer stopped.
+    /// Returns the bytes delivered to the sink before the transfer stopped.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.report().bytes()

@@ -1,4 +1,4 @@
-//! What watches over one file while it is moved.
+//! The guard of one file while it is moved.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -9,12 +9,12 @@ use super::lease::Lease;
 use super::version::Version;
 use super::{Integrity, snapshot};
 
-/// What watches over one file of a transfer.
+/// The guard of one file of a transfer.
 #[derive(Debug)]
 pub(crate) enum Guard {
-    /// Nothing has to be watched.
+    /// Nothing is checked.
     None,
-    /// The facts to compare with at the end.
+    /// The version to compare with at the end.
     Detect(Version),
     /// The lease held on the file.
     Lease(Lease),
@@ -23,7 +23,7 @@ pub(crate) enum Guard {
 }
 
 impl Guard {
-    /// Sets up the guard for one regular file, or says why it cannot be had.
+    /// Sets up the guard for one regular file, or returns why it is unavailable.
     pub(crate) fn new(
         level: Integrity,
         file: BorrowedFd<'_>,
@@ -39,7 +39,7 @@ impl Guard {
         })
     }
 
-    /// Returns whether the file still is as it was; only a guard that compares can tell.
+    /// Returns whether the file is unchanged; only a guard that compares can tell.
     pub(crate) fn holds(&self, file: impl AsFd) -> bool {
         match self {
             Self::Detect(before) => {
@@ -49,7 +49,7 @@ impl Guard {
         }
     }
 
-    /// Returns whether the file still is as it was and, if asked for, where it was: neither
+    /// Returns whether the file is unchanged and, if requested, still in its place: neither
     /// replaced, renamed nor removed.
     pub(crate) fn holds_in_place(&self, file: impl AsFd, is_in_place: bool) -> bool {
         match self {
@@ -60,7 +60,7 @@ impl Guard {
         }
     }
 
-    /// Stops comparing, because nothing refers to the file's pages any more. A lease is kept: it
+    /// Stops comparing, because no reference to the file's pages remains. A lease is kept: it
     /// guards the other parts of the file too.
     pub(crate) fn release(&mut self) {
         if let Self::Detect(_) = self {

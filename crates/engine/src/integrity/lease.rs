@@ -1,9 +1,9 @@
-//! A read lease on a file: while it is held, whoever wants to write has to wait in the kernel.
+//! A read lease on a file: while it is held, a process that wants to write waits in the kernel.
 //!
-//! The kernel tells the holder of a broken lease by a signal, `SIGIO` unless something else was
-//! chosen, whose default action ends the process. A library must not do that to its user, so the
-//! signal is chosen to be one that is ignored by default, and then nobody is named to get it: the
-//! lease is asked instead, before each step.
+//! The kernel announces a broken lease to its holder by a signal, `SIGIO` by default, whose
+//! default action ends the process. A library must not do that to its user, so the lease uses a
+//! signal that is ignored by default, and then has no owner to receive it: the lease is polled
+//! instead, before each step.
 
 use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -15,36 +15,36 @@ use underpass_sys::{clear_lease_owner, has_read_lease, release_lease, take_read_
 
 use super::version::Version;
 
-/// A read lease, on an open file description of its own, so that the caller's keeps its signals
-/// and closing it gives the lease back.
+/// A read lease, on an open file description of its own: the caller's description keeps its
+/// signals, and closing this one gives the lease back.
 #[derive(Debug)]
 pub(crate) struct Lease {
     description: OwnedFd,
     /// When the lease was last known to be whole. The kernel revokes it no earlier than
-    /// `lease-break-time` after somebody wants it, which cannot have been before this.
+    /// `lease-break-time` after a writer arrives, which cannot have been before this.
     last_whole: Instant,
     break_time: Duration,
     is_broken: bool,
 }
 
-/// What a look at the lease told.
+/// The state of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseState {
-    /// Nobody wants to write.
+    /// No process waits to write.
     Whole,
     /// A writer waits. There is still time to finish.
     Broken,
-    /// A writer has waited for so long that the kernel may let it go ahead at any moment.
+    /// A writer has waited so long that the kernel may let it proceed at any moment.
     Expired,
 }
 
 impl Lease {
-    /// Takes a lease on the file, which has to be in the version whose length was promised.
+    /// Takes a lease on the file, which must still be in the version whose length was promised.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` if somebody has the file open for writing, `EACCES` if it belongs to somebody else
-    /// and the process lacks `CAP_LEASE`, and as open(2) for opening it once more.
+    /// `EAGAIN` if the file is open for writing, `EACCES` if it belongs to another user and the
+    /// process lacks `CAP_LEASE`, and as open(2) for opening it once more.
     pub(crate) fn take(file: BorrowedFd<'_>, promised: Option<Version>) -> Result<Self, Errno> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -76,7 +76,7 @@ impl Lease {
         }
     }
 
-    /// Returns how long after the lease was last whole a transfer may still go on.
+    /// Returns how long after the lease was last whole a transfer may continue.
     fn grace(&self) -> Duration {
         self.break_time.saturating_sub(MARGIN).min(PATIENCE)
     }
@@ -84,21 +84,21 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Closing the description gives the lease back, but a child process of the caller may hold
-        // it open too. If this fails there is no lease any more.
+        // Closing the description gives the lease back, but a child process of the caller may
+        // hold it open too. If this fails the lease is already gone.
         let _ = release_lease(&self.description);
     }
 }
 
-/// Returns how long the kernel makes a writer wait, proc_sys_fs(5). Unknown is treated as not at
-/// all.
+/// Returns how long the kernel makes a writer wait, proc_sys_fs(5). An unknown time counts as
+/// zero.
 fn break_time() -> Duration {
     let text = fs::read_to_string("/proc/sys/fs/lease-break-time").unwrap_or_default();
     Duration::from_secs(text.trim().parse().unwrap_or(0))
 }
 
-/// A writer that waits is owed an end: this long we try to finish, whatever the kernel allows.
+/// The time in which a transfer must finish once a writer waits, whatever the kernel allows.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The kernel counts from the writer's call and in ticks; we stop this much earlier.
+/// The kernel counts from the writer's call and in ticks; the transfer stops this much earlier.
 const MARGIN: Duration = Duration::from_millis(500);

@@ -1,7 +1,7 @@
 //! How sure a transfer has to be that its bytes are those of one version of the file.
 //!
 //! Pages go to a socket by reference, so a file that is written to while it is sent may reach the
-//! peer half old, half new. Each level is one answer, from trusting to preventing.
+//! peer half old, half new. The levels range from trusting the file to preventing writes.
 
 mod guard;
 mod lease;
@@ -24,24 +24,25 @@ use crate::mechanisms::step::Refusal;
 
 /// How sure a transfer has to be that its bytes are those of one version of the file.
 ///
-/// Streams and files of procfs have only one version; every level takes them as they come.
+/// Streams and files of procfs have only one version; every level accepts them.
 ///
 /// The peer has a byte once its kernel has acknowledged it or, where the peer is a pipe or a
-/// socket of this machine and would share the file's pages until then, once it was read. A peer
-/// on this machine that looks like another one, in a network namespace of its own or behind
+/// socket of this machine and would share the file's pages until then, once it has been read. A
+/// peer on this machine that looks like another one, in a network namespace of its own or behind
 /// address translation, cannot be told from one far away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Integrity {
-    /// As the file is: right for files that are never written in place.
+    /// No check: right for files that are never written in place.
     #[default]
     Fast,
-    /// The file's facts before the first byte and after the last are compared, on a socket or pipe
-    /// once the peer has everything; a change makes the transfer fail.
+    /// The file's metadata before the first byte and after the last are compared, on a socket or
+    /// pipe once the peer has everything; a change makes the transfer fail.
     Detect,
-    /// A read lease (fcntl(2), `F_SETLEASE`): a writer has to wait in the kernel until the last
-    /// byte is with the peer; if that would take too long the transfer fails.
+    /// A read lease (fcntl(2), `F_SETLEASE`): a writer waits in the kernel until the last byte is
+    /// with the peer; if that would take too long the transfer fails.
     Lease,
-    /// A clone of the file (ioctl_ficlone(2)), which nobody can write to, is moved instead.
+    /// A clone of the file (ioctl_ficlone(2)), which no other process can write to, is moved
+    /// instead.
     Snapshot,
 }
 
@@ -60,7 +61,7 @@ impl Integrity {
         }
     }
 
-    /// Returns what a refusal of this level means, for people.
+    /// Returns what a refusal of this level means, in words.
     #[must_use]
     pub fn reason(self, refusal: Refusal) -> &'static str {
         let Refusal::Errno(errno) = refusal else { return "nothing was cloned" };

@@ -1,27 +1,27 @@
-//! One run of the machine and one mount: what was written in it is in the page cache.
+//! An identifier of one boot and one mount, within which written bytes stay in the page cache.
 //!
-//! Until the machine is started again or the file system is unmounted, the page cache has every byte that
-//! was written, even if the process that wrote it was killed. After a power cut, and after a disk was
-//! taken out, a file can have its size and time and not its bytes. Programs that go on with their work
-//! write the session down and compare it later.
+//! Until the machine is started again or the file system is unmounted, the page cache has every
+//! byte that was written, even if the writing process was killed. After a power cut, or after a
+//! disk was removed, a file can have its size and time but not its bytes. Programs that resume
+//! their work record the session and compare it later.
 
 use std::fs;
 use std::os::fd::AsFd;
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
 
-/// Reads the id of this run of the machine; `None` if there is none.
+/// Reads the id of this boot; `None` if there is none.
 #[must_use]
 pub fn boot_id() -> Option<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
-/// Returns the session of what is written to this file or folder now: one line of at most
+/// Returns the session of bytes written to this file or folder now: one line of at most
 /// [`MAX_LEN`] bytes.
 #[must_use]
 pub fn of(boot: &str, file: impl AsFd) -> String {
-    // Linux 6.8: a number that no other mount ever gets. The older ones are given away again.
+    // Since Linux 6.8, a number that no other mount ever gets. Older mount ids are reused.
     let unique = StatxFlags::from_bits_retain(0x4000);
     let mount = statx(file, c"", AtFlags::EMPTY_PATH, unique)
         .ok()
@@ -30,5 +30,5 @@ pub fn of(boot: &str, file: impl AsFd) -> String {
     format!("boot {boot} mount {mount}\n")
 }
 
-/// No session is longer, in bytes.
+/// The length of the longest session, in bytes.
 pub const MAX_LEN: usize = 128;

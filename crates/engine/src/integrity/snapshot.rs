@@ -1,4 +1,4 @@
-//! A clone of a file that nobody else can open, for file systems that share blocks.
+//! A clone of a file that no other process can open, for file systems that share blocks.
 
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -12,8 +12,8 @@ use super::version::Version;
 
 /// Clones the file into an unnamed one in the same folder.
 ///
-/// The clone is made in one moment: it holds one state of the file, which has to be the version
-/// whose length was promised.
+/// The clone is atomic: it holds one state of the file, which must be the version whose length
+/// was promised.
 ///
 /// # Errors
 ///

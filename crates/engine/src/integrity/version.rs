@@ -1,10 +1,10 @@
-//! The facts that tell one version of a file from another.
+//! The metadata that distinguishes one version of a file from another.
 
 use std::os::fd::AsFd;
 
 use rustix::fs::{Stat, fstat};
 
-/// The facts of a file that change when its contents do.
+/// The metadata of a file that changes when its contents do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
     device: u64,
@@ -25,7 +25,7 @@ impl Version {
         Ok(Self::from_stat(&fstat(fd)?))
     }
 
-    /// The version that a `stat` describes.
+    /// Returns the version that a `stat` describes.
     #[must_use]
     pub fn from_stat(stat: &Stat) -> Self {
         #[allow(clippy::useless_conversion, clippy::unnecessary_cast)] // types differ by target
@@ -39,7 +39,7 @@ impl Version {
         }
     }
 
-    /// The version with these facts, as the methods of these names tell them.
+    /// Returns the version with these values, as the methods of the same names return them.
     #[must_use]
     pub const fn from_parts(
         device: u64,
@@ -70,15 +70,15 @@ impl Version {
         self.size.unsigned_abs()
     }
 
-    /// When the contents were last changed: seconds and nanoseconds since 1970. Anybody who may
-    /// write to the file can set it.
+    /// Returns when the contents were last changed: seconds and nanoseconds since 1970. Every
+    /// process that may write to the file can set it.
     #[must_use]
     pub const fn modified(&self) -> (i64, i64) {
         self.modified
     }
 
-    /// When the file or its facts were last changed: seconds and nanoseconds since 1970. Nobody
-    /// can set it.
+    /// Returns when the file or its metadata were last changed: seconds and nanoseconds since
+    /// 1970. No process can set it.
     #[must_use]
     pub const fn changed(&self) -> (i64, i64) {
         self.changed
@@ -94,7 +94,7 @@ impl Version {
     ///
     /// A file that loses its name because another was renamed over it, or gains a second one, has
     /// a new ctime but the same contents: replacing a file is the right way to publish a new
-    /// version and must not break transfers of the old one. So a ctime alone tells a change only
+    /// version and must not break transfers of the old one. So a ctime alone shows a change only
     /// while the number of names is the same.
     #[must_use]
     pub fn differs_from(&self, other: &Self) -> bool {

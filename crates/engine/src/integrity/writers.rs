@@ -1,10 +1,11 @@
-//! Whether somebody may be writing to a file without its times telling.
+//! Whether a process may be writing to a file without changing its times.
 //!
 //! write(2) changes a file's times each time. A store through a shared mapping does so only when
-//! it makes a clean page dirty: as long as the page is dirty, further stores go unnoticed. So before
-//! versions can be compared the file has to be known to have no dirty page that is mapped: because
-//! nobody has it open for writing (a mapping counts, even once its descriptor is closed), or because
-//! its dirty pages were written back, which makes the next store to each of them fault.
+//! it makes a clean page dirty: as long as the page is dirty, further stores go unnoticed. So
+//! before versions can be compared, the file must be known to have no dirty page that is mapped:
+//! because no process has it open for writing (a mapping counts, even once its descriptor is
+//! closed), or because its dirty pages were written back, which makes the next store to each of
+//! them fault.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
@@ -16,68 +17,69 @@ use underpass_sys::{self as sys, release_lease, take_read_lease};
 
 use super::version::Version;
 
-/// Finds out whether the versions of a file can be compared: asked before its bytes are read, and
-/// again as long as it says [`Writers::Wait`].
+/// Checks whether the versions of a file can be compared, before its bytes are read, and again as
+/// long as the result is [`Writers::Wait`].
 ///
 /// A file that was changed within the last minute is asked for a read lease (fcntl(2),
-/// `F_SETLEASE`), which is given back at once: the kernel refuses it while a writable descriptor or
-/// mapping exists. Where it is refused or says nothing, dirty pages are written back, and the file
-/// has to be left alone for 100 ms, on a loaded machine for up to 300 ms.
+/// `F_SETLEASE`), which is given back at once: the kernel refuses it while a writable descriptor
+/// or mapping exists. Where it is refused or inconclusive, dirty pages are written back, and the
+/// file must stay unchanged for 100 ms, on a loaded machine for up to 300 ms.
 #[derive(Debug, Default)]
 pub struct WriterCheck {
-    /// The same file, opened once more.
+    /// The same file on another open file description.
     description: Option<OwnedFd>,
-    /// The version that the last look left without a dirty page.
+    /// The version in which the last check left no dirty page.
     clean: Option<Version>,
-    /// The version at the end of the last look.
+    /// The version at the end of the last check.
     seen: Option<Version>,
-    /// When the next look may be taken.
+    /// The earliest time of the next check.
     not_before: Option<Instant>,
     looks: u8,
     has_writer: bool,
     is_brief: bool,
 }
 
-/// What a look at a file told.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writers {
-    /// The file is in this version: each change of its contents from now on changes its times.
+    /// The file is in this version: every change of its contents from now on changes its times.
     AtRest {
         /// The version.
         version: Version,
-        /// Whether somebody has it open for writing, and may begin at any moment.
+        /// Whether a process has it open for writing, and may begin at any moment.
         has_writer: bool,
     },
-    /// Somebody may be writing to it: look again after this time.
+    /// A process may be writing to the file: check again after this time.
     Wait(Duration),
-    /// It was written to each time.
+    /// The file was written to during every check.
     Busy,
 }
 
 impl WriterCheck {
-    /// No look was taken yet.
+    /// Creates a check that has not looked at the file yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes a file to be at rest after one look if it is not known to be open for writing: for many
-    /// files, of which each would have to be waited for.
+    /// Creates a check that takes a file to be at rest after one look if it is not known to be
+    /// open for writing: for many files, where waiting for each would take too long.
     #[must_use]
     pub fn brief() -> Self {
         Self { is_brief: true, ..Self::default() }
     }
 
-    /// Returns whether a file in this version was changed so lately that it may have dirty pages,
-    /// so that a look may wait for a disk. Those of other files are written back, unless the
-    /// system was told to keep them for longer; a look does it then.
+    /// Returns whether a file in this version was changed so recently that it may have dirty
+    /// pages, so that a check may wait for a disk. Dirty pages of other files have been written
+    /// back, unless the system is configured to keep them for longer; a check writes them back
+    /// then.
     #[must_use]
     pub fn is_recent(version: &Version) -> bool {
         age(version) < RECENT
     }
 
-    /// Takes a look at a regular file, for which `promised` is the version as far as the caller
-    /// knows it. It may wait for a disk, but not for a writer.
+    /// Checks a regular file, whose version is `promised` as far as the caller knows. It may wait
+    /// for a disk, but not for a writer.
     ///
     /// # Errors
     ///
@@ -114,7 +116,7 @@ impl WriterCheck {
                 if left.is_zero() {
                     return Ok(Writers::AtRest { version, has_writer: false });
                 }
-                // A change right now would leave the times as they are.
+                // A change right now would leave the times unchanged.
                 return Ok(self.wait(left));
             }
             Open::ForWriting => self.has_writer = true,
@@ -124,10 +126,11 @@ impl WriterCheck {
         self.look_closely(file)
     }
 
-    /// Looks at a file that somebody may be writing to.
+    /// Checks a file that a process may be writing to.
     ///
-    /// A store that has changed the times but not yet made its page dirty would go unnoticed: it may
-    /// wait for the end of a writeback. So the file has to be found clean twice, in one version.
+    /// A store that has changed the times but not yet made its page dirty would go unnoticed: it
+    /// may wait for the end of a writeback. So the file must be found clean twice, in one
+    /// version.
     fn look_closely(&mut self, file: BorrowedFd<'_>) -> std::io::Result<Writers> {
         if let Some(description) = &self.description {
             wait_for_write(description);
@@ -158,8 +161,8 @@ impl WriterCheck {
         Ok(self.wait(time_left(&after)))
     }
 
-    /// Returns whether what was seen of a file before is still so, and something was written
-    /// behind it.
+    /// Returns whether the part of a file that was checked before is unchanged, and bytes were
+    /// appended to it.
     fn has_only_grown(&self, file: BorrowedFd<'_>, version: &Version) -> bool {
         let Some(seen) = self.seen.filter(|seen| seen.size() < version.size()) else {
             return false;
@@ -176,20 +179,21 @@ impl WriterCheck {
     }
 }
 
-/// What a lease tells about a file.
+/// What a lease shows about a file.
 enum Open {
-    /// Nobody had it open for writing, nor a mapping that can be written to, while it was in this
-    /// version.
+    /// No process had the file open for writing, nor a writable mapping of it, while it was in
+    /// this version.
     ForReading(Version),
-    /// Somebody has.
+    /// A process has it open for writing.
     ForWriting,
-    /// The kernel does not tell: the file belongs to somebody else, or the file system has no
-    /// leases or no knowledge of all mappings.
+    /// The kernel cannot tell: the file belongs to another user, or the file system has no leases
+    /// or does not know of all mappings.
     Unknown,
 }
 
-/// Takes a read lease, looks at the file and gives the lease back. Who opens the file for writing
-/// meanwhile waits for these microseconds, or is refused with `EWOULDBLOCK` if it will not wait.
+/// Takes a read lease, looks at the file and gives the lease back. A process that opens the file
+/// for writing meanwhile waits for these microseconds, or is refused with `EWOULDBLOCK` if it
+/// opens without waiting.
 fn ask_for_lease(description: &OwnedFd) -> Open {
     if !counts_writers(description) {
         return Open::Unknown;
@@ -197,7 +201,7 @@ fn ask_for_lease(description: &OwnedFd) -> Open {
     match take_read_lease(description) {
         Ok(()) => {
             let version = Version::of(description);
-            // Closing the description gives it back, too.
+            // Closing the description also gives the lease back.
             let _ = release_lease(description);
             version.map_or(Open::Unknown, Open::ForReading)
         }
@@ -206,15 +210,15 @@ fn ask_for_lease(description: &OwnedFd) -> Open {
     }
 }
 
-/// The same file on a description of our own, whose signals and cursor are nobody else's.
+/// Returns the file on a new open file description, whose signals and cursor are its own.
 fn reopen(file: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     openat(CWD, path, flags, Mode::empty())
 }
 
-/// Returns whether a granted lease proves that no mapping can be written to: not on an overlay,
-/// whose mappings are those of another file, and not where others write over a network.
+/// Returns whether a granted lease proves that there is no writable mapping: not on an overlay,
+/// whose mappings are those of another file, and not where other machines write over a network.
 fn counts_writers(file: &OwnedFd) -> bool {
     let kind = fstatfs(file).map(|facts| facts.f_type);
     #[allow(clippy::unnecessary_cast)] // the type differs by target
@@ -226,14 +230,14 @@ fn counts_writers(file: &OwnedFd) -> bool {
 /// It changes the times of a file before its bytes. Looking for data takes the lock that it holds;
 /// what begins afterwards changes the times again.
 fn wait_for_write(description: &OwnedFd) {
-    // At the last byte: nothing is searched. No answer to the question is of interest.
+    // At the last byte, so nothing is searched. The answer is not needed.
     if let Ok(version) = Version::of(description) {
         let _ = seek(description, SeekFrom::Data(version.size().saturating_sub(1)));
     }
 }
 
-/// Writes dirty pages back, so that the next store to each of them faults and changes the times. On
-/// a file without any this is one short call. Where it is refused nothing better is known.
+/// Writes dirty pages back, so that the next store to each of them faults and changes the times.
+/// On a file without any this is one short call. A failure is ignored: there is no better way.
 fn write_back(file: BorrowedFd<'_>) {
     let _ = sys::write_back(file);
 }
@@ -252,13 +256,13 @@ fn age(version: &Version) -> Duration {
     now.saturating_sub(changed)
 }
 
-/// Returns how much longer the file has to be left alone.
+/// Returns how much longer the file must stay unchanged.
 fn time_left(version: &Version) -> Duration {
     quiet().max(granule(version)).saturating_sub(age(version))
 }
 
-/// Returns how long a file that somebody has open for writing has to be left alone: the longer,
-/// the more threads want a processor.
+/// Returns how long a file that is open for writing must stay unchanged: the longer, the more
+/// threads are ready to run.
 fn quiet() -> Duration {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
     let waiting = sysinfo().loads[0] >> LOAD_SHIFT;
@@ -266,31 +270,31 @@ fn quiet() -> Duration {
     QUIET * u32::try_from(share.clamp(1, MAX_SHARE)).unwrap_or(1)
 }
 
-/// Within which time two changes may leave the same times: some file systems keep whole seconds,
-/// and FAT every second one.
+/// Returns within which time two changes may leave the same times: some file systems keep whole
+/// seconds, and FAT every second one.
 fn granule(version: &Version) -> Duration {
     let is_coarse = (version.modified().1, version.changed().1) == (0, 0);
     if is_coarse { Duration::from_secs(2) } else { Duration::ZERO }
 }
 
-/// Longer than a writer in the midst of its work is usually kept from a processor.
+/// Longer than a writer that is in the middle of its work is usually kept from a processor.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// So many times as long at the most.
+/// The largest factor by which the load extends that time.
 const MAX_SHARE: usize = 3;
 
-/// The load that sysinfo(2) tells is a fraction of this power of two.
+/// The fixed-point shift of the load that sysinfo(2) reports.
 const LOAD_SHIFT: u32 = 16;
 
-/// What was changed before was written back: the kernel does that after 30 s, looking every 5.
+/// Older changes were written back: the kernel does that after 30 s, checking every 5.
 const RECENT: Duration = Duration::from_secs(60);
 
-/// Looks before a file counts as busy.
+/// Checks before a file counts as busy.
 const MAX_LOOKS: u8 = 4;
 
-/// File systems of this machine whose files know of all that are open for writing, by their numbers
-/// in linux/magic.h and their own headers: ext2 to ext4, XFS, btrfs, F2FS, bcachefs, ZFS, FAT,
-/// exFAT, tmpfs, ramfs.
+/// Local file systems that know of every process that has a file open for writing, by their
+/// numbers in linux/magic.h and their own headers: ext2 to ext4, XFS, btrfs, F2FS, bcachefs, ZFS,
+/// FAT, exFAT, tmpfs, ramfs.
 const COUNTING: [u32; 10] = [
     0xef53,
     0x5846_5342,

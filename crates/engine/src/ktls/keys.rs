@@ -4,7 +4,7 @@ use std::fmt;
 
 use rustix::io::Errno;
 
-/// The version of TLS that was agreed on.
+/// The negotiated version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// TLS 1.2, RFC 5246.
@@ -14,10 +14,10 @@ pub enum Version {
 }
 
 impl Version {
-    /// Every version that the kernel may know, the newest first.
+    /// Every version that the kernel may support, the newest first.
     pub const ALL: [Self; 2] = [Self::Tls13, Self::Tls12];
 
-    /// Such as `TLS 1.3`.
+    /// Returns the name, such as `TLS 1.3`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,10 +39,10 @@ pub enum Cipher {
 }
 
 impl Cipher {
-    /// Every cipher that is given to the kernel.
+    /// Every cipher that kernel TLS is used with.
     pub const ALL: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::ChaCha20Poly1305];
 
-    /// Such as `AES-128-GCM`.
+    /// Returns the name, such as `AES-128-GCM`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl Cipher {
         }
     }
 
-    /// Bytes of a key.
+    /// Returns the length of a key in bytes.
     #[must_use]
     pub const fn key_len(self) -> usize {
         match self {
@@ -71,7 +71,7 @@ impl Cipher {
     }
 }
 
-/// Which way bytes go, seen from this end.
+/// The direction of bytes, seen from this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To the peer.
@@ -85,13 +85,13 @@ pub enum Direction {
 pub struct Keys<'a> {
     /// The version of TLS.
     pub version: Version,
-    /// The cipher, to which the key's length has to fit.
+    /// The cipher, which the key's length must match.
     pub cipher: Cipher,
     /// The key itself.
     pub key: &'a [u8],
-    /// What the number of a record is mixed with to a nonce; of AES-GCM the first 4 bytes are the
-    /// salt. Of the other 8 TLS 1.2 makes no use here: they may stand in front of records that were
-    /// sent before, so that the kernel numbers its nonces by `sequence`.
+    /// The value that is combined with a record's number to form its nonce; of AES-GCM the first
+    /// 4 bytes are the salt. TLS 1.2 does not use the other 8 here: they may precede records that
+    /// were sent before, so that the kernel numbers its nonces by `sequence`.
     pub iv: &'a [u8; 12],
     /// The number of the next record.
     pub sequence: u64,
@@ -110,7 +110,7 @@ impl Keys<'_> {
         let sequence = self.sequence.to_be_bytes();
         let (salt, iv) = match (self.cipher, self.version) {
             (Cipher::ChaCha20Poly1305, _) => (&[][..], &self.iv[..]),
-            // RFC 5288 3: a nonce must not come twice, and its part in the record may be a number.
+            // RFC 5288 3: a nonce must not repeat, and its part in the record may be a number.
             (_, Version::Tls12) => (&self.iv[..4], &sequence[..]),
             (_, Version::Tls13) => self.iv.split_at(4),
         };
@@ -134,8 +134,8 @@ impl fmt::Debug for Keys<'_> {
     }
 }
 
-/// `tls12_crypto_info_…` of linux/tls.h: version, cipher, iv, key, salt, number of the next record,
-/// one behind the other without gaps. Wiped when dropped.
+/// `tls12_crypto_info_…` of linux/tls.h: version, cipher, iv, key, salt and number of the next
+/// record, without gaps. It is wiped when dropped.
 pub(super) struct CryptoInfo {
     bytes: [u8; LARGEST],
     len: usize,
@@ -155,12 +155,13 @@ impl CryptoInfo {
 impl Drop for CryptoInfo {
     fn drop(&mut self) {
         self.bytes.fill(0);
-        // Nobody reads it again, so that otherwise nothing would have to be written either.
+        // The bytes are never read again, so without this the compiler could leave out the
+        // wiping.
         std::hint::black_box(&mut self.bytes);
     }
 }
 
-/// Bytes of the largest of the structures.
+/// The size of the largest of the structures, in bytes.
 const LARGEST: usize = size_of::<libc::tls12_crypto_info_aes_gcm_256>();
 
 #[cfg(test)]

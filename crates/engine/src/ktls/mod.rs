@@ -23,25 +23,25 @@ pub use self_test::{SelfTest, SelfTestError, self_test};
 /// The record type of data, `application_data` of RFC 8446 5.1.
 pub const DATA: u8 = 23;
 
-/// Makes an established TCP connection ready to be given keys. Until it has some, it is as before.
+/// Makes an established TCP connection ready for keys. Until it has some, it behaves as before.
 ///
 /// # Errors
 ///
-/// `ENOENT` if the kernel has no module of TLS or may not load it, `ENOTCONN` if the connection is
-/// not established, `EEXIST` if it has been done before, and as setsockopt(2) for `TCP_ULP`.
+/// `ENOENT` if the kernel has no TLS module or may not load it, `ENOTCONN` if the connection is
+/// not established, `EEXIST` if it is already attached, and as setsockopt(2) for `TCP_ULP`.
 pub fn attach(socket: impl AsFd) -> Result<(), Errno> {
     sys::set_option(socket.as_fd(), SocketOption::UpperLayer, b"tls")
 }
 
-/// Gives the kernel the keys of one direction, or other keys later on (Linux 6.14, TLS 1.3 alone).
+/// Gives the kernel the keys of one direction, or new keys later on (Linux 6.14, TLS 1.3 only).
 ///
-/// Nothing may have been read from the socket that belongs to the first record of these keys.
+/// No byte of the first record of these keys may have been read from the socket.
 ///
 /// # Errors
 ///
-/// `EINVAL` if the key is not as long as the cipher's or if the kernel does not know version or
-/// cipher, `ENOENT` if it has no code for the cipher, `EBUSY` if it has keys and takes no others,
-/// and as setsockopt(2) for `TLS_TX` and `TLS_RX`.
+/// `EINVAL` if the key is not as long as the cipher's or if the kernel does not know the version
+/// or cipher, `ENOENT` if it has no code for the cipher, `EBUSY` if it already has keys and takes
+/// no new ones, and as setsockopt(2) for `TLS_TX` and `TLS_RX`.
 pub fn install(socket: impl AsFd, direction: Direction, keys: &Keys<'_>) -> Result<(), Errno> {
     let option = match direction {
         Direction::Send => SocketOption::TlsSend,
@@ -50,9 +50,9 @@ pub fn install(socket: impl AsFd, direction: Direction, keys: &Keys<'_>) -> Resu
     sys::set_option(socket.as_fd(), option, keys.encode()?.bytes())
 }
 
-/// Has a network card that encrypts read the pages of files themselves when they are sent, instead
+/// Lets a network card that encrypts read the pages of files directly when they are sent, instead
 /// of copies (`TLS_TX_ZEROCOPY_RO`): a file that changes before the peer has it breaks the
-/// connection. Where the kernel encrypts itself this changes nothing.
+/// connection. Where the kernel itself encrypts this has no effect.
 ///
 /// # Errors
 ///
@@ -61,32 +61,33 @@ pub fn set_zero_copy(socket: impl AsFd) -> Result<(), Errno> {
     sys::set_option(socket.as_fd(), SocketOption::TlsZeroCopy, &1_u32.to_ne_bytes())
 }
 
-/// What was received by one call.
+/// A record received by one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The type: 23 for data, 22 for a message of a handshake, 21 for an alert, 20 for
     /// `change_cipher_spec`.
     pub kind: u8,
-    /// How many bytes; 0 of data is the end of the TCP connection.
+    /// The number of bytes; 0 bytes of data mean the end of the TCP connection.
     pub len: usize,
 }
 
-/// Receives data of any number of records, or one record that holds something else.
+/// Receives data of any number of records, or one record that holds no data.
 ///
-/// What does not fit into `buffer` of the latter comes with the next call. With `peek`, nothing is
-/// taken. On a socket without keys everything is data. Never waits, whether or not the socket does.
+/// The rest of a record that does not fit into `buffer` comes with the next call. With `peek`,
+/// nothing is taken. On a socket without keys everything is data. This call never waits, even on
+/// a blocking socket.
 ///
 /// # Errors
 ///
-/// `EAGAIN` if nothing has come yet, `EBADMSG` for a record that is not the peer's, `EKEYEXPIRED` if the peer has changed its key
-/// (Linux 6.14), and as recvmsg(2).
+/// `EAGAIN` if nothing has come yet, `EBADMSG` for a record that fails authentication,
+/// `EKEYEXPIRED` if the peer has changed its key (Linux 6.14), and as recvmsg(2).
 pub fn receive(socket: impl AsFd, buffer: &mut [u8], peek: bool) -> Result<Record, Errno> {
     let (kind, len) = sys::receive_record(socket.as_fd(), buffer, peek)?;
     Ok(Record { kind: kind.unwrap_or(DATA), len })
 }
 
-/// Sends a record that holds something other than data; data held back for more (`MSG_MORE`) goes
-/// before it. Never waits, whether or not the socket does.
+/// Sends a record that holds no data; data held back for more (`MSG_MORE`) goes before it. This
+/// call never waits, even on a blocking socket.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What this kernel can do, found out by doing it.
+//! What this kernel supports of TLS, found out by trying.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -7,21 +7,21 @@ use rustix::io::Errno;
 
 use super::{Cipher, Direction, Keys, Version, attach, install};
 
-/// What this kernel can do of TLS, as it answered to [`probe`].
+/// What this kernel supports of TLS, as reported by [`probe`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Support {
-    /// Whether there is a module of TLS; `ENOENT` if not, `EPERM` or `ENOSYS` from a filter of
+    /// Whether there is a TLS module; `ENOENT` if not, `EPERM` or `ENOSYS` from a filter of
     /// system calls.
     pub module: Result<(), Errno>,
     /// Each version with each cipher, in the order of [`Version::ALL`] and [`Cipher::ALL`]: whether
     /// the kernel takes its keys for both directions.
     pub suites: [[Result<(), Errno>; Cipher::ALL.len()]; Version::ALL.len()],
-    /// Whether a connection of TLS 1.3 can be given other keys: Linux 6.14.
+    /// Whether a TLS 1.3 connection can be given new keys: Linux 6.14.
     pub key_change: Result<(), Errno>,
 }
 
 impl Support {
-    /// The answer of a kernel that has nothing of it.
+    /// Returns the answer of a kernel that supports nothing of it.
     #[must_use]
     pub const fn none(errno: Errno) -> Self {
         Self {
@@ -35,25 +35,25 @@ impl Support {
     ///
     /// # Errors
     ///
-    /// What the kernel answered instead.
+    /// The kernel's error.
     pub fn supports(&self, version: Version, cipher: Cipher) -> Result<(), Errno> {
         self.suites[place(&Version::ALL, version)][place(&Cipher::ALL, cipher)]
     }
 
-    /// Returns whether a connection of TLS 1.3 can be given other keys.
+    /// Returns whether a TLS 1.3 connection can be given new keys.
     #[must_use]
     pub const fn can_change_keys(&self) -> bool {
         self.key_change.is_ok()
     }
 }
 
-/// Returns where something stands in the list of everything of its type.
+/// Returns the index of a value in the list of all values of its type.
 fn place<T: PartialEq>(all: &[T], what: T) -> usize {
     all.iter().position(|candidate| *candidate == what).unwrap_or(0)
 }
 
-/// Finds out what this kernel can do, by doing it with connections over loopback: some
-/// milliseconds. A caller asks once and keeps the answer.
+/// Finds out what this kernel supports by trying it with connections over loopback, which takes
+/// some milliseconds. The caller should keep the result.
 ///
 /// # Errors
 ///
@@ -82,7 +82,7 @@ pub fn probe() -> io::Result<Support> {
     Ok(support)
 }
 
-/// Gives one end keys to send by and the other the same to receive by.
+/// Gives one end keys to send with and the other the same keys to receive with.
 fn try_both_ways(ends: &(TcpStream, TcpStream), keys: &Keys<'_>) -> Result<(), Errno> {
     attach(&ends.0)?;
     attach(&ends.1)?;
@@ -100,7 +100,7 @@ pub fn loopback_pair() -> io::Result<(TcpStream, TcpStream)> {
     let listener = listener.or_else(|_| TcpListener::bind((Ipv6Addr::LOCALHOST, 0)))?;
     let near = TcpStream::connect(listener.local_addr()?)?;
     let address: SocketAddr = near.local_addr()?;
-    // Anybody on this machine could have been faster.
+    // Another process on this machine could have connected first.
     for _ in 0..STRANGERS {
         let (far, peer) = listener.accept()?;
         if peer == address {
@@ -110,7 +110,7 @@ pub fn loopback_pair() -> io::Result<(TcpStream, TcpStream)> {
     Err(Errno::CONNREFUSED.into())
 }
 
-/// Connections of others that are put up with.
+/// Connections of other processes that are ignored.
 const STRANGERS: usize = 16;
 
 const IV: [u8; 12] = [3; 12];

@@ -1,4 +1,4 @@
-//! A proof that TLS in the kernel carries bytes as they are, and how.
+//! A proof that TLS in the kernel carries bytes unchanged, and by which mechanism.
 
 use std::fmt;
 use std::fs::File;
@@ -19,14 +19,14 @@ use crate::report::Report;
 use crate::transfer::options::Options;
 use crate::{Sink, Source, Transfer};
 
-/// What a self-test saw.
+/// What a self-test measured.
 #[derive(Clone, Debug)]
 pub struct SelfTest {
     /// How the bytes went into the connection.
     pub sent: Report,
-    /// How they came out of it.
+    /// How the bytes came out of the connection.
     pub received: Report,
-    /// How long all of it took.
+    /// How long the self-test took.
     pub elapsed: Duration,
 }
 
@@ -34,18 +34,18 @@ pub struct SelfTest {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SelfTestError {
-    /// There was no file or connection to try it with.
+    /// No file or connection could be made for the test.
     Fixture(io::Error),
-    /// The kernel took no keys of TLS.
+    /// The kernel refused the TLS keys.
     Refused(Errno),
-    /// Bytes did not pass.
+    /// The transfer failed.
     Transfer(Error),
-    /// Other bytes came out than went in; how many were right before the first that was not.
+    /// The received bytes differ from those sent.
     Differs {
-        /// The first wrong byte.
+        /// The offset of the first wrong byte.
         at: u64,
     },
-    /// An alert went in, and something else came out.
+    /// An alert was sent, and something else was received.
     Alert(Result<Record, Errno>),
 }
 
@@ -62,7 +62,8 @@ pub fn self_test(version: Version, cipher: Cipher) -> Result<SelfTest, SelfTestE
     from.write_all_at(&pattern, 0)?;
     let (near, far) = encrypted_pair(version, cipher)?;
     let (mut sent, mut received) = (Report::default(), Report::default());
-    // Pieces that fit into the buffers of any socket, so that one thread can do both in turn.
+    // Pieces that fit into the buffers of any socket, so that one thread can send and receive in
+    // turn.
     for offset in (0..u64::from(LEN)).step_by(PIECE) {
         let source = Source::range(&from, offset, PIECE as u64);
         sent.add(&transfer(source, Sink::socket(&near))?);
@@ -83,7 +84,7 @@ pub fn self_test(version: Version, cipher: Cipher) -> Result<SelfTest, SelfTestE
     Ok(SelfTest { sent, received, elapsed: started.elapsed() })
 }
 
-/// Returns a connection of which one end sends and the other receives by the same keys.
+/// Returns a connection of which one end sends and the other receives with the same keys.
 fn encrypted_pair(
     version: Version,
     cipher: Cipher,
@@ -110,7 +111,7 @@ fn memory_file() -> io::Result<File> {
     Ok(memfd_create("underpass-self-test", MemfdFlags::CLOEXEC)?.into())
 }
 
-/// Numbers that look like chance, so that no two places look alike.
+/// Returns pseudorandom numbers, so that no two parts are alike.
 fn mixed(n: u32) -> u32 {
     let n = (n ^ (n >> 16)).wrapping_mul(0x85eb_ca6b);
     n ^ (n >> 13)
@@ -148,15 +149,15 @@ impl std::error::Error for SelfTestError {
     }
 }
 
-/// Bytes of the test: a dozen pieces.
+/// The length of the test data: a dozen pieces.
 const LEN: u32 = 384 << 10;
 
-/// Two records of TLS.
+/// The length of two TLS records.
 const PIECE: usize = 32 << 10;
 
-/// How long nothing may move.
+/// The longest time without progress.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The record type, and the alert that says that nothing follows: RFC 8446 6.1.
+/// The record type, and the alert `close_notify`: RFC 8446 6.1.
 const ALERT: u8 = 21;
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];

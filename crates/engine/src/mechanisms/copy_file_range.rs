@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use super::Meter;
 use crate::mechanisms::step::{Ends, Refusal, Step};
 
-/// Remembers whether the file system has shown that it can.
+/// Copies with copy_file_range(2), and remembers whether that has worked for these files.
 #[derive(Debug, Default)]
 pub(crate) struct CopyFileRange {
     has_copied: bool,

@@ -1,13 +1,13 @@
-//! The kernel's ways of moving bytes, by name.
+//! The mechanisms by which the kernel moves bytes, and their names.
 //!
-//! The names are a promise to users: they stand in flags, receipts, metrics and records.
+//! The names are stable: they appear in flags, receipts, metrics and records.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A way to move bytes from a source to a sink.
+/// A mechanism that moves bytes from a source to a sink.
 ///
-/// In the order in which they leave more and more work to the processor.
+/// The order is by the work that they leave to the processor, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mechanism {
     /// The sink shares the source's blocks: ioctl_ficlonerange(2). No byte moves at all.

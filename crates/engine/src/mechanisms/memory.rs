@@ -1,5 +1,4 @@
-//! Sends what a chain holds in memory, together with files too small to be worth a call of their
-//! own.
+//! Sends the memory of a chain, together with files too small for a system call of their own.
 //!
 //! A header and a small file go out as one send from one buffer: cheaper than a send for the
 //! header and a sendfile for a few pages, whose cost is the call and not the bytes.
@@ -17,22 +16,22 @@ use crate::integrity::Guard;
 use crate::mechanisms::step::{Step, Wait};
 use crate::socket::tls_transport::{self, TlsTransport};
 
-/// A file that follows a header over a socket is sent from one buffer with it up to this many
-/// bytes, which costs the sender less processor time than the header by `MSG_MORE` and then
+/// The largest file, in bytes, that is sent over a socket from one buffer with the header before
+/// it, which costs the sender less processor time than the header by `MSG_MORE` and then
 /// sendfile.
 ///
 /// Measured by `underpass bench chain` on Linux 6.18, in µs a response, one buffer against
-/// sendfile: 1 KiB 8.1 and 9.8, 4 KiB 9.3 and 10.4, 8 KiB 9.1 and 9.7, 12 KiB 9.7 and 10.0, 14 KiB
-/// 10.3 and 10.1, 16 KiB 10.4 and 10.0, 32 KiB 12.7 and 10.3, 64 KiB 21.6 and 14.7. They cross at
-/// 12 KiB there and elsewhere between 4 and 14; of the powers of two this is the middle one. The
-/// committed record is bench/chain.json.
+/// sendfile: 1 KiB 8.1 and 9.8, 4 KiB 9.3 and 10.4, 8 KiB 9.1 and 9.7, 12 KiB 9.7 and 10.0, 14
+/// KiB 10.3 and 10.1, 16 KiB 10.4 and 10.0, 32 KiB 12.7 and 10.3, 64 KiB 21.6 and 14.7. They
+/// cross at 12 KiB there and elsewhere between 4 and 14; this is the power of two in the middle.
+/// The committed record is bench/chain.json.
 pub const SMALL_TRANSFER: usize = 8 << 10;
 
-/// Writes the memory at the front of the chain, and the small files between, in one call.
+/// Writes the memory at the front of the chain, and the small files in between, in one call.
 ///
-/// `small` is the most bytes of files to take along; 0 for none. A file that was read while it
-/// changed is not written. What was written whole needs its guard no longer: these bytes are
-/// copies.
+/// `small` is the limit for the bytes of files in the batch; 0 for none. A file that was read
+/// while it changed is not written. A file that was written whole needs its guard no longer:
+/// these bytes are copies.
 pub(crate) fn step<F: AsFd, S: AsFd>(
     chain: Front<'_, F>,
     (sink, tls): (&Sink<S>, Option<&dyn TlsTransport>),
@@ -50,7 +49,7 @@ pub(crate) fn step<F: AsFd, S: AsFd>(
         _ => false,
     };
     let indices = position.index..position.index + count;
-    // A file that gave less than it promised has changed, most likely.
+    // A file that gave less than it promised has most likely changed.
     if (indices.start..indices.end + usize::from(is_cut)).any(is_changed) {
         return Ok(Step::Changed);
     }
@@ -72,24 +71,24 @@ pub(crate) fn step<F: AsFd, S: AsFd>(
 /// The part of a chain that may be moved now.
 #[derive(Debug)]
 pub(crate) struct Front<'a, F> {
-    /// From the chain's beginning up to what may be moved.
+    /// The segments from the chain's beginning up to the end of what may be moved.
     pub(crate) segments: &'a [Segment<F>],
-    /// Where the next byte is.
+    /// The position of the next byte.
     pub(crate) position: Position,
-    /// Whether something is certain to follow at once behind `segments`.
+    /// Whether more bytes are certain to follow immediately after `segments`.
     pub(crate) is_followed: bool,
 }
 
-/// What is written by one call.
+/// The bytes that one call writes.
 struct Batch<'a> {
-    /// So many segments, whole but for what is delivered of the first.
+    /// The number of segments, whole except for the delivered part of the first.
     count: usize,
-    /// Whether the file behind them is shorter than it promised.
+    /// Whether the file after them is shorter than it promised.
     is_cut: bool,
     bytes: &'a [u8],
 }
 
-/// Gathers the memory at the front and the small files that follow it: as it is if nothing
+/// Gathers the memory at the front and the small files that follow it: in place if nothing
 /// follows, otherwise in `buffer`.
 fn gather<'a, F: AsFd>(
     segments: &'a [Segment<F>],
@@ -120,12 +119,12 @@ fn gather<'a, F: AsFd>(
                 let from = buffer.len();
                 meter.calls += 1;
                 buffer.reserve(len);
-                // Not zeroed beforehand. There may be room for more than is wanted.
+                // The buffer is not zeroed beforehand, and may have room for more than is wanted.
                 let read = pread(&source.fd, spare_capacity(buffer), at)?.min(len);
                 buffer.truncate(from + read);
                 meter.user_space_bytes += read as u64;
                 if read < len {
-                    // Perhaps for good: the ordinary mechanisms find out.
+                    // The end may be permanent: the ordinary mechanisms find out.
                     buffer.truncate(from);
                     let bytes = if count == 1 { first } else { buffer };
                     return Ok(Batch { count, is_cut: true, bytes });
@@ -151,7 +150,7 @@ fn write<S: AsFd>(
     }
 }
 
-/// Segments written by one call at the most, besides the first.
+/// The largest number of segments that one call writes besides the first.
 const MOST_SEGMENTS: usize = 64;
 
 /// Memory from this size on is written by a call of its own rather than copied once more.

@@ -1,7 +1,7 @@
 //! Maps the source and lets the kernel copy from the mapping: one crossing instead of two.
 //!
-//! The process itself never looks at the mapping, so a file that somebody truncates meanwhile
-//! makes a system call fail with `EFAULT` instead of killing the process with `SIGBUS`.
+//! The process itself never looks at the mapping, so truncating the file meanwhile makes a system
+//! call fail with `EFAULT` instead of killing the process with `SIGBUS`.
 
 use rustix::fs::fstat;
 use rustix::io::Errno;
@@ -11,7 +11,7 @@ use underpass_sys::{Destination, Mapping};
 use super::Meter;
 use crate::mechanisms::step::{Ends, Refusal, Step, Wait};
 
-/// The part of the source that is mapped now.
+/// The mapped part of the source.
 #[derive(Debug, Default)]
 pub(crate) struct Mmap {
     window: Option<Window>,
@@ -26,18 +26,19 @@ struct Window {
 
 impl Mmap {
     /// Writes at most `len` bytes from the mapping. `EFAULT` means that the file has become
-    /// shorter than what was asked for.
+    /// shorter than requested.
     pub(crate) fn step(
         &mut self,
         ends: &Ends<'_>,
         len: usize,
         meter: &mut Meter,
     ) -> Result<Step, Errno> {
-        // Only of a regular file is the size what can be read: procfs says 0, and so does a disk.
+        // Only a regular file's size is the number of bytes that can be read: procfs and disks
+        // report 0.
         let Some(at) = ends.source_at.filter(|_| ends.source_kind == Kind::Regular) else {
             return Ok(Step::Declined(Refusal::Errno(Errno::NODEV)));
         };
-        // Behind the end of the file, up to the end of the page, a mapping reads zeros that are
+        // After the end of the file, up to the end of the page, a mapping reads zeros that are
         // not the file's, so the length is checked before and after the kernel has read it.
         let len = remaining(ends, at)?.min(len as u64);
         if len == 0 {
@@ -59,19 +60,19 @@ impl Mmap {
                 if remaining(ends, at)? >= bytes as u64 {
                     Ok(Step::moved(bytes))
                 } else {
-                    // Zeros from behind the new end were delivered: nobody may take them for
-                    // the file's, even if it grows again, so this is final.
+                    // Zeros from after the new end were delivered. They must not count as the
+                    // file's bytes, even if it grows again, so this is final.
                     Err(Errno::FAULT)
                 }
             }
             Err(Errno::AGAIN) => Ok(Step::NotReady(Wait::Sink)),
-            // The page is there but could not be read from its disk.
+            // The page exists but could not be read from its disk.
             Err(Errno::FAULT) if remaining(ends, at)? >= len as u64 => Err(Errno::IO),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Returns the window that holds the byte at `at`, mapped anew if it has to be.
+    /// Returns the window that contains the byte at `at`, mapped anew if necessary.
     fn window(&mut self, ends: &Ends<'_>, at: u64, len: u64) -> Result<&Window, Errno> {
         let held = self.window.take().filter(|window| (window.from..window.to).contains(&at));
         let window = match held {
@@ -110,7 +111,7 @@ pub(crate) fn declines(errno: Errno) -> bool {
     )
 }
 
-/// Large enough that mapping costs nothing beside the copy, small enough for any address space.
+/// Large enough that the cost of mapping is negligible, small enough for any address space.
 const WINDOW: u64 = 64 << 20;
 
 /// A multiple of the page size of every architecture that Linux runs on.

@@ -22,7 +22,7 @@ pub use step::{Refusal, Wait};
 
 use step::{Ends, Step};
 
-/// What a step counts as it goes.
+/// What a step counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meter {
     /// System calls that moved bytes or tried to.
@@ -31,7 +31,7 @@ pub(crate) struct Meter {
     pub(crate) user_space_bytes: u64,
 }
 
-/// The mechanism at work on one segment, with what it keeps between two steps.
+/// The mechanism in use for one segment, with its state between two steps.
 #[derive(Debug)]
 pub(crate) enum Active {
     CopyFileRange(copy_file_range::CopyFileRange),
@@ -43,7 +43,7 @@ pub(crate) enum Active {
 }
 
 impl Active {
-    /// The mechanism, ready for its first step.
+    /// Creates the mechanism, ready for its first step.
     pub(crate) fn new(mechanism: Mechanism) -> Self {
         match mechanism {
             Mechanism::CopyFileRange => {
@@ -57,7 +57,7 @@ impl Active {
         }
     }
 
-    /// Its name.
+    /// Returns its name.
     pub(crate) const fn mechanism(&self) -> Mechanism {
         match self {
             Self::CopyFileRange(_) => Mechanism::CopyFileRange,
@@ -92,7 +92,7 @@ impl Active {
         }
     }
 
-    /// Lets go of what the mechanism keeps; a pipe that is empty goes back to the pool.
+    /// Frees what the mechanism holds; an empty pipe goes back to the pool.
     pub(crate) fn release(self, pipes: &PipePool) {
         if let Self::Splice(state) = self {
             state.release(pipes);
@@ -100,17 +100,19 @@ impl Active {
     }
 }
 
-/// Bytes asked for in one system call when the caller sets no step.
+/// Returns the bytes requested in one system call when the caller sets no step.
 pub(crate) const fn default_step(mechanism: Mechanism) -> usize {
     match mechanism {
         // Large enough for a server-side copy, small enough for progress and signals.
         Mechanism::CopyFileRange => 32 << 20,
-        // From 64 KiB to 1 MiB the time to TCP falls by a quarter; beyond, nothing more is gained,
-        // and others on the thread, progress and signals would wait. See bench/net.json.
+        // From 64 KiB to 1 MiB the time to TCP falls by a quarter; a larger step gains nothing
+        // more, and delays other transfers on the thread, progress and signals. See
+        // bench/net.json.
         Mechanism::Sendfile | Mechanism::Mmap => 1 << 20,
-        // What a file takes by one call becomes one folio of the page cache, if memory has one: of
-        // 2 GiB from TCP into ext4 the steps from 64 to 256 KiB took 0.9 to 1.2 s of processor time
-        // whatever was done before, 1 MiB from 0.9 to 2.9 as memory became fragmented.
+        // The bytes that a file takes in one call become one folio of the page cache, if memory
+        // has one: of 2 GiB from TCP into ext4 the steps from 64 to 256 KiB took 0.9 to 1.2 s of
+        // processor time in any state of memory, 1 MiB from 0.9 to 2.9 as memory became
+        // fragmented.
         Mechanism::Splice => 128 << 10,
         // Fits the second-level cache with room to spare: to TCP and between files 256 KiB took 1.5
         // times as long, 16 KiB 1.3 times.
@@ -125,7 +127,7 @@ pub(crate) const fn largest_step(mechanism: Mechanism) -> usize {
     match mechanism {
         // glibc 2.41 and 2.42 cut larger ranges, and file systems have had bugs beyond it.
         Mechanism::CopyFileRange | Mechanism::Mmap => 1 << 30,
-        // The memory of the process has to hold it.
+        // The buffer is memory of the process.
         Mechanism::ReadWrite => 16 << 20,
         // MAX_RW_COUNT of the kernel: more is silently cut to it.
         Mechanism::Sendfile | Mechanism::Splice => 0x7fff_f000,

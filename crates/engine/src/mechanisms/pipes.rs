@@ -1,8 +1,8 @@
-//! Pipes for splice(2), which wants one at one side of every move.
+//! Pipes for splice(2), which needs one at one end of every call.
 //!
-//! A pipe is a scarce thing: a user may have 64 of 1 MiB before the kernel hands out tiny ones
+//! Pipes are scarce: a user may have 64 of 1 MiB before the kernel hands out tiny ones
 //! (pipe-user-pages-soft, pipe(7)). So they are pooled, and one that still holds bytes is closed
-//! instead of pooled, because its leftover would come out in front of somebody else's bytes.
+//! instead of pooled, because those bytes would come out before the bytes of the next transfer.
 
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
 
-/// A pipe of our own, both ends non-blocking.
+/// A pipe of this process, both ends non-blocking.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     pub(crate) read_end: OwnedFd,
@@ -22,7 +22,8 @@ pub(crate) struct Pipe {
 impl Pipe {
     pub(crate) fn new() -> Result<Self, Errno> {
         let (read_end, write_end) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // Above pipe-max-size or the user's share the kernel answers EPERM; smaller is as right.
+        // Above pipe-max-size or the user's share the kernel answers EPERM; a smaller pipe works
+        // too.
         let _ = [CAPACITY, CAPACITY / 2, CAPACITY / 4]
             .into_iter()
             .find(|&size| fcntl_setpipe_size(&write_end, size).is_ok());
@@ -31,22 +32,22 @@ impl Pipe {
     }
 }
 
-/// Empty pipes that wait for their next use. Share one among the transfers of a process.
+/// A pool of empty pipes. Share one among the transfers of a process.
 #[derive(Debug, Default)]
 pub struct PipePool {
     idle: Mutex<Vec<Pipe>>,
 }
 
 impl PipePool {
-    /// An empty pool; pipes are made when they are first needed.
+    /// Creates an empty pool; pipes are created when they are first needed.
     #[must_use]
     pub const fn new() -> Self {
         Self { idle: Mutex::new(Vec::new()) }
     }
 
     /// Returns how many bytes fit into the pipes that transfers splice through, as the kernel
-    /// grants them to this user now: 1 MiB if neither `fs.pipe-max-size` nor the user's share of
-    /// `fs.pipe-user-pages-soft` is in the way, pipe(7).
+    /// grants them to this user now: 1 MiB unless `fs.pipe-max-size` or the user's share of
+    /// `fs.pipe-user-pages-soft` is smaller, pipe(7).
     ///
     /// # Errors
     ///
@@ -55,7 +56,7 @@ impl PipePool {
         Ok(Pipe::new()?.capacity)
     }
 
-    /// Returns how many pipes wait in the pool.
+    /// Returns how many pipes are in the pool.
     #[must_use]
     pub fn idle(&self) -> usize {
         self.lock().len()

@@ -1,34 +1,34 @@
-//! Which mechanisms are tried for two ends, and in which order: pure decisions.
+//! Which mechanisms are tried for two ends, and in which order: decisions without side effects.
 
 use underpass_sys::Kind;
 
 use crate::mechanisms::mechanism::Mechanism;
 
-/// How strictly a mechanism is asked for.
+/// How strictly a mechanism is requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// The cheapest that the kernel offers for the two ends.
+    /// The cheapest mechanism that the kernel offers for the two ends.
     #[default]
     Auto,
-    /// This one first, then as with [`Policy::Auto`].
+    /// This mechanism first, then as with [`Policy::Auto`].
     Prefer(Mechanism),
-    /// This one alone: declining is an error. Benches and tests use it, so that a fallback is
-    /// never measured or tested by mistake.
+    /// This mechanism only: if it declines, the transfer fails. Benches and tests use it, so that
+    /// a fallback is never measured or tested by mistake.
     Require(Mechanism),
 }
 
 /// The mechanisms still to be tried for one segment, cheapest first.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidates {
-    /// What the policy puts before the ladder.
+    /// The mechanism that the policy tries before the others.
     first: Option<Mechanism>,
-    /// The rung that was already put first.
+    /// The mechanism to skip in the list because it was already tried first.
     skipped: Option<Mechanism>,
     ladder: &'static [Mechanism],
 }
 
 impl Candidates {
-    /// The candidates for moving bytes from `source` to `sink`.
+    /// Creates the candidates for moving bytes from `source` to `sink`.
     pub(crate) fn new(policy: Policy, source: Kind, sink: Kind, sink_appends: bool) -> Self {
         let ladder = ladder(source, sink, sink_appends);
         let (first, ladder) = match policy {
@@ -60,8 +60,8 @@ impl Iterator for Candidates {
 /// Returns the order for two kinds of ends, from what the kernel's own table of operations
 /// allows.
 ///
-/// KERNEL facts behind it, measured on 6.18: splice needs a pipe at one side and sendfile a source
-/// with pages or `splice_read`; none of them writes to a sink opened with `O_APPEND`.
+/// The reasons, measured on Linux 6.18: splice needs a pipe at one end and sendfile a source with
+/// pages or `splice_read`; none of them writes to a sink opened with `O_APPEND`.
 fn ladder(source: Kind, sink: Kind, sink_appends: bool) -> &'static [Mechanism] {
     use Mechanism::{CopyFileRange, Mmap, ReadWrite, Reflink, Sendfile, Splice};
     match (source, sink) {
@@ -71,8 +71,8 @@ fn ladder(source: Kind, sink: Kind, sink_appends: bool) -> &'static [Mechanism] 
         (Kind::Regular, Kind::Regular) => &[Reflink, CopyFileRange, Sendfile, ReadWrite],
         (Kind::Regular, Kind::Socket) => &[Sendfile, Splice, Mmap, ReadWrite],
         (_, Kind::Socket | Kind::CharDevice) => &[Sendfile, Splice, ReadWrite],
-        // Splice would add a pipe between two ends of which neither is one, and moves no byte
-        // that sendfile could not: measured 3 to 5 times slower from file to file.
+        // Splice would add a pipe between two ends that are no pipes, and moves no byte that
+        // sendfile could not: measured 3 to 5 times slower from file to file.
         (_, Kind::Regular | Kind::Block | Kind::Virtual) => &[Sendfile, ReadWrite],
     }
 }

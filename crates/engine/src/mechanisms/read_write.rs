@@ -1,4 +1,4 @@
-//! The way that always works: read into a buffer, write from it. Never declines.
+//! The mechanism that always works: it reads into a buffer and writes from it. It never declines.
 
 use rustix::io::Errno;
 use underpass_sys::Kind;
@@ -7,7 +7,7 @@ use super::Meter;
 use crate::mechanisms::step::{Ends, Step, Wait};
 use crate::socket::tls_transport;
 
-/// The buffer, and which part of it still has to be written.
+/// The buffer, and the part of it that is still to be written.
 #[derive(Debug, Default)]
 pub(crate) struct ReadWrite {
     buffer: Vec<u8>,
@@ -16,7 +16,7 @@ pub(crate) struct ReadWrite {
 }
 
 impl ReadWrite {
-    /// Reads at most `len` bytes, unless some are left over from the last step, and writes them.
+    /// Reads at most `len` bytes, unless some remain from the last step, and writes them.
     pub(crate) fn step(
         &mut self,
         ends: &Ends<'_>,

@@ -1,7 +1,8 @@
-//! Shares the source's blocks with the sink, for files of one file system that can (XFS, btrfs).
+//! Shares the source's blocks with the sink, for files of one file system that supports it (XFS,
+//! btrfs).
 //!
-//! The range is always the exact remainder, never "the whole source": a source that has grown
-//! since its length was promised is then refused by the kernel instead of cloned too long.
+//! The range is always the exact remainder, never the whole source: a source that has grown since
+//! its length was promised is then refused by the kernel instead of cloned too long.
 
 use rustix::io::Errno;
 
@@ -10,7 +11,7 @@ use crate::mechanisms::step::{Ends, Refusal, Step};
 
 /// Clones the whole remainder in one call.
 pub(crate) fn step(ends: &Ends<'_>, meter: &mut Meter) -> Result<Step, Errno> {
-    // A clone needs offsets and a length; without them the kernel would say the same, or take a
+    // A clone needs offsets and a length; without them the kernel would decline too, or take a
     // length of 0 for "to the end".
     let (Some(source_at), Some(sink_at), Some(rest)) = (ends.source_at, ends.sink_at, ends.rest)
     else {

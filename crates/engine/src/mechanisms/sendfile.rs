@@ -1,7 +1,7 @@
 //! Moves a file's pages to a socket, a pipe or another file with sendfile(2).
 //!
-//! To a socket or pipe the pages go by reference: what the peer reads is what the file holds when
-//! the network card or the loopback reads the page, which may be after the call returned.
+//! To a socket or pipe the pages go by reference: the peer reads what the file holds when the
+//! network card or the loopback reads the page, which may be after the call has returned.
 
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
@@ -9,16 +9,17 @@ use rustix::io::Errno;
 use super::Meter;
 use crate::mechanisms::step::{Ends, Refusal, Step};
 
-/// sendfile(2) knows an offset for its source only; into a file it writes at the sink's cursor.
+/// Moves bytes with sendfile(2), which has an offset for its source only; into a file it writes
+/// at the sink's cursor.
 #[derive(Debug, Default)]
 pub(crate) struct Sendfile {
-    /// Where this mechanism has left the sink's cursor.
+    /// The sink's cursor after the last call.
     cursor: Option<u64>,
 }
 
 impl Sendfile {
-    /// Sends at most `len` bytes, which must not be more than are left: older kernels hold the
-    /// tail of a file back for 200 ms if they were asked for more.
+    /// Sends at most `len` bytes, which must not exceed the remainder: older kernels delay the
+    /// tail of a file by 200 ms if more was requested.
     pub(crate) fn step(
         &mut self,
         ends: &Ends<'_>,

@@ -1,9 +1,9 @@
 //! Moves pages through a pipe with splice(2), for ends of which at least one may be a stream.
 //!
-//! If neither end is a pipe the bytes rest in one of ours between two calls, so this is the only
-//! mechanism beside the buffer that can be interrupted half-way. It counts what the pipe holds and
-//! declines only while that is nothing: bytes that the kernel refuses to take on are first
-//! delivered by copying.
+//! If neither end is a pipe, the bytes rest in a pipe of this process between two calls, so this
+//! is the only mechanism besides `read_write` that can be interrupted half-way. It counts the
+//! bytes in the pipe and declines only while it is empty: bytes that the kernel refuses to move
+//! on are first delivered by copying.
 
 use std::num::NonZeroUsize;
 
@@ -16,15 +16,15 @@ use super::read_write::write;
 use crate::mechanisms::pipes::{Pipe, PipePool};
 use crate::mechanisms::step::{Ends, Refusal, Step, Wait};
 
-/// Our pipe, if one is needed, and what it holds.
+/// The pipe between the ends, if one is needed, and its state.
 #[derive(Debug, Default)]
 pub(crate) struct Splice {
     pipe: Option<Pipe>,
     /// Bytes that left the source and have not reached the sink.
     held: usize,
-    /// Why the rest of what is held has to be copied, after which this mechanism declines.
+    /// Why the rest of the held bytes has to be copied, after which this mechanism declines.
     refused: Option<Errno>,
-    /// The buffer that copies it.
+    /// The buffer for copying them.
     rescue: Vec<u8>,
     /// How much of the buffer has been written.
     rescued: usize,
@@ -46,7 +46,8 @@ impl Splice {
             return self.copy_what_is_held(ends, errno, meter);
         }
         if ends.sink_kind == Kind::Regular && ends.sink_at.is_none() {
-            // Opened with O_APPEND: the kernel would say so only once the pipe holds something.
+            // The sink was opened with O_APPEND: the kernel would decline only once the pipe
+            // holds something.
             return Ok(Step::Declined(Refusal::Errno(Errno::INVAL)));
         }
         if self.held == 0
@@ -57,14 +58,14 @@ impl Splice {
         self.drain(ends, meter)
     }
 
-    /// Gives an empty pipe back to the pool; one with leftovers is closed.
+    /// Gives an empty pipe back to the pool; one that holds bytes is closed.
     pub(crate) fn release(self, pipes: &PipePool) {
         if let Some(pipe) = self.pipe.filter(|_| self.held == 0) {
             pipes.give_back(pipe);
         }
     }
 
-    /// Source to pipe. `None` if the pipe holds something now.
+    /// Moves bytes from the source into the pipe. Returns `None` if the pipe now holds some.
     fn fill(
         &mut self,
         ends: &Ends<'_>,
@@ -74,7 +75,7 @@ impl Splice {
     ) -> Result<Option<Step>, Errno> {
         let pipe = match self.pipe.take().map_or_else(|| pipes.take(), Ok) {
             Ok(pipe) => self.pipe.insert(pipe),
-            // No descriptors left for a pipe: the other mechanisms need none.
+            // No descriptors are left for a pipe: the other mechanisms need none.
             Err(errno) => return Ok(Some(Step::Declined(Refusal::Errno(errno)))),
         };
         meter.calls += 1;
@@ -88,14 +89,14 @@ impl Splice {
                 self.held = bytes;
                 Ok(None)
             }
-            // The pipe was empty, so it is the source that has nothing.
+            // The pipe was empty, so the source has nothing.
             Err(Errno::AGAIN) => Ok(Some(Step::NotReady(Wait::Source))),
             Err(errno) if declines(errno) => Ok(Some(Step::Declined(Refusal::Errno(errno)))),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Pipe to sink, as much as it takes.
+    /// Moves bytes from the pipe to the sink, as many as it takes.
     fn drain(&mut self, ends: &Ends<'_>, meter: &mut Meter) -> Result<Step, Errno> {
         let pipe = self.pipe.as_ref().ok_or(Errno::BADF)?;
         meter.calls += 1;
@@ -104,7 +105,7 @@ impl Splice {
         match splice(&pipe.read_end, None, ends.sink, sink_at.as_mut(), self.held, flags) {
             Ok(bytes) => {
                 self.held -= bytes;
-                // The pipe holds something, so a zero is the sink's way of failing.
+                // The pipe holds something, so zero means that the sink failed.
                 if bytes == 0 { Err(Errno::IO) } else { Ok(Step::moved(bytes)) }
             }
             Err(Errno::AGAIN) => Ok(Step::NotReady(Wait::Sink)),
@@ -116,7 +117,7 @@ impl Splice {
         }
     }
 
-    /// Delivers what the pipe holds through a buffer, and declines once nothing is left.
+    /// Delivers the held bytes through a buffer, and declines once nothing is left.
     fn copy_what_is_held(
         &mut self,
         ends: &Ends<'_>,
@@ -151,7 +152,7 @@ impl Splice {
     }
 }
 
-/// One call between two ends of which at least one is a pipe already.
+/// Moves bytes with one call between two ends of which at least one is a pipe.
 fn direct(ends: &Ends<'_>, len: usize, meter: &mut Meter) -> Result<Step, Errno> {
     meter.calls += 1;
     let (mut source_at, mut sink_at) = (ends.source_at, ends.sink_at);
@@ -185,5 +186,5 @@ pub(crate) fn declines(errno: Errno) -> bool {
     )
 }
 
-/// Bytes copied at once when the kernel refuses what the pipe already holds.
+/// Bytes copied at a time when the kernel refuses those in the pipe.
 const RESCUE: usize = 64 << 10;

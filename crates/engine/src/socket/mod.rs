@@ -1,4 +1,4 @@
-//! What a stream socket must be told so that its peer can trust what it gets.
+//! Options of stream sockets: resets, acknowledgements, pacing, corking.
 
 pub(crate) mod peer;
 pub(crate) mod tls_transport;
@@ -13,9 +13,10 @@ use rustix::net::{SocketType, sockopt};
 
 /// Makes closing the socket, by whatever means, reset the connection instead of ending it well.
 ///
-/// Set before a transfer whose end its peer could not tell from an interruption, and taken back by
-/// [`disarm_reset`] once all is sent, it turns even a `SIGKILL` into a reset: the peer cannot take
-/// a part for the whole. Unix sockets know no reset; their peer sees an end.
+/// Set it before a transfer whose end its peer could not distinguish from an interruption, and
+/// take it back with [`disarm_reset`] once all is sent: even a `SIGKILL` then resets the
+/// connection, and the peer cannot mistake a part for the whole. Unix sockets have no reset;
+/// their peer sees an end.
 ///
 /// # Errors
 ///
@@ -24,7 +25,7 @@ pub fn arm_reset(socket: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
 }
 
-/// Takes back [`arm_reset`].
+/// Undoes [`arm_reset`].
 ///
 /// # Errors
 ///
@@ -33,11 +34,12 @@ pub fn disarm_reset(socket: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(socket, None)?)
 }
 
-/// Returns how many bytes were handed to the socket that the peer's kernel has not acknowledged,
+/// Returns how many bytes were written to the socket that the peer's kernel has not acknowledged,
 /// or, for a unix socket, that the peer has not read.
 ///
 /// At 0 no page of a file is referenced by the socket any more. A TCP peer on the same machine
-/// shares the pages until it has read them: an [`Integrity`](crate::Integrity) level minds that.
+/// shares the pages until it has read them: an [`Integrity`](crate::Integrity) level takes that
+/// into account.
 ///
 /// # Errors
 ///
@@ -46,15 +48,15 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
     Ok(underpass_sys::unacknowledged(socket.as_fd())?)
 }
 
-/// Returns how many bytes were handed to a socket of TCP that it has not sent even once.
+/// Returns how many bytes were written to a TCP socket that it has not sent even once.
 pub(crate) fn unsent(socket: impl AsFd) -> Result<u64, Errno> {
     underpass_sys::unsent(socket.as_fd())
 }
 
-/// Lets a socket send at most so many bytes a second, headers of packets included.
+/// Limits a socket to this many bytes per second, headers of packets included.
 ///
 /// The kernel paces what is sent, by whatever mechanism; no timer and no buffer of the program is
-/// needed. A unix socket takes the rate and does not mind it.
+/// needed. A unix socket accepts the rate and ignores it.
 ///
 /// # Errors
 ///
@@ -63,8 +65,7 @@ pub fn set_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Result<(
     Ok(underpass_sys::set_pacing_rate(socket.as_fd(), bytes_per_second)?)
 }
 
-/// Returns whether the peer of a TCP connection is reached over loopback, so that nothing is far
-/// away.
+/// Returns whether the peer of a TCP connection is reached over loopback.
 #[must_use]
 pub fn has_loopback_peer(socket: impl AsFd) -> bool {
     let peer = rustix::net::getpeername(socket).ok().flatten();
@@ -72,26 +73,26 @@ pub fn has_loopback_peer(socket: impl AsFd) -> bool {
     peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback())
 }
 
-/// Takes an algorithm that does not pace on a connection over loopback, where there is no
-/// congestion to control: one that does costs the sender ten times the processor time there.
+/// Chooses a congestion control without pacing for a connection over loopback, where there is no
+/// congestion to control: one with pacing costs the sender ten times the processor time there.
 pub fn avoid_pacing_on_loopback(socket: impl AsFd) {
     if has_loopback_peer(&socket) && sockopt::tcp_congestion(&socket).is_ok_and(|name| paces(&name))
     {
-        // Where neither is allowed the system's own is as right, only dearer.
+        // Where neither is allowed, the system's own works too, only at a higher cost.
         let _ = UNPACED.iter().find(|name| sockopt::set_tcp_congestion(&socket, name).is_ok());
     }
 }
 
-/// Returns whether a congestion control of this name holds its connections back by a clock.
+/// Returns whether the congestion control of this name paces its connections.
 #[must_use]
 pub fn paces(name: &str) -> bool {
     name.starts_with("bbr")
 }
 
-/// Those that do not, in the order of preference; every kernel has reno.
+/// Congestion controls without pacing, in the order of preference; every kernel has reno.
 pub const UNPACED: [&str; 2] = ["cubic", "reno"];
 
-/// Refuses sockets on which bytes have no order.
+/// Refuses sockets that do not keep the order of bytes.
 pub(crate) fn require_stream(socket: impl AsFd) -> Result<(), Errno> {
     match sockopt::socket_type(socket)? {
         SocketType::STREAM => Ok(()),
@@ -99,7 +100,7 @@ pub(crate) fn require_stream(socket: impl AsFd) -> Result<(), Errno> {
     }
 }
 
-/// Holds back part-filled segments until [`uncork`]; says whether the socket can.
+/// Holds back partly filled segments until [`uncork`], and returns whether the socket can.
 ///
 /// Only TCP can, and only TCP has a reason to.
 pub(crate) fn cork(socket: impl AsFd) -> bool {
@@ -111,7 +112,7 @@ pub(crate) fn uncork(socket: impl AsFd) -> Result<(), Errno> {
     sockopt::set_tcp_cork(socket, false)
 }
 
-/// Returns the error that has befallen the connection, if any. Asking clears it.
+/// Returns the pending error of the connection, if any, and clears it.
 pub(crate) fn pending_error(socket: impl AsFd) -> Option<Errno> {
     sockopt::socket_error(socket).ok().and_then(Result::err)
 }

@@ -1,8 +1,8 @@
-//! What a peer on this very machine has been given but has not read yet.
+//! Bytes that a peer on this machine has received but not read yet.
 //!
 //! Between two programs of one machine bytes do not travel: the pages of a file wait by reference
 //! in the pipe, or in the receive queue of the peer's socket, although TCP has acknowledged them.
-//! Whoever writes to the file then still changes what the peer is going to read.
+//! A write to the file still changes what the peer is going to read.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
@@ -17,7 +17,7 @@ pub(crate) fn unread_in_pipe(pipe: BorrowedFd<'_>) -> u64 {
     ioctl_fionread(pipe).unwrap_or(0)
 }
 
-/// Returns whether nobody is left to read from a pipe.
+/// Returns whether a pipe has no reader left.
 pub(crate) fn has_left_pipe(pipe: BorrowedFd<'_>) -> bool {
     let mut ends = [PollFd::from_borrowed_fd(pipe, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -28,20 +28,20 @@ pub(crate) fn has_left_pipe(pipe: BorrowedFd<'_>) -> bool {
 /// Returns how many bytes wait at the other end of a TCP connection, if that end is a socket of
 /// this machine and this network namespace; otherwise 0.
 ///
-/// Where the kernel has no sock_diag(7) or may not be asked, the acknowledgement has to do.
+/// Where the kernel has no sock_diag(7) or refuses it, the acknowledgement has to suffice.
 pub(crate) fn unread_by_tcp_peer(socket: BorrowedFd<'_>) -> u64 {
     let Some((ours, theirs)) = addresses(socket) else { return 0 };
     ask(&question(theirs, ours)).unwrap_or(0)
 }
 
-/// Both ends of a connection over IP.
+/// Returns both ends of a connection over IP.
 fn addresses(socket: BorrowedFd<'_>) -> Option<(SocketAddr, SocketAddr)> {
     let ours = SocketAddr::try_from(getsockname(socket).ok()?).ok()?;
     let theirs = SocketAddr::try_from(getpeername(socket).ok()??).ok()?;
     Some((ours, theirs))
 }
 
-/// Asks about the one socket whose own end is `local`: `inet_diag_req_v2`.
+/// Builds the request for the one socket whose own end is `local`: `inet_diag_req_v2`.
 fn question(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     let family = if local.ip().to_canonical().is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let mut question = vec![family as u8, libc::IPPROTO_TCP as u8, 0, 0];
@@ -59,18 +59,19 @@ fn question(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     question
 }
 
-/// Returns the unread bytes of the socket that the question is about.
+/// Returns the unread bytes of the socket that the request names.
 fn ask(question: &[u8]) -> Result<u64, Errno> {
     let netlink = Netlink::open(Some(netlink::SOCK_DIAG))?;
     let answer = netlink.ask(SOCK_DIAG_BY_FAMILY, question, ROOM)?;
-    // A listening socket is found where no connection is, and counts connections instead.
+    // Where no connection exists the kernel finds a listening socket, which counts connections
+    // instead.
     if answer.get(STATE_AT) == Some(&LISTEN) {
         return Err(Errno::NOENT);
     }
     answer.get(UNREAD_AT..).and_then(leading_u32).map(u64::from).ok_or(Errno::BADMSG)
 }
 
-/// Room for all that is told about a socket.
+/// Room for the whole answer about a socket.
 const ROOM: usize = 1 << 10;
 
 /// From linux/sock_diag.h.

@@ -1,10 +1,10 @@
 //! TLS between the bytes of a transfer and a socket.
 //!
-//! The engine knows no cryptography. After the handshake the caller passes in a [`TlsTransport`] for
-//! the end that is a socket. If the kernel encrypts (kTLS), the mechanisms work on the socket as on
-//! any other, and the transport only handles the records that hold no data. If it does not, bytes
-//! cross user space through the transport, and every mechanism but `read_write` is declined with
-//! `EPROTONOSUPPORT`.
+//! The engine has no cryptography. After the handshake the caller passes in a [`TlsTransport`]
+//! for the end that is a socket. If the kernel encrypts (kTLS), the mechanisms work on the socket
+//! as on any other, and the transport only handles the records that hold no data. If it does not,
+//! bytes cross user space through the transport, and every mechanism but `read_write` is declined
+//! with `EPROTONOSUPPORT`.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -14,78 +14,82 @@ use rustix::net::SendFlags;
 
 /// TLS on a socket at one end of a transfer.
 ///
-/// Nothing here waits: what cannot be done now fails with `EAGAIN`, and is asked again when the
+/// No method waits: what cannot be done now fails with `EAGAIN`, and is called again when the
 /// socket is ready. A transfer sends and receives through a user-space transport with
 /// [`send`](Self::send), [`flush`](Self::flush) and [`receive`](Self::receive). If the kernel
-/// encrypts, it gives bytes to the socket itself and tells so by [`sent`](Self::sent).
+/// encrypts, the transfer gives bytes to the socket itself and reports them with
+/// [`sent`](Self::sent).
 pub trait TlsTransport: fmt::Debug + Send + Sync {
     /// Returns whether the kernel encrypts what is written to the socket and decrypts what is
     /// read.
     fn is_in_kernel(&self) -> bool;
 
     /// Returns whether bytes are copied when they are taken, so that a later change of their file
-    /// cannot show in them: always, unless a network card encrypts the pages of the file
+    /// cannot affect them: always, unless a network card encrypts the pages of the file
     /// themselves.
     fn copies(&self) -> bool {
         true
     }
 
-    /// Takes bytes from memory for the peer; how many, of some at least one. `more` tells that
-    /// others follow at once.
+    /// Takes bytes from memory for the peer and returns how many, at least one if there are any.
+    /// `more` means that others follow immediately.
     ///
-    /// What was taken is as good as written to a socket: it may still be held here, and
-    /// [`flush`](Self::flush) tells when it no longer is.
+    /// Bytes that were taken count as written to the socket, although the transport may still
+    /// hold them until [`flush`](Self::flush) succeeds.
     ///
     /// # Errors
     ///
     /// `EAGAIN` if nothing can be taken before the socket is writable, and as send(2).
     fn send(&self, socket: BorrowedFd<'_>, bytes: &[u8], more: bool) -> Result<usize, Errno>;
 
-    /// Hands everything that was taken to the socket.
+    /// Writes everything that was taken to the socket.
     ///
     /// # Errors
     ///
     /// `EAGAIN` if the socket has to become writable first, and as send(2).
     fn flush(&self, socket: BorrowedFd<'_>) -> Result<(), Errno>;
 
-    /// Reads the peer's next bytes into memory; 0 when the peer has said that none follow.
+    /// Reads the peer's next bytes into memory and returns how many; 0 once the peer has closed
+    /// its side.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` if the socket has to become readable first, `ECONNABORTED` if the connection ended
-    /// without the peer having said so (RFC 8446 6.1: what came may be a part only), `EBADMSG` for
-    /// what is not the peer's, `EPROTO` for what the peer may not say, and as recv(2).
+    /// `EAGAIN` if the socket has to become readable first, `ECONNABORTED` if the connection
+    /// ended without an announcement by the peer (RFC 8446 6.1: the data may be incomplete),
+    /// `EBADMSG` for records that fail authentication, `EPROTO` for a violation of the protocol,
+    /// and as recv(2).
     fn receive(&self, socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno>;
 
-    /// After splice(2) from a socket whose records the kernel decrypts failed or found an end:
-    /// deals with the record at the front if it holds no data.
+    /// Handles the record at the front if it holds no data, after splice(2) from a socket whose
+    /// records the kernel decrypts failed or found an end.
     ///
     /// # Errors
     ///
     /// As [`receive`](Self::receive).
     fn take_control(&self, socket: BorrowedFd<'_>) -> Result<RecordKind, Errno>;
 
-    /// Told that the kernel has taken `bytes` by one call and encrypts them, so that records can be
-    /// counted: a key is fit for so many only. It may change the key now.
+    /// Notes that the kernel has taken `bytes` in one call and encrypts them, so that records can
+    /// be counted: a key may encrypt a limited number only. It may change the key now.
     ///
     /// # Errors
     ///
-    /// `EKEYEXPIRED` if the key is worn and cannot be changed: the connection has to end.
+    /// `EKEYEXPIRED` if the key has reached its limit and cannot be changed: the connection has
+    /// to end.
     fn sent(&self, socket: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno>;
 }
 
-/// What was at the front of a socket whose records the kernel decrypts.
+/// The record at the front of a socket whose records the kernel decrypts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordKind {
-    /// A record that holds no data, which has been dealt with. Try again.
+    /// A record without data, which has been handled. Try again.
     Control,
     /// Data, or nothing yet: the failure had another reason.
     Data,
-    /// The peer has said that nothing follows.
+    /// The peer has closed its side: nothing follows.
     End,
 }
 
-/// Sends bytes from memory over a socket, through the transport if this process has to encrypt them.
+/// Sends bytes from memory over a socket, through the transport if this process has to encrypt.
 pub(crate) fn send(
     tls: Option<&dyn TlsTransport>,
     socket: BorrowedFd<'_>,
@@ -94,7 +98,7 @@ pub(crate) fn send(
 ) -> Result<usize, Errno> {
     match tls.filter(|tls| !tls.is_in_kernel()) {
         Some(tls) => match tls.send(socket, bytes, more) {
-            // Would be taken for the end of the source.
+            // Zero would be mistaken for the end of the source.
             Ok(0) => Err(Errno::IO),
             sent => sent,
         },

@@ -1,8 +1,8 @@
 //! Bytes that pass through a buffer of the caller, counted where they are read and written.
 //!
-//! One read and one write are the cheapest way for a small file, and a caller that looks at bytes,
-//! to leave out zeros or to compare, has to have them in memory. A [`Report`] counts each crossing:
-//! nothing else writes to it but a [`Transfer`](crate::Transfer).
+//! One read and one write are the cheapest mechanism for a small file, and a caller that inspects
+//! bytes, to skip zeros or to compare, needs them in memory. A [`Report`] counts each crossing;
+//! besides this module only a [`Transfer`](crate::Transfer) writes to it.
 
 use std::fs::File;
 
@@ -23,8 +23,8 @@ pub fn is_small(stat: &Stat) -> bool {
         && !(has_holes && len > BLOCK)
 }
 
-/// Reads all of a file from its position on, whose facts promise `promised` bytes, and returns how
-/// many it has; `None` if it has more or fewer, as a file of procfs or one that was changed has.
+/// Reads a whole file from its position on, whose metadata promises `promised` bytes, and returns
+/// how many it has; `None` if it has more or fewer, as a file of procfs or a changed file does.
 /// Nothing is counted then: a [`Transfer`](crate::Transfer) can begin at the first byte.
 ///
 /// # Errors
@@ -36,7 +36,7 @@ pub fn read_whole(
     buffer: &mut [u8],
     report: &mut Report,
 ) -> Result<Option<usize>, Errno> {
-    // Without a promise a full buffer does not tell whether there is more.
+    // Without a promise a full buffer does not show whether there is more.
     let room = if promised == 0 { buffer.len() } else { promised };
     let mut calls = 0;
     let have = fill(&mut buffer[..room], |rest, _| {
@@ -50,8 +50,8 @@ pub fn read_whole(
     Ok(is_whole.then_some(have))
 }
 
-/// Reads from this offset until the buffer is full or the file ends, and returns how many bytes.
-/// The file may be open with `O_DIRECT`.
+/// Reads from this offset until the buffer is full or the file ends, and returns the number of
+/// bytes. The file may be open with `O_DIRECT`.
 ///
 /// # Errors
 ///
@@ -137,7 +137,7 @@ fn drain(
         let written = write(&bytes[done..], done);
         report.count_written(written.unwrap_or(0) as u64);
         match written {
-            // A file takes at least one byte or says why not.
+            // A file takes at least one byte or returns an error.
             Ok(0) => return Err(Errno::IO),
             Ok(written) => done += written,
             Err(Errno::INTR) => {}
@@ -153,5 +153,6 @@ const MAX_SMALL: u64 = 64 << 10;
 /// The smallest hole worth having, in bytes: a block of most file systems.
 pub const BLOCK: u64 = 4096;
 
-/// A buffer of this many bytes is large enough for every small file, and for comparing in parts.
+/// The buffer size, in bytes, that is large enough for every small file and for comparing in
+/// parts.
 pub const BUFFER: usize = 256 << 10;

@@ -6,8 +6,8 @@ use crate::mechanisms::mechanism::Mechanism;
 
 /// Mechanisms that this kernel does not have at all.
 ///
-/// Only `ENOSYS` is certain enough to be remembered; every other refusal speaks of two particular
-/// ends. Share one value among the transfers of a process; make a new one to start afresh.
+/// Only `ENOSYS` is certain enough to be remembered; every other refusal concerns two particular
+/// ends. Share one value among the transfers of a process; create a new one to start afresh.
 #[derive(Debug, Default)]
 pub struct Capabilities {
     /// One bit for each mechanism, at its place in [`Mechanism::ALL`].
@@ -15,7 +15,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Nothing is known to be missing.
+    /// Creates a value in which nothing is known to be missing.
     #[must_use]
     pub const fn new() -> Self {
         Self { missing: AtomicU8::new(0) }

@@ -1,4 +1,5 @@
-//! Drives a transfer to its end by waiting for its ends: the only place in this crate that waits.
+//! Drives a transfer to its end by waiting for its ends: the only module in this crate that
+//! waits.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
@@ -21,9 +22,9 @@ use crate::wait;
 impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     /// Moves every byte, waiting where an end is not ready.
     ///
-    /// While it runs the streams among the ends are non-blocking; their flags are put back
-    /// afterwards. The bytes are those the file has when the kernel reads each page, which over a
-    /// socket may be after this returns: see [`Integrity`](crate::Integrity).
+    /// While it runs the streams among the ends are non-blocking; their flags are restored
+    /// afterwards. The bytes are those that the file has when the kernel reads each page, which
+    /// over a socket may be after this returns: see [`Integrity`](crate::Integrity).
     ///
     /// # Errors
     ///
@@ -57,7 +58,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
 
     fn drive_nonblocking(&mut self) -> Result<(), Error> {
         if self.options.cancel.is_some() || self.options.listener.is_some() {
-            // Endless sources such as /dev/zero never wait: look at the flag after each step.
+            // Endless sources such as /dev/zero never wait: check the flag after each step.
             self.options.turn = Turn(1);
         }
         let mut last_look = Instant::now();
@@ -83,7 +84,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
                 self.wait(wait, None)?;
                 continue;
             };
-            // A slow peer takes long to make room in a large buffer, but takes from it steadily.
+            // A slow peer takes long to make room in a large buffer, but reads from it steadily.
             let in_flight = if wait == Wait::Source { 0 } else { self.in_flight() };
             let before = std::mem::replace(&mut state, (self.report.bytes(), in_flight));
             if state != before {
@@ -98,8 +99,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 
-    /// Waits until the transfer can go on, or until it is time to look at the clock, the lease or
-    /// the cancel flag.
+    /// Waits until the transfer can continue, or until it is time to check the clock, the lease
+    /// or the cancel flag.
     fn wait(&mut self, awaited: Wait, patience: Option<Duration>) -> Result<(), Error> {
         let look = self.options.cancel.is_some() || self.holds_lease();
         let bound = match awaited {
@@ -130,27 +131,27 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             Some(source) => {
                 let mut ends = [sink, PollFd::from_borrowed_fd(source, PollFlags::IN)];
                 wait::poll(&mut ends, timeout);
-                // A peer that hangs up has left for good, unless all that is awaited is its word.
+                // A peer that hangs up is gone for good, unless only its response is awaited.
                 (has_failed(&ends[0], PollFlags::HUP), speaks(&ends[0]))
             }
         };
-        // Even one that has gone may have said why.
+        // A peer that is gone may have sent a reason before.
         if is_heard && self.options.listener.is_some() {
             self.hear()?;
         }
-        // Nothing will be written before the source has something, perhaps never, so that only
-        // this tells that the peer is gone.
+        // Nothing will be written before the source has something, perhaps never, so only this
+        // shows that the peer is gone.
         if sink_failed { Err(self.sink_failed()) } else { Ok(()) }
     }
 
-    /// Looks whether the peer has said something.
+    /// Checks whether the peer has sent something.
     fn listen(&mut self) -> Result<(), Error> {
         let mut ends = [PollFd::from_borrowed_fd(self.sink.fd.as_fd(), PollFlags::IN)];
         wait::poll(&mut ends, Some(Duration::ZERO));
         if speaks(&ends[0]) { self.hear() } else { Ok(()) }
     }
 
-    /// Has the listener hear what the peer has said.
+    /// Calls the listener to read what the peer has sent.
     fn hear(&mut self) -> Result<(), Error> {
         match self.options.listener.as_mut().map(|listener| listener()) {
             Some(Heard::GoOn) | None => Ok(()),
@@ -175,8 +176,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         Error::Io { mechanism: None, source: errno.into(), report }
     }
 
-    /// Makes the streams non-blocking, and says which were not: sources by their order, the sink
-    /// last.
+    /// Makes the streams non-blocking, and returns which were not: sources in their order, the
+    /// sink last.
     fn set_nonblocking(&self) -> Vec<bool> {
         let sink = Some(self.sink.fd.as_fd()).filter(|_| self.sink.kind.can_wait());
         self.streams().chain(sink).map(|stream| change_flag(stream, true)).collect()
@@ -192,7 +193,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
     }
 }
 
-/// Sets or clears `O_NONBLOCK`; true if that changed anything.
+/// Sets or clears `O_NONBLOCK`, and returns whether that changed anything.
 fn change_flag(stream: BorrowedFd<'_>, nonblocking: bool) -> bool {
     let Ok(flags) = fcntl_getfl(stream) else { return false };
     if flags.contains(OFlags::NONBLOCK) == nonblocking {
@@ -210,14 +211,14 @@ fn has_failed(end: &PollFd<'_>, also: PollFlags) -> bool {
     end.revents().intersects(PollFlags::ERR | PollFlags::NVAL | also)
 }
 
-/// How often a peer that takes bytes without a pause is listened to.
+/// The interval of listening to a peer that takes bytes without a pause.
 const LISTEN_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often progress is looked for before a transfer counts as stalled.
+/// How often progress is checked before a transfer counts as stalled.
 const LOOKS: u32 = 8;
 
-/// How often it is asked whether a writer is at rest.
+/// The interval of checking whether a writer is at rest.
 const WRITER_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How often the peer's acknowledgements are counted; no event announces them.
+/// The interval of counting the peer's acknowledgements; no event announces them.
 const ACKNOWLEDGEMENT_INTERVAL: Duration = Duration::from_millis(1);

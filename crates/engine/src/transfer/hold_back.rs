@@ -1,8 +1,8 @@
 //! Holds back the end of what is sent until everything before it is known to be of one version.
 //!
-//! A peer that counts bytes takes the last one for the end, so it gets that only when nothing can
-//! be found out any more that would make the transfer fail. Whether to hold back is the caller's
-//! choice ([`Confirm`]); where to stop depends on the guards, which only the transfer knows.
+//! A peer that counts bytes takes the last one for the end, so it gets that byte only when no
+//! later check can make the transfer fail. Whether to hold back is the caller's choice
+//! ([`Confirm`]); where to stop depends on the guards, which only the transfer knows.
 
 use std::os::fd::AsFd;
 
@@ -18,8 +18,8 @@ use crate::socket::tls_transport::TlsTransport;
 use crate::transfer::options::Confirm;
 
 impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
-    /// Returns where to stop before the end, if that was asked for and there is something to compare:
-    /// before the last bytes of a file, or before the memory that comes last.
+    /// Returns where to stop before the end, if the caller has chosen to and there is something
+    /// to compare: before the last bytes of a file, or before the memory that comes last.
     pub(super) fn hold_back(&self) -> Option<Position> {
         let is_compared = self.guards.iter().any(|guard| matches!(guard, Guard::Detect(_)));
         let waits = matches!(self.options.confirm, Confirm::BeforeEnd | Confirm::BeforeCopiedEnd);
@@ -60,8 +60,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         stop.map_or(len, |stop| Some(stop.offset))
     }
 
-    /// Sends the rest once the peer has what came before and the files are as they were. Done if there
-    /// is more to send.
+    /// Sends the rest once the peer has what came before and the files are unchanged. Returns
+    /// `Done` if there is more to send.
     pub(super) fn confirm(&mut self) -> Result<Status, Error> {
         self.uncork()?;
         if !self.is_flushed()? {
@@ -77,17 +77,18 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         if let Some(bytes) = end {
             self.replace_end(bytes);
         }
-        // A peer that counts the bytes does not hear of anything that is found out later.
+        // A peer that counts the bytes would not notice a later failure.
         self.guards.iter_mut().for_each(Guard::release);
         Ok(Status::Done)
     }
 
-    /// Lets one more byte go if that makes the peer's kernel acknowledge, and returns whether it did.
+    /// Sends one more byte if that makes the peer's kernel acknowledge, and returns whether it
+    /// did.
     ///
-    /// It may keep back its acknowledgement of a single small segment for 40 ms, waiting for an
-    /// answer to put it on. Of two in a row Linux acknowledges both as soon as its program has read
-    /// them. So one follows once all is sent, and another one if it has turned out to be single.
-    /// Each is a segment of its own with `TCP_NODELAY`.
+    /// It may delay its acknowledgement of a single small segment for 40 ms, waiting for a
+    /// response to carry it. Linux acknowledges two in a row as soon as its program has read
+    /// them. So one follows once all is sent, and another one if it turns out to be single. Each
+    /// is a segment of its own with `TCP_NODELAY`.
     fn wake_delayed_ack(&mut self) -> bool {
         let Some(stop) = &mut self.held_back_from else { return false };
         let Some(Segment::Source(source)) = self.chain.segments.get(stop.index) else {
@@ -111,7 +112,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         let Segment::Source(source) = &self.chain.segments[stop.index] else { return None };
         let Guard::Detect(_) = self.guards.get(stop.index)? else { return None };
         let mut bytes = vec![0; usize::try_from(source.len? - stop.offset).ok()?];
-        // If they are not there any more, the look at the file tells.
+        // If they are gone, the check of the file shows it.
         let read = rustix::io::pread(&source.fd, &mut bytes, source.at? + stop.offset);
         (read == Ok(bytes.len())).then_some(bytes)
     }

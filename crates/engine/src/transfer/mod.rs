@@ -2,7 +2,7 @@
 //!
 //! Mechanisms take steps; this module decides which one is next, counts what it did, keeps to the
 //! promised lengths and falls back at the exact byte where the kernel declined. It never waits:
-//! `drive` does for those who have nothing else to do.
+//! `drive` does, for callers that have nothing else to do.
 
 pub mod buffered;
 mod capabilities;
@@ -35,14 +35,14 @@ use options::Turn;
 pub use capabilities::Capabilities;
 pub use options::{Confirm, Heard, Options, Progress};
 
-/// How far [`Transfer::advance`] came.
+/// How far a call of [`Transfer::advance`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Every byte is in the sink and the file is known to be in one version.
     Done,
-    /// Something has to happen first.
+    /// The transfer has to wait for this.
     Waiting(Wait),
-    /// The bytes of one turn are moved; others may have theirs now.
+    /// The bytes of one turn are moved; other transfers may have theirs now.
     Yielded,
 }
 
@@ -68,7 +68,7 @@ pub struct Transfer<'a, F, S> {
     pub(crate) sink: Sink<S>,
     pub(crate) options: Options<'a>,
     position: Position,
-    /// What watches over each source, from the first step on.
+    /// The guard of each source, from the first step on.
     guards: Vec<Guard>,
     /// The sources whose versions cannot be compared yet.
     checks: Vec<(usize, WriterCheck)>,
@@ -76,22 +76,22 @@ pub struct Transfer<'a, F, S> {
     held_back_from: Option<Position>,
     candidates: Option<Candidates>,
     active: Option<Active>,
-    /// Header bytes and small files on their way out.
+    /// The buffer for header bytes and small files.
     buffer: Vec<u8>,
     is_corked: bool,
-    /// Bytes of a step at the most, whatever the options say.
+    /// The most bytes of a step, whatever the options say.
     largest_step: usize,
     /// Whether the space for the segment at the front has been reserved.
     is_reserved: bool,
     pub(crate) started: Option<Instant>,
-    /// When the observer was told last, and of how many bytes.
+    /// When the observer was last called, and with how many bytes.
     last_told: Option<(Instant, u64)>,
     is_done: bool,
     pub(crate) report: Report,
 }
 
 impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
-    /// A transfer of one source, or of a whole chain.
+    /// Creates a transfer of one source, or of a whole chain.
     pub fn new(chain: impl Into<Chain<F>>, sink: Sink<S>) -> Self {
         Self {
             chain: chain.into(),
@@ -114,14 +114,14 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         }
     }
 
-    /// Sets how the transfer is to be done.
+    /// Sets the options of the transfer.
     #[must_use]
     pub fn options(mut self, options: Options<'a>) -> Self {
         self.options = options;
         self
     }
 
-    /// Moves as much as the ends take without waiting, at most the bytes of one turn.
+    /// Moves as many bytes as the ends take without waiting, at most those of one turn.
     ///
     /// Streams have to be non-blocking, or this call waits inside the kernel.
     ///
@@ -131,9 +131,9 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
     ///
     /// # On failure
     ///
-    /// [`Error::bytes`] bytes are in the sink; a file can be sent on from there by another
-    /// transfer. A stream may have given up to one step more, which is lost. If the sink is a
-    /// socket that has got some of the bytes, closing it resets the connection.
+    /// [`Error::bytes`] bytes are in the sink; another transfer can continue a file from there. A
+    /// stream may have given up to one step more, which is lost. If the sink is a socket that has
+    /// received some of the bytes, closing it resets the connection.
     pub fn advance(&mut self) -> Result<Status, Error> {
         self.begin()?;
         if self.awaits_writers()? {
@@ -163,7 +163,8 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                 Ok((Step::Copied(bytes, refusal), mechanism)) => {
                     self.moved(bytes.get(), Mechanism::ReadWrite)?;
                     turn = turn.saturating_sub(bytes.get() as u64);
-                    // No further step would tell that these bytes did not go as they should have.
+                    // No further step would show that these bytes were not of the promised
+                    // version.
                     if self.is_segment_done() {
                         self.fall_back(mechanism, refusal)?;
                     }
@@ -172,12 +173,12 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                 Ok((Step::Eof, _)) => self.source_ended()?,
                 Ok((Step::NotReady(wait), _)) => {
                     self.report.waits += 1;
-                    // Who knows how long the source takes: the peer gets what there is.
+                    // The source may take long: send the peer what there is.
                     let is_held = wait == Wait::Source && !self.is_flushed()?;
                     return Ok(Status::Waiting(if is_held { Wait::Sink } else { wait }));
                 }
                 Ok((Step::Declined(refusal), mechanism)) => self.fall_back(mechanism, refusal)?,
-                // A signal: whoever drives the transfer may want to look at it.
+                // A signal: the caller may want to check the transfer.
                 Err(Errno::INTR) => return Ok(Status::Yielded),
                 Err(errno) => return Err(self.failed(errno)),
             }
@@ -185,15 +186,15 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         self.settle()
     }
 
-    /// From now on moves at most so many bytes by one call of [`advance`](Self::advance), and by
-    /// one system call: for a thread that has more to do at some times than at others.
+    /// Limits a call of [`advance`](Self::advance), and a system call, to this many bytes from
+    /// now on: for a thread that is busier at some times than at others.
     pub fn set_turn(&mut self, bytes: usize) {
         let bytes = bytes.max(1);
         self.options.turn = Turn(bytes as u64);
         self.largest_step = bytes;
     }
 
-    /// Returns what is moved.
+    /// Returns the chain.
     pub fn chain(&self) -> &Chain<F> {
         &self.chain
     }
@@ -212,7 +213,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         }
     }
 
-    /// TLS on the sink.
+    /// Returns the TLS on the sink.
     pub(crate) fn sink_tls(&self) -> Option<&'a dyn TlsTransport> {
         self.options.sink_tls.filter(|_| self.sink.kind == Kind::Socket)
     }
@@ -225,7 +226,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         })
     }
 
-    /// Before the first step: the clock, the guards, the socket.
+    /// Prepares the first step: the clock, the guards, the socket.
     fn begin(&mut self) -> Result<(), Error> {
         if self.started.is_some() {
             return Ok(());
@@ -236,7 +237,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             self.set_guards()?;
             self.held_back_from = self.hold_back();
         }
-        // TLS of this process cuts into packets itself what it hands over.
+        // TLS in this process cuts its output into packets itself.
         let is_ours = self.sink_tls().is_some_and(|tls| !tls.is_in_kernel());
         if self.sink.kind == Kind::Socket && !is_ours && self.chain.wants_cork() {
             self.is_corked = socket::cork(&self.sink.fd);
@@ -244,7 +245,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         Ok(())
     }
 
-    /// One step of whatever is at the front, and who took it.
+    /// Takes one step of the segment at the front, and returns which mechanism took it.
     fn step(&mut self) -> Result<(Step, Mechanism), Errno> {
         let end = self.visible_segments();
         let Segment::Source(source) = &self.chain.segments[self.position.index] else {
@@ -277,7 +278,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             rest,
             is_followed: self.position.index + 1 < end,
         };
-        // A clone needs no space; whatever else is tried may need all of it.
+        // A clone needs no space; every other mechanism may need all of it.
         if self.options.reserve && !self.is_reserved && mechanism != Mechanism::Reflink {
             self.is_reserved = true;
             if let (Kind::Regular, Some(at), Some(rest)) = (ends.sink_kind, ends.sink_at, ends.rest)
@@ -297,9 +298,9 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         step.map(|step| (step, mechanism))
     }
 
-    /// One step of the memory at the front, with the small files that follow it.
+    /// Takes one step of the memory at the front, with the small files that follow it.
     fn memory_step(&mut self) -> Result<Step, Errno> {
-        // Where every byte is read to be encrypted here, taking files along changes nothing else.
+        // If every byte is read to be encrypted here, including files changes nothing else.
         let is_read = self.options.policy == Policy::Require(Mechanism::ReadWrite)
             && self.sink_tls().is_some_and(|tls| !tls.is_in_kernel());
         let is_free = (self.options.policy == Policy::Auto || is_read)
@@ -320,7 +321,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         step
     }
 
-    /// Counts delivered bytes where they belong, which may be several segments.
+    /// Counts delivered bytes for the segments that they belong to.
     fn moved(&mut self, moved: usize, mechanism: Mechanism) -> Result<(), Error> {
         let mut bytes = moved as u64;
         if let Some(at) = &mut self.sink.at {
@@ -364,7 +365,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         segment.is_some_and(|segment| segment.len() == Some(self.position.offset))
     }
 
-    /// Goes on with the next segment, for which every mechanism has a new chance.
+    /// Proceeds to the next segment, for which every mechanism is tried anew.
     fn next_segment(&mut self) {
         if let Some(active) = self.active.take() {
             active.release(self.options.pool());
@@ -387,7 +388,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         Err(Error::SourceEnded { expected, report })
     }
 
-    /// Goes on with the next candidate at the byte where this one declined.
+    /// Continues with the next candidate at the byte where this one declined.
     fn fall_back(&mut self, mechanism: Mechanism, refusal: Refusal) -> Result<(), Error> {
         if refusal == Refusal::Errno(Errno::NOSYS)
             && let Some(capabilities) = self.options.capabilities
@@ -418,7 +419,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         let mechanism = self.active.as_ref().map(Active::mechanism);
         if (mechanism, errno) == (Some(Mechanism::Mmap), Errno::FAULT) {
             if self.sink.kind == Kind::Socket {
-                // What was sent from behind the new end is not counted, but with the peer.
+                // Bytes sent from after the new end are not counted, but the peer has them.
                 let _ = socket::arm_reset(&self.sink.fd);
             }
             let expected = self.chain.len().unwrap_or_default();
@@ -427,7 +428,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         Error::Io { mechanism, source: errno.into(), report: self.stop() }
     }
 
-    /// Ends a transfer that has failed: a socket's peer must not take a part for the whole.
+    /// Ends a transfer that has failed: a socket's peer must not mistake a part for the whole.
     pub(crate) fn stop(&mut self) -> Box<Report> {
         if self.sink.kind == Kind::Socket && self.report.bytes() > 0 {
             // A socket that cannot be reset is closed already.
@@ -445,7 +446,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         self.started.map_or_else(Default::default, |started| started.elapsed())
     }
 
-    /// Tells the observer, if the last time was long enough ago.
+    /// Calls the observer, unless it was called too recently.
     fn tell_progress(&mut self) {
         let Some(observer) = &mut self.options.observer else { return };
         let now = Instant::now();

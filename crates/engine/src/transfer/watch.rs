@@ -1,4 +1,4 @@
-//! What watches over a transfer's sources, from before the first byte until the peer has the last.
+//! Guards a transfer's sources, from before the first byte until the peer has the last.
 
 use std::os::fd::AsFd;
 
@@ -18,7 +18,7 @@ use crate::socket::tls_transport::TlsTransport;
 use crate::transfer::options::Confirm;
 
 impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
-    /// Sets the guard asked for, or a weaker one where the kernel refuses it.
+    /// Sets the requested guard, or a weaker one where the kernel refuses it.
     pub(super) fn set_guards(&mut self) -> Result<(), Error> {
         let level = self.options.integrity;
         for segment in &self.chain.segments {
@@ -57,7 +57,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         Ok(())
     }
 
-    /// Returns whether there is a file that somebody may be writing to without its times telling.
+    /// Returns whether a process may be writing to a file without changing its times.
     pub(super) fn awaits_writers(&mut self) -> Result<bool, Error> {
         while let Some((index, check)) = self.checks.last_mut() {
             let (Some(Segment::Source(source)), Some(Guard::Detect(before))) =
@@ -89,14 +89,14 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             Guard::Lease(lease) => lease.state() == LeaseState::Expired,
             _ => false,
         };
-        // A chain may have very many files; only this level has to ask about each before each step.
+        // A chain may have very many files; only this level has to check each before each step.
         if self.options.integrity == Integrity::Lease && self.guards.iter_mut().any(expired) {
             return Err(self.changed(Integrity::Lease));
         }
         Ok(())
     }
 
-    /// Returns the end of a transfer whose file is not in one version.
+    /// Returns the error of a transfer whose file is not in one version.
     pub(super) fn changed(&mut self, level: Integrity) -> Error {
         let report = self.stop();
         Error::SourceChanged { level, report }
@@ -112,7 +112,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         Ok(())
     }
 
-    /// Hands the socket what TLS of this process still holds for it; whether all of it went.
+    /// Writes what TLS in this process still holds to the socket, and returns whether all of it
+    /// was taken.
     pub(super) fn is_flushed(&mut self) -> Result<bool, Error> {
         let Some(tls) = self.sink_tls() else { return Ok(true) };
         match tls.flush(self.sink.fd.as_fd()) {
@@ -122,7 +123,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 
-    /// After the last byte: waits until no page is referenced any more, then asks the guards.
+    /// Waits, after the last byte, until no page is referenced any more, then checks the guards.
     pub(super) fn settle(&mut self) -> Result<Status, Error> {
         if self.is_done {
             return Ok(Status::Done);
@@ -137,7 +138,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             Guard::None | Guard::Snapshot(_) => false,
         });
         let is_referenced = is_watched && self.is_referenced()?;
-        // Last, so that no page was referenced any more while the lease was known to hold.
+        // Last, so that no page was referenced any more while the lease was known to be held.
         self.check_leases()?;
         if is_referenced {
             return Ok(Status::Waiting(Wait::Acknowledgement));
@@ -151,15 +152,16 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         Ok(Status::Done)
     }
 
-    /// Returns whether the sink still holds pages that its peer has not got.
+    /// Returns whether the sink still holds pages that its peer has not received.
     pub(super) fn is_referenced(&mut self) -> Result<bool, Error> {
-        // What was encrypted is not the page any more.
+        // Encrypted bytes are copies of the page.
         if self.sink_tls().is_some_and(TlsTransport::copies) {
             return Ok(false);
         }
         let bytes = self.in_flight();
         let error = match self.sink.kind {
-            // What a peer throws away by leaving is not in flight any more, but it has not got it.
+            // Bytes that a peer discards by disconnecting are not in flight any more, but it has
+            // not received them.
             Kind::Socket => socket::pending_error(&self.sink.fd),
             Kind::Pipe if bytes > 0 && peer::has_left_pipe(self.sink.fd.as_fd()) => {
                 Some(Errno::PIPE)
@@ -172,8 +174,8 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 
-    /// Returns how many bytes the sink has taken that its peer has not got, as far as it can
-    /// tell: one that cannot, such as a socket of MPTCP, has to be believed.
+    /// Returns how many bytes the sink has taken that its peer has not received, as far as it can
+    /// tell: a sink that cannot, such as a socket of MPTCP, counts as having delivered them.
     pub(crate) fn in_flight(&self) -> u64 {
         let sink = self.sink.fd.as_fd();
         match self.sink.kind {
@@ -186,7 +188,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
     }
 
-    /// Fails if a watched file is not in the version it was in.
+    /// Fails if a guarded file is not in its version any more.
     pub(super) fn check_versions(&mut self) -> Result<(), Error> {
         for (segment, guard) in self.chain.segments.iter().zip(&self.guards) {
             if let Segment::Source(source) = segment
@@ -198,7 +200,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         Ok(())
     }
 
-    /// Returns whether a lease is held, which somebody may want to break at any moment.
+    /// Returns whether a lease is held, which another process may break at any moment.
     pub(crate) fn holds_lease(&self) -> bool {
         self.guards.iter().any(|guard| matches!(guard, Guard::Lease(_)))
     }
