@@ -1,4 +1,4 @@
-//! A change to files and folders, as a helper makes it.
+//! Changes to files and folders, made on a helper thread.
 
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,19 +19,19 @@ use crate::server::settings::MinFree;
 use crate::server::shared::Shared;
 use crate::uploads::has_room;
 
-/// A change that somebody may make, as far as the rules are concerned.
+/// A change that the access rules allow.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) what: Action,
-    /// Action is changed, or copied.
+    /// The path that is changed or copied.
     pub(crate) path: Vec<u8>,
-    /// Whether it has to be a folder.
+    /// Whether the path has to be a folder.
     pub(crate) is_folder: bool,
-    /// The version that the client's conditions were about.
+    /// The version for which the client's conditions held.
     pub(crate) expected: Option<Version>,
 }
 
-/// Action is done.
+/// The kind of a change.
 #[derive(Debug)]
 pub(crate) enum Action {
     Delete(Depth),
@@ -40,17 +40,17 @@ pub(crate) enum Action {
     Copy(Destination, Depth),
 }
 
-/// Action was done.
+/// The result of a change.
 #[derive(Debug)]
 pub(crate) struct Changed {
-    /// Whether there is something where nothing was.
+    /// Whether the change made a new entry.
     pub(crate) is_new: bool,
-    /// How bytes were moved, if any were.
+    /// The report of the moved bytes, if there were any.
     pub(crate) report: Report,
 }
 
 impl Change {
-    /// Makes the change. May wait for the disk, and take as long as there are bytes.
+    /// Makes the change. It may wait for the disk, and its time grows with the bytes to copy.
     pub(crate) fn run(&self, shared: &Shared) -> Result<Changed, Refusal> {
         let made = match &self.what {
             Action::Delete(depth) => self.delete(shared, *depth),
@@ -58,7 +58,7 @@ impl Change {
             Action::Move(to, depth) => self.relocate(shared, to, *depth),
             Action::Copy(to, depth) => self.copy(shared, to, *depth),
         };
-        // Also if it failed: some of it may have been done.
+        // A failed change may have been made in part.
         shared.names_changed();
         made
     }
@@ -145,7 +145,7 @@ impl Change {
         Ok(Changed { is_new, report: copying.report })
     }
 
-    /// Refuses to put a link in the place of what it leads to, which would be lost.
+    /// Refuses to put a link in the place of its own target, which would be lost.
     fn refuse_own_target(
         &self,
         shared: &Shared,
@@ -154,7 +154,7 @@ impl Change {
     ) -> Result<(), Refusal> {
         let Some(existing) = &dest.existing else { return Ok(()) };
         let is_link = tree::kind(stat) == FileType::Symlink;
-        // A link that leads nowhere, or out of the root, has nothing to lose here.
+        // A link that leads nowhere or out of the root has no target to lose here.
         let target = is_link.then(|| shared.root.open(&self.path, Patience::Disk).ok()).flatten();
         let target = target.and_then(|target| fstat(&target).ok());
         if target.is_some_and(|target| tree::identity(&target) == tree::identity(existing)) {
@@ -163,7 +163,7 @@ impl Change {
         Ok(())
     }
 
-    /// Action is at the path: the folder it is in, its name, its facts.
+    /// Returns the folder of the path, the name in it, and the attributes.
     fn find(&self, shared: &Shared) -> Result<(OwnedFd, CString, Stat), Refusal> {
         let (folder, name) = shared.root.parent_of(&self.path)?.ok_or_else(root_itself)?;
         let name = c_name(name);
@@ -172,13 +172,13 @@ impl Change {
         Ok((folder, name, stat))
     }
 
-    /// Refuses what is hidden because of what it is.
+    /// Refuses an entry that is hidden because of its type.
     fn check_hidden(&self, shared: &Shared, stat: &Stat) -> Result<(), Refusal> {
         let is_folder = tree::kind(stat) == FileType::Directory;
         if shared.root.hides_entry(&self.path, is_folder) { Err(hidden()) } else { Ok(()) }
     }
 
-    /// Whether it is what the client meant.
+    /// Checks that the entry is what the client meant.
     fn check(&self, stat: &Stat) -> Result<(), Refusal> {
         let kind = tree::kind(stat);
         if self.is_folder && kind == FileType::RegularFile {
@@ -192,8 +192,8 @@ impl Change {
     }
 }
 
-/// Refuses a `Depth` that leaves out what is in a folder (RFC 4918 9.6.1, 9.9.2). To a file it
-/// means nothing.
+/// Refuses a `Depth` that excludes the content of a folder (RFC 4918 9.6.1, 9.9.2). It has no
+/// meaning for a file.
 fn check_depth(stat: &Stat, depth: Depth) -> Result<(), Refusal> {
     if tree::kind(stat) == FileType::Directory && depth == Depth::Zero {
         return Err(Refusal::new(400, "a folder can be removed or moved only whole"));
@@ -201,7 +201,7 @@ fn check_depth(stat: &Stat, depth: Depth) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Where something is to be moved or copied to, if it may be.
+/// Opens the destination of a move or copy, if it is allowed.
 fn open_dest(
     shared: &Shared,
     to: &Destination,
@@ -233,8 +233,8 @@ fn open_dest(
     Ok(dest)
 }
 
-/// Refuses if there is something in a folder that nobody here may know of: it must not be removed,
-/// nor be moved to where it is not hidden.
+/// Refuses a folder with an entry that no client here may see: it must not be removed, nor be moved
+/// to a path at which it is not hidden.
 fn check_contents(
     shared: &Shared,
     folder: &OwnedFd,
@@ -252,7 +252,7 @@ fn check_contents(
         }
         let Some(new_path) = new_path else { return true };
         let there = [new_path, &inside[path.len()..]].concat();
-        // Action only a folder pattern hides is a folder, or a link to one.
+        // An entry that only a folder pattern hides is a folder, or a link to one.
         let as_folder = is_folder || !shared.root.hides(inside);
         !if as_folder { shared.root.hides_entry(&there, true) } else { shared.root.hides(&there) }
     };
@@ -261,7 +261,7 @@ fn check_contents(
     check.run(folder, name, path)
 }
 
-/// Moves something to another file system: copies all of it, gives the copy its name, and removes
+/// Moves an entry to another file system: copies all of it, gives the copy its name, and removes
 /// the original.
 fn carry(
     shared: &Shared,
@@ -284,7 +284,7 @@ fn carry(
     Ok(copying.report)
 }
 
-/// Has `make` make a folder under another name, and then gives it its own.
+/// Calls `make` to make a folder under a temporary name, and then gives it its own.
 fn land_copy(
     shared: &Shared,
     dest: &DestEntry,
@@ -295,7 +295,7 @@ fn land_copy(
     dest.fill(true, |existing| copy.land(shared, existing))
 }
 
-/// Something new that has no name yet that anybody sees. Dropped without one, it is removed.
+/// A new entry under a temporary hidden name. It is removed if it is dropped before it has its own.
 struct UnnamedCopy<'a> {
     dest: &'a DestEntry,
     name: CString,
@@ -310,8 +310,8 @@ impl<'a> UnnamedCopy<'a> {
     fn land(&self, shared: &Shared, existing: Existing) -> Result<(), Refusal> {
         let folder = &self.dest.folder;
         if is_synced(shared) {
-            // One call for all files in it. The folder was opened for its names only, which
-            // syncfs(2) does not take.
+            // One call syncs all files in it. The folder was opened without the right to read, and
+            // syncfs(2) does not take such a descriptor.
             syncfs(tree::open_folder(folder.as_fd(), c".")?)?;
         }
         Ok(rename(folder, &self.name, folder, &self.dest.name, existing)?)
@@ -320,18 +320,18 @@ impl<'a> UnnamedCopy<'a> {
 
 impl Drop for UnnamedCopy<'_> {
     fn drop(&mut self) {
-        // It has its name, or cannot be removed now and is later.
+        // It has its name, or cannot be removed now and is removed later.
         let _ = tree::remove(self.dest.folder.as_fd(), &self.name);
     }
 }
 
-/// Whether a copy of so many bytes leaves as much free as has to be. Where nothing has to be, only
-/// the file system knows: a copy that shares its blocks takes no space.
+/// Returns whether a copy of this size leaves the configured space free. If there is no such limit,
+/// only the file system can tell: a copy that shares its blocks takes no space.
 fn fits(shared: &Shared, folder: BorrowedFd<'_>, len: u64) -> bool {
     shared.settings.changes.min_free == MinFree::Bytes(0) || has_room(shared, folder, len)
 }
 
-/// The folder that a new thing lies in, and its name.
+/// Returns the folder for a new entry, and the name in it.
 fn parent_of(shared: &Shared, path: &[u8]) -> Result<(OwnedFd, CString), Refusal> {
     let changes = &shared.settings.changes;
     if changes.create_parents {
@@ -350,7 +350,7 @@ fn root_itself() -> Refusal {
     Refusal::new(403, "what is served itself stays as it is")
 }
 
-/// A name of a path, which has no NUL.
+/// Returns a name from a path as a C string; it has no NUL.
 fn c_name(name: &OsStr) -> CString {
     CString::new(name.as_bytes()).unwrap_or_default()
 }
@@ -359,7 +359,7 @@ fn is_synced(shared: &Shared) -> bool {
     shared.settings.changes.sync
 }
 
-/// Has the names in a folder on the disk, if that is wanted.
+/// Syncs the names in a folder to the disk, if the settings say so.
 fn sync(shared: &Shared, folder: &OwnedFd) -> Result<(), Refusal> {
     if is_synced(shared) { Ok(sync_folder(folder)?) } else { Ok(()) }
 }

@@ -1,5 +1,5 @@
-//! How something new gets a name that may be taken: what has the name stays whole until the new
-//! thing is there, whether it is a file or a folder.
+//! Gives a new file or folder a name that may be taken: the existing entry stays whole until the
+//! new one is in its place.
 
 use std::ffi::{CStr, CString};
 use std::hash::BuildHasher;
@@ -13,7 +13,7 @@ use underpass_engine::atomic_file::{Existing, rename_new};
 use crate::changes::refusal::Refusal;
 use crate::changes::tree;
 
-/// A name in a folder, and what has it now.
+/// A name in a folder, and the entry that has it now.
 #[derive(Debug)]
 pub(crate) struct DestEntry {
     pub(crate) folder: OwnedFd,
@@ -22,14 +22,14 @@ pub(crate) struct DestEntry {
 }
 
 impl DestEntry {
-    /// Has `put` give the name to something new. Whether nothing had it before is returned.
+    /// Calls `put` to give the name to a new entry; returns whether the name was free before.
     ///
-    /// A file takes the place of a file in one moment. A folder cannot: it is put aside, and put
-    /// back if the new thing does not come.
+    /// A file replaces a file in one step. A folder cannot be replaced so: it is moved aside first,
+    /// and moved back if `put` fails.
     ///
     /// # Errors
     ///
-    /// 412 if something else got the name first; otherwise those of `put`.
+    /// 412 if another request or program took the name first; otherwise the errors of `put`.
     pub(crate) fn fill(
         &self,
         is_folder: bool,
@@ -46,7 +46,7 @@ impl DestEntry {
         let (folder, aside) = (&self.folder, hidden_name(&self.name));
         rename(folder, &self.name, folder, &aside, Existing::Keep)?;
         if let Err(refusal) = put(Existing::Keep) {
-            // Whoever took the name meanwhile has it; the old thing is then kept under the other.
+            // If the name was taken meanwhile, the old entry is kept under the hidden name.
             let _ = rename(folder, &aside, folder, &self.name, Existing::Keep);
             return Err(refusal);
         }
@@ -55,11 +55,11 @@ impl DestEntry {
     }
 }
 
-/// Renames, and keeps or replaces what has the name.
+/// Renames, and keeps or replaces an entry of the new name.
 ///
 /// # Errors
 ///
-/// As renameat2(2): `EEXIST`, `EXDEV`, `EINVAL` for a folder into itself.
+/// The errors of renameat2(2): `EEXIST`, `EXDEV`, `EINVAL` for a folder into itself.
 pub(crate) fn rename(
     from: &OwnedFd,
     name: &CStr,
@@ -73,23 +73,23 @@ pub(crate) fn rename(
     rename_new(from, name, to, new_name)
 }
 
-/// A name that nobody sees or can ask for, as uploads that are not complete have it. Should the
-/// server be killed, what has such a name is removed after a while.
+/// Returns a name that is never shown or served, like those of incomplete uploads. If the server is
+/// killed, an entry with such a name is removed after a while.
 pub(crate) fn hidden_name(name: &CStr) -> CString {
     let name = name.to_bytes();
     let mut hidden = vec![b'.'];
     hidden.extend_from_slice(&name[..name.len().min(NAME_MAX - ".".len() - SUFFIX_LEN)]);
-    // Two hashers of the standard library with keys of their own are 128 bits at random.
+    // Two hashers of the standard library with keys of their own give 128 random bits.
     let number = || RandomState::new().hash_one(name);
     hidden.extend_from_slice(format!(".{:016x}{:016x}.upload", number(), number()).as_bytes());
-    // A name has no NUL, and so neither has this.
+    // A file name has no NUL, so this one has none either.
     CString::new(hidden).unwrap_or_default()
 }
 
-/// Bytes of a file's name at the most.
+/// The maximum length of a file's name in bytes.
 const NAME_MAX: usize = 255;
 
-/// Bytes behind the name: a dot, 32 digits and `.upload`.
+/// The number of bytes after the name: a dot, 32 digits and `.upload`.
 const SUFFIX_LEN: usize = 1 + 32 + 7;
 
 #[cfg(test)]

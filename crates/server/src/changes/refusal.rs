@@ -1,4 +1,4 @@
-//! Why something was not changed, as a client is told.
+//! The reasons for which changes are refused, as responses to the client.
 
 use std::borrow::Cow;
 use std::io;
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use underpass_copy::CopyError;
 use underpass_engine::Error;
 
-/// Why something was not changed.
+/// The reason why a change was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
@@ -19,8 +19,8 @@ impl Refusal {
         Self { status, detail: detail.into() }
     }
 
-    /// Action the system refused at the place that is to be written to, where nothing has to be yet:
-    /// the folder for it is missing (RFC 4918 9.3.1, 9.8.5, 9.9.4).
+    /// Creates the refusal for an error at the destination of a write, which need not exist yet: if
+    /// it is missing, its folder is (RFC 4918 9.3.1, 9.8.5, 9.9.4).
     pub(crate) fn at_target(errno: Errno) -> Self {
         match errno {
             Errno::NOENT | Errno::NOTDIR => Self::new(409, "the folder for it does not exist"),

@@ -1,4 +1,4 @@
-//! Requests that change something: whether they may, and who sees to them.
+//! Answers requests that change something: checks whether they may, and runs them on a helper.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ use crate::server::settings::Changes;
 use crate::target::Target;
 use crate::uploads;
 
-/// Answers a request to change what is at a path, or for the state of an upload to it. The caller must
-/// have checked the right to write there.
+/// Answers a request to change the entry at a path, or for the state of an upload to it. The caller
+/// must have checked the right to write there.
 pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     if !ctx.request.method.changes() {
         return match refuse_foreign(ctx) {
@@ -36,7 +36,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     let goes_on = target.query.has("upload");
     let is_allowed = match ctx.request.method {
         Method::Put | Method::Patch | Method::Mkcol | Method::Copy => changes.upload,
-        // An upload that is given up takes nothing away from anybody.
+        // Cancelling an upload takes nothing away from other clients.
         Method::Delete if goes_on => changes.upload,
         Method::Delete => changes.delete,
         Method::Move => changes.upload && changes.delete,
@@ -63,13 +63,13 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     }
 }
 
-/// Refuses what a browser asks for a page of another site.
+/// Refuses a request that a browser sends for a page of another site.
 fn refuse_foreign(ctx: &RequestContext<'_>) -> Option<Response> {
     is_foreign(&ctx.request, ctx.peer.session().is_some())
         .then(|| ctx.error(403, "a page of another site may not change files here"))
 }
 
-/// Action is said to a method that nobody may use here.
+/// Returns the response to a method that is unknown or disabled.
 pub(crate) fn refuse(ctx: &RequestContext<'_>) -> Response {
     if !Method::is_known(ctx.request.verb) {
         return ctx.error(501, "this method is not known here");
@@ -80,7 +80,7 @@ pub(crate) fn refuse(ctx: &RequestContext<'_>) -> Response {
     response
 }
 
-/// Action can be done with files and folders.
+/// Returns the methods for files and folders.
 pub(crate) fn methods(changes: &Changes) -> &'static str {
     match (changes.upload, changes.delete) {
         (false, false) => "GET, HEAD, OPTIONS",
@@ -90,7 +90,7 @@ pub(crate) fn methods(changes: &Changes) -> &'static str {
     }
 }
 
-/// Has a helper do what DELETE, MKCOL, MOVE and COPY ask for, and says what came of it.
+/// Has a helper run a DELETE, MKCOL, MOVE or COPY request, and returns the response.
 ///
 /// # Errors
 ///
@@ -110,7 +110,7 @@ async fn change(ctx: &RequestContext<'_>, target: &Target<'_>) -> Result<Respons
     let (path, is_folder) = (target.path.clone(), target.is_folder);
     let change = Change { what, path, is_folder, expected };
     let shared = Arc::clone(ctx.shared());
-    // It is never closed.
+    // The semaphore is never closed.
     let _turn = shared.changing.acquire().await;
     let helper_shared = Arc::clone(&shared);
     match spawn_blocking(move || change.run(&helper_shared)).await {
@@ -119,7 +119,7 @@ async fn change(ctx: &RequestContext<'_>, target: &Target<'_>) -> Result<Respons
     }
 }
 
-/// Action the request wants to be done.
+/// Reads the requested action.
 fn read(ctx: &RequestContext<'_>) -> Result<Action, Refusal> {
     let request = &ctx.request;
     let prefix = ctx.settings().path_prefix.as_bytes();
@@ -136,7 +136,7 @@ fn read(ctx: &RequestContext<'_>) -> Result<Action, Refusal> {
     }
 }
 
-/// Refuses what must not be known or changed by whoever asks, on either path.
+/// Refuses a change that the client may not make at either path, or of which it may not know.
 fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &Action) -> Option<Response> {
     let shared = ctx.shared();
     if shared.root.is_file() {
@@ -173,7 +173,8 @@ fn check_rights(ctx: &RequestContext<'_>, path: &[u8], what: &Action) -> Option<
     None
 }
 
-/// Whoever asks may not write to the destination; perhaps he can say that he is somebody else.
+/// Refuses a client that may not write to the destination, with a challenge if it has given no
+/// password.
 fn unauthorized(ctx: &RequestContext<'_>) -> Response {
     if ctx.user.is_some() {
         return ctx.error(403, "you may not change what is at the Destination");
@@ -196,7 +197,7 @@ async fn check_conditions(
             (evaluate(request, Some(now)), Some(served.version))
         }
         Ok(Resource::Folder(folder) | Resource::Unsized(folder)) => {
-            // There are no tags of folders, but they are there.
+            // Folders have no entity tags, but they exist.
             let stat = fstat(&folder).map(|stat| modified(&Version::from_stat(&stat)));
             let stat = stat.map(|modified| Validators { etag: "", modified });
             (evaluate(request, stat.ok()), None)
@@ -209,7 +210,7 @@ async fn check_conditions(
     }
 }
 
-/// Action is said to a change that was made.
+/// Returns the response to a change that was made.
 fn made(ctx: &RequestContext<'_>, changed: &Changed) -> Response {
     let mut response = Response::empty(if changed.is_new { 201 } else { 204 });
     if let Some(mechanism) = changed.report.main_mechanism().filter(|_| ctx.explains) {
@@ -218,7 +219,7 @@ fn made(ctx: &RequestContext<'_>, changed: &Changed) -> Response {
     response
 }
 
-/// Action is said to one that was not.
+/// Returns the response to a change that was refused.
 fn refused(ctx: &RequestContext<'_>, refusal: &Refusal) -> Response {
     let mut response = ctx.error(refusal.status, &refusal.detail);
     match refusal.status {
@@ -233,7 +234,7 @@ fn refused(ctx: &RequestContext<'_>, refusal: &Refusal) -> Response {
     response
 }
 
-/// The fields that make a request depend on what is there.
+/// The fields that make a request conditional.
 const CONDITIONS: [&str; 3] = ["if-match", "if-none-match", "if-unmodified-since"];
 
 const BAD_DEPTH: &str = "Depth is 0 or infinity";

@@ -1,5 +1,5 @@
-//! Folders with everything in them, beneath their descriptors: no link is followed on the way down,
-//! so a name that is swapped for a link at any moment leads nowhere.
+//! Works on whole folder trees through descriptors: no link is followed on the way down, so a name
+//! that is replaced by a link at any moment leads nowhere.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,20 +18,20 @@ use underpass_sys::open_beneath;
 use crate::changes::refusal::Refusal;
 use crate::upload::is_partial_name;
 
-/// Action must not be in a folder that is to be removed or moved.
+/// Checks a folder for entries that prevent its removal or move.
 pub(crate) struct Check<'a> {
-    /// Asked about each path, and told whether it is a folder.
+    /// Returns whether an entry must be kept; the flag is true for a folder.
     pub(crate) is_kept: &'a dyn Fn(&[u8], bool) -> bool,
     /// Whether other file systems may be mounted in it.
     pub(crate) crosses_mounts: bool,
 }
 
 impl Check<'_> {
-    /// Looks at everything in a folder, which lies at `path`.
+    /// Checks everything in a folder, which lies at `path`.
     ///
     /// # Errors
     ///
-    /// If there is something that must not be, or that cannot be looked at.
+    /// If an entry must be kept, or cannot be checked.
     pub(crate) fn run(&self, parent: &OwnedFd, name: &CStr, path: &[u8]) -> Result<(), Refusal> {
         let folder = open_folder(parent.as_fd(), name)?;
         let mut walk = CheckWalk { check: self, top: folder.as_fd(), path: path.to_vec() };
@@ -39,28 +39,28 @@ impl Check<'_> {
     }
 }
 
-/// A look at everything in a folder on its way.
+/// The state of a check.
 struct CheckWalk<'c> {
     check: &'c Check<'c>,
     top: BorrowedFd<'c>,
-    /// The path of what is looked at, from the root.
+    /// The path of the current entry, from the root.
     path: Vec<u8>,
 }
 
 impl CheckWalk<'_> {
-    /// Looks at the folder `inside` the top one, which lies in one of the mount `above`.
+    /// Checks the folder `inside` the top one, whose parent is in the mount `above`.
     fn folder(&mut self, above: u64, inside: &mut Vec<u8>, depth: usize) -> Result<(), Refusal> {
         let folder = open_inside(self.top, inside)?;
         let mount = mount_of(&folder)?;
         if !self.check.crosses_mounts && mount != above {
-            // Before anything is removed from it.
+            // A mount point is refused before anything is removed from it.
             return Err(Errno::BUSY.into());
         }
         let mut folders = Vec::new();
         let len = self.path.len();
         for name in names(&folder, depth)? {
             if is_partial_name(name.to_bytes()) {
-                // Of an upload that has no place to go to then.
+                // It is a part of an upload, which will have no destination then.
                 continue;
             }
             let stat = look(&folder, &name)?;
@@ -88,20 +88,21 @@ impl CheckWalk<'_> {
     }
 }
 
-/// Which mount a folder is seen by; 0 on kernels before 5.8, which do not tell.
+/// Returns the mount of a folder; 0 on kernels before 5.8, which do not report it.
 fn mount_of(folder: &OwnedFd) -> Result<u64, Errno> {
     Ok(statx(folder, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?.stx_mnt_id)
 }
 
-/// Removes what has a name, a folder with everything in it.
+/// Removes the entry of a name, a folder with everything in it.
 ///
 /// # Errors
 ///
-/// `ENOENT` if there is nothing; otherwise what the system refused.
+/// `ENOENT` if there is none; otherwise the errors of the system.
 ///
 /// # On failure
 ///
-/// Some of it may be gone; what the system refused to remove, and the folders above it, are there.
+/// A part of it may be gone; entries that the system refused to remove, and the folders above them,
+/// remain.
 pub(crate) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Refusal> {
     let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if kind(&stat) != FileType::Directory {
@@ -116,7 +117,7 @@ pub(crate) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Refusal>
 fn empty(top: BorrowedFd<'_>, inside: &mut Vec<u8>, depth: usize) -> Result<(), Refusal> {
     let folder = open_inside(top, inside)?;
     let mut folders = Vec::new();
-    // A copy that was given up may be one level deeper than what is copied.
+    // An abandoned copy may be one level deeper than its original.
     for name in names(&folder, depth.saturating_sub(1))? {
         match look(&folder, &name)? {
             Some(stat) if kind(&stat) == FileType::Directory => folders.push(name),
@@ -145,7 +146,7 @@ fn empty(top: BorrowedFd<'_>, inside: &mut Vec<u8>, depth: usize) -> Result<(), 
     Ok(())
 }
 
-/// Nothing went wrong where another was faster to remove something.
+/// Treats an entry that is gone already as removed.
 fn unless_gone(removed: Result<(), Errno>) -> Result<(), Errno> {
     match removed {
         Err(Errno::NOENT) => Ok(()),
@@ -155,14 +156,14 @@ fn unless_gone(removed: Result<(), Errno>) -> Result<(), Errno> {
 
 /// Copies folders and files.
 pub(crate) struct Copying<'a> {
-    /// Whether a path, which is that of a folder or is not, is left out.
+    /// Returns whether a path is left out; the flag is true for a folder.
     pub(crate) leaves_out: &'a (dyn Fn(&[u8], bool) -> bool + Sync),
-    /// Whether a file of so many bytes fits into the file system of another.
+    /// Returns whether a file of this size fits into the file system of the given one.
     pub(crate) has_room: &'a (dyn Fn(BorrowedFd<'_>, u64) -> bool + Sync),
-    /// Whether to give up at what cannot be copied, such as a pipe or a device, and not to leave
-    /// it out.
+    /// Whether to fail at an entry that cannot be copied, such as a pipe or a device, instead of
+    /// leaving it out.
     pub(crate) is_whole: bool,
-    /// How the bytes were moved.
+    /// The report of the moved bytes.
     pub(crate) report: Report,
 }
 
@@ -175,8 +176,8 @@ impl<'a> Copying<'a> {
         Self { leaves_out, has_room, is_whole, report: Report::default() }
     }
 
-    /// Makes a folder and copies into it what is in another one, whose path is told; with `None`
-    /// the folder alone.
+    /// Makes a folder and copies into it the content of another one, which lies at the given path;
+    /// with `None`, only the folder itself is copied.
     pub(crate) fn folder(
         &mut self,
         from: &OwnedFd,
@@ -221,7 +222,7 @@ impl<'a> Copying<'a> {
             symlinkat(readlinkat(from, name, Vec::new())?, to, new_name)?;
             return Ok(utimensat(to, new_name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)?);
         }
-        // A pipe that was put there meanwhile must not wait for a writer.
+        // This keeps a pipe that was put there meanwhile from waiting for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let source = openat(from, name, flags, Mode::empty())?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -229,7 +230,7 @@ impl<'a> Copying<'a> {
         self.file(&source, &target)
     }
 
-    /// Copies a file's bytes, mode and times to a new file. Its owner is the server, so
+    /// Copies a file's bytes, mode and times to a new file. Its owner is the server's user, so
     /// set-user-id and set-group-id are not kept.
     pub(crate) fn file(&mut self, from: impl AsFd, to: impl AsFd) -> Result<(), Refusal> {
         let stat = fstat(&from)?;
@@ -245,7 +246,7 @@ impl<'a> Copying<'a> {
     }
 }
 
-/// What of a folder is copied, and when to give up.
+/// The rules of copying a folder: which entries are left out, and when to fail.
 struct Rules<'a> {
     copying: &'a Copying<'a>,
     /// The path of the folder.
@@ -253,7 +254,7 @@ struct Rules<'a> {
     /// The folder that the copy is put in.
     to: BorrowedFd<'a>,
     cancel: &'a AtomicBool,
-    /// Why the copy was given up.
+    /// The reason why the copy was aborted.
     refusal: Mutex<Option<Refusal>>,
 }
 
@@ -292,26 +293,26 @@ impl CopyObserver for Rules<'_> {
     }
 }
 
-/// Gives a new folder the mode and times of the one it is a copy of.
+/// Gives a new folder the mode and times of its original.
 fn finish(to: &OwnedFd, stat: &Stat) -> Result<(), Errno> {
-    // Without set-group-id, which the new folder has got from the one above it if it has to.
+    // Set-group-id is not copied: the new folder inherits it from its parent if needed.
     fchmod(to, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
     futimens(to, &times(stat))
 }
 
-/// Opens a folder beneath another one, by no link. Folders are opened again by their path instead of
-/// being kept open, so that a deep tree does not take a descriptor for each level.
+/// Opens a folder below another one without following links. Folders are opened again by their path
+/// instead of being kept open, so that a deep tree does not take a descriptor for each level.
 fn open_inside(top: BorrowedFd<'_>, inside: &[u8]) -> Result<OwnedFd, Errno> {
     open_beneath(top, inside, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
-/// Goes down to a name.
+/// Appends a name to a path.
 fn push(path: &mut Vec<u8>, name: &CStr) {
     path.push(b'/');
     path.extend_from_slice(name.to_bytes());
 }
 
-/// The same where the path begins with a name.
+/// The same for a path that begins with a name.
 fn push_inside(inside: &mut Vec<u8>, name: &CStr) {
     if !inside.is_empty() {
         inside.push(b'/');
@@ -319,18 +320,18 @@ fn push_inside(inside: &mut Vec<u8>, name: &CStr) {
     inside.extend_from_slice(name.to_bytes());
 }
 
-/// Action tells one file or folder from all others.
+/// Returns the device and the inode, which identify a file or folder.
 pub(crate) fn identity(stat: &Stat) -> (u64, u64) {
     #[allow(clippy::useless_conversion)] // types differ by target
     (stat.st_dev.into(), stat.st_ino.into())
 }
 
-/// Whether it is a file, a folder, a link or something else.
+/// Returns the type: a file, a folder, a link or something else.
 pub(crate) fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// The facts of what has a name; `None` if nothing has.
+/// Returns the attributes of the entry of a name; `None` if there is none.
 pub(crate) fn look(folder: impl AsFd, name: &CStr) -> Result<Option<Stat>, Errno> {
     match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(None),
@@ -344,7 +345,7 @@ pub(crate) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd
     openat(parent, name, flags, Mode::empty())
 }
 
-/// The names in a folder that lies so deep.
+/// Returns the names in a folder at this depth; fails if it is too deep.
 fn names(folder: &OwnedFd, depth: usize) -> Result<Vec<CString>, Refusal> {
     if depth >= MAX_DEPTH {
         return Err(Refusal::new(409, TOO_DEEP));
@@ -371,10 +372,10 @@ fn times(stat: &Stat) -> Timestamps {
     }
 }
 
-/// Folders within folders, which bounds the stack.
+/// The maximum depth of folders, which bounds the stack.
 const MAX_DEPTH: usize = 500;
 
 const TOO_DEEP: &str = "the folders lie too deep within each other";
 
-/// Descriptors that the copy of a tree may take.
+/// The maximum number of descriptors that the copy of a tree may take.
 const MAX_OPEN_FILES: u64 = 64;

@@ -1,8 +1,8 @@
-//! What is kept of each exchange for the log and the metrics.
+//! Collects the log entry and the metrics of each exchange.
 //!
-//! A response that the kernel has taken is not yet one that the client has. So its line waits
-//! until the last byte is acknowledged, the connection ends, or at least the next request proves
-//! that somebody is there.
+//! A response that the kernel has taken has not yet reached the client. So its line waits until the
+//! last byte is acknowledged, the connection ends, or at least the next request proves that the
+//! client is still there.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use crate::tls;
 use crate::upload::without_tokens;
 use crate::uploads::Received;
 
-/// Notes what is asked.
+/// Creates the entry of a request.
 pub(crate) fn begin(worker: &Worker, peer: &Peer, request: &Request) -> Box<AccessEntry> {
     let mut entry = worker.log_buffer.borrow_mut().spare.pop().unwrap_or_default();
     entry.clear();
@@ -39,7 +39,7 @@ pub(crate) fn begin(worker: &Worker, peer: &Peer, request: &Request) -> Box<Acce
     entry
 }
 
-/// Takes what came from a client without its tokens, but no more than `most` bytes of it.
+/// Keeps text from a client without its tokens, but at most `most` bytes of it.
 fn keep(kept: &mut Vec<u8>, value: &[u8], most: usize) {
     let value = without_tokens(value);
     kept.extend_from_slice(&value[..value.len().min(most)]);
@@ -48,7 +48,7 @@ fn keep(kept: &mut Vec<u8>, value: &[u8], most: usize) {
     }
 }
 
-/// The TLS of a connection, as the log tells it.
+/// Returns the TLS properties of a connection for the log.
 fn secured(facts: &tls::Facts) -> Secured {
     let tls::Facts { version, suite, is_resumed, place } = *facts;
     let why = match place {
@@ -58,7 +58,7 @@ fn secured(facts: &tls::Facts) -> Secured {
     Secured { version, suite, is_resumed, why }
 }
 
-/// Notes what cannot be understood by its first line.
+/// Creates the entry of an unreadable request from its first line.
 pub(crate) fn begin_unreadable(worker: &Worker, peer: &Peer, bytes: &[u8]) -> Box<AccessEntry> {
     let mut entry = worker.log_buffer.borrow_mut().spare.pop().unwrap_or_default();
     entry.clear();
@@ -114,17 +114,17 @@ pub(crate) fn finish(
     peer.pending.borrow_mut().push_back(pending);
 }
 
-/// Whether the responses that have not arrived are so few that there may be one more.
+/// Returns whether one more response may wait to arrive.
 pub(crate) fn has_room(worker: &Worker, peer: &Peer) -> bool {
     let pending = peer.pending.borrow();
     let bytes = pending.iter().map(|pending| pending.entry.memory()).sum();
-    // One can always be noted, whatever others have.
+    // One response is always allowed, whatever other connections hold.
     let is_within_budget = worker.shared.entries.hold(&peer.entries, bytes) || pending.is_empty();
     is_within_budget && pending.len() < MAX_PENDING && bytes < MAX_PENDING_BYTES
 }
 
-/// Writes the lines of responses of which everything has arrived; at the connection's end those
-/// of all.
+/// Writes the lines of responses that have arrived completely; at the connection's end, those of
+/// all.
 pub(crate) fn settle(worker: &Worker, peer: &Peer, is_over: bool) {
     let mut pending = peer.pending.borrow_mut();
     if pending.is_empty() {
@@ -147,7 +147,7 @@ pub(crate) fn settle(worker: &Worker, peer: &Peer, is_over: bool) {
     }
 }
 
-/// Writes one line, unless nobody wants any.
+/// Writes one line, if the access log is enabled.
 fn write(worker: &Worker, peer: &Peer, entry: &mut AccessEntry) {
     let Some(format) = &worker.shared.settings.log else { return };
     entry.peer.clear();
@@ -166,7 +166,8 @@ pub(crate) fn recycle(worker: &Worker, entry: Box<AccessEntry>) {
     }
 }
 
-/// Returns what the register of live transfers is told about a request before there is a response.
+/// Returns the facts about a request for the register of live transfers, before there is a
+/// response.
 pub(crate) fn request_facts(ctx: &RequestContext<'_>) -> TransferFacts {
     let entry = begin(ctx.worker, ctx.peer, &ctx.request);
     let facts =
@@ -175,7 +176,7 @@ pub(crate) fn request_facts(ctx: &RequestContext<'_>) -> TransferFacts {
     facts
 }
 
-/// What the register of live transfers is told about a response.
+/// Returns the facts about a response for the register of live transfers.
 pub(crate) fn transfer_facts(peer: &Peer, entry: &AccessEntry, started: Instant) -> TransferFacts {
     let mut name = String::new();
     peer.write_name(&mut name);
@@ -190,23 +191,23 @@ pub(crate) fn transfer_facts(peer: &Peer, entry: &AccessEntry, started: Instant)
     }
 }
 
-/// Responses of one connection that may be unread before its next request is looked at.
+/// The maximum number of unread responses of a connection before its next request is read.
 const MAX_PENDING: usize = 128;
 
-/// Bytes that are kept of those for the log.
+/// The maximum number of bytes kept for the log of these responses.
 const MAX_PENDING_BYTES: usize = 64 << 10;
 
-/// Bytes of a method that are logged.
+/// The maximum number of bytes of a method in the log.
 const MAX_VERB: usize = 32;
 
-/// Bytes of a target that are logged.
+/// The maximum number of bytes of a target in the log.
 const MAX_TARGET: usize = 2 << 10;
 
-/// Bytes of a field that are logged.
+/// The maximum number of bytes of a field in the log.
 const MAX_FIELD: usize = 512;
 
-/// Bytes of an unreadable request that are logged.
+/// The maximum number of bytes of an unreadable request in the log.
 const MAX_LINE: usize = 512;
 
-/// Entries kept for their memory.
+/// The maximum number of entries kept for their memory.
 const MAX_SPARE: usize = 64;

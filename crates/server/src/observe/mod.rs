@@ -1,4 +1,4 @@
-//! What people are told of what the server does: the access log, metrics, the transfers under way.
+//! What the server reports about its work: the access log, metrics, and the transfers under way.
 
 pub(crate) mod access_entry; // the log's entry for one exchange
 pub mod access_log;

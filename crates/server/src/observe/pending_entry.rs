@@ -1,4 +1,4 @@
-//! Entries of the access log on their way: until it is known how much of a response has arrived, and
+//! Entries of the access log that wait: until it is known how much of the response has arrived, and
 //! until their line is written.
 
 use crate::observe::access_log::{AccessEntry, TimeText};
@@ -7,11 +7,11 @@ use crate::observe::access_log::{AccessEntry, TimeText};
 #[derive(Debug)]
 pub(crate) struct PendingEntry {
     pub(crate) entry: Box<AccessEntry>,
-    /// Bytes written to the connection when the response was outcome.
+    /// The number of bytes written to the connection at the end of the response.
     pub(crate) end: u64,
 }
 
-/// What the lines of one worker are made with.
+/// The buffers with which one worker formats its lines.
 #[derive(Debug)]
 pub(crate) struct LogBuffer {
     pub(crate) time: TimeText,

@@ -1,4 +1,4 @@
-//! The combined format, with our additions at its end, where programs that read logs ignore them.
+//! The combined format, with our additions at its end, where log readers ignore them.
 
 use crate::observe::access_log::escape;
 use crate::observe::access_log::escape::Quoting;
@@ -31,12 +31,12 @@ pub(super) fn write(exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) 
     push_mechanisms(out, exchange);
 }
 
-/// The name of the user; empty if there is none.
+/// Returns the name of the user; empty if there is none.
 pub(super) fn user(exchange: &AccessEntry) -> &[u8] {
     exchange.user.as_deref().unwrap_or_default().as_bytes()
 }
 
-/// How long it took.
+/// Returns the duration in milliseconds.
 pub(super) fn milliseconds(exchange: &AccessEntry) -> u64 {
     u64::try_from(exchange.duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -56,7 +56,7 @@ pub(super) fn push_protocol(out: &mut Vec<u8>, exchange: &AccessEntry) {
     escape::push_number(out, u64::from(exchange.minor_version));
 }
 
-/// Appends the names of the mechanisms in the order in which they came to move bytes.
+/// Appends the names of the mechanisms in the order of their first use.
 pub(super) fn push_mechanisms(out: &mut Vec<u8>, exchange: &AccessEntry) {
     if exchange.mechanisms.is_empty() {
         out.push(b'-');

@@ -1,20 +1,20 @@
-//! What happened to one request.
+//! The log entry of one request.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use underpass_engine::{Report, Tally, Usage};
 
-/// What happened to one request, from its first byte to the last of the response.
+/// The log entry of one request, from its first byte to the last of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessEntry {
-    /// When the request was read.
+    /// The time at which the request was read.
     pub started: SystemTime,
-    /// From then until the kernel had the last byte, or it was given up.
+    /// The time from then until the kernel had the last byte, or the response was aborted.
     pub duration: Duration,
     /// The address of the client, as the log shows it.
     pub peer: String,
-    /// The user, whose password was right.
+    /// The authenticated user.
     pub user: Option<Arc<str>>,
     /// The method as the client spelled it.
     pub verb: String,
@@ -22,59 +22,60 @@ pub struct AccessEntry {
     pub target: Vec<u8>,
     /// The version of the request: HTTP/1.0 or 1.1.
     pub minor_version: u8,
-    /// The TLS that it came by, if it did.
+    /// The TLS properties of the connection, if it used TLS.
     pub tls: Option<Secured>,
     /// The status that was sent.
     pub status: u16,
-    /// Bytes of the request's body that were received and kept, or would have been.
+    /// The bytes of the request's body that were received and kept, or would have been.
     pub received: u64,
-    /// Bytes of the body that were promised.
+    /// The length of the response body in bytes.
     pub body_len: u64,
-    /// Bytes of the body that were given to the kernel.
+    /// The bytes of the body that were given to the kernel.
     pub sent: u64,
-    /// Bytes of the body that the peer's kernel has.
+    /// The bytes of the body that the peer's kernel has acknowledged.
     pub acknowledged: u64,
-    /// Whether everything that was promised was sent, and acknowledged as far as that is known.
+    /// Whether the whole response was sent, and acknowledged as far as that is known.
     pub is_complete: bool,
-    /// Bytes of the body by the name of the mechanism that moved them, and in how many calls.
+    /// The bytes and calls of each mechanism that moved a part of the body, by its name.
     pub mechanisms: Vec<(&'static str, Tally)>,
-    /// System calls that moved bytes or tried to, those for the head included.
+    /// The number of system calls that moved bytes or tried to, including those for the head.
     pub calls: u64,
-    /// Bytes of files copied between user and kernel space, in either direction.
+    /// The bytes of files copied between user and kernel space, in either direction.
     pub user_space_bytes: u64,
-    /// What it cost the thread that moved the bytes, if the format [`tells_cost`].
+    /// The cost for the thread that moved the bytes, if the format [`tells_cost`].
     ///
     /// [`tells_cost`]: crate::observe::access_log::LogFormat::tells_cost
     pub usage: Usage,
-    /// What the kernel declined, such as `sendfile EINVAL at 4096`, and what that means.
+    /// The operations that the kernel declined, such as `sendfile EINVAL at 4096`, with
+    /// explanations.
     pub declined: Vec<String>,
-    /// What went wrong, if anything did: `changed`, `reset`, `shrank`, `timeout`.
+    /// The failure, if there was one: `changed`, `reset`, `shrank`, `timeout`.
     pub failure: Option<&'static str>,
     /// The `Referer` field; empty if there was none.
     pub referer: Vec<u8>,
     /// The `User-Agent` field; empty if there was none.
     pub user_agent: Vec<u8>,
-    /// Further request fields, by their names in lower case: those that the format [`needs`].
+    /// The further request fields that the format [`needs`], by their names in lower case.
     ///
     /// [`needs`]: crate::observe::access_log::LogFormat::needs
     pub fields: Vec<(String, Vec<u8>)>,
 }
 
-/// The TLS of a connection, as the log tells it.
+/// The TLS properties of a connection in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Secured {
-    /// `TLSv1.3` or `TLSv1.2`.
+    /// The version: `TLSv1.3` or `TLSv1.2`.
     pub version: &'static str,
-    /// Such as `TLS_AES_128_GCM_SHA256`.
+    /// The cipher suite, such as `TLS_AES_128_GCM_SHA256`.
     pub suite: &'static str,
-    /// Whether it went on with an earlier session.
+    /// Whether an earlier session was resumed.
     pub is_resumed: bool,
-    /// Why the kernel does not encrypt; `None` if it does.
+    /// The reason why the kernel does not encrypt; `None` if it does.
     pub why: Option<&'static str>,
 }
 
 impl Secured {
-    /// Who encrypts: `kernel` or `user_space`.
+    /// Returns the place of encryption: `kernel` or `user_space`.
     #[must_use]
     pub fn place(&self) -> &'static str {
         if self.why.is_some() { "user_space" } else { "kernel" }
@@ -82,7 +83,7 @@ impl Secured {
 }
 
 impl Default for AccessEntry {
-    /// Nothing yet, at the beginning of time.
+    /// Returns an empty entry, at the beginning of time.
     fn default() -> Self {
         Self {
             started: SystemTime::UNIX_EPOCH,
@@ -113,7 +114,7 @@ impl Default for AccessEntry {
 }
 
 impl AccessEntry {
-    /// Forgets everything but the peer and keeps the memory, for the next request of a connection.
+    /// Clears everything but the peer and keeps the memory for the connection's next request.
     pub fn clear(&mut self) {
         let Self { peer, verb, target, mechanisms, declined, referer, user_agent, fields, .. } =
             std::mem::take(self);
@@ -137,7 +138,7 @@ impl AccessEntry {
         self.fields.clear();
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the bytes of memory that the entry takes.
     #[must_use]
     pub fn memory(&self) -> usize {
         let texts = [&self.target, &self.referer, &self.user_agent];
@@ -149,10 +150,10 @@ impl AccessEntry {
             + fields.sum::<usize>()
     }
 
-    /// Takes from a report which mechanisms moved the bytes, and what was declined.
+    /// Adds a report: the mechanisms that moved bytes, and the operations that were declined.
     ///
-    /// Bytes of memory, such as the head, are left out. A response that takes several transfers
-    /// calls this for each.
+    /// Bytes from memory, such as the head, are left out. A response with several transfers calls
+    /// this for each.
     pub fn record(&mut self, report: &Report) {
         for (mechanism, tally) in report.mechanisms() {
             let name = mechanism.name();
@@ -174,19 +175,20 @@ impl AccessEntry {
         self.usage = self.usage + report.usage().unwrap_or_default();
     }
 
-    /// `https` or `http`.
+    /// Returns `https` or `http`.
     #[must_use]
     pub fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// When it was over: the time of its line, so that the lines of a log are in order.
+    /// Returns the end of the request: the time of its line, so that the lines of a log are in
+    /// order.
     #[must_use]
     pub fn ended(&self) -> SystemTime {
         self.started.checked_add(self.duration).unwrap_or(self.started)
     }
 
-    /// `complete`, or what went wrong.
+    /// Returns `complete`, or the failure.
     #[must_use]
     pub fn completion(&self) -> &'static str {
         self.failure.unwrap_or(if self.is_complete { "complete" } else { "incomplete" })

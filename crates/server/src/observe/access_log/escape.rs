@@ -1,16 +1,16 @@
-//! Text from outside, made harmless, and numbers.
+//! Appends untrusted text with escapes, and numbers.
 
-/// Where a text is written, which decides about the bytes that would end it.
+/// The surroundings of a text, which decide about the bytes that would end it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quoting {
-    /// Between spaces.
+    /// The text stands between spaces.
     Bare,
-    /// In double quotes.
+    /// The text stands in double quotes.
     Quoted,
 }
 
-/// Appends text as nginx does: what could end the text or the line, or play tricks on a terminal,
-/// becomes `\xXX`. Characters beyond ASCII stay as they are; bytes that are not UTF-8 do not.
+/// Appends text as nginx does: a byte that could end the text or the line, or control a terminal,
+/// becomes `\xXX`. Characters beyond ASCII stay as they are; bytes that are not UTF-8 are escaped.
 pub(super) fn push(out: &mut Vec<u8>, text: &[u8], place: Quoting) {
     // Nearly always there is nothing to escape.
     if text.iter().all(|&byte| is_plain_ascii(byte, place)) {
@@ -35,7 +35,7 @@ pub(super) fn push(out: &mut Vec<u8>, text: &[u8], place: Quoting) {
     }
 }
 
-/// Appends text, or `-` if there is none.
+/// Appends text, or `-` if it is empty.
 pub(super) fn push_or_dash(out: &mut Vec<u8>, text: &[u8], place: Quoting) {
     match text {
         [] => out.push(b'-'),
@@ -43,8 +43,8 @@ pub(super) fn push_or_dash(out: &mut Vec<u8>, text: &[u8], place: Quoting) {
     }
 }
 
-/// Appends the inside of a JSON string. Bytes that are not UTF-8 become `\xXX` as text: JSON has
-/// no way to carry them.
+/// Appends the inside of a JSON string. Bytes that are not UTF-8 become `\xXX` as text, because
+/// JSON cannot represent them.
 pub(super) fn push_json(out: &mut Vec<u8>, text: &[u8]) {
     if text.iter().all(|&byte| is_plain_ascii(byte, Quoting::Quoted)) {
         out.extend_from_slice(text);
@@ -76,7 +76,7 @@ pub(super) fn push_json(out: &mut Vec<u8>, text: &[u8]) {
 
 /// Appends a number.
 pub(super) fn push_number(out: &mut Vec<u8>, mut number: u64) {
-    // 20 digits: u64::MAX.
+    // `u64::MAX` has 20 digits.
     let mut digits = [0; 20];
     let mut at = digits.len();
     loop {
@@ -109,7 +109,7 @@ pub(super) fn push_three(out: &mut Vec<u8>, number: u64) {
     out.extend([100, 10, 1].map(|place| b'0' + (number / place % 10) as u8));
 }
 
-/// Whether an ASCII byte can stand as it is.
+/// Returns whether an ASCII byte needs no escape.
 const fn is_plain_ascii(byte: u8, place: Quoting) -> bool {
     match byte {
         b'"' | b'\\' => false,
@@ -118,8 +118,8 @@ const fn is_plain_ascii(byte: u8, place: Quoting) -> bool {
     }
 }
 
-/// Whether a character beyond ASCII is one that terminals obey, or that makes lines look other
-/// than they are: controls, line and paragraph separator, marks that turn the direction of text.
+/// Returns whether a character beyond ASCII controls terminals or changes how lines look: controls,
+/// line and paragraph separators, marks that change the direction of text.
 const fn is_trick(character: char) -> bool {
     matches!(
         character,

@@ -1,4 +1,4 @@
-//! One JSON object for each request. The names of its fields are a promise.
+//! The JSON format: one object for each request. The names of its fields are stable.
 
 use underpass_engine::Tally;
 
@@ -8,7 +8,7 @@ use crate::observe::access_log::{AccessEntry, TimeText};
 
 /// Appends one object, without the end of the line.
 ///
-/// By hand, because it is written for every request, from bytes that need not be UTF-8.
+/// It does not use serde, because it runs for every request, on bytes that need not be UTF-8.
 pub(super) fn write(exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"time\":\"");
     time.push_rfc3339_with_thousandths(out);
@@ -43,7 +43,7 @@ pub(super) fn write(exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) 
     out.push(b'}');
 }
 
-/// The TLS that the request came by, or null.
+/// Appends the TLS properties of the connection, or null.
 fn tls(out: &mut Vec<u8>, exchange: &AccessEntry) {
     key(out, "tls");
     let Some(tls) = exchange.tls else { return out.extend_from_slice(b"null") };
@@ -59,7 +59,7 @@ fn tls(out: &mut Vec<u8>, exchange: &AccessEntry) {
     out.push(b'}');
 }
 
-/// Bytes and calls by mechanism.
+/// Appends the bytes and calls by mechanism.
 fn mechanisms(out: &mut Vec<u8>, exchange: &AccessEntry) {
     let by_mechanism = |out: &mut Vec<u8>, value: fn(&Tally) -> u64| {
         out.push(b'{');
@@ -77,7 +77,7 @@ fn mechanisms(out: &mut Vec<u8>, exchange: &AccessEntry) {
     by_mechanism(out, |tally| tally.calls);
 }
 
-/// Processor seconds and context switches.
+/// Appends the processor seconds and context switches.
 fn cost(out: &mut Vec<u8>, exchange: &AccessEntry) {
     let usage = exchange.usage;
     key(out, "cpu_s");
@@ -93,7 +93,7 @@ fn cost(out: &mut Vec<u8>, exchange: &AccessEntry) {
     out.push(b'}');
 }
 
-/// What the kernel declined.
+/// Appends the operations that the kernel declined.
 fn declined(out: &mut Vec<u8>, exchange: &AccessEntry) {
     key(out, "declined");
     out.push(b'[');
@@ -106,26 +106,26 @@ fn declined(out: &mut Vec<u8>, exchange: &AccessEntry) {
     out.push(b']');
 }
 
-/// The name of the next field, with the comma before it.
+/// Appends the name of the next field, with the comma before it.
 fn key(out: &mut Vec<u8>, name: &str) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"\":");
 }
 
-/// A field with a number.
+/// Appends a field with a number.
 fn number(out: &mut Vec<u8>, name: &str, value: u64) {
     key(out, name);
     escape::push_number(out, value);
 }
 
-/// A field with text.
+/// Appends a field with text.
 fn text(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     key(out, name);
     string(out, value);
 }
 
-/// A field with text, or null if it is empty.
+/// Appends a field with text, or null if it is empty.
 fn text_or_null(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     if value.is_empty() {
         key(out, name);
@@ -135,7 +135,7 @@ fn text_or_null(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     }
 }
 
-/// A string in its quotes.
+/// Appends a string in its quotes.
 fn string(out: &mut Vec<u8>, value: &[u8]) {
     out.push(b'"');
     escape::push_json(out, value);

@@ -1,8 +1,8 @@
-//! The access log: one line about each request, written when it is over.
+//! The access log: one line for each request, written after its end.
 //!
-//! A status of 200 says nothing about whether the client got the file: the status is sent before
-//! the first byte. So each line also tells how many bytes the peer's kernel has acknowledged,
-//! whether that was all, and which way the bytes took. Every line is made of one [`AccessEntry`], and
+//! A status of 200 does not prove that the client got the file: the status is sent before the first
+//! byte. So each line also has the number of bytes that the peer's kernel has acknowledged, whether
+//! that was all, and the mechanism that moved them. Every line is made of one [`AccessEntry`], and
 //! no byte that a client sends can end it or forge another.
 
 mod combined;
@@ -20,11 +20,11 @@ pub use entry::{AccessEntry, Secured};
 pub use template::{Template, TemplateError};
 pub use time::TimeText;
 
-/// How a line of the access log looks.
+/// The format of the access log's lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// The combined format of nginx and Apache, and what we have to add after it: seconds, bytes
-    /// acknowledged, `complete` or what went wrong, and mechanism.
+    /// The combined format of nginx and Apache, followed by our additions: seconds, bytes
+    /// acknowledged, `complete` or the failure, and mechanism.
     #[default]
     Combined,
     /// One JSON object.
@@ -34,7 +34,7 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
-    /// Reads `combined`, `json`, or a template, which contains a `$`.
+    /// Parses `combined`, `json`, or a template, which contains a `$`.
     ///
     /// ```
     /// use underpass_server::access_log::LogFormat;
@@ -46,7 +46,7 @@ impl LogFormat {
     ///
     /// # Errors
     ///
-    /// [`LogFormatError`] says what there is to choose from.
+    /// [`LogFormatError`], which lists the choices.
     pub fn parse(text: &str) -> Result<Self, LogFormatError> {
         match text {
             "combined" => Ok(Self::Combined),
@@ -58,8 +58,8 @@ impl LogFormat {
         }
     }
 
-    /// The request fields that a line needs beside `Referer` and `User-Agent`, in lower case: what
-    /// [`AccessEntry::fields`] is asked for.
+    /// Returns the request fields that a line needs besides `Referer` and `User-Agent`, in lower
+    /// case: those to be put into [`AccessEntry::fields`].
     #[must_use]
     pub fn needs(&self) -> &[String] {
         match self {
@@ -68,7 +68,8 @@ impl LogFormat {
         }
     }
 
-    /// Whether a line tells processor time or context switches, which somebody then has to measure.
+    /// Returns whether a line has processor time or context switches, which then have to be
+    /// measured.
     #[must_use]
     pub fn tells_cost(&self) -> bool {
         match self {
@@ -89,7 +90,7 @@ impl LogFormat {
         out.push(b'\n');
     }
 
-    /// One line, for those who write few.
+    /// Returns one line; it is a convenience for callers that write few.
     #[must_use]
     pub fn line(&self, exchange: &AccessEntry) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
@@ -98,13 +99,13 @@ impl LogFormat {
     }
 }
 
-/// The text is not a [`LogFormat`].
+/// The error of a text that is not a [`LogFormat`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogFormatError {
-    /// It is meant as a template, but is none.
+    /// The text is an invalid template.
     Template(TemplateError),
-    /// It is neither a known name nor a template.
+    /// The text is neither a known name nor a template.
     Unknown,
 }
 

@@ -1,12 +1,13 @@
-//! How long requests took: from a small file in the page cache to an image over a slow line.
+//! A histogram of request durations, from a small file in the page cache to an image over a slow
+//! line.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Counts of durations.
+/// The counts of durations.
 #[derive(Debug, Default)]
 pub(super) struct Histogram {
-    /// Durations up to each of [`BOUNDS`] and above the one before it; the last is above all.
+    /// The durations up to each of [`BOUNDS`] and above the one before it; the last is above all.
     counts: [AtomicU64; BOUNDS.len() + 1],
     /// The sum in nanoseconds.
     sum: AtomicU64,
@@ -32,25 +33,25 @@ pub(super) const BOUNDS: [(u64, &str); 15] = [
 ];
 
 impl Histogram {
-    /// Counts one.
+    /// Counts one duration.
     pub(super) fn observe(&self, duration: Duration) {
         let above = |&(bound, _): &(u64, &str)| Duration::from_millis(bound) < duration;
         self.counts[BOUNDS.partition_point(above)].fetch_add(1, Relaxed);
         self.sum.fetch_add(nanoseconds(duration), Relaxed);
     }
 
-    /// Durations up to each bound, and above all; not those up to a lower bound.
+    /// Returns the counts up to each bound and above all; none includes those of a lower bound.
     pub(super) fn counts(&self) -> [u64; BOUNDS.len() + 1] {
         std::array::from_fn(|at| self.counts[at].load(Relaxed))
     }
 
-    /// The sum in nanoseconds.
+    /// Returns the sum in nanoseconds.
     pub(super) fn sum(&self) -> u64 {
         self.sum.load(Relaxed)
     }
 }
 
-/// A duration as a counter holds it: 584 years fit.
+/// Returns a duration as a counter holds it: 584 years fit.
 pub(super) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,7 @@
 //! Counters of the whole server, in the text format of Prometheus.
 //!
-//! Each worker counts in a block of its own, so that counting costs no other processor's cache
-//! line; the blocks are summed when somebody asks.
+//! Each worker counts in a block of its own, so that counting does not take a cache line from
+//! another processor; the blocks are summed when the metrics are requested.
 
 mod histogram;
 mod render;
@@ -21,23 +21,23 @@ use histogram::{Histogram, nanoseconds};
 /// The media type of [`Metrics::render`].
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Counters of the whole server.
+/// The counters of the whole server.
 #[derive(Debug)]
 pub struct Metrics {
     /// A block for each worker.
     workers: Box<[WorkerMetrics]>,
-    /// Digests that were made.
+    /// The number of digests made.
     digests: AtomicU64,
-    /// Bytes that were read for that.
+    /// The number of bytes read for digests.
     digest_bytes: AtomicU64,
-    /// Folders that were walked for an archive.
+    /// The number of folders walked for an archive.
     folder_walks: AtomicU64,
-    /// Listings that were made, each for all who waited for it.
+    /// The number of listings made; each may serve several clients.
     listings: AtomicU64,
 }
 
 impl Metrics {
-    /// Zeros for this many workers, at least one.
+    /// Creates zeroed counters for this many workers, at least one.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         let workers = (0..workers.max(1)).map(|_| WorkerMetrics::default()).collect();
@@ -50,31 +50,31 @@ impl Metrics {
         }
     }
 
-    /// The block of one worker. Numbers beyond the last worker start again at the first: two
-    /// threads that share a block count correctly, only slower.
+    /// Returns the block of one worker. Numbers beyond the last worker start again at the first:
+    /// two threads that share a block count correctly, only slower.
     #[must_use]
     pub fn worker(&self, index: usize) -> &WorkerMetrics {
         &self.workers[index % self.workers.len()]
     }
 
-    /// So many bytes of a file were read into user space for a digest, which was made, or given
-    /// up.
+    /// Counts the bytes of a file that were read into user space for a digest, and the digest if it
+    /// was made and not given up.
     pub fn digest(&self, read_bytes: u64, is_made: bool) {
         self.digests.fetch_add(is_made.into(), Relaxed);
         self.digest_bytes.fetch_add(read_bytes, Relaxed);
     }
 
-    /// A folder was walked to lay out its archive.
+    /// Counts a folder that was walked to lay out its archive.
     pub fn folder_walk(&self) {
         self.folder_walks.fetch_add(1, Relaxed);
     }
 
-    /// A listing was made.
+    /// Counts a listing.
     pub fn listing(&self) {
         self.listings.fetch_add(1, Relaxed);
     }
 
-    /// Requests answered, and bytes sent for them, heads included.
+    /// Returns the requests answered, and the bytes sent for them, heads included.
     #[must_use]
     pub fn totals(&self) -> (u64, u64) {
         let requests = self.workers.iter().map(|worker| worker.requests.total()).sum();
@@ -85,9 +85,9 @@ impl Metrics {
         (requests, bytes.sum())
     }
 
-    /// Everything in the text format of Prometheus, version 0.0.4, of type [`MEDIA_TYPE`].
+    /// Returns all metrics in the text format of Prometheus, version 0.0.4, of type [`MEDIA_TYPE`].
     ///
-    /// How many transfers are open is for [`Transfers::len`] to say.
+    /// The caller passes the number of open transfers from [`Transfers::len`].
     ///
     /// [`Transfers::len`]: crate::observe::transfers::Transfers::len
     #[must_use]
@@ -96,104 +96,105 @@ impl Metrics {
     }
 }
 
-/// What one worker counts. Counting takes no lock but for what is rare.
-// 128 bytes: two cache lines, which processors of today fetch together.
+/// The counters of one worker. Only rare events take a lock.
+// 128 bytes are two cache lines, which current processors fetch together.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct WorkerMetrics {
-    /// Connections that were accepted.
+    /// The number of connections accepted.
     accepted: AtomicU64,
-    /// Those of them that have ended.
+    /// The number of accepted connections that have ended.
     closed: AtomicU64,
-    /// Connections that were turned away.
+    /// The number of connections refused.
     refused: AtomicU64,
-    /// Closed while they were idle, to make room for others.
+    /// The number of idle connections closed to make room for others.
     evicted: AtomicU64,
-    /// Requests answered, by status.
+    /// The requests answered, by status.
     requests: Codes,
     /// Bytes by mechanism.
     moved: [AtomicU64; Mechanism::ALL.len()],
-    /// Bytes from memory: heads, and bodies that are no files.
+    /// The bytes from memory: heads, and bodies that are not files.
     memory: AtomicU64,
     /// Bytes of request bodies by mechanism.
     received: [AtomicU64; Mechanism::ALL.len()],
-    /// How often a file had to be waited for.
+    /// The number of waits for a file.
     cold_waits: AtomicU64,
-    /// For how long, in nanoseconds.
+    /// The duration of these waits in nanoseconds.
     cold_nanoseconds: AtomicU64,
-    /// How long requests took.
+    /// The durations of requests.
     durations: Histogram,
-    /// What the kernel declined, by mechanism and errno.
+    /// The operations that the kernel declined, by mechanism and errno.
     declines: RareCounts,
-    /// Responses that were not sent as promised, by failure.
+    /// The responses that were not sent completely, by failure.
     failures: RareCounts,
-    /// Connections with TLS, by who encrypts and why it is not the kernel.
+    /// The connections with TLS, by where they are encrypted and why not by the kernel.
     secured: RareCounts,
-    /// Handshakes that failed, by reason.
+    /// The handshakes that failed, by reason.
     handshake_failures: RareCounts,
-    /// Handshakes that went on with an earlier session.
+    /// The number of handshakes that resumed an earlier session.
     resumed: AtomicU64,
 }
 
 impl WorkerMetrics {
-    /// A connection was accepted.
+    /// Counts an accepted connection.
     pub fn connection_opened(&self) {
         self.accepted.fetch_add(1, Relaxed);
     }
 
-    /// A connection that was accepted has ended.
+    /// Counts the end of an accepted connection.
     pub fn connection_closed(&self) {
         self.closed.fetch_add(1, Relaxed);
     }
 
-    /// A connection was turned away, because there are too many or none could be accepted.
+    /// Counts a refused connection, because there are too many or none could be accepted.
     pub fn connection_refused(&self) {
         self.refused.fetch_add(1, Relaxed);
     }
 
-    /// An idle connection was closed to make room for another one.
+    /// Counts an idle connection that was closed to make room for another one.
     pub fn connection_evicted(&self) {
         self.evicted.fetch_add(1, Relaxed);
     }
 
-    /// Hands were shaken. `why` the kernel does not encrypt, if it does not.
+    /// Counts a completed handshake. `why` is the reason if the kernel does not encrypt.
     pub fn secured(&self, why: Option<&'static str>, is_resumed: bool) {
         let mode = if why.is_some() { "user_space" } else { "kernel" };
         self.secured.count(mode, why.unwrap_or_default().to_owned());
         self.resumed.fetch_add(is_resumed.into(), Relaxed);
     }
 
-    /// A handshake came to nothing: `plain_http`, `closed`, `timeout`, `io`, `tls`.
+    /// Counts a failed handshake: `plain_http`, `closed`, `timeout`, `io`, `tls`.
     pub fn handshake_failed(&self, reason: &'static str) {
         self.handshake_failures.count(reason, String::new());
     }
 
-    /// A request was answered, or given up after its status was sent.
+    /// Counts a request that was answered, or aborted after its status was sent.
     pub fn request(&self, status: u16, duration: Duration) {
         self.requests.count(status);
         self.durations.observe(duration);
     }
 
-    /// A response was not sent as promised: `changed`, `reset`, `shrank`, `timeout`.
+    /// Counts a response that was not sent completely: `changed`, `reset`, `shrank`, `timeout`.
     pub fn failed(&self, failure: &'static str) {
         self.failures.count(failure, String::new());
     }
 
-    /// A file had to be waited for, because it was not in the page cache.
+    /// Counts a wait for a file that was not in the page cache.
     pub fn cold_wait(&self, duration: Duration) {
         self.cold_waits.fetch_add(1, Relaxed);
         self.cold_nanoseconds.fetch_add(nanoseconds(duration), Relaxed);
     }
 
-    /// Bytes were sent, by a mechanism or, if it is none, from memory.
+    /// Counts bytes that were sent by a mechanism or, if it is `None`, from memory.
     ///
-    /// For what no report tells; what a report tells is for [`record`](Self::record).
+    /// It is meant for bytes that are in no report; reports are counted by
+    /// [`record`](Self::record).
     pub fn moved(&self, mechanism: Option<Mechanism>, bytes: u64) {
         let counter = mechanism.map_or(&self.memory, |mechanism| &self.moved[mechanism as usize]);
         counter.fetch_add(bytes, Relaxed);
     }
 
-    /// Counts what was received: its bytes, and what the kernel declined.
+    /// Counts a received body: its bytes, and the operations that the kernel declined.
     pub fn received(&self, report: &Report) {
         for (mechanism, tally) in report.mechanisms() {
             self.received[mechanism as usize].fetch_add(tally.bytes, Relaxed);
@@ -202,13 +203,13 @@ impl WorkerMetrics {
         self.record_declines(report, &mut recorded);
     }
 
-    /// Counts what a transfer did: its bytes, and what the kernel declined.
+    /// Counts a transfer: its bytes, and the operations that the kernel declined.
     pub fn record(&self, report: &Report) {
         self.record_more(report, &mut Recorded::default());
     }
 
-    /// Counts what a transfer did since it was counted last, so that a transfer of ten hours shows
-    /// while it runs. The second argument remembers what was counted; each transfer has its own.
+    /// Counts the progress of a transfer since it was last counted, so that a transfer of ten hours
+    /// shows while it runs. `recorded` remembers the counted part; each transfer has its own.
     pub fn record_more(&self, report: &Report, recorded: &mut Recorded) {
         for mechanism in Mechanism::ALL {
             let (now, before) =
@@ -229,7 +230,7 @@ impl WorkerMetrics {
         }
     }
 
-    /// Counts declines that were not counted before. A report only ever adds to its list.
+    /// Counts new declines. A report only ever adds to its list.
     fn record_declines(&self, report: &Report, recorded: &mut Recorded) {
         recorded.declines.resize(report.declined().len(), 0);
         for (decline, before) in report.declined().iter().zip(&mut recorded.declines) {
@@ -247,14 +248,14 @@ impl fmt::Debug for WorkerMetrics {
     }
 }
 
-/// How much of a transfer's report has been counted, for [`WorkerMetrics::record_more`].
+/// The part of a transfer's report that has been counted, for [`WorkerMetrics::record_more`].
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     /// Bytes by mechanism.
     mechanisms: [u64; Mechanism::ALL.len()],
     /// Bytes from memory.
     memory: u64,
-    /// How often each thing of the report's list was declined.
+    /// The counts of the report's declines, in its order.
     declines: Vec<u64>,
 }
 
@@ -262,12 +263,12 @@ pub struct Recorded {
 struct Codes([AtomicU64; 500]);
 
 impl Codes {
-    /// All of them together.
+    /// Returns the sum of all counters.
     fn total(&self) -> u64 {
         self.0.iter().map(|counter| counter.load(Relaxed)).sum()
     }
 
-    /// Counts one. No other status is ever sent.
+    /// Counts one response. No other status is ever sent.
     fn count(&self, status: u16) {
         if let Some(counter) = status.checked_sub(100).and_then(|at| self.0.get(usize::from(at))) {
             counter.fetch_add(1, Relaxed);
@@ -281,15 +282,15 @@ impl Default for Codes {
     }
 }
 
-/// Counters with labels, for what happens rarely.
+/// Labelled counters for rare events.
 #[derive(Default)]
 struct RareCounts(Mutex<BTreeMap<(&'static str, String), u64>>);
 
-/// The most combinations of labels that are told apart; all further ones count as `other`.
+/// The maximum number of distinct label combinations; all further ones count as `other`.
 const MAX_LABELS: usize = 64;
 
 impl RareCounts {
-    /// Counts one.
+    /// Counts one event.
     fn count(&self, first: &'static str, second: String) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (first, second);

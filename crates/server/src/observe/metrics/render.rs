@@ -1,4 +1,4 @@
-//! The text format of Prometheus, version 0.0.4.
+//! Renders the text format of Prometheus, version 0.0.4.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -9,7 +9,7 @@ use underpass_engine::Mechanism;
 use crate::observe::metrics::histogram::BOUNDS;
 use crate::observe::metrics::{Metrics, RareCounts, WorkerMetrics};
 
-/// Everything that the workers have counted.
+/// Renders the counts of all workers.
 pub(super) fn render(metrics: &Metrics, open_transfers: usize) -> String {
     let mut page = Page { text: String::with_capacity(8 * 1024), workers: &metrics.workers };
     page.connections();
@@ -32,18 +32,19 @@ pub(super) fn render(metrics: &Metrics, open_transfers: usize) -> String {
     page.text
 }
 
-/// The text, and what it is about.
+/// The text under construction, and the counters.
 struct Page<'m> {
-    /// What was written so far.
+    /// The text so far.
     text: String,
     /// The counters.
     workers: &'m [WorkerMetrics],
 }
 
 impl Page<'_> {
-    /// How many connections there are and were.
+    /// Writes the number of connections, open and in total.
     fn connections(&mut self) {
-        // Closed before accepted: a connection that ends in between must not count as minus one.
+        // The closed ones are read first: a connection that ends in between must not count as minus
+        // one.
         let closed = self.sum(|worker| &worker.closed);
         let accepted = self.sum(|worker| &worker.accepted);
         let refused = self.sum(|worker| &worker.refused);
@@ -56,7 +57,7 @@ impl Page<'_> {
         self.gauge("connections_open", "Connections that are open.", open);
     }
 
-    /// Who encrypted, and what became of handshakes.
+    /// Writes where TLS was encrypted, and the results of handshakes.
     fn tls(&mut self) {
         let name = "tls_connections_total";
         let help = "Connections with TLS, by who encrypts and why it is not the kernel.";
@@ -74,7 +75,7 @@ impl Page<'_> {
         self.counter("tls_resumed_total", help, resumed);
     }
 
-    /// What was answered, and in which time.
+    /// Writes the number of responses and their durations.
     fn requests(&mut self) {
         self.family("requests_total", "counter", "Requests answered, by status code.");
         for at in 0..500 {
@@ -92,7 +93,7 @@ impl Page<'_> {
         }
     }
 
-    /// The histogram of durations.
+    /// Writes the histogram of durations.
     fn durations(&mut self) {
         let name = "request_duration_seconds";
         let help = "Time from the request to the last byte acknowledged, or given up.";
@@ -115,7 +116,7 @@ impl Page<'_> {
         self.sample("request_duration_seconds_count", &[], up_to);
     }
 
-    /// Bytes by the way they took. Ways that were never taken are listed with 0.
+    /// Writes the bytes by mechanism. Mechanisms that were never used are listed with 0.
     fn bytes(&mut self) {
         let name = "sent_bytes_total";
         let help = "Bytes given to the kernel, by the mechanism that moved them.";
@@ -135,7 +136,7 @@ impl Page<'_> {
         }
     }
 
-    /// What the kernel declined.
+    /// Writes the operations that the kernel declined.
     fn declines(&mut self) {
         let name = "declines_total";
         let help = "Times the kernel declined a mechanism, by its answer.";
@@ -145,7 +146,7 @@ impl Page<'_> {
         }
     }
 
-    /// Files that were not in the page cache.
+    /// Writes the waits for files that were not in the page cache.
     fn cold_waits(&mut self) {
         let waits = self.sum(|worker| &worker.cold_waits);
         let help = "Waits for a file that was not in the page cache.";
@@ -155,25 +156,25 @@ impl Page<'_> {
         self.counter("cold_wait_seconds_total", help, seconds(waited));
     }
 
-    /// A family with one sample that only grows.
+    /// Writes a family with one sample that only grows.
     fn counter(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "counter", help);
         self.sample(name, &[], value);
     }
 
-    /// A family with one sample that goes up and down.
+    /// Writes a family with one sample that goes up and down.
     fn gauge(&mut self, name: &str, help: &str, value: u64) {
         self.family(name, "gauge", help);
         self.sample(name, &[], value);
     }
 
-    /// The two lines before the samples of a family.
+    /// Writes the two lines before the samples of a family.
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         self.line(format_args!("# HELP underpass_{name} {help}"));
         self.line(format_args!("# TYPE underpass_{name} {kind}"));
     }
 
-    /// One sample. No label has a character that would have to be escaped.
+    /// Writes one sample. No label has a character that would have to be escaped.
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         let mut set = String::new();
         for (index, (label, text)) in labels.iter().enumerate() {
@@ -187,17 +188,17 @@ impl Page<'_> {
         self.line(format_args!("underpass_{name}{set} {value}"));
     }
 
-    /// One line.
+    /// Writes one line.
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
         writeln!(self.text, "{line}").expect("writing to a string does not fail");
     }
 
-    /// A counter over all workers.
+    /// Returns the sum of a counter over all workers.
     fn sum(&self, counter: impl Fn(&WorkerMetrics) -> &AtomicU64) -> u64 {
         self.workers.iter().map(|worker| counter(worker).load(Relaxed)).sum()
     }
 
-    /// Rare counters over all workers.
+    /// Returns the sum of rare counters over all workers.
     fn rare(
         &self,
         counts: impl Fn(&WorkerMetrics) -> &RareCounts,
@@ -210,7 +211,7 @@ impl Page<'_> {
     }
 }
 
-/// Nanoseconds as seconds.
+/// Converts nanoseconds to seconds.
 fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }

@@ -1,4 +1,4 @@
-//! The transfers as JSON. The names of the fields are a promise.
+//! The transfers as JSON. The names of the fields are stable.
 
 use serde::Serialize;
 
@@ -7,11 +7,11 @@ use crate::observe::transfers::View;
 /// One transfer.
 #[derive(Serialize)]
 struct Entry<'v> {
-    /// A number that no other transfer of this process has.
+    /// The number of the transfer, unique in this process.
     id: u64,
     /// The address of the client.
     peer: &'v str,
-    /// The user; null if nobody in particular.
+    /// The user; null without one.
     user: Option<&'v str>,
     /// The method.
     method: &'v str,
@@ -19,27 +19,27 @@ struct Entry<'v> {
     target: String,
     /// The status.
     status: u16,
-    /// Bytes of the body sent so far.
+    /// The bytes of the body sent so far.
     bytes: u64,
-    /// Bytes of the body promised.
+    /// The length of the body in bytes.
     expected: u64,
-    /// Bytes a second over the last seconds.
+    /// The rate in bytes per second over the last seconds.
     rate_bytes_per_s: u64,
-    /// Seconds since the request was read.
+    /// The seconds since the request was read.
     elapsed_s: f64,
-    /// Seconds until it will be over at this rate; null if it stands still.
+    /// The seconds to the end at this rate; null if the transfer stands still.
     remaining_s: Option<u64>,
-    /// What moved the last bytes.
+    /// The mechanism that moved the last bytes.
     mechanism: &'v str,
 }
 
-/// All transfers as an array.
+/// Renders all transfers as an array.
 pub(super) fn render(views: &[View]) -> String {
     let entries: Vec<_> = views.iter().map(entry).collect();
     serde_json::to_string(&entries).expect("text and numbers always make JSON")
 }
 
-/// One transfer.
+/// Returns the entry of one transfer.
 fn entry(view: &View) -> Entry<'_> {
     let facts = view.facts();
     Entry {

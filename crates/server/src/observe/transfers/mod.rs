@@ -1,6 +1,6 @@
-//! The transfers that are under way, for who wants to look on.
+//! The transfers under way, for the operator.
 //!
-//! A transfer reports its progress by a few atomic numbers and never waits for those who look.
+//! A transfer reports its progress by a few atomic numbers and never waits for readers.
 
 mod json;
 mod page;
@@ -17,7 +17,7 @@ use underpass_engine::Mechanism;
 pub use page::CONTENT_SECURITY_POLICY;
 use progress::Progress;
 
-/// A request target without the token of an upload in its query.
+/// Returns a request target without the token of an upload in its query.
 #[must_use]
 pub fn without_token(target: &[u8]) -> Vec<u8> {
     let Some(query) = target.iter().position(|&byte| byte == b'?') else { return target.into() };
@@ -33,56 +33,56 @@ pub fn without_token(target: &[u8]) -> Vec<u8> {
     shown
 }
 
-/// What is known about a transfer when it begins.
+/// The facts about a transfer that are known when it begins.
 #[derive(Clone, Debug)]
 pub struct TransferFacts {
     /// The address of the client.
     pub peer: String,
-    /// The user, whose password was right.
+    /// The authenticated user.
     pub user: Option<Arc<str>>,
     /// The method.
     pub verb: String,
-    /// The request target as the client sent it, but for the tokens of uploads: whoever knows
-    /// one could act as the client.
+    /// The request target as the client sent it, but without the tokens of uploads: a token would
+    /// let another client act as this one.
     pub target: Vec<u8>,
     /// The status that was sent.
     pub status: u16,
-    /// Bytes of the body that were promised.
+    /// The length of the body in bytes.
     pub expected: u64,
-    /// When the request was read.
+    /// The time at which the request was read.
     pub started: Instant,
 }
 
-/// The transfers that are under way.
+/// The register of transfers under way.
 ///
-/// Cheap to clone: all clones are the same registry.
+/// It is cheap to clone: all clones are the same registry.
 #[derive(Clone, Debug, Default)]
 pub struct Transfers {
-    /// By number, which is in the order in which they were registered.
+    /// The registry, by number, in the order of registration.
     registry: Arc<Mutex<Registry>>,
 }
 
-/// What the lock is about.
+/// The data under the lock.
 #[derive(Debug, Default)]
 struct Registry {
     /// The number of the next transfer.
     next: u64,
-    /// Those under way.
+    /// The transfers under way.
     live: BTreeMap<u64, Arc<Live>>,
 }
 
-/// One transfer that is under way.
+/// One transfer under way.
 #[derive(Debug)]
 struct Live {
-    /// What does not change.
+    /// The facts, which do not change.
     facts: TransferFacts,
-    /// What does.
+    /// The progress, which does.
     progress: Progress,
 }
 
 impl Transfers {
-    /// Adds a transfer, until the handle is dropped. Takes a lock for a moment, so it is meant for
-    /// transfers that are not over at once.
+    /// Adds a transfer until the handle is dropped. It takes a lock for a moment, so it is meant
+    /// for transfers that last.
     #[must_use]
     pub fn register(&self, facts: TransferFacts) -> Handle {
         let progress = Progress::default();
@@ -94,33 +94,33 @@ impl Transfers {
         Handle { transfers: self.clone(), id, live }
     }
 
-    /// How many there are.
+    /// Returns the number of transfers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().live.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Those that whoever asks may see as a JSON array, the oldest first.
+    /// Returns the transfers that pass `may_see` as a JSON array, the oldest first.
     #[must_use]
     pub fn json(&self, may_see: impl Fn(&TransferFacts) -> bool) -> String {
         json::render(&self.look(Instant::now(), may_see))
     }
 
-    /// The newest of these as a page that renews itself, in less than 20 KiB.
+    /// Returns the newest of these as a page that reloads itself, in less than 20 KiB.
     ///
-    /// It has a link to `?json`, where the shell is to answer with [`json`](Self::json).
+    /// It has a link to `?json`, to which the server must answer with [`json`](Self::json).
     #[must_use]
     pub fn page(&self, may_see: impl Fn(&TransferFacts) -> bool) -> String {
         page::render(&self.look(Instant::now(), may_see))
     }
 
-    /// Those that may be seen as they are now, the oldest first.
+    /// Returns the present state of the transfers that pass `may_see`, the oldest first.
     fn look(&self, now: Instant, may_see: impl Fn(&TransferFacts) -> bool) -> Vec<View> {
         let live: Vec<_> =
             self.lock().live.iter().map(|(id, live)| (*id, Arc::clone(live))).collect();
@@ -134,7 +134,7 @@ impl Transfers {
     }
 }
 
-/// A registered transfer, held by whoever moves it. It leaves the registry when this is dropped.
+/// A registered transfer. It leaves the registry when this is dropped.
 #[derive(Debug)]
 pub struct Handle {
     /// The registry.
@@ -146,8 +146,8 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Tells how many bytes of the body have been sent so far in all, and what moved the last of
-    /// them; no mechanism means memory. Takes no lock.
+    /// Reports the total bytes of the body so far, and the mechanism that moved the last of them;
+    /// `None` means memory. It takes no lock.
     pub fn progress(&self, bytes: u64, mechanism: Option<Mechanism>) {
         let elapsed = self.live.facts.started.elapsed();
         self.live.progress.set(bytes, mechanism, elapsed);
@@ -160,25 +160,25 @@ impl Drop for Handle {
     }
 }
 
-/// A transfer at the moment at which somebody looks.
+/// A snapshot of a transfer.
 #[derive(Debug)]
 struct View {
     /// The number of the transfer.
     id: u64,
-    /// What does not change.
+    /// The transfer.
     live: Arc<Live>,
-    /// Bytes sent.
+    /// The bytes sent.
     bytes: u64,
-    /// Time since it was started.
+    /// The time since the start.
     elapsed: Duration,
-    /// Bytes a second, over the last seconds.
+    /// The rate in bytes per second over the last seconds.
     rate: u64,
-    /// What moved the last bytes.
+    /// The mechanism that moved the last bytes.
     mechanism: &'static str,
 }
 
 impl View {
-    /// Looks at a transfer.
+    /// Takes the snapshot of a transfer.
     fn new(id: u64, live: Arc<Live>, now: Instant) -> Self {
         let elapsed = now.saturating_duration_since(live.facts.started);
         let (bytes, mechanism) = (live.progress.bytes(), live.progress.mechanism());
@@ -186,12 +186,12 @@ impl View {
         Self { id, live, bytes, elapsed, rate, mechanism }
     }
 
-    /// What does not change.
+    /// Returns the facts about the transfer.
     fn facts(&self) -> &TransferFacts {
         &self.live.facts
     }
 
-    /// Seconds until it will be over if it goes on like this; none if it does not go on.
+    /// Returns the seconds to the end at the present rate; `None` if the transfer stands still.
     fn remaining(&self) -> Option<u64> {
         let left = self.facts().expected.saturating_sub(self.bytes);
         (self.rate > 0).then(|| left.div_ceil(self.rate))

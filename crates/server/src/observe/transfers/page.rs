@@ -1,21 +1,21 @@
-//! A small page about the transfers, which renews itself without a script.
+//! A small page about the transfers, which reloads itself without a script.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use percent_encoding::percent_decode;
 
 use crate::observe::transfers::View;
 
-/// The most transfers that are shown: so many fit into 20 KiB even if each name has to be escaped.
+/// The maximum number of transfers shown: they fit into 20 KiB even if each name has to be escaped.
 const MAX_SHOWN: usize = 16;
 
-/// The most characters of a path that are shown; the rest is left out in its middle.
+/// The maximum number of characters of a path shown; the rest is left out in its middle.
 const MAX_PATH: usize = 80;
 
-/// The most characters of a user and of an address that are shown: an IPv6 address with its port
-/// fits.
+/// The maximum number of characters of a user and of an address shown: an IPv6 address with its
+/// port fits.
 const MAX_NAME: usize = 48;
 
-/// The page: the newest transfers first.
+/// Renders the page, with the newest transfers first.
 pub(super) fn render(views: &[View]) -> String {
     let shown = views.iter().rev().take(MAX_SHOWN);
     let left_out = views.len().saturating_sub(MAX_SHOWN);
@@ -51,7 +51,7 @@ pub(super) fn render(views: &[View]) -> String {
     page.into_string()
 }
 
-/// What the page is about.
+/// Returns the heading.
 fn heading(transfers: usize) -> String {
     match transfers {
         0 => "Nothing under way".into(),
@@ -60,7 +60,7 @@ fn heading(transfers: usize) -> String {
     }
 }
 
-/// One transfer.
+/// Renders one transfer.
 fn entry(view: &View) -> Markup {
     let facts = view.facts();
     let percent = percent(view.bytes, facts.expected);
@@ -92,7 +92,7 @@ fn entry(view: &View) -> Markup {
     }
 }
 
-/// The time left, if it can be told.
+/// Returns the time left, if it is known.
 fn left(view: &View) -> String {
     match view.remaining() {
         Some(seconds) if view.bytes < view.facts().expected => {
@@ -102,7 +102,7 @@ fn left(view: &View) -> String {
     }
 }
 
-/// How much has been sent; all of it only if it is.
+/// Returns the percentage sent; 100 only if all of it is.
 fn percent(bytes: u64, expected: u64) -> u64 {
     if expected == 0 || bytes >= expected {
         return 100;
@@ -110,12 +110,12 @@ fn percent(bytes: u64, expected: u64) -> u64 {
     u64::try_from(u128::from(bytes) * 100 / u128::from(expected)).unwrap_or(100)
 }
 
-/// The path for people: `%20` tells nobody anything.
+/// Returns the path in readable form, with escapes such as `%20` decoded.
 fn path(target: &[u8]) -> String {
     middle_cut(&percent_decode(target).decode_utf8_lossy(), MAX_PATH)
 }
 
-/// Leaves out the middle of a long text: both ends of a path tell more than what is between them.
+/// Leaves out the middle of a long text: both ends of a path say more than its middle.
 fn middle_cut(text: &str, most: usize) -> String {
     let len = text.chars().count();
     if len <= most {
@@ -126,12 +126,12 @@ fn middle_cut(text: &str, most: usize) -> String {
     format!("{head}\u{2026}{tail}")
 }
 
-/// Bytes for people, in binary units.
+/// Formats bytes in binary units.
 fn size(bytes: u64) -> String {
     let mut size = bytes as f64;
     let mut units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].into_iter();
     let mut unit = units.next().unwrap_or_default();
-    // What would be shown as 1024 is one of the next unit.
+    // A value that would be shown as 1024 belongs to the next unit.
     while size >= 1023.95 {
         let Some(next) = units.next() else { break };
         size /= 1024.0;
@@ -140,7 +140,7 @@ fn size(bytes: u64) -> String {
     if unit == "B" { format!("{bytes} B") } else { format!("{size:.1} {unit}") }
 }
 
-/// Seconds for people: two units at the most.
+/// Formats seconds with two units at most.
 fn duration(seconds: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
     let at = UNITS.iter().position(|(unit, _)| seconds >= *unit).unwrap_or(UNITS.len() - 1);
@@ -154,12 +154,12 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// What a browser may do for the page: show it. The digest is that of its style.
+/// The policy of the page: a browser may only show it. The digest is that of its style.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-nreT0+uV4nZ6vVn7MfVtY9DvPv7ruAVNdEzic21QvUI='; form-action 'none'; base-uri 'none'; \
      frame-ancestors 'none'";
 
-/// The whole style: no other file is asked for.
+/// The whole style; the page loads no other file.
 const STYLE: &str = "\
 :root{--ink:#1a2129;--faint:#5d6975;--line:#dde3e9;--card:#fff;--ground:#f4f6f8;--bar:#0b6e6e}\
 @media(prefers-color-scheme:dark){:root{--ink:#e4e9ee;--faint:#94a1ad;--line:#303a44;\

@@ -1,32 +1,33 @@
-//! How far a transfer is and how fast it goes, in a few atomic numbers with one writer.
+//! The progress and rate of a transfer, in a few atomic numbers with one writer.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use underpass_engine::Mechanism;
 
-/// How far a transfer is and how fast it goes.
+/// The progress and rate of a transfer.
 ///
-/// The numbers are not consistent with each other to the byte, which nobody who looks on can tell.
+/// The numbers are not consistent with each other to the byte, which no reader can notice.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Bytes sent.
+    /// The bytes sent.
     bytes: AtomicU64,
-    /// What moved the last of them: 0 for memory, or the mechanism's place in the list and 1.
+    /// The mechanism that moved the last of them: 0 for memory, or its position in the list plus 1.
     mechanism: AtomicU8,
-    /// When the rate was measured last, in milliseconds since the start.
+    /// The time of the last measurement of the rate, in milliseconds since the start.
     measured_at: AtomicU64,
     /// The bytes at that time.
     measured_bytes: AtomicU64,
-    /// Bytes a second; 0 if it was never measured.
+    /// The rate in bytes per second; 0 if it was never measured.
     rate: AtomicU64,
 }
 
-/// The time over which a rate is measured: shorter ones jump, longer ones do not tell of a stall.
+/// The time over which a rate is measured: a shorter one jumps, a longer one hides a stall.
 const WINDOW: u64 = 1_000;
 
 impl Progress {
-    /// Tells the bytes so far, what moved the last of them, and the time since the start.
+    /// Reports the bytes so far, the mechanism that moved the last of them, and the time since the
+    /// start.
     pub(super) fn set(&self, bytes: u64, mechanism: Option<Mechanism>, elapsed: Duration) {
         self.bytes.store(bytes, Relaxed);
         self.mechanism.store(mechanism.map_or(0, |mechanism| mechanism as u8 + 1), Relaxed);
@@ -36,7 +37,7 @@ impl Progress {
             return;
         }
         let measured = per_second(bytes.saturating_sub(self.measured_bytes.load(Relaxed)), window);
-        // Half of the new and half of the old: calm, and right again after a few seconds.
+        // The average of new and old values is smooth, and right again after a few seconds.
         let rate = match self.rate.load(Relaxed) {
             0 => measured,
             old if window < 4 * WINDOW => old / 2 + measured / 2,
@@ -47,12 +48,12 @@ impl Progress {
         self.measured_at.store(now, Relaxed);
     }
 
-    /// Bytes sent.
+    /// Returns the bytes sent.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
 
-    /// What moved the last of them.
+    /// Returns the name of the mechanism that moved the last of them.
     pub(super) fn mechanism(&self) -> &'static str {
         let place = usize::from(self.mechanism.load(Relaxed));
         place
@@ -61,10 +62,9 @@ impl Progress {
             .map_or("memory", |mechanism| mechanism.name())
     }
 
-    /// Bytes a second, as seen this long after the start.
+    /// Returns the rate in bytes per second, as seen this long after the start.
     ///
-    /// A transfer that has stalled tells nothing any more, so who looks must see for himself that
-    /// time goes by.
+    /// A stalled transfer no longer reports, so the reader must take the passing time into account.
     pub(super) fn rate(&self, elapsed: Duration) -> u64 {
         let since = milliseconds(elapsed).saturating_sub(self.measured_at.load(Relaxed));
         let rate = self.rate.load(Relaxed);
@@ -75,12 +75,12 @@ impl Progress {
     }
 }
 
-/// A duration in the unit of these numbers.
+/// Returns a duration in the unit of these numbers.
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Bytes a second.
+/// Returns bytes per second.
 fn per_second(bytes: u64, milliseconds: u64) -> u64 {
     let rate = u128::from(bytes) * 1000 / u128::from(milliseconds.max(1));
     u64::try_from(rate).unwrap_or(u64::MAX)
