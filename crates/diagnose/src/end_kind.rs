@@ -1,9 +1,9 @@
-//! What sort of thing bytes come from or go to.
+//! The kinds of things that bytes come from or go to.
 
 use serde::{Deserialize, Serialize};
 use underpass_engine::Kind;
 
-/// What sort of thing bytes come from or go to.
+/// The kind of thing that bytes come from or go to.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndKind {
@@ -17,8 +17,7 @@ pub enum EndKind {
     Terminal,
     /// Another device: a disk, `/dev/null`.
     Device,
-    /// What is none of these: files that the kernel makes up, such as those in `/proc`, events,
-    /// timers.
+    /// Anything else: files that the kernel makes up, such as those in `/proc`, events, timers.
     Other,
 }
 

@@ -1,10 +1,10 @@
 //! What this machine can do, and what another program asks of the kernel.
 //!
-//! [`doctor::examine`] tries what can be tried between two ends and returns findings.
+//! [`doctor::examine`] tries every mechanism between two ends and returns findings.
 //!
-//! [`explain::run`] follows a program and all that it starts from system call to system call, and
-//! returns what moved its bytes as values; [`explain::attach`] counts the system calls of programs
-//! that run already. [`trace`] is the tracer below both.
+//! [`explain::run`] traces the system calls of a program and all processes that it starts, and
+//! returns what moved its bytes as values; [`explain::attach`] counts the system calls of
+//! programs that already run. [`trace`] is the tracer below both.
 //!
 //! The crate prints nothing: `underpass doctor` and `underpass explain` do that.
 

@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
-/// Returns whether /proc is mounted; without it files without names get none, and no lease is
+/// Returns whether /proc is mounted; without it unnamed files cannot be named, and no lease is
 /// taken.
 pub(crate) fn is_mounted() -> bool {
     Path::new("/proc/self/fd").exists()
 }
 
-/// Returns what is behind `name:` in such a file, without the spaces around it; `None` if it is
-/// not there.
+/// Returns the text after `name:` in such a file, trimmed; `None` if there is no such line.
 pub(crate) fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
     fields.find(|(key, _)| key.trim_end() == name).map(|(_, value)| value.trim())

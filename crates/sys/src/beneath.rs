@@ -1,4 +1,4 @@
-//! Opens what is in a folder, and nothing else.
+//! Opens paths beneath a folder, and nothing outside of it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -8,9 +8,9 @@ use rustix::io::{Errno, retry_on_intr};
 /// Opens a path beneath a folder without following any symbolic link; an empty path is the folder
 /// itself. The new descriptor is closed on exec.
 ///
-/// The kernel keeps the path beneath the folder, so a name that is swapped for a link at any moment
-/// opens nothing rather than a file elsewhere. A path longer than `PATH_MAX` is walked in several
-/// steps.
+/// The kernel keeps the path beneath the folder, so a name that is replaced by a link at any
+/// moment fails to open rather than opening a file elsewhere. A path longer than `PATH_MAX` is
+/// walked in several steps.
 ///
 /// # Errors
 ///

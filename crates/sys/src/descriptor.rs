@@ -39,11 +39,11 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
     queued(socket, Queue::Unacknowledged)
 }
 
-/// Returns how many of them it has not even sent (SIOCOUTQNSD, tcp(7)).
+/// Returns how many bytes a socket has taken that it has not even sent (SIOCOUTQNSD, tcp(7)).
 ///
 /// # Errors
 ///
-/// As ioctl(2); `EINVAL` for a listening socket, and what is no socket of TCP.
+/// As ioctl(2); `EINVAL` for a listening socket, and for one that is no TCP socket.
 pub fn unsent(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
     queued(socket, Queue::Unsent)
 }
@@ -119,7 +119,7 @@ pub fn cached(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno>
 /// As [`cached`].
 pub fn unwritten(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
     if len == 0 {
-        // To the kernel that means up to the end.
+        // The kernel takes a length of 0 as up to the end.
         return Ok(0);
     }
     let mut counts = CacheCounts::default();
@@ -127,8 +127,8 @@ pub fn unwritten(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Err
     Ok((counts.dirty + counts.written_back) * rustix::param::page_size() as u64)
 }
 
-/// Writes the dirty pages of a file back and waits for it, without the facts of the file and
-/// without emptying the disk's cache (sync_file_range(2)).
+/// Writes the dirty pages of a file back and waits for that, without the metadata of the file and
+/// without flushing the disk's cache (sync_file_range(2)).
 ///
 /// # Errors
 ///
@@ -137,7 +137,7 @@ pub fn write_back(file: BorrowedFd<'_>) -> Result<(), Errno> {
     request(file, Request::WriteBack).map(drop)
 }
 
-/// Sets how many bytes a second a socket sends at the most (`SO_MAX_PACING_RATE`, socket(7)).
+/// Limits the bytes that a socket sends per second (`SO_MAX_PACING_RATE`, socket(7)).
 ///
 /// # Errors
 ///
@@ -146,7 +146,7 @@ pub fn set_pacing_rate(socket: BorrowedFd<'_>, bytes: u64) -> Result<(), Errno> 
     set_option(socket, SocketOption::PacingRate, &bytes.to_ne_bytes())
 }
 
-/// Sets an option of a socket whose value is so many bytes.
+/// Sets an option of a socket whose value is these bytes.
 ///
 /// # Errors
 ///
@@ -202,7 +202,7 @@ struct CacheCounts {
     recently_evicted: u64,
 }
 
-/// A question to the kernel about one descriptor, with the argument it is defined for.
+/// A request to the kernel about one descriptor, with the argument type that it is defined for.
 #[derive(Debug)]
 enum Request<'a> {
     CacheStat(&'a CacheRange, &'a mut CacheCounts),
@@ -213,14 +213,14 @@ enum Request<'a> {
     WriteBack,
 }
 
-/// Bytes that a socket has taken, by their number in linux/sockios.h.
+/// A count of bytes that a socket has taken, by its number in linux/sockios.h.
 #[derive(Clone, Copy, Debug)]
 enum Queue {
     Unacknowledged = libc::TIOCOUTQ as isize,
     Unsent = 0x894B,
 }
 
-/// Puts a question to the kernel.
+/// Sends a request to the kernel.
 fn request(fd: BorrowedFd<'_>, request: Request<'_>) -> Result<c_int, Errno> {
     let fd = fd.as_raw_fd();
     // SAFETY: each arm pairs a request with the type that the kernel reads or writes for it, and

@@ -1,4 +1,4 @@
-//! What the driver of a network interface can do (`SIOCETHTOOL`).
+//! Features of the driver of a network interface (`SIOCETHTOOL`).
 
 use std::ffi::c_char;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -10,15 +10,15 @@ use crate::last_errno;
 /// The features of an interface: their names, and a bit for each in the order of the names.
 #[derive(Debug)]
 pub struct Features {
-    /// What they are called.
+    /// The names of the features.
     pub names: Vec<String>,
-    /// Which could be switched on.
+    /// Which features can be switched on.
     pub available: Vec<u32>,
-    /// Which are on.
+    /// Which features are on.
     pub active: Vec<u32>,
 }
 
-/// Asks for the features of an interface, through any socket.
+/// Returns the features of an interface, through any socket.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub fn features(socket: impl AsFd, interface: &str) -> Result<Features, Errno> {
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
         String::from_utf8_lossy(name).into_owned()
     });
-    // `ethtool_gfeatures`, of which the kernel fills in no more blocks than it is told of.
+    // `ethtool_gfeatures`, of which the kernel fills in no more blocks than the request names.
     let blocks = count.div_ceil(32);
     let mut features = vec![0; 2 + 4 * blocks as usize];
     features[..2].copy_from_slice(&[GET_FEATURES, blocks]);
@@ -48,7 +48,7 @@ pub fn features(socket: impl AsFd, interface: &str) -> Result<Features, Errno> {
     Ok(Features { names: names.collect(), available: column(0), active: column(2) })
 }
 
-/// Puts a question that stands in `words`, where the answer will be.
+/// Sends the request in `words`, which then contain the answer.
 fn ask(socket: BorrowedFd<'_>, interface: &str, words: &mut [u32]) -> Result<(), Errno> {
     let mut name: [c_char; libc::IFNAMSIZ] = [0; libc::IFNAMSIZ];
     if interface.len() >= name.len() {
@@ -79,5 +79,5 @@ const GET_FEATURES: u32 = 0x3a;
 const FEATURES: u32 = 4;
 const NAME: usize = 32;
 
-/// Room for the names of so many features. `netdev_features_t` has 64 bits.
+/// Room for the names of all features. `netdev_features_t` has 64 bits.
 const MOST: u32 = 1024;

@@ -1,11 +1,11 @@
-//! What stands behind a descriptor, as far as it decides which mechanism may serve it.
+//! What a descriptor refers to, as far as it decides which mechanism may serve it.
 
 use std::io;
 use std::os::fd::AsFd;
 
 use rustix::fs::{FileType, Stat, fstatfs};
 
-/// What stands behind a descriptor.
+/// What a descriptor refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A block device: seekable, but not a file that copy_file_range or reflink would take.

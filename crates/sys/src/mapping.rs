@@ -1,4 +1,4 @@
-//! A part of a file in the address space, which only the kernel looks at.
+//! A part of a file in the address space, which only the kernel reads.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -8,11 +8,12 @@ use rustix::io::Errno;
 use crate::Kind;
 use crate::last_errno;
 
-/// A part of a file mapped read-only, of which nobody but the kernel ever sees more than the
-/// address: no reference into it is formed, so another process may change or truncate the file.
+/// A part of a file mapped read-only. Only the kernel reads it; this process keeps just the
+/// address and forms no reference into it, so another process may change or truncate the file.
 #[derive(Debug)]
 pub struct Mapping {
-    /// A number, not a pointer: nobody here may follow it, and a number can go to any thread.
+    /// A number, not a pointer: it is never dereferenced here, and a number can be sent to any
+    /// thread.
     address: usize,
     len: usize,
 }
@@ -43,8 +44,8 @@ impl Mapping {
         Ok(Self { address: address.expose_provenance(), len })
     }
 
-    /// Writes the `len` bytes from `start` of the mapping to `sink`: at `at` if it is seekable,
-    /// otherwise with `more` telling a socket to wait for the next ones.
+    /// Writes the `len` bytes from `start` of the mapping to `sink`: at `at` if it is seekable;
+    /// otherwise `more` makes a socket wait for the next bytes.
     ///
     /// # Errors
     ///
@@ -101,7 +102,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// How a sink of this kind takes bytes whose place is `at`.
+    /// Returns how a sink of this kind takes bytes whose offset is `at`.
     pub fn new(kind: Kind, at: Option<u64>, more: bool) -> Self {
         match (kind, at) {
             (Kind::Socket, _) => Self::Socket { more },

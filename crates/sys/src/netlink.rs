@@ -38,7 +38,7 @@ impl Netlink {
         request.extend(question);
         send(&self.0, &request, SendFlags::empty())?;
         let mut answer = vec![0; HEAD + room];
-        // The kernel answers within the call that asks.
+        // The kernel answers within the call that sends the request.
         let (len, _) = recv(&self.0, &mut answer[..], RecvFlags::empty())?;
         answer.truncate(len);
         let body = answer.get(HEAD..).ok_or(Errno::BADMSG)?;

@@ -1,4 +1,4 @@
-//! Records of TLS with their type, which only a control message carries.
+//! TLS records with their type, which only a control message carries.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 

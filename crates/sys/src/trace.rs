@@ -1,5 +1,5 @@
-//! Starting a program, stopping it at its system calls, and waiting for its ends: ptrace(2),
-//! wait4(2), fork(2), and signals that are waited for.
+//! Starting a program, stopping it at its system calls, and waiting for its end: ptrace(2),
+//! wait4(2), fork(2), and waiting for signals.
 
 use std::ffi::{CString, c_char, c_int, c_long, c_uint, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::last_errno;
 
-/// A question or command to the kernel about one thread that is traced.
+/// A request to the kernel about one traced thread.
 #[derive(Debug)]
 pub enum TraceRequest<'a> {
     /// `PTRACE_SEIZE` with these options.
@@ -23,14 +23,14 @@ pub enum TraceRequest<'a> {
     CallInfo(&'a mut CallInfo),
 }
 
-/// How a thread goes on.
+/// How a thread continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
     /// Until the filter stops it (`PTRACE_CONT`).
     Free,
     /// Until the beginning or end of any system call (`PTRACE_SYSCALL`).
     ToCall,
-    /// Not at all, until a signal has it go on (`PTRACE_LISTEN`).
+    /// Not at all, until a signal resumes it (`PTRACE_LISTEN`).
     Listen,
 }
 
@@ -61,7 +61,7 @@ pub struct CallInfo {
     pub words: [u64; 8],
 }
 
-/// Puts a question to the kernel about a thread that is traced, or gives it a command.
+/// Sends a request about a traced thread to the kernel.
 ///
 /// # Errors
 ///
@@ -96,8 +96,8 @@ pub fn trace(tid: u32, request: TraceRequest<'_>) -> Result<(), Errno> {
     if result < 0 { Err(last_errno()) } else { Ok(()) }
 }
 
-/// Waits until a child of the calling thread, or a thread that it traces, has ended or stopped, and
-/// returns its number and wait status. Children of other threads are left to them.
+/// Waits until a child of the calling thread, or a thread that it traces, has ended or stopped,
+/// and returns its number and wait status. Children of other threads are not waited for.
 ///
 /// # Errors
 ///
@@ -117,14 +117,14 @@ pub fn wait_for_any() -> Result<(u32, c_int), Errno> {
     }
 }
 
-/// What a child needs to become a program.
+/// The inputs that a child needs to become a program.
 #[derive(Debug)]
 pub struct TracedProgram<'a> {
     /// The program, as execvp(3) finds it, and its arguments.
     pub words: &'a [CString],
-    /// Which calls are to stop it.
+    /// The filter of the calls that stop it.
     pub filter: &'a [libc::sock_filter],
-    /// The reading end of a pipe: the child begins when it has read a byte from it, and ends when
+    /// The reading end of a pipe: the child starts once it has read a byte from it, and ends when
     /// every writing end is closed.
     pub go: BorrowedFd<'a>,
     /// The writing end of that pipe, which the child closes.
@@ -166,7 +166,7 @@ pub fn spawn_traced(program: &TracedProgram<'_>) -> Result<u32, Errno> {
     }
 }
 
-/// Does in the child what is left to do until it is another program.
+/// Does the remaining work in the child until it becomes another program.
 fn become_program(program: &TracedProgram<'_>, words: &[*const c_char]) -> ! {
     let report = |what: StartFailure, errno: Errno| {
         let number = errno.raw_os_error().to_ne_bytes();
@@ -180,7 +180,8 @@ fn become_program(program: &TracedProgram<'_>, words: &[*const c_char]) -> ! {
     // made ready before: `words` ends with a null pointer and its strings outlive this child's
     // borrow of them, the filter is copied by the kernel. Proved by diagnose's `tests/trace.rs`.
     unsafe {
-        // Rust ignores it for itself, and what is ignored stays so in the next program.
+        // Rust ignores SIGPIPE for itself, and an ignored signal stays ignored in the next
+        // program.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         libc::close(program.go_parent.as_raw_fd());
         if libc::read(program.go.as_raw_fd(), (&raw mut byte).cast(), 1) != 1 {
@@ -228,7 +229,7 @@ fn install(filter: &[libc::sock_filter]) -> Result<(), Errno> {
 pub struct SignalSet(libc::sigset_t);
 
 impl SignalSet {
-    /// Those.
+    /// Creates the set of these signals.
     pub fn new(signals: &[c_int]) -> Self {
         let mut set = std::mem::MaybeUninit::uninit();
         // SAFETY: sigemptyset(3) makes it a set, and sigaddset(3) refuses numbers that are none.
@@ -242,13 +243,14 @@ impl SignalSet {
         }
     }
 
-    /// Has the calling thread, and those that it will start, not be interrupted by them.
+    /// Blocks the signals of the set for the calling thread, and for those that it will start.
     pub fn block(&self) {
         // SAFETY: it is a set. Proved by `tests/explain/ends.rs` of the program.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const self.0, std::ptr::null_mut()) };
     }
 
-    /// Waits for one of them: which, and whether it came from the kernel, as from a terminal.
+    /// Waits for one of the signals; returns which one, and whether it came from the kernel, as
+    /// from a terminal.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What a piece of work cost the calling thread, from getrusage(2), and a process, by its clock.
+//! Resource usage of a thread, from getrusage(2), and of a process, by its clock.
 
 use std::ffi::c_int;
 use std::ops::{Add, Sub};
@@ -30,7 +30,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What the calling thread has spent since it began.
+    /// Returns what the calling thread has used since it began.
     #[must_use]
     pub fn of_this_thread() -> Self {
         // getrusage(2) knows nothing of the time since the last tick of the scheduler, some 4 ms.
@@ -39,8 +39,8 @@ impl Usage {
         usage(libc::RUSAGE_THREAD)
     }
 
-    /// What the children of this process that were waited for have spent, and all that they have
-    /// waited for themselves.
+    /// Returns what the children of this process that were waited for have used, with all that
+    /// they have waited for themselves.
     #[must_use]
     pub fn of_ended_children() -> Self {
         usage(libc::RUSAGE_CHILDREN)
@@ -105,7 +105,7 @@ impl Sub for Usage {
     }
 }
 
-/// getrusage(2) for one of its `RUSAGE_` numbers.
+/// Calls getrusage(2) for one of its `RUSAGE_` numbers.
 fn usage(whose: c_int) -> Usage {
     let mut raw = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills the structure; a zeroed one is valid too, so that a failure, which

@@ -1,6 +1,6 @@
-//! What the tests of several crates share: bytes, folders, file systems, ports, waiting.
+//! Helpers for the tests of several crates: bytes, folders, file systems, ports, waiting.
 //!
-//! Everything here panics where a test would: a failure of the kit is a failure of the test.
+//! Every function panics on failure: a failure of the kit is a failure of the test.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -54,7 +54,7 @@ pub fn pattern(len: usize) -> Vec<u8> {
     KEPT.get_or_init(|| (0..KEPT_LEN).map(byte).collect())[..len].to_vec()
 }
 
-/// How many bytes of the [`pattern`] are made only once.
+/// The length of the repeated part of the [`pattern`].
 const KEPT_LEN: usize = 24 << 20;
 
 /// Returns the folder in which tests put their files: `tmp` in the target folder, which is on a
@@ -105,14 +105,14 @@ pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
-/// Reports that a test cannot be done here.
+/// Reports that a test cannot run here.
 ///
 /// # Panics
 ///
-/// In CI (`CI` is set), where every test can be done.
+/// In CI (`CI` is set), where every test can run.
 pub fn skip(reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "cannot test: {reason}");
-    // Not captured by the test harness, so that the test is not taken for passed.
+    // Not captured by the test harness, so that the test does not appear to have passed.
     let mut terminal = File::options().append(true).open("/dev/stderr").unwrap();
     let _ = writeln!(terminal, "skipped: {reason}");
 }
@@ -139,7 +139,7 @@ pub fn until_listening(port: u16) {
     });
 }
 
-/// Looks every few milliseconds until the condition holds.
+/// Checks every few milliseconds until the condition holds.
 ///
 /// # Panics
 ///
@@ -153,5 +153,5 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Far longer than anything in a test takes.
+/// The longest wait, far longer than any operation in a test takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);

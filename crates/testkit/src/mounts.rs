@@ -27,7 +27,7 @@ pub enum FileSystem {
 pub struct Mounted {
     /// Holds the image and the mount point.
     folder: PathBuf,
-    /// The file system that an overlay's layers lie on.
+    /// The file system that contains an overlay's layers.
     _below: Option<Box<Mounted>>,
 }
 
@@ -105,13 +105,13 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // A thread that has just ended may still be closing its files: then when it is ready.
+        // A thread that has just ended may still be closing its files: then unmount later.
         let gone = call(Command::new("umount").arg(self.root()))
             .or_else(|_| call(Command::new("umount").arg("-l").arg(self.root())));
         if gone.is_ok() {
             let _ = fs::remove_dir_all(&self.folder);
         } else {
-            // Never mounted: only empty folders and an image may go.
+            // Never mounted: only empty folders and an image may be removed.
             let _ = fs::remove_file(self.folder.join("image"));
             let _ = fs::remove_dir(self.root());
             let _ = fs::remove_dir(&self.folder);

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use underpass_engine::hint::{Action, Hint, Hinted, Plain};
 
-/// Why two ends could not be examined. What is wrong with them is no error but a finding.
+/// Why two ends could not be examined. A problem of the ends themselves is a finding, not an
+/// error.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DoctorError {
@@ -35,11 +36,11 @@ pub enum DoctorError {
         /// What the kernel answered.
         source: io::Error,
     },
-    /// Nothing can be tried with what was named.
+    /// No trial is possible with the named ends.
     Usage(String),
 }
 
-/// What the doctor's parts return.
+/// The result type of the doctor's modules.
 pub(super) type Result<T> = std::result::Result<T, DoctorError>;
 
 impl Hinted for DoctorError {
@@ -80,7 +81,7 @@ impl std::error::Error for DoctorError {
 
 /// Turns an error of the system into one that names the file.
 pub(super) trait WithPath<T> {
-    /// `action` is what was being done with `path`.
+    /// Adds `path` and the `action` that was being done with it.
     fn with_path(self, action: impl Into<Action>, path: impl Into<PathBuf>) -> Result<T>;
 }
 

@@ -1,12 +1,12 @@
-//! One thing that was looked at.
+//! One result of an examination.
 
 use serde::Serialize;
 
-/// One thing that was looked at: what was seen, what it means, what to do about it. The texts may
-/// have names of files in them as they are: escape them before they go to a terminal.
+/// One result of an examination: what was seen, what it means, what to do about it. The texts may
+/// contain names of files verbatim: escape them before they go to a terminal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The name of what was looked at, which stays the same in later versions.
+    /// The name of what was examined, which stays the same in later versions.
     pub name: &'static str,
     /// Whether it is as good as it can be.
     pub state: FindingState,
@@ -29,7 +29,7 @@ pub enum FindingState {
     Limited,
     /// The fastest mechanism is unavailable, and another is used or none is left.
     Closed,
-    /// It is unavailable or not used, and nothing that was asked for is the worse for it.
+    /// It is unavailable or not used, and nothing that was requested is the worse for it.
     Unneeded,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn count_closed(findings: &[Finding]) -> usize {
     findings.iter().filter(|finding| finding.state == FindingState::Closed).count()
 }
 
-/// Returns the findings as the snapshots have them.
+/// Returns the findings in the form of the snapshots.
 #[cfg(test)]
 pub(super) fn text(findings: &[Finding]) -> String {
     let mut text = String::new();

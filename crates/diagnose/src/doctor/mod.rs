@@ -1,7 +1,7 @@
 //! What a machine allows, as findings: what was seen, what it means, what to do about it.
 //!
-//! Each part of the machine has a module that gathers what there is by trying, and a pure function
-//! from that to findings, so that every finding can be tested without the machine that it is about.
+//! Each part of the machine has a module that gathers facts by trying, and a pure function from
+//! those to findings, so that every finding can be tested on any machine.
 
 mod ends;
 mod error;
@@ -20,12 +20,12 @@ use ends::sample::Sample;
 use host::{card, ktls, machine};
 use pair::{file_system, sharing, storage, verdict};
 
-/// All that was found.
+/// The result of an examination.
 #[derive(Clone, Debug)]
 pub struct Diagnosis {
-    /// What was seen of the two ends.
+    /// The trials between the two ends.
     pub pair: PairTrials,
-    /// What it all means, in the order in which it is told.
+    /// All findings, in the order in which they are shown.
     pub findings: Vec<Finding>,
 }
 
@@ -37,12 +37,12 @@ impl Diagnosis {
     }
 }
 
-/// Tries what can be tried between two ends: `from`, a file or a folder of such files, by default
-/// the current folder, and `to`. Nothing is left of what it writes.
+/// Examines two ends: `from`, a file or a folder of such files, by default the current folder,
+/// and `to`. It removes everything that it writes.
 ///
 /// # Errors
 ///
-/// [`DoctorError`] if nothing can be tried with one of them.
+/// [`DoctorError`] if one of them allows no trial.
 pub fn examine(from: Option<&Path>, to: &Target) -> Result<Diagnosis, DoctorError> {
     let sample = Sample::take(from)?;
     let is_stream = to.is_stream();

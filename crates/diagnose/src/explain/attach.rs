@@ -1,4 +1,4 @@
-//! Counts the system calls of programs that run already.
+//! Counts the system calls of programs that already run.
 
 use std::collections::HashSet;
 use std::fs;
@@ -27,8 +27,8 @@ pub struct Attached {
     thread: Option<JoinHandle<io::Result<Counts>>>,
 }
 
-/// Begins to count the system calls of these processes, with all of their threads and all that
-/// they start. Every call is counted that begins after this returns.
+/// Begins to count the system calls of these processes, with all of their threads and all
+/// processes that they start. Every call that begins after this returns is counted.
 ///
 /// # Errors
 ///
@@ -37,7 +37,7 @@ pub fn attach(pids: &[u32]) -> Result<Attached, ExplainError> {
     let (sender, receiver) = mpsc::channel();
     let is_over = Arc::new(AtomicBool::new(false));
     let (over, its_pids) = (Arc::clone(&is_over), pids.to_vec());
-    // Only the thread that has begun to trace gets to know what happens.
+    // Only the tracing thread is notified of events.
     let thread = thread::spawn(move || follow(&its_pids, &over, &sender));
     let attached = Attached { pids: pids.to_vec(), is_over, thread: Some(thread) };
     match receiver.recv() {
@@ -49,7 +49,7 @@ pub fn attach(pids: &[u32]) -> Result<Attached, ExplainError> {
 
 impl Attached {
     /// Ends the counting and returns the calls by name, those that took longest first. The
-    /// processes go on.
+    /// processes keep running.
     ///
     /// # Errors
     ///
@@ -59,12 +59,13 @@ impl Attached {
         counts.and_then(|counts| counts).map(|counts| counts.by_name()).map_err(ExplainError::Io)
     }
 
-    /// Has the thread let go of the processes, and waits for it; `None` if it has panicked.
+    /// Makes the thread detach from the processes, and waits for it; returns `None` if it has
+    /// panicked.
     fn stop(&mut self) -> Option<io::Result<Counts>> {
         let thread = self.thread.take()?;
         self.is_over.store(true, Ordering::Release);
-        // The thread wakes only when something happens to one of them; this does nothing else, as
-        // the thread keeps the signal to itself.
+        // The thread wakes only when a process has an event; this signal causes one and has no
+        // other effect, as the thread keeps it from the process.
         for pid in self.pids.iter().filter_map(|pid| Pid::from_raw(i32::try_from(*pid).ok()?)) {
             let _ = kill_process(pid, Signal::CONT);
         }
@@ -78,7 +79,7 @@ impl Drop for Attached {
     }
 }
 
-/// Traces the processes until it is over, or they are.
+/// Traces the processes until it is told to stop, or they have ended.
 fn follow(
     pids: &[u32],
     is_over: &AtomicBool,
@@ -86,8 +87,8 @@ fn follow(
 ) -> io::Result<Counts> {
     let mut counts = Counts::default();
     let mut threads = HashSet::new();
-    // The answer is not needed if the caller is gone. When this thread ends, what it traces goes on
-    // untraced.
+    // The answer is not needed if the caller is gone. When this thread ends, the processes that
+    // it traces continue untraced.
     if let Err(error) = pids.iter().try_for_each(|pid| seize_all(*pid, &mut threads)) {
         let _ = ready.send(Err(error));
         return Ok(counts);
@@ -130,8 +131,8 @@ fn follow(
     Ok(counts)
 }
 
-/// Traces all threads of a process. New ones of those that are traced already come by themselves;
-/// the others are looked for until none is left.
+/// Traces all threads of a process. New threads of traced ones are traced automatically; this
+/// repeats until no other is left.
 fn seize_all(pid: u32, threads: &mut HashSet<u32>) -> io::Result<()> {
     loop {
         let tasks = fs::read_dir(format!("/proc/{pid}/task"))?;
@@ -143,7 +144,7 @@ fn seize_all(pid: u32, threads: &mut HashSet<u32>) -> io::Result<()> {
         for tid in new {
             let seized = trace::seize(tid).and_then(|()| trace::interrupt(tid));
             match seized {
-                // It came by itself between the look and the call.
+                // It was traced automatically between the listing and the call.
                 Err(error) if is(&error, Errno::PERM) && is_ours(tid) => {}
                 seized => unless_gone(seized)?,
             }
@@ -159,7 +160,7 @@ fn is_ours(tid: u32) -> bool {
     tracer == Some(rustix::thread::gettid().as_raw_nonzero().get())
 }
 
-/// Takes a thread that was killed meanwhile for none that failed: its end will be seen.
+/// Ignores the error for a thread that was killed meanwhile: its end will be reported.
 fn unless_gone(done: io::Result<()>) -> io::Result<()> {
     match done {
         Err(error) if is(&error, Errno::SRCH) => Ok(()),

@@ -16,33 +16,33 @@ pub(super) struct Known {
 /// What a system call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SyscallEffect {
-    /// Copies from a descriptor, the first argument, to memory, or the other way round.
+    /// Copies between a descriptor, the first argument, and memory.
     Cross {
-        /// Which of the two.
+        /// The direction of the copy.
         direction: Direction,
         /// How the second and third argument say where in memory.
         memory: Memory,
-        /// Which argument has the flags of recv(2) and send(2), if one has.
+        /// Which argument has the flags of recv(2) and send(2), if any.
         flags: Option<usize>,
     },
     /// Moves bytes inside the kernel.
     Move {
-        /// Which argument is the source,
+        /// The argument that is the source.
         from: usize,
-        /// and which the sink.
+        /// The argument that is the sink.
         to: usize,
     },
     /// Gives pages of the program to a pipe, or copies from one: vmsplice(2).
     Vmsplice,
-    /// Has two files share blocks: FICLONE.
+    /// Makes two files share blocks: FICLONE.
     Clone,
-    /// The same for a part of a file: FICLONERANGE.
+    /// Makes parts of two files share blocks: FICLONERANGE.
     CloneRange,
-    /// Begins or drives a ring, in which calls are made unseen: io_uring(7).
+    /// Creates or drives a ring, whose calls are invisible: io_uring(7).
     Ring,
-    /// Hands calls over to be made later, unseen: io_submit(2).
+    /// Submits calls that are made later and invisible: io_submit(2).
     Later,
-    /// Has the kernel refuse calls from now on: seccomp(2).
+    /// Makes the kernel refuse calls from now on: seccomp(2).
     Confine,
     /// mmap(2).
     Map,
@@ -52,7 +52,7 @@ pub(super) enum SyscallEffect {
     Remap,
 }
 
-/// Which way bytes cross between the kernel and a program's memory.
+/// The direction in which bytes cross between the kernel and a program's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     /// Into memory: read(2).
@@ -71,16 +71,16 @@ impl Direction {
     }
 }
 
-/// How arguments say where in memory bytes are.
+/// How the arguments say where in memory the bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memory {
     /// An address and a length.
     Buffer,
-    /// Several of them: `iovec`.
+    /// Several buffers: `iovec`.
     Vector,
-    /// Several of them in a `msghdr`.
+    /// Several buffers in a `msghdr`.
     Message,
-    /// Several of these in `mmsghdr`s; the call returns how many messages, not bytes.
+    /// Several messages in `mmsghdr`s; the call returns the number of messages, not bytes.
     Messages,
 }
 
@@ -89,12 +89,12 @@ pub(super) fn known(number: i64) -> Option<&'static Known> {
     TABLE.iter().find(|known| known.number == number)
 }
 
-/// Returns what the kernel is to stop the program for.
+/// Returns the calls for which the kernel stops the program.
 pub(super) fn watched() -> Vec<(i64, Watch)> {
     TABLE.iter().map(|known| (known.number, known.watch)).collect()
 }
 
-/// Returns whether the call, which may have come without a filter, is one to look at.
+/// Returns whether the call, which may have come without a filter, is watched.
 pub(super) fn is_watched(known: &Known, arguments: &[u64; 6]) -> bool {
     let word = |index: u8| arguments[usize::from(index)] as u32;
     match known.watch {
@@ -128,7 +128,7 @@ const fn request(number: u32, effect: SyscallEffect) -> Known {
     Known { name: "ioctl", number: libc::SYS_ioctl, watch, effect }
 }
 
-/// Mappings of memory alone say nothing about files, unless they replace one.
+/// Mappings of memory alone are irrelevant unless they replace one of a file.
 const MAP: Known = Known {
     name: "mmap",
     number: libc::SYS_mmap,

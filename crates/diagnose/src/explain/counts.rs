@@ -7,7 +7,7 @@ use syscalls::Sysno;
 
 use crate::trace::Call;
 
-/// What all calls of one name came to.
+/// The statistics of all calls of one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallCount {
     /// The name in the manual; `unknown` for calls of another architecture.
@@ -16,8 +16,8 @@ pub struct CallCount {
     pub calls: u64,
     /// How often it failed.
     pub errors: u64,
-    /// Seconds between its begins and ends, with what watching them took. A call that never
-    /// returned, such as exit_group(2), counts none.
+    /// Seconds between the begin and end of the calls, including the time of tracing. A call that
+    /// never returned, such as exit_group(2), counts none.
     pub seconds: f64,
 }
 
@@ -25,7 +25,7 @@ pub struct CallCount {
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     by_number: HashMap<Option<i64>, Sum>,
-    /// What each thread is in, and since when.
+    /// The call that each thread is in, and since when.
     begun: HashMap<u32, (Option<i64>, Instant)>,
 }
 
@@ -45,7 +45,7 @@ impl Counts {
                 self.begun.insert(tid, (*number, Instant::now()));
             }
             Call::Ends(result) => {
-                // Where watching began in the middle of a call, its begin was not seen.
+                // If tracing began in the middle of a call, its begin was not seen.
                 let Some((number, since)) = self.begun.remove(&tid) else { return };
                 let sum = self.by_number.entry(number).or_default();
                 sum.time += since.elapsed();

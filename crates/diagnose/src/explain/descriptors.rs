@@ -1,7 +1,8 @@
-//! What a descriptor of another process is.
+//! The files and sockets that descriptors of another process refer to.
 //!
-//! It is looked up anew at each call, which costs a microsecond beside the ten of the stop itself.
-//! So nothing has to be known about who closes, duplicates or inherits what.
+//! Each call looks its descriptor up anew, which costs a microsecond, compared to ten for the
+//! stop itself. So it is not necessary to track which process closes, duplicates or inherits a
+//! descriptor.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -10,8 +11,8 @@ use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags, getxattr, readlink, 
 
 use crate::EndKind;
 
-/// A file, whatever its names are: device, number, and the second and nanosecond of its birth
-/// where the file system knows, since numbers are given again.
+/// A file, whatever its names are: device, inode number, and the second and nanosecond of its
+/// birth where the file system records it, since numbers are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileId {
     device: (u32, u32),
@@ -29,28 +30,28 @@ impl FileId {
 /// One end of a call.
 #[derive(Clone, Debug)]
 pub(super) struct End {
-    /// What it is.
+    /// The kind of the end.
     pub(super) kind: EndKind,
-    /// Which file, socket or pipe it is.
+    /// The identity of the file, socket or pipe.
     pub(super) id: FileId,
-    /// Bytes of a file.
+    /// The size of a file in bytes.
     pub(super) size: u64,
-    /// How to call it, together with all others that have the same name.
+    /// The name, shared with all other ends that are shown under it.
     pub(super) name: Rc<str>,
 }
 
-/// Looks up descriptors, and remembers the names of what it has met.
+/// Looks up descriptors, and caches their names.
 #[derive(Debug, Default)]
 pub(super) struct Descriptors {
     names: HashMap<FileId, (EndKind, Rc<str>)>,
-    /// Whether the kernel makes up the files of a device that is none.
+    /// Whether the kernel makes up the files of a device number without a device.
     made_up: HashMap<(u32, u32), bool>,
 }
 
 impl Descriptors {
     /// Returns what a descriptor of a thread is.
     pub(super) fn look(&mut self, tid: u32, fd: u64) -> End {
-        // Descriptors are ints; what stands in the upper half of a register means nothing.
+        // Descriptors are ints; the upper half of the register is meaningless.
         let path = format!("/proc/{tid}/fd/{}", fd as u32);
         let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE | StatxFlags::BTIME;
         let Ok(facts) = statx(CWD, &*path, AtFlags::STATX_DONT_SYNC, wanted) else {
@@ -62,7 +63,7 @@ impl Descriptors {
             number: facts.stx_ino,
             born: (facts.stx_btime.tv_sec, facts.stx_btime.tv_nsec),
         };
-        // All that is no file but events and timers shares one number.
+        // Everything that is no file except events and timers shares one number.
         let is_known = !matches!(FileType::from_raw_mode(facts.stx_mode.into()), FileType::Unknown);
         if let Some((kind, name)) = self.names.get(&id).filter(|_| is_known) {
             return End { kind: *kind, id, size: facts.stx_size, name: name.clone() };
@@ -76,7 +77,7 @@ impl Descriptors {
         End { kind, id, size: facts.stx_size, name }
     }
 
-    /// Kind and name of something new.
+    /// Returns the kind and name of an unknown end.
     fn meet(&mut self, path: &str, facts: &Statx) -> (EndKind, String) {
         let target = || match readlink(path, Vec::new()) {
             Ok(target) => target.to_string_lossy().into_owned(),
@@ -112,8 +113,8 @@ impl Descriptors {
     }
 }
 
-/// Files that are made without a name (`O_TMPFILE` of open(2)) and get one later are known by
-/// their number, which says nothing to people.
+/// Removes the number from the path of a file that was created without a name (`O_TMPFILE` of
+/// open(2)) and named later, because the number means nothing to people.
 fn without_number(path: String) -> String {
     let unnamed = path.strip_suffix(" (deleted)").and_then(|path| path.rsplit_once("/#"));
     match unnamed {
@@ -124,7 +125,8 @@ fn without_number(path: String) -> String {
     }
 }
 
-/// `TCP socket`, `UNIX socket`: sockets tell their protocol as an extended attribute.
+/// Returns the protocol, such as `TCP socket` or `UNIX socket`, which sockets have as an extended
+/// attribute.
 fn protocol(path: &str) -> String {
     let mut name = [0; 32];
     let len = getxattr(path, "system.sockprotoname", &mut name).unwrap_or(0);
@@ -134,15 +136,16 @@ fn protocol(path: &str) -> String {
 }
 
 /// Returns whether devices with this number are terminals: the console, virtual and serial ones,
-/// and both sides of those that programs make (devices.txt of Linux).
+/// and both sides of pseudoterminals (devices.txt of Linux).
 fn is_terminal(number: u32) -> bool {
     matches!(number, 4 | 5 | 128..=143 | 204)
 }
 
-/// Names that are remembered.
+/// The most names that are cached.
 const MAX_NAMES: usize = 65_536;
 
-/// procfs, sysfs, both cgroup file systems, debugfs, tracefs, securityfs, selinuxfs.
+/// The magic numbers of procfs, sysfs, both cgroup file systems, debugfs, tracefs, securityfs,
+/// selinuxfs.
 const MADE_UP: [u64; 8] = [
     0x9fa0,
     0x6265_6572,

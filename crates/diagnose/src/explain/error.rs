@@ -13,24 +13,24 @@ use crate::procfs::field;
 pub enum ExplainError {
     /// It could not be started.
     NotStarted {
-        /// Which.
+        /// The program.
         program: String,
         /// The answer of execve(2).
         errno: Errno,
     },
-    /// It may not be traced.
+    /// It cannot be traced.
     Refused {
         /// What can be done about it.
         remedy: Hint,
         /// The answer of ptrace(2).
         source: io::Error,
     },
-    /// Something else went wrong while it was traced.
+    /// Another error occurred while it was traced.
     Io(io::Error),
 }
 
 impl ExplainError {
-    /// The error of starting to trace.
+    /// Creates the error of starting to trace.
     pub(super) fn starting(source: io::Error) -> Self {
         match Errno::from_io_error(&source) {
             Some(Errno::PERM | Errno::ACCESS | Errno::NOSYS) => {
@@ -40,7 +40,8 @@ impl ExplainError {
         }
     }
 
-    /// As a shell has it: 127 if there is no such program, 126 if it cannot be run.
+    /// Returns the exit code that a shell uses: 127 if there is no such program, 126 if it cannot
+    /// be run.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotStarted { errno: Errno::NOENT, .. } => 127,
@@ -88,7 +89,7 @@ impl std::error::Error for ExplainError {
     }
 }
 
-/// Returns what helps against a refusal, by what can be seen of its cause.
+/// Returns the remedy for a refusal, by the visible signs of its cause.
 fn remedy() -> &'static str {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();

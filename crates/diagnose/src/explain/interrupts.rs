@@ -1,4 +1,4 @@
-//! Signals that are meant for the program and reach its tracer.
+//! Signals that are meant for the program but reach its tracer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,23 +7,23 @@ use std::thread;
 use crate::trace::Signals;
 use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process};
 
-/// The processes that are traced, by number, with their parents.
+/// The traced processes, by number, with their parents.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Family(Arc<Mutex<BTreeMap<u32, u32>>>);
 
 impl Family {
-    /// A process has begun.
+    /// Notes that a process has begun.
     pub(super) fn came(&self, process: u32, parent: u32) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(process, parent);
     }
 
-    /// A process has ended.
+    /// Notes that a process has ended.
     pub(super) fn left(&self, process: u32) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&process);
     }
 
-    /// Those whose parents are not among them: the program itself, and after its end what it has
-    /// left, such as the daemon that it was to start.
+    /// Returns the processes whose parents are not traced: the program itself and, after its end,
+    /// those that it has left, such as a daemon.
     fn eldest(&self) -> Vec<u32> {
         let family = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         family
@@ -34,13 +34,13 @@ impl Family {
     }
 }
 
-/// From now on signals that would end this process go to the family instead.
+/// Redirects signals that would end this process to the family from now on.
 ///
-/// To be called after the program was started, so that it has them as it would have without us.
+/// Call this after the program was started, so that it inherits the original signal dispositions.
 pub(super) fn pass_on(family: &Family) {
     let signals = Signals::block(&[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM]);
     let family = family.clone();
-    // It waits for ever, until this process ends.
+    // This thread waits until the process ends.
     thread::spawn(move || {
         while let Ok((number, is_from_terminal)) = signals.wait() {
             let Some(signal) = Signal::from_named_raw(number) else { continue };
@@ -51,14 +51,14 @@ pub(super) fn pass_on(family: &Family) {
     });
 }
 
-/// Sends a signal, unless its receiver has got it already.
+/// Sends a signal, unless its receiver already has it.
 fn pass(pid: u32, signal: Signal, is_from_terminal: bool) {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
-    // The keys of a terminal reach a whole group.
+    // The keys of a terminal signal a whole process group.
     if is_from_terminal && getpgid(Some(pid)) == Ok(getpgrp()) {
         return;
     }
-    // It may be over by now.
+    // The process may have ended.
     let _ = kill_process(pid, signal);
 }
 

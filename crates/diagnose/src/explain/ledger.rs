@@ -1,4 +1,4 @@
-//! What is counted while a program runs.
+//! The counters of a traced program.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -10,32 +10,33 @@ use super::calls::Direction;
 use super::descriptors::{End, FileId};
 use crate::EndKind;
 
-/// Everything that was seen.
+/// The counters of a traced program.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Between the kernel and memory: which way, from or to what, and from what sort of memory.
+    /// Crossings between the kernel and memory: direction, kind of end, and kind of memory.
     pub crossings: BTreeMap<(Direction, EndKind, Origin), Count>,
-    /// Inside the kernel: how, from what and to what.
+    /// Moves inside the kernel: mechanism, source and sink.
     pub moves: BTreeMap<(&'static str, EndKind, EndKind), Count>,
-    /// By system call.
+    /// Bytes and calls by system call.
     pub by_call: BTreeMap<&'static str, Count>,
-    /// Errors by system call or mechanism, ends and errno, in the order in which they came.
+    /// Errors by system call or mechanism, ends and errno, in the order of their first
+    /// occurrence.
     pub refusals: Vec<RefusalCount>,
-    /// By file, protocol of a socket, or other name of an end.
+    /// Traffic by file, protocol of a socket, or other name of an end.
     pub ends: HashMap<(EndKind, Rc<str>), EndCount>,
     /// Calls that would have had to wait.
     pub waits: u64,
-    /// Bytes of files that were mapped, by file, without those that are programs.
+    /// Bytes of mapped files, by file, without those that are programs.
     pub(super) mapped: HashMap<FileId, u64>,
-    /// Which files are programs or libraries.
+    /// The files that are programs or libraries.
     pub(super) code: HashSet<FileId>,
-    /// Calls that begin or drive an io_uring(7).
+    /// Calls that create or drive an io_uring(7).
     pub ring_calls: u64,
     /// Calls of io_submit(2).
     pub later_calls: u64,
-    /// Calls in the numbering of another architecture, of which nothing is known.
+    /// Calls with the numbers of another architecture, which are not analysed.
     pub foreign_calls: u64,
-    /// Sockets that are counted in `ends`.
+    /// The sockets that are counted in `ends`.
     sockets: HashSet<FileId>,
     /// Bytes that splice(2) has put into pipes and not yet taken out.
     held: HashMap<FileId, Held>,
@@ -44,11 +45,11 @@ pub struct Ledger {
 /// Bytes and calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Bytes that were moved.
+    /// The number of bytes moved.
     pub bytes: u64,
-    /// Calls, also those that moved none.
+    /// Calls, including those that moved nothing.
     pub calls: u64,
-    /// Calls that moved some.
+    /// Calls that moved at least one byte.
     pub moving_calls: u64,
 }
 
@@ -59,7 +60,7 @@ impl Count {
         self.moving_calls += u64::from(bytes > 0);
     }
 
-    /// Adds up.
+    /// Returns the sum of both.
     pub(super) fn plus(mut self, other: Self) -> Self {
         self.bytes += other.bytes;
         self.calls += other.calls;
@@ -67,28 +68,28 @@ impl Count {
         self
     }
 
-    /// Returns the mean size of a call that moved some bytes.
+    /// Returns the mean size of a call that moved bytes.
     pub fn mean_bytes(self) -> u64 {
         self.bytes.checked_div(self.moving_calls).unwrap_or(0)
     }
 }
 
-/// What sort of memory bytes cross from or to.
+/// The kind of memory that bytes cross from or to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Origin {
-    /// The program's own.
+    /// The program's own memory.
     #[default]
     Buffer,
     /// A part of a file that is mapped: one copy less.
     Mapping,
-    /// Pages that the kernel takes as they are, without copying: `MSG_ZEROCOPY`.
+    /// Pages that the kernel references instead of copying: `MSG_ZEROCOPY`.
     Referenced,
 }
 
-/// What went from or to one end.
+/// The traffic of one end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EndCount {
-    /// How many sockets have this name; 1 for what is no socket.
+    /// How many sockets have this name; 1 for an end that is no socket.
     pub number: u64,
     /// Read from it into memory.
     pub read: Count,
@@ -100,25 +101,26 @@ pub struct EndCount {
     pub moved_to: Count,
 }
 
-/// One sort of error, and how often.
+/// One kind of error, and how often it occurred.
 #[derive(Clone, Debug)]
 pub struct RefusalCount {
     /// The mechanism, or system call.
     pub what: &'static str,
     /// The kernel's answer.
     pub errno: Errno,
-    /// What bytes were to come from; `Other` stands for memory, too.
+    /// The source; `Other` stands for memory, too.
     pub from: EndKind,
-    /// What they were to go to.
+    /// The sink.
     pub to: EndKind,
-    /// Bytes delivered by all calls together when it came first.
+    /// Bytes delivered by all calls together when it first occurred.
     pub at: u64,
-    /// How often it came.
+    /// How often it occurred.
     pub times: u64,
 }
 
 impl RefusalCount {
-    /// Returns whether the kernel does not offer this for these ends, rather than failed at it.
+    /// Returns whether the kernel does not offer the mechanism for these ends, as opposed to
+    /// failing at it.
     pub fn is_decline(&self) -> bool {
         let is_mechanism = KERNEL_MECHANISMS.contains(&self.what);
         is_mechanism
@@ -143,17 +145,17 @@ impl RefusalCount {
     }
 }
 
-/// What is in a pipe, and where it came from.
+/// The content of a pipe, and where it came from.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     from: EndKind,
-    /// Where the last of them went.
+    /// Where the last of the bytes went.
     to: Option<EndKind>,
     bytes: u64,
     calls: u64,
 }
 
-/// Between which ends something went.
+/// The two ends of a move.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Between<'a> {
     /// The source.
@@ -178,7 +180,7 @@ impl Ledger {
             (Origin::Mapping, split.mapped),
             (Origin::Referenced, split.referenced),
         ];
-        // A call counts once, for the sort of memory that most of its bytes were in.
+        // A call counts once, for the kind of memory that most of its bytes were in.
         let most = parts.iter().filter(|(_, bytes)| *bytes > 0).max_by_key(|(_, bytes)| *bytes);
         let most = most.map_or(split.tried, |(origin, _)| *origin);
         for (origin, bytes) in parts {
@@ -227,8 +229,8 @@ impl Ledger {
         self.drain(ends, bytes);
     }
 
-    /// Counts what splice(2) takes out of a pipe: what it had put in itself has then gone the
-    /// whole way, from where it came.
+    /// Counts what splice(2) takes out of a pipe: bytes that it had put in itself have then moved
+    /// from their source to this sink.
     fn drain(&mut self, ends: Between<'_>, bytes: u64) {
         let (mut passed, mut before) = (0, 0);
         let mut from = ends.from.kind;
@@ -243,14 +245,14 @@ impl Ledger {
         let sum = self.moves.entry(("splice", from, ends.to.kind)).or_default();
         *sum = sum.plus(whole);
         if bytes > passed {
-            // Another call has put it there.
+            // Another call has put these bytes there.
             let other = Count { bytes: bytes - passed, calls: 0, moving_calls: 0 };
             let sum = self.moves.entry(("splice", EndKind::Pipe, ends.to.kind)).or_default();
             *sum = sum.plus(other);
         }
     }
 
-    /// Counts what has gone no further than into a pipe.
+    /// Counts bytes that have moved only into a pipe.
     fn rest(&mut self, held: Held) {
         let Held { from, bytes, calls, .. } = held;
         let moving_calls = if bytes > 0 { calls } else { 0 };
@@ -262,7 +264,7 @@ impl Ledger {
         }
     }
 
-    /// Counts what is still in pipes, at the end.
+    /// Counts what is still in pipes at the end.
     pub(super) fn settle(&mut self) {
         for held in std::mem::take(&mut self.held).into_values() {
             self.rest(held);
@@ -291,7 +293,7 @@ impl Ledger {
         written + self.moves.values().map(|count| count.bytes).sum::<u64>()
     }
 
-    /// Returns where to count what goes from or to an end.
+    /// Returns the counter of an end.
     fn end(&mut self, end: &End) -> &mut EndCount {
         let mut name = Rc::clone(&end.name);
         if self.ends.len() >= MAX_ENDS && !self.ends.contains_key(&(end.kind, Rc::clone(&name))) {
@@ -308,19 +310,19 @@ impl Ledger {
     }
 }
 
-/// The bytes of one call, by the sort of memory that they were in.
+/// The bytes of one call, by the kind of memory that they were in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Split {
     pub(super) plain: u64,
     pub(super) mapped: u64,
     pub(super) referenced: u64,
-    /// Where they would have been, if there were none.
+    /// The kind of memory of a call that moved nothing.
     pub(super) tried: Origin,
 }
 
-/// What moves bytes inside the kernel.
+/// The mechanisms that move bytes inside the kernel.
 const KERNEL_MECHANISMS: [&str; 6] =
     ["copy_file_range", "reflink", "sendfile", "splice", "tee", "vmsplice"];
 
-/// Names that are counted apart.
+/// The most names that are counted separately.
 const MAX_ENDS: usize = 10_000;

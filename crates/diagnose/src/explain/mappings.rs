@@ -1,9 +1,10 @@
-//! Which parts of a process' memory are files, so that a write from one of them is told apart from
-//! a write of what was read before.
+//! Which parts of a process' memory are files, which distinguishes a write from a mapped file
+//! from a write of bytes that were read before.
 //!
-//! Every mapping of a file comes by mmap(2), which is watched, and so is all that ends one. What
-//! the kernel maps itself when it starts a program is left out: programs and libraries do not
-//! count as data, so that a message that is a constant of a program is not taken for a file sent.
+//! Every mapping of a file is made by mmap(2), which is traced, as are all calls that end one.
+//! Mappings that the kernel makes when it starts a program are left out: programs and libraries
+//! do not count as data, so that a constant of a program is not mistaken for the contents of a
+//! file.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -30,7 +31,7 @@ impl Mappings {
         self.code.insert(file);
     }
 
-    /// Notes that `len` bytes from `start` are no part of a file any more.
+    /// Notes that `len` bytes from `start` are no longer part of a file.
     pub(super) fn remove(&mut self, start: u64, len: u64) {
         let end = start.saturating_add(whole_pages(len));
         let touched: Vec<_> = self
@@ -51,13 +52,13 @@ impl Mappings {
         }
     }
 
-    /// Returns the file that is mapped at an address, programs and libraries too.
+    /// Returns the file that is mapped at an address, including programs and libraries.
     pub(super) fn at(&self, address: u64) -> Option<FileId> {
         let (_, (end, file)) = self.parts.range(..=address).next_back()?;
         (*end > address).then_some(*file)
     }
 
-    /// Returns whether data of a file, but no program, is mapped at an address.
+    /// Returns whether a file that is no program is mapped at an address.
     pub(super) fn is_data(&self, address: u64) -> bool {
         self.at(address).is_some_and(|file| !self.code.contains(&file))
     }

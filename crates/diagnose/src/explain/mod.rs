@@ -1,8 +1,8 @@
 //! Runs any program under ptrace(2) and counts what moves its bytes.
 //!
-//! The program and all that it starts stops at the system calls that move bytes, which a filter in
-//! the kernel picks (`calls.rs`). A stop at the beginning tells what the call is about, another
-//! at the end what it came to (`observer.rs`).
+//! The program and all processes that it starts stop at the system calls that move bytes, which a
+//! filter in the kernel selects (`calls.rs`). A stop at the beginning shows the arguments of a
+//! call, another at the end its result (`observer.rs`).
 
 mod attach;
 mod calls;
@@ -35,18 +35,18 @@ pub use ledger::{Count, EndCount, Ledger, Origin, RefusalCount};
 pub use tracer::Ending;
 use tracer::Tracer;
 
-/// What was seen of a program that is over.
+/// The result of tracing a program to its end.
 #[derive(Debug)]
 pub struct Explained {
     /// How the program itself ended.
     pub ending: Ending,
     /// Seconds from its first instruction to the end of the last process.
     pub elapsed_s: f64,
-    /// What all its processes cost, stops for watching them included.
+    /// What all its processes used, including the stops for tracing.
     pub usage: Usage,
     /// What its system calls moved.
     pub ledger: Ledger,
-    /// Bytes of files that were mapped into memory, programs and libraries apart.
+    /// Bytes of files that were mapped into memory, except programs and libraries.
     pub mapped_bytes: u64,
     /// The number of these files.
     pub mapped_files: u64,
@@ -54,7 +54,7 @@ pub struct Explained {
     pub processes: u64,
     /// The number of threads of all processes.
     pub threads: u64,
-    /// How often a thread was stopped to be watched; each stop is one voluntary context switch.
+    /// How often a thread was stopped by tracing; each stop is one voluntary context switch.
     pub stops: u64,
     /// All system calls by name, those that took longest first; `None` unless every call was
     /// watched.
@@ -73,25 +73,26 @@ impl Explained {
     }
 }
 
-/// Runs a program to the end of all that it starts.
+/// Runs a program until it and all processes that it starts have ended.
 ///
-/// With `every_call` it stops at all of its system calls, which is slower, but counts them.
+/// With `every_call` the program stops at all of its system calls, which is slower, but counts
+/// them.
 ///
 /// # Errors
 ///
-/// [`ExplainError`] if it cannot be started, or not be traced.
+/// [`ExplainError`] if it cannot be started or traced.
 pub fn run(words: &[OsString], every_call: bool) -> Result<Explained, ExplainError> {
     let program = words.first().map(OsString::as_os_str).unwrap_or_default();
     let not_started =
         |errno| ExplainError::NotStarted { program: program.display().to_string(), errno };
     let words: Result<Vec<_>, _> = words.iter().map(|word| CString::new(word.as_bytes())).collect();
     let words = words.map_err(|_| not_started(Errno::NOENT))?;
-    // What another filter refuses, as containers have them, does not get as far as to ours.
+    // Calls that another filter refuses, as in containers, do not reach this one.
     let filter = match every_call || is_filtered() {
         true => None,
         false => Filter::new(&calls::watched()),
     };
-    // What is left behind by its parent becomes a child of this one, so that its cost is known.
+    // Orphaned processes become children of this one, so that their usage is counted.
     let _ = set_child_subreaper(Some(getpid()));
     let started = Program::start(&words, filter.as_ref()).map_err(ExplainError::starting)?;
     let family = Family::default();

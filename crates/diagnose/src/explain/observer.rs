@@ -1,4 +1,5 @@
-//! From system calls to the ledger: what each one that begins is about, and what it came to.
+//! Records system calls in the ledger: their arguments when they begin, their results when they
+//! end.
 
 use rustix::io::Errno;
 use underpass_engine::Mechanism;
@@ -10,19 +11,19 @@ use super::mappings::Mappings;
 use super::process::{Part, Pending, Subject, message_bytes, parts, split, words};
 use crate::EndKind;
 
-/// Watches system calls begin and end.
+/// Records the begin and end of system calls.
 #[derive(Debug, Default)]
 pub(super) struct Observer {
     descriptors: Descriptors,
-    /// What they came to.
+    /// The counters.
     pub(super) ledger: Ledger,
-    /// Whether the program has set up a filter of its own. What that refuses never gets as far as
-    /// to ours (seccomp(2)), and is seen only where the program stops at every call.
+    /// Whether the program has set up a filter of its own. Calls that it refuses never reach ours
+    /// (seccomp(2)), and are visible only if the program stops at every call.
     pub(super) is_confined: bool,
 }
 
 impl Observer {
-    /// Notes that a call has begun; returns `None` if its end tells nothing more.
+    /// Notes that a call has begun; returns `None` if its end is not needed.
     pub(super) fn begins(
         &mut self,
         tid: u32,
@@ -63,7 +64,7 @@ impl Observer {
         Some(Pending { known, arguments, subject })
     }
 
-    /// A call has ended.
+    /// Notes that a call has ended.
     pub(super) fn ends(
         &mut self,
         tid: u32,
@@ -85,7 +86,8 @@ impl Observer {
                 self.crossed(known.name, direction, (&end, &parts), flags, bytes);
             }
             (SyscallEffect::Vmsplice, Subject::Cross(end, _)) => {
-                // By reference into a pipe. Out of one it would be a copy, which no program makes this way.
+                // Moved by reference into a pipe. Out of one it would be a copy, for which no
+                // program uses this.
                 let referenced = result.unwrap_or(0);
                 let split = Split { referenced, tried: Origin::Referenced, ..Split::default() };
                 self.ledger.cross(known.name, Direction::Out, &end, split);
@@ -129,7 +131,7 @@ impl Observer {
     ) {
         let has = |flag: libc::c_int| flags & flag as u64 != 0;
         let bytes = match direction {
-            // Counted, and thrown away in the kernel.
+            // Counted, and discarded in the kernel.
             Direction::In if has(libc::MSG_TRUNC) && is_stream(end) => 0,
             _ => result.unwrap_or(0),
         };
@@ -147,7 +149,7 @@ impl Observer {
         self.ledger.cross(name, direction, end, split);
     }
 
-    /// Notes an error, if it is one.
+    /// Notes an error, if the result is one.
     fn failed(&mut self, what: &'static str, ends: (EndKind, EndKind), result: Result<u64, Errno>) {
         match result {
             Err(Errno::AGAIN) => self.ledger.waits += 1,
@@ -156,12 +158,12 @@ impl Observer {
         }
     }
 
-    /// Two files and how much of the first is cloned.
+    /// Returns the two files, and how many bytes of the first are cloned.
     fn clone_range(&mut self, tid: u32, arguments: &[u64; 6]) -> Option<Subject> {
         let range = words(tid, arguments[2], 3)?;
         let [source, at, len] = *range else { return None };
         let from = self.descriptors.look(tid, source);
-        // No length means up to the end.
+        // A length of 0 means up to the end.
         let whole = if len == 0 { from.size.saturating_sub(at) } else { len };
         Some(Subject::Move { from, to: self.descriptors.look(tid, arguments[0]), whole })
     }
@@ -193,7 +195,8 @@ impl Observer {
         }
     }
 
-    /// Bytes of files that were mapped, without programs and libraries, and how many files.
+    /// Returns the bytes of mapped files, without programs and libraries, and the number of
+    /// files.
     pub(super) fn mapped_data(&self) -> (u64, u64) {
         let data = self.ledger.mapped.iter().filter(|(file, _)| !self.ledger.code.contains(file));
         data.fold((0, 0), |(bytes, files), (_, its)| (bytes + its, files + 1))
@@ -208,14 +211,13 @@ fn moved_mapping(mappings: &mut Mappings, address: u64, arguments: &[u64; 6]) {
     mappings.insert(address, new_len, file);
 }
 
-/// Returns whether the end is a socket without borders between messages.
+/// Returns whether the end is a socket without message boundaries.
 fn is_stream(end: &End) -> bool {
     end.kind == EndKind::Socket && end.name.starts_with("TCP")
 }
 
-/// Returns whether a call was interrupted, and the kernel makes it again by itself or tells the
-/// program `EINTR`: the errors that no program ever sees, `ERESTARTSYS` to
-/// `ERESTART_RESTARTBLOCK`.
+/// Returns whether a call was interrupted, and the kernel restarts it or returns `EINTR` to the
+/// program: the errors that no program ever sees, `ERESTARTSYS` to `ERESTART_RESTARTBLOCK`.
 fn is_to_be_made_again(errno: Errno) -> bool {
     matches!(errno.raw_os_error(), 512..=516)
 }

@@ -1,4 +1,4 @@
-//! What has to be known of a process and its threads while they run.
+//! The state of a process and its threads while they run.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -9,33 +9,33 @@ use super::ledger::{Origin, Split};
 use super::mappings::Mappings;
 use crate::procfs::field;
 
-/// A process.
+/// A traced process.
 #[derive(Debug, Default)]
 pub(super) struct Process {
     /// The parts of its memory that are files.
     pub(super) mappings: Mappings,
 }
 
-/// A thread.
+/// A traced thread.
 #[derive(Debug)]
 pub(super) struct Thread {
     /// Its process.
     pub(super) process: u32,
-    /// The system call that it is in, if that is one to look at.
+    /// The traced system call that it is in, if any.
     pub(super) pending: Option<Pending>,
 }
 
 /// A system call that has begun.
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// Which.
+    /// The system call.
     pub(super) known: &'static Known,
     pub(super) arguments: [u64; 6],
-    /// What it is about.
+    /// Its arguments.
     pub(super) subject: Subject,
 }
 
-/// What was found out when a system call began.
+/// The arguments of a system call, as looked up when it began.
 #[derive(Debug)]
 pub(super) enum Subject {
     /// Copies between an end and these parts of memory.
@@ -44,7 +44,7 @@ pub(super) enum Subject {
     Move { from: End, to: End, whole: u64 },
     /// Maps this file, or memory alone.
     Map(Option<FileId>),
-    /// Nothing but its arguments.
+    /// No more than its arguments.
     Plain,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Part {
     is_mapped: bool,
 }
 
-/// Returns what the kernel knows of a thread: its process and that one's parent.
+/// Returns the process of a thread and that process' parent.
 pub(super) fn family(tid: u32) -> Option<(u32, u32)> {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     let number = |name: &str| field(&status, name)?.parse().ok();
@@ -66,8 +66,7 @@ pub(super) fn family(tid: u32) -> Option<(u32, u32)> {
 
 /// Returns the parts of memory that the second and third argument of a call name.
 ///
-/// Memory is looked into only if some of it may be a part of a file, or there is no other way to
-/// know.
+/// Memory is read only if some of it may be part of a file, or if it is needed to find the parts.
 pub(super) fn parts(
     tid: u32,
     mappings: &Mappings,
@@ -95,7 +94,7 @@ fn vector(tid: u32, address: u64, count: u64, part: impl Fn(u64, u64) -> Part) -
     words.chunks_exact(2).map(|pair| part(pair[0], pair[1])).collect()
 }
 
-/// Returns the parts of a `msghdr`, of whose words the third and fourth are an array of `iovec`.
+/// Returns the parts of a `msghdr`, whose third and fourth words are an array of `iovec`.
 fn message(tid: u32, address: u64, part: impl Fn(u64, u64) -> Part) -> Vec<Part> {
     match words(tid, address, 4).as_deref() {
         Some([_, _, vectors, count]) => vector(tid, *vectors, *count, part),
@@ -107,13 +106,13 @@ fn message(tid: u32, address: u64, part: impl Fn(u64, u64) -> Part) -> Vec<Part>
 pub(super) fn message_bytes(tid: u32, address: u64, count: u64) -> u64 {
     let lengths = (0..count.min(MAX_PARTS)).filter_map(|index| {
         let length = words(tid, address + index * MMSGHDR + MSGHDR, 1)?;
-        // An unsigned int, with padding behind.
+        // An unsigned int, followed by padding.
         Some(length.first()? & 0xffff_ffff)
     });
     lengths.sum()
 }
 
-/// Words of a thread's memory.
+/// Reads words of a thread's memory.
 pub(super) fn words(tid: u32, address: u64, count: usize) -> Option<Vec<u64>> {
     let memory = File::open(format!("/proc/{tid}/mem")).ok()?;
     let mut bytes = vec![0; 8 * count];

@@ -29,25 +29,25 @@ pub(super) struct Tracer<'f> {
     program: Program,
     /// Whether threads stop at all their calls, because there is no filter.
     pub(super) every: bool,
-    /// When the program began; nothing counts before.
+    /// When the program began; earlier events do not count.
     began: Option<Instant>,
     threads: HashMap<u32, Thread>,
     processes: HashMap<u32, Process>,
     family: &'f Family,
-    /// What was seen.
+    /// The observer that records the calls.
     pub(super) observer: Observer,
-    /// How many processes there were,
+    /// The number of processes so far.
     pub(super) process_count: u64,
-    /// how many threads,
+    /// The number of threads so far.
     pub(super) thread_count: u64,
-    /// how often one was stopped,
+    /// The number of stops.
     pub(super) stops: u64,
-    /// and which system calls were made, if all were looked at.
+    /// The counts of all system calls, if every call is traced.
     pub(super) counts: Counts,
 }
 
 impl<'f> Tracer<'f> {
-    /// To follow a program that has not begun.
+    /// Creates a tracer for a program that has not begun.
     pub(super) fn new(program: Program, every: bool, family: &'f Family) -> Self {
         Self {
             program,
@@ -64,8 +64,8 @@ impl<'f> Tracer<'f> {
         }
     }
 
-    /// Follows the program until it and all that it has started are over. Returns how it ended, or
-    /// why it could not be started, and how many seconds it took.
+    /// Traces the program until it and all processes that it has started have ended. Returns how
+    /// it ended, or why it could not be started, and how many seconds it took.
     pub(super) fn follow(&mut self) -> io::Result<(Result<Ending, Errno>, f64)> {
         let mut ending = Ok(Ending::Code(0));
         while let Some((tid, event)) = trace::wait()? {
@@ -94,7 +94,7 @@ impl<'f> Tracer<'f> {
     fn ended(&mut self, tid: u32) {
         self.threads.remove(&tid);
         self.counts.forget(tid);
-        // The first thread of a process is told to have ended when it is the last.
+        // The first thread of a process is reported as ended when it is the last.
         if self.processes.remove(&tid).is_some() {
             self.family.left(tid);
         }
@@ -114,7 +114,7 @@ impl<'f> Tracer<'f> {
         }
         let how = how.unwrap_or_else(|| self.way_on(tid));
         match trace::resume(tid, how, signal) {
-            // Killed meanwhile, which will be told.
+            // Killed meanwhile, which will be reported.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => Ok(()),
             done => done,
         }
@@ -127,17 +127,17 @@ impl<'f> Tracer<'f> {
         if is_in_call || (is_close && self.began.is_some()) { Resume::ToCall } else { Resume::Free }
     }
 
-    /// Makes sure that a thread is known.
+    /// Makes sure that a thread is recorded.
     fn meet(&mut self, tid: u32) {
         if self.threads.contains_key(&tid) {
             return;
         }
-        // Killed meanwhile; what it was does not matter any more.
+        // Killed meanwhile; its process does not matter any more.
         let Some((process, parent)) = family(tid) else { return };
         self.threads.insert(tid, Thread { process, pending: None });
         self.thread_count += 1;
         if !self.processes.contains_key(&process) {
-            // Memory begins as a copy of the parent's, or as the same in a vfork.
+            // Its memory begins as a copy of the parent's, or as the same after a vfork.
             let mappings = self.processes.get(&parent).map(|parent| parent.mappings.clone());
             let mappings = mappings.unwrap_or_default();
             self.processes.insert(process, Process { mappings });
@@ -146,7 +146,8 @@ impl<'f> Tracer<'f> {
         }
     }
 
-    /// A process has become another program: its memory is new, and its other threads are gone.
+    /// Handles a process that has become another program: its memory is new, and its other
+    /// threads are gone.
     fn became_another(&mut self, tid: u32) {
         if tid == self.program.pid() && self.began.is_none() {
             self.began = Some(Instant::now());

@@ -1,4 +1,4 @@
-//! What a network card does by itself, asked of its driver (`SIOCETHTOOL`, linux/ethtool.h).
+//! Offloads of a network card, as reported by its driver (`SIOCETHTOOL`, linux/ethtool.h).
 //!
 //! Without a card that gathers the parts of a packet from where they lie and adds the checksums,
 //! the kernel has to copy what sendfile(2) gave it by reference.
@@ -7,32 +7,32 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use underpass_sys::{self as sys, Features};
 
-/// What an interface does by itself.
+/// The offloads of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offloads {
     features: Vec<(String, Offload)>,
 }
 
-/// Whether an interface does one thing by itself.
+/// The state of one offload of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// It does.
+    /// It is on.
     On,
-    /// It could, but is told not to.
+    /// It is available but switched off.
     Off,
-    /// It cannot.
+    /// It is not available.
     Absent,
 }
 
 impl Offloads {
-    /// Asks the driver of an interface.
+    /// Returns the offloads that the driver of an interface reports.
     ///
     /// # Errors
     ///
     /// `ENODEV` if there is no such interface, `EOPNOTSUPP` if its driver has no answer, and as
     /// socket(2) and ioctl(2), which filters of system calls may refuse.
     pub fn of(interface: &str) -> Result<Self, Errno> {
-        // Any socket can be asked through, whatever the interface.
+        // Any socket will do, whatever the interface.
         let open = |family| socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
         let socket = open(AddressFamily::INET)
             .or_else(|errno| open(AddressFamily::UNIX).map_err(|_| errno))?;
@@ -51,20 +51,20 @@ impl Offloads {
         Ok(Self { features: features.collect() })
     }
 
-    /// What an interface answered, by the names of its features.
+    /// Creates the offloads of an interface from the names and states of its features.
     #[must_use]
     pub fn new(features: Vec<(String, Offload)>) -> Self {
         Self { features }
     }
 
-    /// One feature, by the name that ethtool(8) shows such as `tx-scatter-gather`; absent if the
-    /// kernel knows none of that name.
+    /// Returns one feature, by the name that ethtool(8) shows such as `tx-scatter-gather`; absent
+    /// if the kernel has none of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Offload {
         self.best(|known| known == name)
     }
 
-    /// Returns the best of all features whose names pass.
+    /// Returns the best state of all features whose names pass.
     #[must_use]
     pub fn best(&self, mut passes: impl FnMut(&str) -> bool) -> Offload {
         let found = self.features.iter().filter(|(name, _)| passes(name));

@@ -1,8 +1,8 @@
-//! What a machine offers beside the mechanisms, found out by asking for it.
+//! What a machine supports besides the mechanisms.
 //!
-//! A transfer between two ends tells which mechanism serves them. These are the other things that
-//! decide how well it goes: the page cache, the route, the card. Nothing here moves a byte, changes
-//! anything, or needs a privilege.
+//! A transfer between two ends shows which mechanism serves them. This module queries the other
+//! facts that affect its speed: the page cache, the route, the card. No function here moves a
+//! byte, changes anything, or needs a privilege.
 
 pub mod card;
 pub mod route;

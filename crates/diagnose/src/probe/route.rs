@@ -1,22 +1,22 @@
-//! Which way packets to a host leave this machine, asked of the kernel by rtnetlink(7).
+//! The route of packets to a host, asked of the kernel by rtnetlink(7).
 
 use std::net::IpAddr;
 
 use rustix::io::Errno;
 use underpass_sys::{Netlink, leading_u32};
 
-/// How packets to a host leave this machine.
+/// The route of packets to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The name of the interface, such as `eth0`.
     pub interface: String,
-    /// What made the interface if it is none of a card: `veth`, `bridge`, `wireguard`.
+    /// The kind of an interface without a card of its own: `veth`, `bridge`, `wireguard`.
     pub kind: Option<String>,
     /// Whether the packets stay on this machine.
     pub is_loopback: bool,
-    /// Who takes them on; `None` if the host is on the same network.
+    /// The gateway that forwards them; `None` if the host is on the same network.
     pub gateway: Option<IpAddr>,
-    /// The largest packet in bytes: of the route if it has a smaller one than the interface.
+    /// The largest packet in bytes: of the route if it has a smaller limit than the interface.
     pub mtu: u32,
 }
 
@@ -69,7 +69,7 @@ fn link_question(index: u32) -> Vec<u8> {
     question
 }
 
-/// Returns what an attribute (`rtattr`) in a row of them holds.
+/// Returns the value of an attribute (`rtattr`) in a sequence of them.
 fn find(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let len = usize::from(u16::from_ne_bytes(attributes.get(..2)?.try_into().ok()?));
@@ -92,10 +92,10 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Room for all that is told about an interface.
+/// Room for the whole answer about an interface.
 const ROOM: usize = 32 << 10;
 
-/// The type of an attribute, without the flags beside it (`NLA_TYPE_MASK`).
+/// The type of an attribute, without its flags (`NLA_TYPE_MASK`).
 const ATTRIBUTE: u16 = 0x3fff;
 
 // From linux/rtnetlink.h.

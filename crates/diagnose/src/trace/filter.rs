@@ -1,7 +1,7 @@
-//! Which system calls stop a traced program, as a program for seccomp(2).
+//! Which system calls stop a traced program, as a filter program for seccomp(2).
 //!
-//! A stop costs a hundred times what a call costs, so the kernel lets through every call that is not
-//! looked at.
+//! A stop costs a hundred times as much as a call, so the kernel lets every call pass that is not
+//! traced.
 
 use std::fmt;
 
@@ -10,28 +10,28 @@ use std::fmt;
 pub enum Watch {
     /// Always.
     Always,
-    /// If the lower 32 bits of this argument, counted from 0, are this.
+    /// If the lower 32 bits of this argument, counted from 0, have this value.
     If {
-        /// Which argument.
+        /// The argument.
         argument: u8,
         /// Its value.
         is: u32,
     },
-    /// Unless those of the lower 32 bits of this argument that are in `mask` are `are`.
+    /// Unless the bits in `mask` of the lower 32 bits of this argument are `are`.
     Unless {
-        /// Which argument, counted from 0.
+        /// The argument, counted from 0.
         argument: u8,
-        /// Which of its bits.
+        /// The bits that are compared.
         mask: u32,
-        /// What they are.
+        /// Their value.
         are: u32,
     },
 }
 
-/// A program that decides by the number of a call, and its arguments, whether it stops.
+/// A filter program that decides by the number and arguments of a call whether it stops.
 ///
-/// Calls of another architecture than this program's own, such as those of 32-bit programs, always
-/// do, so that they are not taken for none.
+/// Calls of another architecture than this program's own, such as those of 32-bit programs,
+/// always stop, so that they do not go unnoticed.
 #[derive(Clone, Default)]
 pub struct Filter {
     pub(super) code: Vec<libc::sock_filter>,
@@ -56,8 +56,7 @@ impl Filter {
         Some(filter)
     }
 
-    /// Adds what one call is to be looked at for. The number of the call is loaded before and
-    /// after.
+    /// Adds the conditions for one call. The number of the call is loaded before and after.
     fn watch(&mut self, number: u32, watch: Watch) {
         match watch {
             Watch::Always => {
@@ -95,7 +94,7 @@ impl Filter {
     }
 
     fn push(&mut self, code: u32, k: u32, jt: u8, jf: u8) {
-        // All codes have 16 bits; the constants have more for no reason.
+        // All codes have 16 bits; the constants are wider for no reason.
         self.code.push(libc::sock_filter { code: code as u16, jt, jf, k });
     }
 }
@@ -106,13 +105,13 @@ impl fmt::Debug for Filter {
     }
 }
 
-/// Where `seccomp_data` of linux/seccomp.h has the number of the call.
+/// The offset of the call number in `seccomp_data` of linux/seccomp.h.
 const NUMBER_AT: u32 = 0;
 
-/// And where the architecture.
+/// The offset of the architecture.
 const ARCHITECTURE_AT: u32 = 4;
 
-/// And the lower half of the first argument; every architecture here is little-endian.
+/// The offset of the lower half of the first argument; every architecture here is little-endian.
 const ARGUMENTS_AT: u32 = 16;
 
 /// `__X32_SYSCALL_BIT` of asm/unistd.h; no other architecture has numbers as large.
@@ -133,7 +132,7 @@ pub(super) const ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
 mod tests {
     use super::*;
 
-    /// Returns what the kernel would answer, for the few instructions that are used.
+    /// Returns the kernel's decision, for the few instructions that are used.
     fn answer(filter: &Filter, architecture: u32, number: u32, arguments: [u32; 6]) -> u32 {
         let load = |at: u32| match at {
             NUMBER_AT => number,

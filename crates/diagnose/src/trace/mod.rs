@@ -1,11 +1,11 @@
-//! Another program's system calls, seen as it makes them.
+//! Tracing of another program's system calls.
 //!
-//! The program is started here, and it and all that it starts stops at the calls that a [`Filter`]
-//! names, until [`resume`] lets it go on. Where the kernel allows no filter it stops at all of them.
-//! If the tracer dies, the program and all that it has started die with it.
+//! The program is started here; it and all processes that it starts stop at the calls that a
+//! [`Filter`] names, until [`resume`] continues it. Where the kernel allows no filter it stops at
+//! all of them. If the tracer dies, the program and all that it has started die with it.
 //!
-//! A thread can have one program traced at a time, and only the thread that has started it may
-//! call [`wait`] and the rest.
+//! A thread can trace one program at a time, and only the thread that has started it may call
+//! [`wait`] and the other functions.
 
 mod filter;
 
@@ -27,7 +27,7 @@ pub struct Program {
     told: std::fs::File,
 }
 
-/// What became of a program's start, known when its first [`Stop::Exec`] is, or its end.
+/// The result of starting a program, known from its first [`Stop::Exec`] or its end on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// It runs and stops as the filter says.
@@ -39,8 +39,8 @@ pub enum Start {
 }
 
 impl Program {
-    /// Starts a program, which is looked for as a shell does, to be traced with all that it will
-    /// start itself.
+    /// Starts a program, found as a shell does, and traces it with all processes that it will
+    /// start.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl Program {
     ///
     /// # Panics
     ///
-    /// If there is no word.
+    /// If `words` is empty.
     pub fn start(words: &[CString], filter: Option<&Filter>) -> io::Result<Self> {
         let (child_go, go) = pipe_with(PipeFlags::CLOEXEC)?;
         let (told, child_told) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
@@ -59,7 +59,7 @@ impl Program {
         let pid = sys::spawn_traced(&program)?;
         let seized = sys::trace(pid, TraceRequest::Seize(OPTIONS));
         if let Err(errno) = seized {
-            // It has not been told to go, sees the end of the pipe and ends.
+            // It has not been told to start, sees the end of the pipe and exits.
             drop((child_go, go));
             let _ = sys::wait_for_any();
             return Err(errno.into());
@@ -68,13 +68,13 @@ impl Program {
         Ok(Self { pid, told: told.into() })
     }
 
-    /// Returns the number of its process.
+    /// Returns its process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Returns what became of its start, which is known from its first [`Stop::Exec`] on.
+    /// Returns the result of its start, which is known from its first [`Stop::Exec`] on.
     #[must_use]
     pub fn started(&self) -> Start {
         let mut start = Start::Filtered;
@@ -92,10 +92,10 @@ impl Program {
     }
 }
 
-/// What happened to a thread that is traced.
+/// An event of a traced thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It has ended with this exit code; if it is the first of a process, so has that.
+    /// It has ended with this exit code; if it is the first of a process, so has the process.
     Exited(u8),
     /// It was ended by this signal.
     Killed(c_int),
@@ -116,28 +116,28 @@ pub enum Stop {
     Birth,
     /// A signal is about to reach it.
     Signal(c_int),
-    /// It was stopped by a signal, as by Ctrl-Z, and is to listen for the one that ends that.
+    /// It was stopped by a signal, as by Ctrl-Z, and is to wait for the one that continues it.
     Halt,
-    /// It has just come to be traced, or goes on after a halt.
+    /// It has just been attached, or continues after a halt.
     Attached,
 }
 
-/// A system call at its beginning or end.
+/// The beginning or end of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// It begins.
     Begins {
-        /// Its number in the numbering of this architecture; `None` if it is of another one.
+        /// Its number on this architecture; `None` if it is a call of another one.
         number: Option<i64>,
-        /// What it was given.
+        /// Its arguments.
         arguments: [u64; 6],
     },
     /// It ends with a number, or an error.
     Ends(Result<u64, Errno>),
 }
 
-/// Begins to trace a thread that runs; what it starts from now on is traced, too. Unlike a
-/// [`Program`], it goes on if the tracer dies.
+/// Begins to trace a running thread; threads and processes that it starts from now on are traced,
+/// too. Unlike a [`Program`], it continues if the tracer dies.
 ///
 /// # Errors
 ///
@@ -146,7 +146,7 @@ pub fn seize(tid: u32) -> io::Result<()> {
     Ok(sys::trace(tid, TraceRequest::Seize(OPTIONS & !libc::PTRACE_O_EXITKILL))?)
 }
 
-/// Has a traced thread that runs stop.
+/// Stops a traced thread that runs.
 ///
 /// # Errors
 ///
@@ -155,7 +155,7 @@ pub fn interrupt(tid: u32) -> io::Result<()> {
     Ok(sys::trace(tid, TraceRequest::Interrupt)?)
 }
 
-/// Lets a stopped thread go on untraced, with a signal unless it is 0.
+/// Continues a stopped thread untraced, with a signal unless it is 0.
 ///
 /// # Errors
 ///
@@ -164,7 +164,7 @@ pub fn detach(tid: u32, signal: c_int) -> io::Result<()> {
     Ok(sys::trace(tid, TraceRequest::Detach(signal))?)
 }
 
-/// Waits until something happens to a thread that is traced; `None` when none is left.
+/// Waits for an event of a traced thread; returns `None` when none is left.
 ///
 /// # Errors
 ///
@@ -177,7 +177,7 @@ pub fn wait() -> io::Result<Option<(u32, Event)>> {
     }
 }
 
-/// Lets a stopped thread go on, with a signal unless it is 0.
+/// Continues a stopped thread, with a signal unless it is 0.
 ///
 /// # Errors
 ///
@@ -229,8 +229,8 @@ impl Signals {
         Self(set)
     }
 
-    /// Waits for one of them. Returns which, and whether it came from the kernel, as one from the
-    /// keys of a terminal does, which reaches a whole group of processes.
+    /// Waits for one of them. Returns which one, and whether it came from the kernel, as from the
+    /// keys of a terminal, which signal a whole process group.
     ///
     /// # Errors
     ///
@@ -261,7 +261,7 @@ fn event(status: c_int) -> Event {
     })
 }
 
-/// What stops a process until it gets a SIGCONT.
+/// The signals that stop a process until it gets a SIGCONT.
 const HALTS: [c_int; 4] = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 
 /// `PTRACE_EVENT_STOP` of linux/ptrace.h, which not every libc names.

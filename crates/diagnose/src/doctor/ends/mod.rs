@@ -1,4 +1,4 @@
-//! The two ends that are tried: what bytes are taken from, and what they are moved into.
+//! The two ends of a trial: what bytes are read from, and what they are moved into.
 
 pub(super) mod sample;
 pub(super) mod scratch;

@@ -1,4 +1,4 @@
-//! What the bytes are taken from: a file that was named, or one made for the purpose.
+//! The source of a trial: a named file, or one made for the purpose.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,8 +22,8 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Returns the file that was named, or one like those in the folder that was named; without a
-    /// name one in the folder that this is run in, or where nothing can be written, in memory.
+    /// Returns the named file, or one like those in the named folder; without a name, one in the
+    /// current folder or, where nothing can be written, in memory.
     pub(crate) fn take(from: Option<&Path>) -> Result<Self> {
         let Some(path) = from else {
             return Self::made(Path::new(".")).or_else(|_| Self::in_memory()).map_err(|source| {
@@ -50,7 +50,7 @@ impl Sample {
         Self::named(path)
     }
 
-    /// Returns a file that is there.
+    /// Opens an existing file.
     fn named(path: &Path) -> Result<Self> {
         let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
         let file = File::options().read(true).custom_flags(flags).open(path);
@@ -68,7 +68,7 @@ impl Sample {
         Ok(sample)
     }
 
-    /// Returns a new file in this folder, which has no name.
+    /// Creates a file without a name in this folder.
     fn made(folder: &Path) -> io::Result<Self> {
         let scratch = Scratch::file(&folder.join(NAME))?;
         let file = scratch.landing().ok_or(rustix::io::Errno::BADF)?;
@@ -86,7 +86,7 @@ impl Sample {
         Ok(Self { file, name: "a file in memory".to_owned(), folder: None })
     }
 
-    /// Returns what it is called.
+    /// Returns its name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -96,17 +96,17 @@ impl Sample {
         &self.file
     }
 
-    /// Returns the folder that it lies in, if it has one.
+    /// Returns the folder that it is in, if any.
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
-    /// Its facts.
+    /// Returns its metadata.
     pub(crate) fn stat(&self) -> Result<Stat> {
         fstat(&self.file).with_path("looking at", &self.name)
     }
 
-    /// Its first bytes.
+    /// Returns its first bytes as a source.
     pub(crate) fn source(&self) -> Result<Source<&File>> {
         let source = Source::of(&self.file).with_path(Action::Reading, &self.name)?;
         Ok(match source.promised() {
@@ -115,8 +115,8 @@ impl Sample {
         })
     }
 
-    /// Returns whether these are the bytes at its beginning. Those of a file that is no regular
-    /// one, or has changed meanwhile, cannot be compared, and pass.
+    /// Returns whether the file begins with these bytes. A file that is not regular, or has
+    /// changed meanwhile, cannot be compared, and passes.
     pub(crate) fn begins_with(&self, bytes: &[u8], before: Option<Version>) -> bool {
         let is_regular = self.source().is_ok_and(|source| source.kind() == Kind::Regular);
         let mut own = vec![0; bytes.len()];
@@ -126,7 +126,7 @@ impl Sample {
     }
 }
 
-/// Returns the largest file of a folder, for one in which none can be made.
+/// Returns the largest file of a folder in which none can be created.
 fn largest(folder: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(folder).ok()?.take(ENTRIES).flatten();
     let files = entries.filter_map(|entry| {
@@ -136,7 +136,7 @@ fn largest(folder: &Path) -> Option<PathBuf> {
     files.filter(|(_, path)| File::open(path).is_ok()).max().map(|(_, path)| path)
 }
 
-/// Bytes that look like chance, so that no two places look alike.
+/// Returns pseudorandom bytes, so that no two parts are alike.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -150,9 +150,9 @@ fn noise(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that are moved to see how: more than what is copied through a buffer because it is small,
+/// The number of bytes moved in a trial: more than a small file that is copied through a buffer,
 /// and a multiple of any file system's blocks.
 pub(crate) const LEN: u64 = 256 << 10;
 
-/// Entries of a folder that are looked at.
+/// The most entries of a folder that are examined.
 const ENTRIES: usize = 1_000;

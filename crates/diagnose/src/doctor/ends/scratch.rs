@@ -1,4 +1,4 @@
-//! Something that bytes are moved into to see how, and that nothing is left of.
+//! A temporary sink for trials, of which nothing remains.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read};
@@ -15,14 +15,14 @@ use underpass_engine::Sink;
 use underpass_engine::atomic_file::AtomicFile;
 use underpass_engine::ktls::loopback_pair;
 
-/// A sink that is gone when it is dropped.
+/// A sink that is removed when it is dropped.
 #[derive(Debug)]
 pub(crate) enum Scratch {
     /// A file without a name, or with a hidden one.
     File {
         /// The file.
         landing: AtomicFile,
-        /// Where its bytes begin.
+        /// The offset of its first byte.
         at: u64,
     },
     /// Both ends of a pipe.
@@ -34,12 +34,12 @@ pub(crate) enum Scratch {
 }
 
 impl Scratch {
-    /// Returns a file beside this one.
+    /// Creates a file in the folder of `beside`.
     pub(crate) fn file(beside: &Path) -> io::Result<Self> {
         Ok(Self::File { landing: AtomicFile::create(beside, 0o600)?, at: 0 })
     }
 
-    /// The same, written to only at its end, or from an offset on.
+    /// Creates such a file that is written to only at its end, or from an offset on.
     pub(crate) fn like(beside: &Path, appends: bool, at: u64) -> io::Result<Self> {
         let landing = AtomicFile::create(beside, 0o600)?;
         if appends {
@@ -49,7 +49,7 @@ impl Scratch {
         Ok(Self::File { landing, at: if appends { 0 } else { at } })
     }
 
-    /// Returns a pipe.
+    /// Creates a pipe.
     pub(crate) fn pipe() -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         for end in [reader.as_fd(), writer.as_fd()] {
@@ -59,7 +59,7 @@ impl Scratch {
         Ok(Self::Pipe(reader, writer))
     }
 
-    /// Returns a connection over loopback.
+    /// Creates a connection over loopback.
     pub(crate) fn tcp() -> io::Result<Self> {
         let (near, far) = loopback_pair()?;
         near.set_nonblocking(true)?;
@@ -67,7 +67,7 @@ impl Scratch {
         Ok(Self::Tcp(near, far))
     }
 
-    /// Returns a unix stream.
+    /// Creates a unix stream.
     pub(crate) fn unix() -> io::Result<Self> {
         let (near, far) = UnixStream::pair()?;
         near.set_nonblocking(true)?;
@@ -75,7 +75,7 @@ impl Scratch {
         Ok(Self::Unix(near, far))
     }
 
-    /// Returns the file, if it is one.
+    /// Returns the file, if the sink is one.
     pub(crate) fn landing(&self) -> Option<&File> {
         match self {
             Self::File { landing, .. } => Some(landing.file()),
@@ -93,7 +93,7 @@ impl Scratch {
         })
     }
 
-    /// Takes in what has arrived at the other end, and returns whether that was anything.
+    /// Reads what has arrived at the other end, and returns whether there was anything.
     pub(crate) fn drain(&self, arrived: &mut Vec<u8>) -> io::Result<bool> {
         let before = arrived.len();
         let mut buffer = vec![0; ROOM];
@@ -115,7 +115,7 @@ impl Scratch {
         Ok(arrived.len() > before)
     }
 
-    /// Returns the first `len` bytes that were moved into it, of which `arrived` were taken in
+    /// Returns the first `len` bytes that were moved into it, of which `arrived` were read
     /// before.
     pub(crate) fn read_back(&self, mut arrived: Vec<u8>, len: usize) -> io::Result<Vec<u8>> {
         if let Self::File { landing, at } = self {
@@ -125,7 +125,7 @@ impl Scratch {
         }
         let mut looks = 0;
         while arrived.len() < len {
-            // What went over loopback is there, but perhaps not at this very moment.
+            // Bytes sent over loopback arrive, but perhaps not at this very moment.
             if !self.drain(&mut arrived)? {
                 looks += 1;
                 if looks > MAX_LOOKS {
@@ -138,14 +138,14 @@ impl Scratch {
     }
 }
 
-/// The most looks for something that usually is there at once. Looks are counted and not time, as a
-/// busy machine may need more of it.
+/// The most checks for something that usually is there immediately. Checks are counted instead of
+/// time, as a busy machine may need more time.
 pub(crate) const MAX_LOOKS: u32 = 1_000;
 
-/// The time between two looks.
+/// The time between two checks.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_micros(100);
 
-/// What the file would be called if it got a name.
+/// The name of the file if it got one.
 pub(crate) const NAME: &str = "underpass-doctor";
 
 /// Bytes read at once.

@@ -1,4 +1,4 @@
-//! Where the bytes would go: what `--to` means.
+//! The target of a trial: what `--to` means.
 
 use std::fs;
 use std::io;
@@ -12,34 +12,34 @@ use crate::doctor::ends::scratch::{self, Scratch};
 use crate::doctor::error::{DoctorError, Result, WithPath};
 use underpass_engine::hint::Action;
 
-/// Where the bytes would go.
+/// The target of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Nothing was named: a peer somewhere.
+    /// No target was named: any peer.
     Any,
     /// A new file, or one that is replaced.
     File(PathBuf),
-    /// Into this folder, by whatever name.
+    /// A file of any name in this folder.
     Folder(PathBuf),
-    /// A peer over TCP, by name or number.
+    /// A peer over TCP, by name or address.
     Host(String),
-    /// What standard output is.
+    /// Standard output.
     Output,
     /// A peer on this machine.
     Unix,
 }
 
 impl Target {
-    /// Looks at what a path leads to: a file, a folder, or nothing yet.
+    /// Returns the target that a path names: a file, a folder, or nothing yet.
     ///
     /// # Errors
     ///
-    /// [`DoctorError::Usage`] for anything else that is there, [`DoctorError::Path`] if it cannot be
-    /// looked at.
+    /// [`DoctorError::Usage`] for anything else that exists, [`DoctorError::Path`] if it cannot
+    /// be examined.
     pub fn of_path(path: &Path) -> Result<Self> {
         match fs::metadata(path) {
             Ok(found) if found.is_dir() => Ok(Self::Folder(path.to_owned())),
-            // What a link leads to is replaced, not the link.
+            // The file that a link names is replaced, not the link.
             Ok(found) if found.is_file() => {
                 Ok(Self::File(fs::canonicalize(path).with_path("following the link", path)?))
             }
@@ -59,12 +59,12 @@ impl Target {
         matches!(self, Self::Any | Self::Host(_) | Self::Unix)
     }
 
-    /// Returns whether the bytes would be a copy, in a file that is named when it is whole.
+    /// Returns whether the bytes would be a copy, in a file that is named when it is complete.
     pub(crate) fn is_copy(&self) -> bool {
         matches!(self, Self::File(_) | Self::Folder(_))
     }
 
-    /// Returns what it is called.
+    /// Returns its name for people.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Any => "a TCP connection".to_owned(),
@@ -75,7 +75,7 @@ impl Target {
         }
     }
 
-    /// Returns the folder that a new file would be in, if it would be one.
+    /// Returns the folder of the new file, if there would be one.
     pub(crate) fn folder(&self) -> Option<PathBuf> {
         match self {
             Self::Folder(path) => Some(path.clone()),
@@ -92,7 +92,7 @@ impl Target {
         }
     }
 
-    /// Something that bytes can be moved into, as into the target, and that is gone afterwards.
+    /// Creates a temporary sink of the same kind as the target.
     pub(crate) fn scratch(&self) -> Result<Scratch> {
         match self {
             Self::Any | Self::Host(_) => {
@@ -109,7 +109,8 @@ impl Target {
         }
     }
 
-    /// Like standard output: a file of the same kind, with the same flags, beside it.
+    /// Creates a sink like standard output: a file of the same kind, with the same flags, in its
+    /// folder.
     fn output(&self) -> Result<Scratch> {
         let name = || PathBuf::from(self.name());
         let output = io::stdout();

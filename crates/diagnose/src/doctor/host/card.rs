@@ -1,4 +1,4 @@
-//! The way to a host: its network card, and what that does by itself.
+//! The route to a host: its network card, and which work that card does.
 
 use std::fs;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -15,19 +15,19 @@ use underpass_engine::{errno, socket as streams};
 use crate::doctor::error::{DoctorError, Result};
 use crate::doctor::finding::{Finding, FindingState};
 
-/// What was seen.
+/// Facts about the network.
 #[derive(Clone, Debug)]
 pub(crate) struct NetworkInfo {
-    /// How packets leave for the host; `None` if none was named.
+    /// The route of packets to the host; `None` if none was named.
     pub(crate) route: Option<std::result::Result<Route, Errno>>,
-    /// What the card does; `None` if there is none on the way.
+    /// The offloads of the card; `None` if the route has none.
     pub(crate) card: Option<std::result::Result<Offloads, Errno>>,
     /// The congestion control of new connections, and all that may be used.
     pub(crate) congestion: std::result::Result<(String, String), Errno>,
 }
 
 impl NetworkInfo {
-    /// Asks the kernel for the route to a host, and the driver of its card for what that does.
+    /// Asks the kernel for the route to a host, and the driver of its card for its features.
     pub(crate) fn gather(host: Option<&str>) -> Result<Self> {
         let address = host.map(look_up).transpose()?;
         let route = address.map(route_to);
@@ -43,7 +43,7 @@ impl NetworkInfo {
     }
 }
 
-/// Returns the first address of a host, if its name is known soon.
+/// Returns the first address of a host, if its name is resolved in time.
 fn look_up(host: &str) -> Result<IpAddr> {
     if let Ok(address) = host.parse() {
         return Ok(address);
@@ -52,7 +52,7 @@ fn look_up(host: &str) -> Result<IpAddr> {
         |source| DoctorError::Network { action: "looking up", host: host.to_owned(), source };
     let (sender, receiver) = mpsc::channel();
     let name = host.to_owned();
-    // It may take many seconds, and cannot be interrupted.
+    // A lookup may take many seconds, and cannot be interrupted.
     let asked = thread::Builder::new().spawn(move || {
         let found = (name.as_str(), 0).to_socket_addrs().map(|mut all| all.next());
         // The receiver may be gone after its timeout.
@@ -66,7 +66,7 @@ fn look_up(host: &str) -> Result<IpAddr> {
     first.map_err(|errno| failed(errno.into()))
 }
 
-/// Returns what the info mean.
+/// Returns the findings for these facts.
 pub(crate) fn findings(info: &NetworkInfo) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(route) = &info.route {
@@ -136,12 +136,14 @@ fn of_mtu(route: &Route) -> Finding {
     }
 }
 
-/// Returns what a packet carries of a file, without the heads of IP and TCP and its timestamps.
+/// Returns how many bytes of a file a packet carries, without the headers of IP and TCP and its
+/// timestamps.
 fn segment(mtu: u32) -> u64 {
     u64::from(mtu.saturating_sub(52).max(1))
 }
 
-/// Returns the condition of true zero copy, as the Linux Journal puts it.
+/// Returns the finding about scatter-gather, the condition of true zero copy as the Linux Journal
+/// puts it.
 fn gathers(card: &Offloads, at: &str) -> Finding {
     let checksum = |name: &str| {
         name.starts_with("tx-checksum-") && !name.ends_with("sctp") && !name.ends_with("fcoe-crc")
@@ -169,7 +171,8 @@ fn gathers(card: &Offloads, at: &str) -> Finding {
     Finding { name, state, finding, consequence, remedy: Some(remedy) }
 }
 
-/// Who cuts what is sent into packets.
+/// Returns the finding about segmentation: whether the card or the kernel cuts what is sent into
+/// packets.
 fn cuts(card: &Offloads, at: &str) -> Finding {
     let tcp = |name: &str| matches!(name, "tx-tcp-segmentation" | "tx-tcp6-segmentation");
     let (state, finding, consequence, remedy) =
@@ -203,7 +206,7 @@ fn cuts(card: &Offloads, at: &str) -> Finding {
     Finding { name: "card_segmentation", state, finding, consequence, remedy }
 }
 
-/// Returns whether the card encrypts.
+/// Returns the finding about encryption by the card.
 fn encrypts(card: &Offloads, at: &str) -> Finding {
     let (state, finding, consequence, remedy) = match card.get("tls-hw-tx-offload") {
         Offload::On => (
@@ -229,7 +232,7 @@ fn encrypts(card: &Offloads, at: &str) -> Finding {
     Finding { name: "card_tls", state, finding, consequence, remedy }
 }
 
-/// Returns a card that cannot be asked.
+/// Returns the finding for a card whose driver does not answer.
 fn silent(errno: Errno, at: &str) -> Finding {
     Finding {
         name: "card_gathers",
@@ -269,7 +272,7 @@ fn of_congestion(congestion: &std::result::Result<(String, String), Errno>) -> F
     }
 }
 
-/// How long a name is looked up.
+/// The longest time of a name lookup.
 const LOOKUP_TIMEOUT: Duration = Duration::from_millis(1_200);
 
 #[cfg(test)]

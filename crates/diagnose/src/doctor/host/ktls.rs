@@ -1,4 +1,4 @@
-//! TLS in the kernel (kTLS): whether it is there, for what, and whether it works.
+//! TLS in the kernel (kTLS): whether it is available, for which suites, and whether it works.
 
 use std::fs;
 use std::time::Duration;
@@ -11,36 +11,36 @@ use underpass_engine::{Report, errno};
 use super::place::{KernelOrigin, Module};
 use crate::doctor::finding::{Finding, FindingState};
 
-/// What was seen, without any judgement.
+/// Facts about TLS in the kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsInfo {
-    /// What the kernel answered; a sentence if it could not be asked.
+    /// What the kernel supports; a sentence if it could not be asked.
     pub(crate) support: Result<Support, String>,
-    /// What came of the self-test, if there was a suite to try it with.
+    /// The result of the self-test, if there was a suite to try it with.
     pub(crate) proof: Option<Result<Proof, String>>,
     /// The kernel's counters, /proc/net/tls_stat.
     pub(crate) counters: Option<String>,
-    /// Where this is.
+    /// Where the kernel comes from.
     pub(crate) place: KernelOrigin,
 }
 
-/// A self-test that went well.
+/// A successful self-test.
 #[derive(Clone, Debug)]
 pub(crate) struct Proof {
-    /// With what, such as `TLS 1.3 AES-128-GCM`.
+    /// The suite, such as `TLS 1.3 AES-128-GCM`.
     pub(crate) suite: String,
     /// Bytes that arrived as they were sent.
     pub(crate) bytes: u64,
-    /// How they went out.
+    /// The mechanism that sent them.
     pub(crate) sent_by: String,
-    /// How they came in.
+    /// The mechanism that received them.
     pub(crate) received_by: String,
     /// How long it took.
     pub(crate) elapsed: Duration,
 }
 
 impl TlsInfo {
-    /// Tries everything.
+    /// Gathers all facts.
     pub(crate) fn gather() -> Self {
         let support = probe().map_err(|error| Plain(&error).to_string());
         let suite = support.as_ref().ok().and_then(|support| suites(support, true).next());
@@ -65,7 +65,7 @@ impl Proof {
     }
 }
 
-/// Returns what the info mean.
+/// Returns the findings for these facts.
 pub(crate) fn findings(info: &TlsInfo) -> Vec<Finding> {
     let support = match &info.support {
         Ok(support) => support,
@@ -89,7 +89,7 @@ pub(crate) fn findings(info: &TlsInfo) -> Vec<Finding> {
     findings
 }
 
-/// There was no connection to try it with.
+/// Returns the finding for a test without a connection.
 fn untried(error: &str) -> Finding {
     Finding {
         name: "ktls",
@@ -234,7 +234,7 @@ fn of_counters(counters: &str) -> Option<Finding> {
     })
 }
 
-/// Returns the suites that the kernel has, or those that it does not, the best first.
+/// Returns the suites that the kernel has, or those that it lacks, the best first.
 fn suites(support: &Support, are_there: bool) -> impl Iterator<Item = (Version, Cipher)> + '_ {
     Version::ALL
         .into_iter()

@@ -1,4 +1,4 @@
-//! The kernel, and what of it this process may use beside moving bytes.
+//! The kernel, and what this process may use of it besides moving bytes.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::probe;
 
 use crate::doctor::finding::{Finding, FindingState};
 
-/// What was seen.
+/// Facts about the host.
 #[derive(Clone, Debug)]
 pub(crate) struct HostInfo {
     /// Its name and release, and the processor's architecture.
@@ -22,12 +22,12 @@ pub(crate) struct HostInfo {
     pub(crate) landlock: Result<u32, Errno>,
     /// Whether a ring can be made, and what `kernel.io_uring_disabled` says.
     pub(crate) io_uring: (Result<(), Errno>, Option<String>),
-    /// Whether this is about a peer.
+    /// Whether the target is a peer.
     pub(crate) is_stream: bool,
 }
 
 impl HostInfo {
-    /// Tries everything.
+    /// Gathers all facts.
     pub(crate) fn gather(is_stream: bool) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -44,14 +44,14 @@ impl HostInfo {
 
 /// Returns the release of the kernel.
 pub(crate) fn release() -> String {
-    // In this order: rustix takes it for certain that uname(2) answers, and a filter may refuse it.
+    // Files come first: rustix assumes that uname(2) succeeds, and a filter may refuse it.
     match fs::read_to_string("/proc/sys/kernel/osrelease") {
         Ok(release) => release.trim().to_owned(),
         Err(_) => uname().release().to_string_lossy().into_owned(),
     }
 }
 
-/// Returns what the info mean.
+/// Returns the findings for these facts.
 pub(crate) fn findings(info: &HostInfo) -> Vec<Finding> {
     let kernel = Finding {
         name: "kernel",
@@ -140,7 +140,7 @@ fn named(errno: Errno) -> String {
     errno::name(errno).into_owned()
 }
 
-/// The version of Landlock that has all that serve asks for.
+/// The version of Landlock that has everything that serve uses.
 const WHOLE: u32 = 6;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! This machine: its kernel, the way to the network, and TLS in the kernel.
+//! This machine: its kernel, its network, and TLS in the kernel.
 
 pub(super) mod card;
 pub(super) mod ktls;

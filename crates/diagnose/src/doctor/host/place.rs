@@ -1,30 +1,30 @@
-//! Where this program runs, as far as a remedy depends on it.
+//! The environment of this program, as far as a remedy depends on it.
 
 use std::fs;
 use std::path::Path;
 
-/// Where the module of TLS could come from.
+/// Where the TLS module could come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Module {
-    /// It lies with the kernel's other modules, and has only to be loaded.
+    /// It is among the kernel's other modules, and only has to be loaded.
     Installed,
     /// The kernel was built without it.
     NotBuilt,
-    /// Nothing here says whether there is one.
+    /// Nothing shows whether there is one.
     Unknown,
 }
 
-/// What is known of the place.
+/// What is known about the origin of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KernelOrigin {
     /// Where the module could come from.
     pub(crate) module: Module,
-    /// Whether this is a container, whose kernel is another's.
+    /// Whether this is a container, whose kernel belongs to the host.
     pub(crate) is_container: bool,
 }
 
 impl KernelOrigin {
-    /// Looks at the files that tell.
+    /// Reads the files that show it.
     pub(crate) fn look() -> Self {
         let release = super::machine::release();
         let modules = fs::read_to_string(format!("/lib/modules/{release}/modules.dep"));
@@ -52,7 +52,7 @@ fn module(modules: Option<&str>, config: Option<&str>) -> Module {
     }
 }
 
-/// Part of the module's path, in front of how it is compressed.
+/// The part of the module's path before the suffix of its compression.
 const PATH: &str = "/net/tls/tls.ko";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The file systems of both ends: what is known of them that no trial shows.
+//! The file systems of both ends: known facts that no trial shows.
 
 use std::os::fd::AsFd;
 
@@ -9,7 +9,7 @@ use crate::doctor::ends::target::Target;
 use crate::doctor::finding::{Finding, FindingState};
 use underpass_copy::file_system_name;
 
-/// The names of both, as far as there are any.
+/// The names of both file systems, as far as there are any.
 #[derive(Clone, Debug)]
 pub(crate) struct FileSystems {
     from: &'static str,
@@ -17,7 +17,7 @@ pub(crate) struct FileSystems {
 }
 
 impl FileSystems {
-    /// Asks both.
+    /// Asks for the file systems of both ends.
     pub(crate) fn gather(sample: &Sample, target: &Target) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = target.folder().and_then(|path| openat(CWD, path, flags, Mode::empty()).ok());
@@ -26,7 +26,7 @@ impl FileSystems {
     }
 }
 
-/// Returns what the systems mean.
+/// Returns the findings for these file systems.
 pub(crate) fn findings(systems: &FileSystems) -> Vec<Finding> {
     let to = systems.to.map(|name| of("to_file_system", name));
     [of("from_file_system", systems.from)].into_iter().chain(to).collect()
@@ -44,7 +44,7 @@ fn of(name: &'static str, system: &'static str) -> Finding {
     Finding { name, state, finding, consequence, remedy }
 }
 
-/// What is known of file systems; and what to do, of those with which others have had trouble.
+/// Known facts about file systems; and what to do, for those that are known to cause trouble.
 const KNOWN: [(&str, &str, &str); 16] = [
     (
         "9p",

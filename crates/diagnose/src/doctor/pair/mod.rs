@@ -1,8 +1,8 @@
-//! Two ends, and how bytes go between them: found out by moving some with the engine.
+//! Two ends, and how bytes move between them: found out by moving some with the engine.
 //!
-//! What the commands would do with all bytes is done here with a few: by the engine's own order of
-//! mechanisms and its own falling back, and for small files by what `cp` does with them. So the
-//! doctor cannot hold another opinion than they do.
+//! A trial does with a few bytes what the commands would do with all: in the engine's own order
+//! of mechanisms and with its own fallback, and for small files as `cp` does. So the doctor
+//! always agrees with the commands.
 
 pub(super) mod file_system;
 pub(super) mod sharing;
@@ -24,46 +24,46 @@ use crate::doctor::ends::target::Target;
 use crate::doctor::error::{DoctorError, Result};
 use crate::procfs;
 
-/// What was seen of two ends.
+/// The trials between two ends.
 #[derive(Clone, Debug)]
 pub struct PairTrials {
-    /// What the source is called.
+    /// The name of the source.
     pub from: String,
-    /// What the target is called.
+    /// The name of the target.
     pub to: String,
     /// Whether the target is a peer.
     pub is_stream: bool,
     /// Whether the target can only be written to at its end.
     pub appends: bool,
-    /// What a command would do.
+    /// The trial of what a command would do.
     pub way: Trial,
-    /// Each mechanism alone.
+    /// A trial of each mechanism alone.
     pub alone: Vec<(Mechanism, Trial)>,
-    /// Each way to be sure of one version, if the source is one that can have several.
+    /// A trial of each integrity level, if the source can have several versions.
     pub guards: Vec<(Integrity, Trial)>,
-    /// Whether /proc is there.
+    /// Whether /proc is mounted.
     pub has_proc: bool,
 }
 
-/// What came of moving some bytes.
+/// The result of moving some bytes.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// What the engine tells of it.
+    /// The engine's report.
     pub report: Report,
-    /// How it ended.
+    /// How the trial ended.
     pub outcome: TrialOutcome,
 }
 
 /// How a trial ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrialOutcome {
-    /// The bytes arrived as they were.
+    /// The bytes arrived unchanged.
     Moved,
     /// Other bytes arrived.
     Differs,
     /// The kernel does not offer it for these two ends.
     Declined(Refusal),
-    /// Something went wrong.
+    /// An error occurred.
     Failed(String),
 }
 
@@ -105,7 +105,7 @@ impl Trial {
     }
 }
 
-/// Returns a small file as `cp` copies it; `None` for what the engine moves.
+/// Copies a small file as `cp` does; returns `None` for a file that the engine moves.
 fn buffered(sample: &Sample, target: &Target) -> Result<Option<Trial>> {
     let stat = sample.stat()?;
     if !target.is_copy() || !buffered::is_small(&stat) {
@@ -132,11 +132,11 @@ fn buffered(sample: &Sample, target: &Target) -> Result<Option<Trial>> {
     Ok(Some(Trial { report, outcome }))
 }
 
-/// Moves some bytes. Fails only if there is nothing to move them into.
+/// Moves some bytes. It fails only if there is nothing to move them into.
 fn trial(sample: &Sample, target: &Target, options: Options<'_>) -> Result<Trial> {
     let scratch = match target.scratch() {
         Ok(scratch) => scratch,
-        // That no connection can be made is a finding, and not the only one.
+        // A failed connection is a finding, and not the only one.
         Err(DoctorError::System { source, .. }) => return Ok(Trial::failed(&source)),
         Err(error) => return Err(error),
     };
@@ -174,7 +174,7 @@ fn compared(
     }
 }
 
-/// Runs the transfer, and takes in what arrives whenever it has to wait.
+/// Runs the transfer, and reads what arrives whenever it has to wait.
 fn run(
     sample: &Sample,
     scratch: &Scratch,

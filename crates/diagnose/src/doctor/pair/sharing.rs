@@ -1,4 +1,4 @@
-//! Whether a socket has the pages of a file, or a copy of them.
+//! Whether a socket references the pages of a file, or has a copy of them.
 //!
 //! sendfile(2) gives a socket the file's own pages. A write to the file then changes what the
 //! peer has not read yet. Some files and some kernels copy instead. Only a trial can tell.
@@ -13,8 +13,8 @@ use crate::doctor::ends::sample::Sample;
 use crate::doctor::ends::scratch::{NAME, Scratch};
 use crate::doctor::finding::{Finding, FindingState};
 
-/// How many bytes were sent, and how many of them had changed when they were read; or why it could
-/// not be tried.
+/// How many bytes were sent, and how many of them had changed when they were read; or why the
+/// trial failed.
 pub(crate) type PageSharing = Result<(usize, usize), String>;
 
 /// Sends a file over loopback, writes to it, and reads what arrives.
@@ -31,7 +31,7 @@ fn send_and_change(scratch: &Scratch) -> io::Result<(usize, usize)> {
     file.write_all_at(&[BEFORE; LEN], 0)?;
     let ends = Scratch::tcp()?;
     let Scratch::Tcp(near, _) = &ends else { return Err(io::ErrorKind::InvalidInput.into()) };
-    // As much as the connection takes at once.
+    // As many bytes as the connection takes at once.
     let options = Options::default().policy(Policy::Require(Mechanism::Sendfile)).step(PIECE);
     let source = Source::range(file, 0, LEN as u64);
     let mut transfer = Transfer::new(source, Sink::socket(near)).options(options);
@@ -42,7 +42,7 @@ fn send_and_change(scratch: &Scratch) -> io::Result<(usize, usize)> {
     Ok((arrived.len(), arrived.iter().filter(|&&byte| byte == AFTER).count()))
 }
 
-/// Returns what the sharing mean.
+/// Returns the finding for this result.
 pub(crate) fn finding(sharing: &PageSharing) -> Finding {
     let name = "by_reference";
     let (state, finding, consequence, remedy) = match sharing {
@@ -70,10 +70,10 @@ pub(crate) fn finding(sharing: &PageSharing) -> Finding {
     Finding { name, state, finding, consequence, remedy }
 }
 
-/// Bytes that are sent: what any socket takes at once.
+/// The number of bytes sent, which any socket takes at once.
 const LEN: usize = 64 << 10;
 
-/// Bytes of one call.
+/// The bytes of one call.
 const PIECE: usize = 16 << 10;
 
 const BEFORE: u8 = b'A';

@@ -1,4 +1,4 @@
-//! What goes along with moving bytes: pipes, the page cache, direct reading, files without a name.
+//! Facts that affect moving bytes: pipes, the page cache, direct reading, files without a name.
 
 use std::fs::{self, File};
 use std::io::IoSliceMut;
@@ -17,26 +17,26 @@ use crate::doctor::ends::sample::Sample;
 use crate::doctor::ends::target::Target;
 use crate::doctor::finding::{Finding, FindingState};
 
-/// What was seen.
+/// Facts about pipes, the page cache and files.
 #[derive(Clone, Debug)]
 pub(crate) struct StorageInfo {
-    /// What fits into a pipe, and what `fs.pipe-max-size` allows.
+    /// The size of a pipe, and what `fs.pipe-max-size` allows.
     pub(crate) pipe: (Result<usize, Errno>, Option<usize>),
-    /// Whether a read that does not wait is possible.
+    /// Whether reading without waiting is possible.
     pub(crate) nowait: Result<(), Errno>,
-    /// Whether the page cache can be asked what it has.
+    /// Whether the page cache can be queried.
     pub(crate) cachestat: Result<u64, Errno>,
-    /// Whether the file can be read past the page cache.
+    /// Whether the file can be read bypassing the page cache.
     pub(crate) direct: Result<(), Errno>,
-    /// Whether a file without a name can be made and named; `Ok(false)` if it has a hidden one.
-    /// `None` if no copy is to be made.
+    /// Whether a file without a name can be created and named; `Ok(false)` if it has a hidden
+    /// one. `None` if no copy would be made.
     pub(crate) unnamed: Option<Result<bool, Errno>>,
-    /// Whether /proc is there.
+    /// Whether /proc is mounted.
     pub(crate) has_proc: bool,
 }
 
 impl StorageInfo {
-    /// Tries everything.
+    /// Gathers all facts.
     pub(crate) fn gather(sample: &Sample, target: &Target) -> Self {
         let file = sample.file();
         let most = fs::read_to_string("/proc/sys/fs/pipe-max-size").ok();
@@ -46,7 +46,7 @@ impl StorageInfo {
         Self {
             pipe: (PipePool::capacity(), most.and_then(|most| most.trim().parse().ok())),
             nowait: match read {
-                // To have to wait is an answer, too.
+                // Having to wait is an answer, too.
                 Ok(_) | Err(Errno::AGAIN) => Ok(()),
                 Err(errno) => Err(errno),
             },
@@ -58,19 +58,19 @@ impl StorageInfo {
     }
 }
 
-/// Reads a block past the page cache.
+/// Reads a block bypassing the page cache.
 fn read_direct(file: &File) -> Result<(), Errno> {
     let flags = OFlags::DIRECT.bits().cast_signed();
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let mut room = vec![0; 2 * BLOCK];
-    // O_DIRECT wants memory at a multiple of a block.
+    // O_DIRECT needs memory at a multiple of a block.
     let skip = room.as_ptr().align_offset(BLOCK).min(BLOCK);
     let opened = File::options().read(true).custom_flags(flags).open(path);
     let read = opened.and_then(|file| file.read_at(&mut room[skip..skip + BLOCK], 0));
     read.map(drop).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Makes a file as copies are made, gives it a name, and removes it.
+/// Creates a file as copies are created, gives it a name, and removes it.
 fn land(folder: &Path) -> Result<bool, Errno> {
     let known = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let path = folder.join(format!(".underpass-doctor.{}", std::process::id()));
@@ -81,7 +81,7 @@ fn land(folder: &Path) -> Result<bool, Errno> {
     Ok(is_unnamed)
 }
 
-/// Returns what the info mean.
+/// Returns the findings for these facts.
 pub(crate) fn findings(info: &StorageInfo) -> Vec<Finding> {
     let mut findings = vec![pipe(info), nowait(info), cachestat(info), direct(info)];
     findings.extend(info.unnamed.map(|landed| unnamed(landed, info.has_proc)));
@@ -219,10 +219,10 @@ fn unnamed(landed: Result<bool, Errno>, has_proc: bool) -> Finding {
     Finding { name, state, finding, consequence, remedy }
 }
 
-/// What O_DIRECT wants of addresses, offsets and lengths.
+/// The alignment that O_DIRECT needs of addresses, offsets and lengths.
 const BLOCK: usize = 4096;
 
-/// What the engine asks for.
+/// The size that the engine requests.
 const FULL: usize = 1 << 20;
 
 #[cfg(test)]

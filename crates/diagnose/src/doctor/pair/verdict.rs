@@ -1,11 +1,12 @@
-//! What was seen of two ends, told as findings: which way a command would take, and why.
+//! The findings about two ends: which mechanism a command would use, and why.
 
 use underpass_engine::{Declined, Integrity, Mechanism, Refusal};
 
 use super::{PairTrials, Trial, TrialOutcome};
 use crate::doctor::finding::{Finding, FindingState};
 
-/// Returns what the trials mean: the way first, then each mechanism, then each guard.
+/// Returns the findings for these trials: first the mechanism used, then each mechanism, then
+/// each guard.
 pub(crate) fn findings(trials: &PairTrials) -> Vec<Finding> {
     let mut findings = vec![way(trials)];
     findings.extend(trials.alone.iter().map(|(mechanism, trial)| of(trials, *mechanism, trial)));
@@ -15,7 +16,7 @@ pub(crate) fn findings(trials: &PairTrials) -> Vec<Finding> {
     findings
 }
 
-/// Returns the way that a command would take.
+/// Returns the finding about the mechanism that a command would use.
 fn way(trials: &PairTrials) -> Finding {
     let (state, finding, consequence, remedy) = match &trials.way.outcome {
         TrialOutcome::Moved => return open_way(trials),
@@ -43,7 +44,7 @@ fn way(trials: &PairTrials) -> Finding {
     Finding { name: "way", state, finding, consequence, remedy }
 }
 
-/// Returns a way by which the bytes arrived.
+/// Returns that finding if the bytes arrived.
 fn open_way(trials: &PairTrials) -> Finding {
     let report = &trials.way.report;
     let declined = declined(trials);
@@ -78,14 +79,14 @@ fn open_way(trials: &PairTrials) -> Finding {
     Finding { name: "way", state, finding, consequence: consequence.to_owned(), remedy }
 }
 
-/// Returns what moved the bytes.
+/// Returns the mechanisms that moved the bytes.
 fn movers(trials: &PairTrials) -> String {
     let movers = trials.way.report.mechanisms();
     let movers: Vec<_> = movers.map(|(mechanism, _)| mechanism.name()).collect();
     if movers.is_empty() { "nothing".to_owned() } else { movers.join(" and ") }
 }
 
-/// Returns what a command would have preferred to the way that it takes.
+/// Returns the mechanisms that a command would have preferred to the one it uses.
 fn declined(trials: &PairTrials) -> Vec<(Mechanism, Refusal)> {
     let declined = trials.way.report.declined().iter();
     declined
@@ -96,7 +97,7 @@ fn declined(trials: &PairTrials) -> Vec<(Mechanism, Refusal)> {
         .collect()
 }
 
-/// One mechanism alone.
+/// Returns the finding about one mechanism alone.
 fn of(trials: &PairTrials, mechanism: Mechanism, trial: &Trial) -> Finding {
     let name = mechanism.name();
     let (state, finding, consequence, remedy) = match &trial.outcome {
@@ -127,7 +128,7 @@ fn of(trials: &PairTrials, mechanism: Mechanism, trial: &Trial) -> Finding {
             let finding = "moved other bytes than the file has".to_owned();
             (FindingState::Closed, finding, "what goes this way arrives wrong", Some(remedy))
         }
-        // One line about it is enough.
+        // One finding about it is enough.
         outcome @ TrialOutcome::Failed(why) if *outcome == trials.way.outcome => {
             let finding = format!("fails as well: {why}");
             (FindingState::Unneeded, finding, "see what is told of the way", None)
@@ -180,7 +181,7 @@ fn remedy(mechanism: Mechanism, refusal: Refusal) -> String {
     }
 }
 
-/// Returns what can be done if nothing works at all.
+/// Returns what can be done if no mechanism works.
 const fn of_failure(trials: &PairTrials) -> &'static str {
     if trials.is_stream {
         "let this program open connections to 127.0.0.1 or ::1, read the file, and send"
@@ -189,7 +190,7 @@ const fn of_failure(trials: &PairTrials) -> &'static str {
     }
 }
 
-/// Returns how sure a transfer can be of one version of the file.
+/// Returns the finding about an integrity level.
 fn of_guard(level: Integrity, trial: &Trial, has_proc: bool) -> Finding {
     let name = level.name();
     let refusal = trial.report.declined().iter().find_map(|decline| {
