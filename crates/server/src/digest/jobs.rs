@@ -1,4 +1,4 @@
-//! Digests that are to be made, and those that are being made.
+//! Digests that wait to be made, and those that are being made.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use underpass_engine::Version;
 
 use crate::digest::Algorithm;
 
-/// A digest that is wanted.
+/// A requested digest.
 #[derive(Clone, Debug)]
 pub(crate) struct DigestRequest {
     pub(crate) file: Arc<OwnedFd>,
@@ -17,18 +17,18 @@ pub(crate) struct DigestRequest {
     pub(crate) algorithm: Algorithm,
 }
 
-/// Why there is none.
+/// The reason why there is no digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Undigested {
     /// A program is writing to the file.
     Changing,
     /// The file cannot be read.
     Unreadable,
-    /// Too many are wanted at once.
+    /// Too many digests are requested at once.
     Busy,
 }
 
-/// What is to be done, and by how many it is being done.
+/// The waiting and running jobs, and the number of threads.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     pub(crate) waiting: VecDeque<Arc<DigestJob>>,
@@ -36,24 +36,24 @@ pub(crate) struct Jobs {
     pub(crate) threads: usize,
 }
 
-/// A digest that is to be made, or is being made.
+/// A digest that waits to be made, or is being made.
 #[derive(Debug)]
 pub(crate) struct DigestJob {
     pub(crate) request: DigestRequest,
-    /// Those who want to know when it is done.
+    /// The senders of all requests that wait for the result.
     pub(crate) askers: Mutex<Vec<oneshot::Sender<DigestResult>>>,
 }
 
-/// What comes of a job: the digest is remembered, or there is none.
+/// The result of a job: the digest is remembered, or there is none.
 pub(crate) type DigestResult = Result<(), Undigested>;
 
 impl DigestJob {
-    /// Whether it makes the digest that is asked for.
+    /// Returns whether it makes the requested digest.
     pub(crate) fn is_for(&self, request: &DigestRequest) -> bool {
         self.request.version == request.version && self.request.algorithm == request.algorithm
     }
 
-    /// Whether a client still waits for it.
+    /// Returns whether a client still waits for it.
     pub(crate) fn is_wanted(&self) -> bool {
         self.askers().iter().any(|asker| !asker.is_closed())
     }

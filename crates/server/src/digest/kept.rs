@@ -1,11 +1,11 @@
-//! Digests kept with their file, in the extended attribute `user.underpass.digest`, so that a file
-//! is read for them once in its life and not once in that of each server.
+//! Digests stored with their file, in the extended attribute `user.underpass.digest`, so that a
+//! file is read for them once in its life and not again by each server.
 //!
-//! To set an attribute changes the file's ctime, and that is what tells its versions apart. So the
-//! attribute records the ctime from before, and the moment at which it was set: where the present
-//! ctime is that moment, nothing but the attribute was changed since then. The digests are valid,
-//! and the version may still be called by its old name. Whatever is changed later moves the ctime
-//! on, which makes the attribute a thing of the past.
+//! Setting an attribute changes the file's ctime, which distinguishes its versions. So the
+//! attribute records the previous ctime and the moment at which it was set: if the present ctime is
+//! that moment, only the attribute was changed since then. The digests are then valid, and the
+//! version keeps its old name. Any later change moves the ctime on, which invalidates the
+//! attribute.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,7 +21,7 @@ use underpass_protocol::response::validator::etag_since;
 use super::{Algorithm, Digest};
 use crate::files::version::facts;
 
-/// What is kept with a file of which nothing but that was changed since.
+/// The content of an attribute that is still valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     changed: i64,
@@ -29,28 +29,28 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// When the file or its facts were last changed, by anybody but [`store`]: as
-    /// [`Version::changed`] was before.
+    /// Returns the time of the last change of the file or its attributes other than by [`store`]:
+    /// the value that [`Version::changed`] had before.
     #[must_use]
     pub fn changed(&self) -> (i64, i64) {
         (self.changed.div_euclid(SECOND), self.changed.rem_euclid(SECOND))
     }
 
-    /// The digests of the file, one of each algorithm at the most.
+    /// Returns the digests of the file, at most one of each algorithm.
     #[must_use]
     pub fn digests(&self) -> &[Digest] {
         &self.digests
     }
 
-    /// The same, to own them.
+    /// Returns the digests as an owned list.
     #[must_use]
     pub fn into_digests(self) -> Vec<Digest> {
         self.digests
     }
 }
 
-/// What is kept with a file in its present version, if there is anything and it still holds. One
-/// system call.
+/// Reads the digests stored with a file in its present version, if there are any and they are still
+/// valid. It takes one system call.
 #[must_use]
 pub fn recall(file: impl AsFd, version: &Version) -> Option<Kept> {
     let mut bytes = [0; MAX_BYTES];
@@ -59,24 +59,24 @@ pub fn recall(file: impl AsFd, version: &Version) -> Option<Kept> {
     record.holds_for(version).then_some(Kept { changed: record.changed, digests: record.digests })
 }
 
-/// The entity tag of a file in its present version, as the server says it: one that stays when
-/// digests are kept with the file.
+/// Returns the entity tag of a file in its present version, as the server sends it: storing digests
+/// with the file does not change it.
 #[must_use]
 pub fn etag(file: impl AsFd, version: &Version) -> String {
     let changed = recall(file, version).map_or_else(|| version.changed(), |kept| kept.changed());
     etag_since(&facts(version), changed)
 }
 
-/// Keeps digests with their file, and returns its version from then on: one that differs in
-/// nothing but the ctime. `None` if the file is not in the version that the digests are of.
+/// Stores digests with their file, and returns its new version, which differs only in the ctime.
+/// Returns `None` if the file is not in the version that the digests are of.
 ///
-/// A transfer that compares versions takes this for a change: do it while there is none.
+/// A transfer that compares versions takes this for a change, so it must not run during one.
 ///
 /// # Errors
 ///
-/// As fsetxattr(2): not every file system has such attributes, and not everybody may set them.
-/// `ENOTSUP` also where the times of files are coarse or of another machine's clock, or where it
-/// would copy the file: on file systems of the network, overlayfs, and those that nobody knows.
+/// The errors of fsetxattr(2): not every file system has such attributes, and not every process may
+/// set them. `ENOTSUP` also if the times of files are coarse or of another machine's clock, or if
+/// setting it would copy the file: on network file systems, overlayfs, and unknown ones.
 pub fn store(
     file: impl AsFd,
     version: &Version,
@@ -100,25 +100,25 @@ pub fn store(
         if record.holds_for(&present) {
             return Ok(Some(present));
         }
-        // The disk kept us waiting: again, with the time that it is now.
+        // The disk delayed the call: try again with the present time.
     }
     Err(Errno::TIMEDOUT.into())
 }
 
-/// What the attribute says.
+/// The content of the attribute.
 struct Record {
-    /// When it was set, by the clock that the kernel takes for the times of files.
+    /// The time at which it was set, by the clock that the kernel uses for the times of files.
     set_at: i64,
-    /// The ctime before.
+    /// The previous ctime.
     changed: i64,
-    /// Of the size and the mtime: what is changed in the very moment in which the attribute is set
-    /// is noticed by that.
+    /// A checksum of the size and the mtime, which detects a change at the very moment at which the
+    /// attribute is set.
     check: [u8; 4],
     digests: Vec<Digest>,
 }
 
 impl Record {
-    /// These digests, and those that were kept before.
+    /// Creates a record of these digests and those stored before.
     fn new(file: BorrowedFd<'_>, version: &Version, digests: &[Digest]) -> io::Result<Self> {
         let mut digests = digests.to_vec();
         let changed = match recall(file, version) {
@@ -134,7 +134,7 @@ impl Record {
         Ok(Self { set_at: 0, changed, check: check(version), digests })
     }
 
-    /// Reads the attribute; `None` if it is not one of this format.
+    /// Parses the attribute; `None` if it is not of this format.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (set_at, rest) = bytes.split_first_chunk()?;
         let (changed, rest) = rest.split_first_chunk()?;
@@ -151,7 +151,7 @@ impl Record {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        // With one SHA-256 it has its place in an inode of ext4, which needs no block for it.
+        // With one SHA-256 it fits into an inode of ext4, which needs no block for it.
         let mut bytes = Vec::with_capacity(MAX_BYTES);
         bytes.extend_from_slice(&self.set_at.to_le_bytes());
         bytes.extend_from_slice(&self.changed.to_le_bytes());
@@ -163,7 +163,7 @@ impl Record {
         bytes
     }
 
-    /// Whether nothing was changed since it was set.
+    /// Returns whether nothing was changed since it was set.
     fn holds_for(&self, version: &Version) -> bool {
         let Some(changed) = nanoseconds(version.changed()) else { return false };
         let latest = self.set_at.saturating_add(MOMENT.as_nanos() as i64);
@@ -171,29 +171,29 @@ impl Record {
     }
 }
 
-/// Whether the attribute can be relied on here: the file system takes its times from the clock of
-/// this machine, and finely, and does not copy the file for the attribute's sake.
+/// Returns whether the attribute is reliable here: the file system takes its times from the clock
+/// of this machine, with a fine resolution, and does not copy the file to set it.
 fn keeps_up(file: BorrowedFd<'_>, version: &Version) -> io::Result<bool> {
     #[allow(clippy::unnecessary_cast)] // the type differs by target
     let kind = fstatfs(file)?.f_type as u32;
-    // Whole seconds are how old ext4 and others keep time.
+    // Old ext4 and other file systems have times of whole seconds.
     Ok(KNOWN.contains(&kind) && version.changed().1 != 0 && version.links() > 0)
 }
 
-/// Whether two versions differ in their ctime at the most.
+/// Returns whether two versions differ at most in their ctime.
 fn is_same_but_changed(one: &Version, other: &Version) -> bool {
     let facts =
         |version: &Version| (version.inode(), version.size(), version.modified(), version.links());
     facts(one) == facts(other)
 }
 
-/// The time that the kernel would now give to a file, or a little less.
+/// Returns the time that the kernel would now give to a file, or a little less.
 fn now() -> io::Result<i64> {
     let time = clock_gettime(ClockId::RealtimeCoarse);
     nanoseconds((time.tv_sec, time.tv_nsec)).ok_or_else(|| Errno::OVERFLOW.into())
 }
 
-/// Four bytes that hardly any other size and mtime have.
+/// Returns a checksum of four bytes, which hardly any other size and mtime have.
 fn check(version: &Version) -> [u8; 4] {
     let (seconds, nanoseconds) = version.modified();
     let mut hasher = Sha256::new();
@@ -204,12 +204,12 @@ fn check(version: &Version) -> [u8; 4] {
     [value[0], value[1], value[2], value[3]]
 }
 
-/// A time of a file as one number; `None` before 1678 and after 2262.
+/// Returns a time of a file as one number; `None` before 1678 and after 2262.
 fn nanoseconds((seconds, nanoseconds): (i64, i64)) -> Option<i64> {
     seconds.checked_mul(SECOND)?.checked_add(nanoseconds)
 }
 
-/// What stands before a digest. A format that is not this one begins with another.
+/// Returns the byte before a digest. A format that is not this one begins with another.
 const fn tag_of(algorithm: Algorithm) -> u8 {
     match algorithm {
         Algorithm::Sha256 => 1,
@@ -218,24 +218,24 @@ const fn tag_of(algorithm: Algorithm) -> u8 {
 }
 
 /// The name of the attribute: one for all algorithms, since setting a second one would change the
-/// ctime under the first.
+/// ctime recorded in the first.
 const NAME: &str = "user.underpass.digest";
 
-/// Two numbers, four bytes, and a digest of each algorithm.
+/// The maximum length: two numbers, four bytes, and a digest of each algorithm.
 const MAX_BYTES: usize = 20 + 33 + 65;
 
-/// How much later than we have looked at the clock the kernel may do so: a tick of it, and some.
+/// The maximum time between our look at the clock and the kernel's: a bit more than a tick.
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// How often an attribute is set that comes too late.
+/// The number of attempts to set an attribute in time.
 const ATTEMPTS: u32 = 5;
 
-/// Nanoseconds.
+/// The nanoseconds of a second.
 const SECOND: i64 = 1_000_000_000;
 
-/// The file systems that [`keeps_up`] knows: ext4, XFS, btrfs, tmpfs, F2FS, bcachefs and ZFS, by
-/// their magic numbers. Not overlayfs, which would copy a whole file of a lower layer; not those
-/// of the network, whose times are of another clock.
+/// The magic numbers of the file systems that [`keeps_up`] knows: ext4, XFS, btrfs, tmpfs, F2FS,
+/// bcachefs and ZFS. Overlayfs is not here because it would copy a whole file of a lower layer, nor
+/// are network file systems, whose times are of another clock.
 const KNOWN: [u32; 7] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
 

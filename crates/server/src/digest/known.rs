@@ -1,5 +1,5 @@
-//! Digests of the files that are served: made when somebody asks, once, by threads of their own,
-//! and remembered, in memory and with the file.
+//! Digests of the served files: made once on request, by threads of their own, and remembered in
+//! memory and with the file.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -11,30 +11,31 @@ use underpass_engine::Version;
 use crate::digest::jobs::Jobs;
 use crate::digest::{Algorithm, Digest, kept};
 
-/// What all workers know of digests.
+/// The digests that all workers share.
 #[derive(Debug, Default)]
 pub(crate) struct Digests {
     state: Mutex<KnownDigests>,
-    /// How many digests wait to be kept, to be looked at without the lock: mostly there are none.
+    /// The number of digests that wait to be stored, readable without the lock; mostly there are
+    /// none.
     unkept: AtomicUsize,
 }
 
-/// What is known, being made and being sent.
+/// The known digests, the jobs and the transfers.
 #[derive(Debug, Default)]
 pub(crate) struct KnownDigests {
-    /// By inode; the version tells files of two file systems apart.
+    /// The digests by inode; the version tells files of two file systems apart.
     known: HashMap<u64, (Version, Vec<Digest>)>,
     pub(crate) jobs: Jobs,
-    /// How many transfers there are of each file, by inode: of two with one number the count is
-    /// too high, and only delays something.
+    /// The number of transfers of each file, by inode: for two files with the same inode number the
+    /// count is too high, which only delays storing.
     transfers: HashMap<u64, usize>,
-    /// Transfers of many files each.
+    /// The number of transfers of archives, each of many files.
     archives: usize,
-    /// Digests to be kept with their file when no transfer of it is under way.
+    /// The digests to store with their file once no transfer of it is under way.
     unkept: Vec<Unkept>,
 }
 
-/// Digests that are known and not kept with their file yet.
+/// Digests that are known and not stored with their file yet.
 #[derive(Debug)]
 struct Unkept {
     file: Arc<OwnedFd>,
@@ -43,47 +44,48 @@ struct Unkept {
 }
 
 impl Digests {
-    /// The digest of a file in this version that is known of these, the dearest first.
+    /// Returns a known digest of a file in this version, by the first of these algorithms that has
+    /// one.
     pub(crate) fn get(&self, version: &Version, algorithms: &[Algorithm]) -> Option<Digest> {
         let state = self.lock();
         let (known, digests) = state.known.get(&version.inode())?;
         (known == version).then(|| pick(digests, algorithms)).flatten()
     }
 
-    /// Remembers digests of a file that has arrived, say, and keeps them with it. May wait for a
-    /// disk.
+    /// Remembers digests of a file, such as one that was uploaded, and stores them with it. It may
+    /// wait for a disk.
     pub(crate) fn remember(&self, file: Arc<OwnedFd>, version: Version, digests: Vec<Digest>) {
         self.lock().learn(version, &digests);
         self.keep(Unkept { file, version, digests });
     }
 
-    /// Notes a transfer of a file for as long as what is returned lives: nothing is set on the
-    /// file meanwhile, which would look like a change of it.
+    /// Registers a transfer of a file until the returned value is dropped: no attribute is set on
+    /// the file meanwhile, because that would look like a change.
     pub(crate) fn transfer(&self, version: &Version) -> Transfer<'_> {
         *self.lock().transfers.entry(version.inode()).or_default() += 1;
         Transfer { digests: self, inode: Some(version.inode()) }
     }
 
-    /// The same for an archive, which may have any file in it.
+    /// Registers a transfer of an archive, which may have any file in it.
     pub(crate) fn archive(&self) -> Transfer<'_> {
         self.lock().archives += 1;
         Transfer { digests: self, inode: None }
     }
 
-    /// Whether there is something that [`keep_all`](Self::keep_all) could do.
+    /// Returns whether [`keep_all`](Self::keep_all) has anything to do.
     pub(crate) fn has_unkept(&self) -> bool {
         self.unkept.load(Ordering::Relaxed) > 0
     }
 
-    /// Keeps the digests with their files that could not be kept because of transfers. May wait
-    /// for a disk.
+    /// Stores the digests that could not be stored with their files because of transfers. It may
+    /// wait for a disk.
     pub(crate) fn keep_all(&self) {
         let unkept = std::mem::take(&mut self.lock().unkept);
         self.unkept.fetch_sub(unkept.len(), Ordering::Relaxed);
         unkept.into_iter().for_each(|unkept| self.keep(unkept));
     }
 
-    /// Keeps digests with their file, now if no transfer of it is under way.
+    /// Stores digests with their file, now if no transfer of it is under way.
     fn keep(&self, unkept: Unkept) {
         let mut state = self.lock();
         if state.is_in_transfer(&unkept.version) {
@@ -94,9 +96,9 @@ impl Digests {
             return;
         }
         drop(state);
-        // Whoever begins a transfer in this moment has a version that is not current, and may have
-        // to go on with the new one, which has the same tag. Where nothing can be kept, memory has
-        // to do.
+        // A transfer that begins at this moment has a version that is not current, and may have to
+        // go on with the new one, which has the same tag. If nothing can be stored, the digests
+        // stay in memory only.
         if let Ok(Some(now)) = kept::store(&unkept.file, &unkept.version, &unkept.digests) {
             self.lock().learn(now, &unkept.digests);
         }
@@ -109,10 +111,10 @@ impl Digests {
 }
 
 impl KnownDigests {
-    /// Remembers digests of a version, beside those of it that are known already.
+    /// Remembers digests of a version in addition to those known already.
     fn learn(&mut self, version: Version, digests: &[Digest]) {
         if self.known.len() >= MAX_KNOWN {
-            // Which ones go is of no importance: they can be made again.
+            // It does not matter which ones go: they can be made again.
             let mut index = 0;
             self.known.retain(|_, _| {
                 index += 1;
@@ -134,11 +136,11 @@ impl KnownDigests {
     }
 }
 
-/// A transfer that is under way.
+/// A transfer under way.
 #[derive(Debug)]
 pub(crate) struct Transfer<'a> {
     digests: &'a Digests,
-    /// Of the file; none if it is of many.
+    /// The inode of the file; `None` for many files.
     inode: Option<u64>,
 }
 
@@ -158,14 +160,14 @@ impl Drop for Transfer<'_> {
     }
 }
 
-/// The first of these algorithms of which there is a digest.
+/// Returns the digest of the first of these algorithms that has one.
 pub(crate) fn pick(digests: &[Digest], algorithms: &[Algorithm]) -> Option<Digest> {
     let of = |algorithm: &Algorithm| digests.iter().find(|one| one.algorithm() == *algorithm);
     algorithms.iter().find_map(of).cloned()
 }
 
-/// Files whose digests are remembered at the most: some 3 MiB.
+/// The maximum number of files whose digests are remembered: some 3 MiB.
 const MAX_KNOWN: usize = 16_384;
 
-/// Files that are kept open until their digests can be kept with them.
+/// The maximum number of files kept open until their digests can be stored with them.
 const MAX_UNKEPT: usize = 64;

@@ -1,5 +1,5 @@
-//! Makes digests on threads of their own: they read whole files, which takes minutes, and as many
-//! as there are helpers would keep all other requests from being helped.
+//! Makes digests on threads of their own: they read whole files, which takes minutes, and on the
+//! helper threads they would delay all other requests.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -16,14 +16,14 @@ use crate::digest::{Stopped, compute};
 use crate::server::limits::priority::step_back;
 use crate::server::shared::Shared;
 
-/// Has a digest made and remembered; one that is being made already is waited for. What no future
-/// waits for any more is not made.
+/// Makes and remembers a digest, or waits for one that is being made already. A digest for which no
+/// future waits any more is not made.
 pub(crate) async fn make(shared: &Arc<Shared>, request: DigestRequest) -> DigestResult {
     let Some(answer) = ask(shared, request) else { return Err(Undigested::Busy) };
     answer.await.unwrap_or(Err(Undigested::Busy))
 }
 
-/// Puts a job into the queue, and sees to it that a thread does it.
+/// Puts a job into the queue, and starts a thread if needed.
 fn ask(shared: &Arc<Shared>, request: DigestRequest) -> Option<oneshot::Receiver<DigestResult>> {
     let (asker, answer) = oneshot::channel();
     let mut state = shared.digests.lock();
@@ -42,7 +42,7 @@ fn ask(shared: &Arc<Shared>, request: DigestRequest) -> Option<oneshot::Receiver
         let thread = thread::Builder::new().name("digest".to_owned()).stack_size(STACK);
         match thread.spawn(move || work(&shared)) {
             Ok(_) => jobs.threads += 1,
-            // Another thread comes to it.
+            // Another thread will take the job.
             Err(_) if jobs.threads > 0 => {}
             Err(_) => {
                 jobs.waiting.pop_back();
@@ -53,21 +53,21 @@ fn ask(shared: &Arc<Shared>, request: DigestRequest) -> Option<oneshot::Receiver
     Some(answer)
 }
 
-/// Does what is to be done until nothing is.
+/// Runs jobs until none is left.
 fn work(shared: &Shared) {
     step_back();
     while let Some(job) = next(&shared.digests) {
         let outcome = run(shared, &job);
         let mut state = shared.digests.lock();
         state.jobs.running.retain(|running| !Arc::ptr_eq(running, &job));
-        // Under the lock: a request from now on finds what was made, or begins anew.
+        // The lock is held meanwhile: a later request finds the result, or begins anew.
         for asker in job.askers().drain(..) {
             let _ = asker.send(outcome);
         }
     }
 }
 
-/// Takes the next job; `None` is the end of the thread.
+/// Takes the next job; `None` ends the thread.
 fn next(digests: &Digests) -> Option<Arc<DigestJob>> {
     let jobs = &mut digests.lock().jobs;
     let Some(job) = jobs.waiting.pop_front() else {
@@ -102,31 +102,31 @@ fn run(shared: &Shared, job: &DigestJob) -> DigestResult {
     Ok(())
 }
 
-/// Waits until what is written to a file from now on changes its times.
+/// Waits until any further write to a file changes its times.
 ///
-/// Two writes within one tick of the kernel's clock leave the same ones. And a write(2) changes
-/// them before it changes the bytes: looking for data takes the lock that it holds.
+/// Two writes within one tick of the kernel's clock leave the same times. And a write(2) changes
+/// them before it changes the bytes: seeking for data takes the lock that it holds.
 fn settle(file: &OwnedFd, version: &Version) {
     let (seconds, nanoseconds) = version.changed();
     let changed = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());
     let Some((seconds, nanoseconds)) = changed else { return };
     let until = UNIX_EPOCH + Duration::new(seconds, nanoseconds) + TICKS;
     if let Ok(left) = until.duration_since(SystemTime::now()) {
-        // Not longer, if the clock was set back since.
+        // The wait is bounded in case the clock was set back.
         thread::sleep(left.min(TICKS));
     }
-    // At the last byte: nothing is searched. No answer to the question is of interest.
+    // Seeking at the last byte searches nothing; the result does not matter.
     let _ = seek(file, SeekFrom::Data(version.size().saturating_sub(1)));
 }
 
-/// Files that are read at once: two disks, or a large file and small ones.
+/// The maximum number of files read at once: two disks, or a large file and small ones.
 const MAX_THREADS: usize = 2;
 
-/// Files that wait for that.
+/// The maximum number of files that wait to be read.
 const MAX_WAITING: usize = 1024;
 
-/// Bytes for the stack of a thread.
+/// The number of bytes for the stack of a thread.
 const STACK: usize = 128 << 10;
 
-/// Longer than any tick of the kernel's clock.
+/// A time longer than any tick of the kernel's clock.
 const TICKS: Duration = Duration::from_millis(25);

@@ -1,7 +1,7 @@
-//! Digests of files: how they are made, compared and kept.
+//! Digests of files: making, comparing and storing them.
 //!
-//! A digest is the one thing about a file for which all of its bytes have to climb into user
-//! space. So it is made only when it is requested, and [`kept`] for the next request.
+//! A digest is the only property of a file that needs all of its bytes in user space. So it is made
+//! only on request, and [`kept`] for the next request.
 
 pub(crate) mod jobs;
 pub mod kept;

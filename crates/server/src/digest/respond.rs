@@ -1,4 +1,4 @@
-//! What responses say of digests: `Repr-Digest` (RFC 9530 section 2), and `?hash`.
+//! Digests in responses: `Repr-Digest` (RFC 9530 section 2), and `?hash`.
 
 use std::sync::Arc;
 
@@ -15,17 +15,18 @@ use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use crate::target::Target;
 
-/// Adds the digest that the client would like to have, to the answers that have bytes of the file, or
-/// would have them after GET.
+/// Adds the digest that the client prefers to responses that have bytes of the file, or would have
+/// them after GET.
 ///
-/// It is that of the whole selected representation, also beside a part of it (RFC 9530 section 2). A
-/// 304 has no more fields than it needs (RFC 9110 15.4.5), and errors are about something else.
+/// It is the digest of the whole selected representation, even with a part of it (RFC 9530 section
+/// 2). A 304 has no more fields than it needs (RFC 9110 15.4.5), and errors have other
+/// representations.
 pub(crate) async fn add_digest(ctx: &RequestContext<'_>, plan: &mut Plan, chosen: &Served) {
     if !matches!(plan.status, 200 | 206) || !ctx.request.has(WANT) {
         return;
     }
     let wanted = parse_wanted(ctx.request.fields(WANT));
-    // What cannot be had is left out: nobody has to have it (RFC 9530 section 4).
+    // A digest that is unavailable is left out, which the client must accept (RFC 9530 section 4).
     if let Ok(digest) = digest(ctx, chosen, &wanted).await {
         plan.fields.extend_from_slice(b"Repr-Digest: ");
         plan.fields.extend_from_slice(write_digests([&digest]).as_bytes());
@@ -33,7 +34,7 @@ pub(crate) async fn add_digest(ctx: &RequestContext<'_>, plan: &mut Plan, chosen
     }
 }
 
-/// Answers `?hash`, if that is asked: with the digest of the file, in hexadecimal.
+/// Answers a `?hash` request with the digest of the file, in hexadecimal.
 pub(crate) async fn hash(
     ctx: &RequestContext<'_>,
     target: &Target<'_>,
@@ -53,7 +54,7 @@ pub(crate) async fn hash(
             let is_head = ctx.request.method == Method::Head;
             let text = digest.hex().into_bytes();
             let mut response = Response::memory(200, PLAIN_TEXT, text, is_head);
-            // Of the file as it is now; there is no tag to ask by for another one.
+            // It is the digest of the present file; no tag exists by which to revalidate it.
             response.add_field("Cache-Control", "no-cache");
             response
         }
@@ -63,8 +64,8 @@ pub(crate) async fn hash(
     })
 }
 
-/// Returns a digest of the file in the version that is at hand, of one of these algorithms: one that
-/// is known already, or else the dearest, for which the file is read.
+/// Returns a digest of the open version of the file by one of these algorithms: one that is known
+/// already, or else by the preferred one, for which the file is read.
 async fn digest(
     ctx: &RequestContext<'_>,
     served: &Served,
@@ -83,13 +84,13 @@ async fn digest(
     }
     let file = Arc::clone(&served.file);
     let making = make::make(shared, DigestRequest { file, version: served.version, algorithm });
-    // Minutes, for a large file: it is not read for a client that has left.
+    // This can take minutes for a large file, so it stops if the client leaves.
     ctx.peer.unless_left(making).await.unwrap_or(Err(Undigested::Busy))?;
-    // To keep it with the file has changed the file's version.
+    // Storing it with the file has changed the file's version.
     known().ok_or(Undigested::Changing)
 }
 
-/// What a client would like to have (RFC 9530 section 4).
+/// The digests that a client prefers (RFC 9530 section 4).
 pub(crate) const WANT: &str = "want-repr-digest";
 
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";

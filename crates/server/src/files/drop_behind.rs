@@ -1,8 +1,8 @@
-//! Gives pages back that only one transfer wanted.
+//! Gives back pages that only one transfer needed.
 //!
-//! A large file that one client reads once would push out of the page cache what many read often.
-//! Dropping what others use is worse: so only those parts go that were not there when this
-//! transfer began, and only once the client has them.
+//! A large file that one client reads once would push frequently read files out of the page cache.
+//! Dropping pages that others use is worse: so only those parts are dropped that were not cached
+//! when this transfer began, and only once the client has them.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -17,19 +17,19 @@ use crate::files::prefetch::{MissingRange, Residency, Span};
 #[derive(Debug, Default)]
 pub(crate) struct DropBehind(VecDeque<Run>);
 
-/// Parts of a file that follow each other without a gap.
+/// A run of a file without gaps.
 #[derive(Debug)]
 struct Run {
     span: Span,
-    /// Where it begins in the chain.
+    /// The position in the chain at which it begins.
     begin: u64,
-    /// How much of it has been given back.
+    /// The number of bytes given back.
     done: u64,
 }
 
 impl DropBehind {
-    /// Looks at everything that is to be sent. That takes microseconds for each MiB, which is why
-    /// a helper does it.
+    /// Finds the missing parts of everything that is to be sent. That takes microseconds for each
+    /// MiB, so a helper does it.
     pub(crate) async fn look(residency: &Residency) -> Self {
         let residency = residency.clone();
         let absent = spawn_blocking(move || residency.absent()).await.unwrap_or_default();
@@ -43,12 +43,12 @@ impl DropBehind {
         Self(runs)
     }
 
-    /// Whether nothing is left to be given back.
+    /// Returns whether nothing is left to give back.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Gives back what lies before this place of the chain, which the client has up to there.
+    /// Gives back the pages before this position of the chain, which the client has received.
     pub(crate) fn drop_before(&mut self, place: u64) {
         while let Some(run) = self.0.front_mut() {
             let ready = place.saturating_sub(run.begin).min(run.span.len);
@@ -56,12 +56,12 @@ impl DropBehind {
             if ready < run.done + AT_ONCE && !is_whole {
                 return;
             }
-            // The kernel keeps pages in pieces of some MiB, and one that reaches over the end of a
-            // range with the range behind it: so a little of what is done is done again.
+            // The kernel keeps pages in pieces of some MiB, and does not drop one that reaches
+            // beyond the end of a range: so each call overlaps the range before it.
             let from = run.done.saturating_sub(OVERLAP);
             let (file, offset) = (Arc::clone(&run.span.file), run.span.offset + from);
             run.done = ready;
-            // Nobody waits for it. Pages that somebody uses stay, and so they should.
+            // The result is not awaited. Pages that other processes use stay, as they should.
             drop(spawn_blocking(move || {
                 fadvise(file, offset, NonZero::new(ready - from), Advice::DontNeed)
             }));
@@ -79,8 +79,8 @@ impl Run {
     }
 }
 
-/// Bytes given back by one call, as long as more are to come.
+/// The number of bytes given back by one call, as long as more are to come.
 const AT_ONCE: u64 = 16 << 20;
 
-/// The largest piece of the page cache, and as much again.
+/// Twice the size of the largest piece of the page cache.
 const OVERLAP: u64 = 4 << 20;

@@ -1,4 +1,4 @@
-//! A folder as the answer: its listing, or all of it as one archive.
+//! Answers requests for a folder: with its listing, or all of it as one archive.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -42,7 +42,7 @@ pub(crate) async fn respond(
     listing(ctx, target, folder).await
 }
 
-/// Answers with the page, or JSON, or plain names.
+/// Answers with the listing as a page, as JSON, or as plain names.
 async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd) -> Response {
     let query = match ListingQuery::read(|key| target.query.get(key), wants_json(&ctx.request)) {
         Ok(query) => query,
@@ -88,20 +88,21 @@ async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd)
     response
 }
 
-/// Returns what the client may do with a folder.
+/// Returns the changes that the client may make to a folder.
 fn may(ctx: &RequestContext<'_>, path: &[u8]) -> May {
     let settings = ctx.settings();
     let Changes { upload, delete, .. } = settings.changes;
     if ctx.can(path, Right::Write) {
         return May { upload, delete, log_in: false };
     }
-    // A browser tells who its user is only where it was asked to, which nobody does who may read.
+    // A browser sends credentials only if asked to, which does not happen where reading is open to
+    // all.
     let log_in =
         (upload || delete || ctx.is_partial) && ctx.user.is_none() && settings.access.has_users();
     May { log_in, ..May::default() }
 }
 
-/// Answers with the whole folder as a tar, or ranges of it.
+/// Answers with the whole folder as a tar archive, or ranges of it.
 async fn archive(ctx: &RequestContext<'_>, path: &[u8], folder: OwnedFd) -> Response {
     let key = LayoutKey::of(&folder, path, ctx.user.as_ref());
     let laid_out = match ctx.shared().layouts.get(&key) {
@@ -152,7 +153,7 @@ async fn archive(ctx: &RequestContext<'_>, path: &[u8], folder: OwnedFd) -> Resp
     };
     let mut response = Response::new(plan.status, plan.fields, body, Some(plan.body_len));
     response.download = download;
-    // So that clients which unpack it need not guess whether its one folder is this one.
+    // Clients that unpack it then need not guess whether its one folder is this one.
     response.add_field("Underpass-Top", &encode_segment(name.unwrap_or_default()));
     response.add_common(ctx.peer, ctx.settings(), ctx.explains, || "sendfile");
     response

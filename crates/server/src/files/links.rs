@@ -1,4 +1,4 @@
-//! Where links beneath the root lead a change to: rules and patterns hold for that path as well.
+//! Follows links below the root for changes: rules and patterns hold for the target path as well.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use crate::request::Method;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 
-/// What links make of a path.
+/// A path with its links resolved.
 struct Resolved {
     /// The path at which the change would be made, if links on the way lead elsewhere.
     real: Result<Option<Vec<u8>>, Errno>,
-    /// The path that a link at the path itself leads to.
+    /// The target of a link at the path itself.
     target: Option<Vec<u8>>,
-    /// Whether that is hidden.
+    /// Whether that target is hidden.
     hides_target: bool,
 }
 
 impl Resolved {
-    /// Follows the links of a path. May wait for the disk.
+    /// Follows the links of a path. It may wait for the disk.
     fn new(root: &Root, path: &[u8]) -> Self {
         let target = root.link_target(path);
         let hides_target = target.as_deref().is_some_and(|target| root.hides_entry(target, false));
@@ -30,10 +30,11 @@ impl Resolved {
     }
 }
 
-/// Returns the path at which a change is made: `path`, or where links on the way to it lead.
+/// Returns the path at which a change is made: `path`, or the path to which links on the way lead.
 ///
-/// The caller must have checked the right to write to `path`. This checks the right to write where
-/// links lead, and to read what a link at the path itself leads to if that `is_followed`.
+/// The caller must have checked the right to write to `path`. This function checks the right to
+/// write to the resolved path and, if `is_followed`, the right to read the target of a link at the
+/// path itself.
 ///
 /// # Errors
 ///
@@ -55,12 +56,12 @@ pub(crate) async fn resolve(
     match resolved.real {
         Ok(Some(real)) if !may(&real, Right::Write) => Err(forbidden()),
         Ok(Some(real)) => Ok(real),
-        // Whatever the settings say of reading, nothing is changed outside.
+        // Whatever the settings allow for reading, nothing is changed outside the root.
         Err(Errno::XDEV) if matches!(ctx.request.method, Method::Put | Method::Patch) => {
             Err(ctx.error(409, "a link leads out of what is served"))
         }
         Err(Errno::XDEV) => Err(forbidden()),
-        // What is wrong is told by what makes the change.
+        // The change itself will report the error.
         Ok(None) | Err(_) => Ok(path.to_vec()),
     }
 }

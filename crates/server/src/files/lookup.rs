@@ -1,4 +1,4 @@
-//! Finds what is at a path: open since a moment ago, opened without waiting, or opened by a helper.
+//! Looks up paths: in the open files, by opening them without waiting, or by a helper.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::files::settled::{AGAIN_LATER, Checks};
 use crate::routing::context::RequestContext;
 use crate::server::shared::Shared;
 
-/// What is at a path. An open file is shared by its responses.
+/// The entry at a path. An open file is shared by its responses.
 pub(crate) enum Resource {
     /// A regular file.
     File(Rc<Served>),
@@ -25,11 +25,11 @@ pub(crate) enum Resource {
     Unsized(OwnedFd),
 }
 
-/// Returns the file at a path if this worker has opened it a moment ago. It may have changed since.
+/// Returns the file at a path if this worker has opened it recently. It may have changed since.
 ///
 /// # Errors
 ///
-/// `EACCES` if links led to where this client may not read.
+/// `EACCES` if links led to a path that this client may not read.
 pub(crate) fn find_open(
     ctx: &RequestContext<'_>,
     path: &[u8],
@@ -40,11 +40,12 @@ pub(crate) fn find_open(
     Some(ctx.may_reach(served.reached.as_deref()).map(|()| served))
 }
 
-/// Opens a path, or takes what was opened a moment ago.
+/// Opens a path, or returns a recently opened file.
 ///
 /// # Errors
 ///
-/// As openat2(2) beneath the root; `EACCES` if links lead to where this client may not read.
+/// The errors of openat2(2) below the root; `EACCES` if links lead to a path that this client may
+/// not read.
 pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Resource, Errno> {
     if let Some(found) = find_open(ctx, path) {
         return found.map(Resource::File);
@@ -68,11 +69,11 @@ pub(crate) async fn find(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Resour
     })
 }
 
-/// Opens a path, or takes what was opened a moment ago and has not changed since.
+/// Opens a path, or returns a recently opened file that has not changed since.
 ///
 /// # Errors
 ///
-/// As [`find`].
+/// The errors of [`find`].
 pub(crate) async fn find_current(ctx: &RequestContext<'_>, path: &[u8]) -> Result<Resource, Errno> {
     let found = find(ctx, path).await;
     if matches!(&found, Ok(Resource::File(served)) if !served.is_current()) {
@@ -87,13 +88,13 @@ pub(crate) fn forget(ctx: &RequestContext<'_>, path: &[u8]) {
     ctx.worker.files.borrow_mut().forget(path);
 }
 
-/// Opens what is at a path without waiting for a disk or a writer.
+/// Opens the entry at a path without waiting for a disk or a writer.
 fn open_at_once(shared: &Shared, path: &[u8]) -> Result<Found, Errno> {
     let integrity = shared.settings.integrity;
     open_files::open_at_once(&shared.root, &shared.at_rest, integrity, path)
 }
 
-/// Has a helper open what is at a path, as soon as no program is writing to it.
+/// Has a helper open the entry at a path, as soon as no program is writing to it.
 async fn open_patiently(shared: &Arc<Shared>, path: &[u8]) -> Result<Found, Errno> {
     let mut checks = Checks::new(shared.settings.integrity);
     loop {

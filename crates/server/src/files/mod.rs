@@ -1,4 +1,5 @@
-//! The files that are served: found beneath the root, kept open for a moment, at rest when they are sent.
+//! The served files: looked up below the root, kept open for a moment, and checked for writers
+//! before they are sent.
 
 pub(crate) mod drop_behind; // gives pages back that only one transfer wanted
 pub(crate) mod file; // answers for a file

@@ -1,11 +1,11 @@
-//! Files that were asked for a moment ago, still open, with the facts their responses need.
+//! Recently requested files, kept open with the attributes that their responses need.
 //!
-//! Opening a file costs three system calls and a walk along its path, which is more than sending
-//! a small one. So each worker keeps what it opened for at most [`LIFETIME`]. Each response compares
-//! by one fstat(2), at the latest when the bytes of a small file are read: one that was written
-//! to, replaced by another or removed is opened anew by the very next request. Only what does not
-//! touch the file itself, such as a folder on the way that was renamed, is noticed after
-//! [`LIFETIME`], unless a request has done it: then it is noticed by the next one, of any worker.
+//! Opening a file costs three system calls and a walk along its path, which is more than sending a
+//! small one. So each worker keeps the files it opened for at most [`LIFETIME`]. Each response
+//! compares versions with one fstat(2), at the latest when the bytes of a small file are read: a
+//! file that was written to, replaced or removed is opened anew by the very next request. A change
+//! that does not touch the file itself, such as a renamed parent folder, is noticed after
+//! [`LIFETIME`]; if a request made it, the next request to any worker notices it.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,10 +25,10 @@ use crate::media::media_type;
 use crate::negotiate::Coding;
 use crate::validator::etag_since;
 
-/// How long an open file is used without looking its path up again.
+/// The time for which an open file is used without looking its path up again.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(1);
 
-/// A regular file that is open, and what its responses say about it.
+/// An open regular file, with the values for its responses.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) file: Arc<OwnedFd>,
@@ -38,36 +38,36 @@ pub(crate) struct Served {
     pub(crate) etag: String,
     pub(crate) modified: SystemTime,
     pub(crate) media_type: &'static str,
-    /// Digests that are kept with it.
+    /// The digests that are stored with it.
     pub(crate) digests: Vec<Digest>,
-    /// The same contents packed, each a file of its own.
+    /// The compressed forms of its contents, each a file of its own.
     pub(crate) packed: Vec<(Coding, Served)>,
-    /// Whether the whole file was in the page cache a moment ago.
+    /// The time at which the whole file was last found in the page cache.
     pub(crate) residence: ResidentSince,
-    /// Whether somebody has it open for writing, and may begin at any moment.
+    /// Whether a program has it open for writing, and may begin to write at any moment.
     has_writer: bool,
-    /// Whether it was found at rest in its version, so that each change can be told.
+    /// Whether it was found at rest in its version, so that each change can be detected.
     pub(crate) is_at_rest: bool,
 }
 
-/// When the whole of a file was last found in the page cache.
+/// The time at which the whole of a file was last found in the page cache.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResidentSince(Arc<Mutex<Option<Instant>>>);
 
 impl ResidentSince {
-    /// It was, at this time.
+    /// Notes that it was found at this time.
     pub(crate) fn note(&self, at: Instant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
     }
 
-    /// Whether that was a moment ago.
+    /// Returns whether that was a moment ago.
     fn is_noted(&self, now: Instant) -> bool {
         let noted = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         noted.is_some_and(|at| now.saturating_duration_since(at) < LIFETIME)
     }
 }
 
-/// What is found at a path.
+/// The entry found at a path.
 #[derive(Debug)]
 pub(crate) enum Found {
     /// A regular file.
@@ -79,7 +79,7 @@ pub(crate) enum Found {
 }
 
 impl Found {
-    /// The path that was reached, if links led to another one.
+    /// Returns the path that was reached, if links led to another one.
     pub(crate) fn reached(&self) -> Option<&[u8]> {
         match self {
             Self::File(served) => served.reached.as_deref(),
@@ -89,12 +89,13 @@ impl Found {
 }
 
 impl Served {
-    /// How many bytes the file has.
+    /// Returns the size of the file in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.version.size()
     }
 
-    /// Whether the whole file is known to be in the page cache; a small one is looked at.
+    /// Returns whether the whole file is known to be in the page cache; for a small file, it
+    /// checks.
     pub(crate) fn is_resident(&self, now: Instant) -> bool {
         if self.residence.is_noted(now) {
             return true;
@@ -106,8 +107,8 @@ impl Served {
         is_resident
     }
 
-    /// Whether the file was written to so lately that somebody may still be at it, or is open for
-    /// writing.
+    /// Returns whether the file was changed so recently that a program may still be writing to it,
+    /// or is open for writing.
     pub(crate) fn is_unsettled(&self, now: SystemTime) -> bool {
         if self.has_writer {
             return true;
@@ -117,7 +118,7 @@ impl Served {
         now < changed + SETTLED_AFTER.as_secs()
     }
 
-    /// Whether the file is still the one that was opened, in the same version.
+    /// Returns whether the file is still the one that was opened, in the same version.
     pub(crate) fn is_current(&self) -> bool {
         let version = Version::of(&self.file);
         version.is_ok_and(|now| now == self.version)
@@ -144,29 +145,29 @@ impl Served {
     }
 }
 
-/// The files that one worker has open.
+/// The open files of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     open: HashMap<Box<[u8]>, (Instant, Rc<Served>)>,
-    /// How often names had been changed when these files were looked up.
+    /// The number of changes of names when these files were looked up.
     changes: u64,
 }
 
 impl Files {
-    /// The file at a path, if it was opened a moment ago. Whether it still is as it was then, the
-    /// caller has to ask.
+    /// Returns the file at a path, if it was opened recently. The caller must check whether it has
+    /// changed.
     pub(crate) fn get(&self, path: &[u8], now: Instant) -> Option<Rc<Served>> {
         let (opened, served) = self.open.get(path)?;
         (now.duration_since(*opened) < LIFETIME).then(|| Rc::clone(served))
     }
 
-    /// Closes what was found not to be as it was.
+    /// Closes a file that was found to have changed.
     pub(crate) fn forget(&mut self, path: &[u8]) {
         self.open.remove(path);
     }
 
-    /// Closes everything if names were changed by requests meanwhile: a file may be found
-    /// elsewhere now, or something else at its path.
+    /// Closes all files if requests have changed names meanwhile: a file may have another path now,
+    /// or the path another file.
     pub(crate) fn keep_up(&mut self, changes: u64) {
         if self.changes != changes {
             self.changes = changes;
@@ -174,12 +175,12 @@ impl Files {
         }
     }
 
-    /// Closes everything.
+    /// Closes all files.
     pub(crate) fn forget_all(&mut self) {
         self.open.clear();
     }
 
-    /// Keeps a file for requests to come.
+    /// Keeps a file for later requests.
     pub(crate) fn put(&mut self, path: &[u8], served: &Rc<Served>, now: Instant) {
         if self.open.len() >= MAX_OPEN {
             self.expire(now);
@@ -189,18 +190,18 @@ impl Files {
         }
     }
 
-    /// Closes what nobody asked for lately, so that a removed file gives its space back.
+    /// Closes files that were not requested recently, so that a removed file frees its space.
     pub(crate) fn expire(&mut self, now: Instant) {
         self.open.retain(|_, (opened, _)| now.duration_since(*opened) < LIFETIME);
     }
 }
 
-/// Opens what is at a path, with its packed neighbours.
+/// Opens the entry at a path, with its compressed neighbours.
 ///
 /// # Errors
 ///
-/// As openat2(2) beneath the root; `ENOENT` for what is neither a file nor a folder, `AGAIN_LATER`
-/// if somebody may be writing to it, `EBUSY` if somebody is.
+/// The errors of openat2(2) below the root; `ENOENT` if it is neither a file nor a folder,
+/// `AGAIN_LATER` if a program may be writing to it, `EBUSY` if one is.
 pub(crate) fn open(
     (root, at_rest): (&Root, &AtRest),
     path: &[u8],
@@ -213,10 +214,10 @@ pub(crate) fn open(
     match kind {
         FileType::Directory => return Ok(Found::Folder(file, reached)),
         FileType::RegularFile => {}
-        // A fifo, a device or a socket, whose reading may never end.
+        // Reading a fifo, a device or a socket may never end.
         _ => return Err(Errno::NOENT),
     }
-    // Before anything moves the cursor, at which such a file is read.
+    // The cursor, at which such a file is read, has not moved yet.
     if may_be_made_when_read(&stat) && is_made_when_read(&file) {
         return Ok(Found::Unsized(file, reached));
     }
@@ -232,11 +233,11 @@ pub(crate) fn open(
     Ok(Found::File(Box::new(served)))
 }
 
-/// Opens what is at a path without waiting for a disk or a writer.
+/// Opens the entry at a path without waiting for a disk or a writer.
 ///
 /// # Errors
 ///
-/// As [`open`]; `EAGAIN` if it would have to wait.
+/// The errors of [`open`]; `EAGAIN` if it would have to wait.
 pub(crate) fn open_at_once(
     root: &Root,
     at_rest: &AtRest,
@@ -245,14 +246,14 @@ pub(crate) fn open_at_once(
 ) -> Result<Found, Errno> {
     let mut checks = Checks::new(integrity);
     match open((root, at_rest), path, Patience::None, &mut checks) {
-        // EINVAL: kernels before 5.12 cannot be asked for what they have in memory only.
+        // `EINVAL` comes from kernels before 5.12, which cannot open from memory only.
         Err(Errno::INVAL | AGAIN_LATER) => Err(Errno::AGAIN),
         found => found,
     }
 }
 
-/// The neighbour that holds the same contents packed, unless it is older than the file: then it
-/// was packed from something else.
+/// Opens the neighbour with the same contents compressed, unless it is older than the file: then it
+/// was made from another version.
 fn open_packed(
     (root, at_rest): (&Root, &AtRest),
     path: &[u8],
@@ -268,7 +269,7 @@ fn open_packed(
         Err(_) => return Ok(None),
     };
     let stat = fstat(&file)?;
-    // A link would lead to where the reader has no right to be.
+    // A link could lead to a path that the client may not read.
     let is_neighbour = match (&original.reached, reached) {
         (None, None) => true,
         (Some(original), Some(reached)) => {
@@ -281,7 +282,7 @@ fn open_packed(
     }
     let settled = match checks.settle(at_rest, &name, &file, &stat, patience) {
         Ok(settled) => settled,
-        // It is being packed anew.
+        // The neighbour is being compressed anew.
         Err(Errno::BUSY) => return Ok(None),
         Err(errno) => return Err(errno),
     };
@@ -290,20 +291,20 @@ fn open_packed(
     Ok((is_current && packed.len() > 0).then_some(packed))
 }
 
-/// Whether the facts leave it open: procfs says that a file has no bytes, sysfs that it has a page,
-/// and neither has blocks of them.
+/// Returns whether the contents may be generated: procfs reports a size of zero, sysfs a page, and
+/// neither reports blocks.
 fn may_be_made_when_read(stat: &Stat) -> bool {
     stat.st_blocks == 0 && matches!(stat.st_size, 0 | 4096)
 }
 
-/// Whether a file's contents come into being when it is read, so that its size says nothing.
+/// Returns whether a file's contents are generated by reading it, so that its size is meaningless.
 fn is_made_when_read(file: impl AsFd) -> bool {
     let kind = fstatfs(file).map(|facts| facts.f_type);
     #[allow(clippy::unnecessary_cast)] // the type differs by target
     kind.is_ok_and(|kind| MADE_WHEN_READ.contains(&(kind as u32)))
 }
 
-/// Whether an error means that nothing is there for a client to see.
+/// Returns whether an error means that the client cannot see anything there.
 pub(crate) fn is_missing(errno: Errno) -> bool {
     matches!(
         errno,
@@ -317,7 +318,7 @@ pub(crate) fn is_missing(errno: Errno) -> bool {
     )
 }
 
-/// When a version was written, as far as this system can say it.
+/// Returns the modification time of a version, as far as this system can represent it.
 pub(crate) fn modified(version: &Version) -> SystemTime {
     let (seconds, _) = version.modified();
     let since = Duration::from_secs(seconds.unsigned_abs());
@@ -329,16 +330,16 @@ pub(crate) fn modified(version: &Version) -> SystemTime {
     time.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Up to this size a file's pages are looked up as a whole, once a [`LIFETIME`].
+/// The size up to which all pages of a file are looked up, once a [`LIFETIME`].
 const WHOLE: u64 = 1 << 20;
 
-/// A file at rest for so long is taken to stay so for the moment of a response.
+/// The time without changes after which a file is taken to stay unchanged during a response.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-/// Files that a worker keeps open at the most.
+/// The maximum number of files that a worker keeps open.
 const MAX_OPEN: usize = 256;
 
-/// `PROC_SUPER_MAGIC`, `SYSFS_MAGIC`, `CGROUP2_SUPER_MAGIC`, `DEBUGFS_MAGIC`, `TRACEFS_MAGIC` and
-/// `SECURITYFS_MAGIC` of linux/magic.h.
+/// The file systems that generate contents: `PROC_SUPER_MAGIC`, `SYSFS_MAGIC`,
+/// `CGROUP2_SUPER_MAGIC`, `DEBUGFS_MAGIC`, `TRACEFS_MAGIC` and `SECURITYFS_MAGIC` of linux/magic.h.
 const MADE_WHEN_READ: [u32; 6] =
     [0x9fa0, 0x6265_6572, 0x6367_7270, 0x6462_6720, 0x7472_6163, 0x7363_6673];

@@ -1,8 +1,8 @@
-//! Pages that have to come from a disk, brought in by helper threads while the worker goes on.
+//! Brings pages in from a disk on helper threads while the worker goes on.
 //!
 //! Linux has no asynchronous sendfile: a step into a part that is not in the page cache waits for
-//! the disk, and with it every connection of the worker. So the part is looked at beforehand, and
-//! if pages are missing a helper waits for them instead.
+//! the disk, and with it every connection of the worker. So the part is checked beforehand, and if
+//! pages are missing a helper waits for them instead.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -14,43 +14,43 @@ use underpass_engine::{Chain, Segment, Usage, is_absent, is_resident};
 
 use crate::files::open_files::LIFETIME;
 
-/// A part of a body and where it comes from.
+/// A part of a body with its file.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     pub(crate) file: Arc<OwnedFd>,
-    /// Where it begins in the file.
+    /// The offset in the file.
     pub(crate) offset: u64,
     pub(crate) len: u64,
 }
 
-/// How far the pages of a chain are known to be in the page cache.
+/// The part of a chain whose pages are known to be in the page cache.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Residency {
-    /// The parts in order, each with the place in the chain where it begins.
+    /// The parts in order, each with the position in the chain at which it begins.
     spans: Vec<(u64, Span)>,
-    /// The place up to which no step has to wait for a disk,
+    /// The position up to which no step has to wait for a disk.
     until: u64,
-    /// as it was at this time.
+    /// The time at which `until` was found.
     looked: Option<Instant>,
-    /// How many bytes are looked at next.
+    /// The number of bytes to check next.
     window: u64,
-    /// How many more parts are fetched without asking whether they are there: the kernel counts
-    /// pages as soon as it has begun to read them.
+    /// The number of further parts that are fetched without a check: the kernel counts pages as
+    /// cached as soon as it has begun to read them.
     distrust: u8,
 }
 
-/// A part of which pages are missing.
+/// A part with missing pages.
 #[derive(Clone, Debug)]
 pub(crate) struct MissingRange {
     pub(crate) span: Span,
-    /// The places in the chain where the part begins
+    /// The position in the chain at which the part begins.
     pub(crate) begin: u64,
-    /// and where it ends.
+    /// The position at which it ends.
     pub(crate) end: u64,
 }
 
 impl Residency {
-    /// Nothing is known yet about the files of a chain.
+    /// Creates a state in which nothing is known about the files of a chain.
     pub(crate) fn new(chain: &Chain<Arc<OwnedFd>>) -> Self {
         let mut place = 0;
         let mut spans = Vec::new();
@@ -68,20 +68,20 @@ impl Residency {
         Self { spans, ..Self::default() }
     }
 
-    /// Everything was found there a moment ago.
+    /// Creates a state in which everything was found cached a moment ago.
     pub(crate) fn known(chain: &Chain<Arc<OwnedFd>>) -> Self {
         let until = chain.len().unwrap_or(0);
         Self { until, looked: Some(Instant::now()), ..Self::new(chain) }
     }
 
-    /// Looks whether the next `turn` bytes from `place` on can be sent without waiting; returns
+    /// Checks whether the next `turn` bytes from `place` on can be sent without waiting; returns
     /// the first part that cannot.
     pub(crate) fn look(&mut self, place: u64, turn: u64) -> Option<MissingRange> {
         let wanted = place.saturating_add(turn);
         if self.until >= wanted && self.until != u64::MAX {
             let is_old = self.looked.is_some_and(|looked| looked.elapsed() > LIFETIME);
             if is_old {
-                // A slow client: what was there may have gone.
+                // The client is slow: pages that were cached may have been dropped.
                 self.until = place;
                 self.window = WINDOW;
             }
@@ -111,7 +111,7 @@ impl Residency {
         self.distrust = if waited { DISTRUSTED_PARTS } else { self.distrust.saturating_sub(1) };
     }
 
-    /// The parts of which not a page is there, in order.
+    /// Returns the parts without a single cached page, in order.
     pub(crate) fn absent(&self) -> Vec<MissingRange> {
         let mut absent = Vec::new();
         let mut place = 0;
@@ -125,12 +125,13 @@ impl Residency {
         absent
     }
 
-    /// The part behind those that are there, if it had better be fetched before it is needed.
+    /// Returns the part after the cached ones, if it should be fetched before it is needed.
     pub(crate) fn next(&self) -> Option<MissingRange> {
         if self.distrust > 0 { self.part(self.until, WINDOW) } else { None }
     }
 
-    /// The part that begins at a place, or behind it if that is memory, of at most `len` bytes.
+    /// Returns the part of at most `len` bytes that begins at a position, or after it if that is
+    /// memory.
     fn part(&self, place: u64, len: u64) -> Option<MissingRange> {
         let (begin, span) = self.span_at(place)?;
         let skip = place.saturating_sub(*begin);
@@ -140,7 +141,7 @@ impl Residency {
         Some(MissingRange { span, begin, end: begin + len })
     }
 
-    /// The first part that ends behind a place.
+    /// Returns the first part that ends after a position.
     fn span_at(&self, place: u64) -> Option<&(u64, Span)> {
         let index = self.spans.partition_point(|(begin, span)| begin + span.len <= place);
         self.spans.get(index)
@@ -148,45 +149,45 @@ impl Residency {
 }
 
 impl MissingRange {
-    /// Whether another part is the same.
+    /// Returns whether another part is the same.
     pub(crate) fn is(&self, other: &Self) -> bool {
         (self.begin, self.end) == (other.begin, other.end)
     }
 
-    /// Waits for the pages, on a helper thread; whether there was anything to wait for.
+    /// Waits for the pages, on a helper thread; returns whether it had to wait.
     ///
-    /// sendfile(2) into /dev/null reads the pages and copies nothing: no byte surfaces. Whatever
-    /// goes wrong, the transfer meets it too and knows what to do.
+    /// sendfile(2) into /dev/null reads the pages and copies nothing. Errors are ignored here,
+    /// because the transfer meets them too and handles them.
     pub(crate) fn fetch(&self, null: &OwnedFd) -> bool {
         let before = Usage::of_this_thread();
         let Span { file, offset, len } = &self.span;
         let (mut at, end) = (*offset, offset + len);
         while at < end {
-            // In short calls: many kernels are not preempted inside of one, so that a long one would
-            // keep the worker from its processor.
+            // The calls are short: many kernels are not preempted inside of one, so that a long one
+            // would keep the worker from its processor.
             let rest = usize::try_from(end - at).unwrap_or(usize::MAX).min(CALL);
             match sendfile(null, file.as_fd(), Some(&mut at), rest) {
-                // An end means that the file is shorter than it was.
+                // The file is shorter than it was.
                 Ok(0) => break,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => break,
             }
         }
-        // Nothing else here gives the processor away.
+        // Only waiting for the disk gives up the processor here.
         Usage::of_this_thread().voluntary_switches > before.voluntary_switches
     }
 }
 
-/// Bytes looked at as one at first, and if need be brought in.
+/// The number of bytes checked at once at first, and brought in if needed.
 const WINDOW: u64 = 1 << 20;
 
-/// Bytes looked at as one when many were found to be there: some 0.1 ms.
+/// The maximum number of bytes checked at once after many were found: some 0.1 ms.
 const MAX_WINDOW: u64 = 32 << 20;
 
-/// After a part that was missing, so many have to have been there before that is believed again.
+/// The number of parts after a missing one that must be cached before checks are trusted again.
 const DISTRUSTED_PARTS: u8 = 8;
 
-/// Bytes brought in by one call: some 0.2 ms of the processor.
+/// The number of bytes brought in by one call: some 0.2 ms of the processor.
 const CALL: usize = 64 << 10;
 
 #[cfg(test)]
@@ -218,7 +219,7 @@ mod tests {
         };
         assert_eq!(missing.end, 100 + (1 << 20));
         let null = File::options().write(true).open("/dev/null").unwrap().into();
-        // A disk may be so fast that nobody waits for it; then nothing is fetched ahead.
+        // A disk may be too fast for any wait; then nothing is fetched ahead.
         let waited = missing.fetch(&null);
         residency.fetched(&missing, waited);
         assert!(residency.look(0, 1000).is_none());

@@ -1,4 +1,4 @@
-//! Sees to it that no client appends one version of a file to the beginning of another.
+//! Prevents clients from appending one version of a file to the beginning of another.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use crate::resumption::Download;
 use crate::routing::context::RequestContext;
 use crate::server::worker::Worker;
 
-/// Returns what to say about a file or archive, and what to remember if that breaks off.
+/// Returns the plan for a file or archive, and the download to remember if it is interrupted.
 pub(crate) fn plan_resumable(ctx: &RequestContext<'_>, facts: &Facts) -> (Plan, Option<Download>) {
     let request = &ctx.request;
     if facts.len <= SMALL && !request.has("range") {
@@ -25,14 +25,14 @@ pub(crate) fn plan_resumable(ctx: &RequestContext<'_>, facts: &Facts) -> (Plan, 
     (plan, download.filter(|_| is_sent))
 }
 
-/// Notes that the next response begins: the client that asks for it has had the one before.
+/// Notes that the next response begins: the client that requested it has received the one before.
 pub(crate) fn begin(worker: &Worker, peer: &Peer, download: Option<Download>) {
     if let Some(before) = peer.download.replace(download) {
         worker.shared.resumptions.completed(&before);
     }
 }
 
-/// Notes that the connection has ended, or its response broke off.
+/// Notes that the connection has ended, or that its response was interrupted.
 pub(crate) fn end(worker: &Worker, peer: &Peer, is_whole: bool) {
     let resumptions = &worker.shared.resumptions;
     match peer.download.take() {
@@ -42,5 +42,5 @@ pub(crate) fn end(worker: &Worker, peer: &Peer, is_whole: bool) {
     }
 }
 
-/// Bytes up to which a whole file leaves in a call or two, and hardly ever breaks off.
+/// The size up to which a whole file is sent in a call or two, and is hardly ever interrupted.
 const SMALL: u64 = 16 << 10;

@@ -1,5 +1,6 @@
-//! The only way from a request to the file system: what is opened lies beneath the root, and the
-//! kernel sees to it (openat2(2)), whatever the path says and whoever moves folders meanwhile.
+//! Opens paths below the root. All file access of requests goes through here, and the kernel
+//! enforces the boundary (openat2(2)), whatever the path is and even if folders are moved
+//! meanwhile.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -16,11 +17,11 @@ use rustix::io::Errno;
 use crate::server::settings::{ServeError, Settings};
 use crate::upload::is_partial_name;
 
-/// What is served: a folder, or one file of a folder.
+/// The served folder, or one served file in a folder.
 #[derive(Debug)]
 pub(crate) struct Root {
     folder: OwnedFd,
-    /// The name of the one file that is served, if it is only one.
+    /// The name of the file, if a single file is served.
     only: Option<Vec<u8>>,
     hidden: Hidden,
     /// Whether links may lead out of the root.
@@ -30,14 +31,14 @@ pub(crate) struct Root {
 /// Whether opening may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// Only what the kernel has in memory is opened; otherwise `EAGAIN`.
+    /// Only entries that the kernel has in memory are opened; otherwise `EAGAIN`.
     None,
-    /// The disk may be asked.
+    /// Opening may wait for the disk.
     Disk,
 }
 
 impl Root {
-    /// Opens what the settings name.
+    /// Opens the root of the settings.
     pub(crate) fn new(settings: &Settings) -> Result<Self, ServeError> {
         let path = &settings.root;
         let fail = |errno: Errno| ServeError::Root { path: path.clone(), source: errno.into() };
@@ -54,35 +55,37 @@ impl Root {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let folder = open_path(parent.unwrap_or_else(|| Path::new("."))).map_err(fail)?;
         let only = path.file_name().map(|name| name.as_bytes().to_vec());
-        // It was named, wherever it leads to.
+        // The path was given by the operator, so its links are followed anywhere.
         Ok(Self { folder, only, hidden, is_open: true })
     }
 
-    /// Whether only one file is served.
+    /// Returns whether a single file is served.
     pub(crate) fn is_file(&self) -> bool {
         self.only.is_some()
     }
 
-    /// The path of the one file that is served, if a request for `path` means it.
+    /// Returns the path of the single served file, if a request for `path` means it.
     pub(crate) fn only(&self, path: &[u8]) -> Option<&[u8]> {
         self.only.as_deref().filter(|name| path.is_empty() || path == *name)
     }
 
-    /// Opens a path that has no empty parts, no `.` and no `..`; empty for the root itself.
+    /// Opens a path that has no empty segments, no `.` and no `..`; it is empty for the root
+    /// itself.
     ///
     /// # Errors
     ///
-    /// As openat2(2); `ENOENT` for what is hidden, `EXDEV` for what lies outside, `EAGAIN` for
-    /// what a disk has to be asked about if that is not wanted.
+    /// The errors of openat2(2); `ENOENT` for hidden entries, `EXDEV` for targets outside the root,
+    /// `EAGAIN` if opening would have to wait for a disk and must not.
     pub(crate) fn open(&self, path: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
         self.open_reached(path, patience).map(|(file, _)| file)
     }
 
-    /// The same, with the path that was reached if links beneath the root led to another one.
+    /// Opens a path and returns the path that was reached, if links below the root led to another
+    /// one.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open); `ENOENT` also if the path that was reached is hidden.
+    /// The errors of [`open`](Self::open); `ENOENT` also if the path that was reached is hidden.
     pub(crate) fn open_reached(
         &self,
         path: &[u8],
@@ -100,13 +103,14 @@ impl Root {
         }
         let asked = path;
         let path = if path.is_empty() { b"." } else { path };
-        // A fifo must not wait for a writer, a terminal not become this process's own.
+        // This keeps a fifo from waiting for a writer, and a terminal from becoming that of this
+        // process.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         // Few paths have links in them: the others cost one call.
         let (mut attempts, mut links) = (0, ResolveFlags::NO_SYMLINKS);
         loop {
             match openat2(&self.folder, path, flags, Mode::empty(), resolve | links) {
-                // Somebody renamed a folder on the way meanwhile.
+                // A folder on the way was renamed meanwhile.
                 Err(Errno::AGAIN) if patience == Patience::Disk && attempts < ATTEMPTS => {
                     attempts += 1;
                 }
@@ -129,11 +133,11 @@ impl Root {
         }
     }
 
-    /// The path of something open; `None` if it is not beneath the root.
+    /// Returns the path of an open file or folder; `None` if it is not below the root.
     ///
     /// # Errors
     ///
-    /// As readlink(2), if there is no procfs.
+    /// The errors of readlink(2), if there is no procfs.
     pub(crate) fn reached(&self, file: impl AsFd) -> Result<Option<Vec<u8>>, Errno> {
         let path_of = |file: &dyn AsFd| {
             let link = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
@@ -148,12 +152,12 @@ impl Root {
         })
     }
 
-    /// The path at which a change would be made, if links lead from this one to another: that of
-    /// the folder, as far as it is there, with the rest behind it.
+    /// Returns the path at which a change would be made, if links lead from this one to another:
+    /// the resolved path of the existing folders, followed by the rest.
     ///
     /// # Errors
     ///
-    /// As [`parent_of`](Self::parent_of).
+    /// The errors of [`parent_of`](Self::parent_of).
     pub(crate) fn real_path(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
         let (mut above, _) = split(path);
         while !above.is_empty() && self.only.is_none() {
@@ -176,8 +180,8 @@ impl Root {
         Ok(None)
     }
 
-    /// Where a link of this path leads to; `None` if it is no link, or leads nowhere beneath the
-    /// root.
+    /// Returns the target of a link at this path; `None` if it is not a link, or leads nowhere
+    /// below the root.
     pub(crate) fn link_target(&self, path: &[u8]) -> Option<Vec<u8>> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -188,7 +192,7 @@ impl Root {
         }
     }
 
-    /// `ENOENT` for a folder at a path that is hidden where it is a folder.
+    /// Returns `ENOENT` for a folder at a path that is hidden if it is a folder.
     fn refuse_hidden_folder(&self, file: &OwnedFd, path: &[u8]) -> Result<(), Errno> {
         if self.only.is_none() && self.hidden.matches(path, true) && is_folder(&fstat(file)?) {
             return Err(Errno::NOENT);
@@ -196,14 +200,14 @@ impl Root {
         Ok(())
     }
 
-    /// Whether a path is not to be known, whatever is there: one of its names is hidden, or that of an
-    /// upload that is not whole.
+    /// Returns whether a path is hidden, whatever is there: one of its names is hidden, or is that
+    /// of an incomplete upload.
     pub(crate) fn hides(&self, path: &[u8]) -> bool {
         self.hidden.matches(path, false)
     }
 
-    /// The same of something that is a folder, or is none. A link counts as what it leads to, which
-    /// the file system is asked for only where it matters.
+    /// Returns the same for an entry of known type. A link counts as its target, which the file
+    /// system is asked for only if it matters.
     pub(crate) fn hides_entry(&self, path: &[u8], is_folder_itself: bool) -> bool {
         if !self.hidden.matches(path, true) {
             return false;
@@ -211,8 +215,8 @@ impl Root {
         is_folder_itself || self.hides(path) || self.look(path).is_ok_and(|stat| is_folder(&stat))
     }
 
-    /// Whether a path in a folder is not to be known, by itself or by where links have led: the
-    /// folder was asked for as `folder`, and is at `reached`.
+    /// Returns whether a path in a folder is hidden, by itself or by its resolved path: the folder
+    /// was requested as `folder`, and is at `reached`.
     pub(crate) fn hides_reached(
         &self,
         path: &[u8],
@@ -230,23 +234,24 @@ impl Root {
         self.hides_entry(&[reached, slash, inside].concat(), is_folder_itself)
     }
 
-    /// The facts of what a path leads to, without opening it.
+    /// Returns the attributes of the target of a path, without opening it.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub(crate) fn look(&self, path: &[u8]) -> Result<Stat, Errno> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         fstat(openat2(&self.folder, path, flags, Mode::empty(), self.resolve())?)
     }
 
-    /// The folder that a path lies in, open for the names in it, and the last name; `None` for the
-    /// root itself, which lies in none.
+    /// Opens the parent folder of a path for the names in it, and returns it with the last name;
+    /// `None` for the root itself.
     ///
     /// # Errors
     ///
-    /// As openat2(2). Links on the way are not followed here, whatever the settings say of reading:
-    /// `ELOOP`. Callers ask for the [`real_path`](Self::real_path) first, and for the right to it.
+    /// The errors of openat2(2). Links on the way are not followed here, whatever the settings
+    /// allow for reading: `ELOOP`. Callers get the [`real_path`](Self::real_path) first, and check
+    /// the right to it.
     pub(crate) fn parent_of<'p>(
         &self,
         path: &'p [u8],
@@ -258,11 +263,11 @@ impl Root {
         Ok(Some((self.open_folder(above)?, OsStr::from_bytes(name))))
     }
 
-    /// Makes the folders on the way to a path that are not there yet.
+    /// Makes the missing parent folders of a path.
     ///
     /// # Errors
     ///
-    /// As mkdir(2) and [`parent_of`](Self::parent_of).
+    /// The errors of mkdir(2) and [`parent_of`](Self::parent_of).
     pub(crate) fn make_parents(&self, path: &[u8], is_synced: bool) -> Result<(), Errno> {
         let (mut above, _) = split(path);
         let mut missing = Vec::new();
@@ -279,7 +284,7 @@ impl Root {
         let is_many = missing.len() > MAX_FOLDER_SYNCS;
         for name in missing.into_iter().rev() {
             match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
-                // Somebody else was faster.
+                // Another request or program made it first.
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
@@ -289,31 +294,31 @@ impl Root {
             folder = open_folder_by(&folder, name, ResolveFlags::NO_SYMLINKS)?;
         }
         if is_synced && is_many {
-            // One call for all of them. The folder was opened for its names only, which syncfs(2)
-            // does not take.
+            // One call syncs all of them. The folder was opened without the right to read, and
+            // syncfs(2) does not take such a descriptor.
             sync_by(&folder, syncfs)?;
         }
         Ok(())
     }
 
-    /// Opens a folder beneath the root, for the names in it. There is no link on the way.
+    /// Opens a folder below the root for the names in it, without following links.
     pub(crate) fn open_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         open_folder_by(&self.folder, path, ResolveFlags::NO_SYMLINKS)
     }
 
-    /// The same, following links.
+    /// Opens a folder below the root and follows links.
     fn open_linked_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         open_folder_by(&self.folder, path, ResolveFlags::empty())
     }
 
-    /// What beneath the root means to the kernel.
+    /// Returns the flags with which the kernel enforces the boundary of the root.
     fn resolve(&self) -> ResolveFlags {
         let beneath = if self.is_open { ResolveFlags::empty() } else { ResolveFlags::BENEATH };
         beneath | ResolveFlags::NO_MAGICLINKS
     }
 }
 
-/// Opens a folder beneath another one, for the names in it.
+/// Opens a folder below another one, for the names in it.
 fn open_folder_by(from: &OwnedFd, path: &[u8], links: ResolveFlags) -> Result<OwnedFd, Errno> {
     let path = if path.is_empty() { b"." } else { path };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -327,11 +332,12 @@ fn open_folder_by(from: &OwnedFd, path: &[u8], links: ResolveFlags) -> Result<Ow
     }
 }
 
-/// Has the names in a folder on the disk.
+/// Syncs the names in a folder to the disk.
 ///
 /// # Errors
 ///
-/// As fsync(2); a folder that may be written to but not read cannot be synced, which is none.
+/// The errors of fsync(2); a folder that may be written to but not read cannot be synced, which is
+/// no error.
 pub(crate) fn sync_folder(folder: impl AsFd) -> Result<(), Errno> {
     sync_by(folder, fsync)
 }
@@ -348,14 +354,14 @@ fn sync_by(
     }
 }
 
-/// New folders on the way to a path that are synced one by one.
+/// The number of new parent folders up to which they are synced one by one.
 const MAX_FOLDER_SYNCS: usize = 4;
 
 fn is_folder(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
-/// The path of the folder that a path lies in, and the last name.
+/// Splits a path into that of its folder and the last name.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
@@ -368,13 +374,13 @@ fn open_path(path: &Path) -> Result<OwnedFd, Errno> {
     openat2(CWD, path, flags, Mode::empty(), ResolveFlags::empty())
 }
 
-/// Which names are not served.
+/// The names that are not served.
 #[derive(Debug)]
 struct Hidden {
     dot_files: bool,
     names: GlobSet,
     paths: GlobSet,
-    /// The same of patterns that end in a slash: what matches is hidden if it is a folder.
+    /// The patterns that end in a slash: a match is hidden if it is a folder.
     folder_names: GlobSet,
     folder_paths: GlobSet,
 }
@@ -404,7 +410,8 @@ impl Hidden {
         })
     }
 
-    /// Whether the path, which is that of a folder or is not, or any folder on the way to it is hidden.
+    /// Returns whether the path, or any folder on the way to it, is hidden; the flag is true for a
+    /// folder.
     fn matches(&self, path: &[u8], is_folder: bool) -> bool {
         if path.is_empty() {
             return false;
@@ -423,5 +430,5 @@ impl Hidden {
     }
 }
 
-/// How often a race with somebody who renames folders is run again.
+/// The number of attempts if folders are renamed meanwhile.
 const ATTEMPTS: u32 = 16;

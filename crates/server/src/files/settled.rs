@@ -1,4 +1,4 @@
-//! Files that somebody may be writing to: found at rest before they are sent, or not sent.
+//! Checks files that a program may be writing to: they are sent only once they are at rest.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -11,34 +11,33 @@ use underpass_engine::{Integrity, Version, WriterCheck, Writers};
 
 use crate::files::root::Patience;
 
-/// The version that a file was found in.
+/// A file's version, with the result of the check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settled {
     pub(crate) version: Version,
-    /// Whether somebody has it open for writing.
+    /// Whether a program has it open for writing.
     pub(crate) has_writer: bool,
     /// Whether each change from now on changes its times.
     pub(crate) is_at_rest: bool,
 }
 
-/// What has to be found out about files before they are sent, for as long as one path is being
-/// opened.
+/// The checks of files while one path is being opened.
 #[derive(Debug)]
 pub(crate) struct Checks {
     level: Integrity,
-    /// What was seen so far of files that somebody may be writing to.
+    /// The checks begun on files that a program may be writing to.
     begun: Vec<(Box<[u8]>, WriterCheck)>,
-    /// When to open the path once more, after [`AGAIN_LATER`].
+    /// The time after which to open the path again, after [`AGAIN_LATER`].
     pub(crate) pause: Duration,
 }
 
 impl Checks {
-    /// Nothing is known yet.
+    /// Creates a state in which nothing is known yet.
     pub(crate) fn new(level: Integrity) -> Self {
         Self { level, begun: Vec::new(), pause: Duration::ZERO }
     }
 
-    /// The version that a file is in, from which each change can be told.
+    /// Returns the version of a file from which each change can be detected.
     pub(crate) fn settle(
         &mut self,
         at_rest: &AtRest,
@@ -79,14 +78,15 @@ impl Checks {
         }
     }
 
-    /// Whether versions are compared. A snapshot is of one moment, whoever writes.
+    /// Returns whether versions are compared. A snapshot is of one moment, so writers do not
+    /// matter.
     fn compares(&self) -> bool {
         matches!(self.level, Integrity::Detect | Integrity::Lease)
     }
 }
 
-/// Versions of files that were found at rest although they are open for writing. A file stays so
-/// as long as it is in that version, so that nobody has to wait for it again.
+/// The versions of files that were found at rest although they are open for writing. A file stays
+/// at rest as long as it is in that version, so that no request has to wait for it again.
 #[derive(Debug, Default)]
 pub(crate) struct AtRest(Mutex<HashMap<u64, Version>>);
 
@@ -107,19 +107,20 @@ impl AtRest {
 
 /// Waits for the end of a write(2) that is going on.
 ///
-/// A write changes the times of a file before its bytes, so that one that had begun when the facts
-/// were read would go unnoticed. Looking for data takes the lock that a write holds: what begins
-/// afterwards changes the times again. Only files that were changed lately can be in the middle
+/// A write changes the times of a file before its bytes, so a write that had begun when the
+/// attributes were read would go unnoticed. Seeking for data takes the lock that a write holds: any
+/// later write changes the times again. Only files that were changed recently can be in the middle
 /// of one.
 fn wait_for_writer(file: &OwnedFd, version: &Version) {
     if WriterCheck::is_recent(version) {
-        // At the last byte: nothing is searched. No answer to the question is of interest.
+        // Seeking at the last byte searches nothing; the result does not matter.
         let _ = seek(file, SeekFrom::Data(version.size().saturating_sub(1)));
     }
 }
 
-/// Why a file was not opened that has to be left alone for a moment by whoever may be writing to it.
+/// The error of a file that must be checked again in a moment, because a program may be writing to
+/// it.
 pub(crate) const AGAIN_LATER: Errno = Errno::INPROGRESS;
 
-/// Versions that are remembered at the most; the others are found at rest once more.
+/// The maximum number of versions remembered; the others are checked again.
 const MAX_KNOWN: usize = 1024;

@@ -4,7 +4,7 @@
 use underpass_engine::Version;
 use underpass_protocol::FileVersion;
 
-/// The facts of a version.
+/// Returns a version of the engine as one of the protocol.
 pub(crate) fn facts(version: &Version) -> FileVersion {
     FileVersion {
         device: version.device(),
@@ -16,7 +16,7 @@ pub(crate) fn facts(version: &Version) -> FileVersion {
     }
 }
 
-/// The version with these facts.
+/// Returns a version of the protocol as one of the engine.
 #[must_use]
 pub fn engine_version(facts: &FileVersion) -> Version {
     let FileVersion { device, inode, size, modified, changed, links } = *facts;

@@ -1,4 +1,5 @@
-//! Log formats with `$variables`, which have the names and meanings of nginx where it has them.
+//! Log formats with `$variables`, which have the names and meanings of nginx's variables if those
+//! exist.
 
 use std::fmt;
 
@@ -12,7 +13,7 @@ use crate::observe::access_log::{AccessEntry, Secured, TimeText};
 /// A log format with `$variables`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// What it is made of, in order.
+    /// The pieces, in order.
     pieces: Vec<Piece>,
     /// The request fields that it names, in lower case.
     needs: Vec<String>,
@@ -23,32 +24,32 @@ pub struct Template {
 enum Piece {
     /// A request field, `$http_name`.
     Field(String),
-    /// What stands between variables.
+    /// The text between variables.
     Literal(String),
     /// A variable.
     Variable(Variable),
 }
 
-/// What a variable stands for.
+/// A variable of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Variable {
-    /// Bytes of the body that were given to the kernel.
+    /// The bytes of the body that were given to the kernel.
     BodyBytesSent,
-    /// Bytes of the body that the peer's kernel has.
+    /// The bytes of the body that the peer's kernel has acknowledged.
     BytesAcknowledged,
-    /// Bytes of the body that were promised.
+    /// The length of the body in bytes.
     BytesExpected,
-    /// Bytes of the request's body that were received.
+    /// The bytes of the request's body that were received.
     BytesReceived,
-    /// System calls that moved bytes.
+    /// The number of system calls that moved bytes.
     Calls,
-    /// `complete`, or what went wrong.
+    /// `complete`, or the failure.
     Completed,
-    /// Context switches.
+    /// The number of context switches.
     ContextSwitches,
-    /// Processor seconds.
+    /// The processor time in seconds.
     CpuTime,
-    /// What the kernel declined.
+    /// The operations that the kernel declined.
     Declined,
     /// The `Referer` field.
     HttpReferer,
@@ -58,7 +59,7 @@ enum Variable {
     Mechanism,
     /// The same with bytes and calls.
     Moved,
-    /// Seconds since 1970.
+    /// The time in seconds since 1970.
     Msec,
     /// The address of the client.
     RemoteAddr,
@@ -68,7 +69,7 @@ enum Variable {
     Request,
     /// The method.
     RequestMethod,
-    /// How long it took, in seconds.
+    /// The duration in seconds.
     RequestTime,
     /// The request target.
     RequestUri,
@@ -80,21 +81,21 @@ enum Variable {
     SslCipher,
     /// The version of TLS.
     SslProtocol,
-    /// `r` if an earlier session was gone on with, `.` if not.
+    /// `r` if an earlier session was resumed, `.` if not.
     SslSessionReused,
     /// The status.
     Status,
-    /// The time as RFC 3339 has it.
+    /// The time in the format of RFC 3339.
     TimeIso8601,
     /// The time in the common log format.
     TimeLocal,
-    /// Who encrypts.
+    /// The place of encryption.
     Tls,
-    /// Bytes copied between user and kernel space.
+    /// The bytes copied between user and kernel space.
     UserSpaceBytes,
 }
 
-/// The variables by name; beside them there is `$http_NAME` for every request field.
+/// The variables by name; in addition there is `$http_NAME` for every request field.
 const VARIABLES: [(&str, Variable); 30] = [
     ("body_bytes_sent", Variable::BodyBytesSent),
     ("bytes_acknowledged", Variable::BytesAcknowledged),
@@ -129,7 +130,7 @@ const VARIABLES: [(&str, Variable); 30] = [
 ];
 
 impl Template {
-    /// Reads a template. A variable is written `$name` or `${name}`.
+    /// Parses a template. A variable is written `$name` or `${name}`.
     ///
     /// # Errors
     ///
@@ -149,12 +150,12 @@ impl Template {
         Ok(template)
     }
 
-    /// The request fields that it names, in lower case.
+    /// Returns the request fields that it names, in lower case.
     pub(super) fn needs(&self) -> &[String] {
         &self.needs
     }
 
-    /// Whether it names what has to be measured.
+    /// Returns whether it names values that have to be measured.
     pub(super) fn tells_cost(&self) -> bool {
         let measured = [Variable::CpuTime, Variable::ContextSwitches];
         self.pieces
@@ -177,7 +178,7 @@ impl Template {
         }
     }
 
-    /// Adds what stands between variables.
+    /// Adds text between variables.
     fn literal(&mut self, text: &str) {
         if !text.is_empty() {
             self.pieces.push(Piece::Literal(text.into()));
@@ -204,10 +205,10 @@ impl Template {
     }
 }
 
-/// Fields whose value is a password.
+/// The fields whose value is a password.
 const SECRET_FIELDS: [&str; 2] = ["authorization", "proxy-authorization"];
 
-/// Parts what follows a `$` into the name of a variable and the rest.
+/// Splits the text after a `$` into the name of a variable and the rest.
 fn variable_name(text: &str) -> Result<(&str, &str), TemplateError> {
     let parts = match text.strip_prefix('{') {
         Some(text) => text.split_once('}'),
@@ -221,7 +222,7 @@ fn variable_name(text: &str) -> Result<(&str, &str), TemplateError> {
 }
 
 impl Variable {
-    /// Appends its value.
+    /// Appends the value of the variable.
     fn write(self, exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {
         match self {
             Self::BodyBytesSent => escape::push_number(out, exchange.sent),
@@ -266,12 +267,12 @@ impl Variable {
     }
 }
 
-/// Appends what is known of TLS, or `-` if there was none.
+/// Appends a property of TLS, or `-` if there was none.
 fn push_tls(out: &mut Vec<u8>, exchange: &AccessEntry, part: fn(&Secured) -> &'static str) {
     out.extend_from_slice(exchange.tls.as_ref().map_or("-", part).as_bytes());
 }
 
-/// Appends which mechanism moved how many bytes in how many calls, `sendfile:1048576/3`, or `-`.
+/// Appends the bytes and calls of each mechanism, `sendfile:1048576/3`, or `-`.
 fn push_moved(out: &mut Vec<u8>, exchange: &AccessEntry) {
     if exchange.mechanisms.is_empty() {
         out.push(b'-');
@@ -288,7 +289,7 @@ fn push_moved(out: &mut Vec<u8>, exchange: &AccessEntry) {
     }
 }
 
-/// Appends what the kernel declined, or `-`.
+/// Appends the operations that the kernel declined, or `-`.
 fn push_declined(out: &mut Vec<u8>, exchange: &AccessEntry) {
     if exchange.declined.is_empty() {
         out.push(b'-');
@@ -301,7 +302,7 @@ fn push_declined(out: &mut Vec<u8>, exchange: &AccessEntry) {
     }
 }
 
-/// Why a text is not a [`Template`].
+/// The error of a text that is not a [`Template`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TemplateError {

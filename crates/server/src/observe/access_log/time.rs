@@ -1,4 +1,4 @@
-//! The time of a line as text, made at most once in a second.
+//! The time of a line as text, formatted at most once a second.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,16 +7,16 @@ use jiff::tz::TimeZone;
 
 use crate::observe::access_log::escape;
 
-/// A time as the log writes it.
+/// A time in the formats of the log.
 ///
-/// Whoever writes lines holds one, and so pays for the calendar and the time zone once a second.
+/// Each writer of lines holds one, and so does the calendar and time zone arithmetic once a second.
 #[derive(Clone, Debug)]
 pub struct TimeText {
-    /// The zone of this machine, as it was when this was made.
+    /// The time zone of this machine at the creation of this value.
     zone: TimeZone,
-    /// The second that the texts are about; none if there are none yet.
+    /// The second of the texts; `None` if there are none yet.
     second: Option<i64>,
-    /// The millisecond within it.
+    /// The millisecond within that second.
     millisecond: u64,
     /// `10/Oct/2000:13:55:36 -0700`
     common: String,
@@ -25,25 +25,25 @@ pub struct TimeText {
 }
 
 impl TimeText {
-    /// Of the zone of this machine; UTC if it has none.
+    /// Creates one in the time zone of this machine, or in UTC if it has none.
     #[must_use]
     pub fn local() -> Self {
         Self::new(TimeZone::system())
     }
 
-    /// Of UTC.
+    /// Creates one in UTC.
     #[must_use]
     pub fn utc() -> Self {
         Self::new(TimeZone::UTC)
     }
 
-    /// Of a zone.
+    /// Creates one in a time zone.
     pub(super) fn new(zone: TimeZone) -> Self {
         let (common, rfc3339) = (String::new(), String::new());
         Self { zone, second: None, millisecond: 0, common, rfc3339 }
     }
 
-    /// Sets the time that the texts are about.
+    /// Sets the time.
     pub(super) fn set(&mut self, time: SystemTime) {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         self.millisecond = u64::from(since.subsec_millis());
@@ -58,17 +58,17 @@ impl TimeText {
         self.rfc3339 = local.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
     }
 
-    /// As in the common log format.
+    /// Returns the time in the common log format.
     pub(super) fn common(&self) -> &str {
         &self.common
     }
 
-    /// As RFC 3339 has it, and with it ISO 8601.
+    /// Returns the time in the format of RFC 3339, which is also that of ISO 8601.
     pub(super) fn rfc3339(&self) -> &str {
         &self.rfc3339
     }
 
-    /// Appends it as RFC 3339 has it, with milliseconds.
+    /// Appends the time in the format of RFC 3339, with milliseconds.
     pub(super) fn push_rfc3339_with_thousandths(&self, out: &mut Vec<u8>) {
         let (seconds, zone) = self.rfc3339.split_at(self.rfc3339.len().min(SECONDS_LEN));
         out.extend_from_slice(seconds.as_bytes());
@@ -77,7 +77,7 @@ impl TimeText {
         out.extend_from_slice(zone.as_bytes());
     }
 
-    /// Appends seconds and milliseconds since 1970.
+    /// Appends the seconds and milliseconds since 1970.
     pub(super) fn push_epoch(&self, out: &mut Vec<u8>) {
         escape::push_number(out, self.second.unwrap_or_default().unsigned_abs());
         out.push(b'.');
