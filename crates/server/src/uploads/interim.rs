@@ -1,4 +1,4 @@
-//! What is said to a client before its body is there (RFC 9110 15.2).
+//! Interim responses, which are sent before the body has arrived (RFC 9110 15.2).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -13,10 +13,11 @@ use crate::incoming::ReceiveError;
 use crate::tls::Session;
 use crate::upload::{INTEROP_VERSION, Limits};
 
-/// The body may be sent (RFC 9110 15.2.1).
+/// The response that invites the body (RFC 9110 15.2.1).
 pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// The upload can be gone on with at this address (draft-ietf-httpbis-resumable-upload 5).
+/// Returns the response with the address for resuming the upload
+/// (draft-ietf-httpbis-resumable-upload 5).
 pub(crate) fn resumption_supported(location: &str, limits: Limits) -> Vec<u8> {
     let head = "HTTP/1.1 104 Upload Resumption Supported\r\n";
     let version = format!("Upload-Draft-Interop-Version: {INTEROP_VERSION}\r\n");
@@ -27,7 +28,7 @@ pub(crate) fn resumption_supported(location: &str, limits: Limits) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// As send(2), and `TimedOut` if the client takes nothing for so long.
+/// The errors of send(2), and `TimedOut` if the client takes nothing for the whole timeout.
 pub(crate) fn write(
     socket: BorrowedFd<'_>,
     session: Option<&Session>,
@@ -58,7 +59,7 @@ pub(crate) fn write(
     }
 }
 
-/// Waits until the first byte that comes through TLS is here, and takes nothing.
+/// Waits for the first byte over TLS, and takes nothing.
 pub(crate) fn first_byte(
     socket: BorrowedFd<'_>,
     session: &Session,
@@ -77,13 +78,13 @@ pub(crate) fn first_byte(
     }
 }
 
-/// Waits for a socket; whether there was any time left to do so.
+/// Waits for a socket; returns whether there was any time left to wait.
 fn wait(socket: BorrowedFd<'_>, flags: PollFlags, left: Duration) -> bool {
     if left.is_zero() {
         return false;
     }
     let patience = Timespec::try_from(left).ok();
-    // Whatever it says, the next attempt tells more.
+    // The result does not matter, because the next attempt finds out more.
     let _ = poll(&mut [PollFd::new(&socket, flags)], patience.as_ref());
     true
 }

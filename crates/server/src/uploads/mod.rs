@@ -1,8 +1,8 @@
-//! Files that clients send: checked before their first byte is asked for, moved from the socket
-//! into an unnamed file by the engine, and given their name in one moment once they are whole.
+//! Uploads of files: checked before their first byte is requested, moved from the socket into an
+//! unnamed file by the engine, and named in one step once they are whole.
 //!
 //! Each is received by a thread of its own, which may wait for its client and for the disk; the
-//! worker, which has all others, is told when it is over.
+//! worker, which serves all other connections, is notified at the end.
 
 mod interim;
 mod methods;

@@ -1,4 +1,4 @@
-//! One upload on its thread, from the request to the response.
+//! Runs one upload on its thread, from the request to the response.
 
 use std::sync::Arc;
 
@@ -16,31 +16,31 @@ use crate::uploads::refusal::{self, Refusal};
 use crate::uploads::request::UploadRequest;
 use crate::uploads::state::slots::Slot;
 
-/// What came of an upload.
+/// The result of an upload.
 #[derive(Debug)]
 pub(crate) struct UploadOutcome {
     pub(crate) response: Response,
-    /// What was read of the connection and not used.
+    /// The bytes that were read from the connection and not used.
     pub(crate) ahead: Vec<u8>,
     pub(crate) received: Received,
 }
 
-/// What the thread of one upload has.
+/// The input of an upload's thread.
 #[derive(Debug)]
 pub(crate) struct UploadJob {
     pub(crate) upload: UploadRequest,
     pub(crate) shared: Arc<Shared>,
-    /// The number of the worker, whose counters it uses.
+    /// The number of the worker whose counters it uses.
     pub(crate) worker: usize,
     pub(crate) slot: Arc<Slot>,
-    /// The TLS over it.
+    /// The TLS session of the connection.
     pub(crate) session: Option<Arc<Session>>,
     pub(crate) ahead: Vec<u8>,
     pub(crate) facts: TransferFacts,
 }
 
 impl UploadJob {
-    /// Receives it and answers.
+    /// Receives the upload and answers it.
     pub(crate) fn run(self) -> UploadOutcome {
         let Self { upload, shared, worker, slot, session, ahead, facts } = self;
         let mut storage = Vec::new();
@@ -66,7 +66,7 @@ impl UploadJob {
     }
 }
 
-/// Answers the request, by its method and what it says of its body.
+/// Answers the request by its method and the fields about its body.
 fn answer(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
     reception.check_representation()?;
     reception.offer()?;

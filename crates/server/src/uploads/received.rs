@@ -1,44 +1,44 @@
-//! How the body of a request was received, as the connection and the log want to know it.
+//! How the body of a request was received, for the connection and the log.
 
 use underpass_engine::Report;
 
 /// How the body of a request was received.
 #[derive(Debug)]
 pub(crate) struct Received {
-    /// How far the body was read.
+    /// The part of the body that was read.
     pub(crate) body: BodyState,
-    /// How its bytes were moved.
+    /// The report of the moved bytes.
     pub(crate) report: Report,
-    /// Bytes that were written to the connection before the response.
+    /// The bytes that were written to the connection before the response.
     pub(crate) interim: u64,
-    /// Why the body is not whole, if it is not.
+    /// The reason why the body is not whole, if it is not.
     pub(crate) broken: Option<Broken>,
 }
 
-/// How far the body of a request was read.
+/// The part of a request's body that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyState {
-    /// Not at all.
+    /// Nothing of it.
     Untouched,
-    /// To its end: the next request may follow.
+    /// All of it: the next request may follow.
     Read,
-    /// Somewhere between.
+    /// A part of it.
     Broken,
 }
 
-/// What the log and the operator are told of a body that is not whole.
+/// A body that is not whole, for the log and the operator.
 #[derive(Debug)]
 pub(crate) struct Broken {
     /// One word for the access log.
     pub(crate) word: &'static str,
-    /// What the operator should know; `None` if it is the client's own doing.
+    /// The message for the operator; `None` if the client caused it.
     pub(crate) reason: Option<String>,
-    /// Whether the client may come again with the rest.
+    /// Whether the client may come back with the rest.
     pub(crate) is_cut_off: bool,
 }
 
 impl Received {
-    /// Nothing was received: a body that is in this state, and an empty report.
+    /// Creates a value for a body in this state of which nothing was received.
     pub(crate) fn nothing(body: BodyState) -> Self {
         Self { body, report: Report::default(), interim: 0, broken: None }
     }

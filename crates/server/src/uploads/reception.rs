@@ -1,4 +1,4 @@
-//! One upload on its thread: what is asked, and what of its body is here.
+//! The state of one upload on its thread: the request, and the part of its body that has arrived.
 
 use std::fs::File;
 use std::ops::Range;
@@ -28,7 +28,7 @@ use crate::uploads::request::UploadRequest;
 use crate::uploads::state::disk_space::{self, has_room};
 use crate::uploads::state::slots::Slot;
 
-/// One upload on its thread.
+/// The state of one upload on its thread.
 #[derive(Debug)]
 pub(crate) struct Reception<'a> {
     pub(crate) shared: &'a Shared,
@@ -36,12 +36,12 @@ pub(crate) struct Reception<'a> {
     pub(crate) request: Request<'a, 'a>,
     pub(crate) slot: &'a Slot,
     incoming: Incoming<'a, Arc<OwnedFd>>,
-    /// What comes; nothing if there is no body.
+    /// The framing of the body; `None` without a body.
     extent: Option<Extent>,
     facts: TransferFacts,
-    /// Where in the file the body is.
+    /// The range of the file that the body has filled.
     content: Range<u64>,
-    /// Becomes true when another connection goes on with the same part.
+    /// Becomes true when another connection resumes the same part.
     superseded: Option<Arc<AtomicBool>>,
     state: BodyState,
     report: Report,
@@ -50,7 +50,7 @@ pub(crate) struct Reception<'a> {
 }
 
 impl<'a> Reception<'a> {
-    /// Begins with nothing of the body read but what is `ahead`.
+    /// Creates the state of an upload of whose body only `ahead` was read.
     pub(crate) fn new(
         shared: &'a Shared,
         upload: &'a UploadRequest,
@@ -81,11 +81,11 @@ impl<'a> Reception<'a> {
         }
     }
 
-    /// Whether a file of this size may be here.
+    /// Checks that a file of this size is allowed.
     pub(crate) fn check_size(&self, len: u64) -> Result<(), Refusal> {
         let changes = &self.shared.settings.changes;
         match changes.limit {
-            // The draft's section 4.1.4: with the limits.
+            // The draft's section 4.1.4 requires the limits here.
             Some(limit) if len > limit => {
                 let limits = refusal::limits(changes);
                 Err(Refusal::too_long(Some(limit)).with("Upload-Limit", limits))
@@ -94,21 +94,21 @@ impl<'a> Reception<'a> {
         }
     }
 
-    /// What is sent is stored as it is: nothing that would have to be undone first.
+    /// Checks that the body can be stored as it is, without a coding to be undone first.
     pub(crate) fn check_representation(&self) -> Result<(), Refusal> {
         let codings = self
             .request
             .fields("content-encoding")
             .flat_map(|value| value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii));
         if codings.into_iter().any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
-            // RFC 9110 15.5.16, with what would do instead (12.5.3).
+            // RFC 9110 15.5.16, with the accepted codings (12.5.3).
             let detail = "files are stored as they are sent: send it without a Content-Encoding";
             return Err(Refusal::new(415, detail).with("Accept-Encoding", "identity"));
         }
         Ok(())
     }
 
-    /// How many bytes the body has, if that is known.
+    /// Returns the length of the body, if it is known.
     pub(crate) fn expected(&self) -> Option<u64> {
         match self.extent {
             None => Some(0),
@@ -117,48 +117,47 @@ impl<'a> Reception<'a> {
         }
     }
 
-    /// Whether any body comes.
+    /// Returns whether there is a body.
     pub(crate) fn has_body(&self) -> bool {
         self.extent.is_some()
     }
 
-    /// How many bytes of the body are in the file.
+    /// Returns the number of bytes of the body in the file.
     pub(crate) fn received(&self) -> u64 {
         self.report.bytes()
     }
 
-    /// Where in the file they are.
+    /// Returns the range of the file that they fill.
     pub(crate) fn content(&self) -> Range<u64> {
         self.content.clone()
     }
 
-    /// The connection.
+    /// Returns the connection.
     pub(crate) fn connection(&self) -> BorrowedFd<'_> {
         self.incoming.stream().as_fd()
     }
 
-    /// Whether the body broke off, and its client may come again with the rest.
+    /// Returns whether the body was cut off, and its client may come back with the rest.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.broken.as_ref().is_some_and(|broken| broken.is_cut_off)
     }
 
-    /// Whether there was more of the body than may be.
+    /// Returns whether the body was longer than allowed.
     pub(crate) fn is_too_long(&self) -> bool {
         self.broken.as_ref().is_some_and(|broken| broken.word == refusal::TOO_LONG)
     }
 
-    /// From now on the connection may be ended by one that wants to go on with the same part, which
-    /// `flag` tells.
+    /// Sets the flag by which another connection that resumes the same part ends this one.
     pub(crate) fn superseded_by(&mut self, flag: Arc<AtomicBool>) {
         self.superseded = Some(flag);
     }
 
-    /// Whether another connection wants to go on with the same part.
+    /// Returns whether another connection resumes the same part.
     pub(crate) fn is_superseded(&self) -> bool {
         self.superseded.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
-    /// Waits until something of the body is here.
+    /// Waits for the first byte of the body.
     pub(crate) fn first_byte(&mut self) -> Result<(), Refusal> {
         if !self.incoming.is_ahead_empty() {
             return Ok(());
@@ -171,16 +170,16 @@ impl<'a> Reception<'a> {
         }
         let patience = Timespec::try_from(self.shared.settings.timeout).ok();
         let error = match poll(&mut [PollFd::new(socket, PollFlags::IN)], patience.as_ref()) {
-            // How much is there is asked without reading it: nothing is the end.
+            // The number of bytes is asked for without reading them: zero means the end.
             Ok(1..) if ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0) => return Ok(()),
             Ok(1..) => ReceiveError::Ended,
-            // A signal, of which this thread gets none.
+            // A signal could cause this, but this thread gets none.
             Ok(0) | Err(_) => ReceiveError::Stalled,
         };
         Err(self.break_off(&error, None))
     }
 
-    /// Notes why the body is not whole, and what to say of it.
+    /// Notes why the body is not whole, and returns the refusal.
     fn break_off(&mut self, error: &ReceiveError, limit: Option<u64>) -> Refusal {
         self.state = BodyState::Broken;
         let error = if self.is_superseded() { &ReceiveError::Cancelled } else { error };
@@ -192,7 +191,7 @@ impl<'a> Reception<'a> {
         refusal
     }
 
-    /// Checks that there is room for so many more bytes.
+    /// Checks that there is room for this many more bytes.
     pub(crate) fn check_room(&self, target: &UploadTarget, len: u64) -> Result<(), Refusal> {
         if has_room(self.shared, &target.folder, len) { Ok(()) } else { Err(Refusal::full()) }
     }
@@ -207,7 +206,7 @@ impl<'a> Reception<'a> {
         end: u64,
     ) -> Result<(), Refusal> {
         let len = end.saturating_sub(from);
-        // Nobody else looks between the look and the reservation.
+        // The lock keeps other uploads from checking between this check and the reservation.
         let _alone = self.shared.uploads.reserving.lock().unwrap_or_else(PoisonError::into_inner);
         self.check_room(target, len)?;
         if self.has_enough(target, len) {
@@ -218,13 +217,14 @@ impl<'a> Reception<'a> {
         let stat = fstat(new_file.file())?;
         #[allow(clippy::useless_conversion)] // types differ by target
         let blocks: u64 = u64::try_from(stat.st_blocks).unwrap_or(0);
-        // Where the file system reserves nothing the others have to be told.
+        // If the file system reserves nothing, other uploads must learn of the claim.
         self.slot.claim(stat.st_dev, len, blocks.saturating_mul(512) >= end);
         Ok(())
     }
 
-    /// Whether so many bytes would be more than half of what is free, with what is reserved for the same
-    /// owner: one file may take all of it, many of one client may not keep it from others.
+    /// Returns whether this size, with the reservations of the same owner, would exceed half of the
+    /// free space: one file may take all of it, many files of one client must not keep it from
+    /// others.
     fn has_enough(&self, target: &UploadTarget, len: u64) -> bool {
         let (Ok(facts), Ok(stat)) = (fstatvfs(&target.folder), fstat(&target.folder)) else {
             return false;
@@ -234,7 +234,7 @@ impl<'a> Reception<'a> {
         facts.f_blocks > 0 && own > 0 && own.saturating_add(len) > free / 2
     }
 
-    /// Where the file is to be, if the request may change what is there.
+    /// Finds the destination of the file, if the request may change it.
     pub(crate) fn target(&self) -> Result<UploadTarget, Refusal> {
         let (root, changes) = (&self.shared.root, &self.shared.settings.changes);
         let creates = changes.create_parents && self.request.method == Method::Put;
@@ -244,7 +244,7 @@ impl<'a> Reception<'a> {
         Ok(target)
     }
 
-    /// Tells a client that waits for it that it may send its body (RFC 9110 10.1.1).
+    /// Invites a client that waits for it to send its body (RFC 9110 10.1.1).
     pub(crate) fn invite(&mut self) -> Result<(), Refusal> {
         let waits = self.request.expects_continue() && self.extent.is_some();
         if waits && self.incoming.is_ahead_empty() {
@@ -253,7 +253,7 @@ impl<'a> Reception<'a> {
         Ok(())
     }
 
-    /// Says something before the answer.
+    /// Sends an interim response.
     pub(crate) fn say(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         let timeout = self.shared.settings.timeout;
         self.interim += bytes.len() as u64;
@@ -262,7 +262,7 @@ impl<'a> Reception<'a> {
             .map_err(|error| self.break_off(&error.into(), None))
     }
 
-    /// Moves the body into `file` from `at` on, at the most `limit` bytes; how many there were.
+    /// Moves the body into `file` from `at` on, `limit` bytes at most; returns their number.
     pub(crate) fn body(
         &mut self,
         file: &File,
@@ -271,7 +271,7 @@ impl<'a> Reception<'a> {
     ) -> Result<u64, Refusal> {
         let Some(extent) = self.extent else { return Ok(0) };
         let settings = &self.shared.settings;
-        // Where the length is known there was room for it, and it is reserved.
+        // For a known length the space was checked and is reserved.
         let is_open = extent == Extent::Chunked || self.slot.is_unreserved.load(Ordering::Relaxed);
         let watches = is_open && settings.changes.min_free != MinFree::Bytes(0);
         let manner = Manner {
@@ -314,22 +314,23 @@ impl<'a> Reception<'a> {
         }
     }
 
-    /// Returns what is left of the connection, and how the body was received.
+    /// Returns the unused bytes of the connection, and how the body was received.
     pub(crate) fn end(self) -> (Vec<u8>, Received) {
         let Self { state: body, report, interim, broken, incoming, .. } = self;
         (incoming.into_ahead(), Received { body, report, interim, broken })
     }
 
-    /// Returns how the bytes that are here were moved.
+    /// Returns the report of the bytes moved so far.
     pub(crate) fn report(&self) -> &Report {
         &self.report
     }
 }
 
-/// What the operator wishes for, as far as it can be between a socket and a file: that files are to
-/// be sent by sendfile(2) says nothing about how they come.
+/// Applies the operator's policy to receiving, as far as possible: a policy of sending files by
+/// sendfile(2) says nothing about receiving them.
 ///
-/// Where this process decrypts there is one way, and no time is lost with asking for others.
+/// If this process decrypts, only one mechanism is possible, and no time is lost with trying
+/// others.
 fn policy(wished: Policy, session: Option<&Arc<Session>>) -> Policy {
     match wished {
         _ if session.is_some_and(|session| !session.is_in_kernel()) => {

@@ -1,4 +1,4 @@
-//! What is said about an upload.
+//! The refusals of uploads, as responses to the client.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,34 +16,34 @@ use crate::uploads::received::Broken;
 use crate::uploads::state::locks::LockError;
 use crate::uploads::state::slots::Stop;
 
-/// Why an upload is not taken, or not taken to its end.
+/// The reason why an upload is refused or aborted.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     status: u16,
     detail: Cow<'static, str>,
-    /// What programs are told of it.
+    /// The problem type, for programs.
     problem: Option<Problem>,
     fields: Vec<(&'static str, String)>,
 }
 
 impl Refusal {
-    /// This status, with one sentence for people.
+    /// Creates a refusal with this status and one sentence for people.
     pub(crate) fn new(status: u16, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { status, detail: detail.into(), problem: None, fields: Vec::new() }
     }
 
-    /// What does not fit about a resumable upload.
+    /// Creates the refusal of a resumable upload with a mismatch.
     pub(crate) fn problem(problem: Problem) -> Self {
         Self { problem: Some(problem), ..Self::new(problem.status(), "") }
     }
 
-    /// The same with a field.
+    /// Adds a field.
     pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
         self.fields.push((name, value.to_string()));
         self
     }
 
-    /// The answer, in the form that the client understands.
+    /// Returns the response, in the form that the client understands.
     pub(crate) fn response(&self, request: &Request) -> Response {
         let is_head = request.method == Method::Head;
         let mut response = match self.problem {
@@ -59,7 +59,7 @@ impl Refusal {
         response
     }
 
-    /// More than may be sent here.
+    /// Creates the refusal of a body that is longer than allowed.
     pub(crate) fn too_long(limit: Option<u64>) -> Self {
         match limit {
             Some(limit) => Self::new(413, format!("a file may have {limit} bytes here")),
@@ -67,7 +67,7 @@ impl Refusal {
         }
     }
 
-    /// More than there is room for (RFC 4918 11.5).
+    /// Creates the refusal of a body for which there is no room (RFC 4918 11.5).
     pub(crate) fn full() -> Self {
         Self::new(507, "there is no room for it")
     }
@@ -81,12 +81,12 @@ impl From<Errno> for Refusal {
             Errno::ACCESS | Errno::PERM | Errno::ROFS => {
                 Self::new(403, "the server may not write there")
             }
-            // RFC 4918 9.7.1: what it would be in has to be there.
+            // RFC 4918 9.7.1: the parent folder must exist.
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => {
                 Self::new(409, "the folder that it would be in is not there")
             }
             Errno::NAMETOOLONG => Self::new(400, "the name is too long"),
-            // RFC 9110 13.1.2: somebody else was faster.
+            // RFC 9110 13.1.2: another request or program took the name first.
             Errno::EXIST => Self::new(412, "there is a file of this name already"),
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
                 Self::new(503, TRY_AGAIN).with("Retry-After", 1)
@@ -115,7 +115,7 @@ impl From<LockError> for Refusal {
 }
 
 impl Broken {
-    /// What a failure means, and what is said to the client.
+    /// Returns the description of a failure for the log, and the refusal for the client.
     pub(crate) fn of(error: &ReceiveError, limit: Option<u64>) -> (Self, Refusal) {
         let told = |word| Self { word, reason: None, is_cut_off: false };
         let cut_off = |word| Self { is_cut_off: true, ..told(word) };
@@ -140,7 +140,7 @@ impl Broken {
         }
     }
 
-    /// The same for a body that the server itself has ended.
+    /// Returns the same for a body that the server itself has ended.
     pub(crate) fn stopped(stop: Stop, settings: &Settings) -> (Self, Refusal) {
         let broken = |word, is_cut_off| Self { word, reason: None, is_cut_off };
         match stop {
@@ -153,7 +153,7 @@ impl Broken {
         }
     }
 
-    /// The same for an error of the system, either of the connection or of the file.
+    /// Returns the same for an error of the system, either of the connection or of the file.
     fn of_system(source: &io::Error, error: &ReceiveError) -> (Self, Refusal) {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut};
         if matches!(source.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut) {
@@ -166,26 +166,26 @@ impl Broken {
     }
 }
 
-/// What is told of the limits of uploads.
+/// Returns the limits of uploads, as clients see them.
 pub(crate) fn limits(changes: &Changes) -> Limits {
     Limits { max_size: changes.limit, max_age: Some(changes.expiry.as_secs()) }
 }
 
-/// There are more uploads than the server has threads for.
+/// Returns the response if there are more uploads than the server has threads for.
 pub(crate) fn too_many() -> Response {
-    // Its body is not waited for: it may come slowly.
+    // The body is not awaited, because it may come slowly.
     let mut response = Response::error(503, TRY_AGAIN, false, false).closing();
     response.add_field("Retry-After", "1");
     response
 }
 
-/// The names of the mechanisms that moved the bytes, as `Server-Timing` tells them.
+/// Returns the names of the mechanisms that moved the bytes, for `Server-Timing`.
 pub(crate) fn way(report: &Report) -> String {
     let names: Vec<_> = report.mechanisms().map(|(mechanism, _)| mechanism.name()).collect();
     if names.is_empty() { "none".to_owned() } else { names.join("+") }
 }
 
-/// The word for a body with more bytes than there may be.
+/// The word for a body that is longer than allowed.
 pub(crate) const TOO_LONG: &str = "too_long";
 
 const TRY_AGAIN: &str = "too much is going on; try again soon";

@@ -1,4 +1,4 @@
-//! A request for an upload, as the thread that receives it sees it.
+//! A request for an upload, in the form that its thread needs.
 
 use crate::request::OwnedRequest;
 use crate::upload::Owner;
@@ -7,14 +7,14 @@ use crate::upload::Owner;
 #[derive(Debug)]
 pub(crate) struct UploadRequest {
     pub(crate) request: OwnedRequest,
-    /// The path that is meant, see [`Target::path`](crate::target::Target::path).
+    /// The decoded path, see [`Target::path`](crate::target::Target::path).
     pub(crate) path: Vec<u8>,
     /// Whether the target ended in a slash.
     pub(crate) is_folder: bool,
-    /// The upload that the request goes on with, as its address says it.
+    /// The id of the upload that the request resumes, taken from its address.
     pub(crate) id: Option<Vec<u8>>,
-    /// Who sends it.
+    /// The owner of the upload.
     pub(crate) owner: Owner,
-    /// Whether the answer is to say which way the bytes took.
+    /// Whether the response is to name the mechanisms that moved the bytes.
     pub(crate) explains: bool,
 }

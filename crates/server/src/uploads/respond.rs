@@ -24,8 +24,8 @@ use crate::uploads::refusal;
 use crate::uploads::request::UploadRequest;
 use crate::uploads::state::slots::SlotGuard;
 
-/// Looks after uploads as time passes, once a second: ends those that are too slow, and has parts
-/// removed that have waited long enough.
+/// Maintains the uploads once a second: ends those that are too slow, and has parts removed that
+/// have waited too long.
 pub(crate) fn tick(shared: &Arc<Shared>, now: Instant) {
     shared.uploads.slots.end_slow(&shared.settings, now);
     if shared.uploads.waiting.is_due(shared.settings.changes.expiry) {
@@ -34,8 +34,8 @@ pub(crate) fn tick(shared: &Arc<Shared>, now: Instant) {
     }
 }
 
-/// Answers a request for an upload: receives it on a thread of its own, which may wait for its client
-/// and for the disk. The caller must have checked the right to write.
+/// Answers a request for an upload: receives it on a thread of its own, which may wait for its
+/// client and for the disk. The caller must have checked the right to write.
 pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Response {
     let upload = UploadRequest {
         request: OwnedRequest::new(&ctx.request),
@@ -74,7 +74,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         let _ = told.send(outcome);
     };
     let thread = thread::Builder::new().name("upload".to_owned()).stack_size(STACK);
-    // What was read ahead is lost with the closure, and the connection with it.
+    // The bytes that were read ahead are lost with the closure, and the connection with them.
     if thread.spawn(work).is_err() {
         return refused(refusal::too_many(), BodyState::Broken);
     }
@@ -88,5 +88,5 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
     }
 }
 
-/// Bytes for the stack of a thread that receives.
+/// The number of bytes for the stack of a receiving thread.
 const STACK: usize = 256 << 10;

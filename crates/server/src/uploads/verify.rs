@@ -1,4 +1,4 @@
-//! Digests that come with a file (RFC 9530): it gets its name only if they are right.
+//! Verifies the digests that come with a file (RFC 9530): it gets its name only if they are right.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use crate::uploads::reception::Reception;
 use crate::uploads::refusal::Refusal;
 
 impl Reception<'_> {
-    /// What the request says of the digests of its file, and of its own body.
+    /// Returns the digests in the request, of its file and of its own body.
     pub(crate) fn offer(&self) -> Result<Offer, Refusal> {
         let (whole, content) =
             (self.request.fields("repr-digest"), self.request.fields("content-digest"));
-        // Somebody wants to be sure: to pass over what cannot be read would be no answer to that.
+        // The client wants certainty, so a digest that cannot be parsed must not be ignored.
         Offer::parse(whole, content).map_err(|fault| Refusal::new(400, fault.to_string()))
     }
 
-    /// Compares a file that is whole with what was said of it, and of the bytes that this request
-    /// has brought. What is known afterwards is to be [remembered](Self::remember).
+    /// Compares a complete file, and the bytes that this request has brought, with the digests in
+    /// the request. The returned digests are to be [remembered](Self::remember).
     ///
-    /// The file is read for that, out of the page cache into which it has just come.
+    /// The file is read for that, from the page cache, which it has just entered.
     pub(crate) fn verify(&self, file: &File) -> Result<Vec<Digest>, Refusal> {
         let offer = self.offer()?;
         if offer.is_empty() {
@@ -42,7 +42,7 @@ impl Reception<'_> {
         }
     }
 
-    /// Has what is known of a file that has its name now ready for those who ask.
+    /// Remembers the digests of a file that has its name now, for later requests.
     pub(crate) fn remember(&self, file: File, version: Version, digests: Vec<Digest>) {
         if !digests.is_empty() {
             self.shared.digests.remember(Arc::new(file.into()), version, digests);

@@ -1,4 +1,4 @@
-//! The ways to send a file.
+//! The methods of uploading a file.
 
 pub(crate) mod patch; // a part of a file
 pub(crate) mod put; // a whole file

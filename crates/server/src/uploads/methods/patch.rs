@@ -1,5 +1,5 @@
-//! PATCH with `X-Update-Range`: writes into the middle of a file, or behind its end. The new version
-//! is made beside the old one, which stays whole until then.
+//! PATCH with `X-Update-Range`: writes into the middle of a file, or after its end. The new version
+//! is made in a separate file, and the old one stays whole until then.
 
 use std::os::fd::AsFd;
 
@@ -13,7 +13,7 @@ use crate::uploads::parts::target::NEW_FILE;
 use crate::uploads::reception::Reception;
 use crate::uploads::refusal::Refusal;
 
-/// Takes the change.
+/// Receives the change.
 pub(crate) fn patch(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
     let Some(value) = reception.request.single("x-update-range") else {
         // RFC 5789 2.2.

@@ -1,4 +1,4 @@
-//! PUT of a whole file (RFC 9110 9.3.4): into an unnamed file, which takes the name at the end.
+//! PUT of a whole file (RFC 9110 9.3.4): into an unnamed file, which gets its name at the end.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +21,7 @@ use crate::uploads::refusal::Refusal;
 use crate::uploads::state::written;
 use crate::validator::{etag, last_modified, push_date};
 
-/// Takes the file.
+/// Receives the file.
 pub(crate) fn put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
     let changes = reception.shared.settings.changes;
     let target = reception.target()?;
@@ -48,8 +48,8 @@ pub(crate) fn put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
     }
 }
 
-/// Gives a file that is whole its name, and tells its version. `keeps` is whether what has the name
-/// must not be replaced; so it is, too, if the request says so.
+/// Gives a complete file its name, and adds its version to the response. With `keeps`, or if the
+/// request says so, an existing file must not be replaced.
 pub(crate) fn finish(
     reception: &Reception<'_>,
     target: &UploadTarget,
@@ -61,7 +61,7 @@ pub(crate) fn finish(
     let digests = match reception.verify(&file) {
         Ok(digests) => digests,
         Err(refusal) => {
-            // Whoever went on with it would only have it refused once more.
+            // Resuming it would only lead to the same refusal.
             new_file.discard();
             return Err(refusal);
         }
@@ -70,10 +70,10 @@ pub(crate) fn finish(
         written::forget(&file);
     }
     if shared.settings.changes.sync {
-        // What takes long is done before others have to wait for the name.
+        // Slow work is done before the lock of names is taken.
         file.sync_all()?;
     }
-    // Nobody of this server gives or takes a name between the last look and the change.
+    // No other request gives or takes a name between the last check and the change.
     let is_conditional = keeps || CONDITIONS.iter().any(|name| reception.request.has(name));
     let replaced = if is_conditional {
         let _alone = shared.names.write().unwrap_or_else(PoisonError::into_inner);
@@ -88,14 +88,14 @@ pub(crate) fn finish(
     Ok(response)
 }
 
-/// Looks once more at what has the name, and takes it; whether a file was replaced.
+/// Checks the existing file once more, and takes the name; returns whether a file was replaced.
 fn name(
     reception: &Reception<'_>,
     target: &UploadTarget,
     new_file: AtomicFile,
     keeps: bool,
 ) -> Result<bool, Refusal> {
-    // RFC 9110 13.1.2: there must be none, not even one that has just come.
+    // RFC 9110 13.1.2: there must be none, not even one that was just made.
     let keeps = keeps || reception.request.field("if-none-match") == Some(b"*");
     let present = match target.look(&reception.shared.root) {
         Ok(Some(_)) if keeps => Err(Errno::EXIST.into()),
@@ -105,20 +105,20 @@ fn name(
     let present = match present {
         Ok(present) => present,
         Err(refusal) => {
-            // To send it once more would not help.
+            // Sending it once more would not help.
             new_file.discard();
             return Err(refusal);
         }
     };
     if let Some(present) = &present {
-        // Who may read the old one may read the new one. A file system without modes has none.
+        // The new file gets the mode of the old one. A file system without modes ignores it.
         let _ = fchmod(new_file.file(), Mode::from_raw_mode(present.mode));
     }
     new_file.commit(if keeps { Existing::Keep } else { Existing::Replace })?;
     Ok(present.is_some())
 }
 
-/// Adds what tells the new version from others.
+/// Adds the fields that identify the new version.
 fn tell_version(response: &mut Response, file: &File) -> io::Result<Version> {
     let version = Version::of(file)?;
     response.add_field("ETag", &etag(&facts(&version)));
@@ -130,8 +130,8 @@ fn tell_version(response: &mut Response, file: &File) -> io::Result<Version> {
     Ok(version)
 }
 
-/// Fields that make a request depend on what has the name.
+/// The fields that make a request conditional.
 const CONDITIONS: [&str; 3] = ["if-match", "if-none-match", "if-unmodified-since"];
 
-/// From this size on a part is kept for a client that may go on behind it.
+/// The size from which a part is kept for a client that may resume it.
 const WORTH_KEEPING: u64 = 1 << 20;

@@ -1,5 +1,5 @@
-//! PUT of a part of a file, with `Content-Range` (RFC 9110 14.5), as `curl -C N -T` sends it: it goes
-//! on behind what is there, and the file gets its name with its last byte.
+//! PUT of a part of a file, with `Content-Range` (RFC 9110 14.5), as `curl -C N -T` sends it: it
+//! appends to the part that is there, and the file gets its name with its last byte.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -14,7 +14,7 @@ use crate::uploads::reception::Reception;
 use crate::uploads::refusal::Refusal;
 use crate::uploads::state::disk_space;
 
-/// Takes a part, and the file if it was the last one.
+/// Receives a part, and completes the file if it was the last one.
 pub(crate) fn put(reception: &mut Reception<'_>, range: ContentRange) -> Result<Response, Refusal> {
     let target = reception.target()?;
     if reception.expected().is_some_and(|len| len != range.len) {
@@ -41,13 +41,13 @@ pub(crate) fn put(reception: &mut Reception<'_>, range: ContentRange) -> Result<
     if range.is_last() {
         return finish(reception, &target, new_file, false);
     }
-    // RFC 9110 15.3.3: taken, and not there yet.
+    // RFC 9110 15.3.3: accepted, and not complete yet.
     let mut response = Response::empty(202);
     response.add_field("Upload-Offset", &written.to_string());
     Ok(response)
 }
 
-/// How many bytes of a file have come that its client could go on behind.
+/// Returns the number of bytes of a file that have arrived and can be resumed.
 pub(crate) fn tell(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
     let target = reception.target()?;
     let Some(len) = len_so_far(reception, &target, part_id(reception, &target))? else {
@@ -59,7 +59,7 @@ pub(crate) fn tell(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
     Ok(response)
 }
 
-/// Opens what is there of the file, cut to where the body begins.
+/// Opens the existing part of the file, cut to where the body begins.
 fn begin<'a>(
     reception: &Reception<'a>,
     target: &UploadTarget,
@@ -97,7 +97,7 @@ fn begin<'a>(
     }
 }
 
-/// What a part that has no address of its own is known by.
+/// Returns the id of a part that has no address of its own.
 fn part_id(reception: &Reception<'_>, target: &UploadTarget) -> PartId {
     reception.upload.owner.part_of_name(target.name.as_bytes())
 }

@@ -1,9 +1,9 @@
-//! Uploads that can be gone on with (draft-ietf-httpbis-resumable-upload): begun by a PUT with
-//! `Upload-Complete`, which gives them an address of their own, asked for by HEAD, gone on with by
-//! PATCH, given up by DELETE.
+//! Resumable uploads (draft-ietf-httpbis-resumable-upload): created by a PUT with
+//! `Upload-Complete`, which gives them an address of their own, queried by HEAD, resumed by PATCH,
+//! cancelled by DELETE.
 //!
-//! The address says all there is to know, and the file itself how far it is: nothing is lost when
-//! the server is started anew.
+//! The address has everything that identifies the upload, and the file itself has its progress:
+//! nothing is lost when the server restarts.
 
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -25,7 +25,7 @@ use crate::uploads::state::disk_space;
 use crate::uploads::state::random::random_bytes;
 use underpass_protocol::encode_segment;
 
-/// Begins an upload (section 4.2).
+/// Creates an upload (section 4.2).
 pub(crate) fn create(
     reception: &mut Reception<'_>,
     is_complete: bool,
@@ -42,7 +42,7 @@ pub(crate) fn create(
     let sync = reception.shared.settings.changes.sync;
     reception.check_room(&target, length.unwrap_or(0))?;
     if !reception.has_body() {
-        // The address is wanted before there is anything to send, or the file is empty.
+        // The client requests the address before there is anything to send, or the file is empty.
         let new_file = part.open(&target, sync)?;
         return finish_step(
             reception,
@@ -51,7 +51,7 @@ pub(crate) fn create(
             UploadStep { id, offset: 0, is_complete },
         );
     }
-    // Without a name until the first byte: nobody could go on with it who does not know where.
+    // The file has no name until the first byte: without the address, no client could resume it.
     let folder = target.folder.as_fd().try_clone_to_owned()?;
     let new_file = AtomicFile::create_in(folder, &target.name, NEW_FILE)?;
     reception.reserve(&target, &new_file, 0, reception.expected().or(length).unwrap_or(0))?;
@@ -66,7 +66,7 @@ pub(crate) fn create(
     append(reception, &target, new_file, UploadStep { id, offset: 0, is_complete })
 }
 
-/// Asks how far an upload is, goes on with it, or gives it up (sections 4.3 to 4.5).
+/// Queries, resumes or cancels an upload (sections 4.3 to 4.5).
 pub(crate) fn go_on(reception: &mut Reception<'_>, id: &[u8]) -> Result<Response, Refusal> {
     let Some(id) = UploadId::parse(id) else { return Err(unknown()) };
     let target = reception.target()?;
@@ -95,7 +95,7 @@ pub(crate) fn go_on(reception: &mut Reception<'_>, id: &[u8]) -> Result<Response
     }
 }
 
-/// Goes on with an upload (section 4.4).
+/// Resumes an upload (section 4.4).
 fn patch(
     reception: &mut Reception<'_>,
     target: &UploadTarget,
@@ -142,13 +142,13 @@ fn patch(
 #[derive(Clone, Copy)]
 struct UploadStep {
     id: UploadId,
-    /// Where its body begins.
+    /// The offset at which its body begins.
     offset: u64,
-    /// Whether the upload ends with it.
+    /// Whether it completes the upload.
     is_complete: bool,
 }
 
-/// Takes the body, as much of it as comes.
+/// Receives the body, as much of it as comes.
 fn append(
     reception: &mut Reception<'_>,
     target: &UploadTarget,
@@ -163,7 +163,7 @@ fn append(
     match outcome {
         Ok(_) => finish_step(reception, target, new_file, UploadStep { offset, ..step }),
         Err(refusal) => {
-            // Section 4.4.2: an upload with more bytes than it should have is no longer one.
+            // Section 4.4.2: an upload with more bytes than announced is invalid.
             let is_too_long = reception.is_too_long();
             if offset == 0 || is_too_long {
                 new_file.discard();
@@ -176,7 +176,7 @@ fn append(
     }
 }
 
-/// Says how far the upload is, or ends it.
+/// Reports the progress of the upload, or completes it.
 fn finish_step(
     reception: &Reception<'_>,
     target: &UploadTarget,
@@ -186,7 +186,8 @@ fn finish_step(
     let UploadStep { id, offset, is_complete } = step;
     if !is_complete {
         settle(reception, &new_file, offset);
-        // Section 4.2.2: its address is what was created; 4.4.2: and later it is there already.
+        // Section 4.2.2: the creation is answered with 201 and the address; 4.4.2: later steps are
+        // answered with 204.
         let is_new = reception.request.method == Method::Put;
         let mut response = Response::empty(if is_new { 201 } else { 204 });
         if is_new {
@@ -204,7 +205,7 @@ fn finish_step(
     Ok(response)
 }
 
-/// How many bytes the upload has in all, from all that is said of it (section 4.1.3).
+/// Returns the total length of the upload, from all fields that give it (section 4.1.3).
 fn length(
     reception: &Reception<'_>,
     fields: UploadFields,
@@ -225,7 +226,7 @@ fn length(
     Ok(length)
 }
 
-/// Adds what an answer says of the state of an upload.
+/// Adds the fields about the state of an upload.
 fn add_state(response: &mut Response, reception: &Reception<'_>, offset: u64, is_complete: bool) {
     response.add_field("Upload-Complete", if is_complete { "?1" } else { "?0" });
     response.add_field("Upload-Offset", &offset.to_string());
@@ -236,19 +237,19 @@ fn limits(reception: &Reception<'_>) -> Limits {
     refusal::limits(&reception.shared.settings.changes)
 }
 
-/// The address of an upload.
+/// Returns the address of an upload.
 fn location(reception: &Reception<'_>, id: UploadId) -> String {
     let path = &reception.upload.path;
     let segments: Vec<_> = path.split(|byte| *byte == b'/').map(encode_segment).collect();
     format!("{}/{}?upload={id}", reception.shared.settings.path_prefix, segments.join("/"))
 }
 
-/// What the part of an upload is known by, if it is that of whoever asks.
+/// Returns the id of an upload's part, which includes the client as its owner.
 fn part_id(reception: &Reception<'_>, target: &UploadTarget, id: UploadId) -> PartId {
     reception.upload.owner.part_of_token(id.token, target.name.as_bytes())
 }
 
-/// There is no such upload, or no longer.
+/// Returns the refusal for an upload that does not exist, or no longer.
 fn unknown() -> Refusal {
     Refusal::new(404, "there is no such upload: it is whole, given up, or was never begun")
 }

@@ -1,4 +1,4 @@
-//! Files on their way: where they are to be, and the parts that wait for their rest.
+//! Incomplete files: their destinations, and the parts that wait for their rest.
 
 pub(crate) mod part;
 pub(crate) mod stale_uploads; // parts whose rest has not come for long

@@ -1,4 +1,4 @@
-//! A part of a file that waits for its rest, under a name that nobody can ask for.
+//! A part of a file that waits for its rest, under a name that is never served.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -22,18 +22,18 @@ use crate::uploads::reception::Reception;
 use crate::uploads::refusal::Refusal;
 use crate::uploads::state::locks::UploadLock;
 
-/// A part of a file, and the right to go on with it.
+/// A part of a file, and the lock to resume it.
 #[derive(Debug)]
 pub(crate) struct Part<'a> {
     shared: &'a Shared,
-    /// From the root.
+    /// The path from the root.
     path: Vec<u8>,
     name: Vec<u8>,
     lock: UploadLock<'a>,
 }
 
 impl Drop for Part<'_> {
-    /// If it is still there, it waits for its rest.
+    /// A part that still exists waits for its rest.
     fn drop(&mut self) {
         if let Ok(Some((folder, name))) = self.shared.root.parent_of(&self.path)
             && statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
@@ -45,7 +45,7 @@ impl Drop for Part<'_> {
 }
 
 impl<'a> Part<'a> {
-    /// Takes over the part that is known by this, whether there is any or not.
+    /// Takes over the part with this id, whether it exists or not.
     pub(crate) fn take(
         reception: &Reception<'a>,
         target: &UploadTarget,
@@ -59,12 +59,12 @@ impl<'a> Part<'a> {
         Ok(Self { shared, path, name, lock })
     }
 
-    /// How many bytes there are; `None` if there is no such part.
+    /// Returns the number of bytes; `None` if there is no such part.
     pub(crate) fn len(&self, target: &UploadTarget) -> Result<Option<u64>, Refusal> {
         len_of(self.shared, target, &self.name)
     }
 
-    /// Opens the part, or makes it, without what is not believed of it.
+    /// Opens or makes the part, without bytes that may not have reached the disk.
     pub(crate) fn open(&self, target: &UploadTarget, sync: bool) -> Result<AtomicFile, Refusal> {
         let folder = target.folder.as_fd().try_clone_to_owned()?;
         let name = OsStr::from_bytes(&self.name);
@@ -75,12 +75,12 @@ impl<'a> Part<'a> {
         Ok(if sync { new_file.durable() } else { new_file })
     }
 
-    /// Cuts the part to `len` bytes, behind which it is gone on with.
+    /// Cuts the part to `len` bytes, after which it is resumed.
     pub(crate) fn go_on(&self, new_file: &AtomicFile, len: u64) -> Result<(), Refusal> {
         Ok(self.shared.uploads.written.go_on(new_file.file(), len)?)
     }
 
-    /// Gives a file that has no name yet the name of the part, so that it outlives the server.
+    /// Gives an unnamed file the name of the part, so that it outlives the server.
     pub(crate) fn name(
         &self,
         target: &UploadTarget,
@@ -91,7 +91,7 @@ impl<'a> Part<'a> {
         self.open(target, sync)
     }
 
-    /// Removes the part; whether there was any.
+    /// Removes the part; returns whether there was any.
     pub(crate) fn remove(&self, target: &UploadTarget) -> Result<bool, Refusal> {
         match unlinkat(&target.folder, OsStr::from_bytes(&self.name), AtFlags::empty()) {
             Ok(()) => Ok(true),
@@ -100,27 +100,27 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Becomes true when another connection wants to go on with it.
+    /// Returns a flag that becomes true when another connection resumes the part.
     pub(crate) fn superseded(&self) -> Arc<AtomicBool> {
         self.lock.superseded()
     }
 }
 
-/// How many bytes there are of a part, without taking it away from whoever goes on with it; `None`
-/// if there is no such part.
+/// Returns the number of bytes of a part without taking it away from the connection that resumes
+/// it; `None` if there is no such part.
 pub(crate) fn len_so_far(
     reception: &Reception<'_>,
     target: &UploadTarget,
     id: PartId,
 ) -> Result<Option<u64>, Refusal> {
     let name = partial_name(target.name.as_bytes(), id);
-    // Before the file is looked at: what is begun now is not what is asked about.
+    // This comes before the file is checked: an upload that begins later does not count.
     let is_begun = reception.shared.uploads.locks.is_held(&target.folder, &name);
-    // It gets its name with its first byte.
+    // The part gets its name with its first byte.
     Ok(len_of(reception.shared, target, &name)?.or(is_begun.then_some(0)))
 }
 
-/// How many bytes of the part of this name can be gone on with; `None` if there is none.
+/// Returns the number of bytes of a part that can be resumed; `None` if there is none.
 fn len_of(shared: &Shared, target: &UploadTarget, name: &[u8]) -> Result<Option<u64>, Refusal> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match openat(&target.folder, OsStr::from_bytes(name), flags, Mode::empty()).map(File::from) {
@@ -130,20 +130,21 @@ fn len_of(shared: &Shared, target: &UploadTarget, name: &[u8]) -> Result<Option<
     }
 }
 
-/// Notes what of a part is on the disk when its connection stops; with `--sync on` that is all of it.
+/// Notes how much of a part is on the disk when its connection stops; with `--sync on` that is all
+/// of it.
 pub(crate) fn settle(reception: &Reception<'_>, new_file: &AtomicFile, len: u64) {
-    // Another connection waits for the part, and will see to it.
+    // Otherwise another connection waits for the part, and will do so.
     if !reception.is_superseded() && is_synced(reception, new_file.file()) {
         reception.shared.uploads.written.note(new_file.file(), len);
     }
 }
 
-/// Brings a part to the disk, if that is wanted.
+/// Syncs a part to the disk, if the settings say so; returns whether it did.
 fn is_synced(reception: &Reception<'_>, part: &File) -> bool {
     reception.shared.settings.changes.sync && part.sync_data().is_ok()
 }
 
-/// Keeps what came of a file, so that its client can go on behind it.
+/// Keeps the received part of a file, so that its client can resume it.
 pub(crate) fn keep(
     reception: &Reception<'_>,
     target: &UploadTarget,
@@ -153,12 +154,12 @@ pub(crate) fn keep(
     let id = reception.upload.owner.part_of_name(target.name.as_bytes());
     let name = partial_name(target.name.as_bytes(), id);
     let locks = &reception.shared.uploads.locks;
-    // Somebody goes on with an older part: that one is not to be taken away from under him.
+    // An older part that another connection resumes must not be taken away from it.
     let Some(_lock) = locks.take_free(&target.folder, &name, reception.connection()) else {
         return;
     };
     let partial = OsStr::from_bytes(&name);
-    // The space that was reserved for the rest is given back, and an older part.
+    // This gives back the space that was reserved for the rest, and removes an older part.
     if new_file.file().set_len(len).is_ok() {
         let synced = if is_synced(reception, new_file.file()) { len } else { 0 };
         reception.shared.uploads.written.note(new_file.file(), synced);
@@ -170,8 +171,8 @@ pub(crate) fn keep(
     }
 }
 
-/// Copies the first `len` bytes of what has the name into `file`, by sharing its blocks where the
-/// file system can.
+/// Copies the first `len` bytes of the present file into `file`, by sharing its blocks if the file
+/// system supports it.
 pub(crate) fn copy_present(
     reception: &Reception<'_>,
     file: &File,

@@ -1,5 +1,5 @@
-//! Parts of files whose rest has not come for long: they are removed, or every upload that is given
-//! up would take its space for ever.
+//! Removes parts of files that have waited too long for their rest. Otherwise every abandoned
+//! upload would take its space forever.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,8 +21,8 @@ use crate::upload::{is_partial_name, owner_tag};
 use crate::uploads::parts::target::join;
 use crate::uploads::state::disk_space;
 
-/// Looks for stale uploads in a thread of its own, now and every hour, until what is returned is
-/// dropped. `None` if nobody can leave any.
+/// Looks for stale uploads in a thread of its own, now and every hour, until the returned value is
+/// dropped. Returns `None` if no uploads are possible.
 pub(crate) fn watch(shared: &Arc<Shared>) -> Option<Sender<()>> {
     if !shared.settings.changes.upload || shared.root.is_file() {
         return None;
@@ -38,13 +38,13 @@ pub(crate) fn watch(shared: &Arc<Shared>) -> Option<Sender<()>> {
             }
         }
     };
-    // Without it stale uploads stay until the next start.
+    // Without the thread, stale uploads stay until the next start.
     let _ = thread::Builder::new().name("stale-uploads".to_owned()).stack_size(STACK).spawn(work);
     Some(alive)
 }
 
-/// Looks at all folders, unless the server has ended: by path, so that no level takes a descriptor, as
-/// deep as a request can name.
+/// Checks all folders unless the server has ended: by path, so that no level takes a descriptor,
+/// and as deep as a request can name.
 fn walk(shared: &Shared, ended: &Receiver<()>) {
     let (mut pending, mut len) = (vec![Vec::new()], 0);
     while let Some(path) = pending.pop() {
@@ -63,10 +63,10 @@ fn walk(shared: &Shared, ended: &Receiver<()>) {
     }
 }
 
-/// Removes what is left over in a folder, notes which parts still wait for their rest, and gives the
+/// Removes stale parts in a folder, notes parts that still wait for their rest, and passes the
 /// names of the folders in it to `inner`.
 ///
-/// What cannot be read or removed is passed over: it is looked at again in an hour.
+/// Entries that cannot be read or removed are skipped: the next check is in an hour.
 fn sweep(shared: &Shared, folder: impl AsFd, path: &[u8], inner: &mut dyn FnMut(&[u8])) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(folder) = openat(folder, ".", flags, Mode::empty()) else { return };
@@ -88,7 +88,7 @@ fn sweep(shared: &Shared, folder: impl AsFd, path: &[u8], inner: &mut dyn FnMut(
                 let _ = tree::remove(folder.as_fd(), entry.file_name());
             }
             PartState::Waiting(since) => {
-                // A server that was killed while it received has left what it had reserved.
+                // A server that was killed while it received has left its reservation.
                 give_back(&folder, name);
                 note(shared, join(path, name), name, since);
             }
@@ -97,11 +97,11 @@ fn sweep(shared: &Shared, folder: impl AsFd, path: &[u8], inner: &mut dyn FnMut(
     }
 }
 
-/// What a part is found to be.
+/// The state of a part.
 enum PartState {
-    /// It has waited for its rest long enough.
+    /// It has waited too long for its rest.
     Stale,
-    /// It has waited since then, and nobody goes on with it now.
+    /// It has waited since then, and no connection resumes it now.
     Waiting(SystemTime),
     Other,
 }
@@ -119,7 +119,8 @@ fn look(shared: &Shared, folder: &OwnedFd, name: &[u8]) -> PartState {
             let is_over = age(since) >= shared.settings.changes.expiry;
             if is_over { PartState::Stale } else { PartState::Waiting(since) }
         }
-        // Of a copy or move that was killed. It has the times of the original, but for the last.
+        // It is of a copy or move that was killed. Only its ctime is its own, the other times are
+        // those of the original.
         FileType::Directory => {
             let changed = u64::try_from(version.changed().0).unwrap_or(0);
             let since = SystemTime::UNIX_EPOCH + Duration::from_secs(changed);
@@ -129,7 +130,7 @@ fn look(shared: &Shared, folder: &OwnedFd, name: &[u8]) -> PartState {
     }
 }
 
-/// Gives back what is reserved behind the end of a part, if anything is.
+/// Gives back space that is reserved after the end of a part.
 fn give_back(folder: &OwnedFd, name: &[u8]) {
     let name = OsStr::from_bytes(name);
     let Ok(stat) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
@@ -143,7 +144,7 @@ fn give_back(folder: &OwnedFd, name: &[u8]) {
     }
 }
 
-/// Notes that a part waits for its rest, and removes those that are too many by now.
+/// Notes that a part waits for its rest, and removes those that are now too many.
 pub(crate) fn note(shared: &Shared, path: Vec<u8>, name: &[u8], since: SystemTime) {
     let Some(owner) = owner_tag(name) else { return };
     for surplus in shared.uploads.waiting.insert(path, owner, since) {
@@ -151,7 +152,7 @@ pub(crate) fn note(shared: &Shared, path: Vec<u8>, name: &[u8], since: SystemTim
     }
 }
 
-/// Removes parts that have waited for their rest long enough.
+/// Removes parts that have waited too long for their rest.
 pub(crate) fn expire(shared: &Shared) {
     let expiry = shared.settings.changes.expiry;
     while let Some(path) = shared.uploads.waiting.take_due(expiry) {
@@ -165,31 +166,31 @@ pub(crate) fn expire(shared: &Shared) {
     }
 }
 
-/// Removes a part, unless somebody goes on with it.
+/// Removes a part, unless a connection resumes it.
 fn remove(shared: &Shared, path: &[u8]) {
     let Ok(Some((folder, name))) = shared.root.parent_of(path) else { return };
-    // Nobody begins to go on with it meanwhile.
+    // The lock keeps connections from resuming it meanwhile.
     let lock = shared.uploads.locks.take_free(&folder, name.as_bytes(), &folder);
     if lock.is_some() {
-        // What cannot be removed now is found again later.
+        // A part that cannot be removed now is found again later.
         let _ = unlinkat(&folder, name, AtFlags::empty());
     }
 }
 
-/// A folder may be copied for as long as this, whatever is the patience with uploads.
+/// The time that copying a folder may take, whatever the expiry of uploads is.
 const FOLDERS_EXPIRE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How often folders are walked for stale uploads.
+/// The interval at which folders are searched for stale uploads.
 const WALK_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// Bytes of paths of folders that are still to be looked into.
+/// The maximum number of bytes of paths of folders that are still to be searched.
 const MAX_PENDING: usize = 32 << 20;
 
-/// Bytes of names that are read at once.
+/// The number of bytes of names that are read at once.
 const BUFFER: usize = 32 << 10;
 
-/// Bytes for the stack of the thread that looks.
+/// The number of bytes for the stack of the searching thread.
 const STACK: usize = 512 << 10;
 
-/// File systems may take this much more for a file than it has bytes.
+/// The space that file systems may allocate for a file beyond its length.
 const SLACK: u64 = 1 << 20;

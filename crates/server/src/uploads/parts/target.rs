@@ -1,4 +1,5 @@
-//! Where a file is to be: the folder, opened beneath the root, and what has the name now.
+//! The destination of a file: its folder, opened below the root, and the file that has the name
+//! now.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -20,7 +21,7 @@ use crate::uploads::refusal::Refusal;
 use crate::uploads::request::UploadRequest;
 use crate::validator::etag;
 
-/// Where a file is to be.
+/// The destination of a file.
 #[derive(Debug)]
 pub(crate) struct UploadTarget {
     pub(crate) folder: OwnedFd,
@@ -31,19 +32,19 @@ pub(crate) struct UploadTarget {
     pub(crate) present: Option<Present>,
 }
 
-/// A file that is there already.
+/// The file at the destination.
 #[derive(Debug)]
 pub(crate) struct Present {
     etag: String,
     modified: SystemTime,
-    /// How many bytes it has.
+    /// The size in bytes.
     pub(crate) len: u64,
-    /// Who may do what with it.
+    /// The permission bits.
     pub(crate) mode: u32,
 }
 
 impl UploadTarget {
-    /// Opens the folder, and looks at what has the name.
+    /// Opens the folder, and reads the attributes of the present file.
     pub(crate) fn find(
         root: &Root,
         upload: &UploadRequest,
@@ -73,14 +74,14 @@ impl UploadTarget {
         Ok(target)
     }
 
-    /// The path of another name in the same folder, from the root.
+    /// Returns the path of another name in the same folder, from the root.
     pub(crate) fn path_of(&self, name: &[u8]) -> Vec<u8> {
         let folder = self.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
         join(&self.path[..folder], name)
     }
 
-    /// What has the name now. A link is not followed when it is replaced, but it is when its facts
-    /// are asked for, as they are when it is read.
+    /// Returns the file that has the name now. A link is not followed when it is replaced, but it
+    /// is followed for its attributes, as for reading.
     pub(crate) fn look(&self, root: &Root) -> Result<Option<Present>, Refusal> {
         let stat = match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(None),
@@ -89,7 +90,7 @@ impl UploadTarget {
         let stat = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Symlink => match root.look(&self.path) {
                 Ok(stat) => stat,
-                // It leads nowhere, or where nothing is served from.
+                // The link leads nowhere, or out of the served files.
                 Err(_) => return Ok(None),
             },
             _ => stat,
@@ -104,8 +105,7 @@ impl UploadTarget {
         }
     }
 
-    /// The tag that is said of a file to those who read it: a digest that is kept with it leaves
-    /// it as it was.
+    /// Returns the tag that readers see: storing a digest with the file does not change it.
     fn etag(&self, root: &Root, stat: &Stat) -> String {
         let version = Version::from_stat(stat);
         let file = root.open(&self.path, Patience::Disk).ok();
@@ -114,7 +114,7 @@ impl UploadTarget {
     }
 }
 
-/// Whether the preconditions of the request hold for what is there (RFC 9110 13.2).
+/// Checks the preconditions of the request for the present file (RFC 9110 13.2).
 pub(crate) fn check(request: &Request, present: Option<&Present>) -> Result<(), Refusal> {
     let current =
         present.map(|present| Validators { etag: &present.etag, modified: present.modified });
@@ -137,5 +137,5 @@ pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
 }
 
-/// Permissions of a new file, less the umask of the server.
+/// The permissions of a new file, less the umask of the server.
 pub(crate) const NEW_FILE: u32 = 0o666;

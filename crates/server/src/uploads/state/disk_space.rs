@@ -1,4 +1,4 @@
-//! Whether there is room for what comes, and how much is left free for others.
+//! Checks whether there is room for an upload and for the space that must stay free.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -8,10 +8,10 @@ use rustix::fs::{fstat, fstatvfs, ftruncate};
 use crate::server::settings::MinFree;
 use crate::server::shared::Shared;
 
-/// Whether so many bytes fit, and leave as much free as has to be.
+/// Returns whether this size fits, and leaves the configured space free.
 pub(crate) fn has_room(shared: &Shared, folder: impl AsFd, len: u64) -> bool {
     let Ok(facts) = fstatvfs(&folder) else { return true };
-    // Some know no limit, or do not tell it.
+    // Some file systems have no limit, or do not report it.
     if facts.f_blocks == 0 {
         return true;
     }
@@ -26,11 +26,11 @@ pub(crate) fn has_room(shared: &Shared, folder: impl AsFd, len: u64) -> bool {
     len.saturating_add(promised).saturating_add(kept) <= bytes(facts.f_bavail)
 }
 
-/// Gives back the space that was reserved for what has not come.
+/// Gives back the space that was reserved for bytes that have not come.
 pub(crate) fn release(file: &File) {
-    // What cannot be given back now is when the part is removed.
+    // If that fails, the space is given back when the part is removed.
     let _ = fstat(file).map(|stat| ftruncate(file, u64::try_from(stat.st_size).unwrap_or(0)));
 }
 
-/// How many bytes of a body of unknown length come between two looks at the disk.
+/// The number of bytes between two checks of the disk, for a body of unknown length.
 pub(crate) const CHECK_INTERVAL_BYTES: u64 = 1 << 20;

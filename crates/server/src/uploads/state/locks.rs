@@ -1,5 +1,5 @@
-//! Which connection goes on with which upload: only one at a time, and the newest one, for a client
-//! that asks again knows that its last attempt is lost, long before the server can
+//! Locks uploads, so that only one connection at a time resumes each: the newest one, because a
+//! client that asks again knows that its last attempt is lost, long before the server can
 //! (draft-ietf-httpbis-resumable-upload 4.6).
 
 use std::collections::HashMap;
@@ -13,14 +13,14 @@ use rustix::fs::fstat;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
-/// Which connection goes on with which upload.
+/// The connections that hold uploads.
 #[derive(Debug, Default)]
 pub(crate) struct UploadLocks {
     holders: Mutex<HashMap<Key, LockHolder>>,
     freed: Condvar,
 }
 
-/// A name in a folder, whatever path leads there.
+/// A name in a folder, independent of the path that leads there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     device: u64,
@@ -34,7 +34,7 @@ struct LockHolder {
     is_superseded: Arc<AtomicBool>,
 }
 
-/// The right to go on with an upload, for as long as it lives.
+/// The right to resume an upload, for as long as it lives.
 #[derive(Debug)]
 pub(crate) struct UploadLock<'a> {
     locks: &'a UploadLocks,
@@ -42,12 +42,12 @@ pub(crate) struct UploadLock<'a> {
     is_superseded: Arc<AtomicBool>,
 }
 
-/// Why an upload cannot be taken over.
+/// The reason why an upload cannot be taken over.
 #[derive(Debug)]
 pub(crate) enum LockError {
-    /// The connection that has it does not let go of it.
+    /// The connection that holds it does not release it.
     Kept,
-    /// The system refused what is needed for it.
+    /// A needed system call failed.
     Io(io::Error),
 }
 
@@ -58,11 +58,11 @@ impl<E: Into<io::Error>> From<E> for LockError {
 }
 
 impl UploadLocks {
-    /// Takes an upload over, from the connection that has it.
+    /// Takes an upload over from the connection that holds it.
     ///
     /// # Errors
     ///
-    /// [`LockError`] if that does not let go of it.
+    /// [`LockError`] if that connection does not release it.
     pub(crate) fn take(
         &self,
         folder: impl AsFd,
@@ -75,7 +75,8 @@ impl UploadLocks {
         let mut holders = self.lock();
         while let Some(holder) = holders.get(&key) {
             holder.is_superseded.store(true, Ordering::Relaxed);
-            // Wakes it wherever it waits; a connection that cannot be shut down is closed already.
+            // This wakes the holder wherever it waits; a connection that cannot be shut down is
+            // closed already.
             let _ = shutdown(&holder.connection, Shutdown::Both);
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -87,7 +88,7 @@ impl UploadLocks {
         Ok(self.insert(holders, key, connection))
     }
 
-    /// Takes an upload that no connection has.
+    /// Takes an upload that no connection holds.
     pub(crate) fn take_free(
         &self,
         folder: impl AsFd,
@@ -100,7 +101,7 @@ impl UploadLocks {
         (!holders.contains_key(&key)).then(|| self.insert(holders, key, connection))
     }
 
-    /// Returns whether a connection goes on with it right now.
+    /// Returns whether a connection holds it right now.
     pub(crate) fn is_held(&self, folder: impl AsFd, name: &[u8]) -> bool {
         Key::new(folder, name).is_ok_and(|key| self.lock().contains_key(&key))
     }
@@ -123,7 +124,7 @@ impl UploadLocks {
 }
 
 impl UploadLock<'_> {
-    /// Becomes true when another connection wants to go on.
+    /// Returns a flag that becomes true when another connection wants to resume the upload.
     pub(crate) fn superseded(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_superseded)
     }
@@ -143,5 +144,6 @@ impl Key {
     }
 }
 
-/// How long a connection that is about to give a file its name may take, until it is on the disk.
+/// The time that a connection may take that is about to give a file its name, until it is on the
+/// disk.
 const MAX_WAIT: Duration = Duration::from_secs(20);

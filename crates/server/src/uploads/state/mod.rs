@@ -1,4 +1,4 @@
-//! What the uploads of all workers have in common.
+//! The state that the uploads of all workers share.
 
 pub(crate) mod disk_space;
 pub(crate) mod locks; // which connection goes on with which upload

@@ -1,7 +1,7 @@
-//! Which uploads are under way: how many one client may have, and whether each comes fast enough.
+//! Limits the uploads under way: how many one client may have, and how slowly each may come.
 //!
-//! Each has a thread, a pipe and a few descriptors, so there are not many. One client cannot take
-//! all of them, nor hold one by a byte now and then.
+//! Each has a thread, a pipe and a few descriptors, so there cannot be many. One client cannot take
+//! all of them, nor hold one by sending a byte now and then.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use rustix::net::{Shutdown, shutdown};
 use crate::server::settings::Settings;
 use crate::upload::Owner;
 
-/// The uploads that are under way.
+/// The uploads under way.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     taken: Mutex<TakenSlots>,
@@ -26,20 +26,20 @@ struct TakenSlots {
     next: u64,
 }
 
-/// One upload, as those see it who look after all.
+/// The shared state of one upload.
 #[derive(Debug)]
 pub(crate) struct Slot {
     owner: Owner,
     pub(crate) connection: Arc<OwnedFd>,
-    /// Bytes of the body that have come.
+    /// The bytes of the body that have come.
     received: AtomicU64,
-    /// Since when it is waited for so many more bytes, while the body is received.
+    /// The time window in which a minimum of bytes must come, while the body is received.
     window: Mutex<Option<Window>>,
-    /// Space that it will need.
+    /// The space that it will need.
     claim: Mutex<Option<Claim>>,
-    /// Whether none was reserved for it, as its owner has reserved enough.
+    /// Whether no space was reserved for it, because its owner has reserved enough.
     pub(crate) is_unreserved: AtomicBool,
-    /// Becomes true when the transfer has to end.
+    /// Whether the transfer has to end.
     pub(crate) is_stopped: AtomicBool,
     stop: AtomicU8,
 }
@@ -50,7 +50,7 @@ struct Window {
     received: u64,
 }
 
-/// Space on a file system that an upload is going to take.
+/// The space on a file system that an upload will take.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     device: u64,
@@ -59,16 +59,16 @@ struct Claim {
     is_reserved: bool,
 }
 
-/// Why an upload is ended by the server.
+/// The reason why the server ends an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Its body comes too slowly.
+    /// The body comes too slowly.
     TooSlow = 1,
     /// The disk is about to be full.
     Full = 2,
 }
 
-/// Keeps a slot taken for as long as it lives.
+/// Holds a slot for as long as it lives.
 #[derive(Debug)]
 pub(crate) struct SlotGuard {
     slots: Arc<Slots>,
@@ -114,7 +114,7 @@ impl Drop for SlotGuard {
 }
 
 impl Slots {
-    /// Ends uploads whose bodies come more slowly than they have to.
+    /// Ends uploads whose bodies come more slowly than required.
     pub(crate) fn end_slow(&self, settings: &Settings, now: Instant) {
         let (rate, window) = (settings.changes.min_rate, settings.timeout);
         if rate == 0 {
@@ -127,14 +127,14 @@ impl Slots {
         }
     }
 
-    /// Bytes on a file system that uploads under way are going to take besides what is reserved.
+    /// Returns the bytes on a file system that uploads under way will take besides reserved space.
     pub(crate) fn promised(&self, device: u64) -> u64 {
         let taken = self.lock();
         let claims = taken.slots.values().map(|slot| slot.claimed(device, |it| !it.is_reserved));
         claims.fold(0, u64::saturating_add)
     }
 
-    /// Bytes on a file system that other uploads of the owner of `slot` are going to take.
+    /// Returns the bytes on a file system that other uploads of the owner of `slot` will take.
     pub(crate) fn claimed_by_owner(&self, slot: &Slot, device: u64) -> u64 {
         let taken = self.lock();
         let own = taken.slots.values().filter(|other| other.owner == slot.owner);
@@ -147,39 +147,39 @@ impl Slots {
 }
 
 impl Slot {
-    /// The body begins to come.
+    /// Notes that the body begins to come.
     pub(crate) fn begin_body(&self) {
         let received = self.received.load(Ordering::Relaxed);
         *lock(&self.window) = Some(Window { since: Instant::now(), received });
     }
 
-    /// So many bytes of it are here.
+    /// Adds to the bytes of the body that have come.
     pub(crate) fn progress(&self, bytes: u64) {
         self.received.store(bytes, Ordering::Relaxed);
     }
 
-    /// No more of it comes: what has not come needs no room any more.
+    /// Notes that no more of the body comes: missing bytes need no room any more.
     pub(crate) fn end_body(&self) {
         *lock(&self.window) = None;
         *lock(&self.claim) = None;
     }
 
-    /// Space for this many bytes is going to be taken.
+    /// Claims space for this many bytes.
     pub(crate) fn claim(&self, device: u64, len: u64, is_reserved: bool) {
         *lock(&self.claim) = Some(Claim { device, len, is_reserved });
     }
 
-    /// Ends the transfer that moves the body right now. What the client still sends can be read, so
-    /// that it comes to listen to the answer.
+    /// Ends the transfer that moves the body right now. Further bytes from the client can still be
+    /// read, so that it gets to read the response.
     pub(crate) fn end_full(&self) {
         self.stop(Stop::Full);
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Ends a transfer that waits for its client. An answer can still be sent.
+    /// Ends a transfer that waits for its client. A response can still be sent.
     fn end_slow(&self) {
         self.stop(Stop::TooSlow);
-        // Wakes it; a connection that cannot be shut down is closed already.
+        // This wakes the transfer; a connection that cannot be shut down is closed already.
         let _ = shutdown(&self.connection, Shutdown::Read);
     }
 
@@ -187,7 +187,7 @@ impl Slot {
         let _ = self.stop.compare_exchange(0, why as u8, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Why the server has ended it, if it has.
+    /// Returns the reason why the server has ended it, if it has.
     pub(crate) fn stopped(&self) -> Option<Stop> {
         match self.stop.load(Ordering::Relaxed) {
             1 => Some(Stop::TooSlow),
@@ -196,7 +196,7 @@ impl Slot {
         }
     }
 
-    /// Whether fewer bytes have come in a whole window than have to.
+    /// Returns whether fewer bytes than required have come in a whole window.
     fn is_too_slow(&self, rate: u64, length: Duration, now: Instant) -> bool {
         let mut window = lock(&self.window);
         let Some(Window { since, received }) = *window else { return false };
@@ -220,9 +220,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Uploads at once, each with a thread and a pipe.
+/// The maximum number of uploads at once, each with a thread and a pipe.
 const MAX_UPLOADS: usize = 512;
 
-/// Uploads at once of one user, or of one address where nobody says who they are, once half of all
-/// are taken.
+/// The maximum number of uploads at once of one user, or of one address for clients without a user,
+/// once half of all are taken.
 const OWNER_SHARE: usize = 16;

@@ -1,4 +1,4 @@
-//! What the uploads of all workers have in common.
+//! The state that the uploads of all workers share.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,22 +9,22 @@ use crate::uploads::state::slots::Slots;
 use crate::uploads::state::waiting::Waiting;
 use crate::uploads::state::written::Written;
 
-/// What the uploads of all workers have in common.
+/// The state that the uploads of all workers share.
 #[derive(Debug)]
 pub(crate) struct Uploads {
     pub(crate) slots: Arc<Slots>,
     pub(crate) locks: UploadLocks,
     /// Parts that wait for their rest.
     pub(crate) waiting: Waiting,
-    /// Held by whoever reserves space.
+    /// Held while space is reserved.
     pub(crate) reserving: Mutex<()>,
     pub(crate) pipes: PipePool,
-    /// What of parts is believed.
+    /// Tells how much of a part is on the disk.
     pub(crate) written: Written,
 }
 
 impl Uploads {
-    /// Nothing is under way yet. To be called before the server is confined.
+    /// Creates the state without uploads. It must be called before the server is confined.
     pub(crate) fn new() -> Self {
         Self {
             slots: Arc::default(),

@@ -1,19 +1,19 @@
-//! Parts of files that wait for their rest: how many there are of whom, and since when. What is
-//! known here is found again after a start, by looking through the folders.
+//! The parts of files that wait for their rest, with their owners and ages. After a restart they
+//! are found again by searching the folders.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Parts that wait for their rest.
+/// The parts that wait for their rest.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting(Mutex<Parts>);
 
 #[derive(Debug, Default)]
 struct Parts {
-    /// By path from the root.
+    /// The parts by path from the root.
     by_path: HashMap<Vec<u8>, Part>,
-    /// Paths, the oldest first; the number tells apart what began to wait at the same time.
+    /// The paths, the oldest first; the number distinguishes parts with the same time.
     by_age: BTreeMap<(SystemTime, u64), Vec<u8>>,
     owners: HashMap<[u8; 4], usize>,
     next: u64,
@@ -26,7 +26,8 @@ struct Part {
 }
 
 impl Waiting {
-    /// A part waits since then. Parts that are too many now are returned, and not known any more.
+    /// Adds a part that has waited since then. Returns parts that are now too many, and forgets
+    /// them.
     pub(crate) fn insert(&self, path: Vec<u8>, owner: [u8; 4], since: SystemTime) -> Vec<Vec<u8>> {
         let mut parts = self.lock();
         parts.remove(&path);
@@ -48,12 +49,12 @@ impl Waiting {
         surplus
     }
 
-    /// A part does not wait any more.
+    /// Removes a part that no longer waits.
     pub(crate) fn remove(&self, path: &[u8]) {
         self.lock().remove(path);
     }
 
-    /// Whether a part has waited for longer than this.
+    /// Returns whether a part has waited for longer than this.
     pub(crate) fn is_due(&self, expiry: Duration) -> bool {
         let parts = self.lock();
         parts.by_age.first_key_value().is_some_and(|((since, _), _)| has_passed(*since, expiry))
@@ -85,7 +86,7 @@ impl Parts {
         }
     }
 
-    /// Takes the part of this owner that has waited longest.
+    /// Takes the part of this owner that has waited the longest.
     fn take_oldest(&mut self, owner: [u8; 4]) -> Option<Vec<u8>> {
         let is_theirs =
             |path: &&Vec<u8>| self.by_path.get(*path).is_some_and(|part| part.owner == owner);
@@ -99,10 +100,10 @@ fn has_passed(since: SystemTime, expiry: Duration) -> bool {
     SystemTime::now().duration_since(since).unwrap_or_default() >= expiry
 }
 
-/// Parts that wait of one user, or of one address where nobody says who they are.
+/// The maximum number of waiting parts of one user, or of one address for clients without a user.
 const MAX_OF_OWNER: usize = 128;
 
-/// Parts that wait in all. Their paths take at most 32 MiB, and seldom more than one.
+/// The maximum number of waiting parts. Their paths take at most 32 MiB, and seldom more than one.
 const MAX_PARTS: usize = 4096;
 
 #[cfg(test)]
@@ -120,7 +121,7 @@ mod tests {
             assert!(waiting.insert(path(number), [1; 4], NOW(number as u64)).is_empty());
         }
         assert!(waiting.insert(b"other".to_vec(), [2; 4], NOW(0)).is_empty());
-        // What is told again is one part.
+        // A part that is inserted again counts once.
         assert!(waiting.insert(path(5), [1; 4], NOW(500)).is_empty());
         assert_eq!(waiting.insert(path(1000), [1; 4], NOW(1000)), [path(0)]);
         waiting.remove(&path(1));

@@ -1,8 +1,9 @@
-//! What of a part is believed to be on the disk.
+//! Notes how much of a part is known to be on the disk.
 //!
-//! A part notes in an attribute in which session it was written (see [`session`]), and how many bytes of
-//! it are known to be on the disk. In the same session all of it is there; in any other, only what was
-//! known to be: after a power cut a file can have its length and not its bytes.
+//! An attribute of each part has the session in which it was written (see [`session`]), and the
+//! number of bytes that are known to be on the disk. In the same session all bytes are there; in
+//! any other, only the known ones can be trusted: after a power cut a file can have its length and
+//! not its bytes.
 
 use std::ffi::CStr;
 use std::fmt::Write;
@@ -17,14 +18,14 @@ use underpass_engine::{Version, session};
 use crate::files::open_files;
 use crate::uploads::state::random::random_bytes;
 
-/// What this server knows of the present session.
+/// The present session and its start.
 #[derive(Debug)]
 pub(crate) struct Written {
     boot: String,
     started: SystemTime,
 }
 
-/// What the attribute of a part says.
+/// The content of a part's attribute.
 #[derive(Debug, PartialEq, Eq)]
 struct Note<'a> {
     session: &'a str,
@@ -32,21 +33,22 @@ struct Note<'a> {
 }
 
 impl Written {
-    /// Reads the id of this run of the machine, before the server is confined.
+    /// Reads the id of this boot of the machine, before the server is confined.
     pub(crate) fn new() -> Self {
-        // Where there is none, parts are believed for as long as this server runs.
+        // Without such an id, parts are trusted for as long as this server runs.
         let own = || format!("{:x?}", random_bytes().unwrap_or_default());
         let started = SystemTime::now() - MAX_TIME_STEP;
         Self { boot: session::boot_id().unwrap_or_else(own), started }
     }
 
-    /// Returns how many bytes at the front of a part can be gone on with.
+    /// Returns how many bytes at the front of a part can be trusted.
     pub(crate) fn believed(&self, part: &File) -> io::Result<u64> {
         let version = Version::of(part)?;
         let mut buffer = [0; MAX_NOTE];
         let noted = match fgetxattr(part, ATTRIBUTE, &mut buffer[..]) {
             Ok(len) => Note::parse(&buffer[..len]),
-            // A file system without attributes: what came since this server was started is there.
+            // On a file system without attributes, bytes that came since the start of this server
+            // are there.
             Err(Errno::OPNOTSUPP) if open_files::modified(&version) >= self.started => {
                 return Ok(version.size());
             }
@@ -59,12 +61,12 @@ impl Written {
         })
     }
 
-    /// Cuts a part to `len` bytes, of which those that are believed stay so, before more is written
-    /// behind them.
+    /// Cuts a part to `len` bytes before more is written after them; its trusted bytes stay
+    /// trusted.
     pub(crate) fn go_on(&self, part: &File, len: u64) -> io::Result<()> {
         let synced = self.synced(part).min(len);
         self.note(part, synced);
-        // To set the length gives back what is reserved behind it.
+        // Setting the length gives back space that is reserved after it.
         if part.metadata()?.len() != len {
             part.set_len(len)?;
         }
@@ -77,7 +79,7 @@ impl Written {
         // Writing to a string does not fail.
         let _ = writeln!(text, "synced {synced}");
         if fsetxattr(part, ATTRIBUTE, text.as_bytes(), XattrFlags::empty()).is_err() {
-            // What an older note says does not hold any more.
+            // An older note is no longer valid.
             forget(part);
         }
     }
@@ -105,10 +107,10 @@ pub(crate) fn forget(part: &File) {
 
 const ATTRIBUTE: &CStr = c"user.underpass.written";
 
-/// File systems tell times in steps of up to so much.
+/// The maximum step in which file systems tell times.
 const MAX_TIME_STEP: Duration = Duration::from_secs(2);
 
-/// No note is longer.
+/// The maximum length of a note.
 const MAX_NOTE: usize = session::MAX_LEN + 32;
 
 #[cfg(test)]
