@@ -1,7 +1,7 @@
-//! Opens what is in a folder, and nothing else.
+//! Opens files below a folder, and nothing else.
 //!
-//! The kernel keeps the path beneath the folder and off symbolic links, so a name that is swapped
-//! for a link at any moment opens nothing rather than a file elsewhere.
+//! The kernel keeps the path below the folder and off symbolic links, so a name that is replaced by
+//! a link at any moment opens nothing rather than a file elsewhere.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,19 +14,20 @@ use underpass_sys::open_beneath;
 
 use super::error::ArchiveError;
 
-/// Opens a member of an archive for reading, beneath the archived folder, and waits for a moment if
-/// somebody may be writing to it.
+/// Opens a member of an archive for reading, below the archived folder, and waits for a moment if a
+/// program may be writing to it.
 ///
 /// # Errors
 ///
-/// [`ArchiveError::Changed`] if the path does not lead to that version of the file any more,
-/// [`ArchiveError::Io`] as openat2(2) and fstat(2) for everything else.
+/// [`ArchiveError::Changed`] if the path no longer leads to that version of the file,
+/// [`ArchiveError::Io`] for all other errors of openat2(2) and fstat(2).
 pub fn open_member(
     folder: impl AsFd,
     path: &[u8],
     version: &Version,
 ) -> Result<OwnedFd, ArchiveError> {
-    // Somebody may have put a pipe or a terminal there, which must not stop or take over.
+    // A pipe or a terminal may have taken its place, which must neither block nor take over the
+    // process.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = open_beneath(folder, path, flags).map_err(|errno| match errno {
         errno if is_gone(errno) => ArchiveError::Changed { path: path.to_vec() },
@@ -50,7 +51,7 @@ pub fn open_member(
     }
 }
 
-/// Whether the error means that what was there before is not there any more.
+/// Returns whether the error means that an entry that was there before is gone.
 pub(super) fn is_gone(errno: Errno) -> bool {
     matches!(
         errno,

@@ -1,7 +1,7 @@
-//! The archive, or a range of it, as chains for the engine.
+//! Turns the archive, or a range of it, into chains for the engine.
 //!
-//! An archive may have a million files, a process has some thousand descriptors. So the engine
-//! gets one short chain after the other, and files are opened when their chain is made.
+//! An archive may have a million files, a process has some thousand descriptors. So the engine gets
+//! one short chain after the other, and files are opened when their chain is made.
 
 use std::fmt;
 use std::ops::Range;
@@ -23,30 +23,30 @@ pub struct Body {
 }
 
 impl Body {
-    /// Files open at once, and so in one chain.
+    /// The maximum number of files open at once, and so in one chain.
     pub const MAX_FILES: usize = 32;
 
-    /// The bytes of a range; what lies behind the end of the archive is left out.
+    /// Creates the body of a range; a part beyond the end of the archive is left out.
     #[must_use]
     pub fn new(layout: Arc<Layout>, folder: Arc<OwnedFd>, range: Range<u64>) -> Self {
         let range = range.start..range.end.min(layout.len());
         Self { layout, folder, range }
     }
 
-    /// How many bytes are not in a chain yet.
+    /// Returns the number of bytes that are not in a chain yet.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.range.end.saturating_sub(self.range.start)
     }
 
-    /// The next part, to be moved before the one after it is asked for; `None` at the end.
+    /// Returns the next part, to be moved before the one after it is requested; `None` at the end.
     ///
     /// Opens up to [`MAX_FILES`](Self::MAX_FILES) files, each compared with its version, so it
     /// may wait for the disk.
     ///
     /// # Errors
     ///
-    /// As [`open_member`]. The response cannot be completed then, and has to be reset.
+    /// The errors of [`open_member`]. The response cannot be completed then, and has to be reset.
     pub fn next_chain(&mut self) -> Result<Option<Chain<Arc<OwnedFd>>>, ArchiveError> {
         if self.remaining() == 0 {
             return Ok(None);
@@ -82,5 +82,5 @@ impl fmt::Debug for Body {
     }
 }
 
-/// Header bytes in one chain, give or take one piece.
+/// The maximum number of header bytes in one chain, give or take one piece.
 const MAX_MEMORY: usize = 256 << 10;

@@ -1,4 +1,4 @@
-//! Why a folder cannot be given as an archive, or not to its end.
+//! The reasons why a folder cannot be sent as an archive, or not completely.
 
 use std::fmt;
 use std::io;
@@ -6,47 +6,47 @@ use std::io;
 use rustix::io::Errno;
 use underpass_protocol::archive::LayoutError;
 
-/// Why a folder cannot be given as an archive, or not to its end.
+/// The reason why a folder cannot be sent as an archive, or not completely.
 ///
-/// An archive is whole or it is an error: a file that cannot be read is never left out in silence.
-/// Paths are relative to the folder.
+/// An archive is complete or it fails: an unreadable file is never left out silently. Paths are
+/// relative to the folder.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ArchiveError {
     /// Too many archives are laid out or sent at this moment.
     Busy,
-    /// Nobody wants the archive any more.
+    /// The archive is no longer wanted.
     Cancelled,
-    /// A file is not the one any more that the archive was laid out with.
+    /// A file is no longer the one with which the archive was laid out.
     Changed {
         /// The file.
         path: Vec<u8>,
     },
     /// The kernel reported an error.
     Io {
-        /// The file or folder that it is about.
+        /// The path of the file or folder.
         path: Vec<u8>,
-        /// What the kernel answered.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// Folders lie deeper within each other than the caller allows.
+    /// Folders are nested more deeply than the caller allows.
     TooDeep {
         /// The first folder that is too deep.
         path: Vec<u8>,
-        /// How deep a folder may be.
+        /// The maximum depth.
         limit: usize,
     },
     /// The archive would be longer than the largest offset of a file.
     TooLarge,
     /// The folder has more members than the caller allows.
     TooMany {
-        /// How many it may have.
+        /// The maximum number of members.
         limit: usize,
     },
 }
 
 impl ArchiveError {
-    /// The status that tells of the error while the head of the response is not sent yet.
+    /// Returns the status for the error, to be used if the head of the response is not sent yet.
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
@@ -94,7 +94,7 @@ impl std::error::Error for ArchiveError {
     }
 }
 
-/// A path within quotes, on one line whatever it holds.
+/// Writes a path within quotes, on one line whatever it holds.
 struct Shown<'a>(&'a [u8]);
 
 impl fmt::Display for Shown<'_> {

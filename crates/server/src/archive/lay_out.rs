@@ -1,4 +1,4 @@
-//! Lays folders out as archives, by one walk for all requests that wait for the same.
+//! Lays out folders as archives, with one walk for all requests that wait for the same folder.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::server::limits::batches::tell_all;
 use crate::server::limits::disk_queue::ClientNet;
 use crate::server::shared::Shared;
 
-/// Has the archive of a folder laid out, by one walk for all who wait for it.
+/// Lays out the archive of a folder, with one walk for all requests that wait for it.
 pub(crate) async fn lay_out(
     shared: Arc<Shared>,
     client: ClientNet,
@@ -33,7 +33,7 @@ pub(crate) async fn lay_out(
     }
 }
 
-/// Walks a folder and lays out its archive. May wait for the disk.
+/// Walks a folder and lays out its archive. It may wait for the disk.
 fn walk_folder(
     shared: &Shared,
     client: ClientNet,

@@ -1,5 +1,5 @@
-//! Folders laid out as archives: once for all who ask at the same time, and kept for the moment in
-//! which a client asks for many ranges.
+//! Keeps the layouts of archives: each is made once for all simultaneous requests, and kept for a
+//! while in case a client requests many ranges.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,7 +14,7 @@ use crate::server::limits::batches::Batches;
 use crate::server::limits::disk_queue::DiskQueue;
 use crate::server::limits::memory_budget::{MemoryBudget, Reservation};
 
-/// What a layout is of, and for whom.
+/// The folder of a layout, and the user whose rights it reflects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LayoutKey {
     pub(crate) device: u64,
@@ -24,9 +24,9 @@ pub(crate) struct LayoutKey {
 }
 
 impl LayoutKey {
-    /// The key of an open folder at a path.
+    /// Returns the key of an open folder at a path.
     pub(crate) fn of(folder: impl AsFd, path: &[u8], user: Option<&Arc<str>>) -> Self {
-        // An open folder tells its number, or else the walk fails too and says why.
+        // fstat(2) of an open folder succeeds, or else the walk fails too and reports the error.
         #[allow(clippy::useless_conversion)] // types differ by target
         let (device, inode) =
             fstat(folder).map_or((0, 0), |stat| (u64::from(stat.st_dev), u64::from(stat.st_ino)));
@@ -34,7 +34,7 @@ impl LayoutKey {
     }
 }
 
-/// An archive and the folder that it is of.
+/// A layout and the folder that it is of.
 #[derive(Debug)]
 pub(crate) struct LaidOut {
     pub(crate) layout: Arc<Layout>,
@@ -42,10 +42,10 @@ pub(crate) struct LaidOut {
     pub(crate) _held: Reservation,
 }
 
-/// What came of laying a folder out.
+/// The result of laying out a folder.
 pub(crate) type LayoutResult = Result<Arc<LaidOut>, Arc<ArchiveError>>;
 
-/// Archives that are being laid out, were laid out a moment ago, or are being sent.
+/// The layouts that are being made, were made recently, or are being sent.
 #[derive(Debug)]
 pub(crate) struct Layouts {
     pub(crate) batches: Batches<LayoutKey, LayoutResult>,
@@ -57,14 +57,14 @@ pub(crate) struct Layouts {
 #[derive(Debug)]
 struct KeptLayout {
     made: Instant,
-    /// For requests to come.
+    /// The layout for later requests.
     fresh: Option<Arc<LaidOut>>,
-    /// As long as it is being sent: another walk that finds the same need not hold it twice.
+    /// The layout while it is being sent: a later walk with the same result shares its memory.
     used: Weak<LaidOut>,
 }
 
 impl Layouts {
-    /// Nothing yet; archives may have so many members.
+    /// Creates an empty store; archives may have this many members.
     pub(crate) fn new(max_members: usize) -> Self {
         let most = (max_members as u64).saturating_mul(MEMBER_BYTES).max(MEMORY);
         Self {
@@ -75,19 +75,19 @@ impl Layouts {
         }
     }
 
-    /// The archive of a folder, if it was laid out a moment ago. A file that was changed since
-    /// then breaks the transfer off, so that this cannot mix two versions.
+    /// Returns the archive of a folder, if it was laid out recently. A file that was changed since
+    /// then aborts the transfer, so this cannot mix two versions.
     pub(crate) fn get(&self, key: &LayoutKey) -> Option<Arc<LaidOut>> {
         let kept = self.lock();
         kept.get(key).filter(|kept| kept.made.elapsed() < LIFETIME)?.fresh.clone()
     }
 
-    /// Forgets all of them: names were changed.
+    /// Forgets all of them, because names were changed.
     pub(crate) fn forget_all(&self) {
         self.lock().values_mut().for_each(|kept| kept.fresh = None);
     }
 
-    /// Gives back the memory of what nobody asked for lately.
+    /// Gives back the memory of layouts that were not requested recently.
     pub(crate) fn expire(&self) {
         self.lock().retain(|_, kept| {
             if kept.made.elapsed() >= LIFETIME {
@@ -97,7 +97,7 @@ impl Layouts {
         });
     }
 
-    /// Keeps a layout, or takes the one with the same contents that is being sent.
+    /// Keeps a layout, or returns the one with the same contents that is being sent.
     pub(crate) fn keep(&self, key: &LayoutKey, laid_out: LaidOut) -> Arc<LaidOut> {
         let mut kept = self.lock();
         let used = kept.get(key).and_then(|kept| kept.used.upgrade());
@@ -117,14 +117,14 @@ impl Layouts {
     }
 }
 
-/// Folders that are walked at once.
+/// The number of folders that are walked at once.
 const THREADS: usize = 2;
 
-/// Folders that wait for that.
+/// The maximum number of folders that wait to be walked.
 const MAX_WAITING: usize = 64;
 
-/// Bytes that layouts may have together while they are kept or sent, if they need no more for one.
+/// The maximum number of bytes of all layouts kept or sent, unless a single one may need more.
 const MEMORY: u64 = 512 << 20;
 
-/// Bytes of a member with a name of 255 bytes and a link of few, or with an ordinary name twice.
+/// The bytes of a member with a name of 255 bytes and a short link, or with an ordinary name twice.
 const MEMBER_BYTES: u64 = 320;

@@ -1,12 +1,14 @@
-//! A folder as one tar archive that can be resumed, split and sent without its files surfacing.
+//! A folder as one tar archive that can be resumed, split and sent without copying its files to
+//! user space.
 //!
-//! An uncompressed tar is headers, which follow from the facts of the files, and the files
-//! themselves, which need not be read. So its length is known before the first byte, every range
-//! of it is header bytes or a range of a file, and its ETag follows from the list of members: all
-//! that holds for a file holds for the archive of a folder too.
+//! An uncompressed tar consists of headers, which follow from the attributes of the files, and the
+//! files themselves, which need not be read. So its length is known before the first byte, every
+//! range of it is header bytes or a range of a file, and its ETag follows from the list of members:
+//! the archive of a folder can be served like a file.
 //!
-//! [`walk()`] reads the facts into a [`Layout`], which is pure and knows each byte's place; [`Body`]
-//! turns a range of it into chains for the engine and opens the files as it gets to them.
+//! [`walk()`] reads the attributes into a [`Layout`], which does no I/O and knows each byte's
+//! place; [`Body`] turns a range of it into chains for the engine and opens the files as it gets to
+//! them.
 
 mod beneath;
 mod body;

@@ -1,9 +1,9 @@
-//! Reads the facts of everything in a folder, beneath its descriptor.
+//! Reads the attributes of everything in a folder, below its descriptor.
 //!
 //! One folder is open at a time, besides the archived one: a deep tree takes memory for names, not
-//! descriptors or stack. What is removed during the walk is left out, as if it had been removed
-//! before; what cannot be read fails the walk, since an archive that silently lacks a file is
-//! worse than none.
+//! descriptors or stack. An entry that is removed during the walk is left out, as if it had been
+//! removed before; one that cannot be read fails the walk, since an archive that silently lacks a
+//! file is worse than none.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,7 +21,7 @@ use super::beneath::is_gone;
 use super::error::ArchiveError;
 use crate::files::version::facts;
 
-/// What of a folder goes into its archive.
+/// The options of a walk.
 #[derive(Clone, Copy)]
 pub struct WalkOptions<'a> {
     /// The name of the folder that everything is unpacked into; empty for none.
@@ -30,19 +30,19 @@ pub struct WalkOptions<'a> {
     pub base: &'a [u8],
     /// Whether names that begin with a dot are members too.
     pub shows_hidden: bool,
-    /// Whether to leave out this path, relative to the served root; true is told for folders, of
-    /// which everything inside is left out too.
+    /// Returns whether to leave out a path, relative to the served root; the flag is true for a
+    /// folder, whose whole content is left out too.
     pub hides: &'a dyn Fn(&[u8], bool) -> bool,
-    /// How many members there may be.
+    /// The maximum number of members.
     pub max_members: usize,
-    /// How deep folders may lie within each other.
+    /// The maximum depth of nested folders.
     pub max_depth: usize,
-    /// The walk ends soon after this becomes true.
+    /// A flag that ends the walk soon after it becomes true.
     pub cancelled: Option<&'a AtomicBool>,
 }
 
 impl Default for WalkOptions<'_> {
-    /// Everything that is not hidden, up to a million members.
+    /// Returns options that include everything that is not hidden, up to a million members.
     fn default() -> Self {
         Self {
             top: b"",
@@ -50,7 +50,8 @@ impl Default for WalkOptions<'_> {
             shows_hidden: false,
             hides: &|_, _| false,
             max_members: 1_000_000,
-            // Of 256 bytes each: libarchive refuses a PAX header of more than 1 MiB.
+            // With names of 256 bytes each, a path has 256 KiB; libarchive refuses a PAX header of
+            // more than 1 MiB.
             max_depth: 1_024,
             cancelled: None,
         }
@@ -69,15 +70,15 @@ impl fmt::Debug for WalkOptions<'_> {
     }
 }
 
-/// Lays out the archive of a folder. Reads folders, and so belongs on a thread that may wait.
+/// Lays out the archive of a folder. It reads folders, and so belongs on a thread that may wait.
 ///
-/// Members are in the order of their paths' bytes, a folder's path ending in a slash: the same
-/// folder gives the same archive wherever it is. Links are members, never ways to others; pipes,
-/// sockets and devices are left out.
+/// Members are in the order of their paths' bytes, with a slash at the end of a folder's path: the
+/// same folder gives the same archive on any machine. Links are members and are not followed;
+/// pipes, sockets and devices are left out.
 ///
 /// # Errors
 ///
-/// [`ArchiveError::Io`] if a file or folder cannot be read; the others if a limit is passed.
+/// [`ArchiveError::Io`] if a file or folder cannot be read; the others if a limit is exceeded.
 pub fn walk(folder: impl AsFd, options: &WalkOptions<'_>) -> Result<Layout, ArchiveError> {
     let mut walk = Walk {
         folder: folder.as_fd(),
@@ -94,25 +95,25 @@ pub fn walk(folder: impl AsFd, options: &WalkOptions<'_>) -> Result<Layout, Arch
     Ok(walk.builder.finish())
 }
 
-/// A walk on its way.
+/// The state of a walk.
 struct Walk<'a> {
     folder: BorrowedFd<'a>,
     options: &'a WalkOptions<'a>,
     builder: Builder,
-    /// The folders from the archived one down to the one at hand.
+    /// The folders from the archived one down to the current one.
     frames: Vec<Frame>,
-    /// The path of the one at hand; with a slash at its end, unless it is empty.
+    /// The path of the current folder, with a slash at its end unless it is empty.
     path: Vec<u8>,
-    /// Names found so far, in all folders.
+    /// The number of names found so far, in all folders.
     found: usize,
-    /// The folder at hand, if it is open.
+    /// The current folder, if it is open.
     current: Option<OwnedFd>,
-    /// What the kernel writes a folder's entries to.
+    /// The buffer for a folder's entries.
     buffer: Vec<u8>,
 }
 
 impl Walk<'_> {
-    /// Takes the archived folder itself.
+    /// Adds the archived folder itself.
     fn begin(&mut self) -> Result<(), ArchiveError> {
         let folder =
             open_beneath(self.folder, b"", FOLDER).map_err(|errno| self.failed(b"", errno))?;
@@ -121,7 +122,7 @@ impl Walk<'_> {
         self.enter(folder, None)
     }
 
-    /// Takes the next name; false if there is none.
+    /// Adds the next name; returns false if there is none.
     fn step(&mut self) -> Result<bool, ArchiveError> {
         if self.options.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
             return Err(ArchiveError::Cancelled);
@@ -139,13 +140,13 @@ impl Walk<'_> {
                 Some(name) => self.take_folder(&folder, name, parent)?,
                 None => self.take_entry(&folder, &name, parent)?,
             }
-            // Unless it went down into another one.
+            // The folder stays current unless the step went down into another one.
             self.current.get_or_insert(folder);
         }
         Ok(true)
     }
 
-    /// The folder at hand; `None` if it was removed while another one was looked at.
+    /// Returns the current folder; `None` if it was removed while another one was read.
     fn reopened(&mut self) -> Result<Option<OwnedFd>, ArchiveError> {
         if let Some(folder) = self.current.take() {
             return Ok(Some(folder));
@@ -154,7 +155,7 @@ impl Walk<'_> {
         self.unless_gone(b"", open_beneath(self.folder, path, FOLDER))
     }
 
-    /// Takes a folder, and goes down into it.
+    /// Adds a folder, and goes down into it.
     fn take_folder(
         &mut self,
         parent: &OwnedFd,
@@ -174,7 +175,7 @@ impl Walk<'_> {
         self.enter(folder, Some(member))
     }
 
-    /// Takes what is not a folder.
+    /// Adds an entry that is not a folder.
     fn take_entry(
         &mut self,
         folder: &OwnedFd,
@@ -192,7 +193,7 @@ impl Walk<'_> {
             }
             FileType::Symlink => {
                 let target = readlinkat(folder, name, Vec::new());
-                // It may have been replaced by something that is no link: EINVAL.
+                // `EINVAL`: it was replaced by something other than a link.
                 let target = target.map_err(|errno| match errno {
                     Errno::INVAL => Errno::NOENT,
                     errno => errno,
@@ -201,7 +202,7 @@ impl Walk<'_> {
                     self.push(parent, name, Kind::Symlink(target.to_bytes()), &stat)?;
                 }
             }
-            // A pipe, socket or device; or a folder that was none when its name was read.
+            // It is a pipe, socket or device; or a folder that was none when its name was read.
             _ => {}
         }
         Ok(())
@@ -218,7 +219,7 @@ impl Walk<'_> {
         Ok(self.builder.push(&Member { parent, name, kind, mode, version })?)
     }
 
-    /// Reads the names in a folder, which is then the one at hand.
+    /// Reads the names in a folder, which becomes the current one.
     fn enter(&mut self, folder: OwnedFd, member: Option<u32>) -> Result<(), ArchiveError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let names = self.read_names(&folder, &mut buffer);
@@ -228,7 +229,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The names in a folder that are not left out, in order.
+    /// Returns the names in a folder that are not left out, in order.
     fn read_names(
         &mut self,
         folder: &OwnedFd,
@@ -237,7 +238,7 @@ impl Walk<'_> {
         let mut names = Names::default();
         let mut entries = RawDir::new(folder, buffer.spare_capacity_mut());
         while let Some(entry) = entries.next() {
-            // Removed, but still open: nothing is in it.
+            // The folder was removed while it is open: nothing is in it.
             let Some(entry) = self.unless_gone(b"", entry)? else { break };
             let name = entry.file_name().to_bytes();
             let is_hidden = name.starts_with(b".") && !self.options.shows_hidden;
@@ -271,7 +272,7 @@ impl Walk<'_> {
         (self.options.hides)(&[base, slash, &self.path, name].concat(), is_folder)
     }
 
-    /// What the kernel gave; `None` if it said that there is nothing there any more.
+    /// Returns the result of a call; `None` if its error means that the entry is gone.
     fn unless_gone<T>(
         &self,
         name: &[u8],
@@ -284,7 +285,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The error about a name in the folder at hand, or about that folder.
+    /// Returns the error about a name in the current folder, or about that folder.
     fn failed(&self, name: &[u8], errno: Errno) -> ArchiveError {
         ArchiveError::io(&self.path_of(name), errno)
     }
@@ -295,7 +296,7 @@ impl Walk<'_> {
     }
 }
 
-/// A folder whose names are being taken.
+/// A folder whose names are being added.
 struct Frame {
     /// The length of its path.
     path_len: usize,
@@ -304,17 +305,17 @@ struct Frame {
     names: Names,
 }
 
-/// The names in a folder; a folder's has a slash at its end.
+/// The names in a folder; those of folders have a slash at the end.
 #[derive(Default)]
 struct Names {
     text: Vec<u8>,
-    /// Where in `text` each begins, and how long it is. A name has 255 bytes at the most.
+    /// The position of each in `text`, and its length. A name has 255 bytes at most.
     places: Vec<(u32, u16)>,
     taken: usize,
 }
 
 impl Names {
-    /// Adds a name; false if there is no more room.
+    /// Adds a name; returns false if there is no more room.
     fn add(&mut self, name: &[u8], is_folder: bool) -> bool {
         let len = name.len() + usize::from(is_folder);
         let place = (u32::try_from(self.text.len()), u16::try_from(len));
@@ -327,14 +328,13 @@ impl Names {
         true
     }
 
-    /// Puts them into the order of their bytes; with the folders' slashes, that is the order of
-    /// whole paths.
+    /// Sorts the names by their bytes; with the folders' slashes, that is the order of whole paths.
     fn sort(&mut self) {
         let text = &self.text;
         self.places.sort_unstable_by_key(|&place| at(text, place));
     }
 
-    /// The next one in order.
+    /// Returns the next name in order.
     fn next(&mut self) -> Option<&[u8]> {
         let place = *self.places.get(self.taken)?;
         self.taken += 1;
@@ -346,10 +346,10 @@ fn at(text: &[u8], (start, len): (u32, u16)) -> &[u8] {
     &text[start as usize..][..len.into()]
 }
 
-/// Whether the server may read a file, found out before the head of the response is sent.
+/// Checks that the server may read a file, before the head of the response is sent.
 fn check_readable(folder: &OwnedFd, name: &[u8], stat: &Stat) -> Result<(), Errno> {
-    // Saves a call for most files. An access list that shuts out the server alone shows when the
-    // file is opened.
+    // This saves a call for most files. An access list that excludes the server alone is noticed
+    // when the file is opened.
     if stat.st_mode & 0o444 == 0o444 {
         return Ok(());
     }
@@ -358,5 +358,5 @@ fn check_readable(folder: &OwnedFd, name: &[u8], stat: &Stat) -> Result<(), Errn
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
-/// The kernel gives as many entries in one call as fit in here.
+/// The size of the buffer for the entries of one call.
 const BUFFER: usize = 32 << 10;

@@ -1,36 +1,36 @@
-//! Answers that are the same for everybody, and are sent without a look at the request.
+//! Fixed responses, which are sent without reading the request.
 
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 
 use crate::connection::socket::Socket;
 use crate::server::listener_kind::ListenerKind;
 
-/// Tells a connection that there are too many, without giving it a task.
+/// Refuses a connection because there are too many, without giving it a task.
 pub(crate) fn refuse(socket: &Socket, role: ListenerKind) {
     let answer = if role == ListenerKind::Tls { TLS_ALERT } else { TOO_MANY };
-    // A new socket has room for so little, and whoever has left needs no answer.
+    // A new socket has room for this little, and a client that has left needs no response.
     let _ = send(socket, answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
-    // So that the answer is not thrown away together with a request that nobody reads.
+    // This keeps the response from being thrown away together with an unread request.
     let _ = shutdown(socket, Shutdown::Write);
 }
 
-/// The answer to a connection for which there is no place, before there is TLS: a fatal alert,
+/// The response to a connection that is refused before its TLS handshake: a fatal alert,
 /// `internal_error` (RFC 8446 6), in a record of its own.
 const TLS_ALERT: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
 
-/// The answer to a connection for which there is no place.
+/// The response to a connection that is refused.
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\n\
     Content-Type: text/plain; charset=utf-8\r\nContent-Length: 46\r\n\r\n\
     503 Service Unavailable: too many connections\n";
 
-/// The answer to a request for a file that changed before its first byte was sent.
+/// The response to a request for a file that changed before its first byte was sent.
 pub(crate) const BEING_WRITTEN: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\
     Retry-After: 1\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 58\r\n\r\n\
     503 Service Unavailable: somebody is writing to this file\n";
 
-/// What a connection of the reserve is told that asks for more than the health check.
+/// The response to any request but the health check over a connection of the reserve.
 pub(crate) const TOO_MANY_DETAIL: &str = "too many connections";
 
 #[cfg(test)]

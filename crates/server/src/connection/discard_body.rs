@@ -1,5 +1,5 @@
-//! Reads what a client sends for nothing: the body of a request that no handler has received, and what
-//! comes after the last response.
+//! Reads and discards unwanted data: the body of a request that no handler has received, and
+//! anything after the last response.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use crate::connection::peer::{Doing, Peer};
 use crate::request::BodyLength;
 use crate::server::worker::Worker;
 
-/// Reads the body of a request, of which `buffer` may have come already, and keeps there what comes
-/// after it; returns false if the body is too long for that.
+/// Discards the body of a request, of which `buffer` may have a part already, and keeps there any
+/// bytes after it; returns false if the body is too long for that.
 pub(crate) async fn discard_body(
     worker: &Worker,
     peer: &Peer,
@@ -23,7 +23,7 @@ pub(crate) async fn discard_body(
 ) -> bool {
     let mut unwanted = match body {
         BodyLength::None | BodyLength::Length(0) => return true,
-        // The client does not send it without being asked to; or it does, which cannot be known.
+        // The client was not invited to send it, and whether it will anyway cannot be known.
         _ if is_withheld => return false,
         BodyLength::Length(len) if len > MAX_DISCARDED => return false,
         BodyLength::Length(len) => UnwantedBody::Bytes(len),
@@ -41,21 +41,21 @@ pub(crate) async fn discard_body(
             None => return false,
         }
         match read_more(worker, peer, buffer).await {
-            // All of it has to come within the timeout: a byte now and then keeps no place.
+            // All of it has to come within the timeout: a byte now and then does not hold a place.
             Ok(0) | Err(_) => return false,
             Ok(_) => {}
         }
     }
 }
 
-/// Closes a connection so that the client gets the last response: a socket that is closed while
-/// something unread is in it is reset, and takes with it what the client has not read.
+/// Closes a connection so that the client gets the last response: a socket that is closed with
+/// unread data is reset, which also discards what the client has not read.
 pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
     peer.take_leave();
     if shutdown(&peer.socket, Shutdown::Write).is_err() {
         return;
     }
-    // Until then its lack of progress counts as that of the response.
+    // Until then a lack of progress counts as that of the response.
     peer.begins(Doing::Sending, Instant::now());
     let mut skipped = 0;
     while skipped < max_discarded && !peer.is_expired() {
@@ -64,7 +64,7 @@ pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
             Ok(Ok(0) | Err(_)) => return,
             Ok(Ok(read)) => skipped += read as u64,
             Err(_) if peer.acknowledged() == peer.written.get() => {
-                // It has everything; what it still wants to say has had its time.
+                // The client has everything, and its time for sending more is over.
                 sleep(LINGER_INTERVAL).await;
                 return;
             }
@@ -73,7 +73,7 @@ pub(crate) async fn linger(worker: &Worker, peer: &Peer, max_discarded: u64) {
     }
 }
 
-/// Waits for more bytes and adds them.
+/// Waits for more bytes and appends them.
 async fn read_more(worker: &Worker, peer: &Peer, bytes: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         peer.readable().await?;
@@ -85,16 +85,16 @@ async fn read_more(worker: &Worker, peer: &Peer, bytes: &mut Vec<u8>) -> io::Res
     }
 }
 
-/// What is left of a request's body.
+/// The rest of an unwanted body.
 enum UnwantedBody {
     Bytes(u64),
-    /// Chunks, and how many bytes they may have.
+    /// Chunks, and the maximum number of their bytes.
     Chunks(Chunked, u64),
 }
 
 impl UnwantedBody {
-    /// Passes over what is there: how much of it, and whether that was all; `None` if it is no
-    /// body, or has no end.
+    /// Skips the given bytes; returns their number, and whether the body is at its end; `None` if
+    /// it is malformed or too long.
     fn skip(&mut self, bytes: &[u8]) -> Option<(usize, bool)> {
         match self {
             Self::Bytes(left) => {
@@ -111,12 +111,12 @@ impl UnwantedBody {
     }
 }
 
-/// Bytes of a request's body that are read for the sake of keeping the connection.
+/// The maximum number of bytes of a body that are discarded to keep the connection.
 pub(crate) const MAX_DISCARDED: u64 = 1 << 20;
 
-/// Bytes of an upload that was refused, read so that a client that sends all of it before it listens
-/// gets the response.
+/// The maximum number of bytes of a refused upload that are discarded, so that a client that sends
+/// all of it before it reads gets the response.
 pub(crate) const MAX_REFUSED: u64 = 64 << 20;
 
-/// How often it is checked whether a client that is to leave has everything.
+/// The interval at which a lingering connection is checked for unread data at the client.
 const LINGER_INTERVAL: Duration = Duration::from_millis(100);

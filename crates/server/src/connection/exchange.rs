@@ -1,5 +1,5 @@
-//! A request with its response, from the moment in which both are known to that in which the response
-//! has been sent.
+//! A request with its response, from the moment at which both are known until the response has been
+//! sent.
 
 use std::time::{Instant, SystemTime};
 
@@ -20,7 +20,7 @@ use crate::uploads::BodyState;
 pub(crate) struct Arrival {
     pub(crate) request: OwnedRequest,
     pub(crate) body: BodyLength,
-    /// When its first byte came.
+    /// The time at which its first byte came.
     pub(crate) started: Instant,
 }
 
@@ -30,14 +30,14 @@ pub(crate) struct Exchange {
     pub(crate) entry: Box<AccessEntry>,
     started: Instant,
     now: SystemTime,
-    /// What of the request's body is still to come; `None` if a handler has received it.
+    /// The rest of the request's body; `None` if a handler has received it.
     pub(crate) unread: Option<BodyLength>,
-    /// Whether the client waits to be told that it may send the body, and will not be.
+    /// Whether the client waits for an invitation to send the body, and will not get one.
     pub(crate) is_body_withheld: bool,
-    /// Whether the client and the response let the connection go on.
+    /// Whether the client and the response allow keeping the connection.
     pub(crate) keeps_alive: bool,
     is_http10: bool,
-    /// Bytes that are read after the last response, so that the client gets it.
+    /// The number of bytes that are discarded after the last response, so that the client gets it.
     max_discarded: u64,
 }
 
@@ -67,7 +67,7 @@ impl Exchange {
         exchange
     }
 
-    /// The last word of a connection, to a request of which little is known.
+    /// Creates the last response of a connection, to a request of which little is known.
     pub(crate) fn rejected(
         worker: &Worker,
         peer: &Peer,
@@ -96,12 +96,12 @@ impl Exchange {
     }
 
     /// Returns whether the file may be found changed before its first byte is sent, so that another
-    /// response can be.
+    /// response is still possible.
     pub(crate) fn is_guarded(&self) -> bool {
         matches!(&self.response.body, Body::File(file) if file.is_guarded)
     }
 
-    /// Begins to send the response, with the word on whether the connection goes on.
+    /// Begins to send the response, with the field that tells whether the connection is kept.
     pub(crate) fn send<'a>(
         self,
         worker: &'a Worker,
@@ -126,7 +126,7 @@ impl Exchange {
     }
 }
 
-/// What is left to be done when a response has been sent.
+/// The state to finish once a response has been sent.
 pub(crate) struct Ending {
     pub(crate) entry: Box<AccessEntry>,
     pub(crate) started: Instant,
@@ -137,5 +137,5 @@ pub(crate) struct Ending {
     pub(crate) max_discarded: u64,
 }
 
-/// Bytes of a usual head.
+/// The size of a usual head in bytes.
 const HEAD_CAPACITY: usize = 512;

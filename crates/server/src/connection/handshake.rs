@@ -1,4 +1,4 @@
-//! The handshake of TLS, before the first request of a connection.
+//! The TLS handshake, before the first request of a connection.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,8 +14,8 @@ use crate::server::credentials::Credentials;
 use crate::server::worker::Worker;
 use crate::tls::{Acceptor, Handshake, HandshakeError, Place, Progress, Session};
 
-/// Shakes hands with a client. Whether it is to be served: so is one that does not know TLS, which
-/// has to be told.
+/// Runs the handshake with a client; returns whether to serve the connection. A client that speaks
+/// plain HTTP is served as well, because it gets a redirect or an error.
 pub(crate) async fn run(worker: &Worker, peer: &Peer, credentials: &Credentials) -> bool {
     peer.begins(Doing::Handshaking, Instant::now());
     let metrics = worker.shared.metrics.worker(worker.index);
@@ -39,17 +39,17 @@ pub(crate) async fn run(worker: &Worker, peer: &Peer, credentials: &Credentials)
     }
 }
 
-/// Takes step after step, as the client sends what they need.
+/// Runs the steps of a handshake, as the client sends their input.
 ///
-/// A step is arithmetic for some tenths of a millisecond, and thousands of clients may come at
-/// once. So only a few steps are taken before everything else on the worker has its turn; the
-/// others wait in line. Whoever is waited for is not in that line, so that nobody can hold it up.
+/// A step computes for some tenths of a millisecond, and thousands of clients may come at once. So
+/// only a few steps are run before everything else on the worker has its turn; the others wait in
+/// line. A handshake that waits for its client is not in that line, so it cannot block others.
 async fn shake(
     worker: &Worker,
     peer: &Peer,
     credentials: &Credentials,
 ) -> Result<Session, HandshakeError> {
-    // Nothing is kept for a client that says nothing.
+    // No memory is held for a client that sends nothing.
     peer.socket.ready(READABLE).await.map_err(HandshakeError::Io)?;
     let mut stepping = Stepping::new(&credentials.acceptor(), peer)?;
     loop {
@@ -60,10 +60,10 @@ async fn shake(
             Progress::Writes => Interest::WRITABLE,
         };
         if !worker.shared.requests.hold(&peer.requests, stepping.kept()) {
-            // Nothing that could be said is worth the memory.
+            // No response would be worth the memory.
             return Err(HandshakeError::Io(io::ErrorKind::OutOfMemory.into()));
         }
-        // Before anything else is waited for: what the runtime is told meanwhile holds.
+        // This comes before any other wait: the runtime may learn of readiness meanwhile.
         if !stepping.has_become(interest) {
             peer.socket.is_not_ready(interest);
         }
@@ -73,12 +73,12 @@ async fn shake(
     }
 }
 
-/// Who takes the steps.
+/// The place where steps are run.
 enum Stepping {
     /// The worker.
     Here(Handshake),
-    /// A helper, on another descriptor of the socket: the signature takes milliseconds. Nothing
-    /// while it does.
+    /// A helper, on another descriptor of the socket: the signature takes milliseconds. It is
+    /// `None` while the helper runs.
     Elsewhere(Option<Handshake>, OwnedFd),
 }
 
@@ -106,7 +106,7 @@ impl Stepping {
         progress
     }
 
-    /// Bytes that came and could not be used yet.
+    /// Returns the number of bytes that came and could not be used yet.
     fn kept(&self) -> usize {
         match self {
             Self::Here(handshake) => handshake.kept(),
@@ -114,8 +114,8 @@ impl Stepping {
         }
     }
 
-    /// Whether the socket has become ready since a helper found that it was not: the runtime may
-    /// have been told so before it could be told to wait.
+    /// Returns whether the socket has become ready since a helper found that it was not: the
+    /// runtime may have learned so before it was asked to wait.
     fn has_become(&self, interest: Interest) -> bool {
         let Self::Elsewhere(_, socket) = self else { return false };
         let flags = if interest == Interest::WRITABLE { PollFlags::OUT } else { PollFlags::IN };
@@ -124,7 +124,7 @@ impl Stepping {
     }
 }
 
-/// What is counted.
+/// Returns the word under which metrics count an error.
 fn word(error: &HandshakeError) -> &'static str {
     match error {
         HandshakeError::PlainHttp => "plain_http",

@@ -1,4 +1,4 @@
-//! One connection: its socket, the requests that come over it, the responses that go back.
+//! One connection: its socket, its requests and its responses.
 
 pub(crate) mod canned; // answers that are the same for everybody
 pub(crate) mod discard_body;

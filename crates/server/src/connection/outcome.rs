@@ -1,29 +1,29 @@
-//! How a response ended, and what that is called.
+//! The outcome of sending a response.
 
 use underpass_engine::{Error, Report, Usage};
 
 use crate::archive::ArchiveError;
 
-/// How a response ended.
+/// The outcome of sending a response.
 #[derive(Debug, Default)]
 pub(crate) struct SendOutcome {
-    /// What was moved, the head included.
+    /// The report of the moved bytes, the head included.
     pub(crate) report: Report,
-    /// What that cost, if the log tells it.
+    /// The cost of moving them, if the log needs it.
     pub(crate) usage: Usage,
     /// Whether the metrics have counted it already.
     pub(crate) is_counted: bool,
-    /// Why not everything was sent. The connection has to be closed, which resets it if anything
-    /// was sent at all.
+    /// The reason why not everything was sent. The connection has to be closed, which resets it if
+    /// anything was sent at all.
     pub(crate) failure: Option<Failure>,
 }
 
-/// Why not everything was sent.
+/// The reason why not everything was sent.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// A file of the folder is not what the archive's length was reckoned with.
+    /// A file of the folder is not in the version with which the archive was laid out.
     Archive(ArchiveError),
-    /// The engine could not go on.
+    /// The engine failed.
     Engine(Error),
     /// The client took nothing for too long.
     Stalled,
@@ -32,7 +32,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// One word for the access log.
+    /// Returns one word for the access log.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Archive(_) | Self::Engine(Error::SourceChanged { .. }) => "changed",
@@ -43,7 +43,7 @@ impl Failure {
         }
     }
 
-    /// What the operator should know; nothing if it is the client's own doing.
+    /// Returns the message for the operator; `None` if the client caused the failure.
     pub(crate) fn reason(&self) -> Option<String> {
         match self {
             Self::Archive(error) => Some(error.to_string()),
@@ -61,8 +61,8 @@ fn is_of_the_client(error: &std::io::Error) -> bool {
 }
 
 impl SendOutcome {
-    /// Whether the file was found changed before the first byte was sent, so that another answer
-    /// can be.
+    /// Returns whether the file was found changed before the first byte was sent, so that another
+    /// response is still possible.
     pub(crate) fn is_unsent_change(&self) -> bool {
         let is_change = matches!(&self.failure, Some(Failure::Engine(Error::SourceChanged { .. })));
         is_change && self.report.bytes() == 0

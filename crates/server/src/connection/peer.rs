@@ -1,4 +1,4 @@
-//! One connection as its worker sees it from outside: who it is, what it does, how long already.
+//! The state of one connection for its worker: its address, its activity, and since when.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -28,32 +28,32 @@ use crate::tls::Session;
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) socket: Socket,
-    /// Where it comes from; `None` over a unix socket.
+    /// The address of the client; `None` over a unix socket.
     pub(crate) address: Option<SocketAddr>,
-    /// What it was accepted for.
+    /// The kind of the listener that accepted it.
     pub(crate) role: ListenerKind,
-    /// Whether there were too many connections already: nothing but the health check is answered.
+    /// Whether it is one of the reserve: only the health check is answered.
     pub(crate) is_reserve: bool,
-    /// The TLS over the socket, once hands were shaken.
+    /// The TLS session over the socket, after the handshake.
     session: OnceCell<Arc<Session>>,
     doing: Cell<Doing>,
-    /// When it began to do that, or made progress last.
+    /// The time at which it began its present activity, or last made progress.
     since: Cell<Instant>,
-    /// Bytes written to the socket and, of these, acknowledged, when it was last looked.
+    /// The bytes written to the socket and, of these, acknowledged, at the last check.
     seen: Cell<(u64, u64)>,
-    /// Bytes written to the socket so far.
+    /// The bytes written to the socket so far.
     pub(crate) written: Cell<u64>,
-    /// Whether it was given up for lack of progress.
+    /// Whether it was closed for lack of progress.
     is_expired: Cell<bool>,
-    /// Whether it ended otherwise than in order.
+    /// Whether it ended abnormally.
     is_reset: Cell<bool>,
-    /// What is being sent, or was sent last, if that could be resumed.
+    /// The download that is being sent, or was sent last, if it could be resumed.
     pub(crate) download: Cell<Option<Download>>,
-    /// Responses of which it is not yet known whether they arrived, in order.
+    /// Responses that may not have arrived yet, in order.
     pub(crate) pending: RefCell<VecDeque<PendingEntry>>,
-    /// What `pending` holds of the budget for it.
+    /// The share of the budget that `pending` holds.
     pub(crate) entries: Share,
-    /// What its requests and its handshake hold of the budget for them.
+    /// The share of the budget that its requests and its handshake hold.
     pub(crate) requests: Share,
     /// Whether it was closed to make room for another one.
     is_evicted: Cell<bool>,
@@ -61,22 +61,22 @@ pub(crate) struct Peer {
     has_asked: Cell<bool>,
 }
 
-/// What a connection is busy with.
+/// The activity of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
-    /// The handshake of TLS.
+    /// It is in the TLS handshake.
     Handshaking,
-    /// Nothing: the next request may come.
+    /// It waits for the next request.
     Idle,
-    /// A request has begun and is not complete.
+    /// It reads a request that is not complete.
     Reading,
-    /// The body of a request is passed over.
+    /// It discards the body of a request.
     Discarding,
-    /// A helper looks for the answer.
+    /// It waits for a helper that prepares the response.
     Waiting,
-    /// A thread of its own takes the body of a request, and minds the time.
+    /// It has a thread that receives the body of a request and checks the time itself.
     Receiving,
-    /// A response is on its way.
+    /// It sends a response.
     Sending,
 }
 
@@ -108,24 +108,25 @@ impl Peer {
         }
     }
 
-    /// From now on everything goes through TLS.
+    /// Sends and receives everything through TLS from now on.
     pub(crate) fn secure(&self, session: Session) {
         // There is one handshake for each connection.
         let _ = self.session.set(Arc::new(session));
     }
 
-    /// The TLS over the socket.
+    /// Returns the TLS session over the socket.
     pub(crate) fn session(&self) -> Option<&Arc<Session>> {
         self.session.get()
     }
 
-    /// Whether every byte crosses user space on its way to the socket, to be encrypted.
+    /// Returns whether every byte passes through user space on its way to the socket, to be
+    /// encrypted.
     pub(crate) fn encrypts_here(&self) -> bool {
         self.session().is_some_and(|session| !session.is_in_kernel())
     }
 
-    /// Which mechanisms may move bytes, if these are wished for: where this process encrypts, no
-    /// time is lost with asking for others.
+    /// Returns the policy for moving bytes, given the configured one: if this process encrypts, no
+    /// time is lost with trying other mechanisms.
     pub(crate) fn policy(&self, wished: Policy) -> Policy {
         match wished {
             Policy::Auto if self.encrypts_here() => Policy::Require(Mechanism::ReadWrite),
@@ -133,20 +134,20 @@ impl Peer {
         }
     }
 
-    /// The port that it came to.
+    /// Returns the local port of the connection.
     pub(crate) fn local_port(&self) -> u16 {
         let address = getsockname(&self.socket).ok();
         address.and_then(|at| SocketAddr::try_from(at).ok()).map_or(0, |at| at.port())
     }
 
-    /// Says what it does from now on.
+    /// Sets the activity from now on.
     pub(crate) fn begins(&self, doing: Doing, now: Instant) {
         self.doing.set(doing);
         self.since.set(now);
     }
 
     /// Notes that the first bytes of a request have come. The first request of a connection is
-    /// timed from when it could have been sent.
+    /// timed from the moment at which it could have been sent.
     pub(crate) fn begins_request(&self, now: Instant) {
         self.begins(Doing::Reading, if self.has_asked.get() { now } else { self.since.get() });
     }
@@ -156,15 +157,15 @@ impl Peer {
         self.has_asked.set(true);
     }
 
-    /// Since when nothing was asked over it that is not answered, if it may be closed for another
-    /// connection.
+    /// Returns the time since which it has had no unanswered request, if it may be closed for
+    /// another connection.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         let is_idle = matches!(self.doing.get(), Doing::Handshaking | Doing::Idle | Doing::Reading);
         (is_idle && !self.is_evicted.get() && !self.is_reserve).then(|| self.since.get())
     }
 
-    /// Closes it to make room for another connection, unless a client that has asked before has just
-    /// asked again; whether it was closed.
+    /// Closes it to make room for another connection, unless a client that has sent a request
+    /// before has just sent another; returns whether it was closed.
     pub(crate) fn evict(&self) -> bool {
         let is_asked = || recv(&self.socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
         let is_used = self.doing.get() == Doing::Idle && self.has_asked.get();
@@ -176,24 +177,24 @@ impl Peer {
         true
     }
 
-    /// What it does.
+    /// Returns its activity.
     pub(crate) fn doing(&self) -> Doing {
         self.doing.get()
     }
 
-    /// Whether it came to an address that only this machine can reach.
+    /// Returns whether it came to an address that only this machine can reach.
     pub(crate) fn is_to_loopback(&self) -> bool {
         let address = getsockname(&self.socket).ok();
         let address = address.and_then(|at| SocketAddr::try_from(at).ok());
         address.is_some_and(|at| at.ip().to_canonical().is_loopback())
     }
 
-    /// Whether it comes from this machine.
+    /// Returns whether it comes from this machine.
     pub(crate) fn is_from_here(&self) -> bool {
         self.address.is_none_or(|from| from.ip().to_canonical().is_loopback())
     }
 
-    /// Adds the address, as logs show it.
+    /// Appends the address in the form of the logs.
     pub(crate) fn write_name(&self, out: &mut String) {
         match self.address {
             // Writing to a string does not fail.
@@ -202,30 +203,30 @@ impl Peer {
         }
     }
 
-    /// Whether it was given up for lack of progress.
+    /// Returns whether it was closed for lack of progress.
     pub(crate) fn is_expired(&self) -> bool {
         self.is_expired.get()
     }
 
-    /// How many of the bytes written to the socket the peer's kernel has acknowledged.
+    /// Returns the bytes written to the socket that the peer's kernel has acknowledged.
     pub(crate) fn acknowledged(&self) -> u64 {
         let in_flight = socket::unacknowledged(&self.socket).unwrap_or(0);
-        // Records are a little longer than what is in them: there may be more than this says.
+        // Records are a little longer than their content: the true number may be higher.
         let held = self.session().map_or(0, |session| session.held() as u64);
         self.written.get().saturating_sub(in_flight + held)
     }
 
-    /// Whether everything that was written has arrived and was read, as far as that can be known:
-    /// whoever leaves with something unread resets the connection.
+    /// Returns whether everything that was written has arrived and was read, as far as that can be
+    /// known: a client that closes with unread data resets the connection.
     pub(crate) fn has_everything(&self) -> bool {
         !self.is_reset.get() && self.acknowledged() == self.written.get()
     }
 
-    /// Gives it up if it made no progress for as long as `timeout`.
+    /// Closes it if it made no progress for as long as `timeout`.
     ///
-    /// A request has to be complete by then; a response only has to go on. A slow client makes
-    /// room in a large buffer rarely but takes from it steadily, so that what it acknowledges
-    /// counts too.
+    /// A request has to be complete by then; a response only has to make progress. A slow client
+    /// makes room in a large buffer rarely but reads from it steadily, so acknowledgements count,
+    /// too.
     pub(crate) fn expire(&self, mut timeout: Duration, now: Instant) {
         if now.duration_since(self.since.get()) < timeout.min(CHECK_INTERVAL) {
             return;
@@ -253,7 +254,7 @@ impl Peer {
         }
     }
 
-    /// Ends the connection, whatever it does: a reset if a response is not whole.
+    /// Ends the connection during any activity: with a reset if a response is not whole.
     pub(crate) fn hang_up(&self) {
         match self.doing.get() {
             Doing::Sending => {
@@ -263,10 +264,10 @@ impl Peer {
             Doing::Idle => self.take_leave(),
             _ => {}
         }
-        // Wakes whoever waits for the socket; a half-read request may still be answered.
+        // This wakes the task that waits for the socket; a half-read request may still be answered.
         let is_answered = match self.doing.get() {
             Doing::Reading | Doing::Discarding => true,
-            // It is told that there are too many.
+            // The response is that there are too many connections.
             Doing::Idle => self.is_reserve && self.session().is_none(),
             _ => false,
         };
@@ -274,8 +275,8 @@ impl Peer {
         let _ = shutdown(&self.socket, how);
     }
 
-    /// Says that nothing more follows, where TLS wants it said (RFC 8446 6.1). Not to be called in
-    /// the middle of a response: its client would take a part for the whole.
+    /// Sends the closing alert of TLS (RFC 8446 6.1), if TLS is used. It must not be called in the
+    /// middle of a response: its client would take a part for the whole.
     pub(crate) fn take_leave(&self) {
         if let Some(session) = self.session() {
             session.close(self.socket.as_fd());
@@ -290,7 +291,7 @@ impl Peer {
         }
     }
 
-    /// Takes what has arrived; `None` if that is nothing yet, 0 at the end.
+    /// Takes bytes that have arrived; `None` if there are none yet, 0 at the end.
     pub(crate) fn take(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         if let Some(session) = self.session() {
             return self.take_secured(session, buffer);
@@ -299,7 +300,7 @@ impl Peer {
         match recv(&self.socket, buffer, RecvFlags::empty()) {
             Ok((read, _)) => {
                 if read < len {
-                    // There was no more: known without a call that only says so.
+                    // A short read shows that there is no more, without another call.
                     self.socket.is_not_ready(READABLE);
                 }
                 Ok(Some(read))
@@ -316,18 +317,18 @@ impl Peer {
         }
     }
 
-    /// The same through TLS.
+    /// Does the same through TLS.
     fn take_secured(&self, session: &Session, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match session.receive(self.socket.as_fd(), buffer) {
-            // Less than there is room for may be one record of several.
+            // A short read may be one record of several.
             Ok(read) => Ok(Some(read)),
             Err(Errno::AGAIN) => {
                 self.socket.is_not_ready(READABLE);
                 Ok(None)
             }
             Err(Errno::INTR) => Ok(None),
-            // Requests say themselves how long they are, so that an end which was not announced
-            // takes nothing from them.
+            // Requests announce their own length, so an end without the closing alert cannot
+            // truncate them.
             Err(Errno::CONNABORTED) => Ok(Some(0)),
             Err(errno) => {
                 self.is_reset.set(true);
@@ -336,7 +337,7 @@ impl Peer {
         }
     }
 
-    /// Does something that takes long, unless the client leaves before it is done.
+    /// Runs long work, unless the client leaves before it is done.
     pub(crate) async fn unless_left<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let (mut work, mut left) = (pin!(work), pin!(self.left()));
         std::future::poll_fn(|context| match work.as_mut().poll(context) {
@@ -346,8 +347,8 @@ impl Peer {
         .await
     }
 
-    /// Returns when the client says that nothing more will come from it; never, if that cannot be
-    /// known because another request has come already.
+    /// Returns once the client announces that nothing more will come from it; it never returns if
+    /// another request has come already, because the end cannot be seen then.
     async fn left(&self) {
         while self.readable().await.is_ok() {
             if let Some(session) = self.session() {
@@ -374,15 +375,15 @@ impl Peer {
     }
 }
 
-/// How long a handshake may take.
+/// The maximum duration of a handshake.
 const MAX_HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
-/// How long a request may take to come, its body not counted, and the first one of a connection to
-/// begin.
+/// The maximum time for a request to come, without its body, and for the first request of a
+/// connection to begin.
 const MAX_REQUEST_TIME: Duration = Duration::from_secs(10);
 
-/// How long a connection of the reserve may take for each thing that it does.
+/// The maximum duration of each activity of a connection of the reserve.
 const MAX_RESERVE_TIME: Duration = Duration::from_secs(2);
 
-/// How long a connection is left alone before it is checked for progress.
+/// The time before a connection is first checked for progress.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);

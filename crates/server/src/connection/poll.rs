@@ -1,9 +1,9 @@
-//! How often acknowledgements are looked for, which no event announces.
+//! The interval of checks for acknowledgements, which no event announces.
 
 use std::time::{Duration, Instant};
 
-/// How long to wait before acknowledgements are looked for again. Those of a
-/// client that has not read for long are looked for rarely, because there may be thousands of them.
+/// Returns the time until the next check for acknowledgements. Clients that have not read for long
+/// are checked rarely, because there may be thousands of them.
 pub(crate) fn poll_interval(since: Instant) -> Duration {
     (since.elapsed() / 8).clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
 }

@@ -1,4 +1,4 @@
-//! Sends one response: the only place of the server that moves bytes, by the engine.
+//! Sends one response: the only module of the server that moves bytes, through the engine.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -25,20 +25,20 @@ use crate::observe::transfers::{Handle, TransferFacts};
 use crate::routing::response::{ArchiveBody, Body, FileBody};
 use crate::server::worker::Worker;
 
-/// A response on its way: ended already, or one that takes its time.
+/// The sending of a response: finished, or still going on.
 #[allow(clippy::large_enum_variant)] // the large one is the usual one, and is not kept
 pub(crate) enum Sending<'a> {
-    /// It is with the kernel.
+    /// All of it is with the kernel.
     Done(SendOutcome),
-    /// It goes on when its connection can. On the heap: most connections never have one.
+    /// It continues when its connection can. It is boxed because most connections never have one.
     Slow(SlowSending<'a>),
 }
 
-/// A response that goes on when its connection can.
+/// The sending of a response that continues when its connection can.
 pub(crate) type SlowSending<'a> = Pin<Box<dyn Future<Output = SendOutcome> + 'a>>;
 
 impl<'a> Sending<'a> {
-    /// Waits for the end, which may have come already.
+    /// Returns a future of the end, which may have come already.
     pub(crate) fn into_slow(self) -> SlowSending<'a> {
         match self {
             Self::Done(outcome) => Box::pin(std::future::ready(outcome)),
@@ -46,8 +46,8 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Sends what can be sent at once. `facts` tells what the register of transfers shows of one
-    /// that cannot.
+    /// Sends as much as possible at once. `facts` returns the entry in the register of transfers,
+    /// if sending takes longer.
     pub(crate) fn begin(
         worker: &'a Worker,
         peer: &'a Peer,
@@ -105,26 +105,26 @@ impl<'a> Sending<'a> {
     }
 }
 
-/// What has to be minded about a chain.
+/// The precautions for sending a chain.
 #[derive(Clone, Copy, Debug)]
 struct Care {
-    /// No step has to wait for a disk.
+    /// Whether all bytes are in memory, so that no step has to wait for a disk.
     is_resident: bool,
-    /// When to look whether the file is still the same.
+    /// The moment at which to check whether the file is unchanged.
     confirm: Confirm,
 }
 
 impl Care {
-    /// Of memory.
+    /// The precautions for bytes in memory.
     const NONE: Self = Self { is_resident: true, confirm: Confirm::HandedOver };
 
-    /// Of a file.
+    /// Returns the precautions for a file.
     ///
-    /// Whoever counts bytes takes the last one for the end, whatever comes after it. So of large
-    /// files, and of those that somebody may be writing to, it is held back until everything else
-    /// has arrived and the file is known to be unchanged. That takes a round trip, which a
-    /// response of a few packets should not wait for: there the look is taken when the last byte
-    /// is handed over. Small files are copied and looked at before their first byte is sent.
+    /// A client that counts bytes takes the last one for the end, whatever comes after it. So for
+    /// large files, and for those that a program may be writing to, it is held back until
+    /// everything else has arrived and the file is known to be unchanged. That takes a round trip,
+    /// for which a response of a few packets should not wait: there the check is made when the last
+    /// byte is handed over. Small files are copied and checked before their first byte is sent.
     fn of(file: &FileBody) -> Self {
         let confirm = if file.is_unsettled && !file.is_guarded {
             Confirm::BeforeCopiedEnd
@@ -137,7 +137,7 @@ impl Care {
     }
 }
 
-/// A response that takes its time.
+/// The state of a response that takes several turns.
 struct Slow<'a> {
     worker: &'a Worker,
     peer: &'a Peer,
@@ -148,17 +148,17 @@ struct Slow<'a> {
     met_missing: bool,
     /// The part that a helper fetches before it is needed.
     ahead: Option<(MissingRange, JoinHandle<bool>)>,
-    /// What the chain at hand brought in from the disk.
+    /// The parts of the present chain that were brought in from the disk.
     drop_behind: DropBehind,
-    /// Sees to it that nothing is set on the file meanwhile.
+    /// The registration that keeps attributes of the file unchanged meanwhile.
     unchanged: Option<digests::Transfer<'a>>,
-    /// Since when it waits for acknowledgements, if it does.
+    /// The time since which it waits for acknowledgements, if it does.
     waiting_since: Option<Instant>,
     _counted: Counted<'a>,
 }
 
 impl<'a> Slow<'a> {
-    /// A response with the bytes of this file, if they are of one.
+    /// Creates the state for a response, with its file if it has one.
     fn new(
         worker: &'a Worker,
         peer: &'a Peer,
@@ -184,18 +184,18 @@ impl<'a> Slow<'a> {
         }
     }
 
-    /// Goes on with a transfer that has had its first turn.
+    /// Continues a transfer that has had its first turn.
     async fn rest(mut self, transfer: Moving<'a>, status: Status) -> SendOutcome {
         let before = self.peer.written.get() - transfer.report().bytes();
         if self.wait(status).await {
-            // Only what is in the page cache as a whole has had a turn already.
+            // Only a body that is completely in the page cache has had a turn already.
             let residency = Residency::known(transfer.chain());
             self.drive(transfer, residency, before).await;
         }
         self.outcome
     }
 
-    /// A chain of which pages may be missing.
+    /// Sends a chain of which pages may be missing.
     async fn whole(
         mut self,
         chain: Chain<Arc<OwnedFd>>,
@@ -204,13 +204,13 @@ impl<'a> Slow<'a> {
     ) -> SendOutcome {
         let began = Instant::now();
         if self.send(chain, care.confirm).await && !self.met_missing {
-            // Those who ask for the same file meanwhile need not look.
+            // Later requests for the same file then need no check.
             residence.inspect(|residence| residence.note(began));
         }
         self.outcome
     }
 
-    /// What is made piece by piece.
+    /// Sends a body that is made piece by piece.
     async fn pieces(mut self, head: Vec<u8>, body: Body) -> SendOutcome {
         if self.send(Chain::new().bytes(head), Confirm::HandedOver).await {
             match body {
@@ -265,7 +265,7 @@ impl<'a> Slow<'a> {
         }
     }
 
-    /// Sends a chain to its end; whether that succeeded.
+    /// Sends a chain to its end; returns whether that succeeded.
     async fn send(&mut self, chain: Chain<Arc<OwnedFd>>, confirm: Confirm) -> bool {
         let residency = Residency::new(&chain);
         if self.worker.shared.settings.drops_behind {
@@ -276,7 +276,7 @@ impl<'a> Slow<'a> {
         self.drive(transfer, residency, before).await
     }
 
-    /// Moves a transfer to its end, a turn at a time, and no turn before its pages are there.
+    /// Moves a transfer to its end in turns, each of which begins once its pages are there.
     async fn drive(
         &mut self,
         mut transfer: Moving<'a>,
@@ -312,8 +312,8 @@ impl<'a> Slow<'a> {
         }
     }
 
-    /// Takes a turn of a transfer. Where there are many they take turns, and everything else that is
-    /// ready goes before the next one: a crowd of large responses must not hold up a small one by
+    /// Takes a turn of a transfer. If there are many transfers they take turns, and everything else
+    /// that is ready goes before the next one: many large responses must not delay a small one by
     /// more than one turn.
     async fn advance(&mut self, transfer: &mut Moving<'a>) -> Result<Status, Error> {
         let (worker, usage) = (self.worker, &mut self.outcome.usage);
@@ -321,22 +321,22 @@ impl<'a> Slow<'a> {
         if !is_crowded(worker) {
             return advance(settings, transfer, usage);
         }
-        // It is never closed.
+        // The semaphore is never closed.
         let _turn = worker.turns.acquire().await;
         let outcome = advance(settings, transfer, usage);
-        // Comes back after the runtime has looked which other connections are ready.
+        // This returns after the runtime has checked for other connections that are ready.
         yield_now().await;
         outcome
     }
 
-    /// Lets others have their turn, and waits for what the transfer needs; false if there is no
-    /// more use in it.
+    /// Lets others have their turn, and waits until the transfer can go on; returns false if it is
+    /// pointless to continue.
     async fn wait(&mut self, status: Status) -> bool {
         match status {
             Status::Done => {}
             Status::Yielded => yield_now().await,
             Status::Waiting(Wait::Sink) => {
-                // If that fails, the next step fails too and tells why.
+                // If that fails, the next step fails too and returns the reason.
                 let _ = self.peer.writable().await;
             }
             Status::Waiting(Wait::Acknowledgement | Wait::Source | Wait::Writer) => {
@@ -349,7 +349,7 @@ impl<'a> Slow<'a> {
         self.goes_on()
     }
 
-    /// Whether there is still use in the response.
+    /// Returns whether the response is still worth sending.
     fn goes_on(&mut self) -> bool {
         if self.peer.is_expired() {
             self.fail(Failure::Stalled);
@@ -358,7 +358,7 @@ impl<'a> Slow<'a> {
         true
     }
 
-    /// Has helpers bring in the pages of the next turn, if they are not there.
+    /// Has helpers bring in the pages of the next turn, if they are missing.
     async fn prefetch(&mut self, residency: &mut Residency, place: u64, turn: u64) {
         while let Some(missing) = residency.look(place, turn) {
             let started = Instant::now();
@@ -372,7 +372,7 @@ impl<'a> Slow<'a> {
             self.metrics().cold_wait(started.elapsed());
             // A client on this machine shares the pages until it has read them.
             self.drop_behind(place.saturating_sub(UNREAD));
-            // The disk goes on while this part is sent.
+            // The disk reads the next part while this one is sent.
             self.ahead = residency.next().map(|next| {
                 let fetching = self.fetch(&next);
                 (next, fetching)
@@ -380,7 +380,7 @@ impl<'a> Slow<'a> {
         }
     }
 
-    /// Gives back what was brought in for what the client has; `place` is the end of what was sent.
+    /// Gives back the pages that the client has received; `place` is the end of the sent part.
     fn drop_behind(&mut self, place: u64) {
         if self.drop_behind.is_empty() {
             return;
@@ -399,7 +399,7 @@ impl<'a> Slow<'a> {
         self.worker.shared.metrics.worker(self.worker.index)
     }
 
-    /// Tells the register how far it is.
+    /// Reports the progress to the register.
     fn tell(&mut self, report: &Report) {
         let bytes = self.outcome.report.bytes() + report.bytes();
         self.handle.progress(bytes.saturating_sub(self.head_len), report.main_mechanism());
@@ -412,7 +412,7 @@ impl<'a> Slow<'a> {
     }
 }
 
-/// Counts itself for as long as it lives.
+/// Counts one transfer for as long as it lives.
 struct Counted<'a>(&'a Cell<usize>);
 
 impl<'a> Counted<'a> {
@@ -428,8 +428,8 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// From this size on the last byte of a file waits until the peer has all others.
+/// The size from which the last byte of a file waits until the peer has all others.
 const HELD_BACK: u64 = 2 << 20;
 
-/// What a receive buffer holds at the most, as systems are set up.
+/// The maximum size of a receive buffer in usual system settings.
 const UNREAD: u64 = 8 << 20;

@@ -1,4 +1,5 @@
-//! One connection: reads requests, has them answered, sends the responses in their order.
+//! Serves one connection: reads requests, has them answered, and sends the responses in their
+//! order.
 
 use std::time::Instant;
 
@@ -27,7 +28,7 @@ use crate::server::worker::Worker;
 /// Serves one connection to its end.
 pub(crate) async fn serve(worker: &Worker, peer: &Peer) {
     if let (ListenerKind::Tls, Some(credentials)) = (peer.role, &worker.shared.settings.tls) {
-        // On the heap: nothing of it is left when the first request comes.
+        // It is boxed: its memory is free again when the first request comes.
         if !Box::pin(handshake::run(worker, peer, credentials)).await {
             return;
         }
@@ -36,7 +37,7 @@ pub(crate) async fn serve(worker: &Worker, peer: &Peer) {
     while let Some(next) = connection.next().await {
         let then = match next {
             Next::Sent(then) => then,
-            // On the heap, for as long as it lasts: connections that wait stay small.
+            // It is boxed while it lasts, which keeps waiting connections small.
             next => Box::pin(connection.respond(next)).await,
         };
         match then {
@@ -56,34 +57,35 @@ pub(crate) async fn serve(worker: &Worker, peer: &Peer) {
     }
 }
 
-/// A connection and what was read of requests that are not answered yet.
+/// A connection with the bytes of requests that are not answered yet.
 struct Connection<'a> {
     worker: &'a Worker,
     peer: &'a Peer,
     buffer: Vec<u8>,
-    /// When the last response was with the kernel.
+    /// The time at which the kernel had all of the last response.
     last: Instant,
 }
 
-/// What is to be done about a request.
+/// The next action about a request.
 enum Next<'a> {
-    /// Nothing more: it was for a hot file, and the kernel has the response.
+    /// None: it was for a hot file, and the kernel has the response.
     Sent(Then),
-    /// The rest of a hot file is to be sent. The request is kept if it may have to be answered anew.
+    /// Send the rest of a hot file. The request is kept if it may have to be answered again.
     Send(Box<(Ending, SlowSending<'a>, Option<Arrival>)>),
-    /// It is to be answered.
+    /// Answer the request.
     Answer(Box<Arrival>),
-    /// A response that is known already is to be sent.
+    /// Send a response that is known already.
     Reject(Box<Exchange>),
 }
 
-/// What follows a response.
+/// The action after a response.
 enum Then {
-    /// The next request.
+    /// Read the next request.
     ReadOn,
-    /// The end, once the client has the response. The number is how many bytes are read meanwhile.
+    /// Close once the client has the response. The number is the maximum of bytes to discard
+    /// meanwhile.
     Linger(u64),
-    /// The end at once.
+    /// Close at once.
     Close,
 }
 
@@ -119,14 +121,14 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Reads what has come; `None` if a request is not complete.
+    /// Reads available bytes; `None` if a request is not complete.
     ///
     /// # Errors
     ///
     /// If nothing more comes.
     fn read(&mut self, started: Instant) -> Option<Result<Next<'a>, ()>> {
-        // Most requests come whole, and are answered in the buffer of the worker: a connection that
-        // waits has none of its own.
+        // Most requests come whole, and are answered in the buffer of the worker: a waiting
+        // connection has none of its own.
         let mut scratch = self.worker.scratch.borrow_mut();
         let read = match self.peer.take(&mut scratch) {
             Ok(Some(0)) => return Some(self.ended(started).ok_or(())),
@@ -154,7 +156,7 @@ impl<'a> Connection<'a> {
         next.map(|(next, _)| Ok(next))
     }
 
-    /// Looks at all that was read; what does not belong to the request at the front is kept.
+    /// Handles all bytes that were read, and keeps those after the request at the front.
     fn look_at_all(&mut self, mut bytes: Vec<u8>, started: Instant) -> Option<Next<'a>> {
         match self.look(&bytes, started) {
             Some((next, len)) => {
@@ -169,8 +171,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Parses the request at the front, if it is complete, and answers it if that can be done at
-    /// once; returns how many bytes that used up.
+    /// Parses the request at the front, if it is complete, and answers it if that is possible at
+    /// once; returns the number of bytes used.
     fn look(&mut self, bytes: &[u8], started: Instant) -> Option<(Next<'a>, usize)> {
         let mut storage = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let (request, len) = match request::parse(bytes, &mut storage) {
@@ -187,8 +189,8 @@ impl<'a> Connection<'a> {
         if self.peer.is_reserve && !endpoints::is_health(&self.worker.shared.settings, &request) {
             return Some((self.turn_away(&bytes[..len], started), len));
         }
-        // If there is no room for what follows, the connection ends with the response, and the
-        // client may send the rest anew.
+        // If there is no room for the following bytes, the connection ends with the response, and
+        // the client may send the rest again.
         let has_room = self.holds(bytes.len() - len);
         if body == BodyLength::None
             && let Some(next) = self.respond_at_once(request, started, has_room)
@@ -202,8 +204,8 @@ impl<'a> Connection<'a> {
         Some((Next::Answer(Box::new(arrival)), len))
     }
 
-    /// Answers a request for a hot file, and sends as much as the socket takes; `None` if anything has
-    /// to be waited for before that.
+    /// Answers a request for a hot file, and sends as much as the socket takes; `None` if anything
+    /// has to wait before that.
     fn respond_at_once(
         &mut self,
         request: Request<'_, '_>,
@@ -246,7 +248,7 @@ impl<'a> Connection<'a> {
             let mut outcome = sending.await;
             if outcome.is_unsent_change() {
                 self.forget_changed();
-                // Nothing of the old version was sent: the new one can be.
+                // Nothing of the old version was sent, so the new one can be.
                 if let Some(arrival) = again.filter(|_| attempt < MAX_ATTEMPTS) {
                     access_entry::recycle(self.worker, ending.entry);
                     next = Next::Answer(Box::new(arrival));
@@ -254,7 +256,7 @@ impl<'a> Connection<'a> {
                 }
                 let failure = outcome.failure.take();
                 ending.entry.status = 503;
-                // It says itself that the connection ends.
+                // This response announces the end of the connection itself.
                 outcome = SendOutcome { failure, ..self.apologise(&ending).await };
             }
             return self.end(ending, &outcome);
@@ -271,12 +273,12 @@ impl<'a> Connection<'a> {
         ctx.ahead.set(std::mem::take(&mut self.buffer));
         let response = router::respond(&mut ctx).await;
         self.buffer = ctx.ahead.take();
-        // Less than before, so that there is room for it.
+        // The amount is less than before, so there is room for it.
         let _ = self.holds(self.buffer.len());
         Exchange::new(&mut ctx, response, arrival.body)
     }
 
-    /// Passes over the body of a request that no handler has received, and begins to send the
+    /// Discards the body of a request that no handler has received, and begins to send the
     /// response.
     async fn send(
         &mut self,
@@ -296,7 +298,7 @@ impl<'a> Connection<'a> {
         (ending, sending.into_slow(), again)
     }
 
-    /// Notes how a response has ended; returns what follows it.
+    /// Records the outcome of a response; returns the next action.
     fn end(&mut self, ending: Ending, outcome: &SendOutcome) -> Then {
         let Ending { mut entry, started, now, head_len, is_logged, .. } = ending;
         entry.started = now;
@@ -309,7 +311,7 @@ impl<'a> Connection<'a> {
             resume::end(self.worker, self.peer, false);
             return Then::Close;
         }
-        // The end may have been announced meanwhile, and the last byte still be on its way.
+        // The end may have been announced meanwhile, with the last byte still on its way.
         if ending.keeps_alive && !self.worker.is_draining() {
             Then::ReadOn
         } else {
@@ -317,33 +319,34 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Forgets open files: one was found to have changed before its first byte was sent.
+    /// Closes all open files of the worker: one was found to have changed before its first byte was
+    /// sent.
     fn forget_changed(&self) {
-        // The engine has seen to it that a client notices that a response breaks off.
+        // The engine has armed a reset so that a client notices a truncated response.
         let _ = socket::disarm_reset(&self.peer.socket);
         self.worker.files.borrow_mut().forget_all();
     }
 
-    /// Says that a file changed before its first byte was sent: nothing is lost yet.
+    /// Reports that a file changed before its first byte was sent: the connection is still usable.
     async fn apologise(&self, ending: &Ending) -> SendOutcome {
         let facts = || access_entry::transfer_facts(self.peer, &ending.entry, ending.started);
         let (head, body) = (BEING_WRITTEN.to_vec(), Body::Nothing);
         Sending::begin(self.worker, self.peer, head, body, facts).into_slow().await
     }
 
-    /// Waits for the rest of a request, if there is room for what is here.
+    /// Waits for the rest of a request, if there is room for the bytes so far.
     fn wait_for_more(&mut self, bytes: &[u8], started: Instant) -> Option<(Next<'a>, usize)> {
         (!self.holds(bytes.len())).then(|| self.refuse_large(bytes, started))
     }
 
-    /// Notes how much of requests is kept until more comes or an answer is known; whether that much
-    /// may be.
+    /// Notes the number of bytes of requests that are held until more come or a response is known;
+    /// returns whether that many are allowed.
     fn holds(&self, bytes: usize) -> bool {
         let encrypted = self.peer.session().map_or(0, |session| session.kept());
         self.worker.shared.requests.hold(&self.peer.requests, bytes + encrypted)
     }
 
-    /// Keeps what came after a request until that is answered.
+    /// Keeps the bytes after a request until it is answered.
     fn keep(&mut self, mut rest: Vec<u8>) {
         if rest.capacity() > rest.len() + GROWTH {
             rest.shrink_to_fit();
@@ -351,8 +354,8 @@ impl<'a> Connection<'a> {
         self.buffer = rest;
     }
 
-    /// Waits until so few responses are unread that one more can be noted for the log; false if the
-    /// client does not go on reading.
+    /// Waits until few enough responses are unread that one more can be kept for the log; returns
+    /// false if the client does not go on reading.
     async fn entries_have_room(&self) -> bool {
         let since = Instant::now();
         while !access_entry::has_room(self.worker, self.peer) && !self.worker.is_draining() {
@@ -368,7 +371,7 @@ impl<'a> Connection<'a> {
         true
     }
 
-    /// Refuses a request that cannot be understood; nothing after it can be either.
+    /// Refuses a malformed request; nothing after it can be parsed either.
     fn malformed(&self, bytes: &[u8], fault: &Malformed, started: Instant) -> (Next<'a>, usize) {
         self.peer.has_asked();
         (self.reject(bytes, fault.status(), &fault.to_string(), started), bytes.len())
@@ -380,7 +383,7 @@ impl<'a> Connection<'a> {
         (self.reject(bytes, 503, REQUESTS_TOO_LARGE, started), bytes.len())
     }
 
-    /// The last word of a connection, to a request of which little is known.
+    /// Creates the last response of a connection, to a request of which little is known.
     fn reject(&self, bytes: &[u8], status: u16, detail: &str, started: Instant) -> Next<'a> {
         let response = Response::error(status, detail, false, false);
         let exchange = Exchange::rejected(self.worker, self.peer, bytes, response, started);
@@ -396,8 +399,8 @@ impl<'a> Connection<'a> {
         Next::Reject(Box::new(exchange))
     }
 
-    /// Ends a connection over which nothing more comes: at once, or with one more word if a request
-    /// was begun and took too long.
+    /// Ends a connection over which nothing more comes: at once, or with an error if a request was
+    /// begun and took too long.
     fn ended(&mut self, started: Instant) -> Option<Next<'a>> {
         let bytes = std::mem::take(&mut self.buffer);
         if self.peer.is_reserve && self.peer.is_expired() {
@@ -408,29 +411,29 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// Whether a head may be over, or too long, now that its last `read` bytes have come. Of one that
-/// trickles in not every byte is worth a look at all of it.
+/// Returns whether a head may be complete, or too long, now that its last `read` bytes have come. A
+/// head that arrives in tiny pieces is not parsed again for each of them.
 fn may_be_over(bytes: &[u8], read: usize) -> bool {
     let new = &bytes[bytes.len() - read..];
     bytes.len() <= CHEAP_HEAD || bytes.len() >= MAX_HEAD || new.contains(&b'\n')
 }
 
-/// How often a request is answered anew because a file changed meanwhile.
+/// The maximum number of attempts to answer a request if a file changes meanwhile.
 const MAX_ATTEMPTS: u32 = 4;
 
-/// Fields of a request's head at the most.
+/// The maximum number of fields in a request's head.
 const MAX_FIELDS: usize = 64;
 
-/// Bytes of a request's head at the most.
+/// The maximum number of bytes in a request's head.
 const MAX_HEAD: usize = 32 << 10;
 
-/// Up to this length a head is looked at whenever any of it comes.
+/// The length up to which a head is parsed whenever any of it comes.
 const CHEAP_HEAD: usize = 512;
 
-/// By how many bytes the memory for a request grows.
+/// The number of bytes by which the memory for a request grows.
 const GROWTH: usize = 2 << 10;
 
-/// What is said when requests that are not complete have all the memory there is for them.
+/// The error if incomplete requests have used up their memory.
 const REQUESTS_TOO_LARGE: &str = "too many large requests at once; try again soon";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Sockets of either family as the runtime watches them.
+//! TCP and unix sockets, as the runtime watches them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,9 +9,9 @@ use rustix::net::sockopt::socket_domain;
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-/// What to wait for before reading: errors too. That of a record which is none comes from a kernel
-/// that does TLS as `EPOLLERR` alone, with nothing to read and no end.
-/// Not so for writing, which would take note of errors that reading then waits for in vain.
+/// The interest for reading, which includes errors: if a kernel with TLS receives a malformed
+/// record, it reports `EPOLLERR` alone, with nothing to read and no end. The interest for writing
+/// excludes errors, because it would consume those that reading then waits for in vain.
 pub(crate) const READABLE: Interest = Interest::READABLE.add(Interest::ERROR);
 
 /// A connection.
@@ -22,7 +22,7 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Waits until it is worth a try: [`READABLE`], or `WRITABLE` of the runtime.
+    /// Waits until an attempt is worthwhile: [`READABLE`], or `WRITABLE` of the runtime.
     pub(crate) async fn ready(&self, interest: Interest) -> io::Result<()> {
         match self {
             Self::Tcp(socket) => socket.ready(interest).await,
@@ -31,16 +31,16 @@ impl Socket {
         Ok(())
     }
 
-    /// Tells the runtime that a try came to nothing, so that it waits for the kernel to say when
-    /// the next is worth it.
+    /// Clears the readiness after an attempt without result, so that the runtime waits for the
+    /// kernel to report it again.
     pub(crate) fn is_not_ready(&self, interest: Interest) {
         let not_ready = || io::Result::<()>::Err(io::ErrorKind::WouldBlock.into());
-        // One by one: of several in one call the runtime takes note of none.
+        // Each has its own call: of several in one call the runtime clears none.
         for part in [Interest::READABLE, Interest::WRITABLE, Interest::ERROR] {
             if part.remove(interest).is_some() {
                 continue;
             }
-            // The answer is the one just given.
+            // The error is the one just passed in.
             let _ = match self {
                 Self::Tcp(socket) => socket.try_io(part, not_ready),
                 Self::Unix(socket) => socket.try_io(part, not_ready),
@@ -58,7 +58,7 @@ impl AsFd for Socket {
     }
 }
 
-/// A socket that connections come to.
+/// A listening socket.
 #[derive(Debug)]
 pub(crate) enum Accepting {
     Tcp(TcpListener),
@@ -66,7 +66,7 @@ pub(crate) enum Accepting {
 }
 
 impl Accepting {
-    /// Has the runtime watch a socket that listens and does not block.
+    /// Registers a non-blocking listening socket with the runtime.
     pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
         Ok(match socket_domain(&socket)? {
             AddressFamily::UNIX => Self::Unix(UnixListener::from_std(socket.into())?),
@@ -74,7 +74,7 @@ impl Accepting {
         })
     }
 
-    /// The next connection, and where it comes from; `None` over a unix socket.
+    /// Accepts the next connection, with its address; `None` over a unix socket.
     pub(crate) async fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
         match self {
             Self::Tcp(socket) => {

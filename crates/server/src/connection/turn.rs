@@ -1,4 +1,4 @@
-//! One turn of a transfer: how much it may move before other connections have theirs, and what it costs.
+//! One turn of a transfer: its maximum size while other connections wait, and its cost.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -39,29 +39,29 @@ pub(crate) fn transfer<'a>(
         None => options,
     };
     let mut transfer = Transfer::new(chain, Sink::socket(&peer.socket)).options(options);
-    // What ends in its first turn is nobody's rival for a second one.
+    // A transfer that ends in its first turn does not compete for a second one.
     transfer.set_turn(LONG_TURN);
     transfer
 }
 
-/// Returns how many bytes a connection may move before others get their turn: much as long as it is
-/// nearly alone, little if there are others to wait for it.
+/// Returns the number of bytes that a connection may move before others have their turn: many while
+/// it is nearly alone, few if others wait for it.
 pub(crate) fn turn(worker: &Worker) -> usize {
     if is_nearly_alone(worker) { LONG_TURN } else { SHORT_TURN }
 }
 
-/// Returns whether there are so many transfers that they have to take turns.
+/// Returns whether there are enough transfers that they have to take turns.
 pub(crate) fn is_crowded(worker: &Worker) -> bool {
     worker.slow_transfers.get() > CROWD
 }
 
-/// Returns whether so few responses take their time that none has to wait for another.
+/// Returns whether there are so few slow responses that none has to wait for another.
 fn is_nearly_alone(worker: &Worker) -> bool {
     worker.slow_transfers.get() < MAX_LONG_TURNS
 }
 
-/// Takes the next turn of a transfer, and adds what it cost if the log tells that: asking takes a
-/// microsecond, which nobody who does not want to know should pay.
+/// Takes the next turn of a transfer, and adds its cost if the log needs it: measuring takes a
+/// microsecond.
 pub(crate) fn advance(
     settings: &Settings,
     transfer: &mut Moving<'_>,
@@ -76,15 +76,15 @@ pub(crate) fn advance(
     outcome
 }
 
-/// Transfers that may be under way without having to be kept short.
+/// The maximum number of transfers under way with long turns.
 const MAX_LONG_TURNS: usize = 4;
 
-/// From so many transfers on they take turns, which costs each of them a look at what else is ready:
-/// as many as the runtime runs between two such looks anyway.
+/// The number of transfers from which they take turns, which costs each of them a check for other
+/// ready tasks: the runtime runs this many between two such checks anyway.
 const CROWD: usize = 64;
 
 /// A turn of a transfer that is nearly alone: one step of sendfile.
 const LONG_TURN: usize = 2 << 20;
 
-/// A turn of one of many: some 30 µs on loopback.
+/// A turn of one of many transfers: some 30 µs on loopback.
 const SHORT_TURN: usize = 128 << 10;
