@@ -1,7 +1,7 @@
-//! The bytes of a connection: TLS, the heads and bodies that come in, and the digests they are checked by.
+//! The bytes of a connection: TLS, incoming heads and bodies, and the digests that check them.
 //!
-//! Server and client use the same code on both sides. Nothing here parses a request or chooses an answer,
-//! and nothing waits on a runtime: what blocks takes a deadline and a flag that cancels it.
+//! Server and client share this code. It neither parses requests nor chooses responses, and does
+//! not depend on a runtime: blocking calls take a deadline and a flag that cancels them.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

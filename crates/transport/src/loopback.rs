@@ -1,20 +1,19 @@
-//! What suits a connection within one machine, on which nothing is far away.
+//! Settings for a connection within one machine.
 
 use std::os::fd::AsFd;
 
 use rustix::net::sockopt;
 use underpass_engine::socket::has_loopback_peer;
 
-/// Lets little of an upload be on its way at once if its peer is within this machine, so that little
-/// has to be sent again when the peer is killed. Elsewhere that would cost the speed.
+/// Limits how much of an upload is in flight if its peer is on this machine, so that little has
+/// to be sent again if the peer is killed. On other connections that would reduce the speed.
 pub fn hold_little_on_loopback(stream: impl AsFd) {
     if has_loopback_peer(&stream) {
-        // A kernel that refuses only keeps more. It doubles what it is asked for.
+        // If the kernel refuses, more is in flight. It doubles the requested size.
         let _ = sockopt::set_socket_send_buffer_size(&stream, LITTLE / 2);
         let _ = sockopt::set_socket_recv_buffer_size(&stream, LITTLE / 2);
     }
 }
 
-/// Bytes that one end holds of an upload that comes from within this machine, with all that the
-/// kernel needs besides.
+/// The bytes of an upload from this machine that one end holds, including the kernel's overhead.
 const LITTLE: usize = 512 << 10;

@@ -1,5 +1,5 @@
-//! Makes digests. Nothing in the kernel does that for us, so here, and only here, the bytes of a
-//! file are read into user space; how many, is told.
+//! Computes digests. No system call does that, so the bytes of a file are read into user space
+//! here, and only here; the result says how many.
 
 use std::io;
 use std::ops::Range;
@@ -9,16 +9,16 @@ use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, pread};
 use underpass_protocol::digest::{Algorithm, Digest, Hasher};
 
-/// Digests, and what they have cost.
+/// Digests, and the bytes read for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Computed {
-    /// One for each algorithm, in the order in which they were asked for.
+    /// One digest for each algorithm, in the requested order.
     pub digests: Vec<Digest>,
     /// Bytes that were read into user space.
     pub read_bytes: u64,
 }
 
-/// Why there is no digest.
+/// Why no digest was computed.
 #[derive(Debug)]
 pub enum Stopped {
     /// It was cancelled.
@@ -27,10 +27,10 @@ pub enum Stopped {
     Io(io::Error),
 }
 
-/// Makes the digests of a range of a file, reading it once.
+/// Computes the digests of a range of a file, reading it once.
 ///
-/// After each piece, `go_on` is told how many bytes have been read so far; if it answers no, that
-/// was the last one. The file's cursor stays where it is.
+/// After each piece, `go_on` is called with the number of bytes read so far; if it returns false,
+/// reading stops. The file's cursor does not move.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub fn compute(
     let file = file.as_fd();
     let mut hashers: Vec<_> = algorithms.iter().copied().map(Hasher::new).collect();
     let wanted = range.end.saturating_sub(range.start);
-    // The kernel reads further ahead; that it does not is no reason to stop.
+    // This only makes the kernel read further ahead; a failure does no harm.
     let _ = fadvise(file, range.start, std::num::NonZeroU64::new(wanted), Advice::Sequential);
     let mut buffer = vec![0; usize::try_from(wanted).unwrap_or(BUFFER).clamp(1, BUFFER)];
     let mut read_bytes = 0;
@@ -66,7 +66,7 @@ pub fn compute(
     Ok(Computed { digests, read_bytes })
 }
 
-/// Bytes that are read at once: what the second cache of a processor holds.
+/// The number of bytes read at once, which fits the second-level cache of a processor.
 const BUFFER: usize = 256 << 10;
 
 impl std::fmt::Display for Stopped {

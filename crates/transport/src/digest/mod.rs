@@ -1,6 +1,6 @@
-//! Makes digests of files, and compares them with what was sent or expected.
+//! Computes digests of files, and compares them with announced or expected ones.
 //!
-//! A digest is the one thing about a file for which all of its bytes have to climb into user space.
+//! A digest is the only feature for which all bytes of a file have to enter user space.
 
 mod compute;
 mod offer;

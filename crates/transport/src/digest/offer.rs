@@ -8,19 +8,19 @@ use underpass_protocol::digest::{BadField, Digest, parse_digests};
 
 use super::compute::{Stopped, compute};
 
-/// The digests that came with a body, and the part of the file that they are of.
+/// The digests that came with a body, and the part of the file that they cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
-    /// Of the whole file (`Repr-Digest`).
+    /// Digests of the whole file (`Repr-Digest`).
     whole: Vec<Digest>,
-    /// Of what this request brought (`Content-Digest`).
+    /// Digests of the body of this request (`Content-Digest`).
     content: Vec<Digest>,
 }
 
-/// What was found to be so.
+/// The result of a successful check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Digests of the whole file, which can be kept with it.
+    /// Digests of the whole file, which can be stored with it.
     pub whole: Vec<Digest>,
     /// Bytes that were read for that.
     pub read_bytes: u64,
@@ -39,20 +39,20 @@ impl Offer {
         Ok(Self { whole: parse_digests(repr_digest)?, content: parse_digests(content_digest)? })
     }
 
-    /// Returns whether there is nothing to be checked.
+    /// Returns whether no digest was announced.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.whole.is_empty() && self.content.is_empty()
     }
 
-    /// Compares with a file of `len` bytes, of which this request has brought those of `content`.
-    /// Reads each of the two once, or not at all if nothing was offered of it.
+    /// Compares the digests with a file of `len` bytes, of which this request has sent the range
+    /// `content`. Each of the two is read once, or not at all if it has no digest.
     ///
     /// `go_on` is as with [`compute()`].
     ///
     /// # Errors
     ///
-    /// [`OfferError::Differs`] if it is another file, which is to be answered with 400.
+    /// [`OfferError::Differs`] if a digest does not match, which is to be answered with 400.
     pub fn check(
         &self,
         file: impl AsFd,
@@ -95,14 +95,14 @@ impl Offer {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OfferError {
-    /// It is another one.
+    /// A digest does not match.
     Differs {
-        /// What was said.
+        /// The announced digest.
         offered: Digest,
-        /// What it is.
+        /// The computed digest.
         found: Digest,
     },
-    /// It was not looked at to its end.
+    /// The check was not completed.
     Stopped(Stopped),
 }
 

@@ -1,4 +1,4 @@
-//! Compares a file that has arrived with what others say of it.
+//! Compares a file that has arrived with the digests that are expected of it.
 
 use std::os::fd::AsFd;
 
@@ -6,26 +6,26 @@ use underpass_protocol::digest::{Algorithm, Digest};
 
 use super::compute::{Stopped, compute};
 
-/// What is known of one digest of a file, for a receipt.
+/// The result for one digest of a file, for a receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
-    /// What the file is.
+    /// The computed digest.
     pub found: Digest,
-    /// What it should be, if that is known.
+    /// The expected digest, if there is one.
     pub expected: Option<Digest>,
-    /// Bytes that were read for it, and for the others beside it.
+    /// Bytes that were read for all digests together.
     pub read_bytes: u64,
 }
 
 impl Fact {
-    /// Returns whether it is what it should be; `None` if that is not known.
+    /// Returns whether the digest is the expected one; `None` if none is expected.
     #[must_use]
     pub fn matches(&self) -> Option<bool> {
         self.expected.as_ref().map(|expected| *expected == self.found)
     }
 }
 
-/// Makes the digests that are expected of a file of `len` bytes, and those that are only to be
+/// Computes the digests that are expected of a file of `len` bytes, and those that are only to be
 /// shown, reading it once. Nothing is read if there are none.
 ///
 /// There is a fact for each that is expected, in their order (the user's own first, so that it is

@@ -1,4 +1,4 @@
-//! Why something that should have come in did not.
+//! Why receiving failed.
 
 use std::fmt;
 use std::io;
@@ -8,15 +8,15 @@ use underpass_engine::Error;
 
 use underpass_protocol::chunked::BadChunk;
 
-/// Why something that should have come in did not.
+/// Why receiving failed.
 #[derive(Debug)]
 pub enum ReceiveError {
     /// The transfer was cancelled.
     Cancelled,
-    /// The body is not chunked as it should be.
+    /// The body is not validly chunked.
     Chunk(BadChunk),
-    /// TLS: the connection ended, and the peer had not said that it would. A machine in between may have
-    /// cut it (RFC 8446 6.1).
+    /// The TLS connection ended without an announcement by the peer. A machine in between may
+    /// have cut it (RFC 8446 6.1).
     Cut,
     /// The connection ended too early.
     Ended,
@@ -24,14 +24,14 @@ pub enum ReceiveError {
     Engine(Box<Error>),
     /// The connection failed.
     Io(io::Error),
-    /// Nothing came for too long.
+    /// Nothing arrived for the length of the timeout.
     Stalled,
-    /// More came than is wanted.
+    /// More bytes arrived than are accepted.
     TooLong,
 }
 
 impl ReceiveError {
-    /// Returns what the system answered, if it was that.
+    /// Returns the error of the system, if it was one.
     pub(super) fn errno(&self) -> Option<Errno> {
         match self {
             Self::Io(error) => Errno::from_io_error(error),

@@ -1,12 +1,13 @@
-//! What comes in over a connection, of which not a byte more is read than is needed: bodies go
-//! from the socket into their file by the engine and never surface.
+//! Receives heads and bodies over a connection without reading a byte more than needed: the
+//! engine moves bodies from the socket into their file inside the kernel.
 //!
-//! The end of a head is only known once it has been read. So a head is read a few bytes at a time,
-//! never more than are certain to belong to it. That is some eighty short calls, which a body of a
-//! few hundred KiB is worth; [`Incoming::is_eager`] is for those who expect small ones.
+//! The end of a head is only known once it has been read. So a head is read a few bytes at a
+//! time, never more than are certain to belong to it. That takes some eighty short calls, which a
+//! body of a few hundred KiB is worth; [`Incoming::is_eager`] is for callers that expect small
+//! ones.
 //!
-//! With TLS the same holds as far as the kernel decrypts. Where this process does, the bytes surface
-//! anyway, and heads are read eagerly.
+//! With TLS the same holds if the kernel decrypts. If this process does, the bytes enter user
+//! space anyway, and heads are read eagerly.
 
 mod error;
 
@@ -37,43 +38,43 @@ pub enum Extent {
     Length(u64),
     /// In chunks, the last of which is empty.
     Chunked,
-    /// By the end of the connection, which nothing but TLS tells from an interruption.
+    /// By the end of the connection, which only TLS distinguishes from an interruption.
     UntilEnd,
 }
 
-/// How a body is to be received.
+/// The options for receiving a body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Manner<'a> {
     /// Which mechanisms may move it.
     pub policy: Policy,
-    /// Bytes asked for in one system call, instead of the mechanism's own default.
+    /// Bytes requested in one system call, instead of the mechanism's own default.
     pub step: Option<usize>,
     /// Where pipes come from; shared by the chunks of a body and by bodies.
     pub pipes: Option<&'a PipePool>,
-    /// Bytes after which the journal is told at the latest.
+    /// The largest number of bytes between two calls that update the journal.
     pub tell_every: Option<u64>,
-    /// The most bytes that are taken of a body in chunks.
+    /// The most bytes accepted of a chunked body.
     pub limit: Option<u64>,
     /// Whether space is reserved first, where the length is known.
     pub reserve: bool,
 }
 
-/// What became of a body, whole or not.
+/// The result of receiving a body, complete or not.
 #[derive(Debug)]
 pub struct Received {
     /// What was done. Its bytes are in the file, whatever the outcome.
     pub report: Report,
-    /// Why it is not whole, if it is not.
+    /// Why the body is not complete, if it is not.
     pub outcome: Result<(), ReceiveError>,
 }
 
-/// The incoming half of a connection that does not block.
+/// The receiving half of a non-blocking connection.
 #[derive(Debug)]
 pub struct Incoming<'a, S> {
     stream: S,
-    /// The TLS over it.
+    /// The TLS session, if there is one.
     session: Option<Arc<Session>>,
-    /// What was read already, before it was wanted.
+    /// Bytes that were read in advance.
     ahead: Vec<u8>,
     timeout: Option<Duration>,
     cancel: Option<&'a AtomicBool>,
@@ -82,9 +83,10 @@ pub struct Incoming<'a, S> {
 }
 
 impl<'a, S: AsFd> Incoming<'a, S> {
-    /// What comes over a non-blocking `stream`, behind the bytes that were read `ahead`.
+    /// Creates the receiving half of a non-blocking `stream`, from which the bytes `ahead` were
+    /// already read.
     ///
-    /// Nothing waits longer than `timeout` without progress, or much longer than until `cancel`
+    /// No call waits longer than `timeout` without progress, or much longer than until `cancel`
     /// becomes true.
     pub fn new(
         stream: S,
@@ -95,9 +97,9 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         Self { stream, session: None, ahead, timeout, cancel, is_eager: false }
     }
 
-    /// From now on what comes is TLS.
+    /// Receives over TLS from now on.
     pub fn set_session(&mut self, session: Arc<Session>) {
-        // What surfaces anyway need not be taken in small bites.
+        // Bytes that enter user space anyway can be read in large pieces.
         self.is_eager |= !session.is_in_kernel();
         self.session = Some(session);
     }
@@ -112,35 +114,35 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         &self.stream
     }
 
-    /// From now on something else tells that it is not wanted any more.
+    /// Replaces the flag that cancels.
     pub fn set_cancel(&mut self, cancel: Option<&'a AtomicBool>) {
         self.cancel = cancel;
     }
 
-    /// Returns how long nothing may move, and what becomes true when it is cancelled.
+    /// Returns the longest time without progress, and the flag that cancels.
     pub fn limits(&self) -> (Option<Duration>, Option<&'a AtomicBool>) {
         (self.timeout, self.cancel)
     }
 
-    /// Returns whether nothing was read that is not used yet.
+    /// Returns whether all bytes that were read have been used.
     #[must_use]
     pub fn is_ahead_empty(&self) -> bool {
         self.ahead.is_empty()
     }
 
-    /// From now on nothing waits longer than this without progress.
+    /// Sets the longest time without progress.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
 
-    /// Returns whether bytes were read that have not been taken yet: they come before the
-    /// connection's own.
+    /// Returns whether bytes were read that have not been taken yet: they precede those of the
+    /// connection.
     #[must_use]
     pub fn holds_more(&self) -> bool {
         !self.ahead.is_empty()
     }
 
-    /// Returns what was read and not used: the beginning of what comes next.
+    /// Returns the bytes that were read and not used, the beginning of the next message.
     #[must_use]
     pub fn into_ahead(self) -> Vec<u8> {
         self.ahead
@@ -186,7 +188,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         Ok(std::mem::replace(&mut self.ahead, rest))
     }
 
-    /// Reads exactly `len` bytes behind those that `out` has.
+    /// Reads exactly `len` bytes and appends them to `out`.
     ///
     /// # Errors
     ///
@@ -238,8 +240,9 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
-    /// Moves a body into `file`, from the byte `at` on. `tell` is told how many bytes of the body
-    /// are in the file: at times, and whenever [`Manner::tell_every`] are more.
+    /// Moves a body into `file`, from the byte `at` on. It calls `tell` with the number of bytes
+    /// of the body that are in the file, at intervals and at least every [`Manner::tell_every`]
+    /// bytes.
     pub fn body(
         &mut self,
         extent: Extent,
@@ -280,8 +283,8 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         Ok(())
     }
 
-    /// Reads up to the data of the next chunk, and how long that is; `None` at the end. The data
-    /// has to be taken before the next call.
+    /// Reads up to the data of the next chunk and returns its length; `None` at the end. The data
+    /// must be taken before the next call.
     fn chunk(&mut self, chunks: &mut Chunked) -> Result<Option<u64>, ReceiveError> {
         loop {
             if let Some(len) = chunks.pass_data() {
@@ -357,14 +360,14 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
-    /// Returns whether anything is here, read now if nothing was before; of what is not expected
-    /// to be followed by a short body no more than `needed` bytes.
+    /// Returns whether a byte is available, reading if none was; unless a short body is expected
+    /// to follow, no more than `needed` bytes are read.
     fn has_more(&mut self, needed: usize) -> Result<bool, ReceiveError> {
         let most = if self.is_eager { EAGER } else { needed };
         Ok(!self.ahead.is_empty() || self.read(most)? > 0)
     }
 
-    /// Reads at most `most` bytes behind those that are here; 0 at the end.
+    /// Reads at most `most` bytes after those already read; returns 0 at the end.
     fn read(&mut self, most: usize) -> Result<usize, ReceiveError> {
         let before = self.ahead.len();
         let mut ahead = std::mem::take(&mut self.ahead);
@@ -375,7 +378,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         outcome
     }
 
-    /// Waits for something, and reads as much of it as there is room; 0 at the end.
+    /// Waits for bytes, and reads as many as there is room for; returns 0 at the end.
     fn receive(&self, room: &mut [u8]) -> Result<usize, ReceiveError> {
         let mut last = Instant::now();
         loop {
@@ -392,8 +395,9 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
-    /// Tells apart what only TLS has to say: an end that was not announced, bytes that are not the
-    /// peer's, messages that it may not send, a key that is worn.
+    /// Recognizes the errors that only TLS reports: an end that was not announced, records that
+    /// fail authentication, messages that the peer may not send, a key that has reached its
+    /// limit.
     fn sorted(&self, error: ReceiveError) -> ReceiveError {
         match error.errno().filter(|_| self.session.is_some()) {
             Some(Errno::CONNABORTED) => ReceiveError::Cut,
@@ -404,7 +408,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
-    /// Waits a moment for something to read; fails if it has taken too long or it is cancelled.
+    /// Waits a moment for something to read; fails if the time is up or the flag is set.
     fn wait(&self, since: &mut Instant) -> Result<(), ReceiveError> {
         let limits = Limits::since(*since, self.timeout, self.cancel);
         match limits.poll(&mut [PollFd::new(&self.stream, PollFlags::IN)]) {
@@ -418,7 +422,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
 /// Returns how many more bytes a head is certain to have; 0 if it is complete.
 ///
 /// A head whose first line ends in CRLF is taken to end all of them so: then its end has four
-/// bytes. Of others, which RFC 9112 2.2 lets a recipient accept, no more than one is certain.
+/// bytes. Of others, which RFC 9112 2.2 lets a recipient accept, only one byte is certain.
 fn missing_of_head(head: &[u8]) -> usize {
     const END: &[u8] = b"\r\n\r\n";
     if head.ends_with(END) || head.ends_with(b"\n\n") {
@@ -433,5 +437,5 @@ fn missing_of_head(head: &[u8]) -> usize {
     if first_line.is_none() { (END.len() - begun).min(2) } else { END.len() - begun }
 }
 
-/// Bytes read at once by those who do not mind to get more than they asked for.
+/// The number of bytes read at once by callers that accept more than they need.
 const EAGER: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! What all handshakes of a server have in common.
+//! The settings that all handshakes of a server share.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::error::TlsError;
 use super::place::KernelOffer;
 use super::suites;
 
-/// Accepts handshakes. Cheap to clone.
+/// Accepts handshakes. It is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Acceptor {
     config: Arc<ServerConfig>,
@@ -22,7 +22,7 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// `kernel` says whether the kernel is to take over where it can.
+    /// Creates an acceptor; `kernel` says whether the kernel encrypts where it can.
     ///
     /// # Errors
     ///
@@ -38,12 +38,12 @@ impl Acceptor {
         config.alpn_protocols = suites::protocols();
         config.ignore_client_order = true;
         config.enable_secret_extraction = kernel;
-        // A client that comes back brings its session along, encrypted with a key that changes.
+        // A returning client presents its session, encrypted with a key that changes.
         config.ticketer = Ticketer::new().map_err(refused)?;
         Ok(Self { config: Arc::new(config), is_slow: is_slow(&identity), wanted: Arc::new(wanted) })
     }
 
-    /// The same with another identity. Sessions of before can still be resumed.
+    /// Returns an acceptor with another identity. Earlier sessions can still be resumed.
     #[must_use]
     pub fn renewed(&self, identity: &Identity) -> Self {
         let mut config = ServerConfig::clone(&self.config);
@@ -51,7 +51,7 @@ impl Acceptor {
         Self { config: Arc::new(config), is_slow: is_slow(identity), ..self.clone() }
     }
 
-    /// For streams that are not HTTP: agrees on no protocol.
+    /// Returns an acceptor for streams that are not HTTP, which negotiates no protocol.
     #[must_use]
     pub fn for_streams(self) -> Self {
         let mut config = Arc::unwrap_or_clone(self.config);
@@ -59,8 +59,8 @@ impl Acceptor {
         Self { config: Arc::new(config), ..self }
     }
 
-    /// Whether a network card that encrypts may read the pages of files themselves
-    /// (`TLS_TX_ZEROCOPY_RO`): what then changes before the peer has it breaks the connection.
+    /// Sets whether a network card that encrypts may read the pages of files directly
+    /// (`TLS_TX_ZEROCOPY_RO`): a change before the peer has received them breaks the connection.
     #[must_use]
     pub fn zero_copy(self, wanted: bool) -> Self {
         let mut wish = Arc::unwrap_or_clone(self.wanted);
@@ -68,8 +68,8 @@ impl Acceptor {
         Self { wanted: Arc::new(wish), ..self }
     }
 
-    /// Returns whether a signature takes so long (RSA) that others should not wait for it on
-    /// their thread.
+    /// Returns whether a signature takes so long (RSA) that it should not delay other connections
+    /// of the thread.
     #[must_use]
     pub fn is_slow(&self) -> bool {
         self.is_slow
@@ -79,13 +79,13 @@ impl Acceptor {
         Arc::clone(&self.config)
     }
 
-    /// The same with a kernel that answers otherwise.
+    /// Returns an acceptor with these capabilities of the kernel.
     #[cfg(test)]
     pub(super) fn with(self, wanted: KernelOffer) -> Self {
         Self { wanted: Arc::new(wanted), ..self }
     }
 
-    /// Returns what is wanted of the kernel.
+    /// Returns the requested capabilities of the kernel.
     pub(super) fn wanted(&self) -> Arc<KernelOffer> {
         Arc::clone(&self.wanted)
     }
@@ -95,7 +95,7 @@ fn is_slow(identity: &Identity) -> bool {
     identity.key().key.algorithm() == SignatureAlgorithm::RSA
 }
 
-/// One certificate for everybody.
+/// The same certificate for every client.
 #[derive(Debug)]
 struct Only(Arc<CertifiedKey>);
 

@@ -1,4 +1,4 @@
-//! A handshake from its beginning to its end, for those who have a thread to wait with.
+//! A whole handshake, for callers with a thread that can wait.
 
 use std::os::fd::AsFd;
 
@@ -10,7 +10,7 @@ use super::handshake::{Handshake, Progress};
 use super::session::Session;
 
 impl Handshake {
-    /// Shakes hands over a socket that does not block, and waits for the peer where need be.
+    /// Completes a handshake over a non-blocking socket, waiting for the peer where necessary.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What all handshakes of a client have in common: whom it believes.
+//! The settings that all handshakes of a client share: which servers it trusts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use super::error::{Doubt, Fault, HandshakeError, TlsError};
 use super::place::KernelOffer;
 use super::suites;
 
-/// Whom a client believes.
+/// Which servers a client trusts.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     /// A PEM file with authorities instead of the system's.
     pub authorities: Option<PathBuf>,
-    /// Believe everybody.
+    /// Whether every server is trusted.
     pub insecure: bool,
-    /// Public keys of which the server's has to be one, besides all else.
+    /// Public keys, one of which the server must have, in addition to the other conditions.
     pub pins: Vec<Pin>,
-    /// Whether the kernel is to take over where it can.
+    /// Whether the kernel encrypts where it can.
     pub kernel: bool,
 }
 
-/// Begins handshakes. Cheap to clone. Remembers sessions, to resume them.
+/// Begins handshakes. It is cheap to clone, and remembers sessions to resume them.
 #[derive(Clone, Debug)]
 pub struct Connector {
     config: Arc<ClientConfig>,
@@ -44,8 +44,8 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Reads the authorities: the system's, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name,
-    /// unless it is to trust others.
+    /// Reads the authorities: the system's, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR`
+    /// name, unless `trust` names others.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl Connector {
         Ok(Self { config: Arc::new(config), wanted: Arc::new(wanted) })
     }
 
-    /// For streams that are not HTTP: asks for no protocol.
+    /// Returns a connector for streams that are not HTTP, which requests no protocol.
     #[must_use]
     pub fn for_streams(self) -> Self {
         let mut config = Arc::unwrap_or_clone(self.config);
@@ -84,25 +84,25 @@ impl Connector {
         Arc::clone(&self.config)
     }
 
-    /// The same with a kernel that answers otherwise.
+    /// Returns a connector with these capabilities of the kernel.
     #[cfg(test)]
     pub(super) fn with(self, wanted: KernelOffer) -> Self {
         Self { wanted: Arc::new(wanted), ..self }
     }
 
-    /// Returns what is wanted of the kernel.
+    /// Returns the requested capabilities of the kernel.
     pub(super) fn wanted(&self) -> Arc<KernelOffer> {
         Arc::clone(&self.wanted)
     }
 }
 
-/// Returns what a certificate has to be for.
+/// Returns the name that a certificate must be for.
 pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, HandshakeError> {
     let without_zone = host.split('%').next().unwrap_or(host);
     ServerName::try_from(without_zone.to_owned()).map_err(|_| HandshakeError::Name(host.to_owned()))
 }
 
-/// Belief in authorities: those of a file, otherwise the system's.
+/// Creates the verifier for the authorities of a file, otherwise the system's.
 fn authorities(
     file: Option<&Path>,
     named: &[CertificateDer<'static>],
@@ -117,7 +117,7 @@ fn authorities(
             })?;
         }
     } else {
-        // Some systems have a few that cannot be read, for which the others need not suffer.
+        // Some systems have a few unreadable certificates; the others are still used.
         let found = rustls_native_certs::load_native_certs();
         roots.add_parsable_certificates(found.certs);
     }
@@ -129,13 +129,13 @@ fn authorities(
         .map_err(|error| TlsError::Refused(error.to_string()))
 }
 
-/// Believes a server by authorities, by its key, by both, or at once; always wants to see that it
-/// has the key.
+/// Verifies a server by authorities, by its key, by both, or not at all; it always checks that
+/// the server has the key.
 #[derive(Debug)]
 struct Verifier {
-    /// Nothing to believe everybody.
+    /// `None` if every server is trusted.
     believed: Option<Arc<WebPkiServerVerifier>>,
-    /// Certificates that were named one by one: one of them may be the server's own.
+    /// Certificates from the named file: one of them may be the server's own.
     named: Vec<CertificateDer<'static>>,
     pins: Vec<Pin>,
     provider: Arc<CryptoProvider>,
@@ -152,8 +152,8 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         let is_named = self.named.iter().any(|named| named == certificate);
         if self.believed.is_some() && is_named {
-            // Whatever its issuer: `openssl req -x509` makes them as if for an authority, which
-            // webpki does not accept of a server.
+            // This ignores the issuer: `openssl req -x509` creates certificates as if for an
+            // authority, which webpki does not accept from a server.
             let parsed = ParsedCertificate::try_from(certificate)?;
             verify_server_name(&parsed, name)?;
             verify_time(certificate, now)?;
@@ -214,8 +214,9 @@ fn verify_time(certificate: &[u8], now: UnixTime) -> Result<(), Error> {
     }
 }
 
-/// Whoever is its own issuer is told from others whom nobody knows, whatever webpki stumbles over
-/// first: that it looks like an authority's, or that an authority of the same name has another key.
+/// Distinguishes a self-signed certificate from one of an unknown issuer, whatever error webpki
+/// reports first: that it looks like an authority's, or that an authority of the same name has
+/// another key.
 fn explained(error: Error, certificate: &[u8]) -> Error {
     use CertificateError as Fault;
     let Error::InvalidCertificate(fault) = error else { return error };

@@ -1,4 +1,4 @@
-//! What can be wrong with certificates, keys and handshakes: one clear line each.
+//! Errors of certificates, keys and handshakes, each with a message of one line.
 
 use std::fmt;
 use std::io;
@@ -17,14 +17,14 @@ use super::certificates::Pin;
 pub enum TlsError {
     /// A file cannot be read.
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
     /// A file is not what it should be.
     Unusable {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         fault: Fault,
@@ -33,7 +33,7 @@ pub enum TlsError {
     NoAuthorities,
     /// A certificate cannot be made for this name.
     Name(String),
-    /// rustls, or what makes certificates, refuses.
+    /// rustls or rcgen returned an error.
     Refused(String),
 }
 
@@ -51,11 +51,11 @@ pub enum Fault {
     EncryptedKey,
     /// A certificate cannot be read.
     BadCertificate(String),
-    /// The key is of a kind that is not known.
+    /// The key is of an unknown kind.
     UnknownKey,
-    /// The key is not that of the certificate.
+    /// The key does not belong to the certificate.
     OtherKey {
-        /// In which file that is.
+        /// The file of the certificate.
         certificate: PathBuf,
     },
 }
@@ -122,37 +122,37 @@ impl std::error::Error for TlsError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// The first bytes are no TLS, perhaps a request of HTTP without it; nothing has been read from
+    /// The first bytes are not TLS, perhaps a request in plain HTTP; nothing has been read from
     /// the socket.
     PlainHttp,
-    /// The peer left before it was done.
+    /// The peer disconnected before the handshake was done.
     Closed,
-    /// The client does not believe the certificate.
+    /// The client does not trust the certificate.
     Certificate {
-        /// Why not.
+        /// The reason.
         error: CertificateError,
-        /// Whether it says that it was issued by whom it is for.
+        /// Whether its issuer is its own subject.
         is_self_signed: bool,
     },
     /// The server's public key is none of the pinned ones.
     NotPinned {
-        /// Which it is.
+        /// The server's key.
         key: Pin,
     },
     /// No certificate can be for this host.
     Name(String),
-    /// Anything else that TLS has to say.
+    /// Any other error of TLS.
     Tls(Error),
     /// The socket failed.
     Io(io::Error),
 }
 
-/// What the verifier knows besides what rustls has a word for.
+/// Errors of the verifier that rustls has no variant for.
 #[derive(Clone, Debug)]
 pub(super) enum Doubt {
-    /// Not one of the pinned keys.
+    /// The key is not one of the pinned keys.
     NotPinned(Pin),
-    /// It is signed by itself alone.
+    /// The certificate is self-signed.
     SelfSigned,
 }
 
@@ -185,7 +185,7 @@ impl From<Error> for HandshakeError {
 }
 
 impl HandshakeError {
-    /// Returns whether the peer does not speak TLS at all, as far as can be seen.
+    /// Returns whether the peer apparently does not speak TLS at all.
     #[must_use]
     pub fn is_no_tls(&self) -> bool {
         matches!(self, Self::PlainHttp | Self::Tls(Error::InvalidMessage(_)))
@@ -264,7 +264,7 @@ fn doubt(f: &mut fmt::Formatter<'_>, error: &CertificateError) -> fmt::Result {
                 names => f.write_str(&names.join(", ")),
             }
         }
-        // That of a chain is told as an issuer that is not trusted.
+        // A bad signature in a chain is reported as an untrusted issuer.
         CertificateError::BadSignature => {
             f.write_str("the server does not have the key of the certificate that it shows")
         }
@@ -280,7 +280,7 @@ fn doubt(f: &mut fmt::Formatter<'_>, error: &CertificateError) -> fmt::Result {
     }
 }
 
-/// `DnsName("a")` and `IpAddress(127.0.0.1)` without what surrounds them.
+/// Removes the variant from `DnsName("a")` and `IpAddress(127.0.0.1)`.
 fn plain_name(name: &str) -> &str {
     let inner = name.split_once('(').and_then(|(_, inner)| inner.strip_suffix(')'));
     inner.unwrap_or(name).trim_matches('"')
@@ -327,7 +327,7 @@ fn complaint(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
     }
 }
 
-/// `2026-11-21`.
+/// Formats a day, such as `2026-11-21`.
 fn day(time: UnixTime) -> String {
     let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     let moment = Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);

@@ -1,4 +1,4 @@
-//! A handshake over a socket that does not block.
+//! A handshake over a non-blocking socket.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -19,46 +19,47 @@ use super::records::{Connection, Intent, Kernel, Queue, Refusal, StepResult, Use
 use super::session::{Facts, Records, Session};
 use super::suites;
 
-/// How much is looked at at once: more than what either side usually says.
+/// The number of bytes peeked at once: more than either side usually sends.
 const LOOK: usize = 16 * 1024;
 
-/// The length of a record's head: its type, two bytes of version, two of length.
+/// The length of a record's header: its type, two bytes of version, two of length.
 const RECORD_HEAD: usize = 5;
 
 /// The type of a record of the handshake, with which each connection begins.
 const HANDSHAKE: u8 = 22;
 
-/// A handshake under way. `Send`, so that a step can be taken on another thread.
+/// A handshake in progress. It is `Send`, so that a step can be taken on another thread.
 #[derive(Debug)]
 pub struct Handshake {
-    /// Nothing after the end or a failure.
+    /// `None` after the end or a failure.
     connection: Option<Connection>,
     incoming: Queue,
     outgoing: Queue,
-    /// How much of `incoming` rustls has seen and not used up: whole records only.
+    /// How many bytes of `incoming` rustls has seen but not consumed: whole records only.
     shown: usize,
-    /// How much at the end of `incoming` is still in the socket too.
+    /// How many bytes at the end of `incoming` are still in the socket too.
     peeked: usize,
-    /// Whether the first bytes of the peer have come.
+    /// Whether the first bytes of the peer have arrived.
     has_begun: bool,
-    /// Whether bytes may only leave the socket if they are known to be of the handshake.
+    /// Whether bytes may be taken from the socket only if they are known to belong to the
+    /// handshake.
     leaves_rest_in_socket: bool,
     wanted: Arc<KernelOffer>,
 }
 
-/// How far a handshake came.
+/// The progress of a handshake.
 #[derive(Debug)]
 pub enum Progress {
     /// The socket has to become readable.
     Reads,
     /// The socket has to become writable.
     Writes,
-    /// It is done.
+    /// The handshake is done.
     Done(Session),
 }
 
 impl Handshake {
-    /// Returns a server's side.
+    /// Creates the server's side.
     ///
     /// # Errors
     ///
@@ -68,11 +69,11 @@ impl Handshake {
         Ok(Self::new(Connection::Server(Box::new(server)), acceptor.wanted()))
     }
 
-    /// Returns a client's side; `host` is a name or an address as in an URL, without brackets.
+    /// Creates the client's side; `host` is a name or an address as in an URL, without brackets.
     ///
     /// # Errors
     ///
-    /// [`HandshakeError::Name`] if that is no name that a certificate can be for.
+    /// [`HandshakeError::Name`] if no certificate can be for that name.
     pub fn connect(connector: &Connector, host: &str) -> Result<Self, HandshakeError> {
         let client = UnbufferedClientConnection::new(connector.config(), server_name(host)?)?;
         Ok(Self::new(Connection::Client(Box::new(client)), connector.wanted()))
@@ -91,12 +92,12 @@ impl Handshake {
         }
     }
 
-    /// Goes as far as it can without waiting, whether or not the socket waits.
+    /// Proceeds as far as possible without waiting, even on a blocking socket.
     ///
     /// # Errors
     ///
-    /// See [`HandshakeError`]. The peer has been told by an alert, as far as the socket took it.
-    /// After an error, or when it is done, there is nothing more to be had.
+    /// See [`HandshakeError`]. The peer is informed by an alert, as far as the socket took it.
+    /// After an error, and after the end, this must not be called again.
     pub fn advance(&mut self, socket: BorrowedFd<'_>) -> Result<Progress, HandshakeError> {
         let progress = self.go(socket);
         match &progress {
@@ -110,7 +111,7 @@ impl Handshake {
         progress
     }
 
-    /// Bytes that came and could not be used yet.
+    /// Returns how many bytes have arrived that could not be used yet.
     #[must_use]
     pub fn kept(&self) -> usize {
         self.incoming.len()
@@ -141,8 +142,8 @@ impl Handshake {
         }
     }
 
-    /// Has rustls do what it can; whether the handshake is done. It is shown one record at a time,
-    /// so that it never sees one that comes after the end.
+    /// Lets rustls proceed, and returns whether the handshake is done. It sees one record at a
+    /// time, so that it never sees one from after the end.
     fn think(&mut self) -> Result<bool, Error> {
         let connection = self.connection.as_mut().ok_or(Error::HandshakeNotComplete)?;
         loop {
@@ -168,8 +169,8 @@ impl Handshake {
         }
     }
 
-    /// Takes off the socket what was only looked at, as far as it belongs to the handshake: before
-    /// its end everything, also the beginning of a record.
+    /// Removes bytes from the socket that were only peeked, as far as they belong to the
+    /// handshake: before its end everything, including the beginning of a record.
     fn take_off(&mut self, socket: BorrowedFd<'_>, is_done: bool) -> Result<(), HandshakeError> {
         let behind = if is_done { self.incoming.len() - self.shown } else { 0 };
         let mut left = self.peeked.saturating_sub(behind);
@@ -189,7 +190,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// Reads what the peer says; whether anything came.
+    /// Reads from the peer, and returns whether any bytes arrived.
     fn read(&mut self, socket: BorrowedFd<'_>) -> Result<bool, HandshakeError> {
         let looks = self.leaves_rest_in_socket || !self.has_begun;
         let mut flags = RecvFlags::DONTWAIT;
@@ -234,7 +235,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// What the peer is told of a failure. Of a message that is too long rustls tells nothing.
+    /// Queues the alert for a failure. For a message that is too long rustls has none.
     fn take_alerts(&mut self, error: &Error) {
         const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
         let Some(connection) = &mut self.connection else { return };
@@ -246,14 +247,14 @@ impl Handshake {
         }
     }
 
-    /// Makes a session.
+    /// Creates the session.
     fn finish(&mut self, socket: BorrowedFd<'_>) -> Result<Progress, HandshakeError> {
         let connection = self.connection.as_ref().ok_or(Error::HandshakeNotComplete)?;
         let suite = connection.common().negotiated_cipher_suite();
         let kind = suite.and_then(|suite| suites::kind_of(suite.suite()));
         let mut obstacle = self.wanted.obstacle().or_else(|| self.wanted.obstacle_to(kind));
-        // The peer waits for what is left to be sent, and the kernel counts from the record behind
-        // it; but tickets of TLS 1.3 are not waited for, and can go with the first data.
+        // The peer waits for what is left to be sent, and the kernel numbers records from the one
+        // after it; but tickets of TLS 1.3 are not waited for, and can go with the first data.
         let is_13 = connection.common().protocol_version() == Some(ProtocolVersion::TLSv1_3);
         let are_tickets = is_13 && matches!(connection, Connection::Server(_));
         if obstacle.is_none() || !are_tickets {
@@ -292,8 +293,8 @@ impl Handshake {
     }
 }
 
-/// Returns how long the record at the front is, if all of it is there. One that is longer than
-/// any record may be is whole as soon as that is known: rustls is to refuse it.
+/// Returns the length of the record at the front, if all of it is there. A record over the length
+/// limit counts as complete as soon as that is known: rustls refuses it.
 fn record_len(bytes: &[u8]) -> Option<usize> {
     const MAX_RECORD: usize = 16 * 1024 + 2048;
     let (head, _) = bytes.split_at_checked(RECORD_HEAD)?;

@@ -1,4 +1,4 @@
-//! A handshake that may end in the kernel leaves in the socket what comes behind it.
+//! Tests that a handshake that may end in the kernel leaves later bytes in the socket.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,13 +14,13 @@ use underpass_engine::ktls::Support;
 use super::place::KernelOffer;
 use super::{Acceptor, Connector, Handshake, Identity, Place, Progress, Session, Trust, Why};
 
-/// Returns a kernel that has TLS but can do nothing with it, so that the place is known at the
-/// end only.
+/// Returns a kernel offer with TLS support that cannot be used, so that this becomes known only
+/// at the end.
 fn hopeful() -> KernelOffer {
     KernelOffer::of(Some(Support { module: Ok(()), ..Support::none(Errno::INVAL) }))
 }
 
-/// A kernel that promised what it then does not do: a Unix socket cannot have TLS.
+/// Returns a kernel offer that promises support which then fails: a Unix socket cannot have TLS.
 fn treacherous() -> KernelOffer {
     let mut support = Support { module: Ok(()), ..Support::none(Errno::INVAL) };
     support.suites.as_flattened_mut().fill(Ok(()));
@@ -33,8 +33,8 @@ fn both() -> (Acceptor, Connector) {
     (Acceptor::new(identity, false).unwrap(), Connector::new(&trust).unwrap())
 }
 
-/// Takes turns until both are done; what the server's socket held when its handshake was. The
-/// client says a word as soon as it may.
+/// Alternates between both sides until they are done, and returns what the server's socket held
+/// when its handshake was. The client sends a word as soon as it may.
 fn shake(
     (client_end, server_end): (&UnixStream, &UnixStream),
     connector: &Connector,
@@ -124,7 +124,8 @@ fn a_byte_at_a_time_is_a_handshake_too() {
             assert_eq!(rustix::io::write(&far, &[*byte]), Ok(1));
             assert_eq!(recv(&far, &mut answer, RecvFlags::DONTWAIT).unwrap_err(), Errno::AGAIN);
             assert!(matches!(server.advance(near.as_fd()), Ok(Progress::Reads)));
-            // What is known to be of the handshake does not stay: nobody would wait for the rest.
+            // Bytes known to belong to the handshake do not stay in the socket: no later read
+            // would wait for the rest.
             let held = recv(&near, &mut answer, RecvFlags::DONTWAIT | RecvFlags::PEEK);
             assert_eq!(held.unwrap_err(), Errno::AGAIN);
         }

@@ -1,8 +1,9 @@
-//! TLS: handshakes by rustls, then records by the kernel where it can, otherwise here.
+//! TLS: rustls makes the handshake; then the kernel encrypts where it can, otherwise this
+//! process.
 //!
-//! A [`Handshake`] becomes a [`Session`], which is the engine's `TlsTransport`: bytes of files go through
-//! the kernel's own TLS where it has one, and through this process where it has none. Which of the
-//! two is decided when the handshake is done and never changed.
+//! A [`Handshake`] becomes a [`Session`], which is the engine's `TlsTransport`: bytes of files go
+//! through the kernel's own TLS if it is available, otherwise through this process. This is
+//! decided when the handshake is done and never changes.
 
 mod acceptor;
 mod blocking; // handshakes that wait for the peer

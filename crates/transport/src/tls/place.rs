@@ -1,34 +1,34 @@
-//! Whether the kernel is to encrypt, decided before the first byte of data.
+//! Whether the kernel encrypts, decided before the first byte of data.
 
 use rustix::io::Errno;
 use underpass_engine::ktls::{self, Cipher, Support, Version};
 
-/// Who encrypts.
+/// Where records are encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The kernel.
     Kernel,
-    /// This process, and why.
+    /// This process, with the reason.
     UserSpace(Why),
 }
 
 /// Why the kernel does not encrypt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It was told not to.
+    /// The configuration disables it.
     Unwanted,
-    /// It has no TLS: `TCP_ULP` says `ENOENT`.
+    /// The kernel has no TLS: `TCP_ULP` fails with `ENOENT`.
     NoModule,
-    /// It does not know the cipher suite.
+    /// The kernel does not support the cipher suite.
     Suite,
-    /// It does not know this version of TLS.
+    /// The kernel does not support this version of TLS.
     Version,
     /// Anything else, such as a filter of system calls.
     Refused(Errno),
 }
 
 impl Why {
-    /// Returns a word for labels and JSON.
+    /// Returns the name for labels and JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -41,17 +41,17 @@ impl Why {
     }
 }
 
-/// What the kernel can do, and what else is wanted of it.
+/// The capabilities of the kernel, and the options for them.
 #[derive(Clone, Debug)]
 pub(super) struct KernelOffer {
-    /// Nothing if the kernel is not wanted.
+    /// `None` if the kernel is not to encrypt.
     support: Option<Support>,
-    /// Whether a network card may read the pages of files themselves.
+    /// Whether a network card may read the pages of files directly.
     pub(super) zero_copy: bool,
 }
 
 impl KernelOffer {
-    /// Asks the kernel, if it is wanted.
+    /// Probes the kernel, if it is to encrypt.
     pub(super) fn new(kernel: bool) -> Self {
         let ask = || match ktls::probe() {
             Ok(support) => support,
@@ -60,13 +60,13 @@ impl KernelOffer {
         Self { support: kernel.then(ask), zero_copy: false }
     }
 
-    /// Of a kernel that says this of itself.
+    /// Creates an offer of these capabilities.
     #[cfg(test)]
     pub(super) fn of(support: Option<Support>) -> Self {
         Self { support, zero_copy: false }
     }
 
-    /// Returns why it cannot be the kernel, as far as it is known before a handshake.
+    /// Returns why the kernel cannot encrypt, as far as that is known before a handshake.
     pub(super) fn obstacle(&self) -> Option<Why> {
         match self.support.as_ref().map(|support| support.module) {
             None => Some(Why::Unwanted),
@@ -75,7 +75,7 @@ impl KernelOffer {
         }
     }
 
-    /// Returns why it cannot be the kernel for what was agreed on.
+    /// Returns why the kernel cannot encrypt with the negotiated version and cipher.
     pub(super) fn obstacle_to(&self, kind: Option<(Version, Cipher)>) -> Option<Why> {
         let Some(support) = &self.support else { return Some(Why::Unwanted) };
         let Some((version, cipher)) = kind else { return Some(Why::Suite) };
@@ -92,7 +92,7 @@ impl KernelOffer {
         self.support.as_ref().is_some_and(Support::can_change_keys)
     }
 
-    /// Returns whether the kernel can do this, so that it should be agreed on.
+    /// Returns whether the kernel supports this, so that it should be negotiated.
     pub(super) fn prefers(&self, version: Version, cipher: Cipher) -> bool {
         self.support.as_ref().is_some_and(|support| support.supports(version, cipher).is_ok())
     }

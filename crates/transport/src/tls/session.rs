@@ -12,12 +12,12 @@ use super::records::UserSpace;
 
 /// TLS on one socket after its handshake.
 ///
-/// Nothing waits, whether or not the socket does, and all methods want the socket of the handshake.
-/// Two threads may use it at once: one that sends and one that receives.
+/// No method waits, even on a blocking socket, and all need the socket of the handshake. Two
+/// threads may use it at once: one that sends and one that receives.
 #[derive(Debug)]
 pub struct Session {
     facts: Facts,
-    /// Whether a network card may read the pages of files when they are long taken.
+    /// Whether a network card may read the pages of files after they were taken.
     by_reference: bool,
     records: Mutex<Records>,
 }
@@ -25,17 +25,17 @@ pub struct Session {
 /// What is known of a session.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// `TLSv1.3` or `TLSv1.2`.
+    /// The version, `TLSv1.3` or `TLSv1.2`.
     pub version: &'static str,
-    /// Such as `TLS_AES_128_GCM_SHA256`.
+    /// The suite, such as `TLS_AES_128_GCM_SHA256`.
     pub suite: &'static str,
-    /// Whether it goes on with an earlier session.
+    /// Whether it resumes an earlier session.
     pub is_resumed: bool,
-    /// Who encrypts.
+    /// Where records are encrypted.
     pub place: Place,
 }
 
-/// Who makes and reads the records.
+/// The part that makes and reads the records.
 #[derive(Debug)]
 pub(super) enum Records {
     Here(UserSpace),
@@ -47,7 +47,7 @@ impl Session {
         Self { facts, by_reference, records: Mutex::new(records) }
     }
 
-    /// Returns what is known of it.
+    /// Returns the facts of the session.
     #[must_use]
     pub fn facts(&self) -> &Facts {
         &self.facts
@@ -64,7 +64,7 @@ impl Session {
     }
 
     /// Returns whether the peer has neither sent data nor ended the connection, so that it may be
-    /// used for another request. Deals with tickets and the like.
+    /// used for another request. It handles tickets and other control records.
     #[must_use]
     pub fn is_quiet(&self, socket: BorrowedFd<'_>) -> bool {
         self.peek(socket).is_none()
@@ -80,7 +80,7 @@ impl Session {
         }
     }
 
-    /// Bytes of records that were made and that the socket has not taken yet.
+    /// Returns how many bytes of records were made that the socket has not taken yet.
     #[must_use]
     pub fn held(&self) -> usize {
         match &*self.records() {
@@ -89,7 +89,8 @@ impl Session {
         }
     }
 
-    /// Bytes that came and that were not received yet, the beginning of a record included.
+    /// Returns how many bytes arrived that were not received yet, including the beginning of a
+    /// record.
     #[must_use]
     pub fn kept(&self) -> usize {
         match &*self.records() {
@@ -98,9 +99,9 @@ impl Session {
         }
     }
 
-    /// Says that nothing follows (close_notify), as far as the socket takes it at once: call it
-    /// before the socket is shut down for writing. Nothing can be sent after it;
-    /// [`flush`](TlsTransport::flush) tells whether the socket has taken it.
+    /// Sends a close_notify, as far as the socket takes it at once: call it before the socket is
+    /// shut down for writing. Nothing can be sent after it; [`flush`](TlsTransport::flush) tells
+    /// whether the socket has taken it.
     pub fn close(&self, socket: BorrowedFd<'_>) {
         match &mut *self.records() {
             Records::Here(records) => records.close(socket),
@@ -108,7 +109,7 @@ impl Session {
         }
     }
 
-    /// No thread leaves it half changed, so one that panicked does no harm.
+    /// No thread leaves the records half changed, so a panic of one does no harm.
     fn records(&self) -> MutexGuard<'_, Records> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }

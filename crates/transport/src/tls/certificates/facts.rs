@@ -1,6 +1,6 @@
-//! The little that is said about a certificate besides believing it: for warnings and errors only.
+//! Facts of a certificate that are shown in warnings and errors.
 //!
-//! What decides about belief is read by webpki, not here.
+//! Whether a certificate is trusted is decided by webpki, not here.
 
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
@@ -9,11 +9,11 @@ use jiff::tz::TimeZone;
 /// A few facts of a certificate (RFC 5280 4.1).
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::tls) struct Facts {
-    /// Whether it says that it was issued by whom it is for.
+    /// Whether its issuer is its own subject.
     pub(in crate::tls) is_self_signed: bool,
-    /// From when it is valid.
+    /// The start of its validity.
     pub(in crate::tls) not_before: Timestamp,
-    /// Until when.
+    /// The end of its validity.
     pub(in crate::tls) not_after: Timestamp,
 }
 
@@ -24,7 +24,7 @@ const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 
 impl Facts {
-    /// Of a certificate in DER; nothing of what is none.
+    /// Reads a certificate in DER; returns `None` if it is malformed.
     pub(in crate::tls) fn of(certificate: &[u8]) -> Option<Self> {
         let mut certificate = Reader(certificate).expect(SEQUENCE)?;
         let mut signed = certificate.expect(SEQUENCE)?;
@@ -44,11 +44,11 @@ impl Facts {
     }
 }
 
-/// Values in DER, one behind the other.
+/// A sequence of values in DER.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Returns the next value: its tag and what is in it.
+    /// Returns the tag and the content of the next value.
     fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&[tag, len], rest) = self.0.split_first_chunk()?;
         let (len, rest) = match len {
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         self.next().filter(|(found, _)| *found == tag).map(|(_, value)| Self(value))
     }
 
-    /// `YYMMDDHHMMSSZ` or with four digits of the year.
+    /// Reads a time, `YYMMDDHHMMSSZ` or with four digits of the year.
     fn time(&mut self) -> Option<Timestamp> {
         let (tag, text) = self.next()?;
         let mut rest = text.strip_suffix(b"Z")?;

@@ -1,11 +1,11 @@
-//! What this host is called.
+//! The names of this host.
 
 use std::net::IpAddr;
 
 use rustix::system::uname;
 
-/// Returns what others may call this machine: its host name, `localhost`, and the addresses of
-/// its interfaces, but those that are only good on one link.
+/// Returns the names of this machine: its host name, `localhost`, and the addresses of its
+/// interfaces, except link-local ones.
 pub(super) fn names_of_this_host() -> Vec<String> {
     let mut names = vec!["localhost".to_owned()];
     let host = uname().nodename().to_string_lossy().to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! Who a server says it is.
+//! The identity of a server: its certificates and key.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -22,16 +22,16 @@ use super::facts::Facts;
 use super::host_names::names_of_this_host;
 use super::pin::Pin;
 
-/// For how long a certificate made here is valid: browsers refuse more than 398 days.
+/// How long a certificate made here is valid: browsers refuse more than 398 days.
 const VALIDITY: Duration = Duration::from_secs(397 * 24 * 60 * 60);
 
-/// Clocks differ: it is valid from so long ago.
+/// How long before its creation it becomes valid, because clocks differ.
 const BEFORE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// More than any file of certificates has.
+/// The largest accepted file of certificates, in bytes.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A certificate chain with its private key. Cheap to clone; shows no secret.
+/// A certificate chain with its private key. It is cheap to clone and shows no secret.
 #[derive(Clone, Debug)]
 pub struct Identity {
     key: Arc<CertifiedKey>,
@@ -40,8 +40,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// From PEM files: the chain, the server's own certificate first, and the key (PKCS#8, PKCS#1
-    /// or SEC1). They may be one file.
+    /// Reads PEM files: the chain, the server's own certificate first, and the key (PKCS#8,
+    /// PKCS#1 or SEC1). Both may be in one file.
     ///
     /// # Errors
     ///
@@ -103,8 +103,8 @@ impl Identity {
             .map_err(|error| TlsError::Refused(error.to_string()))
     }
 
-    /// Returns what others may call this machine: its host name, `localhost`, and the addresses
-    /// of its interfaces.
+    /// Returns the names of this machine: its host name, `localhost`, and the addresses of its
+    /// interfaces.
     #[must_use]
     pub fn names_of_this_host() -> Vec<String> {
         names_of_this_host()
@@ -121,27 +121,27 @@ impl Identity {
         let warning = warning(leaf, Timestamp::now());
         let key = Arc::new(CertifiedKey::new(chain, provider.key_provider.load_private_key(key)?));
         match key.keys_match() {
-            // Some keys cannot tell, as those of hardware.
+            // Some keys, such as those of hardware, cannot tell.
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => (),
             Err(error) => return Err(error),
         }
         Ok(Self { key, pin, warning })
     }
 
-    /// Returns what a client may pin.
+    /// Returns the pin of the public key, for clients.
     #[must_use]
     pub fn pin(&self) -> Pin {
         self.pin
     }
 
-    /// Returns what is wrong although it can be used: the certificate is out of its time, or
-    /// everybody can read the key.
+    /// Returns what is wrong with an identity that can be used: the certificate is not valid now,
+    /// or other users can read the key.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
 
-    /// SHA-256 of the certificate itself, as browsers show it: `AA:BB:…`.
+    /// Returns the SHA-256 of the certificate itself, as browsers show it: `AA:BB:…`.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         let bytes = self.leaf().map(Sha256::digest).unwrap_or_default();
@@ -178,7 +178,7 @@ pub(in crate::tls) fn read_certificates(
     if chain.is_empty() { Err(unusable(Fault::NoCertificate)) } else { Ok(chain) }
 }
 
-/// Returns all of a file.
+/// Returns the contents of a file.
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     use std::io::Read;
     let unreadable = |source| TlsError::Unreadable { path: PathBuf::from(path), source };
@@ -195,7 +195,7 @@ fn is_encrypted(pem: &[u8]) -> bool {
         || text.contains("Proc-Type: 4,ENCRYPTED")
 }
 
-/// Returns what is wrong with a key that is no secret.
+/// Returns a warning if other users can read a key.
 fn open_to_all(key: &Path) -> Option<String> {
     const READ_BY_OTHERS: u32 = 0o004;
     let mode = std::fs::metadata(key).ok()?.permissions().mode();
@@ -204,7 +204,7 @@ fn open_to_all(key: &Path) -> Option<String> {
         .then(|| format!("everybody on this machine can read {path}: chmod 600 {path}"))
 }
 
-/// Returns what is wrong with a certificate's time.
+/// Returns a warning if the certificate is not valid now.
 fn warning(certificate: &[u8], now: Timestamp) -> Option<String> {
     let Facts { not_before, not_after, .. } = Facts::of(certificate)?;
     let day = |moment: Timestamp| moment.strftime("%Y-%m-%d");

@@ -1,4 +1,4 @@
-//! Certificates: our own, and what is known of a peer's.
+//! Certificates: of this program, and facts about those of peers.
 
 mod facts;
 mod host_names;

@@ -23,7 +23,7 @@ const PREFIX: &str = "sha256//";
 pub struct Pin(pub [u8; 32]);
 
 impl Pin {
-    /// Of a public key in DER.
+    /// Returns the pin of a public key in DER.
     #[must_use]
     pub fn of(public_key: &[u8]) -> Self {
         Self(Sha256::digest(public_key).into())
@@ -36,7 +36,7 @@ impl fmt::Display for Pin {
     }
 }
 
-/// A text that is no pin.
+/// The text is not a pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownPin(String);
 

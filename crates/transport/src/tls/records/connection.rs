@@ -1,5 +1,5 @@
-//! rustls' client and server as one: a step takes records from one queue and puts what is to be
-//! sent into another.
+//! The client and the server of rustls as one type: a step takes records from one queue and puts
+//! records into another.
 
 use std::fmt;
 
@@ -12,39 +12,39 @@ use super::queue::Queue;
 
 /// A connection without buffers of its own.
 pub(in crate::tls) enum Connection {
-    /// The side that asked.
+    /// The client's side.
     Client(Box<UnbufferedClientConnection>),
-    /// The side that was asked.
+    /// The server's side.
     Server(Box<UnbufferedServerConnection>),
 }
 
-/// What is wanted when rustls has nothing more to do of itself.
+/// What to do once rustls needs nothing itself.
 #[derive(Clone, Copy)]
 pub(in crate::tls) enum Intent<'a> {
-    /// Nothing.
+    /// Do nothing.
     Listen,
-    /// These bytes are to be encrypted.
+    /// Encrypt these bytes.
     Say(&'a [u8]),
-    /// Nothing more will be said.
+    /// Close the sending side.
     Close,
 }
 
-/// What one step came to.
+/// The result of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tls) enum StepResult {
-    /// Something was done; there may be more.
+    /// Something was done; there may be more to do.
     Moved,
-    /// Nothing more can be done without more records, or the wish was granted.
+    /// Nothing more can be done without more records, or the intent was carried out.
     Idle,
-    /// The peer said that it has nothing more to say.
+    /// The peer has closed its sending side.
     PeerClosed,
-    /// Both sides said so: nothing can be sent or received any more.
+    /// Both sides have closed: nothing can be sent or received any more.
     Closed,
 }
 
 impl Connection {
-    /// One step with the first `shown` bytes of `incoming`. Which of them are used up is forgotten
-    /// there; how many. Plaintext goes to `plaintext`, records to be sent to `outgoing`.
+    /// Takes one step with the first `shown` bytes of `incoming`, drops those that are consumed,
+    /// and returns their number. Plaintext goes to `plaintext`, records to be sent to `outgoing`.
     pub(in crate::tls) fn step(
         &mut self,
         incoming: &mut Queue,
@@ -66,7 +66,7 @@ impl Connection {
         (used, turn)
     }
 
-    /// Returns what both sides have in common.
+    /// Returns the state that both sides share.
     pub(in crate::tls) fn common(&self) -> &CommonState {
         match self {
             Self::Client(client) => client,
@@ -74,9 +74,9 @@ impl Connection {
         }
     }
 
-    /// More than this is never kept of records that are not yet whole. A client hears long
-    /// messages of a handshake out, in records of any size; what strangers say to a server fits into
-    /// one record.
+    /// Returns the most bytes of incomplete records that are kept. A client accepts long
+    /// handshake messages, in records of any size; what an unauthenticated client sends to a
+    /// server fits into one record.
     pub(in crate::tls) fn max_incoming(&self) -> usize {
         match self {
             Self::Client(_) => 128 * 1024,
@@ -84,8 +84,8 @@ impl Connection {
         }
     }
 
-    /// After a failure: what rustls wants to tell the peer about it. No record is looked at for it,
-    /// as rustls would fail again, and that it does not expect.
+    /// Takes the alert of rustls for the peer after a failure. No record is shown to it, as
+    /// rustls would fail again, which it does not expect.
     pub(in crate::tls) fn take_alerts(&mut self, incoming: &mut Queue, outgoing: &mut Queue) {
         while self.common().wants_write() {
             let shown = incoming.len();
@@ -96,7 +96,7 @@ impl Connection {
     }
 }
 
-/// Does what one state of rustls asks for.
+/// Does what one state of rustls requires.
 fn take<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     outgoing: &mut Queue,
@@ -122,7 +122,7 @@ fn take<Data>(
                 })?;
                 StepResult::Moved
             }
-            // They are in our hands, which is as good as sent.
+            // They are in our queue, which counts as sent.
             ConnectionState::TransmitTlsData(sent) => {
                 sent.done();
                 StepResult::Moved
@@ -146,7 +146,7 @@ fn take<Data>(
             }
             ConnectionState::PeerClosed => StepResult::PeerClosed,
             ConnectionState::Closed => StepResult::Closed,
-            // Data before the end of a handshake is never offered, so none comes.
+            // Early data is never offered, so none arrives.
             ConnectionState::BlockedHandshake | ConnectionState::ReadEarlyData(_) => {
                 StepResult::Idle
             }
@@ -156,13 +156,13 @@ fn take<Data>(
     (used, turn)
 }
 
-/// The longest record there may be, with its head (RFC 5246 6.2.3).
+/// The longest possible record, with its header (RFC 5246 6.2.3).
 const MAX_RECORD: usize = 5 + 16 * 1024 + 2048;
 
-/// Room for what is around a few records, or for a short one.
+/// Room for the overhead of a few records, or for a short one.
 const RECORD: usize = 512;
 
-/// Lets rustls write into a queue, again if it says that it needs more room.
+/// Lets rustls write into a queue, again if it needs more room.
 fn fill(
     queue: &mut Queue,
     guess: usize,

@@ -1,8 +1,9 @@
-//! What comes after a handshake besides data: alerts, tickets, new keys, wishes to begin again.
+//! Records after a handshake that hold no data: alerts, tickets, key updates, renegotiation
+//! requests.
 //!
-//! Pure: bytes of records in, what they mean out. When the kernel decrypts, these records are all
-//! that this process sees of what the peer says, in whatever pieces it says it; here it is decided
-//! what it may say.
+//! This module is pure: bytes of records in, events out. When the kernel decrypts, these are the
+//! only records that this process sees, in pieces of any size; it decides here which of them are
+//! allowed.
 
 use rustix::io::Errno;
 
@@ -13,10 +14,10 @@ pub const ALERT: u8 = 21;
 /// The type of records that hold messages of a handshake.
 pub const HANDSHAKE: u8 = 22;
 
-/// The longest message of a handshake that is put together: a ticket is the longest that may come.
+/// The longest handshake message that is reassembled: the longest allowed one is a ticket.
 pub const MAX_MESSAGE: usize = 65_535 + 512;
 
-/// How often a peer may do what costs us more than it.
+/// The limit for requests of a peer that cost this process more than the peer.
 const MAX_KEY_CHANGES: u32 = 1024;
 const MAX_RENEGOTIATIONS: u32 = 1;
 const MAX_WARNINGS: u32 = 4;
@@ -36,31 +37,31 @@ const CLIENT_HELLO: u8 = 1;
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
-/// The length of a message's head: its type, three bytes of length.
+/// The length of a message's header: its type, three bytes of length.
 const HEAD: usize = 4;
 
-/// What the peer said.
+/// An event announced by the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It has nothing more to say (close_notify).
+    /// The peer closes its sending side (close_notify).
     End,
-    /// All records after this one are under its next key; if `answer`, ours are to be too.
+    /// All later records of the peer use its next key; if `answer`, ours must too.
     NewKey {
-        /// Whether it wants the same of us.
+        /// Whether the peer requests the same of this side.
         answer: bool,
     },
-    /// It wants another handshake (TLS 1.2), which it does not get.
+    /// The peer requests another handshake (TLS 1.2), which is refused.
     Renegotiation,
-    /// A ticket to resume this session by: the body of the message.
+    /// A ticket for resuming this session: the body of the message.
     Ticket(Vec<u8>),
 }
 
-/// What a peer may not say: the connection ends.
+/// A violation of the protocol, which ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtocolError {
-    /// The alert that tells it, if it is to be told.
+    /// The alert to send, if any.
     pub alert: Option<u8>,
-    /// What it is called among the failures of a socket.
+    /// The corresponding error of a socket.
     pub errno: Errno,
 }
 
@@ -70,12 +71,12 @@ impl ProtocolError {
     }
 }
 
-/// Reads what a peer says after a handshake.
+/// Reads the peer's records after a handshake.
 #[derive(Debug)]
 pub struct Control {
     is_client: bool,
     is_tls13: bool,
-    /// The beginning of a message whose end has not come.
+    /// The beginning of an incomplete message.
     partial: Vec<u8>,
     key_changes: u32,
     renegotiations: u32,
@@ -84,7 +85,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// For a client or a server, of TLS 1.3 or 1.2.
+    /// Creates a reader for a client or a server, of TLS 1.3 or 1.2.
     #[must_use]
     pub fn new(is_client: bool, is_tls13: bool) -> Self {
         Self {
@@ -115,7 +116,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// [`ProtocolError`] if the peer may not say this.
+    /// [`ProtocolError`] if the peer may not send this.
     pub fn read(&mut self, kind: u8, bytes: &[u8]) -> Result<Vec<Event>, ProtocolError> {
         // RFC 8446 5.1: nothing comes between the parts of a message.
         if kind != HANDSHAKE && !self.partial.is_empty() {
@@ -156,7 +157,7 @@ impl Control {
             let len = u32::from_be_bytes([0, a, b, c]) as usize;
             self.check_head(kind, len)?;
             let Some((body, behind)) = behind.split_at_checked(len) else { break };
-            // What follows would be under the key of before.
+            // What follows would be under the old key.
             if kind == KEY_UPDATE && !behind.is_empty() {
                 return Err(ProtocolError::because(UNEXPECTED_MESSAGE));
             }
@@ -167,7 +168,7 @@ impl Control {
         Ok(events)
     }
 
-    /// Says no to a message as soon as its head is there.
+    /// Refuses a message as soon as its header is there.
     fn check_head(&self, kind: u8, len: usize) -> Result<(), ProtocolError> {
         let may_come = match kind {
             NEW_SESSION_TICKET => self.is_client && self.is_tls13,

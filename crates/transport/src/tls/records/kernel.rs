@@ -1,4 +1,4 @@
-//! Records made and read by the kernel. What is left to do here is what is not data.
+//! Records made and read by the kernel. This module handles those without data.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -33,7 +33,7 @@ pub(in crate::tls) struct Kernel {
     secrets: Secrets,
     version: Version,
     control: Control,
-    /// What has to be said before anything else, the first first.
+    /// Records to send before anything else, in order.
     pending: VecDeque<PendingRecord>,
     wear: KeyUsage,
     is_ended: bool,
@@ -41,15 +41,15 @@ pub(in crate::tls) struct Kernel {
     failure: Option<Errno>,
 }
 
-/// Something that is not data.
+/// A record that holds no data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PendingRecord {
     Alert([u8; 2]),
-    /// All that we say from now on is under our next key.
+    /// All later records from this side use its next key.
     NewKey,
 }
 
-/// From what keys are made, and where tickets go.
+/// The source of new keys, and where tickets go.
 enum Secrets {
     Client(Box<KernelConnection<ClientConnectionData>>),
     Server(Box<KernelConnection<ServerConnectionData>>),
@@ -63,8 +63,8 @@ pub(in crate::tls) enum Refusal {
 }
 
 impl Kernel {
-    /// Gives the keys of a connection to the kernel, of whose records nothing may be held here. The
-    /// socket has been attached to.
+    /// Gives the keys of a connection to the kernel. None of its records may be buffered here,
+    /// and the socket must be attached.
     pub(in crate::tls) fn take_over(
         socket: BorrowedFd<'_>,
         connection: Connection,
@@ -116,12 +116,12 @@ impl Kernel {
         let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         flags.set(SendFlags::MORE, more);
         let len = rustix::io::retry_on_intr(|| send(socket, bytes, flags))?;
-        // These are taken; that no others can be is found by the next call.
+        // The kernel has taken these; the next call reports that it can take no more.
         let _ = self.sent(socket, len);
         Ok(len)
     }
 
-    /// Says what is to be said besides data.
+    /// Sends the pending records.
     pub(in crate::tls) fn flush(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         while let Some(pending_record) = self.pending.front().copied() {
             let (kind, bytes): (u8, &[u8]) = match &pending_record {
@@ -180,7 +180,8 @@ impl Kernel {
         }
     }
 
-    /// Deals with all at the front that is not data: whether data follows, or the end.
+    /// Handles all records at the front that hold no data, and returns whether data follows or
+    /// the end.
     fn take_control(&mut self, socket: BorrowedFd<'_>) -> Result<bool, Errno> {
         while !self.is_ended {
             if self.next(socket, &mut [0], true)?.kind == ktls::DATA {
@@ -191,7 +192,7 @@ impl Kernel {
         Ok(false)
     }
 
-    /// Takes a record that is known not to be data.
+    /// Receives a record that is known not to be data.
     fn take_record(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         let mut buffer = [0; MAX_RECORD];
         let record = self.next(socket, &mut buffer, false)?;
@@ -257,7 +258,7 @@ impl Kernel {
         }
     }
 
-    /// Does what a record that is not data asks for.
+    /// Does what a record without data requires.
     fn handle_control(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -276,7 +277,8 @@ impl Kernel {
                 Event::Ticket(ticket) => self.keep(socket, &ticket)?,
                 Event::NewKey { answer } => {
                     if let Err(error) = self.change_key(socket, Direction::Receive) {
-                        // Before Linux 6.14 there is no way on. A peer that comes back resumes.
+                        // Before Linux 6.14 the connection cannot continue. A peer that
+                        // reconnects resumes its session.
                         self.close(socket);
                         let errno = if error == Errno::BUSY { Errno::KEYEXPIRED } else { error };
                         return Err(self.give_up(socket, None, errno));
@@ -293,7 +295,7 @@ impl Kernel {
         }
     }
 
-    /// Keeps a ticket for the next connection.
+    /// Stores a ticket for the next connection.
     fn keep(&mut self, socket: BorrowedFd<'_>, ticket: &[u8]) -> Result<(), Errno> {
         const DECODE_ERROR: u8 = 50;
         let Secrets::Client(client) = &mut self.secrets else { return Ok(()) };
@@ -313,7 +315,7 @@ impl Kernel {
         install(socket, direction, self.version, sequence, &secrets)
     }
 
-    /// Nothing more can be sent or received; the peer is told, if it is to be.
+    /// Ends sending and receiving, with an alert to the peer if there is one.
     fn give_up(&mut self, socket: BorrowedFd<'_>, alert: Option<u8>, errno: Errno) -> Errno {
         if let (Some(alert), None) = (alert, self.failure) {
             self.pending.push_back(PendingRecord::Alert([FATAL, alert]));

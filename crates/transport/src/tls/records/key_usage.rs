@@ -1,22 +1,23 @@
-//! How much a key was used: AES-GCM is safe for a limited number of records under one key.
+//! The use of a key: AES-GCM is safe for a limited number of records under one key.
 
 use underpass_engine::ktls::Cipher;
 
 /// Bytes of a full record.
 const RECORD: u64 = 16 * 1024;
 
-/// How many records AES-GCM is good for (RFC 8446 5.5), with room for a step that has begun.
+/// The most records under one key of AES-GCM (RFC 8446 5.5), with room for a step that has begun.
 const MOST: u64 = (1 << 24) - (1 << 20);
 
-/// After how many a new key is asked for, early enough for it to wait behind a slow peer.
+/// The number of records after which a new key is requested, early enough for it to wait for a
+/// slow peer.
 const EARLY: u64 = 1 << 23;
 
-/// Counts the records under one key. The kernel does not tell, so it counts rather too many: one
-/// for each 16 KiB and one for each call.
+/// Counts the records under one key. The kernel does not report the number, so this is an upper
+/// bound: one for each 16 KiB and one for each call.
 #[derive(Debug)]
 pub(in crate::tls) struct KeyUsage {
     records: u64,
-    /// Nothing for a cipher that never wears.
+    /// `None` for a cipher without a limit.
     most: Option<u64>,
     can_renew: bool,
 }
@@ -26,7 +27,7 @@ impl KeyUsage {
         Self { records, most: (cipher != Cipher::ChaCha20Poly1305).then_some(MOST), can_renew }
     }
 
-    /// Counts the records of one call; returns whether it is time for a new key.
+    /// Counts the records of one call, and returns whether it is time for a new key.
     pub(in crate::tls) fn by(&mut self, bytes: usize) -> bool {
         self.records = self.records.saturating_add(bytes as u64 / RECORD + 1);
         self.can_renew && self.most.is_some() && self.records >= EARLY
@@ -37,7 +38,7 @@ impl KeyUsage {
         self.most.is_some_and(|most| self.records >= most)
     }
 
-    /// There is a new key.
+    /// Starts again for a new key.
     pub(in crate::tls) fn renew(&mut self) {
         self.records = 0;
     }

@@ -1,11 +1,11 @@
 //! Bytes on their way between a socket and rustls: added at the end, taken from the front.
 //!
-//! Thousands of connections may be idle, so an empty queue owns nothing: it takes its memory from a
-//! small store of the thread when it needs some, and gives it back when it is empty again.
+//! Thousands of connections may be idle, so an empty queue owns no memory: it takes some from a
+//! small pool of the thread when needed, and returns it once it is empty again.
 
 use std::cell::RefCell;
 
-/// How much is read at once, and the ciphertext of how much is written at once.
+/// The number of bytes read at once, and the ciphertext of those written at once.
 pub(in crate::tls) const ROOM: usize = BATCH + 1024;
 
 /// How many bytes are encrypted for one system call: four full records.
@@ -43,7 +43,8 @@ impl Queue {
         &mut self.memory[self.start..self.end]
     }
 
-    /// Room for at least `least` bytes at the end; [`added`](Self::added) says how many were used.
+    /// Returns room for at least `least` bytes at the end; [`added`](Self::added) says how many
+    /// were used.
     pub(in crate::tls) fn room(&mut self, least: usize) -> &mut [u8] {
         if self.memory.len() - self.end < least {
             self.make_room(least);
@@ -65,7 +66,7 @@ impl Queue {
         }
     }
 
-    /// Takes in `len` bytes that were written to the room.
+    /// Notes that `len` bytes were written to the room.
     pub(in crate::tls) fn added(&mut self, len: usize) {
         self.end += len;
         debug_assert!(self.end <= self.memory.len());
@@ -94,13 +95,13 @@ impl Queue {
         }
     }
 
-    /// Forgets all.
+    /// Drops all bytes.
     pub(in crate::tls) fn clear(&mut self) {
         (self.start, self.end) = (0, 0);
         put_back(std::mem::take(&mut self.memory));
     }
 
-    /// Before a wait: keeps no more memory than what is in it needs.
+    /// Frees unused memory before a wait.
     pub(in crate::tls) fn settle(&mut self) {
         if self.memory.len() > 2 * self.len() {
             let held = self.bytes().to_vec();
@@ -121,7 +122,7 @@ fn put_back(memory: Vec<u8>) {
     if memory.len() < ROOM || memory.len() > 2 * ROOM {
         return;
     }
-    // The store is gone when a thread ends.
+    // The pool is gone when a thread ends.
     let _ = STORE.try_with(|store| {
         let mut store = store.borrow_mut();
         if store.len() < MAX_KEPT {

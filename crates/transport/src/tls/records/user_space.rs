@@ -1,8 +1,8 @@
 //! Records made and read in this process.
 //!
-//! Bytes are encrypted in batches straight into one queue and handed to the socket by one call;
-//! what the socket does not take stays there, and no more is taken from above before it went. What
-//! comes is read in large pieces and decrypted in place.
+//! Bytes are encrypted in batches directly into one queue and written to the socket by one call;
+//! the remainder stays in the queue, and no more is accepted from the caller before it is sent.
+//! Incoming bytes are read in large pieces and decrypted in place.
 
 use std::os::fd::BorrowedFd;
 
@@ -13,32 +13,32 @@ use rustls::Error;
 use super::connection::{Connection, Intent, StepResult};
 use super::queue::{BATCH, Queue, ROOM};
 
-/// Room for one more record at the least, so that a read always leads to something.
+/// Room for at least one more record, so that each read makes progress.
 const LEAST_READ: usize = 17 * 1024;
 
 /// One connection.
 #[derive(Debug)]
 pub(in crate::tls) struct UserSpace {
     connection: Connection,
-    /// Records that came.
+    /// Records that were received.
     incoming: Queue,
-    /// Data that came in records longer than what was asked for.
+    /// Data of records longer than the caller's buffer.
     plaintext: Queue,
-    /// Records that have to go.
+    /// Records to be sent.
     outgoing: Queue,
-    /// The socket took no more: what is in `outgoing` has to go first.
+    /// Whether the socket was full: `outgoing` has to be sent first.
     is_stuck: bool,
-    /// rustls has seen all that came.
+    /// Whether rustls has seen everything received.
     is_idle: bool,
-    /// The peer has said that nothing follows.
+    /// Whether the peer has closed its sending side.
     is_ended: bool,
-    /// We have said so.
+    /// Whether this side has closed.
     is_closed: bool,
     failure: Option<Errno>,
 }
 
 impl UserSpace {
-    /// Goes on after a handshake: with what came behind it and what has to go of it.
+    /// Continues after a handshake, with the bytes received after it and those still to be sent.
     pub(in crate::tls) fn new(connection: Connection, incoming: Queue, outgoing: Queue) -> Self {
         Self {
             connection,
@@ -53,7 +53,7 @@ impl UserSpace {
         }
     }
 
-    /// Takes bytes for the peer; how many.
+    /// Takes bytes for the peer and returns how many.
     pub(in crate::tls) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -80,12 +80,12 @@ impl UserSpace {
         }
     }
 
-    /// Hands everything that was taken to the socket.
+    /// Writes everything that was taken to the socket.
     pub(in crate::tls) fn flush(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         if self.outgoing.is_empty() { Ok(()) } else { self.push(socket, false) }
     }
 
-    /// Reads what the peer says next; 0 at its end.
+    /// Reads the peer's next data; returns 0 at its end.
     pub(in crate::tls) fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -137,17 +137,17 @@ impl UserSpace {
         !self.plaintext.is_empty() || !self.is_idle || is_over
     }
 
-    /// Bytes that came and were not taken yet.
+    /// Returns how many bytes were received and not taken yet.
     pub(in crate::tls) fn kept(&self) -> usize {
         self.incoming.len() + self.plaintext.len()
     }
 
-    /// Bytes of records that have to go.
+    /// Returns how many bytes of records are still to be sent.
     pub(in crate::tls) fn held(&self) -> usize {
         self.outgoing.len()
     }
 
-    /// Says that nothing follows, as far as the socket takes it.
+    /// Sends a close_notify, as far as the socket takes it.
     pub(in crate::tls) fn close(&mut self, socket: BorrowedFd<'_>) {
         if !self.is_closed && self.failure.is_none() {
             self.is_closed = true;
@@ -157,11 +157,12 @@ impl UserSpace {
         self.outgoing.settle();
     }
 
-    /// Has something encrypted.
+    /// Has rustls carry out an intent.
     fn say(&mut self, wish: Intent<'_>) -> Result<(), Errno> {
         let Self { connection, incoming, plaintext, outgoing, .. } = self;
         loop {
-            // Only what came and was not yet read can be looked at on the way; it is kept.
+            // Only bytes that were received but not yet read can be seen on the way; they are
+            // kept.
             let shown = incoming.len();
             let keep = &mut |data: &[u8]| plaintext.add(data);
             match connection.step(incoming, shown, outgoing, wish, keep) {
@@ -174,7 +175,7 @@ impl UserSpace {
         }
     }
 
-    /// Hands records to the socket.
+    /// Writes records to the socket.
     fn push(&mut self, socket: BorrowedFd<'_>, more: bool) -> Result<(), Errno> {
         let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         flags.set(SendFlags::MORE, more);
@@ -198,7 +199,7 @@ impl UserSpace {
         Ok(())
     }
 
-    /// Reads records off the socket: about as many as are wanted.
+    /// Reads records from the socket: about as many as wanted.
     fn read(&mut self, socket: BorrowedFd<'_>, wanted: usize) -> Result<(), Errno> {
         if self.is_ended {
             return Ok(());
@@ -222,7 +223,7 @@ impl UserSpace {
             }
             Err(Errno::INTR) => Ok(()),
             Err(Errno::AGAIN) => {
-                // The peer may be waiting for the end of our handshake before it says anything.
+                // The peer may be waiting for the end of our handshake before it sends anything.
                 let _ = self.flush(socket);
                 self.incoming.settle();
                 Err(Errno::AGAIN)
@@ -239,8 +240,8 @@ impl UserSpace {
         *self.failure.get_or_insert(error)
     }
 
-    /// Decrypts what came into a buffer until it is full; how many bytes. The rest of a record is
-    /// kept.
+    /// Decrypts received bytes into a buffer until it is full, and returns how many. The rest of
+    /// a record is kept.
     fn decrypt(&mut self, buffer: &mut [u8]) -> usize {
         let mut filled = 0;
         while !self.is_idle && self.plaintext.is_empty() && filled < buffer.len().max(1) {
@@ -267,7 +268,7 @@ impl UserSpace {
         filled
     }
 
-    /// Remembers a failure of rustls, and what the peer is to be told.
+    /// Remembers a failure of rustls, and queues its alert.
     fn fail(&mut self, error: &Error) -> Errno {
         self.connection.take_alerts(&mut self.incoming, &mut self.outgoing);
         self.incoming.clear();
@@ -276,7 +277,7 @@ impl UserSpace {
     }
 }
 
-/// Returns what a failure of rustls is called among the failures of a socket.
+/// Returns the socket error that corresponds to a failure of rustls.
 pub(in crate::tls) fn errno(error: &Error) -> Errno {
     match error {
         Error::DecryptError => Errno::BADMSG,

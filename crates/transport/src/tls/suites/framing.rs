@@ -1,8 +1,9 @@
 //! Records of TLS 1.3 whose contents no peer may send, found while they are decrypted.
 //!
-//! rustls ends such a connection too, but for these it sends no alert, and after its failure nobody
-//! else can: RFC 8446, 5.1 and 5.4, wants `unexpected_message`. So the decrypters of its algorithms
-//! are wrapped, and report what they find as the one error for which rustls sends that alert.
+//! rustls ends such a connection too, but without an alert, and after its failure the caller
+//! cannot send one: RFC 8446, 5.1 and 5.4, wants `unexpected_message`. So the decrypters of its
+//! algorithms are wrapped, and report what they find as the one error for which rustls sends that
+//! alert.
 
 use rustls::crypto::CipherSuiteCommon;
 use rustls::crypto::cipher::{

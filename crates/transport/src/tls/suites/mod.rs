@@ -30,7 +30,7 @@ static SUITES: LazyLock<[SupportedCipherSuite; 9]> = LazyLock::new(|| {
     .map(checked)
 });
 
-/// Returns what rustls is to use. Of the suites, those that the kernel can do come first.
+/// Returns the algorithms for rustls. Suites that the kernel supports come first.
 pub(super) fn provider(wish: Option<&KernelOffer>) -> Arc<CryptoProvider> {
     let mut suites = SUITES.to_vec();
     suites.sort_by_key(|suite| {
@@ -49,7 +49,7 @@ pub(super) fn provider(wish: Option<&KernelOffer>) -> Arc<CryptoProvider> {
     })
 }
 
-/// Returns which version and cipher of the kernel's are those of a suite; nothing if it has none.
+/// Returns the kernel's version and cipher of a suite; `None` if it has none.
 pub(super) fn kind_of(suite: CipherSuite) -> Option<(Version, Cipher)> {
     use CipherSuite as Suite;
     Some(match suite {
@@ -86,7 +86,7 @@ pub(super) fn version(version: Option<ProtocolVersion>) -> &'static str {
     }
 }
 
-/// Returns what is spoken inside, as the negotiation of RFC 7301 has it.
+/// Returns the protocols for the negotiation of RFC 7301.
 pub(super) fn protocols() -> Vec<Vec<u8>> {
     vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()]
 }
