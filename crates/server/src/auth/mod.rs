@@ -115,7 +115,8 @@ impl Access {
         self.can(user, path, Right::Read) || (is_folder && self.users.leads(user, path))
     }
 
-    /// The same for this path and everything that may lie below it.
+    /// Returns whether this user, or everybody, has a right on this path and on everything below
+    /// it.
     #[must_use]
     pub fn can_all(&self, user: Option<&str>, path: &[u8], right: Right) -> bool {
         self.is_empty() || self.users.can_all(user, path, right)

@@ -1,4 +1,4 @@
-//! What rules promise.
+//! Tests of the access rules.
 
 #![allow(clippy::unwrap_used)]
 
@@ -38,7 +38,7 @@ fn basic(credentials: impl AsRef<[u8]>) -> String {
     format!("Basic {}", STANDARD.encode(credentials))
 }
 
-/// The verdict in a word, and whether it took the check of a hash.
+/// Returns the verdict in a word, and whether it took the check of a hash.
 fn verdict(access: &Access, authorization: &str, path: &str, right: Right) -> (String, bool) {
     let field = (!authorization.is_empty()).then_some(authorization.as_bytes());
     let (verdict, waited) = match access.check(field, path.as_bytes(), right) {
@@ -56,7 +56,7 @@ fn verdict(access: &Access, authorization: &str, path: &str, right: Right) -> (S
     (word, waited)
 }
 
-/// The verdict in a word where there are no hashes.
+/// Returns the verdict in a word for rules without hashes.
 fn word(access: &Access, credentials: &str, path: &str, right: Right) -> String {
     let field = if credentials.is_empty() { String::new() } else { basic(credentials) };
     let (word, waited) = verdict(access, &field, path, right);

@@ -57,7 +57,7 @@ pub(super) struct Users {
 struct Refused {
     /// All digests.
     digests: HashSet<u128>,
-    /// The same digests, oldest first.
+    /// The digests of `digests`, oldest first.
     order: VecDeque<u128>,
 }
 
@@ -122,7 +122,8 @@ impl Users {
         self.allows(user.and_then(|name| self.position(name)), path, right)
     }
 
-    /// The same for everything that may lie below the path: a longer path of a rule may give less.
+    /// Returns whether the right covers everything that may lie below the path, too: a longer path
+    /// of a rule may give less.
     pub(super) fn can_all(&self, user: Option<&str>, path: &[u8], right: Right) -> bool {
         let user = user.and_then(|name| self.position(name));
         self.beneath(user, path).chain([path]).all(|path| self.allows(user, path, right))

@@ -312,7 +312,7 @@ fn push(path: &mut Vec<u8>, name: &CStr) {
     path.extend_from_slice(name.to_bytes());
 }
 
-/// The same for a path that begins with a name.
+/// Appends a name to a path that is relative to the top folder and may be empty.
 fn push_inside(inside: &mut Vec<u8>, name: &CStr) {
     if !inside.is_empty() {
         inside.push(b'/');

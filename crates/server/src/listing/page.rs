@@ -224,12 +224,12 @@ const STEP_LEN: usize = 8 << 10;
 const HTML_ROW: u64 = 512;
 const HTML_BYTE: u64 = 9;
 
-/// The same for a JSON object: a control character takes six bytes, and a byte that is not UTF-8
-/// takes three in each of three fields.
+/// The maximum length of a JSON object, and of each byte of a name in it: a control character takes
+/// six bytes, and a byte that is not UTF-8 takes three in each of three fields.
 const JSON_OBJECT: u64 = 256;
 const JSON_BYTE: u64 = 9;
 
-/// The same for a line of plain names.
+/// The maximum length of a line of plain names, and of each byte of a name in it.
 const SIMPLE_LINE: u64 = 3;
 const SIMPLE_BYTE: u64 = 2;
 

@@ -35,7 +35,7 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) explains: bool,
     /// The bytes that were read from the connection after the head.
     pub(crate) ahead: Cell<Vec<u8>>,
-    /// How the body of the request was received, if a handler did so.
+    /// The result of receiving the request's body, if a handler did so.
     pub(crate) received: Cell<Option<Received>>,
 }
 

@@ -240,5 +240,5 @@ pub(crate) fn small(peer: &Peer) -> usize {
 /// The maximum size of a file that is sent from one buffer with its head.
 const SMALL: usize = 16 << 10;
 
-/// The same if this process encrypts: four records of TLS.
+/// The maximum size of such a file if this process encrypts: four records of TLS.
 const SMALL_HERE: usize = 64 << 10;

@@ -41,7 +41,7 @@ pub struct Settings {
     /// Whether pages that a transfer brought in from a disk are given back once the client has
     /// them, so that frequently read files stay in memory.
     pub drops_behind: bool,
-    /// How strictly a response must ensure that its bytes are of one version of the file.
+    /// The checks that ensure that the bytes of a response are of one version of the file.
     pub integrity: Integrity,
     /// The mechanisms that may move the bytes.
     pub policy: Policy,

@@ -38,7 +38,7 @@ pub(crate) struct Worker {
     next_peer: Cell<u64>,
     /// The connections that have been idle the longest.
     idlest: RefCell<Idlest>,
-    /// The same for the address that last exceeded its limit.
+    /// The connections of the address that last exceeded its limit that have been idle the longest.
     idlest_of_address: RefCell<Idlest>,
     is_draining: Cell<bool>,
     date: RefCell<(u64, String)>,

@@ -1,8 +1,8 @@
-//! How the body of a request was received, for the connection and the log.
+//! The result of receiving a request's body, for the connection and the log.
 
 use underpass_engine::Report;
 
-/// How the body of a request was received.
+/// The result of receiving a request's body.
 #[derive(Debug)]
 pub(crate) struct Received {
     /// The part of the body that was read.
@@ -18,11 +18,11 @@ pub(crate) struct Received {
 /// The part of a request's body that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyState {
-    /// Nothing of it.
+    /// The server has read nothing of it.
     Untouched,
-    /// All of it: the next request may follow.
+    /// The server has read all of it: the next request may follow.
     Read,
-    /// A part of it.
+    /// The server has read a part of it.
     Broken,
 }
 

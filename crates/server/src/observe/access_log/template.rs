@@ -57,7 +57,7 @@ enum Variable {
     HttpUserAgent,
     /// The mechanisms that moved bytes.
     Mechanism,
-    /// The same with bytes and calls.
+    /// The mechanisms that moved bytes, with bytes and calls.
     Moved,
     /// The time in seconds since 1970.
     Msec,

@@ -1,4 +1,4 @@
-//! What lines of the access log look like, and that nobody can forge one.
+//! Tests of the access log's lines, and that no request can forge one.
 
 #![allow(clippy::unwrap_used)]
 
@@ -46,7 +46,7 @@ fn exchange() -> AccessEntry {
     }
 }
 
-/// One line in a zone that is seven hours behind.
+/// Formats one line in a time zone seven hours west of UTC.
 fn line(format: &str, exchange: &AccessEntry) -> String {
     let mut out = b"before".to_vec();
     let mut time = TimeText::new(TimeZone::fixed(Offset::constant(-7)));

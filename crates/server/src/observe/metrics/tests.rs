@@ -1,4 +1,4 @@
-//! What the page of metrics says, and that Prometheus can read it.
+//! Tests of the metrics page, and that Prometheus can parse it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,8 @@ use underpass_engine::{Error, Options, Policy, Sink, Source, Transfer};
 
 use crate::observe::metrics::*;
 
-/// The samples of a page by name and labels, after every rule of the format that applies here.
+/// Returns the samples of a page by name and labels, and checks every applicable rule of the
+/// format.
 fn parse(page: &str) -> BTreeMap<String, f64> {
     assert!(page.ends_with('\n') && page.is_ascii());
     let mut samples = BTreeMap::new();

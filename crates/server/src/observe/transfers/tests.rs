@@ -1,4 +1,4 @@
-//! What those who look on are told.
+//! Tests of the reports about transfers.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +18,7 @@ fn facts(target: &str, expected: u64, started: Instant) -> TransferFacts {
     }
 }
 
-/// So long ago.
+/// Returns the time this many seconds ago.
 fn ago(seconds: u64) -> Instant {
     Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap()
 }
