@@ -93,8 +93,8 @@ enum UnwantedBody {
 }
 
 impl UnwantedBody {
-    /// Skips the given bytes; returns their number, and whether the body is at its end; `None` if
-    /// it is malformed or too long.
+    /// Skips the part of the body in `bytes`; returns its length, and whether the body ends with
+    /// it; `None` if the body is malformed or too long.
     fn skip(&mut self, bytes: &[u8]) -> Option<(usize, bool)> {
         match self {
             Self::Bytes(left) => {

@@ -23,7 +23,8 @@ impl Evictions {
         Self((0..workers).map(|_| Asked::default()).collect())
     }
 
-    /// Requests it of all other workers. Several requests before a worker acts count as one.
+    /// Requests all other workers to close a connection. Several requests before a worker acts
+    /// count as one.
     pub(crate) fn ask_others(&self, worker: usize, of: Option<Network>) {
         let others = self.0.iter().enumerate().filter(|(index, _)| *index != worker);
         for (_, asked) in others {
