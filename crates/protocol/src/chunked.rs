@@ -1,7 +1,7 @@
 //! Finds the end of a chunked request body, a piece at a time (RFC 9112 7.1).
 //!
 //! A connection can only be used again once the body of its last request has been read to the
-//! end. What stands between the chunks is bounded and read strictly: a lenient reader of chunk
+//! end. The framing between chunks is bounded and read strictly: a lenient reader of chunk
 //! extensions is another way to smuggle a request.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub struct Chunked {
     state: State,
-    /// How many more bytes of framing may come, chunk extensions and trailers together.
+    /// How many more bytes of framing are allowed, chunk extensions and trailers together.
     allowance: usize,
 }
 
@@ -26,7 +26,7 @@ pub struct Step {
     pub is_done: bool,
 }
 
-/// The body is not chunked as RFC 9112 7.1 has it. Answer 400 and close.
+/// The body is not chunked as RFC 9112 7.1 requires. Answer 400 and close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadChunk {
@@ -38,7 +38,7 @@ pub enum BadChunk {
     TooMuchFraming,
 }
 
-/// Where in the body the next byte stands.
+/// The position of the next byte in the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// In the digits of a length, with the number of digits so far.
@@ -47,7 +47,7 @@ enum State {
     Extension { size: u64, part: Part },
     /// Before the LF that ends the line of a length.
     SizeLf { size: u64 },
-    /// In the data, of which so much is left.
+    /// In the data, with the number of bytes left.
     Data { left: u64 },
     /// Before the CR after the data.
     DataCr,
@@ -61,7 +61,7 @@ enum State {
     Trailer,
     /// Before the LF that ends a line of the trailer.
     TrailerLf,
-    /// Before the LF that ends it all.
+    /// Before the LF that ends the body.
     LastLf,
     /// After the end.
     Done,
@@ -124,7 +124,7 @@ impl Default for Chunked {
 impl Chunked {
     /// Reads the next run of framing or of data.
     ///
-    /// Consumes at least one byte unless there is none or the body is done.
+    /// It consumes at least one byte unless there is none or the body is done.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl Chunked {
         Ok(Step { consumed, data: consumed..consumed, is_done })
     }
 
-    /// Reads past as much as there is, framing and data; `data` of the answer means nothing.
+    /// Skips all available framing and data; `data` of the result is meaningless.
     ///
     /// # Errors
     ///
@@ -159,8 +159,8 @@ impl Chunked {
         }
     }
 
-    /// Returns the data that comes next, if that is data: whoever takes it elsewhere says so by
-    /// this, and goes on behind it.
+    /// Returns the length of the data that comes next, if data does, and continues after it: the
+    /// caller takes that data elsewhere.
     pub fn pass_data(&mut self) -> Option<u64> {
         let State::Data { left } = self.state else { return None };
         self.state = State::DataCr;
@@ -223,10 +223,10 @@ impl Chunked {
         })
     }
 
-    /// Returns the state after one byte of the line that says how long a chunk is.
+    /// Returns the state after one byte of the line with a chunk's length.
     fn after_digit(&mut self, size: u64, digits: u32, byte: u8) -> Result<State, BadChunk> {
         match (char::from(byte).to_digit(16), byte) {
-            // Sixteen digits are all that 64 bits have; more, even zeros, have no honest use.
+            // 64 bits have at most sixteen digits; more, even zeros, have no honest use.
             (Some(_), _) if digits == 16 => Err(BadChunk::TooLong),
             (Some(digit), _) => {
                 Ok(State::Size { size: size << 4 | u64::from(digit), digits: digits + 1 })
@@ -259,17 +259,18 @@ impl fmt::Display for BadChunk {
 
 impl std::error::Error for BadChunk {}
 
-/// Returns what a name is made of (RFC 9110 5.6.2).
+/// Returns whether a byte may be in a name (RFC 9110 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Returns what may stand in quotes or in the value of a field: anything but control characters.
+/// Returns whether a byte may be in quotes or in the value of a field: all but control
+/// characters.
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }
 
-/// How many bytes of chunk extensions and trailers one body may have; no client is known to use any.
+/// The most bytes of chunk extensions and trailers in one body; no known client uses any.
 pub const MAX_FRAMING: usize = 16 * 1024;
 
 /// Returns a chunk of a body whose length is not known (RFC 9112, section 7.1).

@@ -1,8 +1,8 @@
 //! What HTTP means to a file server and its client: requests, answers, fields and formats.
 //!
-//! Everything here is pure: bytes and facts go in, values and bytes come out. No file, clock, socket
-//! or transfer is touched; clippy.toml names the functions of std that are refused. Where a rule
-//! depends on the time, the caller passes it in.
+//! Everything here is pure: bytes and metadata go in, values and bytes come out. The crate uses
+//! no file, clock, socket or transfer; clippy.toml lists the functions of std that it must not
+//! call. Where a rule depends on the time, the caller passes it in.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
-//! Links: names and paths with `%XX` for what would mean something else in them.
+//! Links: names and paths with `%XX` for bytes that would have another meaning in them.
 
-/// One name as a part of a link: `%XX` for all but RFC 3986's unreserved characters, so that no
-/// character of it means anything, in a path, in a query, in HTML or in a shell.
+/// Encodes one name as a part of a link: `%XX` for all but RFC 3986's unreserved characters, so
+/// that no character has a special meaning in a path, in a query, in HTML or in a shell.
 #[must_use]
 pub fn encode_segment(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len() + 8);
@@ -11,10 +11,11 @@ pub fn encode_segment(name: &[u8]) -> String {
     out
 }
 
-/// Returns where a folder is found whose slash was forgotten: relative, `./name/?query`.
+/// Returns the redirect for a folder that was requested without its slash: relative,
+/// `./name/?query`.
 ///
-/// Relative, so that it holds behind a proxy that shortens the path, and with `./` in front, so
-/// that neither `//name` nor `a:b` can be taken for another host or scheme.
+/// It is relative to work with a proxy that shortens the path, and begins with `./` so that
+/// neither `//name` nor `a:b` can be taken for another host or scheme.
 #[must_use]
 pub fn slash_redirect(raw_path: &[u8], query: &[u8]) -> String {
     let name = raw_path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
@@ -35,7 +36,7 @@ pub fn slash_redirect(raw_path: &[u8], query: &[u8]) -> String {
     out
 }
 
-/// Appends a byte as it is, or as `%XX`.
+/// Appends a byte unchanged or as `%XX`.
 pub(crate) fn push_encoded(out: &mut String, byte: u8, is_plain: bool) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     if is_plain {
@@ -47,12 +48,13 @@ pub(crate) fn push_encoded(out: &mut String, byte: u8, is_plain: bool) {
     }
 }
 
-/// RFC 3986 2.3: characters that mean nothing anywhere in a URL.
+/// Returns whether a character has no special meaning anywhere in a URL (RFC 3986 2.3).
 pub(crate) fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// RFC 3986 3.3: characters that a part of a path may have, and the `%` of an escape in it.
+/// Returns whether a part of a path may have this character (RFC 3986 3.3), or it is the `%` of
+/// an escape in it.
 fn is_plain(byte: u8) -> bool {
     is_unreserved(byte)
         || matches!(byte, b'%' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',')

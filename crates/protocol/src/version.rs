@@ -1,4 +1,4 @@
-//! The facts of a file from which validators and archives are made.
+//! The metadata of a file from which validators and archives are made.
 
 /// One version of a file, as fstat(2) describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

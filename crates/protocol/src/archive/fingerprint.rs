@@ -1,10 +1,10 @@
-//! A hash that stays the same over releases, machines and restarts.
+//! A hash that stays the same across releases, machines and restarts.
 //!
 //! The ETag of an archive lives in clients for as long as a download may be resumed, so std's
-//! hashers, which may change with any release, are out. FNV-1a is ten lines that never change, and
-//! at 128 bits two lists of members do not meet by chance. It does not withstand somebody who
-//! searches for a collision, and need not: he would have to write the served files, and could
-//! then put anything into them.
+//! hashers, which may change with any release, are out. FNV-1a is ten lines that never change,
+//! and at 128 bits two lists of members do not meet by chance. It does not resist a deliberate
+//! search for collisions, and need not: an attacker would need write access to the served files,
+//! and could then put anything into them.
 
 /// FNV-1a with 128 bits.
 #[derive(Clone, Copy, Debug)]
@@ -17,24 +17,25 @@ impl Default for Fingerprint {
 }
 
 impl Fingerprint {
-    /// The fingerprint of nothing yet.
+    /// Creates the fingerprint of no bytes.
     #[must_use]
     pub const fn new() -> Self {
         Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
     }
 
-    /// Takes in a number.
+    /// Adds a number to the hash.
     pub fn number(&mut self, number: u64) {
         self.raw(&number.to_le_bytes());
     }
 
-    /// Takes in bytes, so that their end cannot be taken for a part of what follows.
+    /// Adds bytes to the hash, so that their end cannot be confused with the beginning of what
+    /// follows.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         self.raw(bytes);
     }
 
-    /// Returns the hash of all that was taken in.
+    /// Returns the hash of everything added.
     pub const fn value(self) -> u128 {
         self.0
     }

@@ -1,29 +1,30 @@
-//! The header of one member: a ustar block, before it a PAX header for what the block cannot say.
+//! The header of one member: a ustar block, preceded by a PAX header for values that the block
+//! cannot hold.
 //!
-//! The block alone holds names of 100 bytes, sizes below 8 GiB and whole seconds. PAX is what both
-//! GNU tar and libarchive read and write. Its values are UTF-8 unless `hdrcharset` says that they
-//! are bytes, which libarchive needs to give such a name back as it is, and which GNU tar ignores
-//! with a remark. So a name that is not UTF-8 stays in the block, which has no character set, for
-//! as long as it fits.
+//! The block alone holds names of 100 bytes, sizes below 8 GiB and whole seconds. PAX is what
+//! both GNU tar and libarchive read and write. Its values are UTF-8 unless `hdrcharset` says that
+//! they are bytes, which libarchive needs to give such a name back as it is, and which GNU tar
+//! ignores with a warning. So a name that is not UTF-8 stays in the block, which has no character
+//! set, for as long as it fits.
 
 use tar::{EntryType, Header};
 
 /// The size of a tar block: all of an archive is whole blocks.
 pub const BLOCK: u64 = 512;
 
-/// What a member is. A hard link is a file like any other; devices, pipes and sockets have no
-/// place in an archive for download.
+/// The kind of a member. A hard link is a file like any other; devices, pipes and sockets are not
+/// included in an archive for download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind<'a> {
     /// A file; its length is that of its version.
     File,
     /// A folder.
     Folder,
-    /// A symbolic link, with its target as it is.
+    /// A symbolic link, with its target unchanged.
     Symlink(&'a [u8]),
 }
 
-/// What a header says of a member.
+/// The contents of a member's header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
     /// The name in the archive; a folder's ends in a slash.
@@ -71,8 +72,8 @@ pub const fn padding(len: u64) -> u64 {
     len.wrapping_neg() % BLOCK
 }
 
-/// Without set-user-ID and its kin: whoever unpacks as root owns what is unpacked, and would make
-/// a program of anybody one that runs as root.
+/// Permissions without set-user-ID and the like: unpacked as root, the files belong to root, and
+/// a user's program would run as root.
 const PERMISSIONS: u32 = 0o777;
 
 /// The largest number that eleven octal digits hold: 8 GiB less one, or the year 2242.
@@ -97,7 +98,7 @@ fn block(
     header.set_size(size);
     header.set_mode(mode);
     header.set_mtime(modified);
-    // Owners on the server are private, and of no use elsewhere.
+    // Owners on the server are private, and useless elsewhere.
     header.set_uid(0);
     header.set_gid(0);
     header.set_cksum();
@@ -110,7 +111,7 @@ fn fill(field: &mut [u8; NAME], name: &[u8]) {
     field[..len].copy_from_slice(&name[..len]);
 }
 
-/// Returns the records of the PAX header; empty if the block says it all.
+/// Returns the records of the PAX header; empty if the block suffices.
 fn records(facts: &Facts<'_>) -> Vec<u8> {
     let target = match facts.kind {
         Kind::Symlink(target) => target,
@@ -123,7 +124,7 @@ fn records(facts: &Facts<'_>) -> Vec<u8> {
         record(&mut out, "hdrcharset", b"BINARY");
     }
     for (key, name) in names {
-        // Only PAX tells that a name is UTF-8, for systems where names have another form.
+        // Only PAX marks a name as UTF-8, for systems where names have another form.
         if name.len() > NAME || (!name.is_ascii() && is_utf8(name)) {
             record(&mut out, key, name);
         }
@@ -142,7 +143,7 @@ fn records(facts: &Facts<'_>) -> Vec<u8> {
 fn record(out: &mut Vec<u8>, key: &str, value: &[u8]) {
     let bare = key.len() + value.len() + " =\n".len();
     let mut len = bare;
-    // The length counts its own digits, of which another may come about by counting them.
+    // The length counts its own digits, and counting them may add one.
     while len != bare + digits(len) {
         len = bare + digits(len);
     }

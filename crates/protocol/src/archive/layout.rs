@@ -1,4 +1,4 @@
-//! Where in the archive each member's bytes are. Pure: facts in, offsets out.
+//! The offset of each member in the archive. This module is pure: metadata in, offsets out.
 //!
 //! Members stand in one table of rows and one of names, in which each name is only the last part of
 //! its path, so that a deep tree does not take the square of its depth. A member takes 64 bytes, its
@@ -33,14 +33,15 @@ pub struct Builder {
     layout: Layout,
     fingerprint: Fingerprint,
     newest: (i64, i64),
-    /// The member's path, kept for the sake of its memory.
+    /// The member's path, kept to reuse its memory.
     path: Vec<u8>,
 }
 
 impl Builder {
-    /// An archive whose members are all below a folder of this name; below none if it is empty.
+    /// Creates an archive whose members are all below a folder of this name; below none if it is
+    /// empty.
     ///
-    /// Anything but a plain name is taken for none, so that nothing is unpacked elsewhere.
+    /// Anything but a plain name counts as empty, so that nothing is unpacked elsewhere.
     #[must_use]
     pub fn new(top: &[u8]) -> Self {
         let is_plain = !matches!(top, b"" | b"." | b"..") && !top.contains(&b'/');
@@ -74,7 +75,7 @@ impl Builder {
         self.push(&member).map(drop)
     }
 
-    /// Adds a member behind the others, and tells its number.
+    /// Adds a member after the others, and returns its number.
     ///
     /// # Errors
     ///
@@ -95,7 +96,7 @@ impl Builder {
             Kind::Symlink(target) => (RowKind::Symlink, target),
         };
         if kind == RowKind::Symlink {
-            // No name has it.
+            // No name contains this byte.
             layout.text.push(0);
             layout.text.extend_from_slice(target);
         }
@@ -123,7 +124,7 @@ impl Builder {
         layout
     }
 
-    /// Takes the last member into account.
+    /// Adds the last member to the length and the fingerprint.
     fn measure(&mut self, index: usize, member: &Member<'_>) -> Result<(), LayoutError> {
         let header = header::len(&self.layout.facts(index, &mut self.path));
         let size = self.layout.size(index);
@@ -157,7 +158,7 @@ pub struct Layout {
     /// What every path in the archive begins with: a name and a slash, or nothing.
     top: Vec<u8>,
     rows: Vec<Row>,
-    /// The name of each member, and behind that of a link a zero and its target.
+    /// The name of each member, for a link followed by a zero and its target.
     text: Vec<u8>,
     /// The file systems that members are on.
     devices: Vec<u64>,
@@ -170,34 +171,33 @@ pub struct Layout {
 impl Layout {
     /// Returns the length of the archive in bytes: of all members and two blocks of zeros.
     ///
-    /// GNU tar goes on with zeros up to a multiple of 10,240 for the sake of tape drives; nothing
-    /// that reads archives needs it.
+    /// GNU tar continues with zeros up to a multiple of 10,240 for the sake of tape drives;
+    /// nothing that reads archives needs it.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.len + TRAILER
     }
 
-    /// Returns whether no member is in it. Its two blocks of zeros are.
+    /// Returns whether the archive has no member. Its two blocks of zeros remain.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Returns how many members it has.
+    /// Returns how many members the archive has.
     #[must_use]
     pub fn members(&self) -> usize {
         self.rows.len()
     }
 
-    /// Returns how many bytes of memory it takes.
+    /// Returns how many bytes of memory the layout takes.
     #[must_use]
     pub fn memory(&self) -> usize {
         let rows = self.rows.capacity() * size_of::<Row>();
         size_of::<Self>() + rows + self.text.capacity() + self.devices.capacity() * size_of::<u64>()
     }
 
-    /// Returns the strong validator of the archive, quoted: another one if any byte may be
-    /// another.
+    /// Returns the strong validator of the archive, quoted: it differs if any byte may differ.
     ///
     /// It is made of each member's path, kind, mode, target, length and mtime, and of each file's
     /// inode and ctime.
@@ -206,7 +206,7 @@ impl Layout {
         format!("\"{:032x}\"", self.etag)
     }
 
-    /// When the newest member was last changed.
+    /// Returns when the newest member was last changed.
     #[must_use]
     pub fn modified(&self) -> SystemTime {
         self.modified
@@ -218,7 +218,8 @@ impl Layout {
         version.whole(self.devices[usize::from(version.device)])
     }
 
-    /// Returns the member in which this offset is, or the number of members behind all of them.
+    /// Returns the member that contains this offset, or the number of members if it is after all
+    /// of them.
     pub(super) fn find(&self, at: u64) -> usize {
         if at >= self.len {
             return self.rows.len();
@@ -226,7 +227,7 @@ impl Layout {
         self.rows.partition_point(|row| row.start <= at).saturating_sub(1)
     }
 
-    /// Returns the offset of a member, or of the zeros behind all of them.
+    /// Returns the offset of a member, or of the zeros after all of them.
     pub(super) fn start(&self, index: usize) -> u64 {
         self.rows.get(index).map_or(self.len, |row| row.start)
     }
@@ -253,7 +254,8 @@ impl Layout {
         }
     }
 
-    /// Returns what a member's header says; `path` is overwritten with its path in the archive.
+    /// Returns the contents of a member's header; `path` is overwritten with its path in the
+    /// archive.
     pub(super) fn facts<'a>(&'a self, index: usize, path: &'a mut Vec<u8>) -> Facts<'a> {
         path.clear();
         path.extend_from_slice(&self.top);
@@ -275,7 +277,7 @@ impl Layout {
 
     /// Returns the number of a file system, of which there may be 65,536.
     fn device(&mut self, device: u64) -> Option<u16> {
-        // The last one first: most members are where the one before is.
+        // The last one first: most members are on the same file system as the one before.
         let known = self.devices.iter().rposition(|&known| known == device);
         let index = known.unwrap_or(self.devices.len());
         let number = u16::try_from(index).ok()?;
@@ -314,7 +316,7 @@ impl fmt::Debug for Layout {
     }
 }
 
-/// What is kept of a member.
+/// The compact form of a member.
 #[derive(Debug)]
 struct Row {
     /// The offset of its header.

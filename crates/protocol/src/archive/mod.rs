@@ -1,7 +1,7 @@
-//! The tar of a folder: which member's bytes are where, before a file was opened.
+//! The tar of a folder: the offset of each member, known before a file is opened.
 //!
-//! The length is known before the first byte goes out, so a download of a folder can be resumed and
-//! its parts fetched like those of a file.
+//! The length is known before the first byte goes out, so a download of a folder can be resumed
+//! and its parts fetched as those of a file.
 
 mod error;
 mod fingerprint;

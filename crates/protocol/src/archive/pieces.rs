@@ -9,7 +9,7 @@ use crate::version::FileVersion;
 /// A part of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// Headers, padding, the end: as much as lies between two files, up to about 64 KiB.
+    /// Headers, padding, the end: everything between two files, up to about 64 KiB.
     Bytes(Vec<u8>),
     /// A range of a member's contents.
     File {
@@ -45,7 +45,7 @@ impl Piece {
 #[derive(Debug)]
 pub struct Pieces<'a> {
     layout: &'a Layout,
-    /// What is left of the range.
+    /// The rest of the range.
     range: Range<u64>,
     /// The member in which it begins.
     index: usize,
@@ -54,8 +54,7 @@ pub struct Pieces<'a> {
 }
 
 impl Layout {
-    /// Returns the bytes of a range, in order; what lies behind the end of the archive is left
-    /// out.
+    /// Returns the bytes of a range, in order; a part after the end of the archive is left out.
     pub fn pieces(&self, range: Range<u64>) -> Pieces<'_> {
         let range = range.start..range.end.min(self.len());
         Pieces { layout: self, index: self.find(range.start), range, path: Vec::new() }
@@ -63,7 +62,7 @@ impl Layout {
 }
 
 impl Pieces<'_> {
-    /// Returns what of the part that ends at `end` lies in the range, which then begins behind
+    /// Returns how much of the part that ends at `end` is in the range, which then begins after
     /// it.
     fn take(&mut self, end: u64) -> u64 {
         let end = end.min(self.range.end);
@@ -128,6 +127,6 @@ impl Iterator for Pieces<'_> {
     }
 }
 
-/// From here on bytes are handed over, though more may follow before the next file: a folder may
-/// have a million links and empty files.
+/// The size from which bytes are returned, though more may follow before the next file: a folder
+/// may have a million links and empty files.
 const ENOUGH: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! The fields of RFC 9530: `Repr-Digest` and `Content-Digest`, and which digests are wanted.
+//! The fields of RFC 9530: `Repr-Digest` and `Content-Digest`, and the digests that are wanted.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -78,13 +78,13 @@ pub fn write_wanted(algorithms: &[Algorithm]) -> String {
     fields.finish().unwrap_or_default()
 }
 
-/// Returns all lines of a field as one dictionary (RFC 9651 4.2).
+/// Parses all lines of a field as one dictionary (RFC 9651 4.2).
 fn dictionary<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Result<Dictionary, BadField> {
     let lines: Vec<_> = lines.into_iter().collect();
     Parser::new(&lines.join(&b", "[..])).parse().map_err(|_| BadField)
 }
 
-/// A field that was to say digests does not.
+/// A digest field has an invalid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadField;
 

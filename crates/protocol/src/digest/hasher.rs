@@ -1,11 +1,11 @@
-//! Makes digests of bytes.
+//! Computes digests of bytes.
 
 use sha2::digest::Update;
 use sha2::{Digest as _, Sha256, Sha512};
 
 use super::value::{Algorithm, Digest};
 
-/// A digest in the making. `sha2` takes the processor's instructions for it where there are any.
+/// A digest in progress. `sha2` uses the processor's instructions for it if there are any.
 #[derive(Clone, Debug)]
 pub enum Hasher {
     /// SHA-256.
@@ -24,7 +24,7 @@ impl Hasher {
         }
     }
 
-    /// Takes in the next bytes.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Sha256(hasher) => Update::update(hasher, bytes),
@@ -32,7 +32,7 @@ impl Hasher {
         }
     }
 
-    /// Returns the digest of all bytes that were taken in.
+    /// Returns the digest of all bytes added.
     #[must_use]
     pub fn finish(self) -> Digest {
         let (algorithm, value): (_, Box<[u8]>) = match self {

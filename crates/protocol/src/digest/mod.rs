@@ -1,4 +1,4 @@
-//! Digests of files: what they are called, and how fields say them (RFC 9530).
+//! Digests of files: their names, and their representation in fields (RFC 9530).
 
 mod fields;
 mod hasher;

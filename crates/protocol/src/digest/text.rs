@@ -1,4 +1,4 @@
-//! Digests as people type and copy them.
+//! Digests in the forms that people type and copy.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,8 @@ use super::value::{Algorithm, Digest};
 impl FromStr for Digest {
     type Err = UnknownDigest;
 
-    /// Reads `sha-256:HEX`, `sha-256:BASE64` or `HEX`, whose length then tells the algorithm.
+    /// Reads `sha-256:HEX`, `sha-256:BASE64` or `HEX`, whose length then determines the
+    /// algorithm.
     fn from_str(text: &str) -> Result<Self, UnknownDigest> {
         let text = text.trim();
         let Some((name, value)) = text.split_once([':', '=']) else { return bare(text) };

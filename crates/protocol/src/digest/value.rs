@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// How a digest is made: those of the registry of RFC 9530 section 5 that are not broken.
+/// The algorithm of a digest: those of the registry of RFC 9530 section 5 that are not broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
     /// SHA-256. Processors of today have instructions for it.
@@ -16,7 +16,7 @@ impl Algorithm {
     /// Every algorithm, the usual one first.
     pub const ALL: [Self; 2] = [Self::Sha256, Self::Sha512];
 
-    /// Its key in the fields of RFC 9530, and its name everywhere else.
+    /// Returns its key in the fields of RFC 9530, which is its name everywhere else.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -25,7 +25,7 @@ impl Algorithm {
         }
     }
 
-    /// Returns how many bytes its digests have.
+    /// Returns the length of its digests in bytes.
     #[must_use]
     #[allow(clippy::len_without_is_empty)] // none is empty
     pub const fn len(self) -> usize {
@@ -35,7 +35,7 @@ impl Algorithm {
         }
     }
 
-    /// Returns the algorithm of this key, if it is one of ours.
+    /// Returns the algorithm of this key, if it is supported.
     pub(super) fn of_key(key: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| algorithm.name() == key)
     }
@@ -50,7 +50,7 @@ impl fmt::Display for Algorithm {
 impl FromStr for Algorithm {
     type Err = UnknownAlgorithm;
 
-    /// Reads a name; `sha256`, as programs are called, does as well.
+    /// Reads a name; `sha256`, the form in the names of programs, is accepted too.
     fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
         let is_meant = |algorithm: &Self| {
             let bare = algorithm.name().split('-');
@@ -73,10 +73,10 @@ impl fmt::Display for UnknownAlgorithm {
 
 impl std::error::Error for UnknownAlgorithm {}
 
-/// A digest: equal for two files if they are equal, and for no others that were ever found.
+/// A digest: equal for equal files, and different for all different files ever found.
 ///
 /// As text it is `sha-256:` and hexadecimal digits; it is read back from that, or with Base64
-/// behind the colon, or from the digits alone.
+/// after the colon, or from the digits alone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Digest {
     pub(super) algorithm: Algorithm,
@@ -92,13 +92,13 @@ impl Digest {
         (value.len() == algorithm.len()).then_some(Self { algorithm, value })
     }
 
-    /// Returns how it was made.
+    /// Returns its algorithm.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     #[must_use]
     pub const fn value(&self) -> &[u8] {
         &self.value

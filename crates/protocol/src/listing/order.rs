@@ -1,11 +1,11 @@
-//! The order of a listing, and places in it.
+//! The order of a listing, and positions in it.
 //!
-//! A place is made from the entry alone, never from its index, so that a page that starts after it
-//! is right whatever was added or removed meanwhile.
+//! A position is made from the entry alone, never from its index, so that a page that starts
+//! after it is right whatever was added or removed meanwhile.
 
 use std::cmp::Ordering;
 
-/// What entries are sorted by.
+/// The key by which entries are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SortKey {
     /// As people sort names: case does not matter, numbers count by their value.
@@ -18,7 +18,7 @@ pub enum SortKey {
 }
 
 impl SortKey {
-    /// As it is written in a query.
+    /// Returns the form of the key in a query.
     pub fn token(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -27,24 +27,24 @@ impl SortKey {
         }
     }
 
-    /// Returns the key that is written so.
+    /// Parses the form of the key in a query.
     pub fn parse(token: &[u8]) -> Option<Self> {
         [Self::Name, Self::Size, Self::Time].into_iter().find(|key| key.token().as_bytes() == token)
     }
 }
 
-/// Which end of the order comes first.
+/// The direction of the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// A before Z, small before large, old before new.
     #[default]
     Ascending,
-    /// The other way round.
+    /// The reverse.
     Descending,
 }
 
 impl Direction {
-    /// As it is written in a query.
+    /// Returns the form of the direction in a query.
     pub fn token(self) -> &'static str {
         match self {
             Self::Ascending => "asc",
@@ -52,7 +52,7 @@ impl Direction {
         }
     }
 
-    /// Returns the direction that is written so.
+    /// Parses the form of the direction in a query.
     pub fn parse(token: &[u8]) -> Option<Self> {
         [Self::Ascending, Self::Descending].into_iter().find(|d| d.token().as_bytes() == token)
     }
@@ -66,19 +66,20 @@ impl Direction {
     }
 }
 
-/// The order of a listing. Folders come first in all of them, and equals are sorted by name.
+/// The order of a listing. Folders always come first, and equal entries are sorted by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Order {
-    /// What counts.
+    /// The sort key.
     pub key: SortKey,
-    /// Which end comes first.
+    /// The direction.
     pub direction: Direction,
 }
 
 impl Order {
-    /// Compares two places.
+    /// Compares two positions.
     ///
-    /// A total order in which only equal places are equal, so it also serves to continue after one.
+    /// This is a total order in which only equal positions are equal, so it also serves to
+    /// continue after one.
     pub fn compare(self, a: &PageCursor<'_>, b: &PageCursor<'_>) -> Ordering {
         let by_name = || {
             let ascending = compare_names(a.name, b.name);
@@ -91,20 +92,20 @@ impl Order {
     }
 }
 
-/// Where an entry stands in an order.
+/// The position of an entry in an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageCursor<'n> {
-    /// Folders stand before files.
+    /// Whether it is a folder; folders come before files.
     pub is_folder: bool,
-    /// The size, or the time in nanoseconds; nought where only the name counts.
+    /// The size, or the time in nanoseconds; zero in an order by name.
     pub value: i128,
     /// The name, which no two entries of a folder share.
     pub name: &'n [u8],
 }
 
 impl<'n> PageCursor<'n> {
-    /// As a cursor is written before it is percent-encoded: the name, with a slash if it is a
-    /// folder, after the value and a colon unless the order is by name.
+    /// Returns the cursor before percent-encoding: the name, with a slash if it is a folder,
+    /// after the value and a colon unless the order is by name.
     pub fn to_cursor(self, key: SortKey) -> Vec<u8> {
         let mut cursor = match key {
             SortKey::Name => Vec::new(),
@@ -136,7 +137,7 @@ impl<'n> PageCursor<'n> {
     }
 }
 
-/// Compares names as people do, and byte by byte where people see no difference.
+/// Compares names as people do, and byte by byte if those are equal.
 ///
 /// Case is folded for ASCII alone: more would need the rules of a language, and names that are not
 /// UTF-8 would have none.
@@ -144,7 +145,7 @@ fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
     compare_folded(a, b).then_with(|| a.cmp(b))
 }
 
-/// Compares without regard to case and to leading noughts, runs of digits by their value.
+/// Compares without regard to case and leading zeros, runs of digits by their value.
 fn compare_folded(mut a: &[u8], mut b: &[u8]) -> Ordering {
     loop {
         let (Some((&first, a_rest)), Some((&second, b_rest))) = (a.split_first(), b.split_first())
@@ -168,7 +169,7 @@ fn compare_folded(mut a: &[u8], mut b: &[u8]) -> Ordering {
     }
 }
 
-/// Returns the digits at the start, without leading noughts, and what follows them.
+/// Returns the digits at the start, without leading zeros, and what follows them.
 fn split_number(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     let start = text[..end].iter().position(|&byte| byte != b'0').unwrap_or(end);

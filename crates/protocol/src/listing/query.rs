@@ -36,12 +36,12 @@ impl Format {
         }
     }
 
-    /// Returns whether more is shown of an entry than its name and kind.
+    /// Returns whether the form shows more of an entry than its name and kind.
     pub fn shows_attributes(self) -> bool {
         self != Self::Simple
     }
 
-    /// Returns the key in a query that asks for it; a page for people needs none.
+    /// Returns the key in a query that requests this form; a page for people needs none.
     fn token(self) -> Option<&'static str> {
         match self {
             Self::Html => None,
@@ -56,22 +56,22 @@ impl Format {
 /// `?order=asc|desc`, `?limit=N`, `?after=CURSOR`, `?q=WORD`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ListingQuery {
-    /// The form of the answer.
+    /// The form of the listing.
     pub format: Format,
     /// The order of the entries.
     pub order: Order,
-    /// How many entries at most; all if `None`.
+    /// The most entries; all if `None`.
     pub limit: Option<usize>,
     /// Start after the entry at this cursor, which need not exist any more.
     ///
     /// A cursor is the name of an entry, with a slash at the end if it is a folder; in an order
     /// by size or time the bytes, or nanoseconds since 1970, and a colon stand before it.
     pub after: Option<Vec<u8>>,
-    /// Only entries with this in their name, whatever the case.
+    /// The search: only entries with this in their name, ignoring case.
     pub search: Option<String>,
 }
 
-/// A part of the query that has no meaning. The answer is 400.
+/// An invalid part of the query. The answer is 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadQuery {
@@ -123,7 +123,7 @@ impl ListingQuery {
         })
     }
 
-    /// Returns the place to start after.
+    /// Returns the position to start after.
     pub fn start(&self) -> Option<PageCursor<'_>> {
         PageCursor::from_cursor(self.after.as_deref()?, self.order.key)
     }
@@ -144,19 +144,19 @@ impl ListingQuery {
         if let Some(after) = after {
             push_pair(&mut link, "after", Some(after));
         }
-        // A link that is a lone question mark would keep the query of the page it stands on.
+        // A lone question mark would keep the query of the current page.
         if link == "?" { String::from("./") } else { link }
     }
 
-    /// Returns the query that hands the order on to the page of another folder: empty for the
-    /// usual order.
+    /// Returns the query that keeps the order on the page of another folder: empty for the
+    /// default order.
     pub fn sticky(&self) -> String {
         let mut query = String::from("?");
         self.push_order(&mut query);
         if query == "?" { String::new() } else { query }
     }
 
-    /// Adds the order unless it is the usual one.
+    /// Adds the order unless it is the default one.
     fn push_order(&self, query: &mut String) {
         if self.order != Order::default() {
             push_pair(query, "sort", Some(self.order.key.token().as_bytes()));
@@ -187,10 +187,10 @@ fn parsed<T>(
     value.map(|value| parse(&value).ok_or(error)).transpose()
 }
 
-/// Returns a limit, cut to what a listing holds at once.
+/// Parses a limit, and reduces it to the most entries of a listing.
 fn parse_limit(text: &[u8]) -> Option<usize> {
     let is_number = text.iter().all(u8::is_ascii_digit);
-    // Digits that do not fit are a large number, not a mistake.
+    // Digits that do not fit are a large number, not an error.
     let limit = std::str::from_utf8(text).ok()?.parse().unwrap_or(usize::MAX);
     (is_number && limit > 0).then_some(limit.min(MAX_ENTRIES))
 }

@@ -1,6 +1,7 @@
 //! Hosts and ports, in `Host` and in absolute targets.
 
-/// Authority and the rest of an absolute target, `http://host/path?query` (RFC 9112 3.2.2).
+/// Splits an absolute target, `http://host/path?query`, into authority and the rest (RFC 9112
+/// 3.2.2).
 pub fn split_absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
     let after = |scheme: &[u8]| {
         let (start, rest) = target.split_at_checked(scheme.len())?;
@@ -11,21 +12,20 @@ pub fn split_absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(rest.split_at(end.unwrap_or(rest.len())))
 }
 
-/// Returns whether an absolute address, of which this is the authority, names the server that was
-/// asked under `own`. Hosts have no case, and the port of the scheme need not be written (RFC
-/// 9110 4.2.3).
+/// Returns whether an absolute address with this authority names the server that was addressed as
+/// `own`. Hosts have no case, and the port of the scheme may be omitted (RFC 9110 4.2.3).
 pub(crate) fn is_same_authority(address: &[u8], authority: &[u8], own: &[u8]) -> bool {
     let default = if is_https(address) { &b":443"[..] } else { b":80" };
     let bare = |authority| <[u8]>::strip_suffix(authority, default).unwrap_or(authority);
     bare(authority).eq_ignore_ascii_case(bare(own))
 }
 
-/// Returns whether an absolute address is one of TLS.
+/// Returns whether the scheme of an absolute address is https.
 pub(crate) fn is_https(address: &[u8]) -> bool {
     address.get(..6).is_some_and(|start| start.eq_ignore_ascii_case(b"https:"))
 }
 
-/// Returns whether this is `host` or `host:port` (RFC 3986 3.2.2, 3.2.3); an empty host is one.
+/// Returns whether this is `host` or `host:port` (RFC 3986 3.2.2, 3.2.3); the host may be empty.
 pub(crate) fn is_authority(authority: &[u8]) -> bool {
     let (is_host, rest) = match authority {
         [b'[', inside @ ..] => {
@@ -62,7 +62,7 @@ fn is_name(mut name: &[u8]) -> bool {
     true
 }
 
-/// Returns whether this is an IPv6 address, or one of a version to come: `v1.` and what that has.
+/// Returns whether this is an IPv6 address, or one of a future version: `v1.` and its characters.
 fn is_literal(inside: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(inside) else { return false };
     if let Some((version, address)) = text.strip_prefix(['v', 'V']).and_then(|v| v.split_once('.'))

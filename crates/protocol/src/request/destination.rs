@@ -6,34 +6,34 @@ use super::authority::{is_same_authority, split_absolute};
 use super::parse::Request;
 use super::target::{Target, TargetError};
 
-/// Where something is to be moved or copied to.
+/// The destination of a move or copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// The path, as that of a [`Target`].
+    /// The path, in the form of a [`Target`].
     pub path: Vec<u8>,
     /// Whether it ended in a slash.
     pub is_folder: bool,
-    /// Whether what is there may be replaced (10.6): so it is unless the client says no.
+    /// Whether an existing file may be replaced (10.6): it may unless the client forbids it.
     pub overwrites: bool,
 }
 
-/// Why there is no destination.
+/// Why a request has no valid destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadDestination {
-    /// There is none, or there are several.
+    /// The field is missing or repeated.
     Missing,
     /// It is neither a whole URL nor a path that begins with a slash, or no file can have it.
     Malformed,
-    /// It is on another server, or outside of what this one serves.
+    /// It is on another server, or outside of the served tree.
     Elsewhere,
-    /// It has a query, or a name in it a `?` that is not escaped.
+    /// It has a query, or a name with an unescaped `?`.
     Query,
     /// `Overwrite` is neither `T` nor `F`, or there are several.
     Overwrite,
 }
 
 impl Destination {
-    /// Reads where the request says that it goes; `prefix` as in [`Target::parse`].
+    /// Reads the destination of a request; `prefix` as in [`Target::parse`].
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl Destination {
             TargetError::Outside => BadDestination::Elsewhere,
             TargetError::Malformed(_) | TargetError::SlashInName => BadDestination::Malformed,
         })?;
-        // To leave out what is behind the mark would give another name than the one that was meant.
+        // Dropping the part after the mark would name another file than the client meant.
         if value.contains(&b'?') {
             return Err(BadDestination::Query);
         }
@@ -88,7 +88,7 @@ impl fmt::Display for BadDestination {
 
 impl std::error::Error for BadDestination {}
 
-/// How much of a folder is meant (10.2).
+/// How much of a folder is included (10.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// The folder without what is in it.
@@ -98,8 +98,8 @@ pub enum Depth {
 }
 
 impl Depth {
-    /// Returns what the request says; all of it if it says nothing. `None` if it means neither,
-    /// or says it twice.
+    /// Returns the depth of the request; everything if there is no such field. `None` if the
+    /// value is neither, or the field is repeated.
     #[must_use]
     pub fn read(request: &Request<'_, '_>) -> Option<Self> {
         if !request.has("depth") {

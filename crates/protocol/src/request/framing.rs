@@ -1,7 +1,7 @@
 //! Where the body of a request ends, and so where the next request begins.
 //!
-//! This is what smuggled requests live from, so nothing is guessed: every head that two servers
-//! could measure in two ways is refused.
+//! Request smuggling exploits this, so nothing is guessed: every head that two servers could
+//! measure differently is refused.
 
 use super::parse::{Malformed, Request};
 
@@ -21,8 +21,9 @@ impl Request<'_, '_> {
     ///
     /// # Errors
     ///
-    /// For every head that two servers could read in two ways: a length beside a transfer coding,
-    /// lengths that differ, a transfer coding in HTTP/1.0. Close the connection after any of them.
+    /// For every head that two servers could read differently: a length together with a transfer
+    /// coding, lengths that differ, a transfer coding in HTTP/1.0. Close the connection after any
+    /// of them.
     pub fn body(&self) -> Result<BodyLength, Malformed> {
         let length = self.content_length()?;
         let mut codings = self.fields("transfer-encoding");
@@ -39,7 +40,7 @@ impl Request<'_, '_> {
         Err(self.refused_coding())
     }
 
-    /// Returns the length that the head announces, if all that announce one agree (RFC 9110 8.6).
+    /// Returns the length in the head, if all fields with one agree (RFC 9110 8.6).
     fn content_length(&self) -> Result<Option<u64>, Malformed> {
         let mut length = None;
         for member in self.fields("content-length").flat_map(|value| value.split(|&b| b == b',')) {
@@ -72,7 +73,7 @@ impl Request<'_, '_> {
     }
 }
 
-/// Returns the number that these digits are; no sign, no white space, no overflow.
+/// Parses a number without sign, white space or overflow.
 fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! Requests: their heads, and what each field asks for.
+//! The heads of requests, and the meaning of their fields.
 
 mod authority; // hosts and ports
 pub mod destination; // where MOVE and COPY go

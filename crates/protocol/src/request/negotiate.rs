@@ -1,8 +1,8 @@
-//! Which form of a file or a page the client likes best (RFC 9110 12).
+//! Which form of a file or a page the client prefers (RFC 9110 12).
 
 use super::parse::Request;
 
-/// A compression that a neighbour of a file may hold.
+/// The compression of a precompressed neighbour of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
     /// Brotli, RFC 7932.
@@ -17,7 +17,7 @@ impl Coding {
     /// All of them, best compression first.
     pub const ALL: [Self; 3] = [Self::Br, Self::Zstd, Self::Gzip];
 
-    /// Returns what the name of the neighbour ends with.
+    /// Returns the extension of the neighbour's name.
     #[must_use]
     pub fn extension(self) -> &'static str {
         match self {
@@ -48,10 +48,10 @@ impl Coding {
 
 /// Returns the codings that the client accepts and likes no less than the plain file, best first.
 ///
-/// By the client's weights, and among equals the better compression (12.5.3). A client that does
-/// not send `Accept-Encoding` gets the plain file, though 12.5.3 would allow any coding: it would
-/// not know what to do with one. If it refuses the plain file and no coding is there, it gets the
-/// plain file all the same, as 12.5.3 allows: that helps more than 406.
+/// The order is by the client's weights, and among equals by compression (12.5.3). A client that
+/// does not send `Accept-Encoding` gets the plain file, though 12.5.3 would allow any coding: it
+/// may not support one. If it refuses the plain file and no coding is there, it gets the plain
+/// file all the same, as 12.5.3 allows: that helps more than 406.
 pub fn acceptable(request: &Request) -> impl Iterator<Item = Coding> + use<> {
     let mut weights = [None; 3];
     let (mut others, mut plain) = (0, 0);
@@ -72,22 +72,20 @@ pub fn acceptable(request: &Request) -> impl Iterator<Item = Coding> + use<> {
         .map(|(_, coding)| coding)
 }
 
-/// Returns whether the client would rather have JSON than a page.
+/// Returns whether the client prefers JSON to a page.
 #[must_use]
 pub fn wants_json(request: &Request) -> bool {
     prefers(request, "application/json")
 }
 
-/// Returns whether the client asks for a page by name, as browsers do; `*/*` is what programs
-/// say.
+/// Returns whether the client names HTML in `Accept`, as browsers do; programs send `*/*`.
 #[must_use]
 pub fn wants_html(request: &Request) -> bool {
     members(request, "accept").any(|(name, q)| name.eq_ignore_ascii_case(b"text/html") && q > 0)
 }
 
-/// Returns whether the client names this media type in `Accept` and likes it better than
-/// `text/html`; if equally, the one that it names first, and a name better than a wildcard
-/// (12.5.1).
+/// Returns whether the client names this media type in `Accept` and prefers it to `text/html`; if
+/// equally, the one that it names first, and a name before a wildcard (12.5.1).
 #[must_use]
 pub fn prefers(request: &Request, media_type: &str) -> bool {
     let (mut wanted, mut page, mut wildcard) = (None, None, 0);
@@ -105,7 +103,7 @@ pub fn prefers(request: &Request, media_type: &str) -> bool {
     weight > 0 && (weight > page_weight || (weight == page_weight && index < page_index))
 }
 
-/// Names and weights in all fields of this name, the weights in thousandths.
+/// Returns the names and weights in all fields of this name, the weights in thousandths.
 fn members<'b>(request: &Request<'_, 'b>, name: &str) -> impl Iterator<Item = (&'b [u8], u16)> {
     request.fields(name).flat_map(|value| value.split(|&byte| byte == b',')).filter_map(|member| {
         let mut parts = member.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
@@ -115,7 +113,7 @@ fn members<'b>(request: &Request<'_, 'b>, name: &str) -> impl Iterator<Item = (&
     })
 }
 
-/// Returns a weight, from `0` to `1.000` (12.4.2); what is no weight is one of nothing.
+/// Parses a weight, from `0` to `1.000` (12.4.2); an invalid weight counts as 0.
 fn thousandths(weight: &[u8]) -> u16 {
     let (whole, fraction) = match weight {
         [whole] | [whole, b'.'] => (whole, &[] as &[u8]),

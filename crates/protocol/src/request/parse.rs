@@ -1,8 +1,8 @@
-//! Reads the head of a request, and refuses what two servers could read in two ways.
+//! Parses the head of a request, and refuses heads that two servers could read differently.
 //!
 //! A request that another server on the way understands differently is how requests are smuggled
-//! past it. So whatever RFC 9110 and RFC 9112 leave no single reading for is refused here, once,
-//! before anything looks at a path.
+//! past it. So every head to which RFC 9110 and RFC 9112 give no single meaning is refused here,
+//! before any code uses its path.
 
 use std::fmt;
 
@@ -10,28 +10,28 @@ use httparse::Header;
 
 use super::authority::{is_authority, split_absolute};
 
-/// What the request asks for, as far as a file server tells methods apart.
+/// The method of a request, as far as a file server distinguishes methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// The head and the body.
+    /// GET: the head and the body.
     Get,
-    /// The head alone.
+    /// HEAD: the head alone.
     Head,
-    /// What may be asked.
+    /// OPTIONS: the supported methods.
     Options,
-    /// The body is what is to be there.
+    /// PUT: the body becomes the file.
     Put,
-    /// The body is a part of what is to be there.
+    /// PATCH: the body becomes a part of the file.
     Patch,
-    /// Nothing is to be there.
+    /// DELETE: the file or folder is removed.
     Delete,
-    /// A folder is to be there (RFC 4918 9.3).
+    /// MKCOL: a folder is created (RFC 4918 9.3).
     Mkcol,
-    /// It is to be somewhere else (RFC 4918 9.9).
+    /// MOVE: the file or folder is moved (RFC 4918 9.9).
     Move,
-    /// It is to be somewhere else, too (RFC 4918 9.8).
+    /// COPY: the file or folder is copied (RFC 4918 9.8).
     Copy,
-    /// Anything else; [`Request::verb`] says what.
+    /// Any other method; [`Request::verb`] has its name.
     Other,
 }
 
@@ -40,9 +40,9 @@ pub enum Method {
 pub struct Request<'f, 'b> {
     /// The method.
     pub method: Method,
-    /// The method as it was written.
+    /// The method as it was received.
     pub verb: &'b str,
-    /// The target as it was written: `/path?query`, `http://host/path`, `*`, or `host:port`.
+    /// The target as it was received: `/path?query`, `http://host/path`, `*`, or `host:port`.
     pub target: &'b [u8],
     /// `1` in HTTP/1.1, and in versions from 1.2 to 1.9.
     pub minor_version: u8,
@@ -96,8 +96,7 @@ fn line_of_later_minor(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Reads a head of a later minor version as one of HTTP/1.1, which it has to make sense as
-/// (RFC 9110 2.5).
+/// Parses a head of a later minor version as one of HTTP/1.1, which RFC 9110 2.5 permits.
 fn parse_later_minor<'f, 'b>(
     bytes: &'b [u8],
     line: usize,
@@ -130,7 +129,7 @@ fn parse_later_minor<'f, 'b>(
     request.checked().map(|request| Some((request, line + 1 + len)))
 }
 
-/// Returns what to answer when a head does not fit: 414 if not even the request line did,
+/// Returns the error for a head that does not fit: 414 if not even the request line did,
 /// otherwise 431.
 #[must_use]
 pub fn too_long(bytes: &[u8]) -> Malformed {
@@ -163,7 +162,7 @@ impl<'b> Request<'_, 'b> {
 
     /// Returns the value of the field of this name, unless there are none or several.
     ///
-    /// For fields that are no lists: which of two would be meant is not known.
+    /// It serves for fields that are no lists, where it is unknown which of two is meant.
     #[must_use]
     pub fn single(&self, name: &str) -> Option<&'b [u8]> {
         let mut fields = self.fields(name);
@@ -187,28 +186,28 @@ impl<'b> Request<'_, 'b> {
     /// Returns whether the peer waits for `100 Continue` before it sends the body (RFC 9110
     /// 10.1.1).
     ///
-    /// HTTP/1.0 does not know that.
+    /// HTTP/1.0 has no such status.
     #[must_use]
     pub fn expects_continue(&self) -> bool {
         self.minor_version >= 1
             && self.field("expect").is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
     }
 
-    /// Returns which server is asked: the authority of the target, or else of `Host` (RFC 9112
+    /// Returns the requested server: the authority of the target, or else of `Host` (RFC 9112
     /// 3.2.2).
     #[must_use]
     pub fn authority(&self) -> Option<&'b [u8]> {
         split_absolute(self.target).map(|(authority, _)| authority).or_else(|| self.field("host"))
     }
 
-    /// The same, if target and `Host` are what they have to be.
+    /// Returns the request if its target and `Host` are valid.
     fn checked(self) -> Result<Self, Malformed> {
         self.check_target()?;
         self.check_host()?;
         Ok(self)
     }
 
-    /// RFC 9112 3.2: the form of the target fits the method.
+    /// Checks that the form of the target fits the method (RFC 9112 3.2).
     fn check_target(&self) -> Result<(), Malformed> {
         let fits = match (self.target, self.verb) {
             ([b'/', ..], verb) => verb != "CONNECT",
@@ -221,7 +220,7 @@ impl<'b> Request<'_, 'b> {
         fits.then_some(()).ok_or(Malformed::Target)
     }
 
-    /// RFC 9112 3.2: exactly one valid `Host` in 1.1, at most one in 1.0.
+    /// Checks that there is exactly one valid `Host` in 1.1, at most one in 1.0 (RFC 9112 3.2).
     fn check_host(&self) -> Result<(), Malformed> {
         let mut hosts = self.fields("host");
         match (hosts.next(), hosts.next()) {
@@ -244,7 +243,7 @@ pub struct OwnedRequest {
 }
 
 impl OwnedRequest {
-    /// Copies what was parsed.
+    /// Copies a parsed request.
     #[must_use]
     pub fn new(request: &Request<'_, '_>) -> Self {
         let fields = request.fields.iter().flat_map(|field| [field.name.as_bytes(), field.value]);
@@ -270,7 +269,7 @@ impl OwnedRequest {
         let mut begin = 0;
         let mut parts =
             self.ends.iter().map(|&end| &self.text[std::mem::replace(&mut begin, end)..end]);
-        // These were text when they were parsed.
+        // These bytes were valid text when they were parsed.
         let text =
             |part: Option<&'a [u8]>| str::from_utf8(part.unwrap_or_default()).unwrap_or_default();
         let (verb, target) = (text(parts.next()), parts.next().unwrap_or_default());
@@ -284,21 +283,21 @@ impl OwnedRequest {
 }
 
 impl Method {
-    /// Returns whether the method of this name is one that servers of files know, though none of
-    /// ours.
+    /// Returns whether file servers know a method of this name, although this one does not
+    /// support it.
     #[must_use]
     pub fn is_known(verb: &str) -> bool {
         let known = ["POST", "CONNECT", "TRACE", "PROPFIND", "PROPPATCH", "LOCK", "UNLOCK"];
         Self::of(verb) != Self::Other || known.contains(&verb)
     }
 
-    /// Returns whether it asks for something to be changed.
+    /// Returns whether the method may change files.
     #[must_use]
     pub fn changes(self) -> bool {
         !matches!(self, Self::Get | Self::Head | Self::Options | Self::Other)
     }
 
-    /// The method of this name; names are case-sensitive (RFC 9110 9.1).
+    /// Returns the method of this name; names are case-sensitive (RFC 9110 9.1).
     fn of(verb: &str) -> Self {
         match verb {
             "GET" => Self::Get,
@@ -325,19 +324,19 @@ pub enum Malformed {
     Field,
     /// The head is longer than the server reads.
     HeadTooLong,
-    /// `Host` is missing, repeated or no host.
+    /// `Host` is missing, repeated or not a host.
     Host,
     /// A line ends in something else than CRLF or LF.
     LineEnd,
     /// The first line is not `METHOD target HTTP/1.1`.
     RequestLine,
-    /// The target has none of the forms that a target has, or not the one for its method.
+    /// The target has no valid form, or not the one for its method.
     Target,
     /// The request line is longer than the server reads.
     TargetTooLong,
     /// More fields than the server reads.
     TooManyFields,
-    /// A transfer coding that the server does not know, under a chunked one.
+    /// An unsupported transfer coding, together with a chunked one.
     TransferCoding,
     /// The end of the body is not certain.
     TransferEncoding,
@@ -358,7 +357,7 @@ impl Malformed {
         }
     }
 
-    /// What an error of httparse means.
+    /// Converts an error of httparse.
     fn of(error: httparse::Error, bytes: &[u8]) -> Self {
         match error {
             httparse::Error::HeaderName | httparse::Error::HeaderValue => Self::Field,
@@ -391,8 +390,7 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Returns whether the third word is the name of an HTTP version, though not of one that we
-/// speak.
+/// Returns whether the third word is the name of an unsupported HTTP version.
 fn names_other_version(bytes: &[u8]) -> bool {
     let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
     let line = bytes[start..].split(|&byte| byte == b'\n').next().unwrap_or_default();

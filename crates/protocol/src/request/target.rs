@@ -1,8 +1,8 @@
-//! Turns the target of a request into the bytes of a path, or refuses it.
+//! Decodes the target of a request to the bytes of a path, or refuses it.
 //!
 //! Names are bytes: decoding through text would ask the file system for another name than the one
-//! that was meant. The kernel keeps the path beneath the root whatever it says; what is decided
-//! here is which file is meant, so that no two targets can disagree about it.
+//! that was meant. The kernel keeps every path beneath the root; this module decides which file
+//! is meant, so that no part of the server can read a target differently.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,20 +16,20 @@ pub struct Target<'b> {
     /// The path with `%XX` decoded, below the prefix, without a slash at either end. It has no
     /// empty part, no `.`, no `..` and no NUL. Empty for the root.
     pub path: Vec<u8>,
-    /// Whether the target ended in a slash. The root does, unless there is a prefix and the
-    /// target is just that: then `path` is empty and this false, and a redirect is due as for
-    /// any folder.
+    /// Whether the target ended in a slash. It is true for the root, unless there is a prefix and
+    /// the target is just that: then `path` is empty and this is false, and the answer is a
+    /// redirect as for any folder.
     pub is_folder: bool,
     /// What comes after `?`.
     pub query: Query<'b>,
-    /// The path as it was written.
+    /// The path as it was received.
     pub raw_path: &'b [u8],
 }
 
 impl<'b> Target<'b> {
     /// Reads the target of a request, in origin or absolute form (RFC 9112 3.2.1, 3.2.2).
     ///
-    /// `*` is refused here: it names the server and no path, so look for it before.
+    /// `*` is refused here: it names the server and no path, so check for it before.
     ///
     /// `prefix` is empty or `/a/b`: decoded, with a slash at its start and none at its end.
     ///
@@ -64,7 +64,7 @@ impl<'b> Target<'b> {
     }
 }
 
-/// Why a target names nothing here.
+/// Why a target names no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetError {
     /// It is not a path that a file could have: 400.
@@ -73,7 +73,7 @@ pub enum TargetError {
     Outside,
     /// It has `%2F` in a name: 404, as no file's name has a slash.
     ///
-    /// To take it for a separator would let `/a%2Fb` past a rule for `/a/`, in us or in a proxy.
+    /// To take it for a separator would let `/a%2Fb` bypass a rule for `/a/`, here or in a proxy.
     SlashInName,
 }
 
@@ -84,8 +84,8 @@ pub enum TargetFault {
     AboveRoot,
     /// A `%` without two hexadecimal digits.
     ///
-    /// To take it literally would be kind to `/100%.txt`, and then send another file than was
-    /// meant for `/100%25.txt`: a client that does not escape must learn it from the first one.
+    /// To take it literally would accept `/100%.txt`, and then send the wrong file for
+    /// `/100%25.txt`: a client that does not escape must get an error for the first one.
     Escape,
     /// Neither a path nor a whole URL.
     Form,
@@ -148,7 +148,7 @@ impl<'b> Query<'b> {
         self.pairs().find(|(name, _)| *name == key.as_bytes()).map(|(_, value)| decode_form(value))
     }
 
-    /// Keys and values as they were written.
+    /// Returns the keys and values as they were received.
     fn pairs(&self) -> impl Iterator<Item = (&'b [u8], &'b [u8])> {
         self.raw.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty()).map(|pair| {
             let end = pair.iter().position(|&byte| byte == b'=').unwrap_or(pair.len());
@@ -209,7 +209,7 @@ fn decode_part(part: &[u8], path: &mut Vec<u8>) -> Result<(), TargetError> {
     Ok(())
 }
 
-/// Takes the prefix away from the path.
+/// Removes the prefix from the path.
 fn below(path: &mut Vec<u8>, prefix: &[u8]) -> Result<(), TargetError> {
     let Some(prefix) = prefix.strip_prefix(b"/") else { return Ok(()) };
     match path.strip_prefix(prefix) {

@@ -1,14 +1,14 @@
-//! Whether a request still holds for the version of a file that is there now (RFC 9110 13).
+//! Whether the preconditions of a request hold for the current version of a file (RFC 9110 13).
 //!
-//! Two versions of a file must never be mixed, so every doubt is decided for sending the present
-//! one whole: a tag or a date that cannot be read matches nothing.
+//! Two versions of a file must never be mixed, so in every doubtful case the current one is sent
+//! whole: a tag or a date that cannot be read matches nothing.
 
 use std::time::{Duration, SystemTime};
 
 use super::validator::{is_etag_char, is_strong, last_modified, parse_date, whole_seconds};
 use crate::request::{Method, Request};
 
-/// What tells the version of a file that is there now.
+/// The validators of the current version of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Validators<'a> {
     /// The entity tag with its quotes; a weak one never matches where a strong one is needed.
@@ -17,10 +17,10 @@ pub struct Validators<'a> {
     pub modified: SystemTime,
 }
 
-/// What the preconditions of a request say.
+/// The result of a request's preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Do what is asked.
+    /// Process the request.
     Holds,
     /// The client has this version already: 304.
     NotModified,
@@ -52,7 +52,7 @@ pub fn evaluate(request: &Request, current: Option<Validators>) -> Condition {
     }
 }
 
-/// Returns whether `Range` may be heard: there is no `If-Range`, or it names this very version
+/// Returns whether `Range` applies: there is no `If-Range`, or it names this very version
 /// (13.1.5).
 #[must_use]
 pub fn range_applies(request: &Request, current: Validators, now: SystemTime) -> bool {
@@ -80,7 +80,7 @@ pub fn range_applies(request: &Request, current: Validators, now: SystemTime) ->
 enum Comparison {
     /// Both must be strong.
     Strong,
-    /// The mark of weakness does not count.
+    /// The mark of weakness is ignored.
     Weak,
 }
 
@@ -132,24 +132,25 @@ fn next_tag(list: &[u8]) -> Option<(bool, &[u8], &[u8])> {
     matches!(after, [] | [b',', ..]).then_some((is_weak, tag, after))
 }
 
-/// Takes the mark of weakness away.
+/// Splits off the mark of weakness.
 fn split_weak(tag: &[u8]) -> (bool, &[u8]) {
     tag.strip_prefix(b"W/").map_or((false, tag), |tag| (true, tag))
 }
 
-/// 13.1.4. A date that is none is ignored, and so are several.
+/// Evaluates `If-Unmodified-Since` (13.1.4). An invalid date is ignored, and so are several.
 fn is_unmodified_since(request: &Request, current: Validators) -> bool {
     let date = request.single("if-unmodified-since").and_then(parse_date);
     date.is_none_or(|date| seconds(current.modified) <= date)
 }
 
-/// 13.1.3. A date that is none is ignored, and so are several.
+/// Evaluates `If-Modified-Since` (13.1.3). An invalid date is ignored, and so are several.
 fn is_modified_since(request: &Request, current: Validators) -> bool {
     let date = request.single("if-modified-since").and_then(parse_date);
     date.is_none_or(|date| seconds(current.modified) > date)
 }
 
-/// Dates of HTTP have no fraction, so none may decide; where HTTP has no date it is kept as it is.
+/// Removes the fraction, which dates of HTTP do not have; a time without an HTTP date is
+/// unchanged.
 fn seconds(time: SystemTime) -> SystemTime {
     whole_seconds(time).unwrap_or(time)
 }

@@ -1,13 +1,14 @@
-//! What `Content-Disposition` says: show or save, and by which name (RFC 6266).
+//! `Content-Disposition`: show or save, and under which name (RFC 6266).
 
 use super::head::push_field;
 use crate::link::{is_unreserved, push_encoded};
 
-/// Appends `Content-Disposition`, if there is something to say.
+/// Appends `Content-Disposition`, if it is needed.
 ///
 /// A name of harmless characters is written plainly, which every client reads. Any other is
 /// written twice: with `_` for what is not harmless, for clients that know no more, and as
-/// `filename*` in UTF-8 (RFC 8187), with U+FFFD for what is not UTF-8: that field knows no bytes.
+/// `filename*` in UTF-8 (RFC 8187), with U+FFFD for what is not UTF-8: that field cannot hold
+/// bytes.
 pub(crate) fn push_disposition(fields: &mut Vec<u8>, name: Option<&[u8]>, is_download: bool) {
     let kind = if is_download { "attachment" } else { "inline" };
     let Some(name) = name else {

@@ -1,11 +1,11 @@
-//! Writes the head of a response into memory that the shell keeps: no formatting, no allocation.
+//! Writes the head of a response into memory of the caller: no formatting, no allocation.
 //!
-//! A small hot file is answered in a few microseconds, so a head is pushed together from bytes
-//! that mostly exist already.
+//! A small hot file is answered in a few microseconds, so a head is put together from bytes that
+//! mostly exist already.
 
 use std::fmt;
 
-/// What the response says about the connection (RFC 9112 9.3, 9.6).
+/// The `Connection` field of the response (RFC 9112 9.3, 9.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connection {
     /// It ends with this response.
@@ -78,7 +78,7 @@ pub fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Returns the lines that every response has: `Server`, `X-Content-Type-Options`, and those that
-/// the operator asks for.
+/// the operator configured.
 ///
 /// # Errors
 ///
@@ -112,7 +112,7 @@ pub fn custom_fields(fields: &[(String, String)]) -> Result<Vec<u8>, BadField> {
 pub enum BadField {
     /// The name is not a token (RFC 9110 5.1).
     Name(String),
-    /// The server decides this one itself.
+    /// The server sets this field itself.
     Reserved(String),
     /// The value of the field of this name has a control character.
     Value(String),
@@ -177,7 +177,7 @@ pub fn reason(status: u16) -> &'static str {
     }
 }
 
-/// RFC 9110 5.6.2: what the name of a field is made of.
+/// Returns whether a byte may be in the name of a field (RFC 9110 5.6.2).
 fn is_token_char(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -185,13 +185,13 @@ fn is_token_char(byte: u8) -> bool {
 /// The media type of messages to people.
 pub const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
-/// What `Server` says. Without the version, which only helps attackers.
+/// The value of `Server`, without the version, which only helps attackers.
 const SERVER: &str = "underpass";
 
-/// Tells browsers to take a file for what its type says, whatever is in it.
+/// The field that keeps browsers from guessing another type than the given one.
 const NO_SNIFFING: &str = "X-Content-Type-Options";
 
-/// What the server itself decides for each response: two of any of these would contradict.
+/// The fields that the server sets itself: a second one would contradict.
 const OWN_FIELDS: [&str; 17] = [
     "Accept-Ranges",
     "Allow",

@@ -30,7 +30,7 @@ fn extension(name: &[u8]) -> Option<&[u8]> {
     (dot > 0 && dot + 1 < name.len()).then(|| &name[dot + 1..])
 }
 
-/// Returns the media type for this ending.
+/// Returns the media type for this extension.
 fn by_extension(extension: &[u8]) -> &'static str {
     let mut lower = [0; LONGEST];
     let Some(lower) = lower.get_mut(..extension.len()) else { return UNKNOWN };
@@ -42,7 +42,7 @@ fn by_extension(extension: &[u8]) -> &'static str {
         .unwrap_or(UNKNOWN)
 }
 
-/// Returns what mime_guess does not know, or knows by an old name or by one that hides text.
+/// Returns the types that mime_guess lacks, or has under an old name or one that hides text.
 fn corrected(extension: &str) -> Option<&'static str> {
     Some(match extension {
         // Source and configuration: to be read.

@@ -82,8 +82,8 @@ fn part_header(
 /// Returns a boundary that is the same whenever the same ranges of the same version are asked
 /// for.
 ///
-/// It cannot be planted in a file by somebody who knows how it is made: to know it one must know
-/// the entity tag, and to write it into the file changes the tag. By chance, 128 bits are enough.
+/// It cannot be planted in a file by an attacker who knows how it is made: computing it needs the
+/// entity tag, and writing it into the file changes the tag. By chance, 128 bits are enough.
 fn boundary(ranges: &[Range<u64>], etag: &str) -> String {
     let bytes = || {
         let ends = ranges.iter().flat_map(|range| [range.start, range.end]);

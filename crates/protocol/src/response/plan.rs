@@ -1,7 +1,8 @@
-//! What to answer to a request for a file that is there: a pure decision, (request, facts) → plan.
+//! Decides the response to a request for an existing file: a pure function, (request, facts) →
+//! plan.
 //!
-//! The facts come from one open descriptor and so do the bytes, later and elsewhere. Nothing is
-//! read here, not even the clock, so that every row of the standard can be a row of a test.
+//! The facts come from one open descriptor, as the bytes do later. The function reads nothing,
+//! not even the clock, so that every row of the standard can be a row of a test.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,7 +17,7 @@ use super::validator::{last_modified, push_date};
 use crate::request::negotiate::Coding;
 use crate::request::{Method, Request};
 
-/// What is known of the file, or of the compressed neighbour that stands for it.
+/// The facts of the file, or of the compressed neighbour that replaces it.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// Its length in bytes.
@@ -29,7 +30,7 @@ pub struct Facts<'a> {
     pub media_type: &'a str,
     /// How it is compressed.
     pub coding: Option<Coding>,
-    /// Whether another request could get another coding of it: then every answer says so.
+    /// Whether another request could get another coding of it: then every response says so.
     pub varies: bool,
     /// The name to save it by; without one, nothing is said about that.
     pub file_name: Option<&'a [u8]>,
@@ -37,7 +38,7 @@ pub struct Facts<'a> {
     pub is_download: bool,
 }
 
-/// What to answer.
+/// The planned response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The status.
@@ -47,7 +48,7 @@ pub struct Plan {
     pub fields: Vec<u8>,
     /// What follows the head.
     pub body: PlannedBody,
-    /// What `Content-Length` says; after HEAD and 304 no body follows all the same.
+    /// The value of `Content-Length`; after HEAD and 304 no body follows nevertheless.
     pub body_len: u64,
 }
 
@@ -66,7 +67,7 @@ pub enum PlannedBody {
     Message(Cow<'static, str>),
 }
 
-/// Decides what to answer to a GET or HEAD for this file at this moment.
+/// Decides the response to a GET or HEAD for this file at this moment.
 #[must_use]
 pub fn plan(request: &Request, facts: &Facts, now: SystemTime) -> Plan {
     let current = Validators { etag: facts.etag, modified: facts.modified };
@@ -87,12 +88,12 @@ pub fn plan(request: &Request, facts: &Facts, now: SystemTime) -> Plan {
     }
 }
 
-/// Decides for a client that has the beginning of another version, does not know it, and would go
-/// on with this one.
+/// Decides the response to a client that has the beginning of another version, does not know it,
+/// and would continue with this one.
 ///
-/// All of it (200) is what RFC 9110 14.2 suggests, and will not do: wget passes over as many bytes
-/// as it has, and appends the rest. Where the new version is the shorter one, curl and wget take
-/// 416, and wget also 200, for a sign that they have everything. An error they all report.
+/// The whole file (200), as RFC 9110 14.2 suggests, does not help: wget skips as many bytes as it
+/// has, and appends the rest. Where the new version is the shorter one, curl and wget take 416,
+/// and wget also 200, for a sign that they have everything. An error they all report.
 #[must_use]
 pub fn plan_conflict(request: &Request, facts: &Facts, now: SystemTime) -> Plan {
     let current = Validators { etag: facts.etag, modified: facts.modified };

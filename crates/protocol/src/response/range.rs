@@ -1,13 +1,13 @@
-//! What a `Range` field asks of a file (RFC 9110 14).
+//! Evaluates the `Range` field of a request (RFC 9110 14).
 //!
-//! The ranges that come out always lie inside the file, do not overlap, and are few: whoever
-//! sends them needs no further check, and no request can multiply the work of a response.
+//! The resulting ranges are always inside the file, do not overlap, and are few: the sender needs
+//! no further check, and no request can multiply the work of a response.
 
 use std::ops::Range;
 
 use crate::request::Request;
 
-/// What to send of a file.
+/// The part of a file to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeAnswer {
     /// All of it, as if there were no `Range`: 200.
@@ -16,11 +16,11 @@ pub enum RangeAnswer {
     Part(Range<u64>),
     /// Several parts, none empty, in the order in which they were asked for: 206.
     Parts(Vec<Range<u64>>),
-    /// Nothing that was asked for is in the file: 416.
+    /// No requested byte is in the file: 416.
     Unsatisfiable,
 }
 
-/// Returns what the `Range` of this request asks of a file of `len` bytes.
+/// Returns the part that the `Range` of this request selects from a file of `len` bytes.
 ///
 /// The caller knows that the method is GET (14.2: others have no ranges) and that an `If-Range`
 /// holds. Several `Range` fields are ignored: it is no list, and which one is meant is not known.

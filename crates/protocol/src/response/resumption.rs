@@ -1,13 +1,13 @@
-//! Remembers which downloads were broken off, and of which version they were.
+//! Remembers which downloads were interrupted, and of which version they were.
 //!
-//! `curl -C -`, `wget -c` and `lftp get -c` go on with `Range: bytes=N-` alone. They do not say of
-//! which version they have the beginning (that would be `If-Range`), and put whatever comes behind
-//! it: if the file was replaced meanwhile, the result is half one version, half another, and is
-//! called a success. HTTP cannot prevent that; only a server that remembers can.
+//! `curl -C -`, `wget -c` and `lftp get -c` resume with `Range: bytes=N-` alone. They do not say
+//! of which version they have the beginning (that would be `If-Range`), and append whatever
+//! arrives: if the file was replaced meanwhile, the result is half one version, half another, and
+//! is reported as a success. HTTP cannot prevent that; only a server that remembers can.
 //!
-//! Only what broke off is remembered. A client that has all of a file and asks for what was appended
-//! since then, as one follows a log, gets that. At the worst, a client that is taken for another
-//! one has to begin anew, or to say by `If-Range` which version it means.
+//! Only interrupted downloads are remembered. A client that has all of a file and requests what
+//! was appended since, as when following a log, gets that. At worst, a client that is taken for
+//! another one has to begin anew, or to name the version by `If-Range`.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -22,29 +22,29 @@ use crate::request::{Method, Request};
 /// One client's download of one target in one version, from some byte to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Download {
-    /// Whether it goes on with an earlier one without saying of which version that was.
+    /// Whether it resumes an earlier one without naming the version.
     is_blind: bool,
-    /// Who asks for what.
+    /// The hash of client and target.
     key: u64,
     version: u64,
 }
 
-/// Downloads that were broken off.
+/// Interrupted downloads.
 #[derive(Debug, Default)]
 pub struct Resumptions {
     /// Keyed at random, so that two keys cannot be made the same on purpose.
     hasher: RandomState,
     kept: Mutex<Kept>,
-    /// How many are kept, to be looked at without the lock: mostly there are none.
+    /// How many are kept, readable without the lock: mostly there are none.
     count: AtomicUsize,
 }
 
 impl Resumptions {
-    /// Returns the download that this request is, of the version with this entity tag; `None` if
-    /// it asks for something else than all bytes from one on.
+    /// Returns the download of the version with this entity tag that this request makes; `None`
+    /// if it requests anything but all bytes from some offset on.
     ///
     /// A client is recognised by its address, its `User-Agent`, and what proxies say of it in
-    /// `X-Forwarded-For`; a lie only affects the answers to the liar.
+    /// `X-Forwarded-For`; a false value only affects the responses to that client.
     #[must_use]
     pub fn download(
         &self,
@@ -70,7 +70,7 @@ impl Resumptions {
     }
 
     /// Returns whether the client has the beginning of another version, does not say so, and
-    /// would append to it what it gets.
+    /// would append the response to it.
     #[must_use]
     pub fn would_mix(&self, download: &Download, now: Instant) -> bool {
         if !download.is_blind || self.count.load(Ordering::Relaxed) == 0 {
@@ -82,14 +82,14 @@ impl Resumptions {
         })
     }
 
-    /// The client did not get all of it.
+    /// Notes that the client did not get all of it.
     pub fn broken_off(&self, download: &Download, now: Instant) {
         let mut kept = self.lock();
         kept.put(download.key, Broken { version: download.version, at: now });
         self.count.store(kept.len(), Ordering::Relaxed);
     }
 
-    /// The client has all of it, and nothing to go on with.
+    /// Notes that the client has all of it, and nothing to resume.
     pub fn completed(&self, download: &Download) {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
@@ -104,7 +104,7 @@ impl Resumptions {
     }
 }
 
-/// What is remembered of a download.
+/// An interrupted download.
 #[derive(Clone, Copy, Debug)]
 struct Broken {
     version: u64,

@@ -1,4 +1,4 @@
-//! What tells one version of a file from another: the entity tag and the date.
+//! The validators of a file's version: the entity tag and the date.
 //!
 //! The tag must be strong, or a download cannot be resumed by it (RFC 9110 13.1.5). No byte of the
 //! file is read for it: the kernel moves the time of change whenever the contents or the other
@@ -52,7 +52,7 @@ pub fn is_strong(tag: &[u8]) -> bool {
     inside.iter().all(|&byte| is_etag_char(byte))
 }
 
-/// RFC 9110 8.8.3: what may stand between the quotes of an entity tag.
+/// Returns whether a byte may be between the quotes of an entity tag (RFC 9110 8.8.3).
 pub(crate) fn is_etag_char(byte: u8) -> bool {
     byte == 0x21 || (0x23..=0x7e).contains(&byte) || byte >= 0x80
 }

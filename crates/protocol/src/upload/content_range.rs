@@ -1,21 +1,21 @@
-//! `Content-Range` of a request (RFC 9110 14.4 and 14.5): the body is a part of what is to be there.
+//! `Content-Range` of a request (RFC 9110 14.4 and 14.5): the body is a part of the file.
 
 use std::fmt;
 
 use crate::request::Request;
 
-/// Which bytes of a file a body is.
+/// The bytes of a file that a body has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentRange {
-    /// The first of them.
+    /// The offset of the first byte.
     pub first: u64,
-    /// How many there are, never none.
+    /// The number of bytes, never 0.
     pub len: u64,
-    /// How many the file is to have.
+    /// The total length of the file.
     pub total: u64,
 }
 
-/// The field is none that a body could have.
+/// The field has no value that a body could have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadContentRange;
 
@@ -45,7 +45,7 @@ impl ContentRange {
         is_range.then(|| Self { first, len: last - first + 1, total })
     }
 
-    /// Returns whether the file is whole with these bytes at its end.
+    /// Returns whether these bytes complete the file.
     #[must_use]
     pub fn is_last(&self) -> bool {
         self.first + self.len == self.total
@@ -60,7 +60,7 @@ impl fmt::Display for BadContentRange {
 
 impl std::error::Error for BadContentRange {}
 
-/// Returns the number that these digits are; no sign, no white space, no overflow.
+/// Parses a number without sign, white space or overflow.
 pub(super) fn decimal(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }

@@ -1,5 +1,5 @@
-//! What the address of an upload says, so that nothing has to be remembered about it: a server that
-//! was started anew knows as much as the one that gave the address.
+//! The address of an upload, which contains its whole state: after a restart the server knows as
+//! much as the one that gave the address.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,14 +7,14 @@ use std::fmt;
 use super::content_range::decimal;
 use super::partial::Token;
 
-/// What the address of an upload says, behind `?upload=`.
+/// The part of an upload's address after `?upload=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UploadId {
-    /// Which upload of this name it is.
+    /// The token of the upload.
     pub token: Token,
-    /// How many bytes it is to have, if the client has said so.
+    /// The length of the complete upload, if the client has announced it.
     pub length: Option<u64>,
-    /// Whether there must be no file of this name when it is whole (`If-None-Match: *`).
+    /// Whether no file of this name may exist on completion (`If-None-Match: *`).
     pub keeps: bool,
 }
 
@@ -49,8 +49,8 @@ impl fmt::Display for UploadId {
     }
 }
 
-/// A target, or the line that it is in, without what only the client of an upload may know: whoever
-/// reads the log could go on with it.
+/// Returns a target, or the line that contains it, without the tokens, which only the client of
+/// an upload may know: with one from the log, any client could continue the upload.
 #[must_use]
 pub fn without_tokens(line: &[u8]) -> Cow<'_, [u8]> {
     let is_key =

@@ -1,5 +1,6 @@
-//! What requests that send a file, or a part of one, mean: which part, of which upload, and by
-//! which name the part is kept until the rest is there. Pure, and the same for both sides.
+//! The meaning of requests that send a file, or a part of one: which part, of which upload, and
+//! under which name the part is stored until the rest arrives. This module is pure, and the same
+//! for both sides.
 
 mod content_range;
 mod id;

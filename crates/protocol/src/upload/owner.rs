@@ -1,10 +1,11 @@
-//! Whose an upload is, and by which name its part is kept.
+//! The owner of an upload, and the name of its stored part.
 //!
-//! The name of a part does not tell how to continue it. An upload with an address of its own is
-//! known by a token at random, and its part by a hash of the token and the user: who reads the
-//! folder cannot make an address of that, and no other client can use the address. An upload by
-//! `Content-Range` has no address, so its part is known by a hash of who sends it, under which no
-//! token leads. So no key has to be kept, and a server that was started anew finds the same parts.
+//! The name of a part does not reveal how to continue it. An upload with an address is identified
+//! by a random token, and its part by a hash of the token and the user: a reader of the folder
+//! cannot derive the address from it, and no other client can use the address. An upload by
+//! `Content-Range` has no address, so its part is identified by a hash of its owner, which no
+//! token leads to. So no key has to be kept, and a server that was started anew finds the same
+//! parts.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -13,12 +14,12 @@ use sha2::{Digest, Sha256};
 
 use super::partial::{PartId, Token};
 
-/// Who sends an upload.
+/// The owner of an upload.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// A user, whose password was right.
+    /// An authenticated user.
     User(Arc<str>),
-    /// An anonymous client at this address; of IPv6 the network of 64 bits, for every client
+    /// An anonymous client at this address; of IPv6 its network of 64 bits, because every client
     /// has many addresses of one.
     Address(IpAddr),
     /// An anonymous client over a socket in the file system.
@@ -26,7 +27,7 @@ pub enum Owner {
 }
 
 impl Owner {
-    /// The user if there is one, or else the address.
+    /// Creates the owner: the user if there is one, or else the address.
     #[must_use]
     pub fn new(user: Option<&Arc<str>>, address: Option<IpAddr>) -> Self {
         match (user, address.map(|address| address.to_canonical())) {
@@ -58,8 +59,8 @@ impl Owner {
         Token::new(bytes)
     }
 
-    /// Returns the part of the upload of a file of this name that is known by a token. It is that
-    /// of a user; who has sent none may come from another address.
+    /// Returns the part of the upload of this file name that a token identifies. It belongs to
+    /// the user; an anonymous client may return from another address.
     #[must_use]
     pub fn part_of_token(&self, token: Token, name: &[u8]) -> PartId {
         let mut hash = Sha256::new();
@@ -73,7 +74,7 @@ impl Owner {
         PartId::new(token.tag(), first(&hash))
     }
 
-    /// Returns the part of what they have sent of a file of this name without any token.
+    /// Returns the part that the owner has sent of this file name without a token.
     #[must_use]
     pub fn part_of_name(&self, name: &[u8]) -> PartId {
         let mut hash = Sha256::new();
@@ -96,7 +97,7 @@ impl Owner {
             }
             Self::User(user) => {
                 hash.update([4]);
-                // With its length, so that the name of a file behind it is told from it.
+                // The length separates the user from the following file name.
                 hash.update((user.len() as u64).to_le_bytes());
                 hash.update(user.as_bytes());
             }

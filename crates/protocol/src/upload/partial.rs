@@ -1,11 +1,11 @@
-//! The names under which parts of files wait for their rest.
+//! The names of incomplete uploads.
 //!
-//! They are in the folder of the file, so that the last step is a rename, and are known by their
-//! shape: requests cannot list, read or overwrite them by these names.
+//! They are in the folder of the file, so that the last step is a rename, and are recognized by
+//! their form: requests cannot list, read or overwrite them by these names.
 
 use std::fmt;
 
-/// What a client knows an upload by.
+/// The token by which a client knows an upload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token([u8; 16]);
 
@@ -55,7 +55,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// What tells the parts of files of one name from each other.
+/// The id that distinguishes the parts of files of one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PartId([u8; 16]);
 

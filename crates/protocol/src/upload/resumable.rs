@@ -1,5 +1,5 @@
-//! The fields of resumable uploads (draft-ietf-httpbis-resumable-upload), and what is said of them
-//! when something does not fit.
+//! The fields of resumable uploads (draft-ietf-httpbis-resumable-upload), and the problem reports
+//! about them.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use sfv::{BareItem, Item, Parser};
 
 use crate::request::Request;
 
-/// What a request says about its upload. A field whose value is not of its kind counts as absent,
-/// as the draft has it.
+/// The upload fields of a request. A field with an invalid value counts as absent, as the draft
+/// requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UploadFields {
     /// `Upload-Complete`: whether the upload ends with this request's body.
@@ -62,7 +62,7 @@ impl fmt::Display for Limits {
     }
 }
 
-/// What does not fit, as RFC 9457 has it.
+/// A problem report, as RFC 9457 defines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// The body does not begin where the upload ends.

@@ -5,9 +5,9 @@ use super::content_range::decimal;
 /// Where in a file the body of a PATCH belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateRange {
-    /// Behind its last byte.
+    /// After its last byte.
     Append,
-    /// From this byte on, and what is behind the body stays.
+    /// From this byte on; bytes after the body stay.
     From(u64),
     /// Between these bytes, the second included: the body has exactly that length.
     Between(u64, u64),
