@@ -20,11 +20,3 @@ pub mod server;
 mod uploads; // PUT and PATCH
 
 pub use observe::{access_log, metrics, transfers};
-
-// The modules that moved to the protocol crate keep their old paths here.
-pub(crate) use underpass_protocol::request::{destination, negotiate, origin, target};
-pub(crate) use underpass_protocol::response::{
-    conditional, head, media, plan, resumption, validator,
-};
-pub(crate) use underpass_protocol::{chunked, request, upload};
-pub(crate) use underpass_transport::{incoming, tls};

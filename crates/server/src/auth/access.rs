@@ -1,11 +1,11 @@
 //! Authenticates a request and checks it against the rules.
 
 use crate::auth::{Right, Verdict};
-use crate::request::Method;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
-use crate::target::Target;
-use crate::upload::UploadId;
+use underpass_protocol::request::Method;
+use underpass_protocol::request::target::Target;
+use underpass_protocol::upload::UploadId;
 
 /// Authenticates the user, waiting for the check of a password if there is one; returns the refusal
 /// if the request is not allowed.

@@ -13,11 +13,11 @@ use crate::changes::dest_entry::{DestEntry, hidden_name, rename};
 use crate::changes::refusal::Refusal;
 use crate::changes::tree;
 use crate::changes::tree::{Check, Copying};
-use crate::destination::{Depth, Destination};
 use crate::files::root::{Patience, sync_folder};
 use crate::server::settings::MinFree;
 use crate::server::shared::Shared;
 use crate::uploads::has_room;
+use underpass_protocol::request::destination::{Depth, Destination};
 
 /// A change that the access rules allow.
 #[derive(Debug)]

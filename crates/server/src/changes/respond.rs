@@ -9,19 +9,19 @@ use underpass_engine::Version;
 use crate::auth::Right;
 use crate::changes::change::{Action, Change, Changed};
 use crate::changes::refusal::Refusal;
-use crate::conditional::{Condition, Validators, evaluate};
-use crate::destination::{Depth, Destination};
 use crate::files::links;
 use crate::files::lookup::{Resource, find_current};
 use crate::files::open_files::modified;
-use crate::origin::is_foreign;
-use crate::request::{BodyLength, Method};
 use crate::routing::context::RequestContext;
 use crate::routing::endpoints;
 use crate::routing::response::{Body, Response};
 use crate::server::settings::Changes;
-use crate::target::Target;
 use crate::uploads;
+use underpass_protocol::request::destination::{Depth, Destination};
+use underpass_protocol::request::origin::is_foreign;
+use underpass_protocol::request::target::Target;
+use underpass_protocol::request::{BodyLength, Method};
+use underpass_protocol::response::conditional::{Condition, Validators, evaluate};
 
 /// Answers a request to change the entry at a path, or for the state of an upload to it. The caller
 /// must have checked the right to write there.

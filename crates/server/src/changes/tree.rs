@@ -16,7 +16,7 @@ use underpass_engine::{Integrity, Options, Report, Sink, Source, Transfer};
 use underpass_sys::open_beneath;
 
 use crate::changes::refusal::Refusal;
-use crate::upload::is_partial_name;
+use underpass_protocol::upload::is_partial_name;
 
 /// Checks a folder for entries that prevent its removal or move.
 pub(crate) struct Check<'a> {

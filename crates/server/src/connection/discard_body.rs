@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use rustix::net::{Shutdown, shutdown};
 use tokio::time::{sleep, timeout};
 
-use crate::chunked::Chunked;
 use crate::connection::peer::{Doing, Peer};
-use crate::request::BodyLength;
 use crate::server::worker::Worker;
+use underpass_protocol::chunked::Chunked;
+use underpass_protocol::request::BodyLength;
 
 /// Discards the body of a request, of which `buffer` may have a part already, and keeps there any
 /// bytes after it; returns false if the body is too long for that.

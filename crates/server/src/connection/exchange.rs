@@ -7,14 +7,14 @@ use crate::connection::discard_body::{MAX_DISCARDED, MAX_REFUSED};
 use crate::connection::peer::{Doing, Peer};
 use crate::connection::send::Sending;
 use crate::files::resume;
-use crate::head::{Connection as Wish, write_head};
 use crate::observe::access_entry;
 use crate::observe::access_log::AccessEntry;
-use crate::request::{BodyLength, OwnedRequest};
 use crate::routing::context::RequestContext;
 use crate::routing::response::{Body, Response};
 use crate::server::worker::Worker;
 use crate::uploads::BodyState;
+use underpass_protocol::request::{BodyLength, OwnedRequest};
+use underpass_protocol::response::head::{Connection as Wish, write_head};
 
 /// A request that waits for its response.
 pub(crate) struct Arrival {

@@ -12,7 +12,7 @@ use crate::connection::peer::{Doing, Peer};
 use crate::connection::socket::READABLE;
 use crate::server::credentials::Credentials;
 use crate::server::worker::Worker;
-use crate::tls::{Acceptor, Handshake, HandshakeError, Place, Progress, Session};
+use underpass_transport::tls::{Acceptor, Handshake, HandshakeError, Place, Progress, Session};
 
 /// Runs the handshake with a client; returns whether to serve the connection. A client that speaks
 /// plain HTTP is served as well, because it gets a redirect or an error.

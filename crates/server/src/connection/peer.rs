@@ -19,10 +19,10 @@ use underpass_engine::{Mechanism, Policy, TlsTransport, socket};
 
 use crate::connection::socket::{READABLE, Socket};
 use crate::observe::pending_entry::PendingEntry;
-use crate::resumption::Download;
 use crate::server::limits::budget::Share;
 use crate::server::listener_kind::ListenerKind;
-use crate::tls::Session;
+use underpass_protocol::response::resumption::Download;
+use underpass_transport::tls::Session;
 
 /// A connection.
 #[derive(Debug)]

@@ -16,14 +16,14 @@ use crate::connection::poll::poll_interval;
 use crate::connection::send::{Sending, SlowSending};
 use crate::files::resume;
 use crate::observe::access_entry;
-use crate::request;
-use crate::request::{BodyLength, Malformed, OwnedRequest, Request};
 use crate::routing::context::RequestContext;
 use crate::routing::endpoints;
 use crate::routing::response::{Body, Response};
 use crate::routing::router;
 use crate::server::listener_kind::ListenerKind;
 use crate::server::worker::Worker;
+use underpass_protocol::request;
+use underpass_protocol::request::{BodyLength, Malformed, OwnedRequest, Request};
 
 /// Serves one connection to its end.
 pub(crate) async fn serve(worker: &Worker, peer: &Peer) {

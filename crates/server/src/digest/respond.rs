@@ -9,11 +9,11 @@ use crate::digest::known::pick;
 use crate::digest::make;
 use crate::digest::{Algorithm, Digest, parse_wanted, write_digests};
 use crate::files::open_files::Served;
-use crate::plan::Plan;
-use crate::request::Method;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
-use crate::target::Target;
+use underpass_protocol::request::Method;
+use underpass_protocol::request::target::Target;
+use underpass_protocol::response::plan::Plan;
 
 /// Adds the digest that the client prefers to responses that have bytes of the file, or would have
 /// them after GET.

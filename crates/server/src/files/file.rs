@@ -13,14 +13,14 @@ use crate::digest::respond as digests;
 use crate::files::lookup::{Resource, find, find_open, forget};
 use crate::files::open_files::Served;
 use crate::files::resume;
-use crate::media::{is_active, media_type};
-use crate::negotiate::acceptable;
-use crate::plan::{Facts, Plan, PlannedBody};
-use crate::request::Method;
-use crate::resumption::Download;
 use crate::routing::context::RequestContext;
 use crate::routing::response::{Body, FileBody, Response, is_copied};
-use crate::target::Target;
+use underpass_protocol::request::Method;
+use underpass_protocol::request::negotiate::acceptable;
+use underpass_protocol::request::target::Target;
+use underpass_protocol::response::media::{is_active, media_type};
+use underpass_protocol::response::plan::{Facts, Plan, PlannedBody};
+use underpass_protocol::response::resumption::Download;
 
 /// Answers with a file that is open already; `None` if it is not, or if anything has to wait.
 pub(crate) fn respond_at_once(

@@ -13,14 +13,14 @@ use crate::files::root::Root;
 use crate::listing::jobs::{ListTask, ListingRequest};
 use crate::listing::make::list;
 use crate::listing::{Attributes, CONTENT_SECURITY_POLICY, Format, ListingQuery, May, Resolve};
-use crate::negotiate::wants_json;
-use crate::plan::{Facts, PlannedBody};
-use crate::request::Method;
 use crate::routing::context::RequestContext;
 use crate::routing::response::{ArchiveBody, Body, Response};
 use crate::server::limits::disk_queue::ClientNet;
 use crate::server::settings::Changes;
-use crate::target::{Target, encode_segment};
+use underpass_protocol::request::Method;
+use underpass_protocol::request::negotiate::wants_json;
+use underpass_protocol::request::target::{Target, encode_segment};
+use underpass_protocol::response::plan::{Facts, PlannedBody};
 
 /// Answers a request for a folder.
 pub(crate) async fn respond(

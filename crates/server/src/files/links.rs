@@ -7,9 +7,9 @@ use tokio::task::spawn_blocking;
 
 use crate::auth::Right;
 use crate::files::root::Root;
-use crate::request::Method;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
+use underpass_protocol::request::Method;
 
 /// A path with its links resolved.
 struct Resolved {

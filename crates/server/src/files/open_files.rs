@@ -21,9 +21,9 @@ use crate::digest::{Digest, kept};
 use crate::files::root::{Patience, Root};
 use crate::files::settled::{AGAIN_LATER, AtRest, Checks, Settled};
 use crate::files::version::facts;
-use crate::media::media_type;
-use crate::negotiate::Coding;
-use crate::validator::etag_since;
+use underpass_protocol::request::negotiate::Coding;
+use underpass_protocol::response::media::media_type;
+use underpass_protocol::response::validator::etag_since;
 
 /// The time for which an open file is used without looking its path up again.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(1);

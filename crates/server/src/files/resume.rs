@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use crate::connection::peer::Peer;
-use crate::plan::{Facts, Plan, PlannedBody, plan, plan_conflict};
-use crate::resumption::Download;
 use crate::routing::context::RequestContext;
 use crate::server::worker::Worker;
+use underpass_protocol::response::plan::{Facts, Plan, PlannedBody, plan, plan_conflict};
+use underpass_protocol::response::resumption::Download;
 
 /// Returns the plan for a file or archive, and the download to remember if it is interrupted.
 pub(crate) fn plan_resumable(ctx: &RequestContext<'_>, facts: &Facts) -> (Plan, Option<Download>) {

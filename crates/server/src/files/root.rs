@@ -15,7 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::server::settings::{ServeError, Settings};
-use crate::upload::is_partial_name;
+use underpass_protocol::upload::is_partial_name;
 
 /// The served folder, or one served file in a folder.
 #[derive(Debug)]

@@ -12,7 +12,6 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use underpass_engine::Memory;
 
 use crate::auth::Right;
-use crate::chunked::chunk;
 use crate::listing::jobs::{
     Key, ListTask, ListedFolder, ListingHead, ListingRequest, ListingResult, MEMORY, Made, Text,
 };
@@ -21,6 +20,7 @@ use crate::server::limits::batches::tell_all;
 use crate::server::limits::disk_queue::ClientNet;
 use crate::server::limits::memory_budget::Reservation;
 use crate::server::shared::Shared;
+use underpass_protocol::chunked::chunk;
 
 /// Requests the listing of a folder.
 ///

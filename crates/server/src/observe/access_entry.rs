@@ -11,13 +11,13 @@ use crate::connection::peer::Peer;
 use crate::observe::access_log::{AccessEntry, Secured};
 use crate::observe::pending_entry::{LogBuffer, PendingEntry};
 use crate::observe::transfers::{TransferFacts, without_token};
-use crate::request::Request;
 use crate::routing::context::RequestContext;
 use crate::server::settings::Note;
 use crate::server::worker::Worker;
-use crate::tls;
-use crate::upload::without_tokens;
 use crate::uploads::Received;
+use underpass_protocol::request::Request;
+use underpass_protocol::upload::without_tokens;
+use underpass_transport::tls;
 
 /// Creates the entry of a request.
 pub(crate) fn begin(worker: &Worker, peer: &Peer, request: &Request) -> Box<AccessEntry> {

@@ -10,13 +10,13 @@ use rustix::io::Errno;
 use crate::auth::{CHALLENGE, Right};
 use crate::connection::peer::Peer;
 use crate::files::open_files::is_missing;
-use crate::negotiate::wants_html;
-use crate::request::{Method, Request};
 use crate::routing::response::Response;
 use crate::server::settings::Settings;
 use crate::server::shared::Shared;
 use crate::server::worker::Worker;
 use crate::uploads::Received;
+use underpass_protocol::request::negotiate::wants_html;
+use underpass_protocol::request::{Method, Request};
 
 /// One request that is being answered.
 pub(crate) struct RequestContext<'a> {

@@ -3,11 +3,11 @@
 use crate::auth::Right;
 use crate::observe::metrics::MEDIA_TYPE;
 use crate::observe::transfers::{CONTENT_SECURITY_POLICY, TransferFacts};
-use crate::request::{Method, Request};
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use crate::server::settings::Settings;
-use crate::target::Target;
+use underpass_protocol::request::target::Target;
+use underpass_protocol::request::{Method, Request};
 
 /// An endpoint about the server itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +84,8 @@ impl Endpoint {
             Self::Health => ("application/json", "{\"status\":\"OK\"}\n".to_owned()),
             Self::Metrics => (MEDIA_TYPE, shared.metrics.render(shared.transfers.len())),
             Self::Transfers => {
-                let is_json =
-                    target.query.has("json") || crate::negotiate::wants_json(&ctx.request);
+                let is_json = target.query.has("json")
+                    || underpass_protocol::request::negotiate::wants_json(&ctx.request);
                 let may_see = |facts: &TransferFacts| may_see(ctx, &facts.target);
                 if is_json {
                     ("application/json", shared.transfers.json(may_see))

@@ -2,11 +2,11 @@
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
-use crate::request::split_absolute;
-use crate::request::{Method, Request};
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use crate::server::listener_kind::ListenerKind;
+use underpass_protocol::request::split_absolute;
+use underpass_protocol::request::{Method, Request};
 
 /// Returns whether a request came without TLS to a server with TLS.
 pub(crate) fn applies(ctx: &RequestContext<'_>) -> bool {
@@ -104,7 +104,8 @@ mod tests {
     fn led(head: &str, port: u16) -> Option<String> {
         let mut storage = [httparse::EMPTY_HEADER; 8];
         let head = format!("{head}\r\n\r\n");
-        let (request, _) = crate::request::parse(head.as_bytes(), &mut storage).unwrap().unwrap();
+        let (request, _) =
+            underpass_protocol::request::parse(head.as_bytes(), &mut storage).unwrap().unwrap();
         location(&request, port)
     }
 

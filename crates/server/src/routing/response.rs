@@ -10,13 +10,13 @@ use crate::archive;
 use crate::archive::layouts::LaidOut;
 use crate::connection::peer::Peer;
 use crate::files::open_files::{ResidentSince, Served};
-use crate::head::reason;
 use crate::listing::make::Pieces;
-use crate::plan::PlannedBody;
-use crate::resumption::Download;
 use crate::routing::error_page::error_page;
 use crate::server::settings::Settings;
-use crate::tls::Place as TlsPlace;
+use underpass_protocol::response::head::reason;
+use underpass_protocol::response::plan::PlannedBody;
+use underpass_protocol::response::resumption::Download;
+use underpass_transport::tls::Place as TlsPlace;
 
 /// A response before it is sent.
 #[derive(Debug)]

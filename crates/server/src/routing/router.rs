@@ -7,15 +7,15 @@ use crate::files::folder;
 use crate::files::links;
 use crate::files::lookup::{Resource, find};
 use crate::files::open_files::is_missing;
-use crate::request::Method;
 use crate::routing::context::RequestContext;
 use crate::routing::endpoints;
 use crate::routing::endpoints::is_reserved;
 use crate::routing::https_redirect;
 use crate::routing::response::Response;
-use crate::target::{Target, TargetError, slash_redirect};
-use crate::upload::PARTIAL_UPLOAD;
 use crate::uploads;
+use underpass_protocol::request::Method;
+use underpass_protocol::request::target::{Target, TargetError, slash_redirect};
+use underpass_protocol::upload::PARTIAL_UPLOAD;
 
 /// Answers a request at once if it is for a file that is open already and nothing has to wait;
 /// `None` if [`respond`] has to answer it.

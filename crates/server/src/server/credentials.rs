@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::tls::{Acceptor, Identity};
+use underpass_transport::tls::{Acceptor, Identity};
 
 /// The certificate of a server. All clones belong to the same server: a clone can renew the
 /// certificate from any thread.

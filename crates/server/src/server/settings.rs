@@ -9,9 +9,9 @@ use std::time::Duration;
 use underpass_engine::{Integrity, Policy};
 
 use crate::auth::Access;
-use crate::head::BadField;
 use crate::observe::access_log::LogFormat;
 use crate::server::credentials::Credentials;
+use underpass_protocol::response::head::BadField;
 
 /// The settings of a server.
 #[derive(Debug)]

@@ -15,16 +15,16 @@ use crate::auth::passwords::Passwords;
 use crate::digest::known::Digests;
 use crate::files::root::Root;
 use crate::files::settled::AtRest;
-use crate::head::custom_fields;
 use crate::listing::jobs::Listings;
 use crate::observe::metrics::Metrics;
 use crate::observe::transfers::Transfers;
-use crate::resumption::Resumptions;
 use crate::server::limits::admission::Admission;
 use crate::server::limits::budget::Budget;
 use crate::server::limits::evictions::Evictions;
 use crate::server::settings::{Note, ServeError, Settings};
 use crate::uploads::Uploads;
+use underpass_protocol::response::head::custom_fields;
+use underpass_protocol::response::resumption::Resumptions;
 
 /// The state that all workers share.
 pub(crate) struct Shared {

@@ -9,9 +9,9 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use underpass_engine::TlsTransport;
 
-use crate::incoming::ReceiveError;
-use crate::tls::Session;
-use crate::upload::{INTEROP_VERSION, Limits};
+use underpass_protocol::upload::{INTEROP_VERSION, Limits};
+use underpass_transport::incoming::ReceiveError;
+use underpass_transport::tls::Session;
 
 /// The response that invites the body (RFC 9110 15.2.1).
 pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";

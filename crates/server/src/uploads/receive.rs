@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use crate::incoming::Incoming;
 use crate::observe::transfers::TransferFacts;
-use crate::request::Method;
 use crate::routing::response::Response;
 use crate::server::shared::Shared;
-use crate::tls::Session;
-use crate::upload::{ContentRange, UploadFields};
 use crate::uploads::methods::{patch, put, range, resumable};
 use crate::uploads::received::Received;
 use crate::uploads::reception::Reception;
 use crate::uploads::refusal::{self, Refusal};
 use crate::uploads::request::UploadRequest;
 use crate::uploads::state::slots::Slot;
+use underpass_protocol::request::Method;
+use underpass_protocol::upload::{ContentRange, UploadFields};
+use underpass_transport::incoming::Incoming;
+use underpass_transport::tls::Session;
 
 /// The result of an upload.
 #[derive(Debug)]

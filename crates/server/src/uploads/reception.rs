@@ -13,12 +13,9 @@ use rustix::fs::{fstat, fstatvfs};
 use underpass_engine::atomic_file::AtomicFile;
 use underpass_engine::{Mechanism, Policy, Report, TlsTransport};
 
-use crate::incoming::{Extent, Incoming, Manner, ReceiveError};
 use crate::observe::transfers::TransferFacts;
-use crate::request::{BodyLength, Method, Request};
 use crate::server::settings::{Changes, MinFree};
 use crate::server::shared::Shared;
-use crate::tls::Session;
 use crate::uploads::interim;
 use crate::uploads::parts::target::{UploadTarget, check};
 use crate::uploads::received::{BodyState, Broken, Received};
@@ -27,6 +24,9 @@ use crate::uploads::refusal::Refusal;
 use crate::uploads::request::UploadRequest;
 use crate::uploads::state::disk_space::{self, has_room};
 use crate::uploads::state::slots::Slot;
+use underpass_protocol::request::{BodyLength, Method, Request};
+use underpass_transport::incoming::{Extent, Incoming, Manner, ReceiveError};
+use underpass_transport::tls::Session;
 
 /// The state of one upload on its thread.
 #[derive(Debug)]

@@ -6,15 +6,15 @@ use std::io;
 use rustix::io::Errno;
 use underpass_engine::Report;
 
-use crate::incoming::ReceiveError;
-use crate::negotiate::wants_html;
-use crate::request::{Method, Request};
 use crate::routing::response::Response;
 use crate::server::settings::{Changes, Settings};
-use crate::upload::{Limits, Problem};
 use crate::uploads::received::Broken;
 use crate::uploads::state::locks::LockError;
 use crate::uploads::state::slots::Stop;
+use underpass_protocol::request::negotiate::wants_html;
+use underpass_protocol::request::{Method, Request};
+use underpass_protocol::upload::{Limits, Problem};
+use underpass_transport::incoming::ReceiveError;
 
 /// The reason why an upload is refused or aborted.
 #[derive(Debug)]

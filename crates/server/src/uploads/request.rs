@@ -1,13 +1,13 @@
 //! A request for an upload, in the form that its thread needs.
 
-use crate::request::OwnedRequest;
-use crate::upload::Owner;
+use underpass_protocol::request::OwnedRequest;
+use underpass_protocol::upload::Owner;
 
 /// A request for an upload.
 #[derive(Debug)]
 pub(crate) struct UploadRequest {
     pub(crate) request: OwnedRequest,
-    /// The decoded path, see [`Target::path`](crate::target::Target::path).
+    /// The decoded path, see [`Target::path`](underpass_protocol::request::target::Target::path).
     pub(crate) path: Vec<u8>,
     /// Whether the target ended in a slash.
     pub(crate) is_folder: bool,

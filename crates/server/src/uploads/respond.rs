@@ -11,18 +11,18 @@ use tokio::sync::oneshot;
 use crate::connection::peer::Doing;
 use crate::observe::access_entry;
 use crate::observe::transfers::TransferFacts;
-use crate::request::OwnedRequest;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use crate::server::shared::Shared;
-use crate::target::Target;
-use crate::upload::Owner;
 use crate::uploads::parts::stale_uploads;
 use crate::uploads::receive::{UploadJob, UploadOutcome};
 use crate::uploads::received::{BodyState, Received};
 use crate::uploads::refusal;
 use crate::uploads::request::UploadRequest;
 use crate::uploads::state::slots::SlotGuard;
+use underpass_protocol::request::OwnedRequest;
+use underpass_protocol::request::target::Target;
+use underpass_protocol::upload::Owner;
 
 /// Maintains the uploads once a second: ends those that are too slow, and has parts removed that
 /// have waited too long.

@@ -6,12 +6,12 @@ use std::os::fd::AsFd;
 use underpass_engine::atomic_file::AtomicFile;
 
 use crate::routing::response::Response;
-use crate::upload::{PARTIAL_UPLOAD, UpdateRange};
 use crate::uploads::methods::put::finish;
 use crate::uploads::parts::part::copy_present;
 use crate::uploads::parts::target::NEW_FILE;
 use crate::uploads::reception::Reception;
 use crate::uploads::refusal::Refusal;
+use underpass_protocol::upload::{PARTIAL_UPLOAD, UpdateRange};
 
 /// Receives the change.
 pub(crate) fn patch(reception: &mut Reception<'_>) -> Result<Response, Refusal> {

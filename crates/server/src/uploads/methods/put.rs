@@ -19,7 +19,7 @@ use crate::uploads::parts::target::{NEW_FILE, UploadTarget, check};
 use crate::uploads::reception::Reception;
 use crate::uploads::refusal::Refusal;
 use crate::uploads::state::written;
-use crate::validator::{etag, last_modified, push_date};
+use underpass_protocol::response::validator::{etag, last_modified, push_date};
 
 /// Receives the file.
 pub(crate) fn put(reception: &mut Reception<'_>) -> Result<Response, Refusal> {

@@ -6,13 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use underpass_engine::atomic_file::AtomicFile;
 
 use crate::routing::response::Response;
-use crate::upload::{ContentRange, PartId};
 use crate::uploads::methods::put::finish;
 use crate::uploads::parts::part::{Part, copy_present, len_so_far, settle};
 use crate::uploads::parts::target::UploadTarget;
 use crate::uploads::reception::Reception;
 use crate::uploads::refusal::Refusal;
 use crate::uploads::state::disk_space;
+use underpass_protocol::upload::{ContentRange, PartId};
 
 /// Receives a part, and completes the file if it was the last one.
 pub(crate) fn put(reception: &mut Reception<'_>, range: ContentRange) -> Result<Response, Refusal> {

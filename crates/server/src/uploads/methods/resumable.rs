@@ -10,11 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use underpass_engine::atomic_file::AtomicFile;
 
-use crate::request::Method;
 use crate::routing::response::Response;
-use crate::upload::{
-    INTEROP_VERSION, Limits, PARTIAL_UPLOAD, PartId, Problem, UploadFields, UploadId,
-};
 use crate::uploads::interim;
 use crate::uploads::methods::put::finish;
 use crate::uploads::parts::part::{Part, len_so_far, settle};
@@ -24,6 +20,10 @@ use crate::uploads::refusal::{self, Refusal};
 use crate::uploads::state::disk_space;
 use crate::uploads::state::random::random_bytes;
 use underpass_protocol::encode_segment;
+use underpass_protocol::request::Method;
+use underpass_protocol::upload::{
+    INTEROP_VERSION, Limits, PARTIAL_UPLOAD, PartId, Problem, UploadFields, UploadId,
+};
 
 /// Creates an upload (section 4.2).
 pub(crate) fn create(

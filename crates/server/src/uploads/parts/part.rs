@@ -15,12 +15,12 @@ use underpass_engine::{Sink, Source, Transfer};
 
 use crate::files::root::Patience;
 use crate::server::shared::Shared;
-use crate::upload::{PartId, partial_name};
 use crate::uploads::parts::stale_uploads;
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
 use crate::uploads::reception::Reception;
 use crate::uploads::refusal::Refusal;
 use crate::uploads::state::locks::UploadLock;
+use underpass_protocol::upload::{PartId, partial_name};
 
 /// A part of a file, and the lock to resume it.
 #[derive(Debug)]

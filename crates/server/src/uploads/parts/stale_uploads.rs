@@ -17,9 +17,9 @@ use crate::changes::tree;
 use crate::files::open_files;
 use crate::server::limits::priority::step_back;
 use crate::server::shared::Shared;
-use crate::upload::{is_partial_name, owner_tag};
 use crate::uploads::parts::target::join;
 use crate::uploads::state::disk_space;
+use underpass_protocol::upload::{is_partial_name, owner_tag};
 
 /// Looks for stale uploads in a thread of its own, now and every hour, until the returned value is
 /// dropped. Returns `None` if no uploads are possible.

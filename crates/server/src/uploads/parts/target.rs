@@ -9,17 +9,17 @@ use rustix::fs::{AtFlags, FileType, Stat, statat};
 use rustix::io::Errno;
 use underpass_engine::Version;
 
-use crate::conditional;
-use crate::conditional::{Condition, Validators};
 use crate::digest::kept;
 use crate::files::open_files;
 use crate::files::root::{Patience, Root};
 use crate::files::version::facts;
-use crate::request::Request;
 use crate::server::settings::Changes;
 use crate::uploads::refusal::Refusal;
 use crate::uploads::request::UploadRequest;
-use crate::validator::etag;
+use underpass_protocol::request::Request;
+use underpass_protocol::response::conditional;
+use underpass_protocol::response::conditional::{Condition, Validators};
+use underpass_protocol::response::validator::etag;
 
 /// The destination of a file.
 #[derive(Debug)]

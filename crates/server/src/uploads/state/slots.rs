@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{Shutdown, shutdown};
 
 use crate::server::settings::Settings;
-use crate::upload::Owner;
+use underpass_protocol::upload::Owner;
 
 /// The uploads under way.
 #[derive(Debug, Default)]
