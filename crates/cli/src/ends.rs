@@ -67,8 +67,8 @@ impl Input {
         !self.shares_cursor
     }
 
-    /// Leaves the cursor of a standard input that is a file behind what was read, as any reader
-    /// would, so that the next command of a script goes on from there.
+    /// Leaves the cursor of a standard input that is a file after the bytes that were read, as
+    /// any reader would, so that the next command of a script continues there.
     pub(crate) fn finish(&self, bytes: u64) {
         if self.shares_cursor {
             // Pipes and terminals have no cursor.
@@ -276,7 +276,7 @@ fn open(path: &Path, how: &OpenOptions, cancel: &AtomicBool) -> io::Result<File>
     let nonblocking = OFlags::NONBLOCK.bits() as i32;
     if !fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         match how.clone().custom_flags(nonblocking).open(path) {
-            // A lease: the kernel has asked its holder to give it up.
+            // A lease: the kernel has asked its holder to release it.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             outcome => return outcome.and_then(blocking),
         }
@@ -291,8 +291,9 @@ fn blocking(file: File) -> io::Result<File> {
     Ok(file)
 }
 
-/// A descriptor for what a standard stream names whose flags nobody else shares: a transfer makes
-/// its streams non-blocking, and the shell and other processes hold the same pipe or terminal.
+/// Opens a new descriptor for a standard stream, whose flags no other process shares: a transfer
+/// makes its streams non-blocking, and the shell and other processes hold the same pipe or
+/// terminal.
 fn private(standard: BorrowedFd<'_>, how: &OpenOptions) -> io::Result<File> {
     let stat = fstat(standard)?;
     let shared = || -> io::Result<OwnedFd> { standard.try_clone_to_owned() };
@@ -302,7 +303,8 @@ fn private(standard: BorrowedFd<'_>, how: &OpenOptions) -> io::Result<File> {
             let how = how.clone().custom_flags(OFlags::NONBLOCK.bits() as i32).clone();
             let own = how.open(format!("/proc/self/fd/{}", standard.as_raw_fd()));
             match own.and_then(blocking) {
-                // A descriptor opened after the last writer has closed is never told so by poll(2).
+                // poll(2) never reports the end to a descriptor opened after the last writer has
+                // closed.
                 Ok(own) if !has_hung_up(standard) => Ok(own),
                 _ => shared().map(File::from),
             }

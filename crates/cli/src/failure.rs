@@ -1,4 +1,4 @@
-//! Why a command failed, as its one line, its hint and its exit code.
+//! The failure of a command: its line, its hint and its exit code.
 
 use std::fmt;
 use std::io;
@@ -78,7 +78,7 @@ impl Failure {
         Self::Failed { line: line.to_string(), hint: None, exit_code: 1 }
     }
 
-    /// Makes the failure of an error, told by this line, which says where it happened.
+    /// Creates the failure of an error, with this line, which says where it happened.
     pub(crate) fn hinted(line: String, error: &impl Hinted) -> Self {
         Self::Failed { line, hint: error.hint(), exit_code: 1 }
     }

@@ -1,6 +1,6 @@
-//! underpass: moves files without letting their bytes climb into user space.
+//! underpass: moves files without copying their bytes to user space.
 //!
-//! This crate parses arguments, calls the engine and prints; nothing here moves a byte.
+//! This crate parses arguments, calls the other crates and prints; it moves no byte itself.
 
 #![forbid(unsafe_code)]
 

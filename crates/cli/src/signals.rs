@@ -1,4 +1,5 @@
-//! SIGINT and SIGTERM end a transfer in order: temporary files go, the peer sees a reset.
+//! SIGINT and SIGTERM end a transfer in order: temporary files are removed, the peer sees a
+//! reset.
 
 use std::io;
 use std::sync::Arc;
@@ -26,15 +27,15 @@ pub(crate) fn cancel_flag() -> Arc<AtomicBool> {
 /// and returns `EINTR` soon after `cancel` is set.
 ///
 /// The kernel restarts such a call after a signal handler, and a signal that arrives just before
-/// the call is not noticed at all. The call therefore runs on a thread of its own, which is left
-/// behind when the command is cancelled and ends with the process.
+/// the call is not noticed at all. The call therefore runs on a thread of its own, which is
+/// abandoned when the command is cancelled and ends with the process.
 pub(crate) fn interruptible<T: Send + 'static>(
     cancel: &AtomicBool,
     call: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let (send, receive) = channel();
     thread::Builder::new().name("waiting".to_owned()).spawn(move || {
-        // After a cancellation nobody receives it.
+        // After a cancellation there is no receiver.
         let _ = send.send(call());
     })?;
     loop {

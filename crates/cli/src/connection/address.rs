@@ -1,4 +1,4 @@
-//! Where streams lead: TCP or unix, connecting or listening.
+//! Addresses of streams: TCP or unix, connecting or listening.
 
 use std::fmt;
 use std::fs;
@@ -83,7 +83,7 @@ impl Address {
     /// Connects, trying each address that the host's name stands for, until `cancel` is set.
     fn connect(&self, cancel: &AtomicBool) -> Result<Stream> {
         let stream = match self.clone() {
-            // A listener that accepts nobody makes it wait.
+            // A listener that accepts no connection makes it wait.
             Self::Unix(path) => {
                 interruptible(cancel, move || UnixStream::connect(path).map(Stream::Unix))
             }
@@ -116,8 +116,8 @@ impl Address {
     }
 }
 
-/// Connects to `to`, or waits at `listen` for one peer, which is told on standard error, with what
-/// the peer needs to know of us.
+/// Connects to `to`, or waits at `listen` for one peer and prints that address on standard error,
+/// with what the peer needs to know of us.
 pub(crate) fn meet(
     to: Option<&Address>,
     listen: Option<&Address>,
@@ -156,7 +156,7 @@ impl Stream {
         }
     }
 
-    /// Who is at the other end.
+    /// Returns the name of the other end.
     pub(crate) fn peer(&self) -> String {
         match self {
             Self::Tcp(socket) => {
@@ -223,7 +223,8 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Self::Unix(_, path) = self {
-            // Somebody may have removed it already; nothing else can be done about it here.
+            // Another process may have removed it already; nothing else can be done about it
+            // here.
             let _ = fs::remove_file(path);
         }
     }
@@ -240,7 +241,7 @@ fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Binds the path; a socket that a killed program left behind is replaced.
+/// Binds the path; the socket of a killed program is replaced.
 fn listen_unix(path: &Path) -> io::Result<Listener> {
     let is_stale = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
         && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);

@@ -1,7 +1,7 @@
 //! Which congestion control a connection uses.
 //!
 //! An algorithm that paces costs ten times the sender's processor time on loopback, where there
-//! is no congestion to control, so there another one is taken unless the user names one.
+//! is no congestion to control, so another one is used there unless the user names one.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use underpass_engine::socket::avoid_pacing_on_loopback;
 use super::address::Stream;
 use crate::failure::{Failure, Result};
 
-/// Sets the algorithm asked for, or a better one where that is certain, and names the one in use;
+/// Sets the requested algorithm, or a better one if that is certain, and returns the one in use;
 /// `None` for a unix stream.
 pub(crate) fn choose(stream: &Stream, asked: &str) -> Result<Option<String>> {
     let Stream::Tcp(socket) = stream else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! How the program reaches others: addresses, streams, TLS and HTTP requests.
+//! Connections of the program: addresses, streams, TLS and HTTP requests.
 
 mod address;
 mod congestion;

@@ -1,4 +1,4 @@
-//! Names and passwords of servers from a netrc file, as ftp(1), curl and git read it.
+//! User names and passwords of servers from a netrc file, as ftp(1), curl and git read it.
 
 /// Returns the name and the password for a host in the text of a netrc file: those of its first
 /// entry for that host, or of `default`.
@@ -53,7 +53,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Returns the first word, and what is behind it.
+/// Returns the first word, and the text after it.
 fn word(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find(char::is_whitespace).unwrap_or(text.len());

@@ -13,7 +13,7 @@ use crate::args::ShowArgs;
 use crate::failure::{Failure, complaint};
 use crate::receipt::{Alphabet, DeclineReceipt, Receipt, explained};
 
-/// Prints what a finished transfer is to tell.
+/// Prints the receipt of a finished transfer.
 pub(crate) fn finished(show: ShowArgs, receipt: &Receipt) {
     note_integrity(show, receipt);
     if !show.quiet && !show.json {
@@ -74,8 +74,8 @@ pub(crate) fn problem(failure: &Failure) {
     }
 }
 
-/// A path as it can be shown: whatever its name has in it, it stays one line, and tells a terminal
-/// nothing.
+/// Returns a path that can be shown safely: it stays on one line and contains no control
+/// characters, whatever the name is.
 pub(crate) fn plain_path(path: &Path) -> String {
     one_line(&path.to_string_lossy())
 }
@@ -130,18 +130,18 @@ pub(crate) fn json(value: &impl serde::Serialize) -> String {
     printable::json(&serde_json::to_string(value).unwrap_or_default())
 }
 
-/// Prints what was asked for, on standard error.
+/// Prints requested text on standard error.
 pub(crate) fn told(text: &str) {
     error_lines(text);
 }
 
 /// Prints a question, after which the answer is typed on the same line.
 pub(crate) fn question(text: &str) {
-    // Without standard error nobody is asked, and nothing is answered.
+    // Without standard error no question is asked, and there is no answer.
     let _ = write!(std::io::stderr(), "underpass: {text}");
 }
 
-/// Prints one line about something that goes on beside the work.
+/// Prints one line about an event next to the main work.
 pub(crate) fn note(text: &str) {
     error_line(&format!("underpass: {text}"));
 }
@@ -175,12 +175,12 @@ pub(crate) fn summary(receipt: &Receipt) -> String {
 
 /// Prints one line, whatever names in it are made of.
 pub(crate) fn error_line(line: &str) {
-    // Nobody is left to be told that nobody is listening.
+    // There is no way to report that standard error is closed.
     let _ = writeln!(std::io::stderr(), "{}", one_line(line));
 }
 
 /// Prints several lines.
 pub(crate) fn error_lines(text: &str) {
-    // Nobody is left to be told that nobody is listening.
+    // There is no way to report that standard error is closed.
     let _ = writeln!(std::io::stderr(), "{}", printable::lines(text));
 }

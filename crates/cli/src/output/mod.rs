@@ -1,4 +1,4 @@
-//! The only place that prints.
+//! The only module that prints.
 
 mod lines;
 pub(crate) mod printable;

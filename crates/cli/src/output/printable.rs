@@ -1,4 +1,4 @@
-//! Text from servers, archives and file systems as it may be shown on a terminal.
+//! Makes text from servers, archives and file systems safe for a terminal.
 //!
 //! Names, reason phrases and header values are chosen by others. A control character in them could
 //! drive the terminal, a line feed could forge a line, and a bidirectional control could reverse the

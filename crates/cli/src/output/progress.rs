@@ -11,7 +11,7 @@ use crate::args::ShowArgs;
 /// Takes progress, and how many of its bytes were there before.
 pub(crate) type Observer = Box<dyn FnMut(&Progress, u64) + Send>;
 
-/// A bar on a terminal; a line each second elsewhere, if asked for.
+/// A progress display: a bar on a terminal; a line each second elsewhere, if requested.
 #[derive(Debug)]
 pub(crate) enum Meter {
     /// Drawn and redrawn.
@@ -34,7 +34,7 @@ impl Meter {
         }
     }
 
-    /// Lets the transfer tell its progress.
+    /// Makes the transfer report its progress.
     pub(crate) fn watch<'a>(&self, options: Options<'a>) -> Options<'a> {
         match self {
             Self::Silent => options,
@@ -45,7 +45,7 @@ impl Meter {
         }
     }
 
-    /// Shows progress; of the bytes told so many were there before.
+    /// Returns an observer that shows progress; some of the bytes were there before.
     pub(crate) fn observer(&self) -> Observer {
         match self {
             Self::Bar(bar) => {
@@ -57,7 +57,7 @@ impl Meter {
                 Box::new(move |progress, before| {
                     if last.elapsed() >= LINE_INTERVAL {
                         last = Instant::now();
-                        // Nobody is left to be told.
+                        // There is no way to report that standard error is closed.
                         let _ = writeln!(std::io::stderr(), "{}", line(progress, before));
                     }
                 })
@@ -66,7 +66,7 @@ impl Meter {
         }
     }
 
-    /// Says something beside the bytes, where there is room for it.
+    /// Shows a message next to the bytes, where there is room for it.
     pub(crate) fn message(&self, text: impl FnOnce() -> String) {
         if let Self::Bar(bar) = self {
             bar.set_message(text());

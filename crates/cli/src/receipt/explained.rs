@@ -1,4 +1,4 @@
-//! The receipt of a transfer as people read it: the path as a diagram, and what it cost.
+//! The receipt of a transfer in text form: the path as a diagram, and what it cost.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ fn diagram(receipt: &Receipt) -> PathDiagram {
     for moved in &receipt.mechanisms {
         let label = path_diagram::label(moved.bytes, moved.calls);
         if moved.mechanism == Some(Mechanism::ReadWrite) {
-            // It is not told apart how many of the calls read.
+            // The calls that read are not counted separately.
             let label = format!("{label} for both");
             diagram.ins.push(Flow { end: from, label: BinaryBytes(moved.bytes).to_string() });
             diagram.outs.push(Flow { end: to, label });

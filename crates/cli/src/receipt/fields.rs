@@ -1,4 +1,4 @@
-//! The receipt: a report as people and programs read it. Its field names are a promise.
+//! The receipt: a report for people and programs. Its field names are stable.
 
 use serde::{Deserialize, Serialize};
 pub(crate) use underpass_diagnose::EndKind;
@@ -50,7 +50,7 @@ pub(crate) struct Receipt {
     pub(crate) upload: Option<UploadReceipt>,
 }
 
-/// What there is to tell about TLS.
+/// The facts about TLS.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct TlsReceipt {
     /// `TLSv1.3` or `TLSv1.2`.
@@ -59,7 +59,7 @@ pub(crate) struct TlsReceipt {
     pub(crate) suite: String,
     /// Whether it went on with an earlier session.
     pub(crate) resumed: bool,
-    /// Who encrypted: `kernel` or `user_space`.
+    /// Where records were encrypted: `kernel` or `user_space`.
     #[serde(rename = "where")]
     pub(crate) place: String,
     /// Why not the kernel; absent if it did.
@@ -67,7 +67,7 @@ pub(crate) struct TlsReceipt {
     pub(crate) why: Option<String>,
 }
 
-/// What there is to tell about an upload.
+/// The facts about an upload.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct UploadReceipt {
     /// The file that was sent.
@@ -80,14 +80,14 @@ pub(crate) struct UploadReceipt {
     /// Whether nothing was sent because the target exists and was not to be replaced.
     #[serde(default)]
     pub(crate) was_there: bool,
-    /// Whether the answer says that the server did not check the condition.
+    /// Whether the response shows that the server did not check the condition.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) may_have_replaced: bool,
     /// Bytes that the server had before.
     pub(crate) resumed_at: u64,
-    /// Whether a broken upload could be gone on with.
+    /// Whether an interrupted upload could be resumed.
     pub(crate) resumable: bool,
-    /// What the server was told to check; absent if it was told nothing.
+    /// The digest sent for the server to check; absent if none was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<UploadDigest>,
 }
@@ -212,7 +212,7 @@ impl From<&Report> for Receipt {
 }
 
 impl Receipt {
-    /// The same, and between what it was.
+    /// Adds the kinds of both ends.
     pub(crate) fn between(self, from: EndKind, to: EndKind) -> Self {
         Self { from: Some(from), to: Some(to), ..self }
     }

@@ -1,4 +1,4 @@
-//! Receipts: what a transfer did, as JSON and as people read it.
+//! Receipts: what a transfer did, as JSON and in text form.
 
 mod explained;
 mod fields;

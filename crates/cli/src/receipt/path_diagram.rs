@@ -1,8 +1,8 @@
-//! The path of bytes as a figure of a few lines: what goes through the buffers of a program is drawn
-//! through a box, and what does not, underneath.
+//! The path of bytes as a diagram of a few lines: bytes that pass through the buffers of a
+//! program are drawn through a box, the others beneath it.
 //!
-//! It is drawn from what was measured alone. What stands before an arrow is where bytes came from;
-//! on it, how many bytes in how many calls.
+//! It shows only measured values. The source of bytes is before an arrow; the numbers of bytes
+//! and calls are on it.
 
 use std::env;
 
@@ -55,7 +55,7 @@ pub(crate) enum Alphabet {
 }
 
 impl Alphabet {
-    /// What the environment says that its terminals show (locale(7)).
+    /// Returns the character set of the terminal according to the environment (locale(7)).
     pub(crate) fn of_locale() -> Self {
         let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(env::var_os);
         let first = set.filter(|value| !value.is_empty()).map(|value| value.to_ascii_lowercase());
@@ -182,7 +182,7 @@ fn place(end: EndKind) -> &'static str {
     }
 }
 
-/// Returns a label on a line of so many columns.
+/// Returns a label on a line of this many columns.
 fn along(label: &str, columns: usize) -> String {
     let dashes = columns.saturating_sub(width(label) + 2);
     let before = (dashes / 2).max(1);

@@ -1,4 +1,4 @@
-//! `underpass bench`: the mechanisms measured against each other, and records of that shown.
+//! `underpass bench`: measures mechanisms against each other, and shows records of that.
 
 mod args;
 mod print;

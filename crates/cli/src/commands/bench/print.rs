@@ -32,7 +32,7 @@ impl Observer for ProgressLine {
             Ok(style) => bar.with_style(style),
             Err(_) => bar,
         };
-        // A second run would go on with the bar of the first one.
+        // A second run would continue the bar of the first one.
         let _ = self.0.set(bar);
     }
 

@@ -1,4 +1,4 @@
-//! Calls what was typed after `bench`.
+//! Runs the subcommand of `bench`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! What is told at the end: what was copied and how, and what was not.
+//! The summary at the end: what was copied and how, and what was not.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::receipt::{
 /// The receipt of a copy.
 #[derive(Debug, Serialize)]
 pub(crate) struct CopyReceipt {
-    /// What every transfer tells.
+    /// The receipt that every transfer has.
     #[serde(flatten)]
     pub(crate) receipt: Receipt,
     /// Files that were copied.
@@ -105,7 +105,7 @@ pub(super) fn outcome(
     let show = args.movement.show;
     let receipt = receipt(options, &outcome, elapsed_s);
     if outcome.problem_count == 1 && !options.recursive && receipt.files == 0 {
-        // Alone, it says by itself what was done before it failed.
+        // A single error also reports what was done before it.
         if let Some(error) = outcome.problems.pop() {
             let mut failure = Failure::copy(error, show);
             if let Failure::Transfer { receipt: told, .. } = &mut failure {
@@ -214,7 +214,7 @@ fn receipt(options: &CopyOptions, outcome: &CopyOutcome, elapsed_s: f64) -> Copy
 }
 
 impl CopyReceipt {
-    /// Returns what was done in another way than was asked for, a line each.
+    /// Returns what was done differently than requested, one line each.
     fn notes(&self, outcome: &CopyOutcome) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(path) = &outcome.in_place {

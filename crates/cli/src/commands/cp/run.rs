@@ -1,5 +1,5 @@
-//! Copies what the arguments say: trees and files by `underpass-copy`, and one stream of bytes by the
-//! engine.
+//! Copies what the arguments name: trees and files with `underpass-copy`, and one stream of bytes
+//! with the engine.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +17,7 @@ use crate::failure::{Failure, Result};
 use crate::output::Meter;
 use crate::signals;
 
-/// Copies what the arguments say.
+/// Copies what the arguments name.
 pub(crate) fn run(args: &CpArgs) -> Result<()> {
     let mut options = args.options()?;
     let (sources, target) = args.sources_and_target()?;

@@ -82,7 +82,7 @@ pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path
     Ok(())
 }
 
-/// Returns whether a file that is there may be replaced, as far as that has to be asked.
+/// Returns whether an existing file may be replaced, asking the user if necessary.
 fn may_replace(args: &CpArgs, input: &Input, path: &Path, cancel: &AtomicBool) -> Result<bool> {
     let is_there = || fs::metadata(path).is_ok_and(|found| found.is_file());
     if !args.interactive || args.no_clobber || !is_there() {
@@ -174,9 +174,9 @@ fn refuse_itself(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Gives the copy the times of the original, and a mode: exactly that of the original if it is to be
-/// kept, that of the file that it replaces, or else that of the original less the umask. Its owner is
-/// the one who copies, so set-user-id and set-group-id are not kept.
+/// Gives the copy the times of the original, and a mode: exactly that of the original if it is to
+/// be kept, that of the file that it replaces, or else that of the original less the umask. Its
+/// owner is the user who copies, so set-user-id and set-group-id are not kept.
 fn keep_mode_and_times(
     from: &File,
     to: &File,
@@ -195,7 +195,7 @@ fn keep_mode_and_times(
     futimens(to, &times(&stat))
 }
 
-/// Returns the umask, which can only be asked for by setting it.
+/// Returns the umask, which can only be read by setting it.
 fn mask() -> u32 {
     let mask = umask(Mode::from_raw_mode(0o077));
     umask(mask);

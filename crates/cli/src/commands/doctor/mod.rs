@@ -1,4 +1,4 @@
-//! `underpass doctor`: what this machine allows, and what to do about what it does not.
+//! `underpass doctor`: what this machine supports, and how to fix what it does not.
 
 mod args;
 mod print;

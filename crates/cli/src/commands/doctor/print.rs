@@ -1,4 +1,4 @@
-//! The doctor's findings as lines for people, and as JSON, whose field names are a promise.
+//! Prints the doctor's findings as lines for people, or as JSON with stable field names.
 
 use serde::Serialize;
 use underpass_diagnose::doctor::{Diagnosis, Finding, PairTrials, Trial, TrialOutcome};

@@ -1,4 +1,4 @@
-//! Examines two ends and prints what was found.
+//! Examines two ends and prints the findings.
 
 use underpass_diagnose::doctor;
 

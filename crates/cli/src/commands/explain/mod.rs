@@ -1,4 +1,4 @@
-//! `underpass explain`: which way the bytes of any program take.
+//! `underpass explain`: shows how the bytes of any program move.
 
 mod args;
 mod print;

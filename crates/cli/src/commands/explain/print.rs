@@ -1,4 +1,4 @@
-//! The receipt of a program as people read it.
+//! The receipt of a program in text form.
 
 use indicatif::HumanCount;
 
@@ -182,8 +182,8 @@ fn is_network(end: &EndReceipt) -> bool {
 /// Bytes of mapped files that are not worth a line: those of a locale.
 const MAPPED_BY_NATURE: u64 = 8 << 20;
 
-/// Ends that are told to people.
+/// The most ends that are printed.
 const MAX_ENDS: usize = 6;
 
-/// Characters of a command that are told.
+/// The most characters of a command that are printed.
 const MAX_COMMAND: usize = 200;

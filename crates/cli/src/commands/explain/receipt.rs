@@ -1,5 +1,5 @@
-//! The receipt of another program. Its field names are a promise, and those that it shares with the
-//! receipt of a transfer mean the same.
+//! The receipt of another program. Its field names are stable, and those that it shares with the
+//! receipt of a transfer have the same meaning.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -65,7 +65,7 @@ pub(crate) struct ProgramReceipt {
     pub(crate) mapped_bytes: u64,
     /// How many files these were.
     pub(crate) mapped_files: u64,
-    /// What was done where nobody can see it.
+    /// Work that cannot be observed.
     pub(crate) hidden: HiddenReceipt,
     /// How often a thread was stopped to be watched.
     pub(crate) stops: u64,
@@ -266,8 +266,8 @@ fn mechanism(origin: Origin, kind: EndKind) -> &'static str {
     }
 }
 
-/// Returns what each mechanism delivered: by read_write what was written, in so many reads and
-/// writes.
+/// Returns what each mechanism delivered: for read_write the bytes written, with the number of
+/// reads and writes.
 fn mechanisms(ledger: &Ledger) -> Vec<MechanismReceipt> {
     let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for ((name, ..), count) in &ledger.moves {
@@ -363,5 +363,5 @@ fn ends(ledger: &Ledger) -> (Vec<EndReceipt>, usize) {
     (told.collect(), left_out)
 }
 
-/// Ends that are told.
+/// The most ends that are listed.
 const MAX_ENDS: usize = 100;

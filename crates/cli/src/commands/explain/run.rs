@@ -1,4 +1,4 @@
-//! Runs a program and prints what was seen of it.
+//! Traces a program and prints what it did.
 
 use std::fs::File;
 use std::io::Write;

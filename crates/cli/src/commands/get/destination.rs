@@ -1,4 +1,4 @@
-//! Where a download goes: a name in a folder, standard output, a device.
+//! The destination of a download: a name in a folder, standard output, a device.
 
 use std::ffi::OsString;
 use std::fs;

@@ -26,7 +26,7 @@ pub(crate) fn tree_receipt(show: ShowArgs, transfer: &Receipt, whole: &impl Seri
     tell_json(show, whole);
 }
 
-/// Prints what a fetched file is to tell.
+/// Prints the receipt of a fetched file.
 pub(crate) fn file(show: ShowArgs, receipt: &GetReceipt) {
     if !show.quiet && !show.json {
         let verified = receipt.digests().find(|digest| digest.matches == Some(true));
@@ -53,7 +53,7 @@ pub(crate) fn digests(receipt: &GetReceipt) {
     }
 }
 
-/// Prints that something is gone on with.
+/// Prints that a download is resumed.
 pub(crate) fn resuming(have: u64, total: Option<u64>) {
     let have = BinaryBytes(have);
     match total {

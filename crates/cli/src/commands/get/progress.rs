@@ -1,4 +1,4 @@
-//! One line about a file while it is fetched.
+//! The progress line of a file while it is fetched.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -12,8 +12,8 @@ use underpass_client::download::Gauge;
 use crate::args::ShowArgs;
 use crate::output::{self, plain_path};
 
-/// Does the work, and shows meanwhile how far it is: on a terminal a line that is redrawn,
-/// elsewhere one each second, if asked for.
+/// Does the work and shows its progress meanwhile: on a terminal a line that is redrawn,
+/// elsewhere one each second, if requested.
 pub(super) fn shown<T>(show: ShowArgs, path: &Path, gauge: &Gauge, work: impl FnOnce() -> T) -> T {
     let is_terminal = std::io::stderr().is_terminal();
     if show.quiet || !(is_terminal || show.progress) {

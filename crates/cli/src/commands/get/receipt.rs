@@ -1,4 +1,4 @@
-//! The receipt of one file that was fetched.
+//! The receipt of one fetched file.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,13 +23,13 @@ pub(crate) struct GetReceipt {
     pub(crate) connections: u32,
     /// Bytes that were here before.
     pub(crate) resumed_at: u64,
-    /// Bytes of a file that is not whole, which are kept to be gone on with.
+    /// Bytes of an incomplete file, which are kept to be resumed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kept: Option<u64>,
     /// The digest, if one was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<DigestReceipt>,
-    /// Those beside the first.
+    /// The digests after the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) more_digests: Vec<DigestReceipt>,
     #[serde(flatten)]
@@ -43,7 +43,7 @@ pub(crate) struct DigestReceipt {
     pub(crate) algorithm: &'static str,
     /// What it is, in hexadecimal.
     pub(crate) value: String,
-    /// What it should be, if somebody has said so.
+    /// The expected digest, if there is one.
     pub(crate) expected: Option<String>,
     /// Whether it is that.
     pub(crate) matches: Option<bool>,

@@ -33,7 +33,8 @@ pub(crate) fn run(args: &GetArgs) -> Result<()> {
             false => file::fetch(args, url, &tls, &cancel),
         };
         if let Err(failure) = outcome {
-            // The last one is told, and its exit code returned, where every command ends.
+            // The last failure is printed, and its exit code returned, at the end of every
+            // command.
             if let Some(before) = failed.replace(failure) {
                 output::failure(&before);
             }

@@ -168,7 +168,7 @@ fn tell(show: ShowArgs, event: &TreeEvent<'_>) {
     }
 }
 
-/// A line that is redrawn on a terminal; one each second elsewhere, if asked for.
+/// Shows progress: a line that is redrawn on a terminal; one each second elsewhere, if requested.
 fn show_progress(show: ShowArgs, gauge: &TreeGauge, stop: Receiver<()>) {
     let is_terminal = std::io::stderr().is_terminal();
     let bar = match (show.quiet, is_terminal, show.progress) {

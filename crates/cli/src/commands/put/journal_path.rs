@@ -1,4 +1,4 @@
-//! Where the journal of an unfinished upload is kept.
+//! The path of an unfinished upload's journal.
 
 use std::env;
 use std::os::unix::ffi::OsStrExt;
@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use underpass_client::Url;
 
-/// Returns the journal of an upload of this file to this URL; `None` if there is no place for it.
+/// Returns the journal of an upload of this file to this URL; `None` if there is no folder for
+/// it.
 ///
-/// It lies in the folder for what programs want to find again after a restart, and its name says
-/// nothing: the same file to the same address has the same one.
+/// It is in the folder for state that survives a restart, and its name is a hash: the same file
+/// and URL always give the same name.
 pub(super) fn journal_path(file: &Path, url: &Url) -> Option<PathBuf> {
     let folder = state_folder()?;
     let file = std::fs::canonicalize(file).ok()?;

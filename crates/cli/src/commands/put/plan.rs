@@ -1,4 +1,4 @@
-//! What goes where: names of files become the ends of URLs, byte by byte.
+//! The target of each file: names of files become the ends of URLs, byte by byte.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! What `underpass put` prints while it sends.
+//! Prints what `underpass put` reports while it sends.
 
 use indicatif::BinaryBytes;
 use underpass_client::upload::Event;

@@ -1,4 +1,4 @@
-//! Uploads everything that was named.
+//! Uploads every named file.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! One upload after the other over the same connection.
+//! Uploads one after the other over the same connection.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub(super) struct Session<'s> {
 
 /// Why one of the uploads failed.
 pub(super) struct Stop {
-    /// What is told about it.
+    /// The failure to report.
     pub(super) failure: Failure,
     /// Whether the others would fail in the same way.
     pub(super) is_fatal: bool,
@@ -88,12 +88,12 @@ impl<'s> Session<'s> {
         })
     }
 
-    /// Sends the only file, and tells about it.
+    /// Sends the only file, and reports it.
     pub(super) fn send_alone(&mut self, step: Step) -> Result<(), Stop> {
         let Step::File { path, url } = step else { return self.take(&step) };
         let receipt = self.send(&path, &url)?;
         match receipt.upload.as_ref().is_some_and(|upload| upload.was_there) {
-            // It has been said.
+            // The failure was already reported.
             true => output::receipt(self.args.show, &receipt),
             false => output::finished(self.args.show, &receipt),
         }
@@ -123,7 +123,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Prints something beside the progress.
+    /// Prints something next to the progress.
     pub(super) fn note(&self, text: &str) {
         self.meter.aside(|| output::note(text));
     }
@@ -204,7 +204,7 @@ impl<'s> Session<'s> {
         Ok(Receipt { elapsed_s, upload: Some(upload), ..receipt })
     }
 
-    /// Says what became of the condition. That something may be lost is said even if quiet.
+    /// Reports what became of the condition. A possible loss is reported even if quiet.
     fn tell_of_condition(&self, name: &str, done: &Uploaded) {
         let at = shown(&done.url);
         if done.was_there && !self.args.show.quiet {
@@ -222,7 +222,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Returns the journal, for what can be gone on with.
+    /// Returns the journal of an upload that can be resumed.
     fn journal(&self, input: &Input, source: &Source<&File>, url: &Url) -> Option<PathBuf> {
         let is_long = source.promised().is_some_and(|len| len >= RESUMABLE_FROM);
         let is_lasting = source.kind() == Kind::Regular && input.has_name();
@@ -284,7 +284,7 @@ fn failed(error: ClientError) -> UploadFailed {
     UploadFailed { error: error.into(), report: Box::default(), is_kept: false, tls: None }
 }
 
-/// Returns a digest as the receipt tells it.
+/// Returns a digest in the form of the receipt.
 fn told(computed: &Computed) -> Option<UploadDigest> {
     let digest = computed.digests.first()?;
     Some(UploadDigest {
@@ -300,7 +300,7 @@ fn payload(report: &Report) -> Receipt {
     Receipt { bytes: receipt.bytes - report.memory().bytes, ..receipt }
 }
 
-/// A URL as it may be shown to anybody: without the password in it.
+/// Returns a URL without its password, which may be shown to every user.
 fn shown(url: &Url) -> String {
     let mut url = url.clone();
     // Only addresses without a host have no place for them.

@@ -100,8 +100,8 @@ fn receive(
     }
 }
 
-/// Returns whether the sender has sent more than was expected. One that says nothing for a moment
-/// and keeps the connection open, as some do, is taken to have sent all.
+/// Returns whether the sender has sent more than expected. One that sends nothing for a moment
+/// and keeps the connection open, as some do, counts as complete.
 fn has_more(stream: &Stream, session: Option<&Session>) -> bool {
     if session.is_some_and(|session| session.peek(stream.as_fd()) == Some(true)) {
         return true;

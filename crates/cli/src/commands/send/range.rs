@@ -1,4 +1,4 @@
-//! Ranges of bytes as people type them, with the meaning they have in curl and HTTP.
+//! Ranges of bytes in the form that people type, with the meaning they have in curl and HTTP.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use underpass_engine::Size;
 pub(crate) enum ByteRange {
     /// `FROM-TO`, or `FROM-` up to the end.
     From(u64, Option<u64>),
-    /// `-COUNT`: so many at the end.
+    /// `-COUNT`: this number of bytes at the end.
     Last(u64),
 }
 

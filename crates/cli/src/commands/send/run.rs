@@ -120,7 +120,7 @@ impl Line<'_> {
             wait_a_moment(stream, moment).map_err(|errno| failed(errno.into()))?;
             moment = (moment * 2).min(MAX_PAUSE);
         }
-        // A peer that went away without reading says so now.
+        // A peer that disconnected without reading causes this error now.
         if let Ok(Err(errno)) = sockopt::socket_error(stream.as_fd()) {
             return Err(failed(errno.into()));
         }
@@ -148,5 +148,5 @@ fn wait_a_moment(stream: &Stream, moment: Duration) -> std::result::Result<(), E
 /// A small file over a fast network is acknowledged at once.
 const MIN_PAUSE: Duration = Duration::from_micros(20);
 
-/// Asking a thousand times a second costs nothing beside the transfer that is being waited for.
+/// Checking a thousand times a second costs nothing compared to the transfer that is awaited.
 const MAX_PAUSE: Duration = Duration::from_millis(1);

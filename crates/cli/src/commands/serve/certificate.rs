@@ -1,4 +1,4 @@
-//! The certificate of the server: read from files, and again on SIGHUP, or made at the start.
+//! The certificate of the server: read from files, and again on SIGHUP, or created at the start.
 
 use std::path::{Path, PathBuf};
 
@@ -22,13 +22,13 @@ pub(crate) struct Certificate {
 /// Where a certificate comes from.
 #[derive(Clone, Debug)]
 enum Source {
-    /// PEM files, which somebody renews.
+    /// PEM files, which may be renewed while the server runs.
     Files { certificates: PathBuf, key: PathBuf },
-    /// Nobody but this process.
+    /// A certificate that this process has created.
     Made(Made),
 }
 
-/// By what clients know a certificate that nobody but its own key has signed.
+/// The data by which clients can verify a self-signed certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct Made {
     /// SHA-256 of the certificate, as browsers show it.
@@ -79,7 +79,7 @@ impl Certificate {
         self.credentials.clone()
     }
 
-    /// By what clients know it, if only this process can tell them.
+    /// Returns the data by which clients can verify it, if only this process knows them.
     pub(crate) fn made(&self) -> Option<&Made> {
         match &self.source {
             Source::Made(made) => Some(made),
@@ -100,8 +100,8 @@ impl Certificate {
         }
     }
 
-    /// Returns the folders that its files are read from again: those that were named, and those
-    /// that links lead to, for whoever renews a certificate puts another file in its place.
+    /// Returns the folders from which its files are read again: those of the named paths, and
+    /// those that links lead to, because renewing a certificate replaces the file.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         let Source::Files { certificates, key } = &self.source else { return Vec::new() };
         let mut folders = Vec::new();
@@ -118,7 +118,8 @@ impl Certificate {
         folders
     }
 
-    /// Reads the files again. If they are no good, everything stays as it is, and that is told.
+    /// Reads the files again. If they are invalid, the old certificate stays in use, and the
+    /// error is logged.
     pub(crate) fn renew(&self) {
         let Source::Files { certificates, key } = &self.source else { return };
         match Identity::load(certificates, key) {

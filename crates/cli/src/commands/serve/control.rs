@@ -1,5 +1,5 @@
-//! Signals: SIGTERM and SIGINT drain, a second one ends at once, SIGHUP re-opens the log and reads
-//! the certificate again.
+//! Signals: SIGTERM and SIGINT drain connections, a second one ends at once, SIGHUP re-opens the
+//! log and reads the certificate again.
 
 use std::process;
 use std::thread::{self, JoinHandle};
@@ -13,8 +13,8 @@ use super::certificate::Certificate;
 use super::log_file::AccessLog;
 use crate::failure::{Failure, Result};
 
-/// From here on signals are kept for [`Watch::start`]. To be called before anybody is told that
-/// there is a server: who is told may send one.
+/// Keeps signals for [`Watch::start`] from now on. Call this before the server is announced,
+/// because a process that knows of it may send one.
 pub(crate) fn keep_signals() -> Result<Signals> {
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]);
     signals.map_err(|source| Failure::System { action: "waiting for signals", source })
@@ -28,7 +28,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins to wait, and tells systemd that the server is ready.
+    /// Begins to wait for signals, and notifies systemd that the server is ready.
     pub(crate) fn start(
         mut signals: Signals,
         control: Control,
@@ -51,7 +51,7 @@ impl Watch {
                         control.drain();
                     }
                     2 => control.stop(),
-                    // Somebody has lost patience, and may.
+                    // The second signal ends the server at once.
                     _ => process::exit(1),
                 }
             }
@@ -63,12 +63,12 @@ impl Watch {
     /// Waits no longer.
     pub(crate) fn end(self) {
         self.handle.close();
-        // It has nothing left to do, and a panic of its own was told already.
+        // The thread has nothing left to do, and a panic of it was already reported.
         let _ = self.thread.join();
     }
 }
 
-/// Without systemd there is nobody to be told.
+/// Notifies systemd; without systemd this does nothing.
 fn tell(state: NotifyState<'_>) {
     let _ = sd_notify::notify(&[state]);
 }

@@ -1,8 +1,8 @@
-//! The access log: where its lines go, and a thread that brings them there.
+//! The access log: its file, and a thread that writes it.
 //!
 //! A system call for each line would cost more than most responses, and a disk that is slow for a
-//! moment must not stop those who serve. So a line is only copied into a buffer, which a thread
-//! of its own writes a few times a second. The buffer is bounded; what finds no room is counted.
+//! moment must not stop the workers. So a line is only copied into a buffer, which a separate
+//! thread writes a few times a second. The buffer is bounded; lines that do not fit are counted.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -105,7 +105,7 @@ impl AccessLog {
         }
     }
 
-    /// Opens the file again: somebody has moved it away.
+    /// Opens the file again, after it was moved away.
     pub(crate) fn reopen(&self) {
         self.0.lock().reopens = true;
         self.0.changed.notify_one();
@@ -124,8 +124,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there is something to do, then a moment longer for more of it; returns it, and
-    /// leaves the empty `spare` to those who bring lines.
+    /// Waits until there are lines, then a moment longer for more of them; returns them, and
+    /// leaves the empty `spare` for the next ones.
     fn next(&self, spare: Vec<u8>) -> State {
         let is_urgent =
             |state: &mut State| state.ends || state.reopens || state.pending.len() >= FULL;
@@ -141,7 +141,7 @@ impl Shared {
 /// What the thread has.
 struct Writer {
     file: LogFile,
-    /// Whether it was told that writing fails, which is told once.
+    /// Whether a failure to write was reported, which is done once.
     complained: bool,
 }
 
@@ -202,7 +202,7 @@ const FULL: usize = 64 << 10;
 /// Some seconds of the busiest server, while a disk is stuck.
 const CAPACITY: usize = 8 << 20;
 
-/// As late as a line can be in the file; short enough for somebody who watches it.
+/// The longest delay of a line; short enough for an operator who watches the file.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 #[cfg(test)]

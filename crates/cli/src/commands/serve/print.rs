@@ -13,7 +13,7 @@ use super::confine::Confinement;
 use crate::failure::plain;
 use crate::output::{error_line, note};
 
-/// What is told when a server starts.
+/// The facts that are printed when a server starts.
 #[derive(Debug)]
 pub(crate) struct Served<'a> {
     /// The folder or file.
@@ -26,13 +26,13 @@ pub(crate) struct Served<'a> {
     pub(crate) certificate: Option<&'a Certificate>,
     /// The path of the URL that everything is below.
     pub(crate) prefix: &'a str,
-    /// Whether nobody is asked for a password.
+    /// Whether no client needs a password.
     pub(crate) is_open: bool,
-    /// Whether everybody may change something.
+    /// Whether every client may change files.
     pub(crate) lets_everybody_write: bool,
     /// What the process has given up.
     pub(crate) confinement: &'a Confinement,
-    /// Whether only the addresses are to be told.
+    /// Whether only the addresses are printed.
     pub(crate) quiet: bool,
 }
 /// Prints where a server can be reached: always, for there may be no other way to know the port.
@@ -82,7 +82,7 @@ pub(crate) fn started(served: &Served<'_>) {
     }
 }
 
-/// Prints what a server has to tell while it runs.
+/// Prints an event of a running server.
 pub(crate) fn event(told: &Note) {
     match told {
         // What was cut off stands in the summary, which follows.
@@ -131,7 +131,7 @@ fn url(scheme: &str, address: &str, prefix: &str) -> Option<String> {
     Some(format!("{scheme}://{host}:{}{prefix}/", at.port()))
 }
 
-/// Returns whether nobody but this machine can come this way.
+/// Returns whether the address can be reached only from this machine.
 fn is_local(address: &str) -> bool {
     address.parse::<SocketAddr>().map_or(true, |at| at.ip().is_loopback())
 }

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     serve(server, signals, log_file, certificate)
 }
 
-/// Runs the server, its log and its signals, and says what it did.
+/// Runs the server, its log and its signals, and returns what it did.
 fn serve(
     server: Server,
     signals: Signals,
@@ -82,7 +82,7 @@ fn serve(
     let line = move |line: &[u8]| lines.iter().for_each(|log| log.line(line));
     let outcome = server.run(control, line, |note| print::event(&note));
     log.iter().for_each(AccessLog::end);
-    // A panic of its own was told already.
+    // A panic of the thread was already reported.
     let _ = writer.map(JoinHandle::join);
     watch.end();
     print::ended(&outcome?, started.elapsed());

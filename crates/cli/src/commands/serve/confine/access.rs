@@ -1,4 +1,4 @@
-//! What the user that serves may do with files, asked of the kernel before clients find out.
+//! Checks the serving user's access to files before clients depend on it.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Applies the confinement in its order, and says what holds.
+//! Applies the confinement in its order, and reports what is in effect.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -38,12 +38,12 @@ pub(crate) struct Confinement {
 }
 
 impl Confine<'_> {
-    /// Gives it up, for this thread and those that it starts from now on.
+    /// Applies the confinement to this thread and those that it starts from now on.
     ///
     /// # Errors
     ///
-    /// If the process cannot become the user, or the user cannot read what is to be served. What
-    /// this kernel does not offer is no error: the returned value says what holds.
+    /// If the process cannot become the user, or the user cannot read the served files. A feature
+    /// that this kernel lacks is no error: the returned value says what is in effect.
     pub(crate) fn apply(&self) -> Result<Confinement> {
         if self.sandbox {
             privileges::limit_bounding_set(self.user);

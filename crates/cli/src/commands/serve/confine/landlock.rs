@@ -1,6 +1,6 @@
-//! The files and connections that the server can still reach, by Landlock.
+//! Restricts with Landlock which files and connections the server can reach.
 //!
-//! An old kernel confines less, or not at all; the returned value says what the kernel did.
+//! An old kernel confines less, or not at all; the returned value says what is in effect.
 
 use std::env;
 use std::fmt;
@@ -18,7 +18,7 @@ pub(crate) struct Bounds {
     pub(crate) root: PathBuf,
     /// Whether links may lead out of it.
     pub(crate) reads_everywhere: bool,
-    /// Whether clones are made beside the files, without a name.
+    /// Whether unnamed clones are created in the folders of the files.
     pub(crate) clones: bool,
     /// Whether files are taken, and folders made.
     pub(crate) uploads: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Bounds {
 /// What came of the rules.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Landlock {
-    /// This kernel, or whoever confines us already, does not offer it.
+    /// This kernel, or an outer confinement, does not offer it.
     Refused(String),
     /// As far as this kernel can; what it can is in the name of its version.
     Confined {
@@ -91,7 +91,7 @@ impl Bounds {
     fn changes(&self) -> BitFlags<AccessFs> {
         let mut access = BitFlags::empty();
         if self.uploads {
-            // A file without a name is linked beside the one it replaces, which then goes.
+            // An unnamed file is linked next to the one it replaces, which is then removed.
             access |= AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg;
             access |= AccessFs::MakeDir | AccessFs::RemoveFile;
             // Copies of folders have links in them, and other names until they are whole.
@@ -107,7 +107,7 @@ impl Bounds {
         access
     }
 
-    /// Says what was done as the kernel has told it.
+    /// Returns the outcome that the kernel reported.
     fn outcome(&self, status: &RestrictionStatus) -> Landlock {
         let LandlockStatus::Available { effective_abi, .. } = status.landlock else {
             let why = match status.landlock {
@@ -181,8 +181,8 @@ fn scopes() -> BitFlags<Scope> {
 /// The newest version whose restrictions were looked at for this program.
 const NEWEST: ABI = ABI::V6;
 
-/// What is read after the start beside the root: the time zone, which may change meanwhile, and
-/// how long a lease may be held.
+/// Files outside the root that are read after the start: the time zone, which may change
+/// meanwhile, and how long a lease may be held.
 const ALSO_READ: [&str; 3] =
     ["/etc/localtime", "/usr/share/zoneinfo", "/proc/sys/fs/lease-break-time"];
 

@@ -1,7 +1,7 @@
-//! What the server gives up before it serves anybody: its user, its capabilities, files outside of
-//! its folder, system calls that it has no use for, and memory dumps.
+//! Confines the server before it serves a client: its user, its capabilities, files outside of
+//! its folder, unneeded system calls, and memory dumps.
 //!
-//! All of it holds for the thread that does it and for those that it starts, so it has to happen
+//! The confinement applies to the calling thread and those that it starts, so it must be done
 //! before there is a second thread.
 
 mod access;

@@ -1,9 +1,9 @@
 //! Capabilities, of which a server needs none once its sockets are open.
 //!
-//! Two kinds are kept, because giving them up would break what was asked for. `CAP_LEASE`, where it
-//! is there, lets integrity levels ask for leases on files of other users (fcntl(2), `F_SETLEASE`)
-//! and nothing else. A server that was started as root without `--user` keeps what lets root read
-//! and write the files of everybody: that is what it was started as root for.
+//! Two kinds are kept, because requested features need them. `CAP_LEASE`, if present, lets
+//! integrity levels take leases on files of other users (fcntl(2), `F_SETLEASE`) and nothing
+//! else. A server that was started as root without `--user` keeps those that let root read and
+//! write the files of all users: that is the reason to start it as root.
 
 use std::fmt;
 
@@ -54,7 +54,7 @@ fn kept(user: Option<&User>) -> CapabilitySet {
 }
 
 impl Privileges {
-    /// What the process can do now, as the kernel says.
+    /// Returns the present capabilities, as the kernel reports them.
     pub(super) fn current(user: Option<&User>) -> Self {
         Self {
             user: user.map(|user| user.name().to_owned()),

@@ -1,10 +1,10 @@
 //! A list of the system calls that the server makes; all others are refused (seccomp(2)).
 //!
-//! A refused call fails with `EPERM`, so that a call this list has forgotten costs one response and
-//! not the server. `clone3` fails with `ENOSYS`, because its flags lie in memory where a filter
-//! cannot look: glibc then takes clone(2), which may make threads and nothing else. Calls that are
-//! allowed whatever their arguments cost next to nothing: the kernel keeps a bitmap of them (since
-//! Linux 5.11).
+//! A refused call fails with `EPERM`, so that a call missing in this list costs one response and
+//! not the server. `clone3` fails with `ENOSYS`, because its flags are in memory, which a filter
+//! cannot read: glibc then uses clone(2), which may create threads only. Calls that are allowed
+//! whatever their arguments cost next to nothing: the kernel keeps a bitmap of them (since Linux
+//! 5.11).
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -18,7 +18,7 @@ use seccompiler::{
 /// What came of the filter.
 #[derive(Debug)]
 pub(super) enum Seccomp {
-    /// Only so many system calls are allowed.
+    /// The filter allows this number of system calls.
     Filtered(usize),
     /// The kernel, or a filter that is there already, allows no filter.
     Refused(String),
@@ -65,7 +65,7 @@ fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
         rules.insert(call, vec![masked(2, libc::PROT_EXEC as u64, 0)?]);
     }
-    // Unix sockets tell systemd; netlink tells what a peer has received.
+    // Unix sockets are for messages to systemd; netlink shows what a peer has received.
     let families = [libc::AF_UNIX, libc::AF_NETLINK];
     rules.insert(libc::SYS_socket, one_of(0, &families.map(|family| family as u64))?);
     rules.insert(libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME as u64, PR_GET_AUXV])?);
@@ -113,7 +113,7 @@ const REQUESTS: [u64; 6] = [
 
 /// Calls that are allowed with any arguments.
 const ALLOWED: &[i64] = &[
-    // Files and folders beneath descriptors; which ones, Landlock says.
+    // Files and folders beneath descriptors; Landlock restricts which ones.
     libc::SYS_chdir,
     libc::SYS_close,
     libc::SYS_close_range,

@@ -15,11 +15,11 @@ pub(super) fn raise_descriptors() -> u64 {
     current.unwrap_or(u64::MAX)
 }
 
-/// Returns how many connections at once `descriptors` allow for, or an error if more were asked
-/// for.
+/// Returns how many simultaneous connections `descriptors` allow for, or an error if more were
+/// requested.
 ///
-/// Each is a socket, and a file while one is sent: the default leaves room for one file to every
-/// two connections.
+/// Each needs a socket, and a file while one is sent: the default leaves room for one file to
+/// every two connections.
 pub(super) fn connections(asked: Option<u32>, descriptors: u64, workers: usize) -> Result<usize> {
     let workers = u64::try_from(workers).unwrap_or(u64::MAX);
     let spare = descriptors.saturating_sub(BASE + workers.saturating_mul(PER_WORKER));
@@ -37,8 +37,8 @@ pub(super) fn connections(asked: Option<u32>, descriptors: u64, workers: usize) 
     Ok(usize::try_from(number).unwrap_or(usize::MAX))
 }
 
-/// Returns how many connections one address may have, if that is limited: unless something else
-/// is asked for, it cannot have more than half of all.
+/// Returns the limit of connections for one address, if there is one: unless another number is
+/// requested, half of all.
 pub(super) fn per_address(asked: Option<u32>, connections: usize) -> Option<usize> {
     match asked {
         None => Some(connections.div_ceil(2)),
@@ -54,7 +54,7 @@ const PER_WORKER: u64 = 32;
 /// health checks and those that are being closed to make room.
 const BASE: u64 = 144;
 
-/// More than this are a choice that somebody should have made.
+/// The largest default; more needs an explicit choice.
 const DEFAULT_CONNECTIONS: u64 = 65_536;
 
 #[cfg(test)]

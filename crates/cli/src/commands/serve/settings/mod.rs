@@ -1,4 +1,4 @@
-//! The settings of the server, from what was typed: whatever makes no sense is found out here.
+//! The settings of the server from its arguments; invalid ones are reported here.
 
 mod limits;
 
@@ -48,7 +48,7 @@ pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Set
         integrity: *integrity,
         policy: engine.policy(),
         step: engine.step(),
-        // What the rule says is not repeated: it has a password in it.
+        // The rule is not repeated in the message: it contains a password.
         access: Access::parse(&access.auth).map_err(auth)?,
         allowed_hosts: access.allow_host.iter().map(|name| host(name)).collect::<Result<_>>()?,
         hide: access.hide.clone(),
@@ -113,7 +113,7 @@ fn host(text: &str) -> Result<String> {
     }
 }
 
-/// Returns a header as it is typed; whether it may be set is for the server to say.
+/// Parses a header as it is typed; the server decides whether it may be set.
 fn header(text: &str) -> Result<(String, String)> {
     match text.split_once(':') {
         Some((name, value)) => Ok((name.to_owned(), value.trim_matches([' ', '\t']).to_owned())),

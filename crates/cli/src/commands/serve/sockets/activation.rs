@@ -1,4 +1,4 @@
-//! Sockets that were opened for us: `LISTEN_FDS`, as systemd passes them.
+//! Inherited sockets: `LISTEN_FDS`, as systemd passes them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,9 +9,9 @@ use rustix::net::sockopt;
 
 use crate::failure::{Failure, Result};
 
-/// Returns the sockets that whoever started this process listens on for it; usually none.
+/// Returns the listening sockets that this process inherited; usually none.
 ///
-/// To be called before there is a second thread: the variables are removed.
+/// Call this before there is a second thread: it removes the variables.
 pub(crate) fn inherited() -> Result<Vec<OwnedFd>> {
     let mut passed = ListenFd::from_env();
     let sockets = (0..passed.len()).map(|index| {

@@ -1,4 +1,4 @@
-//! Where to listen: what can be typed after `--bind`, as addresses.
+//! Parses the values of `--bind` as addresses.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -67,7 +67,7 @@ fn refuse_file(path: &Path) -> Result<()> {
             address: format!("unix:{}", path.display()),
             source: Errno::NOTSOCK.into(),
         }),
-        // What else is wrong is told by who listens.
+        // Listening reports all other errors.
         _ => Ok(()),
     }
 }
@@ -78,7 +78,7 @@ fn unknown(bind: &str) -> Failure {
     ))
 }
 
-/// Nobody but this machine, until its owner says otherwise.
+/// Only this machine, unless the operator chooses another address.
 const DEFAULT: &str = "127.0.0.1";
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Options that were not typed: from the environment, and beneath it from the config file.
+//! Options that were not typed: from the environment and, with lower priority, from the config
+//! file.
 //!
-//! Both are turned into the words one would have typed and put before those that were, so that
-//! there is one parser, one set of messages, and no second list of options. An option from a lower
-//! layer is left out as soon as a higher one has it, or one that excludes it.
+//! Both are converted to command-line arguments and put before the typed ones, so that there is
+//! one parser, one set of messages, and no second list of options. An option from a lower layer
+//! is left out as soon as a higher one has it, or one that excludes it.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -17,8 +18,8 @@ use super::super::args::ServeArgs;
 use super::config::{self, Entry};
 use crate::failure::{Failure, Result, complaint};
 
-/// Adds what the environment and the config file say to the words that were typed, which were
-/// understood as `given`.
+/// Adds the options of the environment and the config file to the typed words, which were parsed
+/// as `given`.
 pub(crate) fn complete(words: &[OsString], given: &ArgMatches) -> Result<Vec<OsString>> {
     let command = ServeArgs::augment_args(Command::new("serve"));
     let is_typed = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
@@ -64,7 +65,8 @@ fn take(taken: &mut BTreeSet<String>, argument: &Arg) {
     }
 }
 
-/// Returns what the variables say. A variable that is empty is none: compose files set such ones.
+/// Returns the options of the variables. An empty variable counts as unset: compose files set
+/// such ones.
 fn environment(command: &Command) -> Vec<Entry> {
     let arguments = command.get_arguments().filter(|each| is_settable(each));
     let entries = arguments.filter_map(|argument| {
@@ -127,7 +129,7 @@ fn is_yes(value: &OsStr) -> Option<bool> {
     }
 }
 
-/// Parses an entry alone, so that the message can tell where it stands.
+/// Parses an entry alone, so that the message can name its source.
 fn check(command: &Command, typed: &[OsString], entry: &Entry) -> Result<()> {
     let words = [OsString::from("serve")].into_iter().chain(typed.iter().cloned());
     match command.clone().try_get_matches_from(words) {
