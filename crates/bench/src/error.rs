@@ -1,4 +1,4 @@
-//! Why a bench could not be run to its end, or a record not be read.
+//! Why a bench could not be completed, or a record not be read.
 
 use std::fmt;
 use std::io;

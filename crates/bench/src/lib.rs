@@ -1,9 +1,9 @@
-//! The bench: contenders against each other and against the traditional way, measured so that the
-//! figures can be believed, or say themselves why not.
+//! The bench: measures contenders against each other and against the traditional way, and warns
+//! where the figures cannot be trusted.
 //!
-//! `scenarios` has a file for each of the things that are measured, which `run` measures in turns with
-//! files, processes and cores; `load` starts servers and asks them, `peers` builds the programs of the
-//! articles. All that was found is a `record`; `views` and `compare` see nothing else. The program
+//! `scenarios` has a file for each scenario, which `run` measures in turns with files, processes
+//! and cores; `load` starts servers and sends them requests, `peers` builds the programs of the
+//! articles. The results are a `record`, the only input of `views` and `compare`. The program
 //! itself takes part as a process: this crate links neither its server nor its client.
 
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! How two runs differ, and within which bounds that is certain: what a rank sum test says about
-//! the ratio of their values, without assuming anything of how these are spread.
+//! The ratio of two runs with bounds: a rank sum test, which assumes nothing about the
+//! distribution of the values.
 
 use crate::record::summarize;
 
@@ -8,7 +8,7 @@ use crate::record::summarize;
 pub(crate) struct Interval {
     /// The middle of the ratios of each new value to each old one (Hodges and Lehmann).
     pub(crate) middle: f64,
-    /// What it is at least, and at most; none if there are too few values to say.
+    /// The lower and the upper bound; none if there are too few values.
     pub(crate) bounds: Option<(f64, f64)>,
 }
 

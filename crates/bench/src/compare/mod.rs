@@ -1,4 +1,4 @@
-//! `bench compare`: two records cell by cell, and what of their differences is more than noise.
+//! `bench compare`: two records cell by cell, and which of their differences exceed the noise.
 
 mod interval;
 mod render;
@@ -43,7 +43,7 @@ pub(super) struct Line {
 pub(super) enum Verdict {
     /// The new one is better.
     Better,
-    /// Too few rounds to say anything.
+    /// Too few rounds for a verdict.
     Few,
     /// None that differs from noise, or none that matters.
     Same,
@@ -94,7 +94,7 @@ impl Comparison {
         self.lines.is_empty()
     }
 
-    /// Returns the number of lines that say that something got worse.
+    /// Returns the number of lines whose verdict is worse.
     pub fn worse(&self) -> usize {
         self.count(Verdict::Worse)
     }

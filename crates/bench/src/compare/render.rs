@@ -1,4 +1,4 @@
-//! What a comparison says, as a table.
+//! Renders a comparison as a table.
 
 use super::interval::CONFIDENCE;
 use super::{Comparison, Verdict};

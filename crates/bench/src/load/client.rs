@@ -1,5 +1,5 @@
-//! One client that waits for each response: for looking whether they are right, and for all that
-//! is not about how many there can be.
+//! A client that waits for each response: for verifying responses, and for everything that does
+//! not depend on the number of clients.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};

@@ -1,7 +1,7 @@
 //! A connection of the load, with TLS or without.
 //!
-//! It does as little as it can, as it must not be what is measured: without TLS bodies are dropped
-//! by the kernel; with it certificates are not checked.
+//! It does as little as possible, so that it does not affect the measurement: without TLS the
+//! kernel drops bodies; with TLS certificates are not checked.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -59,7 +59,7 @@ pub(crate) fn accept_any_certificate() -> io::Result<Tls> {
 }
 
 impl Connection {
-    /// Returns a connection on which nothing has been said yet; does not block from now on.
+    /// Creates a connection that has sent nothing yet and does not block from now on.
     pub(crate) fn new(socket: TcpStream, tls: Option<&Tls>) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let name = || ServerName::from(std::net::IpAddr::from(Ipv4Addr::LOCALHOST));
@@ -124,7 +124,7 @@ impl Connection {
         }
     }
 
-    /// Says that nothing follows, if that is said.
+    /// Sends a close_notify, if TLS is used.
     pub(crate) fn close(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.connection.send_close_notify();
@@ -154,7 +154,7 @@ impl Encrypted {
         Ok(true)
     }
 
-    /// Sends what there is to say: a few packets, which a socket always takes.
+    /// Sends pending bytes: a few packets, which a socket always takes.
     fn flush(&mut self, mut socket: &TcpStream) -> io::Result<()> {
         while self.connection.wants_write() {
             self.connection.write_tls(&mut socket)?;

@@ -1,5 +1,5 @@
-//! Keeps a file that is streamed again and again out of the page cache: what was read a while ago
-//! is thrown out piece by piece, so that every byte comes from the disk each time.
+//! Keeps a file that is streamed again and again out of the page cache: parts that were read a
+//! while ago are dropped piece by piece, so that every byte comes from the disk each time.
 
 use std::fs::File;
 use std::io;
@@ -32,7 +32,7 @@ impl DropBehind {
         Self { file, position }
     }
 
-    /// Notes that `len` bytes more have been read, and drops what that leaves behind.
+    /// Notes that `len` more bytes have been read, and drops the pieces before them.
     pub(crate) fn read(&mut self, len: u64) -> io::Result<()> {
         self.position.read += len;
         while let Some(offset) = self.position.next() {

@@ -1,4 +1,4 @@
-//! What the samples of all scenarios with servers have in common.
+//! The common parts of samples of all scenarios with servers.
 
 use std::io;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(crate) struct ServerFixture<'a> {
     pub(crate) site: Site<'a>,
     /// What files are made of.
     pub(crate) noise: Noise,
-    /// What was asked for.
+    /// The requested setting.
     pub(crate) setting: Setting,
     /// The congestion control of both ends.
     pub(crate) congestion: SystemCongestion,
@@ -116,7 +116,7 @@ impl ServerFixture<'_> {
     }
 }
 
-/// Counts the system calls of a server from when it is asked to.
+/// Counts the system calls of a server on request.
 #[derive(Debug)]
 pub(crate) struct Counting<'a> {
     tracer: &'a Tracer,

@@ -1,8 +1,9 @@
-//! Many connections on one thread, each of which asks again as soon as it has its response.
+//! Many connections on one thread, each of which sends a new request as soon as it has its
+//! response.
 //!
-//! The load has to cost as little as possible, as it must not be what is measured: requests are made
-//! beforehand, heads are read with whatever of the body comes along, and the rest of a body is
-//! dropped by the kernel (`MSG_TRUNC`) without being copied.
+//! The load must cost as little as possible, so that it does not affect the measurement: requests
+//! are made beforehand, heads are read with whatever of the body comes along, and the rest of a
+//! body is dropped by the kernel (`MSG_TRUNC`) without being copied.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -51,7 +52,7 @@ pub(crate) struct RequestSpec {
 pub(crate) enum Class {
     /// Those whose latency matters.
     Hot,
-    /// Those that stream cold files beside them.
+    /// Connections that stream cold files meanwhile.
     Stream,
 }
 
@@ -111,8 +112,8 @@ impl<'a> LoadGenerator<'a> {
         self.reconnects = Some(host.clone());
     }
 
-    /// Asks for so long; forgets what was counted before, but goes on with the responses that were
-    /// under way.
+    /// Sends requests for this time; drops earlier counts, but continues with the pending
+    /// responses.
     pub(crate) fn run_for(&mut self, time: Duration) -> io::Result<()> {
         self.tallies = [Tally::new(), Tally::new()];
         let start = Instant::now();
@@ -193,9 +194,9 @@ impl Requester {
         self.connection.ask(&self.request)
     }
 
-    /// Reads until its response is whole, which it returns, or until nothing more is there; but only
-    /// a few times, as others wait. What TLS has read of the socket has to be taken, as nothing
-    /// else says that it is there.
+    /// Reads until its response is complete, which it returns, or until nothing more is
+    /// available; but only a few times, as others wait. Bytes that TLS has read from the socket
+    /// must be taken, as no event announces them.
     fn turn(
         &mut self,
         tally: &mut Tally,
@@ -269,7 +270,7 @@ impl Latencies {
         self.0.len()
     }
 
-    /// Returns what the record says of them; none of none.
+    /// Returns the latency for the record; none if there are no values.
     pub(crate) fn latency(&self) -> Option<Latency> {
         let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
         (!self.0.is_empty()).then(|| Latency {

@@ -1,7 +1,7 @@
-//! Servers, and what asks them. `server` starts and ends them, `nginx` has that contender's
-//! configuration, `usage` reads what they cost; `generator` is the load, `client` a single patient
-//! client, `connection` what both speak over, of which `responses` and `drop_behind` are the pure parts.
-//! `fixture` is all that a sample with a server needs.
+//! Servers and their load. `server` starts and ends them, `nginx` has that contender's
+//! configuration, `usage` reads what they cost; `generator` is the load, `client` a single client
+//! that waits, `connection` the connections of both, with `responses` and `drop_behind` as pure
+//! parts. `fixture` has everything that a sample with a server needs.
 
 mod client;
 mod connection;

@@ -1,6 +1,7 @@
-//! Where in its responses a connection is: heads, lengths, bodies. Pure, so that it can be fed any
-//! pieces. It knows just as much of HTTP as a client needs that asks for whole files, and takes
-//! everything else for a fault: nothing but complete responses of the right length is measured.
+//! The position of a connection in its responses: heads, lengths, bodies. This module is pure, so
+//! that tests can feed it any pieces. It supports as much of HTTP as a client of whole files
+//! needs, and everything else is an error: only complete responses of the right length are
+//! measured.
 
 use std::fmt;
 use std::io;
@@ -18,7 +19,7 @@ pub(crate) struct Responses {
     body_bytes: u64,
 }
 
-/// Why a response is not what was asked for.
+/// Why a response is not the expected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unexpected {
     /// The connection ended within a response, or instead of one.
@@ -36,7 +37,7 @@ pub(crate) enum Unexpected {
     Silence,
     /// Another status than 200; its first line.
     Status(String),
-    /// Bytes that were not asked for.
+    /// Bytes that were not requested.
     Surplus,
 }
 
@@ -94,7 +95,7 @@ impl Responses {
         Ok(())
     }
 
-    /// Takes the head, or a part of it; returns what is behind it.
+    /// Takes the head, or a part of it; returns the bytes after it.
     fn take_head<'p>(&mut self, piece: &'p [u8]) -> Result<&'p [u8], Unexpected> {
         // A head that arrives in one piece, as nearly all do, is not copied.
         if self.head.is_empty()
@@ -182,7 +183,7 @@ const END: &[u8] = b"\r\n\r\n";
 
 const NAME: &[u8] = b"content-length:";
 
-/// Far more than a server has to say about a file.
+/// The longest accepted head, far longer than any about a file.
 const MAX_HEAD: usize = 16 << 10;
 
 #[allow(clippy::unwrap_used)]

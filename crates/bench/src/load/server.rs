@@ -266,7 +266,7 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// A killed nginx leaves its worker alone, which then never ends: it is asked first.
+    /// A killed nginx leaves its worker running forever, so it gets a signal to quit first.
     fn drop(&mut self) {
         // The id of one that has ended may be another process's.
         if !matches!(self.kind, ServerKind::Nginx | ServerKind::NginxDav)
@@ -340,7 +340,7 @@ const FILES: &str = "www";
 /// How ours listens.
 const OURS: &[&str] = &["--bind", "127.0.0.1", "--port", "0", "--workers", "1"];
 
-/// How dufs listens, without an access log; its port comes behind it.
+/// The arguments by which dufs listens, without an access log; its port follows.
 const DUFS: &[&str] = &["--allow-all", "--log-format=", "--bind", "127.0.0.1", "--port"];
 
 /// How miniserve listens, without an access log, which it does not write by default.

@@ -1,5 +1,5 @@
-//! What a server that goes on running has cost so far: all of its processes and threads, by their
-//! clocks and from procfs.
+//! The cost of a running server so far: all of its processes and threads, by their clocks and
+//! from procfs.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -103,7 +103,7 @@ pub(crate) fn peak(processes: &[Pid]) -> u64 {
     processes.iter().map(|process| status(process, |status| status.vmhwm)).sum()
 }
 
-/// Bytes of a field of the status of a process, which says KiB.
+/// Returns a field of the status of a process, given in KiB, in bytes.
 fn status(process: &Pid, field: fn(&Status) -> Option<u64>) -> u64 {
     let process = procfs::process::Process::new(process.as_raw_nonzero().get());
     let status = process.and_then(|process| process.status()).ok();

@@ -1,5 +1,5 @@
-//! `iperf3 -Z`: what the tool that people measure networks with moves by sendfile(2). It sends a file
-//! of its own, again and again, to a receiver of its own.
+//! `iperf3 -Z`, the usual tool for measuring networks, with sendfile(2). It sends a file of its
+//! own, again and again, to a receiver of its own.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,7 +67,7 @@ fn attempt(
         command.args(["--client", &host, "--port", &port, "--zerocopy", "--json"]);
         command.args(["--bytes", &size.to_string()]);
         let sender = Running::start(command, link.sender(cores.first))?.finish(None, cancel)?;
-        // The receiver does not say when it listens, and the sender ends with 0 in any case.
+        // The receiver does not report when it listens, and the sender exits with 0 in any case.
         let is_early = sender.stdout.contains("unable to connect");
         if !is_early || receiver.has_ended() || Instant::now() >= deadline {
             break sender;

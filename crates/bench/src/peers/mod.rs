@@ -1,5 +1,5 @@
-//! The programs that the bench is measured against besides those that move HTTP: those in `peers/`,
-//! written from what the articles describe and built on the spot, and those that are installed.
+//! The programs without HTTP that the bench compares with: those in `peers/`, written from the
+//! descriptions in the articles and built when needed, and installed ones.
 
 mod iperf;
 mod programs;

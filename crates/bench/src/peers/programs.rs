@@ -1,4 +1,4 @@
-//! Builds the programs of `peers/`, which this program has with it, and knows their arguments.
+//! Builds the programs of `peers/`, which are embedded in this program, and has their arguments.
 
 use std::fmt::Display;
 use std::fs;
@@ -64,7 +64,7 @@ impl PeerPrograms {
         Ok(programs)
     }
 
-    /// Makes the programs of a tool, or says why there are none.
+    /// Builds the programs of a tool, or returns why it has none.
     fn prepare(&mut self, tool: Tool) -> Result<Option<String>> {
         if let Some(program) = tool.lacks() {
             return Ok(Some(format!("{program} is not installed")));
@@ -152,7 +152,7 @@ impl PeerPrograms {
     }
 
     /// Returns the command that receives what a peer sends as the articles do, into a file or
-    /// nothing. None if the peer has none that says where it listens.
+    /// nothing. None if the peer has none that reports where it listens.
     pub(crate) fn receiver(
         &self,
         peer: Contender,
@@ -286,7 +286,7 @@ impl Tool {
         path.ok().map(PathBuf::from).filter(|path| path.is_file()).unwrap_or(found)
     }
 
-    /// Returns what it calls itself; none if it cannot be asked.
+    /// Returns its version text; none if it does not report one.
     fn version(self) -> Option<String> {
         let option = match self {
             Self::Java => "-version",

@@ -1,4 +1,4 @@
-//! What is measured against each other, by the names in which it is typed, shown and recorded.
+//! The contenders, by the names in which they are typed, shown and recorded.
 
 use std::fmt;
 use std::str::FromStr;

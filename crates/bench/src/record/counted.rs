@@ -1,4 +1,4 @@
-//! What a record says besides samples: system calls, which are counted in a pass of its own because
+//! Parts of a record besides samples: system calls, which are counted in a separate pass because
 //! counting takes time, and programs that could not be measured.
 
 use serde::{Deserialize, Serialize};
@@ -10,13 +10,13 @@ use super::Role;
 pub(crate) struct Counted {
     /// The cell, as an index.
     pub(crate) cell: usize,
-    /// Who the process was.
+    /// The role of the process.
     pub(crate) role: Role,
-    /// Its calls, those that took longest first: from its start to its end, of a server while
-    /// clients asked it.
+    /// Its calls, those that took longest first: from its start to its end, of a server during
+    /// requests.
     pub(crate) calls: Vec<Call>,
-    /// Bytes of bodies that arrived meanwhile, of a server that was asked again and again; absent
-    /// where all is moved once.
+    /// Bytes of bodies that arrived meanwhile, of a server with repeated requests; absent where
+    /// everything is moved once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) served_bytes: Option<u64>,
 }

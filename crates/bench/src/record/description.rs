@@ -1,4 +1,4 @@
-//! What the readers of a record need to know of its scenario.
+//! The description of a scenario for readers of its records.
 
 use super::{Metric, Record, short_size};
 
@@ -7,11 +7,11 @@ use super::{Metric, Record, short_size};
 pub(crate) struct Description {
     /// Its name in records.
     pub(crate) name: &'static str,
-    /// The words of the command behind `underpass bench`.
+    /// The words of the command after `underpass bench`.
     pub(crate) command: &'static str,
     /// Whose processor time counts.
     pub(crate) cpu: Cpu,
-    /// Those who should not share a core, if any.
+    /// The processes that should not share a core, if any.
     pub(crate) cores: Option<&'static str>,
     /// The contenders that should be there, as the environment names them.
     pub(crate) expected: &'static [&'static str],

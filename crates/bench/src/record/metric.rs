@@ -1,5 +1,5 @@
-//! What samples have a value of: one entry for each metric, of which tables, charts and comparisons
-//! are made. Those of a single scenario are beside it.
+//! The metrics of samples: one entry for each, from which tables, charts and comparisons are
+//! made. Those of a single scenario are in its file.
 
 use super::{Call, Counted, Cpu, Load, Process, Record, Role, Sample, Served, Side, Thread};
 use super::{TimeOf, Unit};
@@ -69,17 +69,17 @@ impl Metric {
         Self { name, title, short, whose: None, unit, aim: Some(Aim::Less), rank, of }
     }
 
-    /// The same, of one side.
+    /// Restricts the metric to one side.
     pub(crate) const fn of_side(self, whose: Whose) -> Self {
         Self { whose: Some(whose), ..self }
     }
 
-    /// The same, but more is better.
+    /// Marks the metric as better if higher.
     pub(crate) const fn more_is_better(self) -> Self {
         Self { aim: Some(Aim::More), ..self }
     }
 
-    /// The same, but neither is better.
+    /// Marks the metric as neither better high nor low.
     pub(crate) const fn aimless(self) -> Self {
         Self { aim: None, ..self }
     }
@@ -142,7 +142,7 @@ impl Record {
     }
 }
 
-/// Who a side of the samples is.
+/// Returns the role of a side of the samples.
 fn role(record: &Record, whose: Whose) -> Option<&'static str> {
     let side = |sample: &Sample| match whose {
         Whose::Measured => Some(sample.measured.role.name()),
@@ -155,7 +155,7 @@ fn role_prefix(record: &Record, whose: Whose) -> Option<String> {
     Some(format!("{} ", role(record, whose)?))
 }
 
-/// Time, of what is not asked for as long as was said.
+/// The time of a scenario without a fixed duration.
 pub(crate) const TIME: Metric =
     Metric::less("time", "Time", "time", Unit::Seconds, Rank::Finding, |record, sample| {
         sample.served.is_none().then(|| record.time(TimeOf::Wall, sample))

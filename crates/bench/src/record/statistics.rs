@@ -1,5 +1,5 @@
-//! What many samples say together: medians, extremes, and ratios within a round. Pure functions of
-//! a record.
+//! Statistics over many samples: medians, extremes, and ratios within a round. These are pure
+//! functions of a record.
 
 use super::{Cell, Contender, Cpu, Record, Sample, Served, Side, Thread, Variant, once};
 

@@ -1,4 +1,4 @@
-//! Values as people read them.
+//! Values in the form for people.
 
 /// The unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Unit {
         }
     }
 
-    /// A value beside an axis, as short as it can be: `1 ms`, `256k`, `1 GiB`.
+    /// Formats a value for an axis, as short as possible: `1 ms`, `256k`, `1 GiB`.
     pub(crate) fn tick(self, value: f64) -> String {
         let (least, name) = match self {
             Self::Count if value > 0.0 && value < 0.1 => return small(value),

@@ -1,4 +1,4 @@
-//! A contender at a step, and which of them a run measures.
+//! A contender with a step, and the selection that a run measures.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,14 +11,14 @@ use super::contender::Contender;
 /// A contender at a step: what one row of a table is about.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Variant {
-    /// Who moves the bytes.
+    /// The contender that moves the bytes.
     #[serde(rename = "way")]
     pub(crate) contender: Contender,
     /// How many by one call.
     pub(crate) step: Step,
 }
 
-/// The number of bytes that are asked for in one system call.
+/// The number of bytes requested in one system call.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(into = "String", try_from = "String")]
 pub(crate) enum Step {

@@ -1,4 +1,4 @@
-//! Reasons to doubt a record: a reader of a table should know them first.
+//! Reasons to doubt a record, which a reader should see before its tables.
 
 use super::metric::{LOAD_BUSY, SERVER_BUSY};
 use super::{Metric, Missing, Process, Record, Sample, TimeOf, summarize};

@@ -1,4 +1,4 @@
-//! What the program gives a run.
+//! The inputs of a run from the program.
 
 use std::path::PathBuf;
 use std::process::Command;

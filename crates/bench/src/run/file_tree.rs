@@ -1,4 +1,4 @@
-//! Folders of many files, made alike every time, and what is in a file or folder, compared as a whole.
+//! Trees of many files, created the same every time, and digests of a whole file or folder.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write as _};
@@ -18,7 +18,7 @@ use crate::error::{Result, WithPath};
 pub(crate) struct FileTree {
     /// Small files, of 1 to 16 KiB.
     pub(crate) files: u32,
-    /// Large files beside them.
+    /// The number of large files.
     pub(crate) large: u32,
     /// Bytes of each of those.
     pub(crate) large_bytes: u64,

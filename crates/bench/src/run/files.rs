@@ -1,5 +1,5 @@
 //! The files of a run: random bytes, so that nothing can compress or share them on the way, in a
-//! folder that is gone afterwards.
+//! folder that is removed afterwards.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -81,7 +81,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left could only be reported, and the name says whose it is.
+        // A failure could only be reported, and the name of the folder shows its owner.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -224,7 +224,7 @@ const PAGE: usize = 4 << 10;
 
 const MEBI: usize = 1 << 20;
 
-/// Bytes left free beside the files of a run.
+/// Bytes left free besides the files of a run.
 const SPARE: u64 = 16 << 20;
 
 #[allow(clippy::unwrap_used)]

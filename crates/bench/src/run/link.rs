@@ -1,6 +1,6 @@
-//! What lies between a sender and its receiver: loopback, or a pair of virtual network cards between
-//! two network namespaces, which have no names, so that they are gone with the processes that hold
-//! them, however the bench ends.
+//! The link between a sender and its receiver: loopback, or a pair of virtual network cards
+//! between two network namespaces, which have no names, so that they vanish with the processes
+//! that hold them, however the bench ends.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -155,7 +155,7 @@ fn end(holder: &mut Child) {
     let _ = holder.wait();
 }
 
-/// Returns what a process that does not do what it should said last.
+/// Returns the last output of a process that failed.
 fn last_words(child: &mut Child) -> String {
     let _ = child.kill();
     let mut said = String::new();

@@ -1,5 +1,5 @@
-//! What scenarios need of the machine, files, processes, cores, connections between two of them, and
-//! the schedule by which they are measured.
+//! The parts that scenarios need: machine, files, processes, cores, links between two processes,
+//! and the schedule of measurements.
 
 mod context;
 mod file_tree;

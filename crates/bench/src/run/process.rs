@@ -1,5 +1,5 @@
-//! The processes that are measured: started on one core each, waited for without being in their
-//! way, and asked what they cost before they are gone.
+//! The measured processes: each is started on one core, waited for without disturbing it, and its
+//! cost is read before it is gone.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -85,7 +85,7 @@ impl Placement<'_> {
 pub(crate) struct Running {
     child: Child,
     errors: BufReader<ChildStderr>,
-    /// What it has said on standard error so far.
+    /// Its output on standard error so far.
     said: String,
     started: Instant,
 }
@@ -139,7 +139,7 @@ impl Running {
     /// Returns the next line that it prints on standard error; empty if it has ended.
     pub(crate) fn next_error_line(&mut self) -> String {
         let before = self.said.len();
-        // What cannot be read is as good as nothing: the process's end says more.
+        // A failure to read is ignored: the process's exit is more informative.
         let _ = self.errors.read_line(&mut self.said);
         self.said[before..].trim_end().to_owned()
     }
@@ -202,7 +202,8 @@ impl Finished {
     }
 }
 
-/// Starts a process, which inherits cores and network of the thread that does it, and says when.
+/// Starts a process, which inherits cores and network of the calling thread, and returns the time
+/// of its start.
 fn spawn(mut command: Command, place: Placement<'_>) -> (Instant, io::Result<Child>) {
     if place.network.is_some() {
         // A thread of its own, as the way back may be closed.
@@ -230,8 +231,8 @@ fn is_ended(process: impl AsFd) -> bool {
     poll(&mut end, Some(&moment)).is_ok_and(|count| count > 0)
 }
 
-/// Returns what a process that has ended cost: the kernel says so until its parent has waited for
-/// it.
+/// Returns the cost of a process that has ended, which the kernel keeps until its parent has
+/// waited for it.
 fn cost_of(pid: Pid, wall: Duration) -> Process {
     let process = procfs::process::Process::new(pid.as_raw_nonzero().get()).ok();
     let status = process.as_ref().and_then(|process| process.status().ok());

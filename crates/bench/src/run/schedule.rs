@@ -1,5 +1,5 @@
-//! The order of a run: every cell is verified first, then all take turns, A B C, B C A, C A B, so that
-//! whatever the machine does meanwhile falls on all of them alike.
+//! The order of a run: every cell is verified first, then all take turns, A B C, B C A, C A B, so
+//! that disturbances of the machine affect all of them alike.
 
 use std::time::Instant;
 
@@ -92,7 +92,7 @@ impl Measured {
 /// What is to be measured: a record that lacks nothing but its results.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// What was asked for.
+    /// The requested arguments.
     pub(crate) arguments: Arguments,
     /// Where it runs.
     pub(crate) environment: Environment,
@@ -164,8 +164,8 @@ fn measure_group(
     }
     let (warmup, count) = (record.arguments.warmup, record.cells.len() - first);
     for round in 0..warmup + record.arguments.runs {
-        // Each round begins with another one, so that none always comes behind the same one and
-        // finds the processor's caches as that one leaves them.
+        // Each round begins with another variant, so that none always follows the same one and
+        // finds the processor's caches in the state that it left.
         for index in (0..count).map(|turn| first + (turn + round as usize) % count) {
             let cell = &record.cells[index];
             context.observer.advance(scenario.weight(cell));
@@ -248,7 +248,7 @@ mod tests {
     use crate::error::BenchError;
     use crate::record::{Contender, Role};
 
-    /// Notes what it is asked to do; declines splice.
+    /// Records its calls; declines splice.
     #[derive(Default)]
     struct Diary(Vec<String>);
 

@@ -1,4 +1,5 @@
-//! Where a run takes place, as far as it bears on the figures: nothing that names the machine.
+//! The environment of a run, as far as it affects the figures: nothing that identifies the
+//! machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,8 @@ use rustix::system::uname;
 use super::process::Cores;
 use crate::record::Environment;
 
-/// Returns what can be said before the first sample. Of what cannot be read the fields say that
-/// it is not known.
+/// Returns the facts known before the first sample. Fields that cannot be read contain a note of
+/// that.
 pub(crate) fn survey(cores: Cores, source: &Path, target: Option<&Path>) -> Environment {
     let kernel = uname();
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -47,8 +48,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     folders.find_map(|folder| Some(folder.join(program)).filter(|file| file.is_file()))
 }
 
-/// Returns what a program calls itself, up to the number of its version; none if it cannot be
-/// asked.
+/// Returns the version text of a program, up to the number; none if it does not report one.
 pub(crate) fn version(program: &Path) -> Option<String> {
     let output = Command::new(program).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);

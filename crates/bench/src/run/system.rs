@@ -1,5 +1,5 @@
-//! What of the system itself is set for the time of a run: the congestion control that the
-//! servers' connections begin with, and how many files may be open.
+//! System settings for the time of a run: the congestion control of the servers' connections, and
+//! the limit of open files.
 
 use std::fs;
 use std::net::TcpStream;
@@ -21,8 +21,8 @@ pub(crate) struct SystemCongestion {
 }
 
 impl SystemCongestion {
-    /// Sets the one asked for. `auto` leaves the system's own, unless that paces and another one
-    /// may be set, which takes root.
+    /// Sets the requested one. `auto` keeps the system's own, unless that paces and another one
+    /// may be set, which needs root.
     pub(crate) fn choose(asked: &str) -> Result<Self> {
         let before = current();
         let wanted: &[&str] = match asked {
@@ -60,7 +60,7 @@ impl Drop for SystemCongestion {
     }
 }
 
-/// Sets the algorithm asked for, or a better one where that is certain, and names the one in use.
+/// Sets the requested algorithm, or a better one if that is certain, and returns the one in use.
 pub(crate) fn choose_congestion(socket: &TcpStream, asked: &str) -> Result<Option<String>> {
     match asked {
         "auto" => avoid_pacing_on_loopback(socket),

@@ -1,5 +1,5 @@
-//! What the bench does itself, as there is nothing to be built for it: a bare loop around
-//! sendfile(2), and a copy from memory to memory.
+//! Contenders that the bench runs on its own threads: a bare loop around sendfile(2), and a copy
+//! from memory to memory.
 
 use std::fs::File;
 use std::hint::black_box;

@@ -1,5 +1,5 @@
-//! Counts the system calls of a process and all of its threads with strace, in passes of their own:
-//! a process that is watched is many times slower.
+//! Counts the system calls of a process and all of its threads with strace, in separate passes: a
+//! traced process is many times slower.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::survey::find;
 use crate::error::{BenchError, Result, WithPath};
 use crate::record::{Call, Missing, Role, Tally};
 
-/// Counts processes, one of each role, into files beside those that are measured.
+/// Counts the calls of processes, one of each role, into files in the folder of the run.
 #[derive(Clone, Debug)]
 pub(crate) struct Tracer {
     strace: PathBuf,
@@ -140,7 +140,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Has ended already, or is not wanted any more; who is watched goes on.
+        // The tracer has ended already, or is not needed any more; the traced process continues.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! The scenarios, a file each: its options, how a sample of it is taken, and what its tables show. A
+//! The scenarios, one file each, with its options, its sampling, and the columns of its tables. A
 //! new one is added here to [`ALL`], and to the subcommands of the program.
 
 mod chain;

@@ -1,4 +1,4 @@
-//! Tests of what is computed and drawn from records, which need records of every form.
+//! Tests of computations and drawings from records, with records of every form.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Fixed records of every form, for the tests of what is computed and drawn from records.
+//! Fixed records of every form, for the tests of computations and drawings.
 
 use underpass_engine::Mechanism::{ReadWrite, Sendfile, Splice};
 
@@ -279,8 +279,8 @@ pub(super) fn tree_record() -> Record {
     record
 }
 
-/// Two rounds, the second twice as slow, in which a way takes so many seconds, and a quarter of them
-/// of a processor and as much again.
+/// Returns a record of two rounds, the second twice as slow, in which a contender takes this many
+/// seconds, and a quarter of them of a processor and as much again.
 fn clients(scenario: &str, ways: &[(Contender, f64)]) -> Record {
     let mut record = empty(scenario);
     record.baseline = Variant::plain(ways[0].0);

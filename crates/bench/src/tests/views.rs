@@ -1,4 +1,4 @@
-//! What is drawn and written of records.
+//! Tests of the drawings and texts of records.
 
 use underpass_engine::Mechanism;
 
@@ -147,7 +147,7 @@ fn calls_of_a_server_are_told_for_what_it_served() {
     let table = calls(&record).unwrap_or_default();
     assert_eq!(table.headings[1..4], ["call", "calls", "each response"]);
     assert_eq!(table.lines[0][1..4].concat(), ["sendfile", "", "10", "", "2.50", ""]);
-    // The chart tells the same, with those that only wait.
+    // The chart shows the same, including calls that only wait.
     let metric = record.metrics(Rank::Chart).into_iter().find(|metric| metric.name == "calls");
     let sample = record.samples_of(cell).next();
     let value = metric.zip(sample).and_then(|(metric, sample)| metric.value(&record, sample));
@@ -156,7 +156,7 @@ fn calls_of_a_server_are_told_for_what_it_served() {
     assert_eq!(heading.as_deref(), Some("System calls of the server for each response"));
 }
 
-/// Returns the way of a mechanism that moved a MiB, as its receipt tells.
+/// Returns the path of a mechanism that moved a MiB, from its receipt.
 fn moved(mechanism: Mechanism) -> Path {
     let mut record = net_record();
     let name = mechanism.name().to_owned();

@@ -1,4 +1,4 @@
-//! Axes: where on them a value lies, and which values are written beside them.
+//! Axes: the position of a value, and the ticks.
 
 /// How values are spread over an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,7 +79,7 @@ impl Scale {
         matches!(self, Self::Log { .. })
     }
 
-    /// Returns the values that are written beside the axis, in ascending order.
+    /// Returns the ticks of the axis, in ascending order.
     pub(crate) fn ticks(self) -> Vec<f64> {
         match self {
             Self::Linear { high } => {

@@ -1,4 +1,4 @@
-//! Charts as values, made from a record alone: what is drawn, before anything is drawn.
+//! Charts as values, made from a record alone, before they are drawn.
 
 use super::axis::{Base, Scale};
 use crate::record::{Contender, Metric, Rank, Record, Sample, Summary, Unit, short_size};
@@ -318,7 +318,7 @@ impl Axis {
     }
 }
 
-/// Up to this many sizes stand beside each other as bars.
+/// The most sizes that are shown as adjacent bars.
 const FEW_SIZES: usize = 2;
 
 /// By how much values differ that need a logarithmic axis.

@@ -1,5 +1,5 @@
-//! What a record says, as values: headings, tables, commands, doubts. The terminal, Markdown and the
-//! page show the same.
+//! The contents of a record, as values: headings, tables, commands, warnings. The terminal,
+//! Markdown and the page show the same.
 
 use crate::record::{
     CPU, Call, CommandLine, Contender, Counted, Metric, PEER_CPU, Rank, Record, Sample, Summary,
@@ -30,7 +30,7 @@ pub(crate) fn subject(record: &Record) -> String {
     format!("{}, page cache {cache}", (record.about.subject)(record))
 }
 
-/// Returns the machine, and the programs beside ours.
+/// Returns the machine, and the programs besides ours.
 pub(crate) fn place(record: &Record) -> String {
     let environment = &record.environment;
     let mut place = vec![
@@ -240,7 +240,7 @@ pub(crate) fn dash() -> String {
     "–".to_owned()
 }
 
-/// What the record says before anything else: what each contender takes of what the baseline takes.
+/// The main result of a record: what each contender takes of what the baseline takes.
 #[derive(Debug, Default)]
 pub(crate) struct Finding {
     /// At which size, compared with what.

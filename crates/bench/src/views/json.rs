@@ -1,5 +1,5 @@
-//! Records as files: one JSON object, a line for each sample, so that two of them can be compared
-//! by a program that compares lines.
+//! Records as files: one JSON object, with a line for each sample, so that a line-based diff can
+//! compare two of them.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The report: one page that needs nothing else, neither scripts nor other files.
+//! The report: a single page without scripts or other files.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -52,7 +52,7 @@ pub fn page(records: &[Named]) -> String {
     page.into_string()
 }
 
-/// Returns all that one record says.
+/// Returns the part of the page for one record.
 fn article(index: usize, (name, record): &Named, is_one_of_many: bool) -> Markup {
     let (over, at): (Vec<_>, Vec<_>) =
         charts(record).into_iter().partition(|chart| chart.form == Form::Lines);

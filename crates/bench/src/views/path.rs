@@ -1,5 +1,5 @@
-//! The ways of the bytes as values: between which places they moved in one sample, and what was
-//! counted there. Taken from the receipts in a record; what no receipt says is not drawn.
+//! The paths of the bytes as values: between which places they moved in one sample, and the
+//! counts there. They come from the receipts in a record; facts without a receipt are not drawn.
 
 use crate::record::{
     Call, Contender, Counted, Motion, Over, Record, Role, Sample, SinkKind, Thread, Unit, counted,
@@ -169,9 +169,9 @@ impl Path {
         }
     }
 
-    /// Adds what was counted of the calls of another program, of whose bytes no receipt says anything; none
-    /// if no call moved any. Where some calls move inside the kernel, those that read and write are
-    /// the program's own business: what it needs to start, headers, logs.
+    /// Adds the counted calls of another program, whose bytes no receipt reports; none if no call
+    /// moved any. Where some calls move inside the kernel, those that read and write are the
+    /// program's own business: what it needs to start, headers, logs.
     fn count(&mut self, counted: &Counted, size: u64, contender: Contender) -> Option<()> {
         let ends = (self.source, self.sink);
         let moving = |motion| {
@@ -211,7 +211,7 @@ impl Path {
         self.up.is_some() || self.down.is_some() || self.mapped
     }
 
-    /// Returns what the drawing says, for readers that cannot see it.
+    /// Returns a description of the drawing, for readers that cannot see it.
     pub(crate) fn sentence(&self) -> String {
         let mut said = Vec::new();
         let flows = [
@@ -302,5 +302,5 @@ fn facts(record: &Record, sample: &Sample, thread: &Thread) -> Vec<String> {
     ]
 }
 
-/// How many times as frequent a call is beside which another one does not count.
+/// The factor by which a call must be rarer than another one to be ignored.
 const FEW: u64 = 20;

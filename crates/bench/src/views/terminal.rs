@@ -1,5 +1,5 @@
-//! A record on a terminal: its tables, and bars that show what the charts of the page show, as far as
-//! letters can.
+//! A record on a terminal: its tables, and bars that show the charts of the page as far as
+//! characters can.
 
 use super::chart::{Chart, Row, at_sizes, by_points};
 use super::document::{Table, commands, place, reading, subject, tables};
@@ -28,7 +28,7 @@ pub fn text(record: &Record, screen: Screen) -> String {
     }
 }
 
-/// Everything that a record says, but for the bars.
+/// Returns the text of a record without the bars.
 pub(crate) fn figures(record: &Record) -> String {
     let mut parts = vec![format!(
         "underpass {} bench {}, {}: {}\n{}\n{}\n",

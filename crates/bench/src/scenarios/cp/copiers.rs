@@ -1,4 +1,4 @@
-//! The command lines of programs that copy.
+//! The command lines of copying programs.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -35,7 +35,7 @@ impl CopyCommand {
         Self { program, arguments: options.chain(ends.map(Into::into)).collect() }
     }
 
-    /// The same, and it compares afterwards, if it is ours.
+    /// Adds verification afterwards, if the program is ours.
     pub(super) fn verifying(mut self) -> Self {
         if self.program == OURS {
             self.arguments.insert(1, "--verify".into());

@@ -1,4 +1,4 @@
-//! What is copied.
+//! The original that is copied.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

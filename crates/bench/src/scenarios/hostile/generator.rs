@@ -1,5 +1,5 @@
-//! The connections of the bad clients, on one thread: each in its turn, and no more turns in a second
-//! than the load has, so that it is not the load's own haste that is measured.
+//! The connections of the bad clients, on one thread: each in its turn, and at most as many turns
+//! per second as the load has, so that the load's own speed is not what is measured.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -41,7 +41,7 @@ impl BadGenerator {
                 self.has_come.store(true, Ordering::Relaxed);
             }
             if turn % BATCH == 0 {
-                // They come faster than they go on.
+                // New connections come faster than the turns of the load.
                 let rate = if turn < u64::from(count) { ARRIVALS } else { load.turns_per_second };
                 next += Duration::from_secs(BATCH) / rate;
                 // What could not be done in time is left out, not made up for.

@@ -1,5 +1,5 @@
-//! The kinds of bad clients: the server that they need, and what each of their connections does in
-//! its turn.
+//! The kinds of bad clients: the server that they need, and what each of their connections does
+//! in its turn.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -26,7 +26,7 @@ pub(super) struct Load {
     pub(super) turns_per_second: u32,
     /// What the files are that they ask for.
     pub(super) files: Files,
-    /// What the good client says of itself.
+    /// The credentials of the good client.
     pub(super) credentials: Option<&'static str>,
     /// Takes the turn of a connection. After an error it is closed, and begun anew at its next turn.
     pub(super) turn: fn(&mut BadConnection, &Host) -> io::Result<()>,
@@ -69,7 +69,7 @@ impl Load {
         }
     }
 
-    /// Makes the files that are asked for.
+    /// Creates the files that are requested.
     pub(super) fn prepare(&self, fixture: &mut ServerFixture<'_>) -> Result<()> {
         match self.files {
             Files::None => Ok(()),

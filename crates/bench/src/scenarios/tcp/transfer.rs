@@ -1,4 +1,4 @@
-//! A file from a sender to a receiver, and what both report of it.
+//! A transfer of a file from a sender to a receiver, and the reports of both.
 
 use std::fs::File;
 use std::net::SocketAddrV4;
@@ -261,7 +261,7 @@ impl Transfer<'_> {
             return Ok(Outcome::Declined(errno));
         }
         if let Sender::Process(finished) = &sender {
-            // The one that was left alone only says that it was.
+            // The side whose peer failed only reports that.
             let was_left =
                 ["reset", "Broken pipe"].iter().any(|word| finished.stderr.contains(word));
             let is_guilty = !was_left || receiver.status.success();

@@ -1,5 +1,4 @@
-//! The clients: what they are asked to do, with nothing that people have configured for themselves
-//! and nothing printed.
+//! The command lines of the clients, without the user's configuration and without output.
 
 use std::ffi::OsString;
 use std::fmt;

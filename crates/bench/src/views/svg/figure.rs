@@ -1,5 +1,5 @@
-//! The way of the bytes as a drawing: user space above, the kernel below it, disk and card at the
-//! bottom. What was not counted is drawn with broken lines.
+//! The path of the bytes as a drawing: user space above, the kernel below it, disk and card at
+//! the bottom. Parts without counts are drawn with broken lines.
 
 use maud::{Markup, html};
 

@@ -34,7 +34,7 @@ pub(crate) fn draw(chart: &Chart) -> Drawing {
         (values(axis))
         (files(chart, &sizes))
         @for (index, (label, look)) in labels.iter().enumerate() {
-            // Marks at one size stand a little beside each other.
+            // Marks at one size are slightly offset from each other.
             @let aside = (index as f64 - (count as f64 - 1.0) / 2.0) * ASIDE;
             (line(&of(chart, label), axis, &sizes, *look, aside))
         }
@@ -126,7 +126,7 @@ const LEFT: f64 = 58.0;
 const RIGHT: f64 = WIDTH - 4.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 224.0;
-/// What is left free beside the first and the last size.
+/// The space before the first and after the last size.
 const INSET: f64 = 14.0;
 /// How far marks at one size are from each other.
 const ASIDE: f64 = 2.0;

@@ -1,5 +1,5 @@
-//! Drawings as SVG: what all of them share. Written with the templates that also write the page, so
-//! that every text is escaped; each element is closed, so that it is XML as well.
+//! Common parts of drawings as SVG. They are written with the templates of the page, so that
+//! every text is escaped; each element is closed, so that they are XML as well.
 
 mod bars;
 mod figure;
@@ -19,20 +19,20 @@ pub(crate) const WIDTH: f64 = 360.0;
 /// Where a drawing is going to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In a page, which has the style and says what it is.
+    /// In a page, which has the style and the caption.
     Page,
     /// In a file of its own.
     File,
 }
 
-/// A drawing, and what is to be said of it.
+/// A drawing and its description.
 #[derive(Debug)]
 pub(crate) struct Drawing {
     /// What it shows, in a line.
     pub(crate) title: String,
     /// How it is to be read, in a line.
     pub(crate) note: String,
-    /// What it says, for readers that cannot see it.
+    /// The description, for readers that cannot see it.
     pub(crate) description: String,
     /// How high it is.
     pub(crate) height: f64,
@@ -182,7 +182,7 @@ pub(crate) fn wrapped(text: &str, letters: usize) -> Vec<String> {
     lines
 }
 
-/// Returns a chart as its form says.
+/// Draws a chart in its form.
 pub(super) fn draw(chart: &Chart, id: &str) -> Drawing {
     match chart.form {
         Form::Bars => bars::draw(chart, id),
