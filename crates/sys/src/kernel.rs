@@ -15,7 +15,7 @@ use crate::last_errno;
 pub fn make_ring() -> Result<(), Errno> {
     let mut parameters = [0_u64; RING_PARAMETERS];
     // SAFETY: zeros are valid for each field of `io_uring_params`, which the kernel reads and fills
-    // in during the call. The number it returns is a descriptor of ours that nobody else knows.
+    // in during the call. The number it returns is a new descriptor that is used nowhere else.
     // Proved by `tests/library.rs::what_a_machine_offers_is_asked_for`.
     let ring = unsafe {
         let ring = libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr());

@@ -172,7 +172,7 @@ fn become_program(program: &TracedProgram<'_>, words: &[*const c_char]) -> ! {
         let number = errno.raw_os_error().to_ne_bytes();
         let message = [what as u8, number[0], number[1], number[2], number[3]];
         let fd = program.report.as_raw_fd();
-        // SAFETY: the message is its own; nobody is left to be told that it cannot be told.
+        // SAFETY: the message is its own; there is no way to report a failure of it.
         unsafe { libc::write(fd, message.as_ptr().cast(), message.len()) };
     };
     let mut byte = 0_u8;
@@ -213,7 +213,7 @@ fn install(filter: &[libc::sock_filter]) -> Result<(), Errno> {
         if result < 0 { Err(last_errno()) } else { Ok(()) }
     };
     match seccomp() {
-        // Without the privilege it takes a promise, which costs nothing: who is traced without
+        // Without the privilege it takes a promise, which costs nothing: a process traced without
         // it gets no privileges from set-user-id programs anyway.
         Err(Errno::ACCESS) => {
             // SAFETY: this command takes numbers alone.

@@ -29,7 +29,7 @@ use crate::mechanisms::step::Refusal;
 /// The peer has a byte once its kernel has acknowledged it or, where the peer is a pipe or a
 /// socket of this machine and would share the file's pages until then, once it has been read. A
 /// peer on this machine that looks like another one, in a network namespace of its own or behind
-/// address translation, cannot be told from one far away.
+/// address translation, cannot be distinguished from one far away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Integrity {
     /// No check: right for files that are never written in place.

@@ -14,7 +14,7 @@ use underpass_engine::hint::Action;
 use crate::ends::{Overwrite, Target};
 use crate::failure::{Failure, Result, WithPath};
 
-/// How far a run is, on standard error if that is a terminal. It is drawn between samples.
+/// The progress of a run, on standard error if that is a terminal. It is drawn between samples.
 #[derive(Debug, Default)]
 pub(super) struct ProgressLine(OnceLock<ProgressBar>);
 
@@ -57,8 +57,8 @@ pub(super) fn on_terminal(record: &Record, is_ascii: bool) -> String {
     bench::text(record, Screen { width, is_unicode: !is_ascii && speaks_unicode(), has_colors })
 }
 
-/// Returns whether the locale of this user has letters beyond ASCII; the first variable that is
-/// set decides.
+/// Returns whether the locale of this user supports characters beyond ASCII; the first variable
+/// that is set decides.
 fn speaks_unicode() -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os);
     let locale = set.into_iter().find(|value| !value.is_empty());
@@ -68,12 +68,12 @@ fn speaks_unicode() -> bool {
     })
 }
 
-/// Writes a text to a path; a file appears when all of it is there.
+/// Writes a text to a path; the file appears when it is complete.
 pub(super) fn write(path: &Path, text: &str, cancel: &AtomicBool) -> Result<()> {
     write_to(Target::create(path, Overwrite::Always, cancel)?, text)
 }
 
-/// Writes a text to a place that was prepared before.
+/// Writes a text to a prepared target.
 pub(super) fn write_to(target: Target, text: &str) -> Result<()> {
     target.file().write_all(text.as_bytes()).with_path(Action::Writing, target.path())?;
     target.finish(text.len() as u64)

@@ -12,7 +12,7 @@ use crate::failure::{Failure, Result};
 use crate::output;
 use crate::signals;
 
-/// Measures, or shows what was measured before.
+/// Measures, or shows earlier measurements.
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     let cancel = signals::cancel_flag();
     match &args.scenario {
@@ -25,8 +25,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     }
 }
 
-/// Writes the record if it is wanted, and shows its table unless that would be in its way. A
-/// place that cannot be written to is found out before the run and not after it.
+/// Writes the record if requested, and shows its table unless both would go to standard output. A
+/// path that cannot be written to is reported before the run and not after it.
 fn measure(benchmark: &dyn Benchmark, cancel: &AtomicBool) -> Result<()> {
     let path = benchmark.json();
     let file = path.map(|path| Target::create(path, Overwrite::Always, cancel)).transpose()?;
@@ -44,7 +44,7 @@ fn measure(benchmark: &dyn Benchmark, cancel: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Shows records: on the terminal, unless they are to be written somewhere.
+/// Shows records: on the terminal, unless they are written to a file.
 fn show(args: &ShowArgs, cancel: &AtomicBool) -> Result<()> {
     let is_stdout = |path: &Option<_>| path.as_deref() == Some(Path::new("-"));
     if is_stdout(&args.html) && is_stdout(&args.markdown) {
@@ -72,7 +72,7 @@ fn show(args: &ShowArgs, cancel: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Compares two records; what got worse is a failure of its own.
+/// Compares two records; it fails if a metric got worse.
 fn compare(args: &CompareArgs) -> Result<()> {
     let comparison = Comparison::of(&args.old, &args.new, args.relative, args.margin)?;
     output::text(&comparison.table());

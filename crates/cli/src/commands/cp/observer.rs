@@ -14,17 +14,17 @@ use crate::args::ShowArgs;
 use crate::output::{self, Meter, Observer as ProgressObserver, plain_path};
 use crate::signals::interruptible;
 
-/// What shows a copy on the terminal.
+/// Shows a copy on the terminal.
 pub(super) struct Observer<'a> {
     meter: &'a Meter,
-    /// Takes the bytes.
+    /// The display that takes the bytes.
     draw: Mutex<ProgressObserver>,
     show: ShowArgs,
     cancel: &'a Arc<AtomicBool>,
 }
 
 impl<'a> Observer<'a> {
-    /// Shows what these arguments want shown.
+    /// Creates an observer that shows what these arguments request.
     pub(super) fn new(meter: &'a Meter, show: ShowArgs, cancel: &'a Arc<AtomicBool>) -> Self {
         Self { meter, draw: Mutex::new(meter.observer()), show, cancel }
     }
@@ -57,15 +57,15 @@ impl CopyObserver for Observer<'_> {
     }
 }
 
-/// Prints what would be copied to where.
+/// Prints the source and target of a copy that would be made.
 pub(super) fn would_copy(show: ShowArgs, from: &Path, to: &Path) {
     if !show.quiet && !show.json {
         output::text(&format!("{} -> {}\n", plain_path(from), plain_path(to)));
     }
 }
 
-/// Asks whether a file may be replaced. Anything that does not begin with a y means no, and so does
-/// the end of standard input.
+/// Asks the user whether a file may be replaced. Any answer that does not begin with a y means
+/// no, as does the end of standard input.
 ///
 /// # Errors
 ///

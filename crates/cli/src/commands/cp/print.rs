@@ -31,19 +31,19 @@ pub(crate) struct CopyReceipt {
     pub(crate) hard_links: u64,
     /// Devices, FIFOs and sockets.
     pub(crate) specials: u64,
-    /// Files that were left as they were, for `--no-clobber` or `--update`.
+    /// Files that were not replaced because of `--no-clobber` or `--update`.
     pub(crate) kept: u64,
     /// Files that an earlier run had copied.
     pub(crate) resumed: u64,
     /// Bytes that an earlier run had copied.
     pub(crate) resumed_bytes: u64,
-    /// What `--exclude` left out.
+    /// Entries that `--exclude` left out.
     pub(crate) excluded: u64,
     /// Bytes of holes, which were not copied.
     pub(crate) hole_bytes: u64,
     /// Copies that were compared with their originals.
     pub(crate) verified: u64,
-    /// Bytes of these.
+    /// The bytes of these copies.
     pub(crate) verified_bytes: u64,
     /// Copies whose owner is not that of their originals.
     pub(crate) without_owner: u64,
@@ -53,32 +53,32 @@ pub(crate) struct CopyReceipt {
     pub(crate) in_place: u64,
     /// Files that were copied twice because they changed meanwhile.
     pub(crate) copied_again: u64,
-    /// Further names of files that are copies of their own because they could not be linked.
+    /// Further names of files that became separate copies because they could not be linked.
     pub(crate) links_copied: u64,
     /// How many threads copied.
     pub(crate) jobs: usize,
-    /// The same by file systems.
+    /// The copied files by file systems.
     pub(crate) file_systems: Vec<SystemReceipt>,
-    /// What could not be copied.
+    /// The number of entries that could not be copied.
     pub(crate) failed: usize,
-    /// Why, one line each.
+    /// The reasons, one line each.
     pub(crate) errors: Vec<String>,
-    /// Whether nothing was really done.
+    /// Whether it was a dry run.
     pub(crate) dry_run: bool,
 }
 
-/// What went from one sort of file system to another.
+/// The files copied between two types of file systems.
 #[derive(Debug, Serialize)]
 pub(crate) struct SystemReceipt {
-    /// Where from.
+    /// The file system of the sources.
     pub(crate) from: &'static str,
-    /// Where to.
+    /// The file system of the copies.
     pub(crate) to: &'static str,
     /// Files.
     pub(crate) files: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
-    /// Which mechanisms moved them.
+    /// The mechanisms that moved them.
     pub(crate) mechanisms: Vec<MechanismReceipt>,
 }
 
@@ -95,7 +95,7 @@ impl From<&BetweenSystems> for SystemReceipt {
     }
 }
 
-/// Prints what was done, and fails if something was not.
+/// Prints what was done, and fails if an entry could not be copied.
 pub(super) fn outcome(
     args: &CpArgs,
     options: &CopyOptions,
@@ -180,7 +180,7 @@ fn receipt(options: &CopyOptions, outcome: &CopyOutcome, elapsed_s: f64) -> Copy
         ..Receipt::from(&report).between(EndKind::File, EndKind::File)
     };
     let receipt = match options.integrity {
-        // Small files are not moved by the engine, but looked at all the same.
+        // Small files are not moved by the engine, but they are checked too.
         level @ (Integrity::Fast | Integrity::Detect) => {
             Receipt { integrity: level.to_string(), ..receipt }
         }
@@ -263,7 +263,7 @@ impl CopyReceipt {
     }
 }
 
-/// Says that files were written in place, of which this is one.
+/// Returns the message that files were written in place, of which this is one.
 pub(super) fn in_place(path: &Path, count: u64) -> String {
     let path = plain_path(path);
     let subject = match count {

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &CpArgs) -> Result<()> {
     print::outcome(args, &options, outcome, elapsed_s)
 }
 
-/// Returns where bytes are to flow if that, or the source, is something else than a file.
+/// Returns the target of a byte stream if it, or the source, is no regular file.
 fn stream_target(
     args: &CpArgs,
     options: &CopyOptions,
@@ -65,7 +65,7 @@ fn stream_target(
     let found = fs::metadata(&target).ok().map(kind);
     let takes_bytes =
         found.is_some_and(|kind| !matches!(kind, FileType::RegularFile | FileType::Directory));
-    // A tree is not poured into a device, and with -r what is special stays special.
+    // A tree cannot be written to a device, and with -r special files stay special.
     let has_bytes = !options.recursive
         || fs::symlink_metadata(from).is_ok_and(|found| kind(found) == FileType::RegularFile);
     let has_dash = is_dash(from) || is_dash(&target);
@@ -82,18 +82,18 @@ fn stream_target(
     Ok(Some(target))
 }
 
-/// Returns whether this is another name of a standard output that is a file. Bytes go to where it
-/// is open, after what is there: the file is not replaced by another one.
+/// Returns whether this is another name of a standard output that is a file. Bytes go to the open
+/// file, after its present contents: it is not replaced.
 fn is_open_output(target: &Path) -> bool {
     ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| target == Path::new(name))
         && fs::metadata(target).is_ok_and(|found| found.is_file())
 }
 
-/// Allows as many descriptors as possible, of which a deep tree needs two for each of its levels.
-/// Returns how many there may be.
+/// Raises the limit of descriptors as far as possible, because a deep tree needs two for each of
+/// its levels. Returns the new limit.
 fn allow_many_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    // What is not allowed is missed only by very deep trees, of which fewer levels are open then.
+    // A lower limit affects only very deep trees, of which fewer levels are open then.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

@@ -37,7 +37,7 @@ fn create(path: &Path, overwrite: Overwrite, cancel: &AtomicBool) -> Result<Targ
     }
 }
 
-/// Copies.
+/// Copies the stream.
 pub(super) fn run(args: &CpArgs, options: &CopyOptions, from: &Path, path: &Path) -> Result<()> {
     let show = args.movement.show;
     refuse_words(args, path)?;
@@ -96,7 +96,7 @@ fn may_replace(args: &CpArgs, input: &Input, path: &Path, cancel: &AtomicBool) -
     ask(path, cancel).with_path("asking about", path)
 }
 
-/// Moves all bytes; of a file with holes only what is between them.
+/// Moves all bytes; of a file with holes only its data.
 fn copy(
     (args, copy_options, cancel): (&CpArgs, &CopyOptions, &AtomicBool),
     input: &Input,
@@ -126,8 +126,8 @@ fn copy(
     Ok(report)
 }
 
-/// Refuses what cannot be promised of bytes that come only once, or go where they cannot be seen
-/// again. What is about trees and their facts has nothing to do here, and may be an alias's.
+/// Refuses options that are impossible for bytes that come only once, or go where they cannot be
+/// read again. Options about trees and metadata have no effect here, and may come from an alias.
 fn refuse_words(args: &CpArgs, path: &Path) -> Result<()> {
     let is_file = path != Path::new("-") && !fs::metadata(path).is_ok_and(|found| !found.is_file());
     let refused = [
@@ -144,7 +144,7 @@ fn refuse_words(args: &CpArgs, path: &Path) -> Result<()> {
     }
 }
 
-/// Waits for the disk; what has none has nothing to wait for.
+/// Waits for the disk; a target without one has nothing to wait for.
 fn sync(file: &File) -> std::io::Result<()> {
     match fsync(file) {
         Err(Errno::INVAL | Errno::ROFS) => Ok(()),
@@ -152,7 +152,7 @@ fn sync(file: &File) -> std::io::Result<()> {
     }
 }
 
-/// Refuses to read from what is written to. A terminal is both, where it was not named.
+/// Refuses a source that is also the target. A terminal may be both, if it was not named.
 fn refuse_itself(from: &Path, to: &Path) -> Result<()> {
     let here = if is_dash(from) { fstat(std::io::stdin()) } else { stat(from) };
     let there = if is_dash(to) { fstat(std::io::stdout()) } else { stat(to) };
@@ -187,7 +187,7 @@ fn keep_mode_and_times(
     if preserve {
         fchmod(to, Mode::from_raw_mode(mode & 0o1777))?;
     } else if !replaces {
-        // No more than the folder's default ACL lets a new file have, but for the right to execute.
+        // At most what the folder's default ACL allows a new file, except the right to execute.
         let new = fstat(to)?.st_mode;
         let mode = mode & 0o777 & !mask & (new | (new & 0o444) >> 2);
         fchmod(to, Mode::from_raw_mode(mode))?;
@@ -202,7 +202,7 @@ fn mask() -> u32 {
     mask.as_raw_mode()
 }
 
-/// Returns whether a file could not be replaced, though it can perhaps be written to.
+/// Returns whether the error means that a file could not be replaced, though it may be writable.
 fn is_refused(error: &std::io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::ACCESS | Errno::PERM | Errno::BUSY))
 }

@@ -8,7 +8,7 @@ use crate::output;
 use crate::output::printable::one_line;
 use crate::receipt::Receipt;
 
-/// Returns the findings, two or three lines each, whatever names in them are made of.
+/// Returns the findings, two or three lines each, with names escaped.
 pub(super) fn text(findings: &[Finding]) -> String {
     let mut text = String::new();
     for Finding { name, state, finding, consequence, remedy } in findings {
@@ -21,7 +21,7 @@ pub(super) fn text(findings: &[Finding]) -> String {
     text
 }
 
-/// Returns all that was found as one JSON object.
+/// Returns the whole diagnosis as one JSON object.
 pub(super) fn json(diagnosis: &Diagnosis) -> String {
     output::json(&DiagnosisRecord {
         open: diagnosis.closed() == 0,
@@ -38,14 +38,14 @@ struct DiagnosisRecord<'d> {
     findings: &'d [Finding],
 }
 
-/// What was seen of two ends.
+/// The trials between two ends.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct PairRecord {
-    /// What the source is called.
+    /// The name of the source.
     from: String,
-    /// What the target is called.
+    /// The name of the target.
     to: String,
-    /// What moved the bytes, or the last of them; `null` if nothing did.
+    /// The mechanism that moved the bytes, or the last of them; `null` if none did.
     way: Option<&'static str>,
     /// The receipt of that, as a command would print it.
     receipt: Receipt,
@@ -53,16 +53,16 @@ struct PairRecord {
     mechanisms: Vec<Alone>,
 }
 
-/// What came of one mechanism.
+/// The trial of one mechanism.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Alone {
     name: &'static str,
-    /// Whether it moved the bytes, and as they were.
+    /// Whether it moved the bytes unchanged.
     works: bool,
-    /// What the kernel answered, if it declined.
+    /// The kernel's error, if it declined.
     #[serde(skip_serializing_if = "Option::is_none")]
     errno: Option<String>,
-    /// What went wrong, if something else did.
+    /// The error, if it failed otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -92,7 +92,7 @@ impl From<&(Mechanism, Trial)> for Alone {
     }
 }
 
-/// Returns what went wrong, if it was no refusal.
+/// Returns the error of a trial, if it was no refusal.
 fn error(trial: &Trial) -> Option<String> {
     match &trial.outcome {
         TrialOutcome::Moved | TrialOutcome::Declined(_) => None,

@@ -7,7 +7,7 @@ use super::print;
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// Tries everything and prints the findings; fails if the fastest mechanism is unavailable.
+/// Runs all trials and prints the findings; fails if the fastest mechanism is unavailable.
 pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     let diagnosis = doctor::examine(args.from.as_deref(), &args.target()?)?;
     match args.json {

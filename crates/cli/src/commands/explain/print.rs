@@ -8,7 +8,7 @@ use crate::receipt::EndKind;
 use crate::receipt::costs;
 use crate::receipt::{Alphabet, Flow, PathDiagram, Under, label};
 
-/// Returns the whole text, without the end of its last line.
+/// Returns the whole text, without the final line break.
 pub(super) fn text(receipt: &ProgramReceipt, alphabet: Alphabet) -> String {
     let mut lines = vec![heading(receipt)];
     lines.extend(figure(receipt).draw(alphabet).iter().map(|line| format!("  {line}")));
@@ -26,7 +26,7 @@ pub(super) fn text(receipt: &ProgramReceipt, alphabet: Alphabet) -> String {
     lines.join("\n")
 }
 
-/// `curl -O http://a.test/file: exit code 0`
+/// Returns the heading: `curl -O http://a.test/file: exit code 0`.
 fn heading(receipt: &ProgramReceipt) -> String {
     let command: String = one_line(&receipt.command.join(" ")).chars().take(MAX_COMMAND).collect();
     match (receipt.exit_code, receipt.signal) {
@@ -36,7 +36,7 @@ fn heading(receipt: &ProgramReceipt) -> String {
     }
 }
 
-/// Which way the bytes took.
+/// Writes the lines about the movement of the bytes.
 fn moved(receipt: &ProgramReceipt, line: &mut impl FnMut(&str, String)) {
     for moved in receipt.moves.iter().filter(|moved| moved.count.bytes > 0) {
         let (how, from, to) = (moved.mechanism, moved.from.name(), moved.to.name());
@@ -70,7 +70,7 @@ fn moved(receipt: &ProgramReceipt, line: &mut impl FnMut(&str, String)) {
             line("hidden", format!("{} calls of {what}", HumanCount(calls)));
         }
     }
-    // Below that it is what the C library maps in every program.
+    // A smaller amount is what the C library maps in every program.
     if receipt.mapped_bytes >= MAPPED_BY_NATURE {
         let (bytes, files) = (HumanCount(receipt.mapped_bytes), HumanCount(receipt.mapped_files));
         let note = "what is read there without a call is not seen";
@@ -78,7 +78,7 @@ fn moved(receipt: &ProgramReceipt, line: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// What it cost.
+/// Writes the lines about the cost.
 fn cost(receipt: &ProgramReceipt, line: &mut impl FnMut(&str, String)) {
     let (calls, waits) = (HumanCount(receipt.calls), HumanCount(receipt.waits));
     let all = receipt.all_calls.map(|all| format!(" of {} in all", HumanCount(all)));
@@ -92,7 +92,7 @@ fn cost(receipt: &ProgramReceipt, line: &mut impl FnMut(&str, String)) {
     line("watched", format!("in {stops} stops, which are in the times above, not in the switches"));
 }
 
-/// `7,340,032 bytes in 448 calls of 16,384`
+/// Formats a count: `7,340,032 bytes in 448 calls of 16,384`.
 fn count(count: CountReceipt) -> String {
     let (bytes, calls) = (HumanCount(count.bytes), HumanCount(count.calls));
     match count.calls {
@@ -101,7 +101,7 @@ fn count(count: CountReceipt) -> String {
     }
 }
 
-/// `copy_file_range (EXDEV), file to file, at byte 0: two file systems`
+/// Formats a refusal: `copy_file_range (EXDEV), file to file, at byte 0: two file systems`.
 fn refusal_text(refusal: &RefusalReceipt) -> String {
     let told = &refusal.refusal;
     let at = HumanCount(told.at);
@@ -115,7 +115,7 @@ fn refusal_text(refusal: &RefusalReceipt) -> String {
     format!("{} ({}), {ends}, at byte {at}{times}{reason}", told.mechanism, told.errno)
 }
 
-/// `7,340,032 read, 7,340,032 written: /srv/disk.img`
+/// Formats an end: `7,340,032 read, 7,340,032 written: /srv/disk.img`.
 fn end_text(end: &EndReceipt) -> String {
     let parts = [
         (end.read, "read"),
@@ -137,7 +137,7 @@ fn end_text(end: &EndReceipt) -> String {
     format!("{number}{name}{plural}: {}", told.join(", "))
 }
 
-/// Returns what is drawn of it: kinds of ends, the most first.
+/// Returns the diagram: kinds of ends, those with the most bytes first.
 fn figure(receipt: &ProgramReceipt) -> PathDiagram {
     let flows = |direction: &str| {
         let through = |each: &&CrossingReceipt| {
@@ -173,7 +173,7 @@ fn figure(receipt: &ProgramReceipt) -> PathDiagram {
     }
 }
 
-/// Returns whether an end is a socket that may lead out of this machine.
+/// Returns whether an end is a socket that may lead to another machine.
 fn is_network(end: &EndReceipt) -> bool {
     end.kind == EndKind::Socket
         && !["UNIX", "NETLINK"].iter().any(|local| end.name.starts_with(local))

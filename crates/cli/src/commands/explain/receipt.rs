@@ -19,7 +19,7 @@ use crate::receipt::{
 pub(crate) struct ProgramReceipt {
     /// The program and its arguments.
     pub(crate) command: Vec<String>,
-    /// What it ended with; absent if a signal has ended it.
+    /// Its exit code; absent if a signal has ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) exit_code: Option<u8>,
     /// The number of the signal that ended it; absent if none did.
@@ -31,7 +31,7 @@ pub(crate) struct ProgramReceipt {
     pub(crate) elapsed_s: f64,
     /// What each mechanism delivered.
     pub(crate) mechanisms: Vec<MechanismReceipt>,
-    /// What the kernel declined, so that the program had to do it in another way.
+    /// What the kernel declined, so that the program had to use another mechanism.
     pub(crate) declined: Vec<RefusalReceipt>,
     /// Calls that failed for another reason.
     pub(crate) failed: Vec<RefusalReceipt>,
@@ -43,13 +43,13 @@ pub(crate) struct ProgramReceipt {
     pub(crate) waits: u64,
     /// Processor time of all processes.
     pub(crate) cpu_s: CpuReceipt,
-    /// Context switches of all processes, without those that watching them has caused.
+    /// Context switches of all processes, without those caused by tracing.
     pub(crate) context_switches: SwitchesReceipt,
     /// Page faults of all processes.
     pub(crate) page_faults: FaultsReceipt,
-    /// How many processes there were.
+    /// The number of processes.
     pub(crate) processes: u64,
-    /// How many threads they had together.
+    /// The number of threads of all processes.
     pub(crate) threads: u64,
     /// What was copied between the kernel and memory, by kind of descriptor.
     pub(crate) crossings: Vec<CrossingReceipt>,
@@ -57,7 +57,7 @@ pub(crate) struct ProgramReceipt {
     pub(crate) moves: Vec<MoveReceipt>,
     /// The ends that most bytes went from or to, these first.
     pub(crate) ends: Vec<EndReceipt>,
-    /// How many more there were.
+    /// The number of ends left out.
     pub(crate) ends_left_out: usize,
     /// The same calls by name.
     pub(crate) system_calls: Vec<CallReceipt>,
@@ -67,33 +67,33 @@ pub(crate) struct ProgramReceipt {
     pub(crate) mapped_files: u64,
     /// Work that cannot be observed.
     pub(crate) hidden: HiddenReceipt,
-    /// How often a thread was stopped to be watched.
+    /// How often a thread was stopped by tracing.
     pub(crate) stops: u64,
-    /// How many system calls there were in all; absent if not all were looked at.
+    /// The number of all system calls; absent if not every call was traced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) all_calls: Option<u64>,
-    /// All of them by name, those that took longest first; absent if not all were looked at.
+    /// All calls by name, those that took longest first; absent if not every call was traced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) calls_by_name: Vec<CountedCall>,
 }
 
-/// One sort of error.
+/// One kind of error.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RefusalReceipt {
     #[serde(flatten)]
     pub(crate) refusal: DeclineReceipt,
-    /// Where bytes were to come from; `other` stands for memory, too.
+    /// The source; `other` stands for memory, too.
     pub(crate) from: EndKind,
-    /// Where they were to go.
+    /// The sink.
     pub(crate) to: EndKind,
 }
 
-/// What crossed between the kernel and memory, of one sort.
+/// Bytes of one kind that crossed between the kernel and memory.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct CrossingReceipt {
     /// `in` or `out` of memory.
     pub(crate) direction: &'static str,
-    /// What it came from or went to.
+    /// The kind of the source or sink.
     pub(crate) kind: EndKind,
     /// `read_write`; `mmap` if the memory was a part of a file; `msg_zerocopy` or `vmsplice` if
     /// the kernel took the pages without copying.
@@ -102,14 +102,14 @@ pub(crate) struct CrossingReceipt {
     pub(crate) count: CountReceipt,
 }
 
-/// What was moved inside the kernel, of one sort.
+/// Bytes of one kind that were moved inside the kernel.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct MoveReceipt {
-    /// How.
+    /// The mechanism.
     pub(crate) mechanism: &'static str,
-    /// From what; for splice(2), what was there before the pipe.
+    /// The source; for splice(2), the one before the pipe.
     pub(crate) from: EndKind,
-    /// To what.
+    /// The sink.
     pub(crate) to: EndKind,
     #[serde(flatten)]
     pub(crate) count: CountReceipt,
@@ -120,20 +120,20 @@ pub(crate) struct MoveReceipt {
 pub(crate) struct CountReceipt {
     /// Bytes.
     pub(crate) bytes: u64,
-    /// Calls, also those that moved nothing.
+    /// Calls, including those that moved nothing.
     pub(crate) calls: u64,
-    /// Bytes of a call that moved something, in the mean.
+    /// The mean number of bytes of a call that moved some.
     pub(crate) mean_bytes: u64,
 }
 
-/// What went from or to one end.
+/// The traffic of one end.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct EndReceipt {
-    /// Path, protocol, or what else it is known by.
+    /// Its path, protocol, or another name.
     pub(crate) name: String,
-    /// What it is.
+    /// The kind of the end.
     pub(crate) kind: EndKind,
-    /// How many sockets, if it is one.
+    /// The number of sockets, if it is one.
     pub(crate) number: u64,
     /// Read from it into memory.
     pub(crate) read: CountReceipt,
@@ -145,7 +145,7 @@ pub(crate) struct EndReceipt {
     pub(crate) moved_to: CountReceipt,
 }
 
-/// What one system call did.
+/// The calls of one system call.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct CallReceipt {
     /// Its name.
@@ -163,7 +163,7 @@ pub(crate) struct CountedCall {
     pub(crate) calls: u64,
     /// How often it failed.
     pub(crate) errors: u64,
-    /// Seconds between its begins and ends, with what watching them took.
+    /// Seconds between their begins and ends, including the time of tracing.
     pub(crate) seconds: f64,
 }
 
@@ -174,7 +174,7 @@ impl From<&CallCount> for CountedCall {
     }
 }
 
-/// Calls whose work cannot be seen from outside.
+/// Calls whose work cannot be observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct HiddenReceipt {
     /// Calls that began or drove an io_uring(7).
@@ -186,7 +186,7 @@ pub(crate) struct HiddenReceipt {
 }
 
 impl ProgramReceipt {
-    /// Makes the receipt of a program that is over.
+    /// Creates the receipt of a program that has ended.
     pub(super) fn new(command: &[OsString], explained: &Explained) -> Self {
         let (ledger, usage) = (&explained.ledger, explained.usage);
         let (exit_code, signal) = match explained.ending {
@@ -211,7 +211,7 @@ impl ProgramReceipt {
                 system: usage.system.as_secs_f64(),
             },
             context_switches: SwitchesReceipt {
-                // Each stop is one.
+                // Each stop causes one switch.
                 voluntary: usage.voluntary_switches.saturating_sub(explained.stops),
                 involuntary: usage.involuntary_switches,
             },
@@ -250,7 +250,7 @@ impl From<Count> for CountReceipt {
     }
 }
 
-/// Returns what is copied, and not taken as it is.
+/// Returns the bytes that were copied, not referenced.
 fn user_space_bytes(ledger: &Ledger) -> u64 {
     let copied = ledger.crossings.iter().filter(|((.., origin), _)| *origin != Origin::Referenced);
     copied.map(|(_, count)| count.bytes).sum()
@@ -321,7 +321,7 @@ fn crossings(ledger: &Ledger) -> Vec<CrossingReceipt> {
             count: CountReceipt::from(*count),
         })
         .collect();
-    // What comes in stays before what goes out; the most first.
+    // Incoming bytes come before outgoing ones; the most first.
     crossings.sort_by_key(|each| (each.direction, std::cmp::Reverse(each.count.bytes)));
     crossings
 }
@@ -340,7 +340,7 @@ fn moves(ledger: &Ledger) -> Vec<MoveReceipt> {
     moves
 }
 
-/// Returns the ends that most went from or to, and how many others there are.
+/// Returns the ends with the most bytes, and the number of the others.
 fn ends(ledger: &Ledger) -> (Vec<EndReceipt>, usize) {
     let sum = |count: &EndCount| {
         let EndCount { read, written, moved_from, moved_to, .. } = count;

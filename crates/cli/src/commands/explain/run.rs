@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result, WithPath};
 use crate::output;
 use crate::receipt::Alphabet;
 
-/// Runs a program and prints its receipt; ends as the program did.
+/// Traces a program and prints its receipt; returns the program's exit code.
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     // Before the program begins, so that nothing is lost.
     let output = args.output.as_ref();

@@ -15,17 +15,17 @@ use crate::ends::{self, Overwrite};
 use crate::failure::{Failure, Result, WithPath};
 use crate::receipt::EndKind;
 
-/// Where a download goes.
+/// The destination of a download.
 #[derive(Debug)]
 pub(crate) enum Destination {
-    /// A file that appears when it is whole.
+    /// A file that appears when it is complete.
     Named { path: PathBuf, folder: OwnedFd, name: OsString, if_exists: IfExists },
-    /// A device, a FIFO, standard output: written to as it is.
+    /// A device, a FIFO or standard output, which is written to directly.
     Stream(ends::Target),
 }
 
 impl Destination {
-    /// Returns the place that the arguments mean for a URL.
+    /// Returns the destination that the arguments give for a URL.
     pub(crate) fn of(args: &GetArgs, url: &Url, cancel: &AtomicBool) -> Result<Self> {
         match &args.output {
             Some(path) if is_stream(path) => {
@@ -51,7 +51,7 @@ impl Destination {
         }
     }
 
-    /// Returns what it is.
+    /// Returns its kind.
     pub(crate) fn kind(&self) -> EndKind {
         match self {
             Self::Named { .. } => EndKind::File,
@@ -59,7 +59,7 @@ impl Destination {
         }
     }
 
-    /// Returns a file of this path.
+    /// Creates the destination of a file at this path.
     fn named(path: &Path, if_exists: IfExists) -> Result<Self> {
         let name = path
             .file_name()
@@ -71,7 +71,7 @@ impl Destination {
         Ok(Self::Named { path: path.to_owned(), folder, name: name.to_owned(), if_exists })
     }
 
-    /// Its name for people.
+    /// Returns its name for people.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::Named { path, .. } => path,
@@ -79,7 +79,7 @@ impl Destination {
         }
     }
 
-    /// The same for the library.
+    /// Returns the target for the library.
     pub(crate) fn target(&self) -> Target<'_> {
         match self {
             Self::Named { folder, name, if_exists, .. } => {
@@ -98,13 +98,13 @@ impl Destination {
     }
 }
 
-/// Returns whether this is something to be written to as it is.
+/// Returns whether the path is written to directly.
 fn is_stream(path: &Path) -> bool {
     path == Path::new("-")
         || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
-/// A link is followed: what it leads to is replaced, as every other program would do.
+/// Follows a link: the file that it leads to is replaced, as other programs do.
 fn followed(path: &Path) -> Result<PathBuf> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => {

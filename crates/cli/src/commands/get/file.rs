@@ -17,7 +17,7 @@ use crate::failure::{Failure, Result};
 use crate::output;
 use underpass_engine::Size;
 
-/// Fetches what is at one URL.
+/// Fetches the file at one URL.
 pub(super) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBool) -> Result<()> {
     let destination = Destination::of(args, url, cancel)?;
     let downloader = Downloader::new(args.http.client(url, tls, cancel)?, options(args));
@@ -60,7 +60,7 @@ pub(super) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
     }
 }
 
-/// Returns how the arguments want it to be done.
+/// Converts the arguments to options.
 fn options(args: &GetArgs) -> DownloadOptions {
     DownloadOptions {
         connections: args.connections,
@@ -76,7 +76,7 @@ fn options(args: &GetArgs) -> DownloadOptions {
     }
 }
 
-/// Tells what happens while a file is fetched.
+/// Prints an event of a file that is being fetched.
 fn tell(show: ShowArgs, event: &Event<'_>) {
     if show.quiet {
         return;

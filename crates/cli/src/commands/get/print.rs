@@ -11,8 +11,8 @@ use crate::output::printable::one_line;
 use crate::output::{error_line, note, summary, tell, tell_json};
 use crate::receipt::Receipt;
 
-/// Prints the summary of a folder that was fetched, and its receipt: the one of its transfer for
-/// people, the whole one as JSON.
+/// Prints the summary of a fetched folder, and its receipt: that of the transfer for people, the
+/// whole one as JSON.
 pub(crate) fn tree(show: ShowArgs, summary: &str, transfer: &Receipt, whole: &impl Serialize) {
     if !show.quiet && !show.json {
         error_line(summary);
@@ -20,7 +20,7 @@ pub(crate) fn tree(show: ShowArgs, summary: &str, transfer: &Receipt, whole: &im
     tree_receipt(show, transfer, whole);
 }
 
-/// Prints the receipt of a folder, if it is wanted.
+/// Prints the receipt of a folder, if requested.
 pub(crate) fn tree_receipt(show: ShowArgs, transfer: &Receipt, whole: &impl Serialize) {
     tell(ShowArgs { json: false, ..show }, transfer);
     tell_json(show, whole);
@@ -42,13 +42,13 @@ pub(crate) fn file(show: ShowArgs, receipt: &GetReceipt) {
 
 /// Prints the digests of a file, and its path.
 pub(crate) fn digests(receipt: &GetReceipt) {
-    // Other programs are to find the file by its name; a terminal is not to be driven by it.
+    // Other programs need the exact name of the file; a terminal must not interpret it.
     let file = match std::io::stdout().is_terminal() {
         true => one_line(&receipt.file),
         false => receipt.file.clone(),
     };
     for digest in receipt.digests() {
-        // A reader that has gone away wants no more.
+        // A reader that has closed its end wants no more.
         let _ = writeln!(std::io::stdout(), "{}  {file}", digest.value);
     }
 }
@@ -62,7 +62,7 @@ pub(crate) fn resuming(have: u64, total: Option<u64>) {
     }
 }
 
-/// Prints the receipt of a file, if it is wanted.
+/// Prints the receipt of a file, if requested.
 pub(crate) fn file_receipt(show: ShowArgs, receipt: &GetReceipt) {
     tell(ShowArgs { json: false, ..show }, &receipt.receipt);
     if show.explain {

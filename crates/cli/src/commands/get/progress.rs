@@ -25,13 +25,13 @@ pub(super) fn shown<T>(show: ShowArgs, path: &Path, gauge: &Gauge, work: impl Fn
         let shown = scope.spawn(move || watch(&name, gauge, is_terminal, &stop));
         let outcome = work();
         drop(running);
-        // It has nothing to fail at.
+        // The thread has nothing to fail at.
         let _ = shown.join();
         outcome
     })
 }
 
-/// Shows how far it is until the other end of the channel is gone.
+/// Shows the progress until the other end of the channel is closed.
 fn watch(name: &str, gauge: &Gauge, is_terminal: bool, stop: &Receiver<()>) {
     let bar = is_terminal.then(ProgressBar::no_length);
     let interval = Duration::from_millis(if is_terminal { 100 } else { 1_000 });
@@ -65,12 +65,12 @@ fn draw(bar: &ProgressBar, name: &str, gauge: &Gauge, line: String) {
     bar.set_message(line);
 }
 
-/// `120.00 MiB of 1.00 GiB at 80.00 MiB/s, 11 s left, 4 connections`
+/// Formats the progress: `120.00 MiB of 1.00 GiB at 80.00 MiB/s, 11 s left, 4 connections`.
 fn line(gauge: &Gauge, rate: f64) -> String {
     if gauge.is_checking() {
         return "making its digest".to_owned();
     }
-    // Saturates for a rate that no machine has.
+    // Saturates for an impossible rate.
     let (done, speed) = (BinaryBytes(gauge.done()), BinaryBytes(rate as u64));
     let connections = match gauge.connections() {
         1 => "1 connection".to_owned(),
@@ -81,7 +81,7 @@ fn line(gauge: &Gauge, rate: f64) -> String {
     format!("{done} of {} at {speed}/s, {left:.0} s left, {connections}", BinaryBytes(total))
 }
 
-/// How fast it goes, over the last few seconds.
+/// The rate over the last few seconds.
 struct Rate {
     last: (Instant, u64),
     value: Option<f64>,
@@ -92,16 +92,16 @@ impl Rate {
         Self { last: (Instant::now(), done), value: None }
     }
 
-    /// Returns the rate, with these bytes done now.
+    /// Updates the rate with the number of bytes done now, and returns it.
     fn update(&mut self, done: u64) -> f64 {
         let (then, before) = std::mem::replace(&mut self.last, (Instant::now(), done));
         let seconds = then.elapsed().as_secs_f64().max(f64::MIN_POSITIVE);
         let now = done.saturating_sub(before) as f64 / seconds;
-        // What is new counts the more the longer it took.
+        // The longer the last interval, the larger its weight.
         let share = (seconds / SMOOTH_SECONDS).min(1.0);
         *self.value.insert(self.value.map_or(now, |value| value + (now - value) * share))
     }
 }
 
-/// Over how many seconds a rate is smoothed.
+/// The number of seconds over which a rate is smoothed.
 const SMOOTH_SECONDS: f64 = 3.0;

@@ -13,20 +13,20 @@ use crate::receipt::{EndKind, Receipt, TlsReceipt};
 /// What fetching one file did, as one JSON object.
 #[derive(Debug, Serialize)]
 pub(crate) struct GetReceipt {
-    /// From where.
+    /// The URL, without the password.
     pub(crate) url: String,
-    /// The file here.
+    /// The local file.
     pub(crate) file: String,
-    /// Whether it was here already, so that nothing was fetched.
+    /// Whether the file was complete already, so that nothing was fetched.
     pub(crate) was_here: bool,
-    /// The most connections at one time.
+    /// The most simultaneous connections.
     pub(crate) connections: u32,
-    /// Bytes that were here before.
+    /// Bytes that were present before.
     pub(crate) resumed_at: u64,
     /// Bytes of an incomplete file, which are kept to be resumed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kept: Option<u64>,
-    /// The digest, if one was made.
+    /// The digest, if one was computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<DigestReceipt>,
     /// The digests after the first.
@@ -36,23 +36,23 @@ pub(crate) struct GetReceipt {
     pub(crate) receipt: Receipt,
 }
 
-/// What is known of one digest of a file.
+/// The result for one digest of a file.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DigestReceipt {
-    /// How it was made.
+    /// The algorithm.
     pub(crate) algorithm: &'static str,
-    /// What it is, in hexadecimal.
+    /// The digest, in hexadecimal.
     pub(crate) value: String,
     /// The expected digest, if there is one.
     pub(crate) expected: Option<String>,
-    /// Whether it is that.
+    /// Whether they match.
     pub(crate) matches: Option<bool>,
-    /// Bytes that were read for it, from the page cache mostly.
+    /// Bytes that were read for it, mostly from the page cache.
     pub(crate) read_bytes: u64,
 }
 
 impl GetReceipt {
-    /// What was done for a URL.
+    /// Creates the receipt of a URL.
     pub(crate) fn new(url: &str, path: &Path, done: &Done, elapsed: Duration) -> Self {
         let mut digests = done.facts.iter().map(DigestReceipt::from);
         Self {
@@ -72,7 +72,7 @@ impl GetReceipt {
         }
     }
 
-    /// Returns all that is known of its digests.
+    /// Returns the results for all its digests.
     pub(crate) fn digests(&self) -> impl Iterator<Item = &DigestReceipt> {
         self.digest.iter().chain(&self.more_digests)
     }
@@ -90,10 +90,10 @@ impl From<&Fact> for DigestReceipt {
     }
 }
 
-/// Returns a URL as it may be shown: without the password in it.
+/// Returns a URL without its password, which may be shown.
 pub(super) fn shown(url: &Url) -> String {
     let mut url = url.clone();
-    // Only addresses without a host have no place for them.
+    // Only URLs without a host have no place for them.
     let _ = (url.set_username(""), url.set_password(None));
     url.to_string()
 }

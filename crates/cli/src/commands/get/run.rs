@@ -9,7 +9,7 @@ use crate::failure::{Failure, Result};
 use crate::output;
 use crate::signals;
 
-/// Fetches.
+/// Fetches every URL.
 pub(crate) fn run(args: &GetArgs) -> Result<()> {
     if args.output.is_some() && args.urls.len() > 1 {
         let message = "-o FILE is one file for one URL: use -d DIR for several";

@@ -26,20 +26,20 @@ use crate::receipt::{EndKind, Receipt, TlsReceipt};
 #[derive(Debug, Serialize)]
 pub(crate) struct TreeReceipt {
     url: String,
-    /// The folder here.
+    /// The local folder.
     file: String,
-    /// In which way it came: `archive` or `listing`.
+    /// How the folder was fetched: `archive` or `listing`.
     way: &'static str,
     /// Files that were fetched.
     files: u64,
-    /// Files that were here already.
+    /// Files that were present already.
     here: u64,
     folders: u64,
     links: u64,
-    /// What could not be made.
+    /// Entries that could not be created.
     left_out: u64,
     connections: u32,
-    /// Bytes of the archive that were here before.
+    /// Bytes of the archive that were present before.
     resumed_at: u64,
     #[serde(flatten)]
     pub(crate) receipt: Receipt,
@@ -69,7 +69,7 @@ impl TreeReceipt {
         }
     }
 
-    /// `20,003 files: 1.00 GiB in 1.13 s (906 MiB/s) by splice, read_write`
+    /// Returns the summary: `20,003 files: 1.00 GiB in 1.13 s (906 MiB/s) by splice, read_write`.
     pub(crate) fn summary(&self) -> String {
         let count = |number: u64, one: &str, more: &str| match number {
             1 => format!("1 {one}"),
@@ -103,7 +103,7 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
         let tell = |event: &TreeEvent<'_>| tell(args.show, event);
         let outcome = tree::fetch(&client, &options, url, &path, &gauge, &tell);
         drop(running);
-        // It has nothing to fail at.
+        // The thread has nothing to fail at.
         let _ = shown.join();
         outcome
     });
@@ -133,8 +133,7 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
     }
 }
 
-/// Returns the folder of its own that a folder becomes; the one named if the server's has no
-/// name.
+/// Returns the folder for a fetched folder; the named one if the server's has no name.
 fn place(args: &GetArgs, url: &Url) -> Result<PathBuf> {
     let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from("."));
     match name_of(url) {
@@ -148,7 +147,7 @@ fn place(args: &GetArgs, url: &Url) -> Result<PathBuf> {
 
 fn tell(show: ShowArgs, event: &TreeEvent<'_>) {
     match event {
-        // What is missing is an error, which is never quiet.
+        // A missing entry is an error, which is never quiet.
         TreeEvent::LeftOut { path, reason } => {
             output::note(&format!("{} is left out: {reason}", path.escape_ascii()));
         }
@@ -203,10 +202,10 @@ fn draw(bar: &ProgressBar, gauge: &TreeGauge, line: String) {
     bar.set_message(line);
 }
 
-/// `1,200 files, 80 MiB of 1.00 GiB at 500 MiB/s`
+/// Formats the progress: `1,200 files, 80 MiB of 1.00 GiB at 500 MiB/s`.
 fn line(gauge: &TreeGauge, elapsed: Duration) -> String {
     let rate = gauge.done() as f64 / elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
-    // Saturates for a rate that no machine has.
+    // Saturates for an impossible rate.
     let (done, rate) = (BinaryBytes(gauge.done()), BinaryBytes(rate as u64));
     let of = gauge.total().map(|total| format!(" of {}", BinaryBytes(total))).unwrap_or_default();
     format!("{} files, {done}{of} at {rate}/s", HumanCount(gauge.files()))
