@@ -16,7 +16,7 @@ pub(super) fn journal_path(file: &Path, url: &Url) -> Option<PathBuf> {
     let folder = state_folder()?;
     let file = std::fs::canonicalize(file).ok()?;
     let mut url = url.clone();
-    // An http address has a host, so both can be taken away.
+    // An http address has a host, so both can be removed.
     let _ = (url.set_username(""), url.set_password(None));
     url.set_fragment(None);
     let parts = [file.as_os_str().as_bytes(), b"\0", url.as_str().as_bytes()];
@@ -25,7 +25,7 @@ pub(super) fn journal_path(file: &Path, url: &Url) -> Option<PathBuf> {
     Some(folder.join("underpass/uploads").join(name + ".json"))
 }
 
-/// `$XDG_STATE_HOME`, which has to be absolute, or `~/.local/state`.
+/// Returns `$XDG_STATE_HOME`, which must be absolute, or `~/.local/state`.
 fn state_folder() -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))

@@ -15,31 +15,31 @@ use super::args::PutArgs;
 use crate::connection::url as address;
 use crate::failure::{Failure, Result, WithPath};
 
-/// Something to do.
+/// A step of an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Make a folder.
+    /// Create a folder.
     Folder {
-        /// Where; it ends in `/`.
+        /// The URL; it ends in `/`.
         url: Url,
     },
     /// Send a file.
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Where to.
+        /// The URL.
         url: Url,
     },
-    /// Leave something out.
+    /// Skip an entry.
     Skipped {
-        /// What.
+        /// The entry.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
 }
 
-/// Everything that was named, with where it goes.
+/// All named files and folders with their URLs.
 #[derive(Debug)]
 pub(crate) struct Plan {
     target: Url,
@@ -49,7 +49,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Finds out where everything goes.
+    /// Determines the URL of each file.
     pub(crate) fn new(args: &PutArgs) -> Result<Self> {
         let (target, files) = match args.words.split_last() {
             Some((url, files)) if !files.is_empty() => (named(url)?, files),
@@ -73,7 +73,7 @@ impl Plan {
                     return Err(Failure::Usage(message.to_owned()));
                 }
                 (true, false, Some(name)) => beneath(&target, name),
-                // The folder we are in: what is in it goes there.
+                // The current folder: its entries go there.
                 (true, false, None) => target.clone(),
             };
             roots.push((path.to_owned(), url));
@@ -81,12 +81,12 @@ impl Plan {
         Ok(Self { target, roots, recursive: args.recursive, follows: args.follow_links })
     }
 
-    /// Returns the URL that was named.
+    /// Returns the named URL.
     pub(crate) fn url(&self) -> &Url {
         &self.target
     }
 
-    /// Returns the one file, if it is one and no folder.
+    /// Returns the step of a single file, if there is just one and no folder.
     pub(crate) fn only(&self) -> Option<Step> {
         let [(path, url)] = self.roots.as_slice() else { return None };
         if !is_stdin(path) && fs::metadata(path).is_ok_and(|it| it.is_dir()) {
@@ -95,7 +95,7 @@ impl Plan {
         Some(Step::File { path: path.clone(), url: url.clone() })
     }
 
-    /// Returns all steps, folders before what is in them.
+    /// Returns all steps, folders before their entries.
     pub(crate) fn steps(self) -> impl Iterator<Item = Result<Step>> {
         let Self { roots, recursive, follows, .. } = self;
         roots.into_iter().flat_map(move |(path, url)| Walk {
@@ -106,7 +106,7 @@ impl Plan {
     }
 }
 
-/// A walk through one thing that was named.
+/// A walk through one named file or folder.
 #[derive(Debug)]
 struct Walk {
     recursive: bool,
@@ -114,12 +114,12 @@ struct Walk {
     waiting: VecDeque<Found>,
 }
 
-/// Something that the walk has come across.
+/// An entry found by the walk.
 #[derive(Debug)]
 struct Found {
     path: PathBuf,
     url: Url,
-    /// Whether the user named it, links and all.
+    /// Whether the user named it, so that links are followed.
     is_named: bool,
     /// The folders above, by device and inode, so that links cannot lead in circles.
     above: Vec<(u64, u64)>,
@@ -157,7 +157,7 @@ impl Walk {
         Ok(Step::File { path, url })
     }
 
-    /// Puts what is in a folder before everything else that waits.
+    /// Queues the entries of a folder before all other entries.
     fn enter(
         &mut self,
         path: PathBuf,
@@ -193,7 +193,7 @@ fn is_stdin(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Returns the last word, as a URL.
+/// Parses the last word as a URL.
 fn named(word: &OsStr) -> Result<Url> {
     let text = word.to_str().ok_or_else(|| "it is not UTF-8".to_owned());
     text.and_then(address).map_err(|reason| {
@@ -202,7 +202,7 @@ fn named(word: &OsStr) -> Result<Url> {
     })
 }
 
-/// Returns the name that a path gives; none for the folder we are in and those above.
+/// Returns the name that a path gives; none for the current folder and those above.
 fn name(path: &Path) -> Option<&OsStr> {
     let bytes = path.as_os_str().as_bytes();
     if bytes == b"." || bytes.ends_with(b"/.") { None } else { path.file_name() }

@@ -3,7 +3,7 @@
 use indicatif::BinaryBytes;
 use underpass_client::upload::Event;
 
-/// Returns the line about an event of an upload, if it is worth one.
+/// Returns the line about an event of an upload, if it is to be shown.
 pub(crate) fn event(event: &Event<'_>) -> Option<String> {
     Some(match event {
         Event::Resumed { at } => format!("the server has {}: going on there", BinaryBytes(*at)),

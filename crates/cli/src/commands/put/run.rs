@@ -9,7 +9,7 @@ use crate::failure::{Failure, Result};
 use crate::output;
 use crate::signals;
 
-/// Uploads everything that was named.
+/// Uploads every named file and folder.
 pub(crate) fn run(args: &PutArgs) -> Result<()> {
     let cancel = signals::cancel_flag();
     let plan = Plan::new(args)?;

@@ -25,7 +25,7 @@ use crate::output::{self, Meter};
 use crate::receipt::{EndKind, Receipt, TlsReceipt, UploadDigest, UploadReceipt};
 use underpass_engine::Size;
 
-/// What all uploads of one command have in common.
+/// The state that all uploads of one command share.
 pub(super) struct Session<'s> {
     args: &'s PutArgs,
     cancel: &'s AtomicBool,
@@ -33,12 +33,12 @@ pub(super) struct Session<'s> {
     idle: Option<Connection<'s>>,
     pipes: PipePool,
     meter: Meter,
-    /// Everything so far.
+    /// The total so far.
     total: Report,
     started: Instant,
     /// Whether anything has arrived.
     has_sent: bool,
-    /// Whether the server does not know how to make folders.
+    /// Whether the server does not support creating folders.
     makes_no_folders: bool,
 }
 
@@ -46,14 +46,14 @@ pub(super) struct Session<'s> {
 pub(super) struct Stop {
     /// The failure to report.
     pub(super) failure: Failure,
-    /// Whether the others would fail in the same way.
+    /// Whether the others would fail too.
     pub(super) is_fatal: bool,
     /// What was done before, once a request was made.
     pub(super) receipt: Option<Box<Receipt>>,
 }
 
 impl Stop {
-    /// Prints the receipt, if there is one and it is wanted, and returns what failed.
+    /// Prints the receipt, if there is one and it is requested, and returns the failure.
     pub(super) fn with_receipt(self, show: ShowArgs) -> Failure {
         if let Some(receipt) = &self.receipt {
             output::receipt(show, receipt);
@@ -100,7 +100,7 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
-    /// Does one of several things.
+    /// Takes one of several steps.
     pub(super) fn take(&mut self, step: &Step) -> Result<(), Stop> {
         match step {
             Step::Skipped { .. } => Ok(()),
@@ -113,7 +113,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Tells what all of it came to.
+    /// Prints the summary of all uploads.
     pub(super) fn finish(self) {
         let elapsed_s = self.started.elapsed().as_secs_f64();
         let receipt = Receipt { elapsed_s, ..payload(&self.total) };
@@ -229,7 +229,7 @@ impl<'s> Session<'s> {
         (is_long && is_lasting && !self.args.no_resume).then(|| journal_path(input.path(), url))?
     }
 
-    /// Returns the digest that is sent along, if one is.
+    /// Returns the digest that is sent with the file, if any.
     fn digest(&self, input: &Input, source: &Source<&File>) -> Result<Option<Computed>, Failure> {
         let Some(algorithm) = self.args.digest else { return Ok(None) };
         let (Some(at), Some(len)) = (source.offset(), source.promised()) else {
@@ -279,7 +279,7 @@ impl<'s> Session<'s> {
     }
 }
 
-/// Returns a failure before anything was moved.
+/// Returns the failure of an upload that has moved nothing.
 fn failed(error: ClientError) -> UploadFailed {
     UploadFailed { error: error.into(), report: Box::default(), is_kept: false, tls: None }
 }
@@ -294,7 +294,7 @@ fn told(computed: &Computed) -> Option<UploadDigest> {
     })
 }
 
-/// Returns a receipt without what the requests had around their bodies.
+/// Returns a receipt without the overhead of the requests.
 fn payload(report: &Report) -> Receipt {
     let receipt = Receipt::from(report);
     Receipt { bytes: receipt.bytes - report.memory().bytes, ..receipt }
@@ -303,7 +303,7 @@ fn payload(report: &Report) -> Receipt {
 /// Returns a URL without its password, which may be shown to every user.
 fn shown(url: &Url) -> String {
     let mut url = url.clone();
-    // Only addresses without a host have no place for them.
+    // Only URLs without a host have no place for them.
     let _ = (url.set_username(""), url.set_password(None));
     url.to_string()
 }

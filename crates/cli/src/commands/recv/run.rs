@@ -19,7 +19,7 @@ use crate::receipt::{EndKind, Receipt, TlsReceipt};
 use crate::signals;
 use underpass_engine::Size;
 
-/// Receives.
+/// Receives the stream.
 pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let (from, path) = places(args)?;
     let show = args.movement.show;
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<()> {
     let size = args.size.map(|Size(bytes)| bytes);
     target.reserve(size.unwrap_or(0))?;
     let stream = meet(from.as_ref(), listen, tls.as_ref().and_then(StreamTls::pin), &cancel)?;
-    // If this fails the sender is to know, and not to think that all went well.
+    // If receiving fails, the sender must see an error.
     let _ = socket::arm_reset(&stream);
     let congestion = choose_congestion(&stream, &args.stream.congestion)?;
     let timeout = args.stream.timeout;
@@ -116,7 +116,7 @@ fn has_more(stream: &Stream, session: Option<&Session>) -> bool {
     is_ready && recv(stream, &mut [0_u8; 1], flags).is_ok_and(|(_, bytes)| bytes > 0)
 }
 
-/// Returns what the one or two positional arguments mean.
+/// Returns the address and the file that the one or two positional arguments mean.
 fn places(args: &RecvArgs) -> Result<(Option<Address>, &Path)> {
     let stdout = Path::new("-");
     match (&args.listen, args.places.as_slice()) {

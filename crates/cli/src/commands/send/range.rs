@@ -15,7 +15,7 @@ pub(crate) enum ByteRange {
 }
 
 impl ByteRange {
-    /// Offset and length in a file of `size` bytes; `None` if it has none of these bytes.
+    /// Returns offset and length in a file of `size` bytes; `None` if it has none of these bytes.
     pub(crate) fn within(self, size: u64) -> Option<(u64, u64)> {
         let (from, end) = match self {
             Self::From(from, to) => (from, to.map_or(size, |to| size.min(to.saturating_add(1)))),

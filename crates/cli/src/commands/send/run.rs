@@ -21,7 +21,7 @@ use crate::output::{self, Meter};
 use crate::receipt::{EndKind, Receipt, TlsReceipt};
 use crate::signals;
 
-/// Sends.
+/// Sends the stream.
 pub(crate) fn run(args: &SendArgs) -> Result<()> {
     let show = args.movement.show;
     let cancel = signals::cancel_flag();
@@ -78,7 +78,7 @@ fn select(input: &Input, range: Option<ByteRange>) -> Result<Source<&File>> {
     Ok(source.at(from).len(len))
 }
 
-/// A stream with all that its end depends on.
+/// A stream with everything that its end depends on.
 struct Line<'l> {
     stream: &'l Stream,
     session: Option<&'l Session>,
@@ -87,8 +87,8 @@ struct Line<'l> {
 }
 
 impl Line<'_> {
-    /// Ends the stream and waits until the peer's kernel has every byte: only then is nothing
-    /// referenced any more, and nothing can be lost by our going away.
+    /// Ends the stream and waits until the peer's kernel has every byte: only then nothing is
+    /// referenced any more, and nothing can be lost when this process exits.
     fn finish(&self, report: Report) -> std::result::Result<Report, Error> {
         let Self { stream, cancel, timeout, .. } = *self;
         let failed = |source: io::Error| {
@@ -124,7 +124,7 @@ impl Line<'_> {
         if let Ok(Err(errno)) = sockopt::socket_error(stream.as_fd()) {
             return Err(failed(errno.into()));
         }
-        // What is left unread, such as tickets of TLS, would reset the connection when it is closed.
+        // Unread bytes, such as tickets of TLS, would reset the connection when it is closed.
         if let Some(session) = self.session {
             let _ = session.peek(stream.as_fd());
         }
@@ -133,19 +133,19 @@ impl Line<'_> {
     }
 }
 
-/// Waits for so long, or less if the connection fails.
+/// Waits for this time, or less if the connection fails.
 fn wait_a_moment(stream: &Stream, moment: Duration) -> std::result::Result<(), Errno> {
     let mut end = [PollFd::new(stream, PollFlags::empty())];
     let timeout = Timespec { tv_sec: 0, tv_nsec: moment.subsec_nanos().into() };
     if poll(&mut end, Some(&timeout)) != Ok(0) {
         sockopt::socket_error(stream)?.or(Err(Errno::CONNRESET))?;
-        // The peer has closed in good order but not yet acknowledged the last bytes.
+        // The peer has closed properly but not yet acknowledged the last bytes.
         std::thread::sleep(moment);
     }
     Ok(())
 }
 
-/// A small file over a fast network is acknowledged at once.
+/// The shortest pause: a small file over a fast network is acknowledged immediately.
 const MIN_PAUSE: Duration = Duration::from_micros(20);
 
 /// Checking a thousand times a second costs nothing compared to the transfer that is awaited.

@@ -10,16 +10,16 @@ use super::args::{ServeArgs, TlsArgs};
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// The certificate of the server, and where it comes from.
+/// The certificate of the server, and its source.
 #[derive(Clone, Debug)]
 pub(crate) struct Certificate {
     credentials: Credentials,
     source: Source,
-    /// What clients will not like about it.
+    /// The reason why clients may refuse it.
     warning: Option<String>,
 }
 
-/// Where a certificate comes from.
+/// The source of a certificate.
 #[derive(Clone, Debug)]
 enum Source {
     /// PEM files, which may be renewed while the server runs.
@@ -33,12 +33,12 @@ enum Source {
 pub(crate) struct Made {
     /// SHA-256 of the certificate, as browsers show it.
     pub(crate) fingerprint: String,
-    /// SHA-256 of the public key, as curl and `underpass get` take it.
+    /// SHA-256 of the public key, in the form that curl and `underpass get` accept.
     pub(crate) pin: Pin,
 }
 
 impl Certificate {
-    /// Returns the one that these arguments ask for; `None` if they ask for none.
+    /// Returns the certificate that these arguments request; `None` if they request none.
     pub(crate) fn of(args: &ServeArgs) -> Result<Option<Self>> {
         let TlsArgs { tls_cert, tls_key, tls, redirect_http, tls_zero_copy } = &args.tls;
         let (identity, files) = match (tls, tls_cert, tls_key) {
@@ -74,7 +74,7 @@ impl Certificate {
         Ok(Some(Self { credentials: Credentials::new(acceptor), source, warning }))
     }
 
-    /// Returns what the server answers with.
+    /// Returns the credentials of the server.
     pub(crate) fn credentials(&self) -> Credentials {
         self.credentials.clone()
     }
@@ -87,7 +87,7 @@ impl Certificate {
         }
     }
 
-    /// Returns what clients will not like about it.
+    /// Returns the reason why clients may refuse it.
     pub(crate) fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
@@ -134,7 +134,7 @@ impl Certificate {
     }
 }
 
-/// Absolute, so that it is the same file after a change of folders.
+/// Returns an absolute path, which names the same file after a change of folders.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -60,7 +60,7 @@ impl Watch {
         Self { handle, thread }
     }
 
-    /// Waits no longer.
+    /// Stops waiting.
     pub(crate) fn end(self) {
         self.handle.close();
         // The thread has nothing left to do, and a panic of it was already reported.

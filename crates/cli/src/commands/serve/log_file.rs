@@ -17,10 +17,10 @@ use std::time::Duration;
 use crate::failure::{Result, WithPath, plain};
 use crate::output;
 
-/// Where the lines go: a file that is appended to, or standard output.
+/// The target of the lines: a file that is appended to, or standard output.
 #[derive(Debug)]
 pub(crate) struct LogFile {
-    /// Nothing for standard output, which cannot be opened again.
+    /// `None` for standard output, which cannot be opened again.
     path: Option<PathBuf>,
     file: File,
 }
@@ -35,12 +35,12 @@ impl LogFile {
                 stdout.with_path("opening", STDOUT)?.into()
             }
         };
-        // Absolute, so that it is the same file after a change of folders.
+        // An absolute path names the same file after a change of folders.
         let path = path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
         Ok(Self { path, file })
     }
 
-    /// Returns the folder in which the file is created again when it was moved away.
+    /// Returns the folder in which the file is created again after it was moved away.
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.path.as_deref().and_then(Path::parent)
     }
@@ -57,14 +57,14 @@ impl LogFile {
     }
 }
 
-/// An access log that is being written. Clones write to the same.
+/// An access log that is being written. Clones write to the same log.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessLog(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Told when there is something to write, much to write, or something else to do.
+    /// Notified when there is something to write, much to write, or something else to do.
     changed: Condvar,
 }
 
@@ -78,7 +78,7 @@ struct State {
 }
 
 impl AccessLog {
-    /// Begins to write. The thread ends, with all written, after [`end`](Self::end).
+    /// Starts the writing thread. It ends, with everything written, after [`end`](Self::end).
     pub(crate) fn start(file: LogFile) -> (Self, JoinHandle<()>) {
         let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
         let writer = Writer { file, complained: false };
@@ -89,7 +89,7 @@ impl AccessLog {
         (Self(shared), thread)
     }
 
-    /// Takes a line, which ends with a line feed. Costs a lock and a copy.
+    /// Adds a line, which ends with a line feed. This costs a lock and a copy.
     pub(crate) fn line(&self, line: &[u8]) {
         let mut state = self.0.lock();
         let before = state.pending.len();
@@ -111,7 +111,7 @@ impl AccessLog {
         self.0.changed.notify_one();
     }
 
-    /// No lines come after this.
+    /// Ends the log; no lines may follow.
     pub(crate) fn end(&self) {
         self.0.lock().ends = true;
         self.0.changed.notify_one();
@@ -138,7 +138,7 @@ impl Shared {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Writer {
     file: LogFile,
     /// Whether a failure to write was reported, which is done once.
@@ -189,17 +189,17 @@ impl Writer {
     }
 }
 
-/// Opens a log to append to it; a new one may be read by the group.
+/// Opens a log for appending; a new one can be read by the group.
 fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o640).open(path)
 }
 
 const STDOUT: &str = "standard output";
 
-/// Written at once: sixteen pages are as cheap by the byte as any number.
+/// Bytes written at once: a larger write costs the same per byte.
 const FULL: usize = 64 << 10;
 
-/// Some seconds of the busiest server, while a disk is stuck.
+/// The most buffered bytes: some seconds of the busiest server, while a disk is stuck.
 const CAPACITY: usize = 8 << 20;
 
 /// The longest delay of a line; short enough for an operator who watches the file.

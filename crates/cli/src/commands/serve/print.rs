@@ -18,19 +18,19 @@ use crate::output::{error_line, note};
 pub(crate) struct Served<'a> {
     /// The folder or file.
     pub(crate) root: &'a Path,
-    /// Where it can be reached: `127.0.0.1:5000`, `unix:/run/socket`.
+    /// The addresses: `127.0.0.1:5000`, `unix:/run/socket`.
     pub(crate) addresses: &'a [String],
-    /// Where those without TLS are sent from to there.
+    /// The addresses without TLS that redirect there.
     pub(crate) redirects: &'a [String],
     /// The certificate, if there is TLS.
     pub(crate) certificate: Option<&'a Certificate>,
-    /// The path of the URL that everything is below.
+    /// The path of the URL below which everything is served.
     pub(crate) prefix: &'a str,
     /// Whether no client needs a password.
     pub(crate) is_open: bool,
     /// Whether every client may change files.
     pub(crate) lets_everybody_write: bool,
-    /// What the process has given up.
+    /// The confinement in effect.
     pub(crate) confinement: &'a Confinement,
     /// Whether only the addresses are printed.
     pub(crate) quiet: bool,

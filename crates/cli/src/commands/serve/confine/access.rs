@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::failure::{Result, WithPath};
 use underpass_engine::hint::Action;
 
-/// Checks that the folder or file that is to be served can be read.
+/// Checks that the served folder or file can be read.
 ///
 /// # Errors
 ///
@@ -23,19 +23,20 @@ pub(super) fn is_readable(file: &Path) -> bool {
     check(file, Access::READ_OK).is_ok()
 }
 
-/// Returns whether names can be made and removed in this folder.
+/// Returns whether entries of this folder can be created and removed.
 pub(super) fn is_writable(folder: &Path) -> bool {
     check(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
-/// Asks with the effective rights of the process, as open(2) does (faccessat2(2), since Linux 5.8).
+/// Checks with the effective rights of the process, as open(2) does (faccessat2(2), since Linux
+/// 5.8).
 fn check(path: &Path, access: Access) -> std::result::Result<(), Errno> {
     match accessat(CWD, path, access, AtFlags::EACCESS) {
-        // An older kernel, or a filter: clients will find out.
+        // An older kernel, or a filter: later requests will show it.
         Err(Errno::NOSYS | Errno::PERM | Errno::NOTSUP) => Ok(()),
         answer => answer,
     }
 }
 
-/// What it takes to list a folder and open what is in it.
+/// The rights for listing a folder and opening its entries.
 const FOLDER: Access = Access::READ_OK.union(Access::EXEC_OK);

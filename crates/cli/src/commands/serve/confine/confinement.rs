@@ -13,14 +13,14 @@ use super::privileges::{self, Privileges};
 use super::seccomp::{self, Seccomp};
 use super::user::User;
 
-/// What a server is to give up.
+/// The confinement to apply.
 #[derive(Debug)]
 pub(crate) struct Confine<'a> {
     /// What the process needs from the file system.
     pub(crate) bounds: &'a Bounds,
     /// The user to become.
     pub(crate) user: Option<&'a User>,
-    /// Whether more than the user is to change.
+    /// Whether more than the user is changed.
     pub(crate) sandbox: bool,
     /// Files that are read again on SIGHUP.
     pub(crate) reopened: &'a [PathBuf],
@@ -28,11 +28,11 @@ pub(crate) struct Confine<'a> {
     pub(crate) has_secrets: bool,
 }
 
-/// What a process has given up.
+/// The confinement in effect.
 #[derive(Debug)]
 pub(crate) struct Confinement {
     privileges: Privileges,
-    /// Landlock and seccomp, unless they are not wanted.
+    /// Landlock and seccomp, unless they are disabled.
     sandbox: Option<(Landlock, Seccomp)>,
     warnings: Vec<String>,
 }
@@ -61,7 +61,7 @@ impl Confine<'_> {
             return Ok(Confinement { privileges, sandbox: None, warnings });
         }
         if self.has_secrets {
-            // Neither a core file nor another process of this user is to show them. A failure
+            // Neither a core file nor another process of this user may show them. A failure
             // leaves the process as it was.
             let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         }
@@ -69,7 +69,7 @@ impl Confine<'_> {
         Ok(Confinement { privileges, sandbox: Some((landlock, seccomp::restrict())), warnings })
     }
 
-    /// Returns what the user that serves lacks, or has too much of.
+    /// Returns what the serving user lacks, or has too much of.
     fn warnings(&self, privileges: &Privileges) -> Vec<String> {
         let bounds = self.bounds;
         let mut warnings: Vec<String> = privileges.warning().into_iter().collect();
@@ -96,7 +96,7 @@ impl Confine<'_> {
 }
 
 impl Confinement {
-    /// Returns what the operator should change, a sentence each.
+    /// Returns what the operator should change, one sentence each.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }

@@ -11,7 +11,7 @@ use landlock::{
     RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
-/// What the process needs from now on.
+/// The access that the process needs from now on.
 #[derive(Debug)]
 pub(crate) struct Bounds {
     /// The folder or file that is served.
@@ -20,28 +20,28 @@ pub(crate) struct Bounds {
     pub(crate) reads_everywhere: bool,
     /// Whether unnamed clones are created in the folders of the files.
     pub(crate) clones: bool,
-    /// Whether files are taken, and folders made.
+    /// Whether files are uploaded, and folders created.
     pub(crate) uploads: bool,
     /// Whether files and folders are removed, or with uploads moved.
     pub(crate) deletes: bool,
-    /// Where the log is created again.
+    /// The folder in which the log is created again.
     pub(crate) log: Option<PathBuf>,
-    /// Where certificates are read again.
+    /// The folders from which certificates are read again.
     pub(crate) certificates: Vec<PathBuf>,
-    /// Where sockets are removed at the end.
+    /// The folders in which sockets are removed at the end.
     pub(crate) sockets: Vec<PathBuf>,
 }
 
-/// What came of the rules.
+/// The result of applying the rules.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Landlock {
     /// This kernel, or an outer confinement, does not offer it.
     Refused(String),
-    /// As far as this kernel can; what it can is in the name of its version.
+    /// Confined as far as this kernel can; the name of its version says how far.
     Confined {
-        /// What is left to the process.
+        /// The access that is left to the process.
         to: String,
-        /// What the kernel could not do, if there is anything.
+        /// The restrictions that the kernel does not support, if any.
         without: Option<String>,
     },
 }
@@ -87,21 +87,21 @@ impl Bounds {
         ruleset.restrict_self()
     }
 
-    /// Returns what changes beneath the root need.
+    /// Returns the access needed for changes beneath the root.
     fn changes(&self) -> BitFlags<AccessFs> {
         let mut access = BitFlags::empty();
         if self.uploads {
             // An unnamed file is linked next to the one it replaces, which is then removed.
             access |= AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg;
             access |= AccessFs::MakeDir | AccessFs::RemoveFile;
-            // Copies of folders have links in them, and other names until they are whole.
+            // Copies of folders contain links, and have other names until they are complete.
             access |= AccessFs::MakeSym | AccessFs::RemoveDir;
         }
         if self.deletes {
             access |= AccessFs::RemoveFile | AccessFs::RemoveDir;
         }
         if self.uploads && self.deletes {
-            // What is moved to another folder is whatever it was.
+            // A file moved to another folder keeps its type.
             access |= AccessFs::Refer | AccessFs::MakeFifo | AccessFs::MakeSock;
         }
         access
@@ -169,7 +169,8 @@ impl fmt::Display for Landlock {
     }
 }
 
-/// No signals to other processes, and no abstract sockets, unless systemd listens at one.
+/// Returns the scopes: no signals to other processes, and no abstract sockets, unless systemd
+/// listens at one.
 fn scopes() -> BitFlags<Scope> {
     let mut scopes = Scope::from_all(NEWEST);
     if env::var_os("NOTIFY_SOCKET").is_some_and(|socket| Path::new(&socket).starts_with("@")) {
@@ -178,7 +179,7 @@ fn scopes() -> BitFlags<Scope> {
     scopes
 }
 
-/// The newest version whose restrictions were looked at for this program.
+/// The newest version whose restrictions were tested with this program.
 const NEWEST: ABI = ABI::V6;
 
 /// Files outside the root that are read after the start: the time zone, which may change
@@ -198,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs in a thread of its own, for which alone the rules then hold.
+    /// Runs a test in a thread of its own, to which the rules are limited.
     fn confined(bounds: Bounds, test: impl FnOnce() + Send + 'static) {
         let thread = thread::spawn(move || match bounds.confine() {
             Landlock::Confined { .. } => test(),
@@ -299,7 +300,7 @@ mod tests {
         fs::create_dir(&keys).unwrap();
         fs::write(keys.join("old"), "old").unwrap();
         fs::write(folder.path().join("outside"), "x").unwrap();
-        // As a program that renews certificates does it, from outside.
+        // As a program that renews certificates does, from outside.
         let (ready, renewed) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
         let thread = thread::spawn({
             let keys = keys.clone();
@@ -360,7 +361,7 @@ mod tests {
             fs::create_dir(root.join("made")).unwrap();
             let partial = File::options().write(true).open(root.join("file")).unwrap();
             partial.set_len(1).unwrap();
-            // As a copy of a folder gets its name once it is whole.
+            // As a copy of a folder gets its name once it is complete.
             fs::rename(root.join("made"), root.join("copy")).unwrap();
             assert!(fs::rename(root.join("copy"), root.join("empty/copy")).is_err(), "EXDEV");
             assert!(is_denied(fs::remove_dir(outside.join("empty"))));

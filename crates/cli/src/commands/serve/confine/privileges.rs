@@ -15,26 +15,27 @@ use rustix::thread::{
 
 use super::user::User;
 
-/// Whose rights the process has, and which of root's are left to it.
+/// The user of the process, and the capabilities that it keeps.
 #[derive(Debug)]
 pub(super) struct Privileges {
     /// The user that it became, as typed.
     user: Option<String>,
     /// Whether it runs as root.
     is_root: bool,
-    /// What it can still do that ordinary users cannot.
+    /// The capabilities beyond those of ordinary users.
     capabilities: CapabilitySet,
 }
 
-/// Takes what is not kept from what a program that is executed could get. This needs `CAP_SETPCAP`,
-/// so it comes before another user; without it the set stays as it is.
+/// Removes the capabilities that are not kept from those that an executed program could gain.
+/// This needs `CAP_SETPCAP`, so it is done before changing the user; without it the set is
+/// unchanged.
 pub(super) fn limit_bounding_set(user: Option<&User>) {
     for capability in (CapabilitySet::all() - kept(user)).iter() {
         let _ = remove_capability_from_bounding_set(capability);
     }
 }
 
-/// Gives up all capabilities but those that serving files needs.
+/// Drops all capabilities except those that serving files needs.
 pub(super) fn drop_capabilities(user: Option<&User>) -> Privileges {
     let kept = kept(user);
     let _ = clear_ambient_capability_set();
@@ -47,7 +48,7 @@ pub(super) fn drop_capabilities(user: Option<&User>) -> Privileges {
     Privileges::current(user)
 }
 
-/// Returns the capabilities of a server that becomes this user, or stays what it is.
+/// Returns the capabilities of a server that becomes this user, or keeps its own.
 fn kept(user: Option<&User>) -> CapabilitySet {
     let is_root = user.map_or_else(|| geteuid().is_root(), User::is_root);
     if is_root { CapabilitySet::LEASE | ROOT } else { CapabilitySet::LEASE }
@@ -64,7 +65,7 @@ impl Privileges {
         }
     }
 
-    /// Returns what should be changed about it.
+    /// Returns the warning about them, if there is one.
     pub(super) fn warning(&self) -> Option<String> {
         let reads_everything = self.capabilities.intersects(ROOT);
         (self.is_root && reads_everything).then(|| {
@@ -89,9 +90,9 @@ impl fmt::Display for Privileges {
     }
 }
 
-/// What makes root read and write the files of others, and change their modes.
+/// The capabilities by which root reads and writes files of other users, and changes their modes.
 const ROOT: CapabilitySet =
     CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH).union(CapabilitySet::FOWNER);
 
-/// More capabilities than this are not listed one by one.
+/// The most capabilities that are listed one by one.
 const MAX_LISTED: u32 = 8;

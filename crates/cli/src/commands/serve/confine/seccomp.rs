@@ -15,12 +15,12 @@ use seccompiler::{
     SeccompCondition, SeccompFilter, SeccompRule, apply_filter,
 };
 
-/// What came of the filter.
+/// The result of installing the filter.
 #[derive(Debug)]
 pub(super) enum Seccomp {
     /// The filter allows this number of system calls.
     Filtered(usize),
-    /// The kernel, or a filter that is there already, allows no filter.
+    /// The kernel, or an existing filter, allows no filter.
     Refused(String),
 }
 
@@ -58,7 +58,7 @@ fn errno(number: i32) -> SeccompAction {
 /// Returns the calls that are allowed. A call with rules is allowed if one of them matches.
 fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let mut rules: BTreeMap<_, _> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
-    // Already allowed by the filter for it, and by this one as its refusal is that of the other.
+    // Already allowed by its own filter, and by this one, as its refusal is that of the other.
     rules.insert(libc::SYS_clone3, Vec::new());
     let thread = libc::CLONE_THREAD as u64;
     rules.insert(libc::SYS_clone, vec![masked(0, thread, thread)?]);
@@ -73,7 +73,7 @@ fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     Ok(rules)
 }
 
-/// Matches if the bits of `mask` in an argument are those of `value`.
+/// Returns a rule that matches if the bits of `mask` in an argument are those of `value`.
 fn masked(argument: u8, mask: u64, value: u64) -> Result<SeccompRule, BackendError> {
     let masked = SeccompCmpOp::MaskedEq(mask);
     SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Qword, masked, value)?])
@@ -98,10 +98,10 @@ impl fmt::Display for Seccomp {
     }
 }
 
-/// Asks prctl(2) for the size of a page and its like, since Linux 6.4; libc does not name it.
+/// The prctl(2) command for the page size and the like, since Linux 6.4; libc does not name it.
 const PR_GET_AUXV: u64 = 0x4155_5856;
 
-/// Requests of ioctl(2) that the server makes: clones, and the queues of sockets.
+/// The ioctl(2) requests of the server: clones, and the queues of sockets.
 const REQUESTS: [u64; 6] = [
     0x4004_9409, // FICLONE
     0x4020_940D, // FICLONERANGE
@@ -166,7 +166,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_write,
     libc::SYS_writev,
     451, // cachestat, which libc does not name on all architectures
-    // Pipes and sockets that are open.
+    // Open pipes and sockets.
     libc::SYS_accept4,
     libc::SYS_bind, // netlink; Landlock refuses TCP
     libc::SYS_connect,
@@ -243,7 +243,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_tgkill, // abort(3)
     libc::SYS_umask,
     libc::SYS_uname,
-    // What glibc still calls where newer calls do not exist.
+    // Calls that glibc uses where newer ones do not exist.
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
     #[cfg(target_arch = "x86_64")]

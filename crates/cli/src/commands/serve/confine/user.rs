@@ -9,10 +9,10 @@ use rustix::thread::{
 
 use crate::failure::{Failure, Result};
 
-/// A user, its group and its further groups, as the system's databases have them.
+/// A user, its group and its further groups, according to the system's databases.
 #[derive(Clone, Debug)]
 pub(crate) struct User {
-    /// As it was typed.
+    /// The name as it was typed.
     name: String,
     uid: Uid,
     gid: Gid,
@@ -28,8 +28,8 @@ impl User {
         self.uid.is_root()
     }
 
-    /// Becomes this user for good. The capabilities stay permitted if `keeps_capabilities`, for
-    /// the caller to choose from.
+    /// Becomes this user permanently. The capabilities stay permitted if `keeps_capabilities`, so
+    /// that the caller can select from them.
     pub(super) fn become_user(&self, keeps_capabilities: bool) -> Result<()> {
         if !geteuid().is_root() {
             return Err(Failure::Usage(format!(
