@@ -49,9 +49,7 @@ fn reply(mut stream: TcpStream) -> String {
 
 /// The most memory that a process had, in MiB.
 fn peak(server: &Running) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+    server.peak_kib().unwrap() / 1024
 }
 
 #[test]

@@ -28,9 +28,7 @@ fn connect(server: &Running) -> TcpStream {
 
 /// The most memory that a process has had resident so far, in MiB.
 fn peak_mib(server: &Running) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() >> 10
+    server.peak_kib().unwrap() / 1024
 }
 
 /// Whether the server still answers somebody else.

@@ -52,13 +52,9 @@ fn memory(place: &Path, url: &str) -> (u64, u64) {
     let mut command: Command = underpass();
     command.args(["get", "-r", "-q", url]).current_dir(place);
     let mut running = Running::start(command);
-    let status = format!("/proc/{}/status", running.child.id());
     let (mut most, mut kept) = (0, 0);
     while running.child.try_wait().unwrap().is_none() {
-        let text = fs::read_to_string(&status).unwrap_or_default();
-        let told = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let told = told.and_then(|text| text.trim().trim_end_matches(" kB").parse().ok());
-        most = most.max(told.unwrap_or(0));
+        most = running.peak_kib().unwrap_or(most);
         for entry in fs::read_dir(place).unwrap().flatten() {
             let facts = entry.metadata().ok().filter(|facts| facts.is_file());
             kept = kept.max(facts.map_or(0, |facts| facts.len()));

@@ -96,6 +96,16 @@ impl Running {
         Self::watch(command.spawn().unwrap(), String::new(), true)
     }
 
+    /// The most memory that the process has had resident so far, in KiB; `None` once it has ended.
+    ///
+    /// While a process is being started, the figure may still be that of the test itself: of
+    /// several readings, the last one counts, not the greatest.
+    pub fn peak_kib(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        peak.trim().trim_end_matches(" kB").parse().ok()
+    }
+
     fn watch(mut child: Child, mut address: String, listens: bool) -> Self {
         let mut errors = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
