@@ -197,7 +197,7 @@ fn names_in_certificates_are_shown_harmlessly() {
             let finished = run(place.path(), &[args, trust, &retries].concat());
             assert_ne!(finished.code(), Some(0));
             harmless(&finished);
-            // It is told which names there are.
+            // It is given the existing names.
             let tells = finished.stderr.contains("\\u{202e}");
             assert_eq!(tells, !trust.is_empty(), "{}", finished.stderr);
         }

@@ -80,7 +80,7 @@ fn everybody_writing_without_a_password_is_warned_of() {
     let warning = |args: &[&str]| {
         let server = serve(folder.path(), args);
         server.signal("TERM");
-        server.finish().stderr.contains("WARNING: everybody on the network may change files")
+        server.finish().stderr.contains("WARNING: anyone on the network may change files")
     };
     assert!(warning(&["-A", "-b", "0.0.0.0"]));
     assert!(warning(&["--allow-upload", "-b", "0.0.0.0", "-a", "@/in:rw", "-a", "me:word@/"]));

@@ -31,7 +31,7 @@ fn peak_mib(server: &Running) -> u64 {
     server.peak_kib().unwrap() / 1024
 }
 
-/// Whether the server still answers somebody else.
+/// Whether the server still answers another client.
 fn answers(server: &Running) -> bool {
     let mut client = connect(server);
     client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -78,7 +78,7 @@ fn requests_that_are_not_complete_have_a_bound_together() {
     let mut clients: Vec<_> = (0..3000)
         .filter_map(|_| {
             let mut client = connect(&server);
-            // Those that came too late are told so, which may be before all of it is sent.
+            // Those that came too late are refused, which may be before all of it is sent.
             match client.write_all(head.as_bytes()) {
                 Ok(()) => Some(client),
                 Err(_) => None,

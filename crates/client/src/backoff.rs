@@ -66,7 +66,7 @@ impl Backoff {
         report: impl FnOnce(&E, Duration),
     ) -> Result<(), E> {
         let request = error.of_request();
-        let is_hopeless = !has_answered && request.is_some_and(ClientError::is_nobody);
+        let is_hopeless = !has_answered && request.is_some_and(ClientError::is_unreachable_host);
         if is_hopeless || !error.may_pass() {
             return Err(error);
         }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use underpass_engine::hint::Plain;
-
 use underpass_transport::incoming::ReceiveError;
 use underpass_transport::tls::{HandshakeError, TlsError};
 
@@ -106,10 +106,10 @@ impl ClientError {
     }
 
     /// Checks whether there seems to be no server at the address.
-    pub(super) fn is_nobody(&self) -> bool {
+    pub(super) fn is_unreachable_host(&self) -> bool {
         match self {
             Self::Network { action, source, .. } => {
-                // Whatever shakes no hands has not said a word of HTTP.
+                // Without a handshake, not a byte of HTTP was exchanged.
                 matches!(*action, "looking up" | "shaking hands with")
                     || source.kind() == io::ErrorKind::ConnectionRefused
             }
@@ -117,6 +117,23 @@ impl ClientError {
             _ => false,
         }
     }
+}
+
+/// Checks whether an error can only come from a connection, not from a file.
+pub(crate) fn is_of_network(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(
+            Errno::CONNABORTED
+                | Errno::CONNRESET
+                | Errno::HOSTDOWN
+                | Errno::HOSTUNREACH
+                | Errno::NETDOWN
+                | Errno::NETRESET
+                | Errno::NETUNREACH
+                | Errno::TIMEDOUT
+        )
+    )
 }
 
 impl fmt::Display for ClientError {

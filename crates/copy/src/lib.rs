@@ -173,5 +173,5 @@ fn begin(context: &CopyContext<'_>, plan: Plan) -> Arc<DirPair> {
     top
 }
 
-/// How often the observer is told about progress.
+/// How often progress is reported to the observer.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);

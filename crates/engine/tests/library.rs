@@ -436,7 +436,7 @@ fn each_error_says_what_happened_and_how_far_it_came() {
                 refusal: errno(Errno::AGAIN),
                 report: report(),
             },
-            "integrity level lease is refused (EAGAIN: somebody has the file open for writing)",
+            "integrity level lease is refused (EAGAIN: a program has the file open for writing)",
         ),
         (
             Error::Io {

@@ -71,7 +71,7 @@ pub fn trace(tid: u32, request: TraceRequest<'_>) -> Result<(), Errno> {
     let tid = libc::pid_t::try_from(tid).map_err(|_| Errno::SRCH)?;
     let nothing = std::ptr::null_mut::<c_void>();
     // SAFETY: the requests that carry numbers take no address, and the one that fills a structure
-    // is told its size and has it to itself for the call. What happens to another process touches
+    // is given its size and has it to itself for the call. What happens to another process touches
     // no memory of this one. Proved by diagnose's `tests/trace.rs`.
     let result = unsafe {
         match request {

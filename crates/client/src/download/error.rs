@@ -5,7 +5,6 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use rustix::io::Errno;
 use underpass_engine::hint::{Action, Plain};
 use underpass_engine::{Error, Report};
 use underpass_transport::digest::Fact;
@@ -13,7 +12,7 @@ use underpass_transport::incoming::ReceiveError;
 use underpass_transport::tls::Facts;
 
 use crate::backoff::Retryable;
-use crate::error::ClientError;
+use crate::error::{ClientError, is_of_network};
 
 /// Why a download failed.
 #[derive(Debug)]
@@ -137,24 +136,6 @@ impl DownloadError {
         let action = action.into();
         move |source| Self::Local { action, source: source.into() }
     }
-}
-
-/// Checks whether an error can only come from the connection, not from the file.
-fn is_of_network(error: &io::Error) -> bool {
-    let errno = Errno::from_io_error(error);
-    errno.is_some_and(|errno| {
-        matches!(
-            errno,
-            Errno::CONNABORTED
-                | Errno::CONNRESET
-                | Errno::HOSTDOWN
-                | Errno::HOSTUNREACH
-                | Errno::NETDOWN
-                | Errno::NETRESET
-                | Errno::NETUNREACH
-                | Errno::TIMEDOUT
-        )
-    })
 }
 
 impl Retryable for DownloadError {

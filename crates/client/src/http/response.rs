@@ -137,7 +137,7 @@ fn extent(method: &str, status: u16, fields: &Fields) -> Result<Extent, ClientEr
         return match is_chunked && codings.next().is_none() {
             true => Ok(Extent::Chunked),
             false => {
-                Err(ClientError::BadResponse("a transfer coding that nobody asked for".to_owned()))
+                Err(ClientError::BadResponse("a transfer coding that was not asked for".to_owned()))
             }
         };
     }

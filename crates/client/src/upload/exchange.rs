@@ -11,7 +11,7 @@ use underpass_engine::{
 
 use super::error::UploadError;
 use super::options::{Event, SendOptions, Tell};
-use crate::error::ClientError;
+use crate::error::{ClientError, is_of_network};
 use crate::http::{Connection, HttpClient, Response};
 
 /// A request with a body on its way.
@@ -156,32 +156,25 @@ fn sorted(error: Error) -> UploadError {
         Error::Cancelled { .. } => ClientError::Cancelled.into(),
         Error::Stalled { .. } => ClientError::Stalled.into(),
         Error::Answered { .. } => UploadError::Broken(Box::new(error)),
-        Error::Io { ref source, .. } if is_of_network(source) => {
+        Error::Io { ref source, .. } if breaks_upload(source) => {
             UploadError::Broken(Box::new(error))
         }
         error => UploadError::Source(Box::new(error)),
     }
 }
 
-/// Checks whether an error can only come from a connection.
-fn is_of_network(error: &io::Error) -> bool {
-    Errno::from_io_error(error).is_some_and(|errno| {
-        matches!(
-            errno,
-            Errno::PIPE
-                | Errno::CONNRESET
-                | Errno::CONNABORTED
-                | Errno::TIMEDOUT
-                | Errno::HOSTUNREACH
-                | Errno::HOSTDOWN
-                | Errno::NETUNREACH
-                | Errno::NETDOWN
-                | Errno::NETRESET
-                | Errno::NOTCONN
-                | Errno::KEYEXPIRED // TLS: its key is worn, and the kernel cannot change it
-                | Errno::PROTO // TLS: what the peer may not say
+/// Checks whether an error can only come from a connection that is written to.
+fn breaks_upload(error: &io::Error) -> bool {
+    is_of_network(error)
+        || matches!(
+            Errno::from_io_error(error),
+            Some(
+                Errno::PIPE
+                    | Errno::NOTCONN
+                    | Errno::KEYEXPIRED // TLS: its key is worn, and the kernel cannot change it
+                    | Errno::PROTO // TLS: what the peer may not say
+            )
         )
-    })
 }
 
 /// The minimum size of a body in bytes whose last byte is held back until the file is known to be

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 /// Returns the mode of a copy of this file that does not get its ACL. With an ACL the group bits of
 /// a mode are the ACL's mask, which may allow more than the group has.
 pub fn without_acl(file: BorrowedFd<'_>, mode: u32) -> u32 {
-    // Nothing has to be asked if the group may do no more than everybody.
+    // No look-up is needed if the group may do no more than others.
     if (mode >> 3) & 7 & !(mode & 7) == 0 {
         return mode;
     }
@@ -65,7 +65,7 @@ pub fn take_over(new: &File, old: BorrowedFd<'_>) -> Result<(), Errno> {
     let (had, has): (Stat, Stat) = (fstat(old)?, fstat(new)?);
     let mut mode = without_acl(old, had.st_mode) & 0o777;
     if had.st_gid != has.st_gid && fchown(new, None, Some(Gid::from_raw(had.st_gid))).is_err() {
-        // Another group gets no more than everybody.
+        // Another group gets no more than others.
         mode &= !0o070 | (mode & 7) << 3;
     }
     fchmod(new.as_fd(), Mode::from_raw_mode(mode))

@@ -130,7 +130,7 @@ impl Worker<'_> {
 fn next_block(file: &File, at: u64) -> u64 {
     let data = match next_data(file.as_fd(), at) {
         Ok(None) => file.metadata().map_or(at, |facts| facts.len()),
-        // What cannot be told has to be read.
+        // What cannot be known otherwise has to be read.
         found => found.ok().flatten().unwrap_or(at),
     };
     data / ALIGNMENT as u64 * ALIGNMENT as u64

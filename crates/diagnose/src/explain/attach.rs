@@ -79,7 +79,7 @@ impl Drop for Attached {
     }
 }
 
-/// Traces the processes until it is told to stop, or they have ended.
+/// Traces the processes until it is stopped, or they have ended.
 fn follow(
     pids: &[u32],
     is_over: &AtomicBool,

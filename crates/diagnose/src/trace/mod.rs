@@ -59,7 +59,7 @@ impl Program {
         let pid = sys::spawn_traced(&program)?;
         let seized = sys::trace(pid, TraceRequest::Seize(OPTIONS));
         if let Err(errno) = seized {
-            // It has not been told to start, sees the end of the pipe and exits.
+            // It was not started, sees the end of the pipe and exits.
             drop((child_go, go));
             let _ = sys::wait_for_any();
             return Err(errno.into());

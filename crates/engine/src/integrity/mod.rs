@@ -66,8 +66,8 @@ impl Integrity {
     pub fn reason(self, refusal: Refusal) -> &'static str {
         let Refusal::Errno(errno) = refusal else { return "nothing was cloned" };
         match (self, errno) {
-            (Self::Lease, Errno::AGAIN) => "somebody has the file open for writing",
-            (Self::Lease, Errno::ACCESS) => "the file belongs to somebody else",
+            (Self::Lease, Errno::AGAIN) => "a program has the file open for writing",
+            (Self::Lease, Errno::ACCESS) => "the file belongs to another user",
             (Self::Lease, _) => "the file system grants no leases",
             (Self::Snapshot, Errno::OPNOTSUPP | Errno::NOTTY | Errno::INVAL) => {
                 "the file system cannot share blocks"

@@ -100,7 +100,7 @@ pub fn plan_conflict(request: &Request, facts: &Facts, now: SystemTime) -> Plan 
     match conditional::evaluate(request, Some(current)) {
         Condition::Fails => failed(facts),
         Condition::NotModified => not_modified(facts, now),
-        // 15.5.10: the user might be able to resolve it, and is told how.
+        // 15.5.10: the user might be able to resolve it, so the answer says how.
         Condition::Holds => message(409, Vec::new(), facts, REPLACED),
     }
 }

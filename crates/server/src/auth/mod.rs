@@ -37,7 +37,7 @@ pub const CHALLENGE: &str = "Basic realm=\"underpass\", charset=\"UTF-8\"";
 /// It is cheap to clone: all clones share what they remember about passwords that were right.
 #[derive(Clone, Default)]
 pub struct Access {
-    /// The users that the rules name, and the rights of everybody.
+    /// The users that the rules name, and the rights of everyone.
     users: Arc<Users>,
 }
 
@@ -46,7 +46,7 @@ impl Access {
     ///
     /// A rule is an account, an `@`, and paths separated by commas, each of which begins with `/`
     /// and may end in `:ro` (the default) or `:rw`. The account is a name and a password with a
-    /// colon between them, and nothing at all for everybody. The password is plain, or a hash that
+    /// colon between them, and nothing at all for everyone. The password is plain, or a hash that
     /// begins with `$6$` (sha512-crypt) or `$argon2`. Paths are relative to the served folder.
     ///
     /// The account ends at the first `@/`. If a plain password is followed by a second `@/`, it is
@@ -74,14 +74,14 @@ impl Access {
 
     /// Returns whether a client without a password may write to any path.
     #[must_use]
-    pub fn lets_everybody_write(&self) -> bool {
-        self.is_empty() || self.users.lets_everybody_write()
+    pub fn lets_anyone_write(&self) -> bool {
+        self.is_empty() || self.users.lets_anyone_write()
     }
 
     /// Returns the verdict on a request with this `Authorization` field for this path.
     ///
     /// The path is decoded, relative to the root, without a slash at its beginning. The longest
-    /// path of a user's rule decides; a user also has the rights of everybody. Wrong credentials
+    /// path of a user's rule decides; a user also has the rights of everyone. Wrong credentials
     /// are refused even for paths that need none, so that a user learns of a mistyped password;
     /// fields of another scheme than Basic count as no credentials.
     #[must_use]
@@ -98,7 +98,7 @@ impl Access {
         }
     }
 
-    /// Returns whether this user, or everybody for `None`, has a right on this path.
+    /// Returns whether this user, or everyone for `None`, has a right on this path.
     ///
     /// The user must be one that [`check`] has authenticated.
     ///
@@ -115,7 +115,7 @@ impl Access {
         self.can(user, path, Right::Read) || (is_folder && self.users.leads(user, path))
     }
 
-    /// Returns whether this user, or everybody, has a right on this path and on everything below
+    /// Returns whether this user, or everyone, has a right on this path and on everything below
     /// it.
     #[must_use]
     pub fn can_all(&self, user: Option<&str>, path: &[u8], right: Right) -> bool {

@@ -344,7 +344,7 @@ mod tests {
         let left = queue.waiting[0].number;
         queue.put_last(left);
         let taken = queue.take().unwrap();
-        assert_ne!(taken.number, left, "whoever has left comes last");
+        assert_ne!(taken.number, left, "the one that left comes last");
         drop(first);
         assert!(queue.take().is_none(), "all {len} clients have left");
     }

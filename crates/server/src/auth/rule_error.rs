@@ -110,7 +110,7 @@ impl RuleFault {
                 "add them at the end, as in \"name:password@/\" or \"name:password@/in:rw,/out\""
             }
             Self::NoPassword => {
-                "write \"name:password@/path\", or \"@/path\" to open the path to everybody"
+                "write \"name:password@/path\", or \"@/path\" to open the path to everyone"
             }
             Self::NoUser => "write \"name:password@/path\"",
             Self::RelativePath(_) => {

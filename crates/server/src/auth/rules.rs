@@ -19,7 +19,7 @@ pub(super) fn parse(rules: &[String]) -> Result<Users, RuleError> {
         };
         let (account, paths) = split(rule).map_err(|fault| at(None, fault))?;
         let Some((name, password)) = account else {
-            read_paths(paths, users.everybody()).map_err(|fault| at(None, fault))?;
+            read_paths(paths, users.everyone()).map_err(|fault| at(None, fault))?;
             continue;
         };
         if let Some(known) = users.position(name) {
@@ -35,7 +35,7 @@ pub(super) fn parse(rules: &[String]) -> Result<Users, RuleError> {
 /// A name and a password.
 type Account<'r> = (&'r str, &'r str);
 
-/// Splits a rule into its account, `None` for everybody, and its paths.
+/// Splits a rule into its account, `None` for everyone, and its paths.
 fn split(rule: &str) -> Result<(Option<Account<'_>>, &str), RuleFault> {
     let (account, paths) = rule.split_once('@').ok_or(RuleFault::NoPaths)?;
     let (account, paths) = match rule.find("@/") {

@@ -37,11 +37,11 @@ pub enum Verdict {
     Wrong,
 }
 
-/// The users that the rules name, and the rights of everybody.
+/// The users that the rules name, and the rights of everyone.
 #[derive(Default)]
 pub(super) struct Users {
-    /// The rights of everybody.
-    everybody: Grants,
+    /// The rights of everyone.
+    everyone: Grants,
     /// The users with a name.
     users: Vec<User>,
     /// The position of each name in the list.
@@ -86,14 +86,14 @@ pub(super) struct Verified {
 pub(super) const BELIEVED_FOR: Duration = Duration::from_secs(600);
 
 impl Users {
-    /// Returns whether there are no rules: they name no user and open nothing to everybody.
+    /// Returns whether there are no rules: they name no user and open nothing to everyone.
     pub(super) const fn is_empty(&self) -> bool {
-        self.users.is_empty() && self.everybody.is_empty()
+        self.users.is_empty() && self.everyone.is_empty()
     }
 
-    /// Returns whether everybody may write to any path.
-    pub(super) fn lets_everybody_write(&self) -> bool {
-        self.everybody.has(Right::Write)
+    /// Returns whether everyone may write to any path.
+    pub(super) fn lets_anyone_write(&self) -> bool {
+        self.everyone.has(Right::Write)
     }
 
     /// Returns the names.
@@ -101,9 +101,9 @@ impl Users {
         self.users.iter().map(|user| &*user.name).collect()
     }
 
-    /// Returns the rights of everybody, to be extended.
-    pub(super) const fn everybody(&mut self) -> &mut Grants {
-        &mut self.everybody
+    /// Returns the rights of everyone, to be extended.
+    pub(super) const fn everyone(&mut self) -> &mut Grants {
+        &mut self.everyone
     }
 
     /// Adds a user. The caller must have checked that the name is free.
@@ -117,7 +117,7 @@ impl Users {
         self.by_name.get(name).copied()
     }
 
-    /// Returns whether this user, or everybody, has a right. An unknown name counts as everybody.
+    /// Returns whether this user, or everyone, has a right. An unknown name counts as everyone.
     pub(super) fn can(&self, user: Option<&str>, path: &[u8], right: Right) -> bool {
         self.allows(user.and_then(|name| self.position(name)), path, right)
     }
@@ -129,19 +129,19 @@ impl Users {
         self.beneath(user, path).chain([path]).all(|path| self.allows(user, path, right))
     }
 
-    /// Returns whether this user, or everybody, may read something below the path.
+    /// Returns whether this user, or everyone, may read something below the path.
     pub(super) fn leads(&self, user: Option<&str>, path: &[u8]) -> bool {
         self.beneath(user.and_then(|name| self.position(name)), path).next().is_some()
     }
 
-    /// Returns the paths below this one in a user's own rule and in that for everybody.
+    /// Returns the paths below this one in a user's own rule and in that for everyone.
     fn beneath<'u>(
         &'u self,
         user: Option<usize>,
         path: &'u [u8],
     ) -> impl Iterator<Item = &'u [u8]> {
         let own = user.map(|user| &self.users[user].grants);
-        own.into_iter().chain([&self.everybody]).flat_map(move |grants| grants.beneath(path))
+        own.into_iter().chain([&self.everyone]).flat_map(move |grants| grants.beneath(path))
     }
 
     /// Returns the verdict on a client whose password was right, or that gave none.
@@ -241,10 +241,10 @@ impl Users {
         self.users.iter().map(|user| user.secret.blocks()).max().unwrap_or(0)
     }
 
-    /// Returns whether a user's own rule or that for everybody allows this.
+    /// Returns whether a user's own rule or that for everyone allows this.
     fn allows(&self, user: Option<usize>, path: &[u8], right: Right) -> bool {
         let own = user.and_then(|user| self.users[user].grants.right_on(path));
-        own.max(self.everybody.right_on(path)) >= Some(right)
+        own.max(self.everyone.right_on(path)) >= Some(right)
     }
 
     /// Returns whether this password of a user was right recently.

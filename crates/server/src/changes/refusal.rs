@@ -37,7 +37,7 @@ impl From<Errno> for Refusal {
             Errno::ROFS => (403, "the file system can only be read"),
             Errno::XDEV => (403, "a link on the way leads out of what is served"),
             Errno::EXIST => (412, "something of this name is there already"),
-            Errno::NOTEMPTY => (409, "somebody else is writing into the folder; try again"),
+            Errno::NOTEMPTY => (409, "another program is writing into the folder; try again"),
             Errno::BUSY => (409, "it is in use as a mount point"),
             Errno::NAMETOOLONG => (400, "the name is too long for the file system"),
             Errno::NOSPC => (507, "no space is left"),
@@ -76,7 +76,7 @@ impl From<Error> for Refusal {
         match error {
             Error::Io { source, .. } => source.into(),
             Error::SourceChanged { .. } | Error::SourceEnded { .. } => {
-                Self::new(409, "somebody wrote to the file while it was copied; try again")
+                Self::new(409, "the file was written to while it was copied; try again")
             }
             error => Self::new(500, error.to_string()),
         }

@@ -27,8 +27,8 @@ const TOO_MANY: &[u8] =
 /// The response to a request for a file that changed before its first byte was sent.
 pub(crate) const BEING_WRITTEN: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\
-    Retry-After: 1\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 58\r\n\r\n\
-    503 Service Unavailable: somebody is writing to this file\n";
+    Retry-After: 1\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 54\r\n\r\n\
+    503 Service Unavailable: the file is being written to\n";
 
 /// The response to any request but the health check over a connection of the reserve.
 pub(crate) const TOO_MANY_DETAIL: &str = "too many connections";

@@ -1,6 +1,6 @@
 //! One connection: its socket, its requests and its responses.
 
-pub(crate) mod canned; // answers that are the same for everybody
+pub(crate) mod canned; // answers that are the same for every client
 pub(crate) mod discard_body;
 pub(crate) mod exchange; // a request with its response
 pub(crate) mod handshake; // of TLS

@@ -59,7 +59,7 @@ pub(crate) async fn hash(
             response
         }
         Err(Undigested::Unreadable) => ctx.error(500, "the file cannot be read"),
-        Err(Undigested::Changing) => ctx.busy(503, "somebody is writing to this file"),
+        Err(Undigested::Changing) => ctx.busy(503, "the file is being written to"),
         Err(Undigested::Busy) => ctx.busy(503, "too many digests are asked for; try again soon"),
     })
 }

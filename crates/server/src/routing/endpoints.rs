@@ -60,7 +60,7 @@ impl Endpoint {
         }
         let is_forwarded = FORWARDED.iter().any(|name| ctx.request.field(name).is_some());
         let is_private = self == Self::Transfers && (is_forwarded || !ctx.peer.is_from_here());
-        is_private.then(|| ctx.error(403, "without passwords only this machine is told"))
+        is_private.then(|| ctx.error(403, "without passwords only this machine may see this"))
     }
 
     /// Returns the response of the endpoint.

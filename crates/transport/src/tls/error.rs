@@ -90,7 +90,7 @@ impl fmt::Display for Fault {
             }
             Self::EncryptedKey => f.write_str(
                 "has an encrypted private key in it: decrypt it, as by `openssl pkey -in FILE -out \
-                 NEW`, and let nobody else read the new file",
+                 NEW`, and let no other user read the new file",
             ),
             Self::BadCertificate(reason) => {
                 write!(f, "has a certificate in it that cannot be used: {reason}")
@@ -212,7 +212,7 @@ impl fmt::Display for HandshakeError {
                 f.write_str("the peer closed the connection in the middle of the TLS handshake")
             }
             Self::Certificate { is_self_signed: true, .. } => f.write_str(
-                "the server's certificate is self-signed, so nobody vouches for it: name it with \
+                "the server's certificate is self-signed, so no authority vouches for it: name it with \
                  --cacert, or its key with --pin",
             ),
             Self::Certificate { error, .. } => doubt(f, error),

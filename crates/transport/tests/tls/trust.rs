@@ -84,7 +84,7 @@ fn times_are_checked() {
 #[test]
 fn strangers_are_not_believed_unless_everybody_is() {
     let (certificate, other) = (Certificate::new(), Certificate::new());
-    let told = "the server's certificate is self-signed, so nobody vouches for it: name it with \
+    let told = "the server's certificate is self-signed, so no authority vouches for it: name it with \
                 --cacert, or its key with --pin";
     assert_eq!(says(try_with(&certificate, &other.trust(), "localhost")), told);
     let signed = signed_by_stranger();
@@ -255,7 +255,7 @@ fn a_certificate_out_of_its_time_is_told_and_used() {
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
     let identity = early.identity();
     let warning = identity.warning().unwrap();
-    let told = format!("everybody on this machine can read {0}: chmod 600 {0}", key.display());
+    let told = format!("every user of this machine can read {0}: chmod 600 {0}", key.display());
     assert!(warning.ends_with(&told), "{warning}");
 }
 

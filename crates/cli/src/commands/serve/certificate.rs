@@ -50,7 +50,7 @@ impl Certificate {
                 (Identity::self_signed(&Identity::names_of_this_host())?, None)
             }
             (None, None, None) if redirect_http.is_some() => {
-                return Err(needs("--redirect-http", "there is no HTTPS to send anybody to"));
+                return Err(needs("--redirect-http", "there is no HTTPS to redirect to"));
             }
             (None, None, None) if *tls_zero_copy => {
                 return Err(needs("--tls-zero-copy", "there is no HTTPS"));

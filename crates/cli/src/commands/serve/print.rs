@@ -29,7 +29,7 @@ pub(crate) struct Served<'a> {
     /// Whether no client needs a password.
     pub(crate) is_open: bool,
     /// Whether every client may change files.
-    pub(crate) lets_everybody_write: bool,
+    pub(crate) lets_anyone_write: bool,
     /// The confinement in effect.
     pub(crate) confinement: &'a Confinement,
     /// Whether only the addresses are printed.
@@ -60,9 +60,9 @@ pub(crate) fn started(served: &Served<'_>) {
         note(warning);
     }
     let is_local = served.addresses.iter().all(|address| is_local(address));
-    if served.lets_everybody_write && !is_local {
+    if served.lets_anyone_write && !is_local {
         note(
-            "WARNING: everybody on the network may change files here without a password; \
+            "WARNING: anyone on the network may change files here without a password; \
              --auth user:password@/:rw asks for one",
         );
     }

@@ -39,8 +39,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     };
     let prefix = settings.path_prefix.clone();
     let is_open = settings.access.is_empty();
-    let lets_everybody_write = (settings.changes.upload || settings.changes.delete)
-        && settings.access.lets_everybody_write();
+    let lets_anyone_write =
+        (settings.changes.upload || settings.changes.delete) && settings.access.lets_anyone_write();
 
     let signals = keep_signals()?;
     let server = Server::bind(settings, &addresses, inherited)?;
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         certificate: certificate.as_ref(),
         prefix: &prefix,
         is_open,
-        lets_everybody_write,
+        lets_anyone_write,
         confinement: &confinement,
         quiet: args.is_quiet(),
     });

@@ -217,7 +217,7 @@ fn encrypts(card: &Offloads, at: &str) -> Finding {
         ),
         Offload::Off => (
             FindingState::Limited,
-            "the card could encrypt TLS, but is told not to (tls-hw-tx-offload)",
+            "the card could encrypt TLS, but that is switched off (tls-hw-tx-offload)",
             "the processor encrypts",
             Some(format!("as root: ethtool -K {at} tls-hw-tx-offload on")),
         ),
@@ -265,7 +265,7 @@ fn of_congestion(congestion: &std::result::Result<(String, String), Errno>) -> F
         Err(errno) => Finding {
             name,
             state: FindingState::Unneeded,
-            finding: format!("it is not told ({})", errno::name(*errno)),
+            finding: format!("it cannot be read ({})", errno::name(*errno)),
             consequence: "the system's own is used".to_owned(),
             remedy: None,
         },

@@ -91,7 +91,7 @@ fn landlock(info: &HostInfo) -> Finding {
         Ok(version) if version >= WHOLE => (
             FindingState::Best,
             format!("version {version}"),
-            "serve confines itself to its folders, and connects to nobody",
+            "serve confines itself to its folders, and makes no connections",
             None,
         ),
         Ok(version) => (
@@ -120,7 +120,7 @@ fn io_uring(info: &HostInfo) -> Finding {
     let (made, disabled) = &info.io_uring;
     let disabled = match disabled {
         Some(value) => format!("kernel.io_uring_disabled is {value}"),
-        None => "kernel.io_uring_disabled is not told".to_owned(),
+        None => "kernel.io_uring_disabled cannot be read".to_owned(),
     };
     let finding = match made {
         Ok(()) => format!("allowed: a ring was made ({disabled})"),

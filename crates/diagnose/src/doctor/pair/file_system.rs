@@ -55,7 +55,7 @@ const KNOWN: [(&str, &str, &str); 16] = [
     (
         "ceph",
         "the file may change on its servers while its pages lie here",
-        "send files that nobody writes to, or use --integrity detect",
+        "send files that no program writes to, or use --integrity detect",
     ),
     (
         "cifs",
@@ -70,7 +70,7 @@ const KNOWN: [(&str, &str, &str); 16] = [
     (
         "nfs",
         "the file may change on its server while its pages lie here; leases are local",
-        "send files that nobody writes to, or use --integrity detect",
+        "send files that no program writes to, or use --integrity detect",
     ),
     (
         "ntfs",

@@ -195,7 +195,7 @@ fn unnamed(landed: Result<bool, Errno>, has_proc: bool) -> Finding {
         Ok(true) => (
             FindingState::Best,
             "a file without a name was made and then given one (O_TMPFILE, linkat)".to_owned(),
-            "nobody sees a copy before it is whole, and nothing is left of a broken one",
+            "a copy appears only when it is complete, and nothing is left of a broken one",
             None,
         ),
         Ok(false) => (

@@ -131,7 +131,7 @@ fn of(trials: &PairTrials, mechanism: Mechanism, trial: &Trial) -> Finding {
         // One finding about it is enough.
         outcome @ TrialOutcome::Failed(why) if *outcome == trials.way.outcome => {
             let finding = format!("fails as well: {why}");
-            (FindingState::Unneeded, finding, "see what is told of the way", None)
+            (FindingState::Unneeded, finding, "see what is reported about the way", None)
         }
         TrialOutcome::Failed(why) => {
             let consequence = "what goes this way fails";
@@ -202,7 +202,7 @@ fn of_guard(level: Integrity, trial: &Trial, has_proc: bool) -> Finding {
             (FindingState::Best, "granted".to_owned(), consequence, None)
         }
         (None, TrialOutcome::Moved, _) => {
-            let consequence = "--integrity snapshot moves a clone, which nobody can write to";
+            let consequence = "--integrity snapshot moves a clone, which no program can write to";
             (FindingState::Best, "the file can be cloned".to_owned(), consequence, None)
         }
         (Some(refusal), ..) => {
@@ -217,7 +217,7 @@ fn of_guard(level: Integrity, trial: &Trial, has_proc: bool) -> Finding {
                 TrialOutcome::Failed(why) => why.clone(),
                 _ => "it could not be tried".to_owned(),
             };
-            let remedy = "see what is told of the way".to_owned();
+            let remedy = "see what is reported about the way".to_owned();
             (FindingState::Limited, why, "whether it can be had is not known", Some(remedy))
         }
     };
@@ -229,7 +229,7 @@ fn guard_remedy(level: Integrity, refusal: Refusal, has_proc: bool) -> &'static 
     match (level, refusal) {
         _ if !has_proc => "mount /proc",
         (Integrity::Lease, Refusal::Errno(Errno::AGAIN)) => {
-            "have nobody keep it open for writing, or use --integrity detect"
+            "close it in programs that have it open for writing, or use --integrity detect"
         }
         (Integrity::Lease, Refusal::Errno(Errno::ACCESS)) => {
             "run as the file's owner, or with CAP_LEASE"

@@ -76,7 +76,7 @@ const page = (() => {
     field.setSelectionRange(0, dot > 0 ? dot : field.value.length);
   });
 
-  // A name that somebody typed, which has to be that of one entry.
+  // A typed name, which has to be that of one entry.
   const checked = (name) => {
     if (name.trim() === '') throw new Error('A name is needed.');
     if (name === '.' || name === '..' || /[/\0]/.test(name)) {

@@ -201,7 +201,7 @@ fn open_to_all(key: &Path) -> Option<String> {
     let mode = std::fs::metadata(key).ok()?.permissions().mode();
     let path = key.display();
     (mode & READ_BY_OTHERS != 0)
-        .then(|| format!("everybody on this machine can read {path}: chmod 600 {path}"))
+        .then(|| format!("every user of this machine can read {path}: chmod 600 {path}"))
 }
 
 /// Returns a warning if the certificate is not valid now.
