@@ -5,7 +5,7 @@
 mod rig;
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -405,4 +405,68 @@ fn a_silent_peer_is_given_up_after_the_timeout() {
     receiver.finish().failed(1, &["no progress for 200ms"]);
     drop(peer);
     assert!(names(folder.path()).is_empty());
+}
+
+/// Reads `bytes` of the standard output of a process, and closes it as `tar -t` does that has seen
+/// the end of the archive.
+fn read_and_leave(process: &mut std::process::Child, bytes: usize) -> Vec<u8> {
+    let mut output = process.stdout.take().unwrap();
+    let mut read = vec![0; bytes];
+    output.read_exact(&mut read).unwrap();
+    read
+}
+
+/// The end of a process whose standard output was closed.
+fn ended(process: std::process::Child) -> (Option<i32>, String) {
+    let output = process.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_reader_of_standard_output_that_leaves_with_everything_is_no_failure() {
+    for more in [&b""[..], b"and more"] {
+        let mut command = underpass();
+        command.args(["recv", "--listen", "127.0.0.1:0"]);
+        let mut receiver = command.spawn().unwrap();
+        let mut line = String::new();
+        let mut errors = BufReader::new(receiver.stderr.take().unwrap());
+        errors.read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ").unwrap().to_owned();
+        let mut peer = TcpStream::connect(address).unwrap();
+        peer.write_all(&noise(10_240)).unwrap();
+        assert!(read_and_leave(&mut receiver, 10_240) == noise(10_240));
+        // It waits for the sender now, and notices that nobody reads.
+        std::thread::sleep(Duration::from_millis(200));
+        // After a failure the connection is reset.
+        let _ = peer.write_all(more);
+        drop(peer);
+        let mut said = String::new();
+        errors.read_to_string(&mut said).unwrap();
+        let code = receiver.wait().unwrap().code();
+        if more.is_empty() {
+            assert_eq!(code, Some(0), "{said}");
+            assert!(said.contains("10.00 KiB"), "{said}");
+        } else {
+            assert_eq!(code, Some(1), "{said}");
+            assert!(said.contains("10,240 bytes") && said.contains("Broken pipe"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_pipeline_whose_last_command_has_everything_succeeds() {
+    for (more, expected) in [(&b""[..], 0), (b"and more", 1)] {
+        let mut command = underpass();
+        command.args(["cp", "-", "-"]).stdin(Stdio::piped());
+        let mut copy = command.spawn().unwrap();
+        let mut input = copy.stdin.take().unwrap();
+        input.write_all(&noise(10_240)).unwrap();
+        read_and_leave(&mut copy, 10_240);
+        std::thread::sleep(Duration::from_millis(200));
+        // After a failure the pipe is closed.
+        let _ = input.write_all(more);
+        drop(input);
+        let (code, said) = ended(copy);
+        assert_eq!(code, Some(expected), "{said}");
+    }
 }

@@ -8,7 +8,7 @@ mod scratch;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
@@ -408,8 +408,55 @@ fn a_sink_whose_peer_is_gone_is_noticed_while_the_source_is_idle() {
     assert_io(idle(sender, || drop(reader)), &[Errno::CONNRESET]);
     let (near, far) = UnixStream::pair().unwrap();
     assert_io(idle(near, || drop(far)), &[Errno::CONNRESET]);
-    let (out, into) = std::io::pipe().unwrap();
-    assert_io(idle(into, || drop(out)), &[Errno::PIPE]);
+}
+
+/// A transfer between a stream and a pipe whose reader leaves after the first bytes; `after` is
+/// what the source still gives then.
+fn abandoned(mechanism: Mechanism, over_tcp: bool, after: &[u8]) -> Result<Report, Error> {
+    let (mut writer, source): (Box<dyn Write>, File) = if over_tcp {
+        let (writer, source) = tcp_pair();
+        (Box::new(writer), OwnedFd::from(source).into())
+    } else {
+        let (source, writer) = std::io::pipe().unwrap();
+        (Box::new(writer), OwnedFd::from(source).into())
+    };
+    let (mut out, into) = std::io::pipe().unwrap();
+    let mover = thread::spawn(move || {
+        Transfer::new(Source::of(&source).unwrap(), Sink::of(&into).unwrap())
+            .options(require(mechanism))
+            .run()
+    });
+    writer.write_all(&[7; PAGE]).unwrap();
+    out.read_exact(&mut [0; PAGE]).unwrap();
+    drop(out);
+    // Whether the transfer notices before or after the source's end must not matter.
+    if !after.is_empty() || over_tcp {
+        thread::sleep(Duration::from_millis(50));
+    }
+    // The transfer may have failed already and closed its end.
+    let _ = writer.write_all(after);
+    drop(writer);
+    mover.join().unwrap()
+}
+
+#[test]
+fn a_reader_that_leaves_once_it_has_everything_is_no_error() {
+    for mechanism in [Splice, ReadWrite] {
+        for over_tcp in [false, true] {
+            let report = abandoned(mechanism, over_tcp, b"").unwrap();
+            assert_eq!(report.bytes(), PAGE as u64, "{mechanism} {over_tcp}");
+        }
+    }
+}
+
+#[test]
+fn a_byte_that_comes_after_the_reader_has_left_is_an_error() {
+    for mechanism in [Splice, ReadWrite] {
+        for over_tcp in [false, true] {
+            let report = assert_io(abandoned(mechanism, over_tcp, b"x"), &[Errno::PIPE]);
+            assert_eq!(report.bytes(), PAGE as u64, "{mechanism} {over_tcp}");
+        }
+    }
 }
 
 #[test]

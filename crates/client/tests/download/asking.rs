@@ -144,3 +144,40 @@ fn a_file_that_is_there_is_replaced_kept_or_taken_for_the_same() {
     assert!(done.was_here && done.report.bytes() == 0 && done.resumed_at == 3);
     assert!(server.asked()[before..].iter().all(|asked| asked.head.starts_with("HEAD")));
 }
+
+#[test]
+fn the_status_is_reported_before_the_file_that_is_there() {
+    for status in ["400 Bad Request", "401 Unauthorized", "403 Forbidden", "404 Not Found"] {
+        let server = Server::start(move |_, stream| {
+            say(stream, &format!("HTTP/1.1 {status}\nContent-Length: 0\n\n"))
+        });
+        let mut client = Client::new();
+        fs::write(client.path(), "old").unwrap();
+        for if_exists in [IfExists::SameIsFine, IfExists::Replace] {
+            client.if_exists = if_exists;
+            let failed = client.get(&server.url("/")).unwrap_err();
+            assert!(failed.to_string().contains(status), "{if_exists:?}, {status}: {failed}");
+            assert_eq!(fs::read(client.path()).unwrap(), b"old");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_refuses_head_can_have_the_same_file() {
+    for refusal in ["405 Method Not Allowed", "501 Not Implemented"] {
+        let server = Server::start(move |asked, stream| {
+            if asked.head.starts_with("HEAD") {
+                return say(stream, &format!("HTTP/1.1 {refusal}\nContent-Length: 0\n\n"));
+            }
+            let date = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
+            say(stream, &format!("HTTP/1.1 200 OK\n{date}\nContent-Length: 3\n\nnew"))
+        });
+        let mut client = Client::new();
+        client.gets(&server.url("/"), b"new");
+        client.if_exists = IfExists::SameIsFine;
+        assert!(client.get(&server.url("/")).unwrap().was_here);
+        fs::write(client.path(), "other").unwrap();
+        let failed = client.get(&server.url("/")).unwrap_err();
+        assert!(matches!(failed.error, DownloadError::Exists), "{failed:?}");
+    }
+}

@@ -61,6 +61,17 @@ impl ReadWrite {
     }
 }
 
+/// Looks whether the source is at its end, for a sink whose reader is gone: a byte that follows
+/// cannot be delivered any more, and is an error (`EPIPE`).
+pub(crate) fn look_for_end(ends: &Ends<'_>) -> Result<Step, Errno> {
+    match ReadWrite::default().fill(ends, 1, &mut Meter::default()) {
+        Ok(0) => Ok(Step::Eof),
+        Ok(_) => Err(Errno::PIPE),
+        Err(Errno::AGAIN) => Ok(Step::NotReady(Wait::Source)),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// Writes from memory to any kind of sink.
 pub(crate) fn write(ends: &Ends<'_>, bytes: &[u8]) -> Result<usize, Errno> {
     match (ends.sink_kind, ends.sink_at) {

@@ -119,6 +119,10 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         }
         let sink = PollFd::from_borrowed_fd(self.sink.fd.as_fd(), sink_events);
         let source = self.source().filter(|_| awaited == Wait::Source);
+        if let Some(source) = source.filter(|_| self.is_abandoned) {
+            wait::poll(&mut [PollFd::from_borrowed_fd(source, PollFlags::IN)], timeout);
+            return Ok(());
+        }
         let (sink_failed, is_heard) = match source {
             None => {
                 let mut ends = [sink];
@@ -140,7 +144,12 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             self.hear()?;
         }
         // Nothing will be written before the source has something, perhaps never, so only this
-        // shows that the peer is gone.
+        // shows that the peer is gone. A pipe without a reader has taken all bytes so far: the source
+        // may be at its end.
+        if sink_failed && awaited == Wait::Source && self.may_be_complete() {
+            self.is_abandoned = true;
+            return Ok(());
+        }
         if sink_failed { Err(self.sink_failed()) } else { Ok(()) }
     }
 

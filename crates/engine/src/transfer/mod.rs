@@ -26,7 +26,7 @@ use crate::mechanisms::mechanism::Mechanism;
 use crate::mechanisms::memory::SMALL_TRANSFER;
 use crate::mechanisms::policy::{Candidates, Policy};
 use crate::mechanisms::step::{Ends, Refusal, Step, Wait};
-use crate::mechanisms::{Active, Meter, default_step, largest_step, memory};
+use crate::mechanisms::{Active, Meter, default_step, largest_step, memory, read_write};
 use crate::report::{Decline, Declined, Report};
 use crate::socket;
 use crate::socket::tls_transport::TlsTransport;
@@ -79,6 +79,9 @@ pub struct Transfer<'a, F, S> {
     /// The buffer for header bytes and small files.
     buffer: Vec<u8>,
     is_corked: bool,
+    /// Whether the sink is a pipe that has no reader any more, so that only the end of the source
+    /// can follow.
+    is_abandoned: bool,
     /// The most bytes of a step, whatever the options say.
     largest_step: usize,
     /// Whether the space for the segment at the front has been reserved.
@@ -105,6 +108,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             active: None,
             buffer: Vec::new(),
             is_corked: false,
+            is_abandoned: false,
             largest_step: usize::MAX,
             is_reserved: false,
             started: None,
@@ -180,6 +184,9 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
                 Ok((Step::Declined(refusal), mechanism)) => self.fall_back(mechanism, refusal)?,
                 // A signal: the caller may want to check the transfer.
                 Err(Errno::INTR) => return Ok(Status::Yielded),
+                Err(Errno::PIPE) if self.holds_nothing() && self.may_be_complete() => {
+                    self.is_abandoned = true;
+                }
                 Err(errno) => return Err(self.failed(errno)),
             }
         }
@@ -278,6 +285,9 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             rest,
             is_followed: self.position.index + 1 < end,
         };
+        if self.is_abandoned {
+            return read_write::look_for_end(&ends).map(|step| (step, mechanism));
+        }
         // A clone needs no space; every other mechanism may need all of it.
         if self.options.reserve && !self.is_reserved && mechanism != Mechanism::Reflink {
             self.is_reserved = true;

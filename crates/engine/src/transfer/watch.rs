@@ -9,6 +9,8 @@ use super::{Status, Transfer};
 use crate::chain::Segment;
 use crate::error::Error;
 use crate::integrity::{Guard, Integrity, LeaseState, WriterCheck, Writers};
+use crate::mechanisms::Active;
+use crate::mechanisms::mechanism::Mechanism;
 use crate::mechanisms::policy::Policy;
 use crate::mechanisms::step::{Refusal, Wait};
 use crate::report::{Decline, Declined};
@@ -121,6 +123,21 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
             Err(Errno::AGAIN | Errno::INTR) => Ok(false),
             Err(errno) => Err(self.failed(errno)),
         }
+    }
+
+    /// Returns whether everything may have been delivered to a pipe whose reader has just gone: the
+    /// end of the source decides, and it has promised no length that is missing.
+    pub(super) fn may_be_complete(&self) -> bool {
+        let rest = &self.chain.segments[self.position.index.min(self.chain.segments.len())..];
+        let is_open_ended = matches!(rest, [segment] if segment.len().is_none());
+        self.sink.kind == Kind::Pipe && is_open_ended && !self.is_abandoned
+    }
+
+    /// Returns whether the mechanism in use has taken no byte from the source that it has not
+    /// delivered: those of one call that moves directly, or none at all.
+    pub(super) fn holds_nothing(&self) -> bool {
+        let mechanism = self.active.as_ref().map(Active::mechanism);
+        matches!(mechanism, Some(Mechanism::Splice | Mechanism::Sendfile))
     }
 
     /// Waits, after the last byte, until no page is referenced any more, then checks the guards.

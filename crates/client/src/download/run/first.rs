@@ -38,6 +38,13 @@ impl<'j, 'a> Download<'j, 'a> {
             _ => {}
         }
         let answer = self.ask_about()?;
+        if !answer.response.is_success() {
+            return match if_exists {
+                // The request for the file will fail in the same way.
+                IfExists::Replace => Ok(false),
+                _ => Err(answer.connection.refusal(&answer.response).into()),
+            };
+        }
         let fields = &answer.response.fields;
         let is_same = answer.response.status == 200
             && match &finished {
@@ -64,16 +71,22 @@ impl<'j, 'a> Download<'j, 'a> {
         if if_exists == IfExists::Replace { Ok(false) } else { Err(DownloadError::Exists) }
     }
 
-    /// Requests the head of the file.
+    /// Requests the head of the file: by GET where the server refuses HEAD, and the body is not
+    /// read then.
     pub(super) fn ask_about(&mut self) -> Result<Answer<'a>, DownloadError> {
         let mut backoff = Backoff::new(self.options.retries);
+        let mut method = "HEAD";
         loop {
-            let request = Request { method: "HEAD", fields: &[] };
+            let request = Request { method, fields: &[] };
             let error = match self.client.ask(None, &request, self.url) {
                 Ok(answer) => {
                     self.has_answered = true;
                     self.tls = answer.connection.tls().cloned();
                     match answer.response.status {
+                        405 | 501 if method == "HEAD" => {
+                            method = "GET";
+                            continue;
+                        }
                         408 | 425 | 429 | 500 | 502..=504 => {
                             answer.connection.refusal(&answer.response)
                         }
