@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod archive; // where each byte of a tar of a folder is
+pub mod auth; // access rules, and what they allow
 pub mod chunked; // bodies in chunks
 pub mod digest; // digests, and the fields that carry them
 mod link; // names in links

@@ -1,13 +1,14 @@
 //! Decides on requests by the rules: the users that they name, and what is remembered about their
 //! passwords.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::grants::{Grants, Right};
+use underpass_protocol::auth::{AccessRules, Decision, Right, RuleError};
+
 use super::secret::{CheckMemory, Secret};
 
 /// The verdict on one request.
@@ -37,15 +38,11 @@ pub enum Verdict {
     Wrong,
 }
 
-/// The users that the rules name, and the rights of everyone.
+/// The rules, and what is known about their users' passwords.
 #[derive(Default)]
 pub(super) struct Users {
-    /// The rights of everyone.
-    everyone: Grants,
-    /// The users with a name.
-    users: Vec<User>,
-    /// The position of each name in the list.
-    by_name: HashMap<Arc<str>, usize>,
+    /// What they may do.
+    pub(super) rules: AccessRules<Account>,
     /// The key of the digests; it differs in each process and is never disclosed.
     key: RandomState,
     /// The credentials that were wrong recently.
@@ -61,20 +58,16 @@ struct Refused {
     order: VecDeque<u128>,
 }
 
-/// A user with a name.
-pub(super) struct User {
-    /// The name.
-    pub(super) name: Arc<str>,
+/// A user's password, as the rule gives it and as it was last right.
+pub(super) struct Account {
     /// The stored form of the password.
-    pub(super) secret: Secret,
-    /// The rights of the user.
-    pub(super) grants: Grants,
+    secret: Secret,
     /// The last password that was right. There can be only one, so this is bounded.
-    pub(super) verified: Mutex<Option<Verified>>,
+    verified: Mutex<Option<Verified>>,
 }
 
 /// The record that a password was right.
-pub(super) struct Verified {
+struct Verified {
     /// Its hash under the key of the process: the password itself is not kept.
     digest: u128,
     /// The time until which the record is valid.
@@ -86,75 +79,22 @@ pub(super) struct Verified {
 pub(super) const BELIEVED_FOR: Duration = Duration::from_secs(600);
 
 impl Users {
-    /// Returns whether there are no rules: they name no user and open nothing to everyone.
-    pub(super) const fn is_empty(&self) -> bool {
-        self.users.is_empty() && self.everyone.is_empty()
-    }
-
-    /// Returns whether everyone may write to any path.
-    pub(super) fn lets_anyone_write(&self) -> bool {
-        self.everyone.has(Right::Write)
-    }
-
-    /// Returns the names.
-    pub(super) fn names(&self) -> Vec<&str> {
-        self.users.iter().map(|user| &*user.name).collect()
-    }
-
-    /// Returns the rights of everyone, to be extended.
-    pub(super) const fn everyone(&mut self) -> &mut Grants {
-        &mut self.everyone
-    }
-
-    /// Adds a user. The caller must have checked that the name is free.
-    pub(super) fn add(&mut self, user: User) {
-        self.by_name.insert(Arc::clone(&user.name), self.users.len());
-        self.users.push(user);
-    }
-
-    /// Returns the position of the user with this name, if there is one.
-    pub(super) fn position(&self, name: &str) -> Option<usize> {
-        self.by_name.get(name).copied()
-    }
-
-    /// Returns whether this user, or everyone, has a right. An unknown name counts as everyone.
-    pub(super) fn can(&self, user: Option<&str>, path: &[u8], right: Right) -> bool {
-        self.allows(user.and_then(|name| self.position(name)), path, right)
-    }
-
-    /// Returns whether the right covers everything that may lie below the path, too: a longer path
-    /// of a rule may give less.
-    pub(super) fn can_all(&self, user: Option<&str>, path: &[u8], right: Right) -> bool {
-        let user = user.and_then(|name| self.position(name));
-        self.beneath(user, path).chain([path]).all(|path| self.allows(user, path, right))
-    }
-
-    /// Returns whether this user, or everyone, may read something below the path.
-    pub(super) fn leads(&self, user: Option<&str>, path: &[u8]) -> bool {
-        self.beneath(user.and_then(|name| self.position(name)), path).next().is_some()
-    }
-
-    /// Returns the paths below this one in a user's own rule and in that for everyone.
-    fn beneath<'u>(
-        &'u self,
-        user: Option<usize>,
-        path: &'u [u8],
-    ) -> impl Iterator<Item = &'u [u8]> {
-        let own = user.map(|user| &self.users[user].grants);
-        own.into_iter().chain([&self.everyone]).flat_map(move |grants| grants.beneath(path))
+    /// Parses the rules.
+    pub(super) fn parse(rules: &[String]) -> Result<Self, RuleError> {
+        let account = |password: &str| {
+            Secret::parse(password).map(|secret| Account { secret, verified: Mutex::default() })
+        };
+        Ok(Self { rules: AccessRules::parse(rules, account)?, ..Self::default() })
     }
 
     /// Returns the verdict on a client whose password was right, or that gave none.
     pub(super) fn decide(&self, user: Option<usize>, path: &[u8], right: Right) -> Verdict {
-        let name = || user.map(|user| Arc::clone(&self.users[user].name));
-        if self.allows(user, path, right) {
-            Verdict::Allowed { user: name() }
-        } else if right == Right::Read && self.beneath(user, path).next().is_some() {
-            Verdict::Partial { user: name() }
-        } else if user.is_none() && !self.users.is_empty() {
-            Verdict::Challenge
-        } else {
-            Verdict::Forbidden
+        let name = || user.map(|user| Arc::clone(self.rules.name(user)));
+        match self.rules.decide(user, path, right) {
+            Decision::Allowed => Verdict::Allowed { user: name() },
+            Decision::Challenge => Verdict::Challenge,
+            Decision::Forbidden => Verdict::Forbidden,
+            Decision::Partial => Verdict::Partial { user: name() },
         }
     }
 
@@ -171,10 +111,10 @@ impl Users {
         path: &[u8],
         right: Right,
     ) -> Verdict {
-        let mut user = str::from_utf8(name).ok().and_then(|name| self.position(name));
+        let mut user = str::from_utf8(name).ok().and_then(|name| self.rules.position(name));
         if let Some(known) = user {
-            let is_right = if self.users[known].secret.cost() == 0 {
-                self.users[known].secret.matches(&password, &mut CheckMemory::default())
+            let is_right = if self.rules.secret(known).secret.cost() == 0 {
+                self.rules.secret(known).secret.matches(&password, &mut CheckMemory::default())
             } else {
                 self.remembers(known, &password, Instant::now())
             };
@@ -192,7 +132,7 @@ impl Users {
         if lock(&self.refused).digests.contains(&refusal) {
             return Verdict::Wrong;
         }
-        user = user.filter(|&known| self.users[known].secret.cost() > 0);
+        user = user.filter(|&known| self.rules.secret(known).secret.cost() > 0);
         let users = Arc::clone(shared);
         Verdict::Verify(Pending { users, user, password, refusal, path: path.into(), right })
     }
@@ -213,10 +153,10 @@ impl Users {
         if self.remembers(user, password, now) {
             return true;
         }
-        let is_right = self.users[user].secret.matches(password, memory);
+        let is_right = self.rules.secret(user).secret.matches(password, memory);
         if is_right {
             let digest = self.digest_of(user, password);
-            *lock(&self.users[user].verified) =
+            *lock(&self.rules.secret(user).verified) =
                 Some(Verified { digest, until: now + BELIEVED_FOR });
         }
         is_right
@@ -238,19 +178,13 @@ impl Users {
 
     /// Returns the number of blocks of memory that the most costly hash needs.
     pub(super) fn blocks(&self) -> usize {
-        self.users.iter().map(|user| user.secret.blocks()).max().unwrap_or(0)
-    }
-
-    /// Returns whether a user's own rule or that for everyone allows this.
-    fn allows(&self, user: Option<usize>, path: &[u8], right: Right) -> bool {
-        let own = user.and_then(|user| self.users[user].grants.right_on(path));
-        own.max(self.everyone.right_on(path)) >= Some(right)
+        self.rules.secrets().map(|account| account.secret.blocks()).max().unwrap_or(0)
     }
 
     /// Returns whether this password of a user was right recently.
     fn remembers(&self, user: usize, password: &[u8], now: Instant) -> bool {
         let given = self.digest_of(user, password);
-        let mut kept = lock(&self.users[user].verified);
+        let mut kept = lock(&self.rules.secret(user).verified);
         if kept.as_ref().is_some_and(|verified| verified.until <= now) {
             *kept = None;
         }
@@ -263,22 +197,20 @@ impl Users {
 
     /// Spends the time that a check of a password takes.
     fn pretend(&self, password: &[u8], memory: &mut CheckMemory) {
-        let decoy = self.costly().or(self.users.first());
+        let decoy = self.costly().or(self.rules.secrets().next());
         // This keeps the compiler from removing the check.
-        std::hint::black_box(decoy.is_some_and(|user| user.secret.matches(password, memory)));
+        std::hint::black_box(decoy.is_some_and(|account| account.secret.matches(password, memory)));
     }
 
-    /// Returns the user with the most costly hash, if there are hashes.
-    fn costly(&self) -> Option<&User> {
-        self.users
-            .iter()
-            .filter(|user| user.secret.cost() > 0)
-            .max_by_key(|user| user.secret.cost())
+    /// Returns the account with the most costly hash, if there are hashes.
+    fn costly(&self) -> Option<&Account> {
+        let accounts = self.rules.secrets().filter(|account| account.secret.cost() > 0);
+        accounts.max_by_key(|account| account.secret.cost())
     }
 
     /// Returns 128 bits that reveal nothing about the password without the key.
     fn digest_of(&self, user: usize, password: &[u8]) -> u128 {
-        self.digest(&[self.users[user].name.as_bytes(), password])
+        self.digest(&[self.rules.name(user).as_bytes(), password])
     }
 
     /// Returns the same for several strings.

@@ -6,7 +6,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 /// The credentials in a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Credentials {
+pub enum Credentials {
     /// None, or some of another scheme, which other software has to check.
     None,
     /// Basic credentials from which no name and password can be read.
@@ -20,23 +20,26 @@ pub(super) enum Credentials {
     },
 }
 
-/// The maximum length of a password; longer ones are refused unchecked, because checking a hash
+/// The maximum length of a password in bytes; longer ones are refused unchecked, because checking a hash
 /// takes time in proportion.
-pub(super) const MAX_PASSWORD: usize = 1024;
+pub const MAX_PASSWORD: usize = 1024;
 
-/// Parses an `Authorization` field.
-pub(super) fn read(field: &[u8]) -> Credentials {
-    let Some(token) = token(field) else { return Credentials::None };
-    let Ok(mut user) = LENIENT.decode(token) else { return Credentials::Malformed };
-    let Some(colon) = user.iter().position(|&byte| byte == b':') else {
-        return Credentials::Malformed;
-    };
-    let password = user.split_off(colon + 1);
-    user.truncate(colon);
-    if password.len() > MAX_PASSWORD {
-        return Credentials::Malformed;
+impl Credentials {
+    /// Parses an `Authorization` field.
+    #[must_use]
+    pub fn parse(field: &[u8]) -> Self {
+        let Some(token) = token(field) else { return Self::None };
+        let Ok(mut user) = LENIENT.decode(token) else { return Self::Malformed };
+        let Some(colon) = user.iter().position(|&byte| byte == b':') else {
+            return Self::Malformed;
+        };
+        let password = user.split_off(colon + 1);
+        user.truncate(colon);
+        if password.len() > MAX_PASSWORD {
+            return Self::Malformed;
+        }
+        Self::Given { user, password }
     }
-    Credentials::Given { user, password }
 }
 
 /// Returns the part after the name of the scheme; none for another scheme.
@@ -62,23 +65,26 @@ mod tests {
 
     #[test]
     fn name_and_password_are_parted_at_the_first_colon() {
-        assert_eq!(read(b"Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="), given("Aladdin", "open sesame"));
-        assert_eq!(read(b"basic   YTpiOmM="), given("a", "b:c"));
-        assert_eq!(read(b"BASIC YTpiOmM"), given("a", "b:c"), "without padding");
-        assert_eq!(read(b"Basic Og=="), given("", ""));
+        assert_eq!(
+            Credentials::parse(b"Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
+            given("Aladdin", "open sesame")
+        );
+        assert_eq!(Credentials::parse(b"basic   YTpiOmM="), given("a", "b:c"));
+        assert_eq!(Credentials::parse(b"BASIC YTpiOmM"), given("a", "b:c"), "without padding");
+        assert_eq!(Credentials::parse(b"Basic Og=="), given("", ""));
     }
 
     #[test]
     fn other_schemes_are_no_credentials() {
         for field in ["", "Bearer abc", "Basi", "Basically YTpi", "Digest username=\"a\""] {
-            assert_eq!(read(field.as_bytes()), Credentials::None, "{field}");
+            assert_eq!(Credentials::parse(field.as_bytes()), Credentials::None, "{field}");
         }
     }
 
     #[test]
     fn what_cannot_be_read_is_malformed() {
         for field in ["Basic", "Basic ", "Basic !!!!", "Basic YTpi YTpi", "Basic YWJj"] {
-            assert_eq!(read(field.as_bytes()), Credentials::Malformed, "{field}");
+            assert_eq!(Credentials::parse(field.as_bytes()), Credentials::Malformed, "{field}");
         }
     }
 
@@ -88,7 +94,7 @@ mod tests {
             let credentials = format!("a:{}", "x".repeat(len));
             format!("Basic {}", LENIENT.encode(credentials)).into_bytes()
         };
-        assert!(matches!(read(&field(MAX_PASSWORD)), Credentials::Given { .. }));
-        assert_eq!(read(&field(MAX_PASSWORD + 1)), Credentials::Malformed);
+        assert!(matches!(Credentials::parse(&field(MAX_PASSWORD)), Credentials::Given { .. }));
+        assert_eq!(Credentials::parse(&field(MAX_PASSWORD + 1)), Credentials::Malformed);
     }
 }

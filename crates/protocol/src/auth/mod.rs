@@ -1,0 +1,21 @@
+//! Who may do what: access rules, the rights they give, and the credentials of requests.
+//!
+//! This module parses and decides. It knows no password that is right: checking one, against a
+//! hash where the rule has one, and remembering the result are the caller's.
+
+mod basic;
+mod grants;
+mod hash_kind;
+mod rule_error;
+mod rules;
+
+pub use basic::{Credentials, MAX_PASSWORD};
+pub use grants::Right;
+pub use hash_kind::HashKind;
+pub use rule_error::{RuleError, RuleFault};
+pub use rules::{AccessRules, Decision};
+
+/// The value of `WWW-Authenticate` of an answer with status 401.
+///
+/// The charset tells the client to send names and passwords in UTF-8 (RFC 7617, section 2.1).
+pub const CHALLENGE: &str = "Basic realm=\"underpass\", charset=\"UTF-8\"";
