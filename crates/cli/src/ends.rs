@@ -92,15 +92,15 @@ pub(crate) enum Overwrite {
 #[derive(Debug)]
 pub(crate) struct Target {
     path: PathBuf,
-    place: Place,
+    place: OpenTarget,
 }
 
 #[derive(Debug)]
-enum Place {
+enum OpenTarget {
     /// Behind what a file has already.
     End { file: File, at: u64 },
     /// A file that appears when it is whole.
-    New { landing: AtomicFile, existing: Existing },
+    New { atomic: AtomicFile, existing: Existing },
     /// A device, a FIFO, standard output: written to as it is, from its cursor if it has one.
     Open { file: File, at: u64 },
 }
@@ -136,21 +136,21 @@ impl Target {
             Ok(_) => {
                 let file = open(&path, OpenOptions::new().write(true), cancel);
                 let file = file.with_path("opening", &path)?;
-                return Ok(Self { path, place: Place::Open { file, at: 0 } });
+                return Ok(Self { path, place: OpenTarget::Open { file, at: 0 } });
             }
         };
-        let landing = AtomicFile::create(&path, 0o666).with_path(Action::Creating, &path)?;
+        let atomic = AtomicFile::create(&path, 0o666).with_path(Action::Creating, &path)?;
         if existing == Existing::Replace {
-            keep_mode(&path, &landing).with_path("keeping mode of", &path)?;
+            keep_mode(&path, &atomic).with_path("keeping mode of", &path)?;
         }
-        Ok(Self { path, place: Place::New { landing, existing } })
+        Ok(Self { path, place: OpenTarget::New { atomic, existing } })
     }
 
     /// Returns the file at `path`, emptied: for those that may be written to, but not replaced.
     pub(crate) fn in_place(path: &Path) -> Result<Self> {
         let file = OpenOptions::new().write(true).truncate(true).open(path);
         let file = file.with_path("opening", path)?;
-        Ok(Self { path: path.to_owned(), place: Place::Open { file, at: 0 } })
+        Ok(Self { path: path.to_owned(), place: OpenTarget::Open { file, at: 0 } })
     }
 
     /// Returns the end of the file at `path`; a new file if there is none.
@@ -159,9 +159,9 @@ impl Target {
         match open(path, OpenOptions::new().write(true), cancel) {
             Ok(file) if fstat(&file).is_ok_and(|stat| is_regular(&stat)) => {
                 let at = file.metadata().with_path("looking at", path)?.len();
-                Ok(Self { path: path.to_owned(), place: Place::End { file, at } })
+                Ok(Self { path: path.to_owned(), place: OpenTarget::End { file, at } })
             }
-            Ok(file) => Ok(Self { path: path.to_owned(), place: Place::Open { file, at: 0 } }),
+            Ok(file) => Ok(Self { path: path.to_owned(), place: OpenTarget::Open { file, at: 0 } }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Self::create(path, Overwrite::Never, cancel)
             }
@@ -174,7 +174,7 @@ impl Target {
         let file = private(io::stdout().as_fd(), OpenOptions::new().write(true));
         let file = file.with_path("opening", &path)?;
         let at = seek(&file, SeekFrom::Current(0)).unwrap_or(0);
-        Ok(Self { path, place: Place::Open { file, at } })
+        Ok(Self { path, place: OpenTarget::Open { file, at } })
     }
 
     /// Returns where the engine is to write.
@@ -185,16 +185,16 @@ impl Target {
     /// Returns where its first byte goes, if it has places.
     pub(crate) fn at(&self) -> u64 {
         match self.place {
-            Place::New { .. } => 0,
-            Place::End { at, .. } | Place::Open { at, .. } => at,
+            OpenTarget::New { .. } => 0,
+            OpenTarget::End { at, .. } | OpenTarget::Open { at, .. } => at,
         }
     }
 
     /// Returns the file itself.
     pub(crate) fn file(&self) -> &File {
         match &self.place {
-            Place::New { landing, .. } => landing.file(),
-            Place::End { file, .. } | Place::Open { file, .. } => file,
+            OpenTarget::New { atomic, .. } => atomic.file(),
+            OpenTarget::End { file, .. } | OpenTarget::Open { file, .. } => file,
         }
     }
 
@@ -205,37 +205,37 @@ impl Target {
 
     /// Returns whether this is a new file, which has no mode, times or size of its own yet.
     pub(crate) fn is_new(&self) -> bool {
-        matches!(self.place, Place::New { .. })
+        matches!(self.place, OpenTarget::New { .. })
     }
 
     /// Returns whether it takes the place of a file that is there.
     pub(crate) fn replaces(&self) -> bool {
-        matches!(self.place, Place::New { existing: Existing::Replace, .. })
+        matches!(self.place, OpenTarget::New { existing: Existing::Replace, .. })
     }
 
     /// Finds out before the first byte whether `len` bytes fit.
     pub(crate) fn reserve(&self, len: u64) -> Result<()> {
         match &self.place {
-            Place::New { landing, .. } => {
-                landing.reserve(len).with_path("reserving space for", &self.path)
+            OpenTarget::New { atomic, .. } => {
+                atomic.reserve(len).with_path("reserving space for", &self.path)
             }
-            Place::End { .. } | Place::Open { .. } => Ok(()),
+            OpenTarget::End { .. } | OpenTarget::Open { .. } => Ok(()),
         }
     }
 
     /// Gives the file its name once all bytes are there.
     pub(crate) fn finish(self, bytes: u64) -> Result<()> {
         match self.place {
-            Place::New { landing, existing } => {
-                landing.commit(existing).with_path(Action::Writing, self.path)
+            OpenTarget::New { atomic, existing } => {
+                atomic.commit(existing).with_path(Action::Writing, self.path)
             }
-            Place::Open { file, at } => {
+            OpenTarget::Open { file, at } => {
                 // Pipes and devices have no cursor. A file that is standard output has one, which
                 // the next command of a script writes from.
                 let _ = seek(&file, SeekFrom::Start(at + bytes));
                 Ok(())
             }
-            Place::End { .. } => Ok(()),
+            OpenTarget::End { .. } => Ok(()),
         }
     }
 
@@ -243,19 +243,21 @@ impl Target {
     /// back.
     pub(crate) fn abandon(self) -> Result<()> {
         match self.place {
-            Place::End { file, at } => ftruncate(&file, at).with_path("cutting back", self.path),
-            Place::New { .. } | Place::Open { .. } => Ok(()),
+            OpenTarget::End { file, at } => {
+                ftruncate(&file, at).with_path("cutting back", self.path)
+            }
+            OpenTarget::New { .. } | OpenTarget::Open { .. } => Ok(()),
         }
     }
 }
 
 /// Gives a new file the permissions of the one that it is to replace.
-fn keep_mode(path: &Path, landing: &AtomicFile) -> io::Result<()> {
+fn keep_mode(path: &Path, atomic: &AtomicFile) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(CWD, path, flags, Mode::empty()) {
         // It is gone by now.
         Err(Errno::NOENT) => Ok(()),
-        old => Ok(permissions::take_over(landing.file(), old?.as_fd())?),
+        old => Ok(permissions::take_over(atomic.file(), old?.as_fd())?),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a copy has to tell and to ask while it runs.
+//! What a copy reports and asks while it runs.
 
 use std::io;
 use std::os::fd::OwnedFd;

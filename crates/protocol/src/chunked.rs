@@ -10,14 +10,14 @@ use std::ops::Range;
 /// Reads a chunked body that comes in pieces of any size.
 #[derive(Clone, Debug)]
 pub struct Chunked {
-    state: State,
+    state: ChunkState,
     /// How many more bytes of framing are allowed, chunk extensions and trailers together.
     allowance: usize,
 }
 
 /// What [`Chunked::step`] found at the start of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct ChunkStep {
     /// How many of the bytes belong to this step; the next one begins after them.
     pub consumed: usize,
     /// Where among them the data is; empty if they were framing only.
@@ -40,7 +40,7 @@ pub enum BadChunk {
 
 /// The position of the next byte in the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     /// In the digits of a length, with the number of digits so far.
     Size { size: u64, digits: u32 },
     /// In an extension, which follows the digits.
@@ -117,7 +117,7 @@ impl Part {
 
 impl Default for Chunked {
     fn default() -> Self {
-        Self { state: State::Size { size: 0, digits: 0 }, allowance: MAX_FRAMING }
+        Self { state: ChunkState::Size { size: 0, digits: 0 }, allowance: MAX_FRAMING }
     }
 }
 
@@ -129,18 +129,18 @@ impl Chunked {
     /// # Errors
     ///
     /// See [`BadChunk`]; the connection cannot be used again.
-    pub fn step(&mut self, bytes: &[u8]) -> Result<Step, BadChunk> {
+    pub fn step(&mut self, bytes: &[u8]) -> Result<ChunkStep, BadChunk> {
         let mut consumed = 0;
-        while self.state != State::Done {
-            if let State::Data { left } = self.state {
+        while self.state != ChunkState::Done {
+            if let ChunkState::Data { left } = self.state {
                 return Ok(self.take_data(left, consumed, bytes));
             }
             let Some(&byte) = bytes.get(consumed) else { break };
             self.state = self.after(byte)?;
             consumed += 1;
         }
-        let is_done = self.state == State::Done;
-        Ok(Step { consumed, data: consumed..consumed, is_done })
+        let is_done = self.state == ChunkState::Done;
+        Ok(ChunkStep { consumed, data: consumed..consumed, is_done })
     }
 
     /// Skips all available framing and data; `data` of the result is meaningless.
@@ -148,13 +148,13 @@ impl Chunked {
     /// # Errors
     ///
     /// See [`BadChunk`].
-    pub fn skip(&mut self, bytes: &[u8]) -> Result<Step, BadChunk> {
+    pub fn skip(&mut self, bytes: &[u8]) -> Result<ChunkStep, BadChunk> {
         let mut consumed = 0;
         loop {
             let step = self.step(&bytes[consumed..])?;
             consumed += step.consumed;
             if step.is_done || step.consumed == 0 {
-                return Ok(Step { consumed, data: 0..0, is_done: step.is_done });
+                return Ok(ChunkStep { consumed, data: 0..0, is_done: step.is_done });
             }
         }
     }
@@ -162,8 +162,8 @@ impl Chunked {
     /// Returns the length of the data that comes next, if data does, and continues after it: the
     /// caller takes that data elsewhere.
     pub fn pass_data(&mut self) -> Option<u64> {
-        let State::Data { left } = self.state else { return None };
-        self.state = State::DataCr;
+        let ChunkState::Data { left } = self.state else { return None };
+        self.state = ChunkState::DataCr;
         Some(left)
     }
 
@@ -173,75 +173,79 @@ impl Chunked {
     pub fn needed(&self) -> usize {
         match self.state {
             // The shortest line is one digit and its end.
-            State::Size { digits: 0, .. } => 3,
-            State::Size { .. } | State::Extension { .. } => 2,
-            State::SizeLf { size: 0 } => 3,
-            State::DataCr => 5,
-            State::DataLf => 4,
-            State::TrailerStart => 2,
+            ChunkState::Size { digits: 0, .. } => 3,
+            ChunkState::Size { .. } | ChunkState::Extension { .. } => 2,
+            ChunkState::SizeLf { size: 0 } => 3,
+            ChunkState::DataCr => 5,
+            ChunkState::DataLf => 4,
+            ChunkState::TrailerStart => 2,
             // The rest of this line, and the blank one.
-            State::Trailer => 4,
-            State::TrailerName => 5,
-            State::TrailerLf => 3,
-            State::SizeLf { .. } | State::LastLf => 1,
-            State::Data { .. } | State::Done => 0,
+            ChunkState::Trailer => 4,
+            ChunkState::TrailerName => 5,
+            ChunkState::TrailerLf => 3,
+            ChunkState::SizeLf { .. } | ChunkState::LastLf => 1,
+            ChunkState::Data { .. } | ChunkState::Done => 0,
         }
     }
 
     /// Takes what there is of the data of a chunk.
-    fn take_data(&mut self, left: u64, start: usize, bytes: &[u8]) -> Step {
+    fn take_data(&mut self, left: u64, start: usize, bytes: &[u8]) -> ChunkStep {
         let here = bytes.len() - start;
         let len = usize::try_from(left).map_or(here, |left| left.min(here));
         let left = left - len as u64;
-        self.state = if left == 0 { State::DataCr } else { State::Data { left } };
-        Step { consumed: start + len, data: start..start + len, is_done: false }
+        self.state = if left == 0 { ChunkState::DataCr } else { ChunkState::Data { left } };
+        ChunkStep { consumed: start + len, data: start..start + len, is_done: false }
     }
 
     /// Returns the state after one byte of framing.
-    fn after(&mut self, byte: u8) -> Result<State, BadChunk> {
+    fn after(&mut self, byte: u8) -> Result<ChunkState, BadChunk> {
         Ok(match (self.state, byte) {
-            (State::Size { size, digits }, byte) => return self.after_digit(size, digits, byte),
-            (State::Extension { size, part }, b'\r') if part.is_end() => State::SizeLf { size },
-            (State::SizeLf { size: 0 }, b'\n') => State::TrailerStart,
-            (State::SizeLf { size }, b'\n') => State::Data { left: size },
-            (State::DataCr, b'\r') => State::DataLf,
-            (State::DataLf, b'\n') => State::Size { size: 0, digits: 0 },
-            (State::TrailerStart, b'\r') => State::LastLf,
-            (State::Trailer, b'\r') => State::TrailerLf,
-            (State::TrailerLf, b'\n') => State::TrailerStart,
-            (State::LastLf, b'\n') => State::Done,
-            (State::Extension { size, part }, byte) => {
+            (ChunkState::Size { size, digits }, byte) => {
+                return self.after_digit(size, digits, byte);
+            }
+            (ChunkState::Extension { size, part }, b'\r') if part.is_end() => {
+                ChunkState::SizeLf { size }
+            }
+            (ChunkState::SizeLf { size: 0 }, b'\n') => ChunkState::TrailerStart,
+            (ChunkState::SizeLf { size }, b'\n') => ChunkState::Data { left: size },
+            (ChunkState::DataCr, b'\r') => ChunkState::DataLf,
+            (ChunkState::DataLf, b'\n') => ChunkState::Size { size: 0, digits: 0 },
+            (ChunkState::TrailerStart, b'\r') => ChunkState::LastLf,
+            (ChunkState::Trailer, b'\r') => ChunkState::TrailerLf,
+            (ChunkState::TrailerLf, b'\n') => ChunkState::TrailerStart,
+            (ChunkState::LastLf, b'\n') => ChunkState::Done,
+            (ChunkState::Extension { size, part }, byte) => {
                 let part = part.after(byte).ok_or(BadChunk::Unexpected(byte))?;
-                self.spend(State::Extension { size, part })?
+                self.spend(ChunkState::Extension { size, part })?
             }
-            (State::TrailerStart | State::TrailerName, byte) if is_token(byte) => {
-                self.spend(State::TrailerName)?
+            (ChunkState::TrailerStart | ChunkState::TrailerName, byte) if is_token(byte) => {
+                self.spend(ChunkState::TrailerName)?
             }
-            (State::TrailerName, b':') => self.spend(State::Trailer)?,
-            (State::Trailer, byte) if is_text(byte) => self.spend(State::Trailer)?,
+            (ChunkState::TrailerName, b':') => self.spend(ChunkState::Trailer)?,
+            (ChunkState::Trailer, byte) if is_text(byte) => self.spend(ChunkState::Trailer)?,
             (_, byte) => return Err(BadChunk::Unexpected(byte)),
         })
     }
 
     /// Returns the state after one byte of the line with a chunk's length.
-    fn after_digit(&mut self, size: u64, digits: u32, byte: u8) -> Result<State, BadChunk> {
+    fn after_digit(&mut self, size: u64, digits: u32, byte: u8) -> Result<ChunkState, BadChunk> {
         match (char::from(byte).to_digit(16), byte) {
             // 64 bits have at most sixteen digits; more, even zeros, have no honest use.
             (Some(_), _) if digits == 16 => Err(BadChunk::TooLong),
             (Some(digit), _) => {
-                Ok(State::Size { size: size << 4 | u64::from(digit), digits: digits + 1 })
+                Ok(ChunkState::Size { size: size << 4 | u64::from(digit), digits: digits + 1 })
             }
-            (None, b'\r') if digits > 0 => Ok(State::SizeLf { size }),
+            (None, b'\r') if digits > 0 => Ok(ChunkState::SizeLf { size }),
             (None, b';' | b' ' | b'\t') if digits > 0 => {
                 let part = if byte == b';' { Part::NameStart } else { Part::Space };
-                self.spend(State::Extension { size, part })
+                self.spend(ChunkState::Extension { size, part })
             }
             _ => Err(BadChunk::Unexpected(byte)),
         }
     }
 
     /// Accounts for one byte that carries no data.
-    fn spend(&mut self, state: State) -> Result<State, BadChunk> {
+    fn spend(&mut self, state: ChunkState) -> Result<ChunkState, BadChunk> {
         self.allowance = self.allowance.checked_sub(1).ok_or(BadChunk::TooMuchFraming)?;
         Ok(state)
     }

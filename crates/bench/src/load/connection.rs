@@ -116,8 +116,8 @@ impl Connection {
 
     /// Waits until something has arrived.
     pub(crate) fn wait(&self) -> io::Result<()> {
-        let patience = Timespec { tv_sec: MAX_WAIT_S, tv_nsec: 0 };
-        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&patience)) {
+        let timeout = Timespec { tv_sec: MAX_WAIT_S, tv_nsec: 0 };
+        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {
             Ok(0) => Err(Unexpected::Silence.into()),
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(errno.into()),

@@ -144,13 +144,13 @@ impl Running {
         self.said[before..].trim_end().to_owned()
     }
 
-    /// Waits for its end, for at most `patience` if there is a limit, after which it is killed.
+    /// Waits for its end, for at most `limit` if there is a limit, after which it is killed.
     pub(crate) fn finish(
         mut self,
-        patience: Option<Duration>,
+        limit: Option<Duration>,
         cancel: &AtomicBool,
     ) -> Result<Finished> {
-        let deadline = patience.map(|patience| Instant::now() + patience);
+        let deadline = limit.map(|limit| Instant::now() + limit);
         let pid = self.pid();
         if let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) {
             while !is_ended(&process) {

@@ -83,7 +83,7 @@ impl Benchmark for CopyArgs {
         contenders.extend(find("cp").map(|_| Contender::Cp));
         let at_steps = at_steps(&contenders, &self.steps.step);
         let variants = once([TRADITIONAL].into_iter().chain(at_steps));
-        let asked = Asked {
+        let comparison = Comparison {
             about: &COPY,
             run: &self.run,
             sizes: &self.sizes,
@@ -92,7 +92,7 @@ impl Benchmark for CopyArgs {
             to: self.steps.to.as_deref(),
             no_count: self.no_count,
         };
-        asked.measure(contenders, variants, context)
+        comparison.measure(contenders, variants, context)
     }
 }
 
@@ -106,7 +106,7 @@ impl Benchmark for SmallCopyArgs {
         let peers = peers.into_iter().flat_map(|peer| without(peer, &self.step));
         let ours = at_steps(&chosen(&self.mechanism, TO_FILE), &self.step);
         let variants: Vec<_> = peers.chain(ours).chain([Variant::plain(Contender::Cp)]).collect();
-        let asked = Asked {
+        let comparison = Comparison {
             about: &ARTICLE_COPY,
             run: &self.run,
             sizes: &self.sizes,
@@ -115,12 +115,12 @@ impl Benchmark for SmallCopyArgs {
             to: self.to.as_deref(),
             no_count: self.no_count,
         };
-        asked.measure(Vec::new(), variants, context)
+        comparison.measure(Vec::new(), variants, context)
     }
 }
 
-/// What was asked for.
-struct Asked<'a> {
+/// What is compared.
+struct Comparison<'a> {
     about: &'static Description,
     run: &'a RunArgs,
     sizes: &'a [u64],
@@ -130,7 +130,7 @@ struct Asked<'a> {
     no_count: bool,
 }
 
-impl Asked<'_> {
+impl Comparison<'_> {
     /// Measures those variants that can be, the first of which is the baseline.
     fn measure(
         &self,

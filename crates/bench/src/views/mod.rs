@@ -39,5 +39,5 @@ pub fn charts(name: &str, record: &Record) -> Vec<(String, String)> {
     let charts = chart::charts(record);
     let charts = charts.iter().map(|chart| file(&chart.name, &svg::draw(chart, &chart.name)));
     let paths = path::paths(record);
-    charts.chain(paths.iter().map(|path| file(&path.name, &svg::figure(path)))).collect()
+    charts.chain(paths.iter().map(|path| file(&path.name, &svg::path_diagram(path)))).collect()
 }

@@ -19,7 +19,7 @@ pub(crate) fn finished(show: ShowArgs, receipt: &Receipt) {
     if !show.quiet && !show.json {
         error_line(&summary(receipt));
     }
-    tell(show, receipt);
+    print_receipt(show, receipt);
 }
 
 /// Prints which integrity levels were refused.
@@ -58,7 +58,7 @@ pub(crate) fn tell_json(show: ShowArgs, receipt: &impl serde::Serialize) {
 pub(crate) fn failure(failure: &Failure) -> ExitCode {
     match failure {
         Failure::Arguments(error) => return usage(error),
-        Failure::Transfer { receipt, show, .. } => tell(*show, receipt),
+        Failure::Transfer { receipt, show, .. } => print_receipt(*show, receipt),
         _ => {}
     }
     problem(failure);
@@ -82,7 +82,7 @@ pub(crate) fn plain_path(path: &Path) -> String {
 
 /// Prints the receipt of one of several transfers, if it is wanted.
 pub(crate) fn receipt(show: ShowArgs, receipt: &Receipt) {
-    tell(show, receipt);
+    print_receipt(show, receipt);
 }
 
 /// Prints what several transfers came to.
@@ -131,7 +131,7 @@ pub(crate) fn json(value: &impl serde::Serialize) -> String {
 }
 
 /// Prints requested text on standard error.
-pub(crate) fn told(text: &str) {
+pub(crate) fn error_text(text: &str) {
     error_lines(text);
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn note(text: &str) {
 }
 
 /// Prints a receipt in the forms that are wanted.
-pub(crate) fn tell(show: ShowArgs, receipt: &Receipt) {
+pub(crate) fn print_receipt(show: ShowArgs, receipt: &Receipt) {
     if show.explain {
         error_lines(&explained(receipt, Alphabet::of_locale()));
     }

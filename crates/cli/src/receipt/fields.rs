@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 pub(crate) use underpass_diagnose::EndKind;
 use underpass_engine::{Declined, Mechanism, Report, Tally};
-use underpass_transport::tls::{Facts, Place};
+use underpass_transport::tls::{EncryptedBy, SessionFacts};
 
 /// What a transfer did, as one JSON object.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -218,11 +218,11 @@ impl Receipt {
     }
 }
 
-impl From<&Facts> for TlsReceipt {
-    fn from(facts: &Facts) -> Self {
-        let (place, why) = match facts.place {
-            Place::Kernel => ("kernel", None),
-            Place::UserSpace(why) => ("user_space", Some(why.name().to_owned())),
+impl From<&SessionFacts> for TlsReceipt {
+    fn from(facts: &SessionFacts) -> Self {
+        let (place, why) = match facts.encrypted_by {
+            EncryptedBy::Kernel => ("kernel", None),
+            EncryptedBy::UserSpace(why) => ("user_space", Some(why.name().to_owned())),
         };
         Self {
             version: facts.version.to_owned(),

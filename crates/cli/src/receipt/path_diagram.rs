@@ -85,7 +85,7 @@ impl PathDiagram {
     /// Lines without their ends; none if nothing was moved.
     pub(crate) fn draw(&self, alphabet: Alphabet) -> Vec<String> {
         let lines = self.lines(Length::Full);
-        let is_wide = lines.iter().any(|line| line.chars().count() > MOST_COLUMNS);
+        let is_wide = lines.iter().any(|line| line.chars().count() > MAX_COLUMNS);
         let lines = if is_wide { self.lines(Length::Short) } else { lines };
         lines.iter().map(|line| alphabet.in_it(line.trim_end())).collect()
     }
@@ -201,7 +201,7 @@ const ARROW: usize = 5;
 const BOX: usize = 8;
 
 /// What every terminal has.
-const MOST_COLUMNS: usize = 80;
+const MAX_COLUMNS: usize = 80;
 
 #[cfg(test)]
 mod tests {
@@ -246,11 +246,11 @@ disk▸page cache ───────── sendfile 7.00 MiB in 4 ───�
 
     #[test]
     fn a_figure_that_would_be_too_wide_leaves_out_disk_and_card() {
-        let mut figure = mixed();
-        assert!(figure.draw(Alphabet::Unicode).join("").contains("disk"));
-        figure.outs = vec![flow(EndKind::Socket, 1_023 << 30, 123_456_789)];
-        figure.ins = vec![flow(EndKind::File, 1_023 << 30, 123_456_789)];
-        assert!(!figure.draw(Alphabet::Unicode).join("").contains("disk"));
+        let mut diagram = mixed();
+        assert!(diagram.draw(Alphabet::Unicode).join("").contains("disk"));
+        diagram.outs = vec![flow(EndKind::Socket, 1_023 << 30, 123_456_789)];
+        diagram.ins = vec![flow(EndKind::File, 1_023 << 30, 123_456_789)];
+        assert!(!diagram.draw(Alphabet::Unicode).join("").contains("disk"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use underpass_engine::hint::{Action, Plain};
 use underpass_engine::{Error, Report};
 use underpass_transport::digest::Fact;
 use underpass_transport::incoming::ReceiveError;
-use underpass_transport::tls::Facts;
+use underpass_transport::tls::SessionFacts;
 
 use crate::backoff::Retryable;
 use crate::error::{ClientError, is_of_network};
@@ -70,7 +70,7 @@ pub struct Done {
     /// The digests that were computed, and what was expected of them.
     pub facts: Vec<Fact>,
     /// The TLS of the connection, if there was any.
-    pub tls: Option<Facts>,
+    pub tls: Option<SessionFacts>,
 }
 
 /// A failed download, and what it leaves.
@@ -83,7 +83,7 @@ pub struct Failed {
     /// The partial file that the next run can resume, if there is one.
     pub kept: Option<Kept>,
     /// The TLS of the last connection, if there was any.
-    pub tls: Option<Box<Facts>>,
+    pub tls: Option<Box<SessionFacts>>,
 }
 
 /// A partial file.

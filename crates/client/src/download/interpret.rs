@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use underpass_protocol::response::validator::{is_strong, parse_date};
-use underpass_transport::incoming::Extent;
+use underpass_transport::incoming::BodyFraming;
 
 use crate::error::ClientError;
 use crate::http::Response;
@@ -150,9 +150,9 @@ fn part(asked: &FileRequest, response: &Response) -> Result<Interpretation, Clie
 
 /// Returns the length of the body, if the head has it.
 fn length(response: &Response) -> Option<u64> {
-    match response.extent {
-        Extent::Length(len) => Some(len),
-        Extent::Chunked | Extent::UntilEnd => None,
+    match response.framing {
+        BodyFraming::Length(len) => Some(len),
+        BodyFraming::Chunked | BodyFraming::UntilEnd => None,
     }
 }
 

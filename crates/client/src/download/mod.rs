@@ -44,7 +44,7 @@ impl<'a> Downloader<'a> {
         Self { client, options, pipes: PipePool::default() }
     }
 
-    /// Fetches the file at `url`. `gauge` shows the progress, and `tell` receives events.
+    /// Fetches the file at `url`. `gauge` shows the progress, and `on_event` receives events.
     ///
     /// # Errors
     ///
@@ -54,9 +54,9 @@ impl<'a> Downloader<'a> {
         url: &Url,
         target: &Target<'_>,
         gauge: &Gauge,
-        tell: &(dyn Fn(&Event<'_>) + Sync),
+        on_event: &(dyn Fn(&Event<'_>) + Sync),
     ) -> Result<Done, Failed> {
         let Self { client, options, pipes } = self;
-        Download::new(client, options, pipes, url, target, gauge, tell).run()
+        Download::new(client, options, pipes, url, target, gauge, on_event).run()
     }
 }

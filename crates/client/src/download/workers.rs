@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use underpass_engine::{Progress, Report};
-use underpass_transport::incoming::{Extent, Manner};
+use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
 use url::Url;
 
 use super::error::DownloadError;
@@ -29,7 +29,7 @@ pub(super) struct Workers<'c> {
     pub(super) cuts: &'c [AtomicBool],
     /// The flag that cancels the download.
     pub(super) cancel: Option<&'c AtomicBool>,
-    pub(super) manner: Manner<'c>,
+    pub(super) receive_options: ReceiveOptions<'c>,
     pub(super) rate_limit: &'c RateLimit,
     pub(super) retries: u32,
     pub(super) file: &'c File,
@@ -43,7 +43,7 @@ pub(super) struct Workers<'c> {
     pub(super) version: Option<Version>,
     pub(super) total: u64,
     pub(super) gauge: &'c Gauge,
-    pub(super) tell: &'c (dyn Fn(&Event<'_>) + Sync),
+    pub(super) on_event: &'c (dyn Fn(&Event<'_>) + Sync),
     pub(super) moved: AtomicU64,
     pub(super) outcome: Mutex<Totals>,
 }
@@ -189,7 +189,7 @@ impl<'c> Workers<'c> {
         let (mut connection, response) = (answer.connection, answer.response);
         self.scheduler.limit(me, range.end);
         let number = self.journal.map(|journal| journal.begin(piece));
-        let is_chunked = response.extent == Extent::Chunked;
+        let is_chunked = response.framing == BodyFraming::Chunked;
         let mut at = piece.start;
         loop {
             // What comes in chunks ends where it ends.
@@ -203,14 +203,21 @@ impl<'c> Workers<'c> {
                 self.note(me, number, at + bytes - piece.start, bytes - moved);
                 moved = bytes;
             };
-            let extent = match is_chunked {
-                true => Extent::Chunked,
-                false => Extent::Length(chunk.end - chunk.start),
+            let framing = match is_chunked {
+                true => BodyFraming::Chunked,
+                false => BodyFraming::Length(chunk.end - chunk.start),
             };
-            let manner = Manner { limit: Some(chunk.end - chunk.start), ..self.manner };
-            let mut tell = |progress: &Progress| note(progress.bytes);
+            let receive_options =
+                ReceiveOptions { limit: Some(chunk.end - chunk.start), ..self.receive_options };
+            let mut on_progress = |progress: &Progress| note(progress.bytes);
             let place = self.base + chunk.start;
-            let received = connection.incoming().body(extent, self.file, place, &manner, &mut tell);
+            let received = connection.incoming().body(
+                framing,
+                self.file,
+                place,
+                &receive_options,
+                &mut on_progress,
+            );
             let bytes = received.report.bytes();
             note(bytes);
             self.outcome().report.add(&received.report);
@@ -264,7 +271,7 @@ impl<'c> Workers<'c> {
             return false;
         };
         if self.scheduler.busy() == 0 {
-            (self.tell)(&Event::Retrying { error: &error, after: wait });
+            (self.on_event)(&Event::Retrying { error: &error, after: wait });
         }
         if sleep(wait, &self.flags(me)) {
             return true;

@@ -12,7 +12,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use underpass_engine::TlsTransport;
 use underpass_engine::wait::{self, Expired, Limits};
 use underpass_transport::incoming::{Incoming, ReceiveError};
-use underpass_transport::tls::{Facts, Session};
+use underpass_transport::tls::{Session, SessionFacts};
 use url::Url;
 
 use super::client::HttpClient;
@@ -80,7 +80,7 @@ impl<'a> Connection<'a> {
 
     /// Returns what is known of the TLS session, if there is one.
     #[must_use]
-    pub fn tls(&self) -> Option<&Facts> {
+    pub fn tls(&self) -> Option<&SessionFacts> {
         self.session().map(|session| session.facts())
     }
 
@@ -151,10 +151,10 @@ impl<'a> Connection<'a> {
             }
     }
 
-    /// Checks whether there is something to read or the end, or will be within `patience`. Records
+    /// Checks whether there is something to read or the end, or will be within `timeout`. Records
     /// of TLS itself do not count.
-    pub(crate) fn has_spoken(&self, patience: Duration) -> bool {
-        let deadline = Instant::now() + patience;
+    pub(crate) fn has_spoken(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
         loop {
             if self.incoming.holds_more()
                 || self.session().is_some_and(|it| it.peek(self.stream().as_fd()).is_some())
@@ -296,7 +296,7 @@ impl<'a> Connection<'a> {
     /// again.
     #[must_use]
     pub fn finish(mut self, response: &Response) -> Option<Self> {
-        let is_read = self.incoming.memory(response.extent, MAX_UNWANTED).is_ok();
+        let is_read = self.incoming.memory(response.framing, MAX_UNWANTED).is_ok();
         (is_read && response.keeps_alive).then_some(self)
     }
 
@@ -315,7 +315,7 @@ impl<'a> Connection<'a> {
     pub(super) fn detail(&mut self, response: &Response) -> String {
         let is_text = response.coding().is_none()
             && response.fields.text("content-type").is_some_and(|it| it.starts_with("text/plain"));
-        let body = self.incoming.memory(response.extent, MAX_DETAIL).unwrap_or_default();
+        let body = self.incoming.memory(response.framing, MAX_DETAIL).unwrap_or_default();
         let text = if is_text { String::from_utf8_lossy(&body) } else { "".into() };
         let line = text.lines().next().unwrap_or_default().trim();
         // Our own servers repeat the status.

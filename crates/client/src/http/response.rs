@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use underpass_protocol::response::validator::parse_date;
-use underpass_transport::incoming::Extent;
+use underpass_transport::incoming::BodyFraming;
 use url::Url;
 
 use crate::error::ClientError;
@@ -46,7 +46,7 @@ pub struct Response {
     /// The fields.
     pub fields: Fields,
     /// The body that follows.
-    pub extent: Extent,
+    pub framing: BodyFraming,
     /// Whether the connection can be used again after the body.
     pub keeps_alive: bool,
 }
@@ -69,7 +69,7 @@ impl Response {
             .map(|field| (field.name.to_owned(), field.value.to_vec()))
             .collect();
         let fields = Fields(fields);
-        let extent = extent(method, status, &fields)?;
+        let framing = framing(method, status, &fields)?;
         let says = |option: &[u8]| {
             let mut options =
                 fields.all("connection").flat_map(|value| value.split(|b| *b == b','));
@@ -81,9 +81,9 @@ impl Response {
         let is_doubtful = is_coded && (!is_11 || fields.get("content-length").is_some());
         let keeps_alive = !says(b"close")
             && (is_11 || says(b"keep-alive"))
-            && extent != Extent::UntilEnd
+            && framing != BodyFraming::UntilEnd
             && !is_doubtful;
-        Ok(Self { status, fields, extent, keeps_alive })
+        Ok(Self { status, fields, framing, keeps_alive })
     }
 
     /// Returns the target of a redirect, if this is one (RFC 9110 15.4).
@@ -126,16 +126,16 @@ impl Response {
 }
 
 /// Returns how the end of the body is known (RFC 9112 6.3).
-fn extent(method: &str, status: u16, fields: &Fields) -> Result<Extent, ClientError> {
+fn framing(method: &str, status: u16, fields: &Fields) -> Result<BodyFraming, ClientError> {
     let is_tunnel = method == "CONNECT" && matches!(status, 200..300);
     if method == "HEAD" || is_tunnel || matches!(status, 100..200 | 204 | 304) {
-        return Ok(Extent::Length(0));
+        return Ok(BodyFraming::Length(0));
     }
     let mut codings = fields.all("transfer-encoding").flat_map(|value| value.split(|b| *b == b','));
     if let Some(coding) = codings.next() {
         let is_chunked = coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
         return match is_chunked && codings.next().is_none() {
-            true => Ok(Extent::Chunked),
+            true => Ok(BodyFraming::Chunked),
             false => {
                 Err(ClientError::BadResponse("a transfer coding that was not asked for".to_owned()))
             }
@@ -151,7 +151,7 @@ fn extent(method: &str, status: u16, fields: &Fields) -> Result<Extent, ClientEr
             }
         }
     }
-    Ok(length.map_or(Extent::UntilEnd, Extent::Length))
+    Ok(length.map_or(BodyFraming::UntilEnd, BodyFraming::Length))
 }
 
 /// Parses a decimal number without a sign.
@@ -173,24 +173,29 @@ mod tests {
 
     #[test]
     fn the_head_says_what_follows() {
-        let chunked = Extent::Chunked;
-        for (head, method, extent, keeps_alive) in [
-            ("200 OK\nContent-Length: 5", "GET", Extent::Length(5), true),
-            ("200\nContent-Length: 5", "GET", Extent::Length(5), true),
-            ("200 OK\nContent-Length: 5", "HEAD", Extent::Length(0), true),
-            ("304 Not Modified\nContent-Length: 5", "GET", Extent::Length(0), true),
-            ("200 Connected\nContent-Length: 5", "CONNECT", Extent::Length(0), true),
-            ("407 Who?\nContent-Length: 5", "CONNECT", Extent::Length(5), true),
-            ("204 No Content", "GET", Extent::Length(0), true),
-            ("200 OK", "GET", Extent::UntilEnd, false),
-            ("200 OK\nContent-Length: 5, 5", "GET", Extent::Length(5), true),
-            ("200 OK\nContent-Length: 5\nContent-Length: 5", "GET", Extent::Length(5), true),
-            ("200 OK\nContent-Length: 5\nConnection: x, Close", "GET", Extent::Length(5), false),
+        let chunked = BodyFraming::Chunked;
+        for (head, method, framing, keeps_alive) in [
+            ("200 OK\nContent-Length: 5", "GET", BodyFraming::Length(5), true),
+            ("200\nContent-Length: 5", "GET", BodyFraming::Length(5), true),
+            ("200 OK\nContent-Length: 5", "HEAD", BodyFraming::Length(0), true),
+            ("304 Not Modified\nContent-Length: 5", "GET", BodyFraming::Length(0), true),
+            ("200 Connected\nContent-Length: 5", "CONNECT", BodyFraming::Length(0), true),
+            ("407 Who?\nContent-Length: 5", "CONNECT", BodyFraming::Length(5), true),
+            ("204 No Content", "GET", BodyFraming::Length(0), true),
+            ("200 OK", "GET", BodyFraming::UntilEnd, false),
+            ("200 OK\nContent-Length: 5, 5", "GET", BodyFraming::Length(5), true),
+            ("200 OK\nContent-Length: 5\nContent-Length: 5", "GET", BodyFraming::Length(5), true),
+            (
+                "200 OK\nContent-Length: 5\nConnection: x, Close",
+                "GET",
+                BodyFraming::Length(5),
+                false,
+            ),
             ("200 OK\nTransfer-Encoding: Chunked", "GET", chunked, true),
             ("200 OK\nTransfer-Encoding: chunked\nContent-Length: 5", "GET", chunked, false),
         ] {
             let response = parse(&format!("HTTP/1.1 {head}\n\n"), method).expect(head);
-            assert_eq!((response.extent, response.keeps_alive), (extent, keeps_alive), "{head}");
+            assert_eq!((response.framing, response.keeps_alive), (framing, keeps_alive), "{head}");
         }
         for (head, keeps_alive) in [("", false), ("\nConnection: keep-alive", true)] {
             let head = format!("HTTP/1.0 200 OK\nContent-Length: 1{head}\n\n");

@@ -451,9 +451,9 @@ pub(super) fn errno(error: &io::Error) -> Errno {
 /// Reads the umask. Calling umask(2) would change it.
 fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let told = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    let stated = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     // Not known: then every file's permissions are set.
-    told.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o777)
+    stated.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o777)
 }
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use underpass_engine::hint::{Action, Plain};
 use underpass_engine::{Error, Report};
 use underpass_transport::incoming::ReceiveError;
-use underpass_transport::tls::Facts;
+use underpass_transport::tls::SessionFacts;
 
 use super::tar::TarError;
 use crate::backoff::Retryable;
@@ -47,7 +47,7 @@ pub struct TreeDone {
     /// The bytes moved, and how.
     pub report: Report,
     /// The TLS of the last connection, if there was any.
-    pub tls: Option<Facts>,
+    pub tls: Option<SessionFacts>,
 }
 
 /// A folder that was not fetched completely.

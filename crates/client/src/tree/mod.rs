@@ -27,7 +27,7 @@ use super::http::HttpClient;
 use task::TreeFetch;
 
 pub use error::{TreeDone, TreeError, TreeFailed, TreeWay};
-pub use options::{Reason, Tell, TreeEvent, TreeGauge, TreeOptions};
+pub use options::{OnEvent, Reason, TreeEvent, TreeGauge, TreeOptions};
 pub use paths::{Refusal, check_target, name_of, relative};
 
 /// Fetches everything beneath `url` into the folder `path`, which is created if it is missing.
@@ -49,12 +49,12 @@ pub fn fetch(
     url: &Url,
     path: &Path,
     gauge: &TreeGauge,
-    tell: Tell<'_>,
+    on_event: OnEvent<'_>,
 ) -> Result<TreeDone, TreeFailed> {
     let mut done = TreeDone::default();
     let (url, has_answered) = (folder_of(url), &AtomicBool::new(false));
     let mut tree =
-        TreeFetch { client, options, url, path, gauge, tell, has_answered, done: &mut done };
+        TreeFetch { client, options, url, path, gauge, on_event, has_answered, done: &mut done };
     match run(&mut tree) {
         Ok(()) => Ok(done),
         Err(error) => Err(TreeFailed { error, done: Box::new(done) }),

@@ -104,4 +104,4 @@ pub trait Reason: fmt::Display + fmt::Debug {}
 impl<T: fmt::Display + fmt::Debug> Reason for T {}
 
 /// The observer of events.
-pub type Tell<'t> = &'t (dyn Fn(&TreeEvent<'_>) + Sync);
+pub type OnEvent<'t> = &'t (dyn Fn(&TreeEvent<'_>) + Sync);

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::error::TreeError;
-use super::options::{Tell, TreeEvent};
+use super::options::{OnEvent, TreeEvent};
 use super::task::TreeFetch;
 use crate::backoff::Backoff;
 
 /// The attempts of one request.
 pub(super) struct Retry<'p> {
-    tell: Tell<'p>,
+    on_event: OnEvent<'p>,
     cancel: Option<&'p AtomicBool>,
     has_answered: &'p AtomicBool,
     backoff: Backoff,
@@ -18,7 +18,7 @@ pub(super) struct Retry<'p> {
 impl<'p> Retry<'p> {
     pub(super) fn new(tree: &TreeFetch<'p, '_>) -> Self {
         Self {
-            tell: tree.tell,
+            on_event: tree.on_event,
             cancel: tree.client.cancel,
             has_answered: tree.has_answered,
             backoff: Backoff::new(tree.options.retries),
@@ -34,7 +34,7 @@ impl<'p> Retry<'p> {
     pub(super) fn wait(&mut self, error: TreeError) -> Result<(), TreeError> {
         let has_answered = self.has_answered.load(Ordering::Relaxed);
         self.backoff.wait(error, has_answered, self.cancel.as_slice(), |error, after| {
-            (self.tell)(&TreeEvent::Retrying { error, after });
+            (self.on_event)(&TreeEvent::Retrying { error, after });
         })
     }
 }

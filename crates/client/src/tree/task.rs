@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use url::Url;
 
 use super::error::TreeDone;
-use super::options::{Tell, TreeGauge, TreeOptions};
+use super::options::{OnEvent, TreeGauge, TreeOptions};
 use crate::http::HttpClient;
 
 /// A folder that is being fetched, and what was done.
@@ -16,7 +16,7 @@ pub(super) struct TreeFetch<'j, 'a> {
     pub(super) url: Url,
     pub(super) path: &'j Path,
     pub(super) gauge: &'j TreeGauge,
-    pub(super) tell: Tell<'j>,
+    pub(super) on_event: OnEvent<'j>,
     /// Whether the server has ever answered.
     pub(super) has_answered: &'j AtomicBool,
     pub(super) done: &'j mut TreeDone,

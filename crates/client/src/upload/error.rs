@@ -5,7 +5,7 @@ use std::io;
 
 use underpass_engine::hint::Plain;
 use underpass_engine::{Error, Report};
-use underpass_transport::tls::Facts;
+use underpass_transport::tls::SessionFacts;
 use url::Url;
 
 use crate::backoff::Retryable;
@@ -30,7 +30,7 @@ pub struct Uploaded {
     /// Whether the server can resume uploads.
     pub is_resumable: bool,
     /// The TLS of the connection, if there was any.
-    pub tls: Option<Facts>,
+    pub tls: Option<SessionFacts>,
 }
 
 /// A failed upload, and what it leaves.
@@ -43,7 +43,7 @@ pub struct UploadFailed {
     /// Whether the same command can resume the upload.
     pub is_kept: bool,
     /// The TLS of the last connection, if there was any.
-    pub tls: Option<Box<Facts>>,
+    pub tls: Option<Box<SessionFacts>>,
 }
 
 impl UploadFailed {

@@ -10,7 +10,7 @@ use underpass_engine::{
 };
 
 use super::error::UploadError;
-use super::options::{Event, SendOptions, Tell};
+use super::options::{Event, OnEvent, SendOptions};
 use crate::error::{ClientError, is_of_network};
 use crate::http::{Connection, HttpClient, Response};
 
@@ -26,7 +26,7 @@ pub(super) struct Exchange<'e, 'a, 't> {
     pub(super) expects: Option<Duration>,
     /// Receives interim answers.
     pub(super) interim: &'e mut (dyn FnMut(&Response) + Send),
-    pub(super) tell: &'e mut Tell<'t>,
+    pub(super) on_event: &'e mut OnEvent<'t>,
     /// The bytes moved, and how.
     pub(super) report: Report,
     /// The final answer, if it came while the body was sent.
@@ -63,10 +63,10 @@ impl Exchange<'_, '_, '_> {
         let session = self.connection.session().cloned();
         let expected = self.body.source.promised();
         let is_short = chain.len().is_some_and(|len| len - framing < MIN_HELD_BACK);
-        let tell = &mut *self.tell;
+        let on_event = &mut *self.on_event;
         let observer = move |progress: &Progress| {
             let bytes = before + progress.bytes.saturating_sub(framing);
-            tell(&Event::Progress(Progress { bytes, expected, ..*progress }));
+            on_event(&Event::Progress(Progress { bytes, expected, ..*progress }));
         };
         let mut options = options(self.client, &self.send_options, is_short).observer(observer);
         if let Some(session) = &session {

@@ -23,7 +23,7 @@ use super::http::{Connection, HttpClient};
 
 pub use error::{UploadError, UploadFailed, Uploaded};
 pub use mkcol::{Made, make_folder};
-pub use options::{Condition, Event, RESUMABLE_FROM, SendOptions, Tell, Upload};
+pub use options::{Condition, Event, OnEvent, RESUMABLE_FROM, SendOptions, Upload};
 
 /// Uploads to a URL. `idle` is a connection that may be used if it leads there; the one that is
 /// left is returned with the outcome.
@@ -36,7 +36,7 @@ pub fn upload<'a>(
     upload: &Upload<'_>,
     url: &Url,
     idle: Option<Connection<'a>>,
-    tell: &mut Tell<'_>,
+    on_event: &mut OnEvent<'_>,
 ) -> Result<(Uploaded, Option<Connection<'a>>), UploadFailed> {
-    uploader::Uploader::new(client, upload, url, idle, tell).run()
+    uploader::Uploader::new(client, upload, url, idle, on_event).run()
 }

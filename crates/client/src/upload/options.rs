@@ -97,7 +97,7 @@ pub enum Event<'e> {
 }
 
 /// The observer of events.
-pub type Tell<'t> = dyn FnMut(&Event<'_>) + Send + 't;
+pub type OnEvent<'t> = dyn FnMut(&Event<'_>) + Send + 't;
 
 /// The minimum size of an upload that can be resumed, in bytes: to begin a smaller one anew costs
 /// less.

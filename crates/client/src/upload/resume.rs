@@ -46,7 +46,7 @@ impl<'a> Uploader<'_, 'a, '_> {
         let version = self.kept.version.as_ref();
         let is_same = version.is_some_and(|version| is_version(&entry.file, version));
         if !is_same || entry.target != self.kept.target {
-            (self.tell)(&Event::StartedOver { reason: "the file has changed since" });
+            (self.on_event)(&Event::StartedOver { reason: "the file has changed since" });
             self.cancel();
         }
         Ok(())
@@ -77,7 +77,7 @@ impl<'a> Uploader<'_, 'a, '_> {
             if let Some(status) = self.is_there()? {
                 return Ok(AttemptEnd::Stored(status));
             }
-            (self.tell)(&Event::StartedOver { reason: "the server does not know it any more" });
+            (self.on_event)(&Event::StartedOver { reason: "the server does not know it any more" });
             self.kept.forget();
             return Ok(AttemptEnd::Again);
         };
@@ -98,7 +98,9 @@ impl<'a> Uploader<'_, 'a, '_> {
             409 => Ok(AttemptEnd::Again),
             _ if response.is_success() && is_part => Ok(AttemptEnd::Again),
             404 | 410 => {
-                (self.tell)(&Event::StartedOver { reason: "the server does not know it any more" });
+                (self.on_event)(&Event::StartedOver {
+                    reason: "the server does not know it any more",
+                });
                 self.kept.forget();
                 Ok(AttemptEnd::Again)
             }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use underpass_engine::{Error, Report, socket};
 use underpass_protocol::upload::INTEROP_VERSION;
 use underpass_transport::hold_little_on_loopback;
-use underpass_transport::tls::Facts;
+use underpass_transport::tls::SessionFacts;
 use url::{Origin, Url};
 
 use super::error::{UploadError, UploadFailed, Uploaded};
 use super::exchange::{Body, Exchange};
-use super::options::{Event, Tell, Upload};
+use super::options::{Event, OnEvent, Upload};
 use super::resume_state::ResumeState;
 use crate::backoff::Backoff;
 use crate::error::ClientError;
@@ -20,7 +20,7 @@ use crate::http::{Connection, HttpClient, Request, Response};
 pub(super) struct Uploader<'u, 'a, 't> {
     pub(super) client: &'u HttpClient<'a>,
     pub(super) upload: &'u Upload<'u>,
-    pub(super) tell: &'u mut Tell<'t>,
+    pub(super) on_event: &'u mut OnEvent<'t>,
     /// The target, to which redirects may have led.
     pub(super) url: Url,
     /// The origin of the server that was given, which alone receives credentials.
@@ -29,7 +29,7 @@ pub(super) struct Uploader<'u, 'a, 't> {
     /// What is needed to resume the upload.
     pub(super) kept: ResumeState,
     report: Report,
-    tls: Option<Facts>,
+    tls: Option<SessionFacts>,
     resumed_at: u64,
     redirects: u32,
     /// The highest number of bytes that the server has had.
@@ -82,13 +82,13 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         upload: &'u Upload<'u>,
         url: &Url,
         idle: Option<Connection<'a>>,
-        tell: &'u mut Tell<'t>,
+        on_event: &'u mut OnEvent<'t>,
     ) -> Self {
         let kept = ResumeState::new(upload, url);
         Self {
             client,
             upload,
-            tell,
+            on_event,
             url: url.clone(),
             origin: url.origin(),
             idle,
@@ -177,7 +177,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             if self.redirects > most {
                 return Err(ClientError::TooManyRedirects { most }.into());
             }
-            (self.tell)(&Event::Redirected { to: &next });
+            (self.on_event)(&Event::Redirected { to: &next });
             self.idle = connection.finish(&response);
             self.url = next;
             return Ok(AttemptEnd::Redirected);
@@ -231,7 +231,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
             body,
             expects,
             interim: &mut |response| kept.hear(response, url, origin),
-            tell: &mut *self.tell,
+            on_event: &mut *self.on_event,
             report: Report::default(),
             heard: None,
             is_begun: false,
@@ -294,7 +294,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
         let resumes = self.kept.resource.is_some();
         backoff.wait(error, true, self.client.cancel.as_slice(), |error, wait| {
-            (self.tell)(&Event::Again { error, wait, resumes });
+            (self.on_event)(&Event::Again { error, wait, resumes });
             self.idle = None;
         })
     }
@@ -306,7 +306,7 @@ impl<'u, 'a, 't> Uploader<'u, 'a, 't> {
         }
         self.has_progressed |= at > self.furthest;
         self.furthest = self.furthest.max(at);
-        (self.tell)(&Event::Resumed { at });
+        (self.on_event)(&Event::Resumed { at });
     }
 
     /// Notes that the server has answered.

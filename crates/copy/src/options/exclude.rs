@@ -115,10 +115,10 @@ mod tests {
 
     #[test]
     fn what_is_no_pattern_is_told() {
-        for (text, told) in [("[", "unclosed character class"), ("{a", "unclosed alternate group")]
+        for (text, fault) in [("[", "unclosed character class"), ("{a", "unclosed alternate group")]
         {
             let error = ExcludePattern::new(OsStr::new(text)).expect_err(text);
-            assert!(error.to_string().starts_with(&format!("'{text}': {told}")), "{error}");
+            assert!(error.to_string().starts_with(&format!("'{text}': {fault}")), "{error}");
         }
         assert!(ExcludePattern::new(OsStr::from_bytes(b"\xff")).is_err());
     }

@@ -196,15 +196,15 @@ impl Worker<'_> {
         let context = self.context;
         let settings = &context.settings;
         let to = || original.folder.target_path(original.entry.target());
-        let mut told = 0;
+        let mut reported = 0;
         let progress = &context.progress.bytes;
         let options = settings
             .engine_options()
             .cancel(context.cancel)
             .capabilities(&context.capabilities)
             .observer(move |now| {
-                progress.fetch_add(now.bytes - told, Ordering::Relaxed);
-                told = now.bytes;
+                progress.fetch_add(now.bytes - reported, Ordering::Relaxed);
+                reported = now.bytes;
             });
         let is_free = settings.policy == Policy::Auto && settings.reflink != When::Always;
         let options = match first.filter(|_| is_free) {

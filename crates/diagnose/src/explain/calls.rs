@@ -4,7 +4,7 @@ use crate::trace::Watch;
 
 /// A system call that is watched.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct WatchedCall {
     /// Its name in the manual.
     pub(super) name: &'static str,
     number: i64,
@@ -85,7 +85,7 @@ pub(super) enum Memory {
 }
 
 /// Returns the call with this number.
-pub(super) fn known(number: i64) -> Option<&'static Known> {
+pub(super) fn known(number: i64) -> Option<&'static WatchedCall> {
     TABLE.iter().find(|known| known.number == number)
 }
 
@@ -95,7 +95,7 @@ pub(super) fn watched() -> Vec<(i64, Watch)> {
 }
 
 /// Returns whether the call, which may have come without a filter, is watched.
-pub(super) fn is_watched(known: &Known, arguments: &[u64; 6]) -> bool {
+pub(super) fn is_watched(known: &WatchedCall, arguments: &[u64; 6]) -> bool {
     let word = |index: u8| arguments[usize::from(index)] as u32;
     match known.watch {
         Watch::Always => true,
@@ -104,8 +104,8 @@ pub(super) fn is_watched(known: &Known, arguments: &[u64; 6]) -> bool {
     }
 }
 
-const fn known_as(name: &'static str, number: libc::c_long, effect: SyscallEffect) -> Known {
-    Known { name, number, watch: Watch::Always, effect }
+const fn known_as(name: &'static str, number: libc::c_long, effect: SyscallEffect) -> WatchedCall {
+    WatchedCall { name, number, watch: Watch::Always, effect }
 }
 
 const fn crossing(
@@ -113,7 +113,7 @@ const fn crossing(
     number: libc::c_long,
     direction: Direction,
     memory: Memory,
-) -> Known {
+) -> WatchedCall {
     let flags = match (memory, name.as_bytes()) {
         (Buffer, b"recvfrom" | b"sendto") => Some(3),
         (Message, _) => Some(2),
@@ -123,13 +123,13 @@ const fn crossing(
     known_as(name, number, SyscallEffect::Cross { direction, memory, flags })
 }
 
-const fn request(number: u32, effect: SyscallEffect) -> Known {
+const fn request(number: u32, effect: SyscallEffect) -> WatchedCall {
     let watch = Watch::If { argument: 1, is: number };
-    Known { name: "ioctl", number: libc::SYS_ioctl, watch, effect }
+    WatchedCall { name: "ioctl", number: libc::SYS_ioctl, watch, effect }
 }
 
 /// Mappings of memory alone are irrelevant unless they replace one of a file.
-const MAP: Known = Known {
+const MAP: WatchedCall = WatchedCall {
     name: "mmap",
     number: libc::SYS_mmap,
     watch: Watch::Unless {
@@ -143,7 +143,7 @@ const MAP: Known = Known {
 use Direction::{In, Out};
 use Memory::{Buffer, Message, Messages, Vector};
 
-const TABLE: [Known; 31] = [
+const TABLE: [WatchedCall; 31] = [
     crossing("read", libc::SYS_read, In, Buffer),
     crossing("write", libc::SYS_write, Out, Buffer),
     crossing("pread64", libc::SYS_pread64, In, Buffer),
@@ -174,7 +174,7 @@ const TABLE: [Known; 31] = [
     known_as("munmap", libc::SYS_munmap, SyscallEffect::Unmap),
     known_as("mremap", libc::SYS_mremap, SyscallEffect::Remap),
     known_as("seccomp", libc::SYS_seccomp, SyscallEffect::Confine),
-    Known {
+    WatchedCall {
         name: "prctl",
         number: libc::SYS_prctl,
         watch: Watch::If { argument: 0, is: libc::PR_SET_SECCOMP as u32 },

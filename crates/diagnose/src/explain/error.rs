@@ -113,12 +113,12 @@ mod tests {
 
     #[test]
     fn the_remedy_is_for_the_cause() {
-        let told = |status, scope| remedy_for(status, scope);
-        assert!(told("Name:\tx\nTracerPid:\t12\n", "3").contains("strace"));
-        assert!(told("TracerPid:\t0\n", "3").contains("reboot"));
-        assert!(told("TracerPid:\t0\n", "2").contains("root"));
-        assert!(told("TracerPid:\t0\n", "1").contains("container"));
-        assert!(told("", "").contains("container"));
+        let remedy = |status, scope| remedy_for(status, scope);
+        assert!(remedy("Name:\tx\nTracerPid:\t12\n", "3").contains("strace"));
+        assert!(remedy("TracerPid:\t0\n", "3").contains("reboot"));
+        assert!(remedy("TracerPid:\t0\n", "2").contains("root"));
+        assert!(remedy("TracerPid:\t0\n", "1").contains("container"));
+        assert!(remedy("", "").contains("container"));
     }
 
     #[test]

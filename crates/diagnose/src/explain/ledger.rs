@@ -39,7 +39,7 @@ pub struct Ledger {
     /// The sockets that are counted in `ends`.
     sockets: HashSet<FileId>,
     /// Bytes that splice(2) has put into pipes and not yet taken out.
-    held: HashMap<FileId, Held>,
+    held: HashMap<FileId, PipeContent>,
 }
 
 /// Bytes and calls.
@@ -147,7 +147,7 @@ impl RefusalCount {
 
 /// The content of a pipe, and where it came from.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct PipeContent {
     from: EndKind,
     /// Where the last of the bytes went.
     to: Option<EndKind>,
@@ -215,7 +215,7 @@ impl Ledger {
             return self.moves.entry(key).or_default().add(bytes);
         }
         if ends.to.kind == EndKind::Pipe {
-            let fresh = Held { from: ends.from.kind, to: None, bytes: 0, calls: 0 };
+            let fresh = PipeContent { from: ends.from.kind, to: None, bytes: 0, calls: 0 };
             let mut held = self.held.get(&ends.to.id).copied().unwrap_or(fresh);
             if held.from != ends.from.kind {
                 self.rest(held);
@@ -253,8 +253,8 @@ impl Ledger {
     }
 
     /// Counts bytes that have moved only into a pipe.
-    fn rest(&mut self, held: Held) {
-        let Held { from, bytes, calls, .. } = held;
+    fn rest(&mut self, held: PipeContent) {
+        let PipeContent { from, bytes, calls, .. } = held;
         let moving_calls = if bytes > 0 { calls } else { 0 };
         // A last call that finds the end of the source belongs to those that have moved the rest.
         let to = held.to.filter(|_| bytes == 0).unwrap_or(EndKind::Pipe);

@@ -4,7 +4,7 @@
 use rustix::io::Errno;
 use underpass_engine::Mechanism;
 
-use super::calls::{Direction, Known, Memory, SyscallEffect};
+use super::calls::{Direction, Memory, SyscallEffect, WatchedCall};
 use super::descriptors::{Descriptors, End, FileId};
 use super::ledger::{Between, Ledger, Origin, Split};
 use super::mappings::Mappings;
@@ -28,7 +28,7 @@ impl Observer {
         &mut self,
         tid: u32,
         mappings: &mut Mappings,
-        known: &'static Known,
+        known: &'static WatchedCall,
         arguments: [u64; 6],
     ) -> Option<Pending> {
         let subject = match known.effect {

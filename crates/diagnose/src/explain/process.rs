@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-use super::calls::{Known, Memory};
+use super::calls::{Memory, WatchedCall};
 use super::descriptors::{End, FileId};
 use super::ledger::{Origin, Split};
 use super::mappings::Mappings;
@@ -29,7 +29,7 @@ pub(super) struct Thread {
 #[derive(Debug)]
 pub(super) struct Pending {
     /// The system call.
-    pub(super) known: &'static Known,
+    pub(super) known: &'static WatchedCall,
     pub(super) arguments: [u64; 6],
     /// Its arguments.
     pub(super) subject: Subject,

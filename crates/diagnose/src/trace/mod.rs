@@ -24,7 +24,7 @@ pub use filter::{Filter, Watch};
 #[derive(Debug)]
 pub struct Program {
     pid: u32,
-    told: std::fs::File,
+    messages: std::fs::File,
 }
 
 /// The result of starting a program, known from its first [`Stop::Exec`] or its end on.
@@ -51,9 +51,9 @@ impl Program {
     /// If `words` is empty.
     pub fn start(words: &[CString], filter: Option<&Filter>) -> io::Result<Self> {
         let (child_go, go) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (told, child_told) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let (messages, child_messages) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let filter = filter.map_or(&[][..], |filter| &filter.code);
-        let (go_parent, told_child) = (go.as_fd(), child_told.as_fd());
+        let (go_parent, told_child) = (go.as_fd(), child_messages.as_fd());
         let program =
             TracedProgram { words, filter, go: child_go.as_fd(), go_parent, report: told_child };
         let pid = sys::spawn_traced(&program)?;
@@ -65,7 +65,7 @@ impl Program {
             return Err(errno.into());
         }
         std::fs::File::from(go).write_all(&[1])?;
-        Ok(Self { pid, told: told.into() })
+        Ok(Self { pid, messages: messages.into() })
     }
 
     /// Returns its process id.
@@ -79,7 +79,7 @@ impl Program {
     pub fn started(&self) -> Start {
         let mut start = Start::Filtered;
         let mut message = [0; 5];
-        while (&self.told).read_exact(&mut message).is_ok() {
+        while (&self.messages).read_exact(&mut message).is_ok() {
             let [what, errno @ ..] = message;
             let errno = Errno::from_raw_os_error(i32::from_ne_bytes(errno));
             match what {

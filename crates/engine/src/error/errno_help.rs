@@ -108,8 +108,8 @@ mod tests {
             };
             let is_mechanism = HELP.iter().any(|(name, ..)| *name == section);
             if is_mechanism {
-                let told = errno_help(section, &format!("E{errno}"));
-                assert_eq!(told, Some(&*meaning.replace('`', "")), "{section} E{errno}");
+                let help = errno_help(section, &format!("E{errno}"));
+                assert_eq!(help, Some(&*meaning.replace('`', "")), "{section} E{errno}");
                 compared += 1;
             }
         }

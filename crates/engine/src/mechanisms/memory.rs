@@ -107,7 +107,7 @@ fn gather<'a, F: AsFd>(
         return Ok(Batch { count: 1, is_cut: false, bytes: first });
     }
     let (mut count, mut files) = (1, 0);
-    for segment in segments.iter().skip(position.index + 1).take(MOST_SEGMENTS) {
+    for segment in segments.iter().skip(position.index + 1).take(MAX_SEGMENTS) {
         if count == 1 {
             buffer.extend_from_slice(first);
         }
@@ -151,7 +151,7 @@ fn write<S: AsFd>(
 }
 
 /// The largest number of segments that one call writes besides the first.
-const MOST_SEGMENTS: usize = 64;
+const MAX_SEGMENTS: usize = 64;
 
 /// Memory from this size on is written by a call of its own rather than copied once more.
 const LONG_MEMORY: usize = 16 << 10;

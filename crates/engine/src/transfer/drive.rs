@@ -101,16 +101,16 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
 
     /// Waits until the transfer can continue, or until it is time to check the clock, the lease
     /// or the cancel flag.
-    fn wait(&mut self, awaited: Wait, patience: Option<Duration>) -> Result<(), Error> {
+    fn wait(&mut self, awaited: Wait, limit: Option<Duration>) -> Result<(), Error> {
         let look = self.options.cancel.is_some() || self.holds_lease();
         let bound = match awaited {
             Wait::Acknowledgement => Some(ACKNOWLEDGEMENT_INTERVAL),
             Wait::Writer => Some(WRITER_INTERVAL),
             Wait::Sink | Wait::Source => look.then_some(wait::POLL_INTERVAL),
         };
-        let timeout = match (bound, patience) {
-            (Some(bound), Some(patience)) => Some(bound.min(patience)),
-            (bound, patience) => bound.or(patience),
+        let timeout = match (bound, limit) {
+            (Some(bound), Some(limit)) => Some(bound.min(limit)),
+            (bound, limit) => bound.or(limit),
         };
         let mut sink_events =
             if awaited == Wait::Sink { PollFlags::OUT } else { PollFlags::empty() };

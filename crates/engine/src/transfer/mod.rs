@@ -88,7 +88,7 @@ pub struct Transfer<'a, F, S> {
     is_reserved: bool,
     pub(crate) started: Option<Instant>,
     /// When the observer was last called, and with how many bytes.
-    last_told: Option<(Instant, u64)>,
+    last_observed: Option<(Instant, u64)>,
     is_done: bool,
     pub(crate) report: Report,
 }
@@ -112,7 +112,7 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
             largest_step: usize::MAX,
             is_reserved: false,
             started: None,
-            last_told: None,
+            last_observed: None,
             is_done: false,
             report: Report::default(),
         }
@@ -461,14 +461,14 @@ impl<'a, F: AsFd, S: AsFd> Transfer<'a, F, S> {
         let Some(observer) = &mut self.options.observer else { return };
         let now = Instant::now();
         let bytes = self.report.bytes();
-        let is_early = self.last_told.is_some_and(|(last, told)| {
-            let is_due = self.options.observe_every.is_some_and(|every| bytes - told >= every);
+        let is_early = self.last_observed.is_some_and(|(last, observed)| {
+            let is_due = self.options.observe_every.is_some_and(|every| bytes - observed >= every);
             !is_due && now.duration_since(last) < Progress::INTERVAL
         });
         if is_early {
             return;
         }
-        self.last_told = Some((now, bytes));
+        self.last_observed = Some((now, bytes));
         let started = self.started.unwrap_or(now);
         observer(&Progress {
             bytes,

@@ -164,7 +164,7 @@ impl<F: AsFd, S: AsFd> Transfer<'_, F, S> {
         self.guards.clear();
         self.is_done = true;
         self.report.elapsed = self.elapsed();
-        self.last_told = None;
+        self.last_observed = None;
         self.tell_progress();
         Ok(Status::Done)
     }

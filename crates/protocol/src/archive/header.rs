@@ -26,7 +26,7 @@ pub enum Kind<'a> {
 
 /// The contents of a member's header.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts<'a> {
+pub(super) struct MemberFacts<'a> {
     /// The name in the archive; a folder's ends in a slash.
     pub(super) path: &'a [u8],
     pub(super) kind: Kind<'a>,
@@ -39,7 +39,7 @@ pub(super) struct Facts<'a> {
 }
 
 /// Returns the length of what [`write()`] writes, which is whole blocks.
-pub(super) fn len(facts: &Facts<'_>) -> u64 {
+pub(super) fn len(facts: &MemberFacts<'_>) -> u64 {
     match records(facts).len() as u64 {
         0 => BLOCK,
         len => BLOCK + len + padding(len) + BLOCK,
@@ -47,7 +47,7 @@ pub(super) fn len(facts: &Facts<'_>) -> u64 {
 }
 
 /// Writes the header of a member.
-pub(super) fn write(out: &mut Vec<u8>, facts: &Facts<'_>) {
+pub(super) fn write(out: &mut Vec<u8>, facts: &MemberFacts<'_>) {
     let records = records(facts);
     if !records.is_empty() {
         // Seen only by programs that do not know PAX, which unpack it as a file.
@@ -62,7 +62,7 @@ pub(super) fn write(out: &mut Vec<u8>, facts: &Facts<'_>) {
         Kind::Folder => (EntryType::Directory, &b""[..]),
         Kind::Symlink(target) => (EntryType::Symlink, target),
     };
-    let modified = facts.modified.0.clamp(0, LARGEST_OCTAL as i64) as u64;
+    let modified = facts.modified.0.clamp(0, MAX_OCTAL as i64) as u64;
     let values = (entry, facts.size, facts.mode & PERMISSIONS, modified);
     out.extend_from_slice(block(facts.path, target, values).as_bytes());
 }
@@ -77,7 +77,7 @@ pub const fn padding(len: u64) -> u64 {
 const PERMISSIONS: u32 = 0o777;
 
 /// The largest number that eleven octal digits hold: 8 GiB less one, or the year 2242.
-const LARGEST_OCTAL: u64 = 0o777_7777_7777;
+const MAX_OCTAL: u64 = 0o777_7777_7777;
 
 /// The length of the fields for the name and the link's target.
 const NAME: usize = 100;
@@ -112,7 +112,7 @@ fn fill(field: &mut [u8; NAME], name: &[u8]) {
 }
 
 /// Returns the records of the PAX header; empty if the block suffices.
-fn records(facts: &Facts<'_>) -> Vec<u8> {
+fn records(facts: &MemberFacts<'_>) -> Vec<u8> {
     let target = match facts.kind {
         Kind::Symlink(target) => target,
         Kind::File | Kind::Folder => b"",
@@ -129,11 +129,11 @@ fn records(facts: &Facts<'_>) -> Vec<u8> {
             record(&mut out, key, name);
         }
     }
-    if facts.size > LARGEST_OCTAL {
+    if facts.size > MAX_OCTAL {
         record(&mut out, "size", facts.size.to_string().as_bytes());
     }
     let (seconds, nanoseconds) = facts.modified;
-    if nanoseconds != 0 || !(0..=LARGEST_OCTAL as i64).contains(&seconds) {
+    if nanoseconds != 0 || !(0..=MAX_OCTAL as i64).contains(&seconds) {
         record(&mut out, "mtime", decimal(seconds, nanoseconds).as_bytes());
     }
     out
@@ -174,10 +174,10 @@ fn decimal(seconds: i64, nanoseconds: i64) -> String {
 mod tests {
     use super::*;
 
-    const PLAIN: Facts<'_> =
-        Facts { path: b"a/b", kind: Kind::File, mode: 0o644, size: 3, modified: (7, 0) };
+    const PLAIN: MemberFacts<'_> =
+        MemberFacts { path: b"a/b", kind: Kind::File, mode: 0o644, size: 3, modified: (7, 0) };
 
-    fn header(facts: &Facts<'_>) -> Vec<u8> {
+    fn header(facts: &MemberFacts<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         write(&mut out, facts);
         assert_eq!((out.len() as u64, out.len() as u64 % BLOCK), (len(facts), 0));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     /// Returns the records in front of a member.
-    fn pax(facts: &Facts<'_>) -> String {
+    fn pax(facts: &MemberFacts<'_>) -> String {
         let out = header(facts);
         if out.len() as u64 == BLOCK {
             return String::new();
@@ -209,30 +209,30 @@ mod tests {
 
     #[test]
     fn what_the_block_cannot_say_is_said_before_it() {
-        let link = |target| Facts { kind: Kind::Symlink(target), size: 0, ..PLAIN };
+        let link = |target| MemberFacts { kind: Kind::Symlink(target), size: 0, ..PLAIN };
         let (hundred, more, other) = ([b'x'; 100], [b'x'; 101], [b'\xff'; 101]);
         let long_path = format!("111 path={}\n", "x".repeat(101));
         let other_path = format!("21 hdrcharset=BINARY\n111 path={}\n", "\u{fffd}".repeat(101));
         let other_link =
             format!("21 hdrcharset=BINARY\n11 path=é\n115 linkpath={}\n", "\u{fffd}".repeat(101));
         let long_link = format!("115 linkpath={}\n", "x".repeat(101));
-        let cases: [(Facts<'_>, &str); 16] = [
-            (Facts { path: &hundred, ..PLAIN }, ""),
-            (Facts { path: &more, ..PLAIN }, &long_path),
-            (Facts { path: "é".as_bytes(), ..PLAIN }, "11 path=é\n"),
-            (Facts { path: b"\xff", ..PLAIN }, ""),
-            (Facts { path: &other, ..PLAIN }, &other_path),
+        let cases: [(MemberFacts<'_>, &str); 16] = [
+            (MemberFacts { path: &hundred, ..PLAIN }, ""),
+            (MemberFacts { path: &more, ..PLAIN }, &long_path),
+            (MemberFacts { path: "é".as_bytes(), ..PLAIN }, "11 path=é\n"),
+            (MemberFacts { path: b"\xff", ..PLAIN }, ""),
+            (MemberFacts { path: &other, ..PLAIN }, &other_path),
             (link(b"../b"), ""),
             (link(&hundred), ""),
             (link(&more), &long_link),
             (link(b"\xff"), ""),
-            (Facts { path: "é".as_bytes(), ..link(&other) }, &other_link),
-            (Facts { size: LARGEST_OCTAL, ..PLAIN }, ""),
-            (Facts { size: LARGEST_OCTAL + 1, ..PLAIN }, "19 size=8589934592\n"),
-            (Facts { modified: (1, 5), ..PLAIN }, "21 mtime=1.000000005\n"),
-            (Facts { modified: (-1, 0), ..PLAIN }, "12 mtime=-1\n"),
-            (Facts { modified: (-1, 999_999_999), ..PLAIN }, "22 mtime=-0.000000001\n"),
-            (Facts { modified: (8_589_934_592, 0), ..PLAIN }, "20 mtime=8589934592\n"),
+            (MemberFacts { path: "é".as_bytes(), ..link(&other) }, &other_link),
+            (MemberFacts { size: MAX_OCTAL, ..PLAIN }, ""),
+            (MemberFacts { size: MAX_OCTAL + 1, ..PLAIN }, "19 size=8589934592\n"),
+            (MemberFacts { modified: (1, 5), ..PLAIN }, "21 mtime=1.000000005\n"),
+            (MemberFacts { modified: (-1, 0), ..PLAIN }, "12 mtime=-1\n"),
+            (MemberFacts { modified: (-1, 999_999_999), ..PLAIN }, "22 mtime=-0.000000001\n"),
+            (MemberFacts { modified: (8_589_934_592, 0), ..PLAIN }, "20 mtime=8589934592\n"),
         ];
         for (facts, records) in cases {
             assert_eq!(pax(&facts), records, "{facts:?}");
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn nobody_becomes_root_by_unpacking() {
-        let out = header(&Facts { mode: 0o104_755, ..PLAIN });
+        let out = header(&MemberFacts { mode: 0o104_755, ..PLAIN });
         assert_eq!(Header::from_byte_slice(&out).mode().unwrap(), 0o755);
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::error::LayoutError;
 use super::fingerprint::Fingerprint;
-use super::header::{self, BLOCK, Facts, Kind, padding};
+use super::header::{self, BLOCK, Kind, MemberFacts, padding};
 use crate::version::FileVersion;
 
 /// One member, as it is put into a [`Builder`].
@@ -256,7 +256,7 @@ impl Layout {
 
     /// Returns the contents of a member's header; `path` is overwritten with its path in the
     /// archive.
-    pub(super) fn facts<'a>(&'a self, index: usize, path: &'a mut Vec<u8>) -> Facts<'a> {
+    pub(super) fn facts<'a>(&'a self, index: usize, path: &'a mut Vec<u8>) -> MemberFacts<'a> {
         path.clear();
         path.extend_from_slice(&self.top);
         self.write_path(index, path);
@@ -272,7 +272,7 @@ impl Layout {
             RowKind::Symlink => Kind::Symlink(self.target(index)),
         };
         let (mode, modified) = ((row.mode & MODE).into(), row.version.modified.get());
-        Facts { path, kind, mode, size: self.size(index), modified }
+        MemberFacts { path, kind, mode, size: self.size(index), modified }
     }
 
     /// Returns the number of a file system, of which there may be 65,536.

@@ -17,9 +17,9 @@ use super::validator::{last_modified, push_date};
 use crate::request::negotiate::Coding;
 use crate::request::{Method, Request};
 
-/// The facts of the file, or of the compressed neighbour that replaces it.
+/// The representation of a file: its own bytes, or the compressed neighbour that replaces it.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct Representation<'a> {
     /// Its length in bytes.
     pub len: u64,
     /// Its strong entity tag, with quotes.
@@ -69,7 +69,7 @@ pub enum PlannedBody {
 
 /// Decides the response to a GET or HEAD for this file at this moment.
 #[must_use]
-pub fn plan(request: &Request, facts: &Facts, now: SystemTime) -> Plan {
+pub fn plan(request: &Request, facts: &Representation, now: SystemTime) -> Plan {
     let current = Validators { etag: facts.etag, modified: facts.modified };
     let plan = match conditional::evaluate(request, Some(current)) {
         Condition::Fails => failed(facts),
@@ -95,7 +95,7 @@ pub fn plan(request: &Request, facts: &Facts, now: SystemTime) -> Plan {
 /// has, and appends the rest. Where the new version is the shorter one, curl and wget take 416,
 /// and wget also 200, for a sign that they have everything. An error they all report.
 #[must_use]
-pub fn plan_conflict(request: &Request, facts: &Facts, now: SystemTime) -> Plan {
+pub fn plan_conflict(request: &Request, facts: &Representation, now: SystemTime) -> Plan {
     let current = Validators { etag: facts.etag, modified: facts.modified };
     match conditional::evaluate(request, Some(current)) {
         Condition::Fails => failed(facts),
@@ -106,7 +106,12 @@ pub fn plan_conflict(request: &Request, facts: &Facts, now: SystemTime) -> Plan 
 }
 
 /// Returns the bytes that are asked for.
-fn wanted(request: &Request, facts: &Facts, current: Validators, now: SystemTime) -> RangeAnswer {
+fn wanted(
+    request: &Request,
+    facts: &Representation,
+    current: Validators,
+    now: SystemTime,
+) -> RangeAnswer {
     // RFC 9110 14.2: other methods have no ranges. 13.2.2 step 5: If-Range comes last.
     if request.method != Method::Get || !conditional::range_applies(request, current, now) {
         return RangeAnswer::Whole;
@@ -119,7 +124,7 @@ fn wanted(request: &Request, facts: &Facts, current: Validators, now: SystemTime
 }
 
 /// 200: all of it.
-fn whole(facts: &Facts, now: SystemTime) -> Plan {
+fn whole(facts: &Representation, now: SystemTime) -> Plan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
     push_field(&mut fields, "Content-Type", facts.media_type.as_bytes());
     push_number_field(&mut fields, "Content-Length", facts.len);
@@ -129,7 +134,7 @@ fn whole(facts: &Facts, now: SystemTime) -> Plan {
 }
 
 /// 206 with one part (RFC 9110 15.3.7.1).
-fn part(facts: &Facts, range: Range<u64>, now: SystemTime) -> Plan {
+fn part(facts: &Representation, range: Range<u64>, now: SystemTime) -> Plan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
     let body_len = range.end - range.start;
     push_field(&mut fields, "Content-Type", facts.media_type.as_bytes());
@@ -140,7 +145,7 @@ fn part(facts: &Facts, range: Range<u64>, now: SystemTime) -> Plan {
 }
 
 /// 206 with several parts: no `Content-Range` but those of the parts (RFC 9110 15.3.7.2).
-fn parts(facts: &Facts, ranges: &[Range<u64>], now: SystemTime) -> Plan {
+fn parts(facts: &Representation, ranges: &[Range<u64>], now: SystemTime) -> Plan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
     let multipart = Multipart::new(ranges, facts.len, facts.media_type, facts.etag);
     let body_len = multipart.len();
@@ -151,19 +156,19 @@ fn parts(facts: &Facts, ranges: &[Range<u64>], now: SystemTime) -> Plan {
 }
 
 /// 304: what a cache needs to go on with what it has (RFC 9110 15.4.5).
-fn not_modified(facts: &Facts, now: SystemTime) -> Plan {
+fn not_modified(facts: &Representation, now: SystemTime) -> Plan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
     push_validators(&mut fields, facts, now);
     Plan { status: 304, fields, body: PlannedBody::Nothing, body_len: 0 }
 }
 
 /// 412 (RFC 9110 15.5.13).
-fn failed(facts: &Facts) -> Plan {
+fn failed(facts: &Representation) -> Plan {
     message(412, Vec::new(), facts, "the file is not the version that was asked for\n")
 }
 
 /// 416: says how long the file is (RFC 9110 15.5.17).
-fn unsatisfiable(facts: &Facts) -> Plan {
+fn unsatisfiable(facts: &Representation) -> Plan {
     let mut fields = Vec::with_capacity(FIELDS_CAPACITY);
     fields.extend_from_slice(b"Content-Range: bytes */");
     push_decimal(&mut fields, facts.len);
@@ -172,7 +177,7 @@ fn unsatisfiable(facts: &Facts) -> Plan {
 }
 
 /// Returns an answer that is not the file.
-fn message(status: u16, mut fields: Vec<u8>, facts: &Facts, text: &'static str) -> Plan {
+fn message(status: u16, mut fields: Vec<u8>, facts: &Representation, text: &'static str) -> Plan {
     let body_len = text.len() as u64;
     push_field(&mut fields, "Content-Type", PLAIN_TEXT.as_bytes());
     push_number_field(&mut fields, "Content-Length", body_len);
@@ -181,7 +186,7 @@ fn message(status: u16, mut fields: Vec<u8>, facts: &Facts, text: &'static str) 
 }
 
 /// What every answer with bytes of the file says about it.
-fn push_representation(fields: &mut Vec<u8>, facts: &Facts, now: SystemTime) {
+fn push_representation(fields: &mut Vec<u8>, facts: &Representation, now: SystemTime) {
     push_validators(fields, facts, now);
     fields.extend_from_slice(b"Accept-Ranges: bytes\r\n"); // RFC 9110 14.3
     if let Some(coding) = facts.coding {
@@ -191,7 +196,7 @@ fn push_representation(fields: &mut Vec<u8>, facts: &Facts, now: SystemTime) {
 }
 
 /// What tells this version from others.
-fn push_validators(fields: &mut Vec<u8>, facts: &Facts, now: SystemTime) {
+fn push_validators(fields: &mut Vec<u8>, facts: &Representation, now: SystemTime) {
     if let Some(modified) = last_modified(facts.modified, now) {
         fields.extend_from_slice(b"Last-Modified: ");
         push_date(fields, modified);
@@ -202,7 +207,7 @@ fn push_validators(fields: &mut Vec<u8>, facts: &Facts, now: SystemTime) {
 }
 
 /// RFC 9110 12.5.5: what the choice of this representation depended on.
-fn push_vary(fields: &mut Vec<u8>, facts: &Facts) {
+fn push_vary(fields: &mut Vec<u8>, facts: &Representation) {
     if facts.varies {
         fields.extend_from_slice(b"Vary: Accept-Encoding\r\n");
     }

@@ -4,13 +4,13 @@ use std::time::SystemTime;
 use proptest::prelude::*;
 use underpass_protocol::request::negotiate::Coding;
 use underpass_protocol::response::multipart::Multipart;
-use underpass_protocol::response::plan::{Facts, Plan, PlannedBody, plan, plan_conflict};
+use underpass_protocol::response::plan::{Plan, PlannedBody, Representation, plan, plan_conflict};
 
 use crate::rig::{NOVEMBER, at, with_request};
 
 /// A file of 1000 bytes.
-fn facts() -> Facts<'static> {
-    Facts {
+fn facts() -> Representation<'static> {
+    Representation {
         len: 1000,
         etag: "\"v1\"",
         modified: at(NOVEMBER),
@@ -23,12 +23,12 @@ fn facts() -> Facts<'static> {
 }
 
 /// The plan for a request, a day later.
-fn planned(verb: &str, fields: &[&str], facts: &Facts) -> Plan {
+fn planned(verb: &str, fields: &[&str], facts: &Representation) -> Plan {
     planned_at(verb, fields, facts, at(NOVEMBER + 86_400))
 }
 
 /// The plan for a request at this moment.
-fn planned_at(verb: &str, fields: &[&str], facts: &Facts, now: SystemTime) -> Plan {
+fn planned_at(verb: &str, fields: &[&str], facts: &Representation, now: SystemTime) -> Plan {
     with_request(&format!("{verb} /a HTTP/1.1"), fields, |request| plan(request, facts, now))
 }
 
@@ -62,7 +62,7 @@ fn a_whole_file_comes_with_all_that_is_known_of_it() {
 
 #[test]
 fn an_empty_file_is_200_with_or_without_a_range() {
-    let facts = Facts { len: 0, ..facts() };
+    let facts = Representation { len: 0, ..facts() };
     for fields in [&[][..], &["Range: bytes=0-"]] {
         let plan = planned("GET", fields, &facts);
         assert_eq!((plan.status, &plan.body, plan.body_len), (200, &PlannedBody::Nothing, 0));
@@ -153,7 +153,7 @@ fn a_resumed_download_never_mixes_two_versions() {
 
 #[test]
 fn what_is_not_modified_keeps_its_validators_and_has_no_body() {
-    let facts = Facts { varies: true, coding: Some(Coding::Br), ..facts() };
+    let facts = Representation { varies: true, coding: Some(Coding::Br), ..facts() };
     let plan = planned("GET", &["If-None-Match: \"v1\""], &facts);
     assert_eq!((plan.status, &plan.body, plan.body_len), (304, &PlannedBody::Nothing, 0));
     assert_eq!(names(&plan), "ETag Last-Modified Vary");
@@ -169,7 +169,7 @@ fn another_version_than_the_one_that_was_meant_is_412() {
 
 #[test]
 fn a_compressed_neighbour_says_so_and_every_answer_says_that_it_varies() {
-    let facts = Facts { varies: true, coding: Some(Coding::Gzip), ..facts() };
+    let facts = Representation { varies: true, coding: Some(Coding::Gzip), ..facts() };
     for (fields, status, has_coding) in [
         (&[][..], 200, true),
         (&["Range: bytes=0-9"], 206, true),
@@ -219,7 +219,7 @@ fn a_download_has_a_name_that_every_client_can_use() {
             ),
         ),
     ] {
-        let plan = planned("GET", &[], &Facts { file_name: name, is_download, ..facts() });
+        let plan = planned("GET", &[], &Representation { file_name: name, is_download, ..facts() });
         let lines = lines(&plan);
         assert_eq!(lines.get("Content-Disposition").map(String::as_str), expected);
     }
@@ -234,7 +234,7 @@ fn a_file_from_the_future_is_as_old_as_the_response() {
 #[test]
 fn a_file_from_before_1970_has_no_date() {
     let modified = at(0) - std::time::Duration::from_secs(1);
-    let plan = planned("GET", &[], &Facts { modified, ..facts() });
+    let plan = planned("GET", &[], &Representation { modified, ..facts() });
     assert_eq!(names(&plan), "Accept-Ranges Content-Length Content-Type ETag");
 }
 
@@ -265,7 +265,7 @@ proptest! {
         verb in "GET|HEAD", len in 0_u64..3000,
     ) {
         let field = format!("Range: bytes={}", specs.join(", "));
-        let plan = planned(&verb, &[&field], &Facts { len, ..facts() });
+        let plan = planned(&verb, &[&field], &Representation { len, ..facts() });
         let body = match &plan.body {
             PlannedBody::Nothing => None,
             PlannedBody::Whole => Some(len),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::archive::layouts::{LaidOut, LayoutKey, LayoutResult};
 use crate::archive::{ArchiveError, WalkOptions, walk};
-use crate::server::limits::batches::tell_all;
+use crate::server::limits::batches::answer_all;
 use crate::server::limits::disk_queue::ClientNet;
 use crate::server::shared::Shared;
 
@@ -21,9 +21,9 @@ pub(crate) async fn lay_out(
     let submit = || {
         let (shared, key) = (Arc::clone(&shared), key.clone());
         layouts.queue.submit(client, move || {
-            let askers = shared.layouts.batches.begin(&key);
-            if !askers.is_empty() {
-                tell_all(askers, &walk_folder(&shared, client, &key, folder).map_err(Arc::new));
+            let waiters = shared.layouts.batches.begin(&key);
+            if !waiters.is_empty() {
+                answer_all(waiters, &walk_folder(&shared, client, &key, folder).map_err(Arc::new));
             }
         })
     };

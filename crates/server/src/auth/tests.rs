@@ -139,7 +139,7 @@ fn nobody_is_challenged_if_there_are_no_users() {
     let access = access(&["@/open", "@/more"]);
     assert_eq!(word(&access, "", "more", Right::Read), "allowed -");
     assert_eq!(word(&access, "", "shut", Right::Read), "forbidden");
-    assert_eq!(word(&access, "a:b", "shut", Right::Read), "challenge", "what was told is wrong");
+    assert_eq!(word(&access, "a:b", "shut", Right::Read), "challenge", "the credentials are wrong");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::changes::dest_entry::{DestEntry, hidden_name, rename};
 use crate::changes::refusal::Refusal;
 use crate::changes::tree;
 use crate::changes::tree::{Check, Copying};
-use crate::files::root::{Patience, sync_folder};
+use crate::files::root::{DiskWait, sync_folder};
 use crate::server::settings::MinFree;
 use crate::server::shared::Shared;
 use crate::uploads::has_room;
@@ -116,7 +116,7 @@ impl Change {
     }
 
     fn copy(&self, shared: &Shared, to: &Destination, depth: Depth) -> Result<Changed, Refusal> {
-        let from = shared.root.open(&self.path, Patience::Disk)?;
+        let from = shared.root.open(&self.path, DiskWait::Allowed)?;
         let stat = fstat(&from)?;
         self.check(&stat)?;
         let is_folder = tree::kind(&stat) == FileType::Directory;
@@ -155,7 +155,8 @@ impl Change {
         let Some(existing) = &dest.existing else { return Ok(()) };
         let is_link = tree::kind(stat) == FileType::Symlink;
         // A link that leads nowhere or out of the root has no target to lose here.
-        let target = is_link.then(|| shared.root.open(&self.path, Patience::Disk).ok()).flatten();
+        let target =
+            is_link.then(|| shared.root.open(&self.path, DiskWait::Allowed).ok()).flatten();
         let target = target.and_then(|target| fstat(&target).ok());
         if target.is_some_and(|target| tree::identity(&target) == tree::identity(existing)) {
             return Err(Refusal::new(403, "this is what the link leads to"));

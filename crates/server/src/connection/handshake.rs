@@ -12,21 +12,23 @@ use crate::connection::peer::{Doing, Peer};
 use crate::connection::socket::READABLE;
 use crate::server::credentials::Credentials;
 use crate::server::worker::Worker;
-use underpass_transport::tls::{Acceptor, Handshake, HandshakeError, Place, Progress, Session};
+use underpass_transport::tls::{
+    Acceptor, EncryptedBy, Handshake, HandshakeError, Progress, Session,
+};
 
 /// Runs the handshake with a client; returns whether to serve the connection. A client that speaks
 /// plain HTTP is served as well, because it gets a redirect or an error.
 pub(crate) async fn run(worker: &Worker, peer: &Peer, credentials: &Credentials) -> bool {
     peer.begins(Doing::Handshaking, Instant::now());
     let metrics = worker.shared.metrics.worker(worker.index);
-    let outcome = shake(worker, peer, credentials).await;
+    let outcome = run_handshake(worker, peer, credentials).await;
     worker.shared.requests.release(&peer.requests);
     match outcome {
         Ok(session) => {
             let facts = session.facts();
-            let why = match facts.place {
-                Place::Kernel => None,
-                Place::UserSpace(why) => Some(why.name()),
+            let why = match facts.encrypted_by {
+                EncryptedBy::Kernel => None,
+                EncryptedBy::UserSpace(why) => Some(why.name()),
             };
             metrics.secured(why, facts.is_resumed);
             peer.secure(session);
@@ -44,7 +46,7 @@ pub(crate) async fn run(worker: &Worker, peer: &Peer, credentials: &Credentials)
 /// A step computes for some tenths of a millisecond, and thousands of clients may come at once. So
 /// only a few steps are run before everything else on the worker has its turn; the others wait in
 /// line. A handshake that waits for its client is not in that line, so it cannot block others.
-async fn shake(
+async fn run_handshake(
     worker: &Worker,
     peer: &Peer,
     credentials: &Credentials,

@@ -57,17 +57,17 @@ impl<'a> Sending<'a> {
     ) -> Self {
         let head_len = head.len() as u64;
         let (mut residence, mut version) = (None, None);
-        let (chain, care) = match body {
-            Body::Nothing => (Chain::new().bytes(head), Care::NONE),
+        let (chain, precautions) = match body {
+            Body::Nothing => (Chain::new().bytes(head), Precautions::NONE),
             Body::Memory(bytes) => {
                 let head = [head.as_slice(), &bytes].concat();
-                (Chain::new().bytes(head), Care::NONE)
+                (Chain::new().bytes(head), Precautions::NONE)
             }
             Body::File(file) => {
-                let care = Care::of(&file);
+                let precautions = Precautions::of(&file);
                 residence = file.residence();
                 version = Some(file.version());
-                (file.chain(head), care)
+                (file.chain(head), precautions)
             }
             body => {
                 let mut slow = Slow::new(worker, peer, head_len, None, facts());
@@ -77,11 +77,11 @@ impl<'a> Sending<'a> {
                 return Self::Slow(Box::pin(slow.pieces(head, body)));
             }
         };
-        if !care.is_resident {
+        if !precautions.is_resident {
             let slow = Slow::new(worker, peer, head_len, version, facts());
-            return Self::Slow(Box::pin(slow.whole(chain, care, residence)));
+            return Self::Slow(Box::pin(slow.whole(chain, precautions, residence)));
         }
-        let mut transfer = transfer(worker, peer, chain, care.confirm);
+        let mut transfer = transfer(worker, peer, chain, precautions.confirm);
         let mut usage = Usage::default();
         let advanced = advance(&worker.shared.settings, &mut transfer, &mut usage);
         let bytes = transfer.report().bytes();
@@ -107,14 +107,14 @@ impl<'a> Sending<'a> {
 
 /// The precautions for sending a chain.
 #[derive(Clone, Copy, Debug)]
-struct Care {
+struct Precautions {
     /// Whether all bytes are in memory, so that no step has to wait for a disk.
     is_resident: bool,
     /// The moment at which to check whether the file is unchanged.
     confirm: Confirm,
 }
 
-impl Care {
+impl Precautions {
     /// The precautions for bytes in memory.
     const NONE: Self = Self { is_resident: true, confirm: Confirm::HandedOver };
 
@@ -199,11 +199,11 @@ impl<'a> Slow<'a> {
     async fn whole(
         mut self,
         chain: Chain<Arc<OwnedFd>>,
-        care: Care,
+        precautions: Precautions,
         residence: Option<ResidentSince>,
     ) -> SendOutcome {
         let began = Instant::now();
-        if self.send(chain, care.confirm).await && !self.met_missing {
+        if self.send(chain, precautions.confirm).await && !self.met_missing {
             // Later requests for the same file then need no check.
             residence.inspect(|residence| residence.note(began));
         }
@@ -304,7 +304,7 @@ impl<'a> Slow<'a> {
                     return false;
                 }
             };
-            self.tell(transfer.report());
+            self.report_progress(transfer.report());
             if !self.wait(status).await {
                 self.outcome.report.add(transfer.report());
                 return false;
@@ -400,7 +400,7 @@ impl<'a> Slow<'a> {
     }
 
     /// Reports the progress to the register.
-    fn tell(&mut self, report: &Report) {
+    fn report_progress(&mut self, report: &Report) {
         let bytes = self.outcome.report.bytes() + report.bytes();
         self.handle.progress(bytes.saturating_sub(self.head_len), report.main_mechanism());
     }

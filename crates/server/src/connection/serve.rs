@@ -187,7 +187,7 @@ impl<'a> Connection<'a> {
         };
         self.peer.has_asked();
         if self.peer.is_reserve && !endpoints::is_health(&self.worker.shared.settings, &request) {
-            return Some((self.turn_away(&bytes[..len], started), len));
+            return Some((self.refuse_connection(&bytes[..len], started), len));
         }
         // If there is no room for the following bytes, the connection ends with the response, and
         // the client may send the rest again.
@@ -257,7 +257,7 @@ impl<'a> Connection<'a> {
                 let failure = outcome.failure.take();
                 ending.entry.status = 503;
                 // This response announces the end of the connection itself.
-                outcome = SendOutcome { failure, ..self.apologise(&ending).await };
+                outcome = SendOutcome { failure, ..self.send_being_written(&ending).await };
             }
             return self.end(ending, &outcome);
         }
@@ -328,7 +328,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Reports that a file changed before its first byte was sent: the connection is still usable.
-    async fn apologise(&self, ending: &Ending) -> SendOutcome {
+    async fn send_being_written(&self, ending: &Ending) -> SendOutcome {
         let facts = || access_entry::transfer_facts(self.peer, &ending.entry, ending.started);
         let (head, body) = (BEING_WRITTEN.to_vec(), Body::Nothing);
         Sending::begin(self.worker, self.peer, head, body, facts).into_slow().await
@@ -391,7 +391,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Refuses a request for anything but the health check, over a connection of the reserve.
-    fn turn_away(&self, bytes: &[u8], started: Instant) -> Next<'a> {
+    fn refuse_connection(&self, bytes: &[u8], started: Instant) -> Next<'a> {
         self.worker.shared.metrics.worker(self.worker.index).connection_refused();
         let mut response = Response::error(503, TOO_MANY_DETAIL, false, false).unlogged();
         response.add_field("Retry-After", "5");
@@ -404,7 +404,7 @@ impl<'a> Connection<'a> {
     fn ended(&mut self, started: Instant) -> Option<Next<'a>> {
         let bytes = std::mem::take(&mut self.buffer);
         if self.peer.is_reserve && self.peer.is_expired() {
-            return Some(self.turn_away(&bytes, started));
+            return Some(self.refuse_connection(&bytes, started));
         }
         let is_begun = !bytes.is_empty() && self.peer.is_expired();
         is_begun.then(|| self.reject(&bytes, 408, "the request was not complete in time", started))

@@ -41,7 +41,7 @@ pub(crate) struct Jobs {
 pub(crate) struct DigestJob {
     pub(crate) request: DigestRequest,
     /// The senders of all requests that wait for the result.
-    pub(crate) askers: Mutex<Vec<oneshot::Sender<DigestResult>>>,
+    pub(crate) waiters: Mutex<Vec<oneshot::Sender<DigestResult>>>,
 }
 
 /// The result of a job: the digest is remembered, or there is none.
@@ -55,10 +55,10 @@ impl DigestJob {
 
     /// Returns whether a client still waits for it.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.askers().iter().any(|asker| !asker.is_closed())
+        self.waiters().iter().any(|waiter| !waiter.is_closed())
     }
 
-    pub(crate) fn askers(&self) -> MutexGuard<'_, Vec<oneshot::Sender<DigestResult>>> {
-        self.askers.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn waiters(&self) -> MutexGuard<'_, Vec<oneshot::Sender<DigestResult>>> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -25,18 +25,18 @@ pub(crate) async fn make(shared: &Arc<Shared>, request: DigestRequest) -> Digest
 
 /// Puts a job into the queue, and starts a thread if needed.
 fn ask(shared: &Arc<Shared>, request: DigestRequest) -> Option<oneshot::Receiver<DigestResult>> {
-    let (asker, answer) = oneshot::channel();
+    let (waiter, answer) = oneshot::channel();
     let mut state = shared.digests.lock();
     let jobs = &mut state.jobs;
     let mut known = jobs.running.iter().chain(&jobs.waiting);
     if let Some(job) = known.find(|job| job.is_for(&request)) {
-        job.askers().push(asker);
+        job.waiters().push(waiter);
         return Some(answer);
     }
     if jobs.waiting.len() >= MAX_WAITING {
         return None;
     }
-    jobs.waiting.push_back(Arc::new(DigestJob { request, askers: Mutex::new(vec![asker]) }));
+    jobs.waiting.push_back(Arc::new(DigestJob { request, waiters: Mutex::new(vec![waiter]) }));
     if jobs.threads < MAX_THREADS {
         let shared = Arc::clone(shared);
         let thread = thread::Builder::new().name("digest".to_owned()).stack_size(STACK);
@@ -61,8 +61,8 @@ fn work(shared: &Shared) {
         let mut state = shared.digests.lock();
         state.jobs.running.retain(|running| !Arc::ptr_eq(running, &job));
         // The lock is held meanwhile: a later request finds the result, or begins anew.
-        for asker in job.askers().drain(..) {
-            let _ = asker.send(outcome);
+        for waiter in job.waiters().drain(..) {
+            let _ = waiter.send(outcome);
         }
     }
 }

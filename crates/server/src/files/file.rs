@@ -19,7 +19,7 @@ use underpass_protocol::request::Method;
 use underpass_protocol::request::negotiate::acceptable;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::response::media::{is_active, media_type};
-use underpass_protocol::response::plan::{Facts, Plan, PlannedBody};
+use underpass_protocol::response::plan::{Plan, PlannedBody, Representation};
 use underpass_protocol::response::resumption::Download;
 
 /// Answers with a file that is open already; `None` if it is not, or if anything has to wait.
@@ -99,7 +99,7 @@ impl<'s> Planned<'s> {
         let name = path.rsplit(|byte| *byte == b'/').next();
         // The address of a single served file does not have its name.
         let is_renamed = target.path.is_empty() && ctx.shared().root.is_file();
-        let facts = Facts {
+        let facts = Representation {
             len: chosen.len(),
             etag: &chosen.etag,
             modified: chosen.modified,

@@ -20,7 +20,7 @@ use crate::server::settings::Changes;
 use underpass_protocol::request::Method;
 use underpass_protocol::request::negotiate::wants_json;
 use underpass_protocol::request::target::{Target, encode_segment};
-use underpass_protocol::response::plan::{Facts, PlannedBody};
+use underpass_protocol::response::plan::{PlannedBody, Representation};
 
 /// Answers a request for a folder.
 pub(crate) async fn respond(
@@ -121,7 +121,7 @@ async fn archive(ctx: &RequestContext<'_>, path: &[u8], folder: OwnedFd) -> Resp
     let name = path.rsplit(|byte| *byte == b'/').next().filter(|name| !name.is_empty());
     let file_name = [name.unwrap_or(b"files"), b".tar"].concat();
     let etag = layout.etag();
-    let facts = Facts {
+    let facts = Representation {
         len: layout.len(),
         etag: &etag,
         modified: layout.modified(),

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::files::open_files;
 use crate::files::open_files::{Found, Served};
-use crate::files::root::Patience;
+use crate::files::root::DiskWait;
 use crate::files::settled::{AGAIN_LATER, Checks};
 use crate::routing::context::RequestContext;
 use crate::server::shared::Shared;
@@ -103,7 +103,7 @@ async fn open_patiently(shared: &Arc<Shared>, path: &[u8]) -> Result<Found, Errn
             let found = open_files::open(
                 (&helper.root, &helper.at_rest),
                 &path,
-                Patience::Disk,
+                DiskWait::Allowed,
                 &mut checks,
             );
             (found, checks)

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use underpass_engine::{Integrity, Version, is_resident};
 
 use crate::digest::{Digest, kept};
-use crate::files::root::{Patience, Root};
+use crate::files::root::{DiskWait, Root};
 use crate::files::settled::{AGAIN_LATER, AtRest, Checks, Settled};
 use crate::files::version::facts;
 use underpass_protocol::request::negotiate::Coding;
@@ -205,10 +205,10 @@ impl Files {
 pub(crate) fn open(
     (root, at_rest): (&Root, &AtRest),
     path: &[u8],
-    patience: Patience,
+    disk_wait: DiskWait,
     checks: &mut Checks,
 ) -> Result<Found, Errno> {
-    let (file, reached) = root.open_reached(path, patience)?;
+    let (file, reached) = root.open_reached(path, disk_wait)?;
     let stat = fstat(&file)?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     match kind {
@@ -221,11 +221,12 @@ pub(crate) fn open(
     if may_be_made_when_read(&stat) && is_made_when_read(&file) {
         return Ok(Found::Unsized(file, reached));
     }
-    let settled = checks.settle(at_rest, path, &file, &stat, patience)?;
+    let settled = checks.settle(at_rest, path, &file, &stat, disk_wait)?;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let mut served = Served { reached, ..Served::new(file, settled, name) };
     for coding in Coding::ALL {
-        if let Some(packed) = open_packed((root, at_rest), path, coding, &served, patience, checks)?
+        if let Some(packed) =
+            open_packed((root, at_rest), path, coding, &served, disk_wait, checks)?
         {
             served.packed.push((coding, packed));
         }
@@ -245,7 +246,7 @@ pub(crate) fn open_at_once(
     path: &[u8],
 ) -> Result<Found, Errno> {
     let mut checks = Checks::new(integrity);
-    match open((root, at_rest), path, Patience::None, &mut checks) {
+    match open((root, at_rest), path, DiskWait::Never, &mut checks) {
         // `EINVAL` comes from kernels before 5.12, which cannot open from memory only.
         Err(Errno::INVAL | AGAIN_LATER) => Err(Errno::AGAIN),
         found => found,
@@ -259,13 +260,13 @@ fn open_packed(
     path: &[u8],
     coding: Coding,
     original: &Served,
-    patience: Patience,
+    disk_wait: DiskWait,
     checks: &mut Checks,
 ) -> Result<Option<Served>, Errno> {
     let name = [path, coding.extension().as_bytes()].concat();
-    let (file, reached) = match root.open_reached(&name, patience) {
+    let (file, reached) = match root.open_reached(&name, disk_wait) {
         Ok(opened) => opened,
-        Err(Errno::AGAIN) if patience == Patience::None => return Err(Errno::AGAIN),
+        Err(Errno::AGAIN) if disk_wait == DiskWait::Never => return Err(Errno::AGAIN),
         Err(_) => return Ok(None),
     };
     let stat = fstat(&file)?;
@@ -280,7 +281,7 @@ fn open_packed(
     if !is_neighbour || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Ok(None);
     }
-    let settled = match checks.settle(at_rest, &name, &file, &stat, patience) {
+    let settled = match checks.settle(at_rest, &name, &file, &stat, disk_wait) {
         Ok(settled) => settled,
         // The neighbour is being compressed anew.
         Err(Errno::BUSY) => return Ok(None),

@@ -5,11 +5,14 @@ use std::time::Instant;
 use crate::connection::peer::Peer;
 use crate::routing::context::RequestContext;
 use crate::server::worker::Worker;
-use underpass_protocol::response::plan::{Facts, Plan, PlannedBody, plan, plan_conflict};
+use underpass_protocol::response::plan::{Plan, PlannedBody, Representation, plan, plan_conflict};
 use underpass_protocol::response::resumption::Download;
 
 /// Returns the plan for a file or archive, and the download to remember if it is interrupted.
-pub(crate) fn plan_resumable(ctx: &RequestContext<'_>, facts: &Facts) -> (Plan, Option<Download>) {
+pub(crate) fn plan_resumable(
+    ctx: &RequestContext<'_>,
+    facts: &Representation,
+) -> (Plan, Option<Download>) {
     let request = &ctx.request;
     if facts.len <= SMALL && !request.has("range") {
         return (plan(request, facts, ctx.now), None);

@@ -30,11 +30,11 @@ pub(crate) struct Root {
 
 /// Whether opening may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum DiskWait {
     /// Only entries that the kernel has in memory are opened; otherwise `EAGAIN`.
-    None,
+    Never,
     /// Opening may wait for the disk.
-    Disk,
+    Allowed,
 }
 
 impl Root {
@@ -76,8 +76,8 @@ impl Root {
     ///
     /// The errors of openat2(2); `ENOENT` for hidden entries, `EXDEV` for targets outside the root,
     /// `EAGAIN` if opening would have to wait for a disk and must not.
-    pub(crate) fn open(&self, path: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
-        self.open_reached(path, patience).map(|(file, _)| file)
+    pub(crate) fn open(&self, path: &[u8], disk_wait: DiskWait) -> Result<OwnedFd, Errno> {
+        self.open_reached(path, disk_wait).map(|(file, _)| file)
     }
 
     /// Opens a path and returns the path that was reached, if links below the root led to another
@@ -89,7 +89,7 @@ impl Root {
     pub(crate) fn open_reached(
         &self,
         path: &[u8],
-        patience: Patience,
+        disk_wait: DiskWait,
     ) -> Result<(OwnedFd, Option<Vec<u8>>), Errno> {
         if self.only.as_deref().is_some_and(|only| only != path) {
             return Err(Errno::NOENT);
@@ -98,7 +98,7 @@ impl Root {
             return Err(Errno::NOENT);
         }
         let mut resolve = self.resolve();
-        if patience == Patience::None {
+        if disk_wait == DiskWait::Never {
             resolve |= ResolveFlags::CACHED;
         }
         let asked = path;
@@ -111,7 +111,7 @@ impl Root {
         loop {
             match openat2(&self.folder, path, flags, Mode::empty(), resolve | links) {
                 // A folder on the way was renamed meanwhile.
-                Err(Errno::AGAIN) if patience == Patience::Disk && attempts < ATTEMPTS => {
+                Err(Errno::AGAIN) if disk_wait == DiskWait::Allowed && attempts < ATTEMPTS => {
                     attempts += 1;
                 }
                 Err(Errno::LOOP) if !links.is_empty() => links = ResolveFlags::empty(),

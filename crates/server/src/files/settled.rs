@@ -9,7 +9,7 @@ use rustix::fs::{SeekFrom, Stat, seek};
 use rustix::io::Errno;
 use underpass_engine::{Integrity, Version, WriterCheck, Writers};
 
-use crate::files::root::Patience;
+use crate::files::root::DiskWait;
 
 /// A file's version, with the result of the check.
 #[derive(Clone, Copy, Debug)]
@@ -44,13 +44,13 @@ impl Checks {
         path: &[u8],
         file: &OwnedFd,
         stat: &Stat,
-        patience: Patience,
+        disk_wait: DiskWait,
     ) -> Result<Settled, Errno> {
         let version = Version::from_stat(stat);
         if self.compares() && at_rest.has(&version) {
             return Ok(Settled { version, has_writer: true, is_at_rest: true });
         }
-        if patience == Patience::None && WriterCheck::is_recent(&version) {
+        if disk_wait == DiskWait::Never && WriterCheck::is_recent(&version) {
             return Err(Errno::AGAIN);
         }
         if !self.compares() {

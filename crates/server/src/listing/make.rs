@@ -16,7 +16,7 @@ use crate::listing::jobs::{
     Key, ListTask, ListedFolder, ListingHead, ListingRequest, ListingResult, MEMORY, Made, Text,
 };
 use crate::listing::{Listing, Prepared, Unsorted};
-use crate::server::limits::batches::tell_all;
+use crate::server::limits::batches::answer_all;
 use crate::server::limits::disk_queue::ClientNet;
 use crate::server::limits::memory_budget::Reservation;
 use crate::server::shared::Shared;
@@ -144,8 +144,8 @@ impl Stream {
 
 /// Makes a listing on a helper thread for all requests that wait for it by now.
 fn make(shared: &Shared, client: ClientNet, key: &Key, folder: ListedFolder) {
-    let askers = shared.listings.batches.begin(key);
-    if askers.is_empty() {
+    let waiters = shared.listings.batches.begin(key);
+    if waiters.is_empty() {
         return;
     }
     shared.metrics.listing();
@@ -153,15 +153,15 @@ fn make(shared: &Shared, client: ClientNet, key: &Key, folder: ListedFolder) {
     with_listing(shared, &folder, |listing| match listing.prepare() {
         Ok(prepared) => {
             let held = shared.listings.memory.reserve(client);
-            tell(askers, prepared, &folder, held);
+            answer_waiters(waiters, prepared, &folder, held);
         }
-        Err(error) => tell_all(askers, &Err(errno(&error))),
+        Err(error) => answer_all(waiters, &Err(errno(&error))),
     });
 }
 
 /// Sends the head of the listing to all that wait, and makes its text.
-fn tell(
-    askers: Vec<oneshot::Sender<ListingResult>>,
+fn answer_waiters(
+    waiters: Vec<oneshot::Sender<ListingResult>>,
     prepared: Prepared<'_>,
     folder: &Arc<ListedFolder>,
     mut held: Reservation,
@@ -169,22 +169,22 @@ fn tell(
     let next_page = prepared.next_page().map(str::to_owned);
     let head = ListingHead { media_type: prepared.media_type(), next_page };
     if folder.request.is_head {
-        return tell_all(askers, &Ok((head, Text::None)));
+        return answer_all(waiters, &Ok((head, Text::None)));
     }
     if prepared.is_held() {
         let outcome = write(prepared, folder.request.is_chunked, &mut held).map(|pieces| {
             let made = Made { pieces, is_whole: true, _held: Some(held) };
             (head, Text::Shared(watch::channel(made).1))
         });
-        return tell_all(askers, &outcome.map_err(|error| errno(&error)));
+        return answer_all(waiters, &outcome.map_err(|error| errno(&error)));
     }
     let longest = prepared.longest().unwrap_or(u64::MAX);
     if longest > MAX_SHARED || !held.resize(longest) {
-        return tell_all(askers, &Ok((head, Text::Own(Arc::clone(folder)))));
+        return answer_all(waiters, &Ok((head, Text::Own(Arc::clone(folder)))));
     }
     let made = Made { pieces: Vec::new(), is_whole: false, _held: None };
     let (sender, receiver) = watch::channel(made);
-    tell_all(askers, &Ok((head, Text::Shared(receiver))));
+    answer_all(waiters, &Ok((head, Text::Shared(receiver))));
     let mut len = 0;
     let whole = prepared.write(&mut |piece| {
         len += piece.len() as u64;

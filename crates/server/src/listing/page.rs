@@ -116,12 +116,12 @@ impl<'a> Prepared<'a> {
 pub struct Unsorted {
     scan: Scan,
     tally: Tally,
-    stage: Stage,
+    next_part: NextPart,
 }
 
 /// The part that is written next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum NextPart {
     Begin,
     Entries,
     End,
@@ -135,7 +135,7 @@ impl Unsorted {
     ///
     /// The errors of opening the folder.
     pub fn new(listing: &Listing<'_>) -> io::Result<Self> {
-        Ok(Self { scan: Scan::new(listing)?, tally: Tally::default(), stage: Stage::Begin })
+        Ok(Self { scan: Scan::new(listing)?, tally: Tally::default(), next_part: NextPart::Begin })
     }
 
     /// Returns the next piece, of some ten KiB, or `None` at the end.
@@ -147,15 +147,15 @@ impl Unsorted {
         let mut out = Vec::new();
         let outline = Outline::default();
         let start = Start::new(listing);
-        while out.is_empty() && self.stage != Stage::Nothing {
+        while out.is_empty() && self.next_part != NextPart::Nothing {
             let is_first = self.tally.folders + self.tally.files == 0;
             let mut form = form(listing, &outline, is_first);
-            match self.stage {
-                Stage::Begin => {
+            match self.next_part {
+                NextPart::Begin => {
                     form.begin(&mut out);
-                    self.stage = Stage::Entries;
+                    self.next_part = NextPart::Entries;
                 }
-                Stage::Entries => {
+                NextPart::Entries => {
                     let tally = &mut self.tally;
                     let step = self.scan.step(listing, STEP_LEN, |found| {
                         if !start.is_before(&found)
@@ -167,15 +167,15 @@ impl Unsorted {
                         Ok(ControlFlow::Continue(()))
                     })?;
                     if step.is_break() {
-                        self.stage = Stage::End;
+                        self.next_part = NextPart::End;
                     }
                 }
-                Stage::End => {
+                NextPart::End => {
                     self.tally.lost_links = self.scan.lost_links;
                     form.end(&self.tally, &mut out);
-                    self.stage = Stage::Nothing;
+                    self.next_part = NextPart::Nothing;
                 }
-                Stage::Nothing => {}
+                NextPart::Nothing => {}
             }
         }
         Ok((!out.is_empty()).then_some(out))

@@ -49,11 +49,11 @@ fn keep(kept: &mut Vec<u8>, value: &[u8], most: usize) {
 }
 
 /// Returns the TLS properties of a connection for the log.
-fn secured(facts: &tls::Facts) -> Secured {
-    let tls::Facts { version, suite, is_resumed, place } = *facts;
-    let why = match place {
-        tls::Place::Kernel => None,
-        tls::Place::UserSpace(why) => Some(why.name()),
+fn secured(facts: &tls::SessionFacts) -> Secured {
+    let tls::SessionFacts { version, suite, is_resumed, encrypted_by } = *facts;
+    let why = match encrypted_by {
+        tls::EncryptedBy::Kernel => None,
+        tls::EncryptedBy::UserSpace(why) => Some(why.name()),
     };
     Secured { version, suite, is_resumed, why }
 }

@@ -16,7 +16,7 @@ use crate::server::settings::Settings;
 use underpass_protocol::response::head::reason;
 use underpass_protocol::response::plan::PlannedBody;
 use underpass_protocol::response::resumption::Download;
-use underpass_transport::tls::Place as TlsPlace;
+use underpass_transport::tls::EncryptedBy;
 
 /// A response before it is sent.
 #[derive(Debug)]
@@ -202,9 +202,9 @@ impl Response {
                 _ => mechanism(),
             };
             let integrity = settings.integrity.name();
-            let tls = peer.session().map(|session| match session.facts().place {
-                TlsPlace::Kernel => ", tls;desc=\"kernel\"".to_owned(),
-                TlsPlace::UserSpace(why) => format!(", tls;desc=\"user_space {}\"", why.name()),
+            let tls = peer.session().map(|session| match session.facts().encrypted_by {
+                EncryptedBy::Kernel => ", tls;desc=\"kernel\"".to_owned(),
+                EncryptedBy::UserSpace(why) => format!(", tls;desc=\"user_space {}\"", why.name()),
             });
             let tls = tls.unwrap_or_default();
             let timing = format!("path;desc=\"{mechanism}\", integrity;desc=\"{integrity}\"{tls}");

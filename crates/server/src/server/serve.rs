@@ -156,7 +156,7 @@ fn welcome(worker: &Rc<Worker>, socket: Socket, address: Option<SocketAddr>, kin
 /// Closes idle connections on behalf of other workers, as long as the task lives.
 async fn evict_for_others(worker: Rc<Worker>) {
     loop {
-        let of = worker.shared.evictions.asked(worker.index).await;
+        let of = worker.shared.evictions.requested(worker.index).await;
         worker.evict_one(of);
     }
 }

@@ -75,7 +75,7 @@ pub(crate) struct Shared {
     notes: Notes,
     started: Instant,
     /// The time of the last report that connections cannot be accepted, in seconds since the start.
-    told: AtomicU64,
+    noted_at: AtomicU64,
 }
 
 /// A function that takes lines of the access log.
@@ -124,7 +124,7 @@ impl Shared {
             log: Box::new(|_| {}),
             notes: Box::new(|_| {}),
             started: Instant::now(),
-            told: AtomicU64::new(0),
+            noted_at: AtomicU64::new(0),
             settings,
         })
     }
@@ -158,9 +158,9 @@ impl Shared {
     /// Reports that connections cannot be accepted, unless that was reported recently.
     pub(crate) fn accept_failed(&self, error: io::Error) {
         let now = self.started.elapsed().as_secs() + NOTE_INTERVAL_SECONDS;
-        let told = self.told.load(Ordering::Relaxed);
-        if now >= told + NOTE_INTERVAL_SECONDS {
-            self.told.store(now, Ordering::Relaxed);
+        let last = self.noted_at.load(Ordering::Relaxed);
+        if now >= last + NOTE_INTERVAL_SECONDS {
+            self.noted_at.store(now, Ordering::Relaxed);
             self.note(Note::AcceptFailed(error));
         }
     }

@@ -110,7 +110,7 @@ impl Worker {
     pub(crate) fn make_room(&self, of: Option<Network>) -> bool {
         let is_evicted = self.evict_one(of);
         if !is_evicted {
-            self.shared.evictions.ask_others(self.index, of);
+            self.shared.evictions.request_others(self.index, of);
         }
         is_evicted
     }

@@ -83,8 +83,8 @@ fn wait(socket: BorrowedFd<'_>, flags: PollFlags, left: Duration) -> bool {
     if left.is_zero() {
         return false;
     }
-    let patience = Timespec::try_from(left).ok();
+    let timeout = Timespec::try_from(left).ok();
     // The result does not matter, because the next attempt finds out more.
-    let _ = poll(&mut [PollFd::new(&socket, flags)], patience.as_ref());
+    let _ = poll(&mut [PollFd::new(&socket, flags)], timeout.as_ref());
     true
 }

@@ -76,7 +76,7 @@ fn answer(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
         return resumable::go_on(reception, id);
     }
     match reception.request.method {
-        Method::Head => range::tell(reception),
+        Method::Head => range::respond(reception),
         Method::Patch => patch::patch(reception),
         _ => answer_put(reception),
     }

@@ -25,7 +25,7 @@ use crate::uploads::request::UploadRequest;
 use crate::uploads::state::disk_space::{self, has_room};
 use crate::uploads::state::slots::Slot;
 use underpass_protocol::request::{BodyLength, Method, Request};
-use underpass_transport::incoming::{Extent, Incoming, Manner, ReceiveError};
+use underpass_transport::incoming::{BodyFraming, Incoming, ReceiveError, ReceiveOptions};
 use underpass_transport::tls::Session;
 
 /// The state of one upload on its thread.
@@ -37,7 +37,7 @@ pub(crate) struct Reception<'a> {
     pub(crate) slot: &'a Slot,
     incoming: Incoming<'a, Arc<OwnedFd>>,
     /// The framing of the body; `None` without a body.
-    extent: Option<Extent>,
+    framing: Option<BodyFraming>,
     facts: TransferFacts,
     /// The range of the file that the body has filled.
     content: Range<u64>,
@@ -59,9 +59,9 @@ impl<'a> Reception<'a> {
         incoming: Incoming<'a, Arc<OwnedFd>>,
         facts: TransferFacts,
     ) -> Self {
-        let extent = match request.body() {
-            Ok(BodyLength::Length(len)) => Some(Extent::Length(len)),
-            Ok(BodyLength::Chunked) => Some(Extent::Chunked),
+        let framing = match request.body() {
+            Ok(BodyLength::Length(len)) => Some(BodyFraming::Length(len)),
+            Ok(BodyLength::Chunked) => Some(BodyFraming::Chunked),
             Ok(BodyLength::None) | Err(_) => None,
         };
         Self {
@@ -70,11 +70,11 @@ impl<'a> Reception<'a> {
             request,
             slot,
             incoming,
-            extent,
+            framing,
             facts,
             content: 0..0,
             superseded: None,
-            state: if extent.is_some() { BodyState::Untouched } else { BodyState::Read },
+            state: if framing.is_some() { BodyState::Untouched } else { BodyState::Read },
             report: Report::default(),
             interim: 0,
             broken: None,
@@ -110,16 +110,16 @@ impl<'a> Reception<'a> {
 
     /// Returns the length of the body, if it is known.
     pub(crate) fn expected(&self) -> Option<u64> {
-        match self.extent {
+        match self.framing {
             None => Some(0),
-            Some(Extent::Length(len)) => Some(len),
+            Some(BodyFraming::Length(len)) => Some(len),
             Some(_) => None,
         }
     }
 
     /// Returns whether there is a body.
     pub(crate) fn has_body(&self) -> bool {
-        self.extent.is_some()
+        self.framing.is_some()
     }
 
     /// Returns the number of bytes of the body in the file.
@@ -168,8 +168,8 @@ impl<'a> Reception<'a> {
             let outcome = interim::first_byte(socket.as_fd(), session, timeout);
             return outcome.map_err(|error| self.break_off(&error, None));
         }
-        let patience = Timespec::try_from(self.shared.settings.timeout).ok();
-        let error = match poll(&mut [PollFd::new(socket, PollFlags::IN)], patience.as_ref()) {
+        let timeout = Timespec::try_from(self.shared.settings.timeout).ok();
+        let error = match poll(&mut [PollFd::new(socket, PollFlags::IN)], timeout.as_ref()) {
             // The number of bytes is asked for without reading them: zero means the end.
             Ok(1..) if ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0) => return Ok(()),
             Ok(1..) => ReceiveError::Ended,
@@ -246,7 +246,7 @@ impl<'a> Reception<'a> {
 
     /// Invites a client that waits for it to send its body (RFC 9110 10.1.1).
     pub(crate) fn invite(&mut self) -> Result<(), Refusal> {
-        let waits = self.request.expects_continue() && self.extent.is_some();
+        let waits = self.request.expects_continue() && self.framing.is_some();
         if waits && self.incoming.is_ahead_empty() {
             self.say(interim::CONTINUE)?;
         }
@@ -269,18 +269,19 @@ impl<'a> Reception<'a> {
         at: u64,
         limit: Option<u64>,
     ) -> Result<u64, Refusal> {
-        let Some(extent) = self.extent else { return Ok(0) };
+        let Some(framing) = self.framing else { return Ok(0) };
         let settings = &self.shared.settings;
         // For a known length the space was checked and is reserved.
-        let is_open = extent == Extent::Chunked || self.slot.is_unreserved.load(Ordering::Relaxed);
+        let is_open =
+            framing == BodyFraming::Chunked || self.slot.is_unreserved.load(Ordering::Relaxed);
         let watches = is_open && settings.changes.min_free != MinFree::Bytes(0);
-        let manner = Manner {
+        let receive_options = ReceiveOptions {
             policy: policy(settings.policy, self.incoming.session()),
             step: settings.step,
             pipes: Some(&self.shared.uploads.pipes),
             limit,
-            tell_every: watches.then_some(disk_space::CHECK_INTERVAL_BYTES),
-            ..Manner::default()
+            progress_every: watches.then_some(disk_space::CHECK_INTERVAL_BYTES),
+            ..ReceiveOptions::default()
         };
         let expected = self.expected().unwrap_or(0);
         let handle =
@@ -290,7 +291,7 @@ impl<'a> Reception<'a> {
             self.incoming.set_cancel(Some(&slot.is_stopped));
         }
         let (shared, mut looked) = (self.shared, 0);
-        let mut tell = |progress: &underpass_engine::Progress| {
+        let mut on_progress = |progress: &underpass_engine::Progress| {
             handle.progress(progress.bytes, progress.mechanism);
             slot.progress(progress.bytes);
             if watches && progress.bytes >= looked + disk_space::CHECK_INTERVAL_BYTES {
@@ -301,7 +302,7 @@ impl<'a> Reception<'a> {
             }
         };
         slot.begin_body();
-        let received = self.incoming.body(extent, file, at, &manner, &mut tell);
+        let received = self.incoming.body(framing, file, at, &receive_options, &mut on_progress);
         slot.end_body();
         self.report.add(&received.report);
         self.content = at..at.saturating_add(received.report.bytes());

@@ -117,8 +117,8 @@ impl From<LockError> for Refusal {
 impl Broken {
     /// Returns the description of a failure for the log, and the refusal for the client.
     pub(crate) fn of(error: &ReceiveError, limit: Option<u64>) -> (Self, Refusal) {
-        let told = |word| Self { word, reason: None, is_cut_off: false };
-        let cut_off = |word| Self { is_cut_off: true, ..told(word) };
+        let outcome = |word| Self { word, reason: None, is_cut_off: false };
+        let cut_off = |word| Self { is_cut_off: true, ..outcome(word) };
         match error {
             ReceiveError::Cut | ReceiveError::Ended => {
                 (cut_off("reset"), Refusal::new(400, "the body ended too early"))
@@ -126,8 +126,10 @@ impl Broken {
             ReceiveError::Stalled => {
                 (cut_off("timeout"), Refusal::new(408, "nothing came for too long"))
             }
-            ReceiveError::Chunk(fault) => (told("malformed"), Refusal::new(400, fault.to_string())),
-            ReceiveError::TooLong => (told(TOO_LONG), Refusal::too_long(limit)),
+            ReceiveError::Chunk(fault) => {
+                (outcome("malformed"), Refusal::new(400, fault.to_string()))
+            }
+            ReceiveError::TooLong => (outcome(TOO_LONG), Refusal::too_long(limit)),
             ReceiveError::Cancelled => {
                 let detail = "another request goes on with this upload";
                 (cut_off("superseded"), Refusal::new(409, detail))

@@ -66,12 +66,12 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         ahead: ctx.ahead.take(),
         facts: TransferFacts { status: 100, ..access_entry::request_facts(ctx) },
     };
-    let (told, outcome) = oneshot::channel();
+    let (sender, outcome) = oneshot::channel();
     let work = move || {
         let outcome = job.run();
         drop(guard);
         // The connection may be gone already.
-        let _ = told.send(outcome);
+        let _ = sender.send(outcome);
     };
     let thread = thread::Builder::new().name("upload".to_owned()).stack_size(STACK);
     // The bytes that were read ahead are lost with the closure, and the connection with them.

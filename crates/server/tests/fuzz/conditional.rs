@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use underpass_protocol::request::negotiate::{Coding, acceptable, wants_html, wants_json};
 use underpass_protocol::request::{Method, Request, parse};
 use underpass_protocol::response::conditional::{Condition, Validators, evaluate, range_applies};
-use underpass_protocol::response::plan::{Facts, Plan, PlannedBody, plan};
+use underpass_protocol::response::plan::{Plan, PlannedBody, Representation, plan};
 
 use crate::input::Input;
 
@@ -29,7 +29,7 @@ pub(crate) fn check(data: &[u8]) {
     let mut storage = [httparse::EMPTY_HEADER; 16];
     let Ok(Some((request, _))) = parse(&head, &mut storage) else { return };
     let _ = (wants_html(&request), wants_json(&request), acceptable(&request).count());
-    let facts = Facts {
+    let facts = Representation {
         len: len.into(),
         etag: "\"a-1\"",
         modified: UNIX_EPOCH + Duration::from_secs(modified.into()),
@@ -68,7 +68,7 @@ fn check_fields(plan: &Plan) {
 }
 
 /// The body is as long as promised and fits the status.
-fn check_body(plan: &Plan, request: &Request, facts: &Facts) {
+fn check_body(plan: &Plan, request: &Request, facts: &Representation) {
     let (statuses, len): (&[u16], u64) = match &plan.body {
         PlannedBody::Nothing if request.method == Method::Head => return,
         PlannedBody::Nothing => (&[200, 304], 0),

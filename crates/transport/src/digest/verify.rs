@@ -57,9 +57,10 @@ pub fn verify(
         let found = computed.digests.iter().find(|found| found.algorithm() == algorithm)?.clone();
         Some(Fact { found, expected, read_bytes: computed.read_bytes })
     };
-    let told = |algorithm| expected.iter().any(|digest| digest.algorithm() == algorithm);
+    let is_expected = |algorithm| expected.iter().any(|digest| digest.algorithm() == algorithm);
     let facts = expected.iter().map(|digest| (digest.algorithm(), Some(digest.clone())));
-    let only_shown = shown.iter().filter(|algorithm| !told(**algorithm)).map(|one| (*one, None));
+    let only_shown =
+        shown.iter().filter(|algorithm| !is_expected(**algorithm)).map(|one| (*one, None));
     Ok(facts
         .chain(only_shown)
         .filter_map(|(algorithm, expected)| fact(algorithm, expected))

@@ -33,7 +33,7 @@ pub use error::ReceiveError;
 
 /// How the end of a body is known (RFC 9112 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum BodyFraming {
     /// This number of bytes.
     Length(u64),
     /// In chunks, the last of which is empty.
@@ -44,7 +44,7 @@ pub enum Extent {
 
 /// The options for receiving a body.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Manner<'a> {
+pub struct ReceiveOptions<'a> {
     /// Which mechanisms may move it.
     pub policy: Policy,
     /// Bytes requested in one system call, instead of the mechanism's own default.
@@ -52,7 +52,7 @@ pub struct Manner<'a> {
     /// Where pipes come from; shared by the chunks of a body and by bodies.
     pub pipes: Option<&'a PipePool>,
     /// The largest number of bytes between two calls that update the journal.
-    pub tell_every: Option<u64>,
+    pub progress_every: Option<u64>,
     /// The most bytes accepted of a chunked body.
     pub limit: Option<u64>,
     /// Whether space is reserved first, where the length is known.
@@ -213,13 +213,13 @@ impl<'a, S: AsFd> Incoming<'a, S> {
     /// # Errors
     ///
     /// [`ReceiveError`]; `TooLong` for one of more than `most` bytes.
-    pub fn memory(&mut self, extent: Extent, most: usize) -> Result<Vec<u8>, ReceiveError> {
-        match extent {
-            Extent::Length(len) => match usize::try_from(len) {
+    pub fn memory(&mut self, framing: BodyFraming, most: usize) -> Result<Vec<u8>, ReceiveError> {
+        match framing {
+            BodyFraming::Length(len) => match usize::try_from(len) {
                 Ok(len) if len <= most => self.exactly(len),
                 _ => Err(ReceiveError::TooLong),
             },
-            Extent::UntilEnd => {
+            BodyFraming::UntilEnd => {
                 while self.ahead.len() <= most {
                     if self.read(EAGER)? == 0 {
                         return Ok(std::mem::take(&mut self.ahead));
@@ -227,7 +227,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
                 }
                 Err(ReceiveError::TooLong)
             }
-            Extent::Chunked => {
+            BodyFraming::Chunked => {
                 let (mut chunks, mut body) = (Chunked::default(), Vec::new());
                 while let Some(len) = self.chunk(&mut chunks)? {
                     match usize::try_from(len) {
@@ -240,24 +240,33 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         }
     }
 
-    /// Moves a body into `file`, from the byte `at` on. It calls `tell` with the number of bytes
-    /// of the body that are in the file, at intervals and at least every [`Manner::tell_every`]
+    /// Moves a body into `file`, from the byte `at` on. It calls `on_progress` with the number of bytes
+    /// of the body that are in the file, at intervals and at least every [`ReceiveOptions::progress_every`]
     /// bytes.
     pub fn body(
         &mut self,
-        extent: Extent,
+        framing: BodyFraming,
         file: &File,
         at: u64,
-        manner: &Manner<'_>,
-        tell: &mut (dyn FnMut(&Progress) + Send),
+        receive_options: &ReceiveOptions<'_>,
+        on_progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Received {
         let own_pipes = PipePool::default();
-        let manner = Manner { pipes: Some(manner.pipes.unwrap_or(&own_pipes)), ..*manner };
+        let receive_options = ReceiveOptions {
+            pipes: Some(receive_options.pipes.unwrap_or(&own_pipes)),
+            ..*receive_options
+        };
         let mut report = Report::default();
-        let outcome = match extent {
-            Extent::Length(len) => self.data(Some(len), file, at, &manner, tell, &mut report),
-            Extent::UntilEnd => self.data(None, file, at, &manner, tell, &mut report),
-            Extent::Chunked => self.chunks(file, at, &manner, tell, &mut report),
+        let outcome = match framing {
+            BodyFraming::Length(len) => {
+                self.data(Some(len), file, at, &receive_options, on_progress, &mut report)
+            }
+            BodyFraming::UntilEnd => {
+                self.data(None, file, at, &receive_options, on_progress, &mut report)
+            }
+            BodyFraming::Chunked => {
+                self.chunks(file, at, &receive_options, on_progress, &mut report)
+            }
         };
         Received { report, outcome }
     }
@@ -267,17 +276,17 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         &mut self,
         file: &File,
         at: u64,
-        manner: &Manner<'_>,
-        tell: &mut (dyn FnMut(&Progress) + Send),
+        receive_options: &ReceiveOptions<'_>,
+        on_progress: &mut (dyn FnMut(&Progress) + Send),
         report: &mut Report,
     ) -> Result<(), ReceiveError> {
         let mut chunks = Chunked::default();
         let mut done = 0_u64;
         while let Some(len) = self.chunk(&mut chunks)? {
-            if manner.limit.is_some_and(|limit| len > limit - done.min(limit)) {
+            if receive_options.limit.is_some_and(|limit| len > limit - done.min(limit)) {
                 return Err(ReceiveError::TooLong);
             }
-            self.data(Some(len), file, at + done, manner, tell, report)?;
+            self.data(Some(len), file, at + done, receive_options, on_progress, report)?;
             done += len;
         }
         Ok(())
@@ -309,8 +318,8 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         len: Option<u64>,
         file: &File,
         at: u64,
-        manner: &Manner<'_>,
-        tell: &mut (dyn FnMut(&Progress) + Send),
+        receive_options: &ReceiveOptions<'_>,
+        on_progress: &mut (dyn FnMut(&Progress) + Send),
         report: &mut Report,
     ) -> Result<(), ReceiveError> {
         let before = report.bytes();
@@ -324,19 +333,19 @@ impl<'a, S: AsFd> Incoming<'a, S> {
             None => source,
         };
         let chain = Chain::new().payload(ahead).source(source);
-        let mut options = Options::default().policy(manner.policy).observer(|progress| {
-            tell(&Progress { bytes: before + progress.bytes, expected: len, ..*progress });
+        let mut options = Options::default().policy(receive_options.policy).observer(|progress| {
+            on_progress(&Progress { bytes: before + progress.bytes, expected: len, ..*progress });
         });
         if let Some(session) = &self.session {
             options = options.source_tls(&**session);
         }
-        if let Some(pipes) = manner.pipes {
+        if let Some(pipes) = receive_options.pipes {
             options = options.pipes(pipes);
         }
-        if let Some(step) = manner.step {
+        if let Some(step) = receive_options.step {
             options = options.step(step);
         }
-        if let Some(bytes) = manner.tell_every {
+        if let Some(bytes) = receive_options.progress_every {
             options = options.observe_every(bytes);
         }
         if let Some(timeout) = self.timeout {
@@ -345,7 +354,7 @@ impl<'a, S: AsFd> Incoming<'a, S> {
         if let Some(cancel) = self.cancel {
             options = options.cancel(cancel);
         }
-        if manner.reserve {
+        if receive_options.reserve {
             options = options.reserve();
         }
         match Transfer::new(chain, Sink::of(file)?.at(at)).options(options).run() {

@@ -16,11 +16,11 @@ use rustls::{
     SignatureScheme,
 };
 
-use super::certificates::Facts;
+use super::certificates::CertificateFacts;
 use super::certificates::Pin;
 use super::certificates::read_certificates;
+use super::encrypted_by::KernelOffer;
 use super::error::{Doubt, Fault, HandshakeError, TlsError};
-use super::place::KernelOffer;
 use super::suites;
 
 /// Which servers a client trusts.
@@ -199,7 +199,7 @@ impl ServerCertVerifier for Verifier {
 
 /// Checks that the certificate is valid at this time.
 fn verify_time(certificate: &[u8], now: UnixTime) -> Result<(), Error> {
-    let facts = Facts::of(certificate).ok_or(CertificateError::BadEncoding)?;
+    let facts = CertificateFacts::of(certificate).ok_or(CertificateError::BadEncoding)?;
     let unix = |moment: Timestamp| {
         let seconds = moment.as_second().try_into().unwrap_or(0);
         UnixTime::since_unix_epoch(Duration::from_secs(seconds))
@@ -220,7 +220,8 @@ fn verify_time(certificate: &[u8], now: UnixTime) -> Result<(), Error> {
 fn explained(error: Error, certificate: &[u8]) -> Error {
     use CertificateError as Fault;
     let Error::InvalidCertificate(fault) = error else { return error };
-    let is_self_signed = || Facts::of(certificate).is_some_and(|facts| facts.is_self_signed);
+    let is_self_signed =
+        || CertificateFacts::of(certificate).is_some_and(|facts| facts.is_self_signed);
     match fault {
         Fault::ExpiredContext { .. }
         | Fault::NotValidYetContext { .. }

@@ -13,10 +13,10 @@ use underpass_engine::ktls;
 
 use super::acceptor::Acceptor;
 use super::connector::{Connector, server_name};
+use super::encrypted_by::{EncryptedBy, KernelOffer, Why, refused};
 use super::error::HandshakeError;
-use super::place::{KernelOffer, Place, Why, refused};
 use super::records::{Connection, Intent, Kernel, Queue, Refusal, StepResult, UserSpace};
-use super::session::{Facts, Records, Session};
+use super::session::{Records, Session, SessionFacts};
 use super::suites;
 
 /// The number of bytes peeked at once: more than either side usually sends.
@@ -269,14 +269,14 @@ impl Handshake {
         }
         let connection = self.connection.take().ok_or(Error::HandshakeNotComplete)?;
         let common = connection.common();
-        let mut facts = Facts {
+        let mut facts = SessionFacts {
             version: suites::version(common.protocol_version()),
             suite: common.negotiated_cipher_suite().map_or("unknown", |s| suites::name(s.suite())),
             is_resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
-            place: Place::Kernel,
+            encrypted_by: EncryptedBy::Kernel,
         };
         let (Some(kind), None) = (kind, obstacle) else {
-            facts.place = Place::UserSpace(obstacle.unwrap_or(Why::Suite));
+            facts.encrypted_by = EncryptedBy::UserSpace(obstacle.unwrap_or(Why::Suite));
             let incoming = std::mem::take(&mut self.incoming);
             let outgoing = std::mem::take(&mut self.outgoing);
             let records = Records::Here(UserSpace::new(connection, incoming, outgoing));

@@ -11,8 +11,8 @@ use rustix::net::{RecvFlags, recv};
 use underpass_engine::TlsTransport;
 use underpass_engine::ktls::Support;
 
-use super::place::KernelOffer;
-use super::{Acceptor, Connector, Handshake, Identity, Place, Progress, Session, Trust, Why};
+use super::encrypted_by::KernelOffer;
+use super::{Acceptor, Connector, EncryptedBy, Handshake, Identity, Progress, Session, Trust, Why};
 
 /// Returns a kernel offer with TLS support that cannot be used, so that this becomes known only
 /// at the end.
@@ -35,7 +35,7 @@ fn both() -> (Acceptor, Connector) {
 
 /// Alternates between both sides until they are done, and returns what the server's socket held
 /// when its handshake was. The client sends a word as soon as it may.
-fn shake(
+fn complete_handshake(
     (client_end, server_end): (&UnixStream, &UnixStream),
     connector: &Connector,
     acceptor: &Acceptor,
@@ -73,8 +73,8 @@ fn what_follows_a_handshake_stays_in_the_socket() {
     {
         let ends = UnixStream::pair().unwrap();
         let acceptor = acceptor.clone().with(wish);
-        let (_client, server, left) = shake((&ends.0, &ends.1), &connector, &acceptor);
-        assert_eq!(server.facts().place, Place::UserSpace(why));
+        let (_client, server, left) = complete_handshake((&ends.0, &ends.1), &connector, &acceptor);
+        assert_eq!(server.facts().encrypted_by, EncryptedBy::UserSpace(why));
         // The word as one record: its head, the word with its type, 16 bytes of authentication.
         assert_eq!(left.len(), 5 + 4 + 1 + 16);
         assert_eq!(left[..5], [23, 3, 3, 0, 21]);
@@ -88,7 +88,7 @@ fn what_follows_a_handshake_stays_in_the_socket() {
 fn where_tls_stays_here_it_is_read_at_once() {
     let (acceptor, connector) = both();
     let ends = UnixStream::pair().unwrap();
-    let (_client, server, left) = shake((&ends.0, &ends.1), &connector, &acceptor);
+    let (_client, server, left) = complete_handshake((&ends.0, &ends.1), &connector, &acceptor);
     assert!(left.is_empty());
     assert!(server.has_input());
     assert_eq!(server.receive(ends.1.as_fd(), &mut [0; 9]), Ok(4));
@@ -99,7 +99,7 @@ fn a_client_leaves_tickets_in_the_socket() {
     let (acceptor, connector) = both();
     let ends = UnixStream::pair().unwrap();
     let connector = connector.with(hopeful());
-    let (client, server, _) = shake((&ends.0, &ends.1), &connector, &acceptor);
+    let (client, server, _) = complete_handshake((&ends.0, &ends.1), &connector, &acceptor);
     assert_eq!(server.send(ends.1.as_fd(), b"back", false), Ok(4));
     assert!(!client.has_input());
     let mut word = [0; 9];

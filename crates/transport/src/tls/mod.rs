@@ -9,11 +9,11 @@ mod acceptor;
 mod blocking; // handshakes that wait for the peer
 mod certificates;
 mod connector;
+mod encrypted_by;
 mod error;
 mod handshake;
 #[cfg(test)]
 mod handshake_tests; // what follows a handshake stays in the socket
-mod place;
 mod records;
 mod session;
 mod suites;
@@ -21,8 +21,8 @@ mod suites;
 pub use acceptor::Acceptor;
 pub use certificates::{Identity, Pin, UnknownPin};
 pub use connector::{Connector, Trust};
+pub use encrypted_by::{EncryptedBy, Why};
 pub use error::{Fault, HandshakeError, TlsError};
 pub use handshake::{Handshake, Progress};
-pub use place::{Place, Why};
 pub use records::control;
-pub use session::{Facts, Session};
+pub use session::{Session, SessionFacts};

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 use underpass_engine::{RecordKind, TlsTransport};
 
-use super::place::Place;
+use super::encrypted_by::EncryptedBy;
 use super::records::Kernel;
 use super::records::UserSpace;
 
@@ -16,7 +16,7 @@ use super::records::UserSpace;
 /// threads may use it at once: one that sends and one that receives.
 #[derive(Debug)]
 pub struct Session {
-    facts: Facts,
+    facts: SessionFacts,
     /// Whether a network card may read the pages of files after they were taken.
     by_reference: bool,
     records: Mutex<Records>,
@@ -24,7 +24,7 @@ pub struct Session {
 
 /// What is known of a session.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct SessionFacts {
     /// The version, `TLSv1.3` or `TLSv1.2`.
     pub version: &'static str,
     /// The suite, such as `TLS_AES_128_GCM_SHA256`.
@@ -32,7 +32,7 @@ pub struct Facts {
     /// Whether it resumes an earlier session.
     pub is_resumed: bool,
     /// Where records are encrypted.
-    pub place: Place,
+    pub encrypted_by: EncryptedBy,
 }
 
 /// The part that makes and reads the records.
@@ -43,13 +43,13 @@ pub(super) enum Records {
 }
 
 impl Session {
-    pub(super) fn new(facts: Facts, records: Records, by_reference: bool) -> Self {
+    pub(super) fn new(facts: SessionFacts, records: Records, by_reference: bool) -> Self {
         Self { facts, by_reference, records: Mutex::new(records) }
     }
 
     /// Returns the facts of the session.
     #[must_use]
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &SessionFacts {
         &self.facts
     }
 
@@ -117,7 +117,7 @@ impl Session {
 
 impl TlsTransport for Session {
     fn is_in_kernel(&self) -> bool {
-        self.facts.place == Place::Kernel
+        self.facts.encrypted_by == EncryptedBy::Kernel
     }
 
     fn copies(&self) -> bool {

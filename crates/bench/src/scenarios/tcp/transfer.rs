@@ -53,7 +53,7 @@ pub(super) struct Transfer<'a> {
 }
 
 /// What came of a transfer.
-enum Outcome {
+enum TransferOutcome {
     /// Sender and receiver have done their work.
     Moved(Box<[Side; 2]>),
     /// The kernel declined the required mechanism.
@@ -84,7 +84,7 @@ impl Scenario for Transfer<'_> {
         }
         let file = self.target.file(TARGET);
         self.target.clear(&file)?;
-        if let Outcome::Declined(errno) = self.transfer(cell, Some(&file), None)? {
+        if let TransferOutcome::Declined(errno) = self.transfer(cell, Some(&file), None)? {
             return Ok(Verdict::Declined(errno));
         }
         let arrived = digest(&file)?;
@@ -155,8 +155,8 @@ impl Transfer<'_> {
         }
         self.chill()?;
         match self.transfer(cell, target.as_deref(), tracer)? {
-            Outcome::Moved(sides) => Ok(sides),
-            Outcome::Declined(errno) => {
+            TransferOutcome::Moved(sides) => Ok(sides),
+            TransferOutcome::Declined(errno) => {
                 let ran = format!("declined {errno}, which it did not before");
                 Err(BenchError::other(cell.variant, &ran))
             }
@@ -169,7 +169,7 @@ impl Transfer<'_> {
         cell: &Cell,
         target: Option<&Path>,
         tracer: Option<&Tracer>,
-    ) -> Result<Outcome> {
+    ) -> Result<TransferOutcome> {
         let command = traced(tracer, self.receiver(cell, target), Role::Receiver);
         let mut receiver = Running::start(command, self.link.receiver(self.cores.second))?;
         let line = receiver.next_error_line();
@@ -248,7 +248,12 @@ impl Transfer<'_> {
     }
 
     /// Returns what came of a transfer, by what both sides report.
-    fn judge(&mut self, cell: &Cell, sender: Sender, receiver: &Finished) -> Result<Outcome> {
+    fn judge(
+        &mut self,
+        cell: &Cell,
+        sender: Sender,
+        receiver: &Finished,
+    ) -> Result<TransferOutcome> {
         let variant = cell.variant;
         let varied = match (&sender, self.side) {
             (_, Role::Receiver) => Some(receiver),
@@ -258,7 +263,7 @@ impl Transfer<'_> {
         if let Some(finished) = varied.filter(|finished| !finished.status.success())
             && let Some(errno) = declined(&finished.stdout, variant.contender)
         {
-            return Ok(Outcome::Declined(errno));
+            return Ok(TransferOutcome::Declined(errno));
         }
         if let Sender::Process(finished) = &sender {
             // The side whose peer failed only reports that.
@@ -296,7 +301,7 @@ impl Transfer<'_> {
                 Side { thread: Some(Thread::from(&receipt)), ..side }
             }
         };
-        Ok(Outcome::Moved(Box::new([sender, receiver])))
+        Ok(TransferOutcome::Moved(Box::new([sender, receiver])))
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) const WIDTH: f64 = 360.0;
 
 /// Where a drawing is going to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum DrawnIn {
     /// In a page, which has the style and the caption.
     Page,
     /// In a file of its own.
@@ -42,20 +42,20 @@ pub(crate) struct Drawing {
 
 impl Drawing {
     /// Returns the drawing as one element. `id` is unique in the page.
-    pub(crate) fn element(&self, id: &str, place: Place) -> Markup {
-        let lines = match place {
-            Place::Page => Vec::new(),
-            Place::File => wrapped(&self.title, TITLE_LETTERS),
+    pub(crate) fn element(&self, id: &str, within: DrawnIn) -> Markup {
+        let lines = match within {
+            DrawnIn::Page => Vec::new(),
+            DrawnIn::File => wrapped(&self.title, TITLE_LETTERS),
         };
-        let above = match place {
-            Place::Page => 0.0,
-            Place::File => lines.len() as f64 * 18.0 + 40.0,
+        let above = match within {
+            DrawnIn::Page => 0.0,
+            DrawnIn::File => lines.len() as f64 * 18.0 + 40.0,
         };
-        let height = self.height + above + if place == Place::File { MARGIN } else { 0.0 };
-        let margin = if place == Place::File { MARGIN } else { 0.0 };
+        let height = self.height + above + if within == DrawnIn::File { MARGIN } else { 0.0 };
+        let margin = if within == DrawnIn::File { MARGIN } else { 0.0 };
         let (left, wide) = (-margin, WIDTH + 2.0 * margin);
-        let xmlns = (place == Place::File).then_some("http://www.w3.org/2000/svg");
-        let size = (place == Place::File).then(|| (number(wide), number(height)));
+        let xmlns = (within == DrawnIn::File).then_some("http://www.w3.org/2000/svg");
+        let size = (within == DrawnIn::File).then(|| (number(wide), number(height)));
         let width = size.as_ref().map(|(width, _)| width);
         let tall = size.as_ref().map(|(_, height)| height);
         html! {
@@ -64,7 +64,7 @@ impl Drawing {
                 role="img" aria-labelledby=(format!("{id}-title {id}-desc")) {
                 title id=(format!("{id}-title")) { (self.title) }
                 desc id=(format!("{id}-desc")) { (self.description) }
-                @if place == Place::File {
+                @if within == DrawnIn::File {
                     style { (PreEscaped(STYLE)) }
                     rect.ground x=(number(left)) y=(number(-above)) width=(number(wide)) height=(number(height)) rx="8" {}
                     @for (line, text) in lines.iter().enumerate() {
@@ -191,13 +191,13 @@ pub(super) fn draw(chart: &Chart, id: &str) -> Drawing {
 }
 
 /// Returns a way of bytes.
-pub(super) fn figure(path: &Path) -> Drawing {
+pub(super) fn path_diagram(path: &Path) -> Drawing {
     figure::draw(path)
 }
 
 /// Returns a file with one drawing.
 pub(crate) fn file(id: &str, drawing: &Drawing) -> String {
-    let mut text = drawing.element(id, Place::File).render().into_string();
+    let mut text = drawing.element(id, DrawnIn::File).render().into_string();
     text.push('\n');
     text
 }

@@ -108,9 +108,9 @@ pub(super) fn outcome(
         // A single error also reports what was done before it.
         if let Some(error) = outcome.problems.pop() {
             let mut failure = Failure::copy(error, show);
-            if let Failure::Transfer { receipt: told, .. } = &mut failure {
-                let error = told.error.take();
-                **told = Receipt { error, ..receipt.receipt };
+            if let Failure::Transfer { receipt: partial, .. } = &mut failure {
+                let error = partial.error.take();
+                **partial = Receipt { error, ..receipt.receipt };
             }
             return Err(failure);
         }
@@ -254,12 +254,12 @@ impl CopyReceipt {
             (self.excluded, "excluded"),
             (self.verified, "compared"),
         ];
-        let told: Vec<_> = counts
+        let parts: Vec<_> = counts
             .iter()
             .filter(|(count, _)| *count > 0)
             .map(|(count, what)| format!("{} {what}", HumanCount(*count)))
             .collect();
-        told.join(", ")
+        parts.join(", ")
     }
 }
 

@@ -11,7 +11,7 @@ use crate::receipt::{Alphabet, Flow, PathDiagram, Under, label};
 /// Returns the whole text, without the final line break.
 pub(super) fn text(receipt: &ProgramReceipt, alphabet: Alphabet) -> String {
     let mut lines = vec![heading(receipt)];
-    lines.extend(figure(receipt).draw(alphabet).iter().map(|line| format!("  {line}")));
+    lines.extend(diagram(receipt).draw(alphabet).iter().map(|line| format!("  {line}")));
     lines.push("receipt".to_owned());
     let mut line = |name: &str, text: String| lines.push(format!("  {name:<12} {text}"));
     moved(receipt, &mut line);
@@ -103,16 +103,17 @@ fn count(count: CountReceipt) -> String {
 
 /// Formats a refusal: `copy_file_range (EXDEV), file to file, at byte 0: two file systems`.
 fn refusal_text(refusal: &RefusalReceipt) -> String {
-    let told = &refusal.refusal;
-    let at = HumanCount(told.at);
-    let times = if told.times > 1 { format!(", {} times", told.times) } else { String::new() };
-    let reason = told.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let declined = &refusal.refusal;
+    let at = HumanCount(declined.at);
+    let times =
+        if declined.times > 1 { format!(", {} times", declined.times) } else { String::new() };
+    let reason = declined.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let ends = match (refusal.from, refusal.to) {
         (EndKind::Other, to) => format!("to {}", to.name()),
         (from, EndKind::Other) => format!("from {}", from.name()),
         (from, to) => format!("{} to {}", from.name(), to.name()),
     };
-    format!("{} ({}), {ends}, at byte {at}{times}{reason}", told.mechanism, told.errno)
+    format!("{} ({}), {ends}, at byte {at}{times}{reason}", declined.mechanism, declined.errno)
 }
 
 /// Formats an end: `7,340,032 read, 7,340,032 written: /srv/disk.img`.
@@ -123,7 +124,7 @@ fn end_text(end: &EndReceipt) -> String {
         (end.moved_from, "moved from it"),
         (end.moved_to, "moved to it"),
     ];
-    let told: Vec<_> = parts
+    let texts: Vec<_> = parts
         .iter()
         .filter(|(count, _)| count.bytes > 0)
         .map(|(count, what)| format!("{} {what}", HumanCount(count.bytes)))
@@ -134,11 +135,11 @@ fn end_text(end: &EndReceipt) -> String {
         number => format!("{} ", HumanCount(number)),
     };
     let plural = if end.number > 1 { "s" } else { "" };
-    format!("{number}{name}{plural}: {}", told.join(", "))
+    format!("{number}{name}{plural}: {}", texts.join(", "))
 }
 
 /// Returns the diagram: kinds of ends, those with the most bytes first.
-fn figure(receipt: &ProgramReceipt) -> PathDiagram {
+fn diagram(receipt: &ProgramReceipt) -> PathDiagram {
     let flows = |direction: &str| {
         let through = |each: &&CrossingReceipt| {
             each.direction == direction && each.mechanism != "mmap" && each.count.bytes > 0

@@ -291,23 +291,24 @@ fn mechanisms(ledger: &Ledger) -> Vec<MechanismReceipt> {
 }
 
 fn refusals(ledger: &Ledger, which: impl Fn(&RefusalCount) -> bool) -> Vec<RefusalReceipt> {
-    let told = ledger.refusals.iter().filter(|refusal| which(refusal));
-    told.map(|refusal| {
-        let symbol = refusal.symbol();
-        RefusalReceipt {
-            refusal: DeclineReceipt {
-                what: None,
-                mechanism: refusal.what.to_owned(),
-                at: refusal.at,
-                times: refusal.times,
-                reason: errno::errno_help(refusal.what, &symbol).map(ToOwned::to_owned),
-                errno: symbol,
-            },
-            from: refusal.from,
-            to: refusal.to,
-        }
-    })
-    .collect()
+    let refusals = ledger.refusals.iter().filter(|refusal| which(refusal));
+    refusals
+        .map(|refusal| {
+            let symbol = refusal.symbol();
+            RefusalReceipt {
+                refusal: DeclineReceipt {
+                    what: None,
+                    mechanism: refusal.what.to_owned(),
+                    at: refusal.at,
+                    times: refusal.times,
+                    reason: errno::errno_help(refusal.what, &symbol).map(ToOwned::to_owned),
+                    errno: symbol,
+                },
+                from: refusal.from,
+                to: refusal.to,
+            }
+        })
+        .collect()
 }
 
 fn crossings(ledger: &Ledger) -> Vec<CrossingReceipt> {
@@ -351,7 +352,7 @@ fn ends(ledger: &Ledger) -> (Vec<EndReceipt>, usize) {
         sum(others).cmp(&sum(count)).then_with(|| name.cmp(other))
     });
     let left_out = ends.len().saturating_sub(MAX_ENDS);
-    let told = ends.into_iter().take(MAX_ENDS).map(|((kind, name), count)| EndReceipt {
+    let ends = ends.into_iter().take(MAX_ENDS).map(|((kind, name), count)| EndReceipt {
         name: name.to_string(),
         kind: *kind,
         number: count.number,
@@ -360,7 +361,7 @@ fn ends(ledger: &Ledger) -> (Vec<EndReceipt>, usize) {
         moved_from: count.moved_from.into(),
         moved_to: count.moved_to.into(),
     });
-    (told.collect(), left_out)
+    (ends.collect(), left_out)
 }
 
 /// The most ends that are listed.

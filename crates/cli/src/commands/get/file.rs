@@ -24,8 +24,8 @@ pub(super) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
     let gauge = Gauge::default();
     let started = Instant::now();
     let outcome = progress::shown(args.show, destination.path(), &gauge, || {
-        let tell = |event: &Event<'_>| tell(args.show, event);
-        downloader.fetch(url, &destination.target(), &gauge, &tell)
+        let on_event = |event: &Event<'_>| report(args.show, event);
+        downloader.fetch(url, &destination.target(), &gauge, &on_event)
     });
     let elapsed = started.elapsed();
     match outcome {
@@ -77,7 +77,7 @@ fn options(args: &GetArgs) -> DownloadOptions {
 }
 
 /// Prints an event of a file that is being fetched.
-fn tell(show: ShowArgs, event: &Event<'_>) {
+fn report(show: ShowArgs, event: &Event<'_>) {
     if show.quiet {
         return;
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::receipt::GetReceipt;
 use crate::args::ShowArgs;
 use crate::output::printable::one_line;
-use crate::output::{error_line, note, summary, tell, tell_json};
+use crate::output::{error_line, note, print_receipt, summary, tell_json};
 use crate::receipt::Receipt;
 
 /// Prints the summary of a fetched folder, and its receipt: that of the transfer for people, the
@@ -22,7 +22,7 @@ pub(crate) fn tree(show: ShowArgs, summary: &str, transfer: &Receipt, whole: &im
 
 /// Prints the receipt of a folder, if requested.
 pub(crate) fn tree_receipt(show: ShowArgs, transfer: &Receipt, whole: &impl Serialize) {
-    tell(ShowArgs { json: false, ..show }, transfer);
+    print_receipt(ShowArgs { json: false, ..show }, transfer);
     tell_json(show, whole);
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn resuming(have: u64, total: Option<u64>) {
 
 /// Prints the receipt of a file, if requested.
 pub(crate) fn file_receipt(show: ShowArgs, receipt: &GetReceipt) {
-    tell(ShowArgs { json: false, ..show }, &receipt.receipt);
+    print_receipt(ShowArgs { json: false, ..show }, &receipt.receipt);
     if show.explain {
         let (connections, before) = (receipt.connections, HumanCount(receipt.resumed_at));
         error_line(&format!("  {:<12} {connections}", "connections"));

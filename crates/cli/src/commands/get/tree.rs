@@ -100,8 +100,8 @@ pub(crate) fn fetch(args: &GetArgs, url: &Url, tls: &TlsSetup, cancel: &AtomicBo
     let outcome = thread::scope(|scope| {
         let (running, stop) = mpsc::channel();
         let shown = scope.spawn(|| show_progress(args.show, &gauge, stop));
-        let tell = |event: &TreeEvent<'_>| tell(args.show, event);
-        let outcome = tree::fetch(&client, &options, url, &path, &gauge, &tell);
+        let on_event = |event: &TreeEvent<'_>| report(args.show, event);
+        let outcome = tree::fetch(&client, &options, url, &path, &gauge, &on_event);
         drop(running);
         // The thread has nothing to fail at.
         let _ = shown.join();
@@ -145,7 +145,7 @@ fn place(args: &GetArgs, url: &Url) -> Result<PathBuf> {
     }
 }
 
-fn tell(show: ShowArgs, event: &TreeEvent<'_>) {
+fn report(show: ShowArgs, event: &TreeEvent<'_>) {
     match event {
         // A missing entry is an error, which is never quiet.
         TreeEvent::LeftOut { path, reason } => {

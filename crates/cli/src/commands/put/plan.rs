@@ -17,7 +17,7 @@ use crate::failure::{Failure, Result, WithPath};
 
 /// A step of an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum PutStep {
     /// Create a folder.
     Folder {
         /// The URL; it ends in `/`.
@@ -87,16 +87,16 @@ impl Plan {
     }
 
     /// Returns the step of a single file, if there is just one and no folder.
-    pub(crate) fn only(&self) -> Option<Step> {
+    pub(crate) fn only(&self) -> Option<PutStep> {
         let [(path, url)] = self.roots.as_slice() else { return None };
         if !is_stdin(path) && fs::metadata(path).is_ok_and(|it| it.is_dir()) {
             return None;
         }
-        Some(Step::File { path: path.clone(), url: url.clone() })
+        Some(PutStep::File { path: path.clone(), url: url.clone() })
     }
 
     /// Returns all steps, folders before their entries.
-    pub(crate) fn steps(self) -> impl Iterator<Item = Result<Step>> {
+    pub(crate) fn steps(self) -> impl Iterator<Item = Result<PutStep>> {
         let Self { roots, recursive, follows, .. } = self;
         roots.into_iter().flat_map(move |(path, url)| Walk {
             recursive,
@@ -126,7 +126,7 @@ struct Found {
 }
 
 impl Iterator for Walk {
-    type Item = Result<Step>;
+    type Item = Result<PutStep>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let found = self.waiting.pop_front()?;
@@ -135,10 +135,10 @@ impl Iterator for Walk {
 }
 
 impl Walk {
-    fn look(&mut self, found: Found) -> Result<Step> {
+    fn look(&mut self, found: Found) -> Result<PutStep> {
         let Found { path, url, is_named, above } = found;
         if is_named && is_stdin(&path) {
-            return Ok(Step::File { path, url });
+            return Ok(PutStep::File { path, url });
         }
         let facts = match is_named || self.follows {
             true => fs::metadata(&path),
@@ -146,15 +146,21 @@ impl Walk {
         };
         let facts = facts.with_path("opening", &path)?;
         if facts.is_symlink() {
-            return Ok(Step::Skipped { path, reason: "left out: it is a link, -L follows them" });
+            return Ok(PutStep::Skipped {
+                path,
+                reason: "left out: it is a link, -L follows them",
+            });
         }
         if facts.is_dir() {
             return self.enter(path, url, &facts, above);
         }
         if !facts.is_file() && !is_named {
-            return Ok(Step::Skipped { path, reason: "left out: it is neither file nor folder" });
+            return Ok(PutStep::Skipped {
+                path,
+                reason: "left out: it is neither file nor folder",
+            });
         }
-        Ok(Step::File { path, url })
+        Ok(PutStep::File { path, url })
     }
 
     /// Queues the entries of a folder before all other entries.
@@ -164,14 +170,14 @@ impl Walk {
         mut url: Url,
         facts: &Metadata,
         mut above: Vec<(u64, u64)>,
-    ) -> Result<Step> {
+    ) -> Result<PutStep> {
         if !self.recursive {
             let message = format!("{} is a folder: -r sends it", path.display());
             return Err(Failure::Usage(message));
         }
         let identity = (facts.dev(), facts.ino());
         if above.contains(&identity) {
-            return Ok(Step::Skipped { path, reason: "left out: it leads back to where it is" });
+            return Ok(PutStep::Skipped { path, reason: "left out: it leads back to where it is" });
         }
         above.push(identity);
         if !url.path().ends_with('/') {
@@ -185,7 +191,7 @@ impl Walk {
             let above = above.clone();
             self.waiting.push_front(Found { path, url, is_named: false, above });
         }
-        Ok(Step::Folder { url })
+        Ok(PutStep::Folder { url })
     }
 }
 

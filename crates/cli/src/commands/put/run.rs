@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::args::PutArgs;
-use super::plan::{Plan, Step};
+use super::plan::{Plan, PutStep};
 use super::session::{Session, Stop};
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &PutArgs) -> Result<()> {
     let mut total = 0;
     for step in plan.steps() {
         let outcome = step.map_err(Stop::from).and_then(|step| {
-            if let Step::Skipped { path, reason } = &step {
+            if let PutStep::Skipped { path, reason } = &step {
                 if !args.show.quiet {
                     session.note(&format!("{}: {reason}", path.display()));
                 }

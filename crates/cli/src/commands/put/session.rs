@@ -16,7 +16,7 @@ use underpass_server::digest::{Computed, Stopped, compute, write_digests};
 
 use super::args::PutArgs;
 use super::journal_path::journal_path;
-use super::plan::Step;
+use super::plan::PutStep;
 use super::print;
 use crate::args::ShowArgs;
 use crate::ends::Input;
@@ -89,8 +89,8 @@ impl<'s> Session<'s> {
     }
 
     /// Sends the only file, and reports it.
-    pub(super) fn send_alone(&mut self, step: Step) -> Result<(), Stop> {
-        let Step::File { path, url } = step else { return self.take(&step) };
+    pub(super) fn send_alone(&mut self, step: PutStep) -> Result<(), Stop> {
+        let PutStep::File { path, url } = step else { return self.take(&step) };
         let receipt = self.send(&path, &url)?;
         match receipt.upload.as_ref().is_some_and(|upload| upload.was_there) {
             // The failure was already reported.
@@ -101,11 +101,11 @@ impl<'s> Session<'s> {
     }
 
     /// Takes one of several steps.
-    pub(super) fn take(&mut self, step: &Step) -> Result<(), Stop> {
+    pub(super) fn take(&mut self, step: &PutStep) -> Result<(), Stop> {
         match step {
-            Step::Skipped { .. } => Ok(()),
-            Step::Folder { url } => self.make(url),
-            Step::File { path, url } => {
+            PutStep::Skipped { .. } => Ok(()),
+            PutStep::Folder { url } => self.make(url),
+            PutStep::File { path, url } => {
                 let receipt = self.send(path, url)?;
                 output::receipt(self.args.show, &receipt);
                 Ok(())
@@ -166,7 +166,7 @@ impl<'s> Session<'s> {
         let mut show = self.meter.observer();
         let (meter, quiet) = (&self.meter, self.args.show.quiet);
         let mut before = 0;
-        let mut tell = |event: &Event<'_>| match event {
+        let mut on_event = |event: &Event<'_>| match event {
             Event::Progress(progress) => show(progress, before),
             event => {
                 if let Event::Resumed { at } = event {
@@ -178,7 +178,7 @@ impl<'s> Session<'s> {
             }
         };
         let started = Instant::now();
-        let outcome = upload(&self.client, &what, url, self.idle.take(), &mut tell);
+        let outcome = upload(&self.client, &what, url, self.idle.take(), &mut on_event);
         let elapsed_s = started.elapsed().as_secs_f64();
         self.meter.clear();
         let name = input.path().display().to_string();
@@ -198,7 +198,7 @@ impl<'s> Session<'s> {
             may_have_replaced: done.is_suspicious,
             resumed_at: done.resumed_at,
             resumable: done.is_resumable,
-            digest: digest.as_ref().and_then(told),
+            digest: digest.as_ref().and_then(known_digest),
         };
         let receipt = receipt.between(kind, EndKind::Socket);
         Ok(Receipt { elapsed_s, upload: Some(upload), ..receipt })
@@ -285,7 +285,7 @@ fn failed(error: ClientError) -> UploadFailed {
 }
 
 /// Returns a digest in the form of the receipt.
-fn told(computed: &Computed) -> Option<UploadDigest> {
+fn known_digest(computed: &Computed) -> Option<UploadDigest> {
     let digest = computed.digests.first()?;
     Some(UploadDigest {
         algorithm: digest.algorithm().name().to_owned(),

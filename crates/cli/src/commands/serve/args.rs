@@ -40,7 +40,7 @@ pub(crate) struct ServeArgs {
     pub(super) limits: LimitArgs,
 
     #[command(flatten)]
-    pub(super) told: ToldArgs,
+    pub(super) logging: LoggingArgs,
 
     #[command(flatten)]
     pub(super) engine: EngineArgs,
@@ -270,7 +270,7 @@ pub(super) struct LimitArgs {
 /// Logging.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logging")]
-pub(super) struct ToldArgs {
+pub(super) struct LoggingArgs {
     /// Format of a request's line: combined, json, or a text with $variables
     #[arg(long, value_name = "FORMAT", default_value = "combined")]
     pub(super) log_format: String,
@@ -313,7 +313,7 @@ impl ServeArgs {
 
     /// Returns whether only addresses and errors are printed.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.told.quiet
+        self.logging.quiet
     }
 
     /// Returns the user to switch to once the sockets are open.
@@ -343,7 +343,7 @@ impl ServeArgs {
 
     /// Returns the file of the access log; `None` for standard output or no log.
     pub(crate) fn log_file(&self) -> Option<&PathBuf> {
-        self.told.log_file.as_ref().filter(|_| !self.told.quiet)
+        self.logging.log_file.as_ref().filter(|_| !self.logging.quiet)
     }
 }
 

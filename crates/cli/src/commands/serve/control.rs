@@ -47,7 +47,7 @@ impl Watch {
                 ends += 1;
                 match ends {
                     1 => {
-                        tell(NotifyState::Stopping);
+                        notify(NotifyState::Stopping);
                         control.drain();
                     }
                     2 => control.stop(),
@@ -56,7 +56,7 @@ impl Watch {
                 }
             }
         });
-        tell(NotifyState::Ready);
+        notify(NotifyState::Ready);
         Self { handle, thread }
     }
 
@@ -69,6 +69,6 @@ impl Watch {
 }
 
 /// Notifies systemd; without systemd this does nothing.
-fn tell(state: NotifyState<'_>) {
+fn notify(state: NotifyState<'_>) {
     let _ = sd_notify::notify(&[state]);
 }

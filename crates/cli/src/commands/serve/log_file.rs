@@ -63,13 +63,13 @@ pub(crate) struct AccessLog(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<LogState>,
     /// Notified when there is something to write, much to write, or something else to do.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LogState {
     pending: Vec<u8>,
     /// Lines for which there was no room.
     lost: u64,
@@ -119,22 +119,22 @@ impl AccessLog {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LogState> {
         // Nothing panics while it holds this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until there are lines, then a moment longer for more of them; returns them, and
     /// leaves the empty `spare` for the next ones.
-    fn next(&self, spare: Vec<u8>) -> State {
+    fn next(&self, spare: Vec<u8>) -> LogState {
         let is_urgent =
-            |state: &mut State| state.ends || state.reopens || state.pending.len() >= FULL;
-        let is_idle = |state: &mut State| state.pending.is_empty() && !is_urgent(state);
+            |state: &mut LogState| state.ends || state.reopens || state.pending.len() >= FULL;
+        let is_idle = |state: &mut LogState| state.pending.is_empty() && !is_urgent(state);
         let state = self.changed.wait_while(self.lock(), is_idle);
         let state = state.unwrap_or_else(PoisonError::into_inner);
         let waited = self.changed.wait_timeout_while(state, INTERVAL, |state| !is_urgent(state));
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        mem::replace(&mut *state, State { pending: spare, ..State::default() })
+        mem::replace(&mut *state, LogState { pending: spare, ..LogState::default() })
     }
 }
 

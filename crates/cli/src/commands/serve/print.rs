@@ -83,8 +83,8 @@ pub(crate) fn started(served: &Served<'_>) {
 }
 
 /// Prints an event of a running server.
-pub(crate) fn event(told: &Note) {
-    match told {
+pub(crate) fn event(event: &Note) {
+    match event {
         // What was cut off stands in the summary, which follows.
         Note::Drained { .. } | Note::Draining { open: 0 } => {}
         Note::Draining { open } => note(&format!(

@@ -116,7 +116,7 @@ impl<'j, 'a> Download<'j, 'a> {
         self.resumed_at = self.here();
         self.gauge.set(self.resumed_at, self.total);
         if self.resumed_at > 0 {
-            (self.tell)(&Event::Resuming { have: self.resumed_at, total: self.total });
+            (self.on_event)(&Event::Resuming { have: self.resumed_at, total: self.total });
         }
         Ok(())
     }

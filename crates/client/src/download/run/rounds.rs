@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use underpass_engine::{Progress, Report};
-use underpass_transport::incoming::Manner;
+use underpass_transport::incoming::ReceiveOptions;
 
 use super::first::First;
 use super::state::{Download, MIN_KEPT};
@@ -51,7 +51,7 @@ impl<'a> Download<'_, 'a> {
                 if !self.start_over()? || changes > MAX_CHANGES {
                     return Err(error);
                 }
-                (self.tell)(&Event::StartingOver);
+                (self.on_event)(&Event::StartingOver);
                 continue;
             }
             if self.here() > before {
@@ -88,7 +88,7 @@ impl<'a> Download<'_, 'a> {
             scheduler: SegmentScheduler::new(missing.clone(), connections),
             cuts: &cuts,
             cancel: self.client.cancel,
-            manner: self.manner(),
+            receive_options: self.receive_options(),
             rate_limit: &self.rate_limit,
             retries: options.retries,
             file: partial.file(),
@@ -99,7 +99,7 @@ impl<'a> Download<'_, 'a> {
             version: self.version.clone().filter(|_| self.has_ranges),
             total,
             gauge: self.gauge,
-            tell: self.tell,
+            on_event: self.on_event,
             moved: AtomicU64::new(0),
             outcome: Mutex::default(),
         };
@@ -139,11 +139,17 @@ impl<'a> Download<'_, 'a> {
             answer.connection.set_window(bytes);
         }
         self.gauge.connections.store(1, Ordering::Relaxed);
-        let extent = answer.response.extent;
-        let manner = Manner { reserve: false, ..self.manner() };
-        let mut tell = |progress: &Progress| note(progress.bytes);
+        let framing = answer.response.framing;
+        let receive_options = ReceiveOptions { reserve: false, ..self.receive_options() };
+        let mut on_progress = |progress: &Progress| note(progress.bytes);
         let incoming = answer.connection.incoming();
-        let received = incoming.body(extent, partial.file(), partial.base(), &manner, &mut tell);
+        let received = incoming.body(
+            framing,
+            partial.file(),
+            partial.base(),
+            &receive_options,
+            &mut on_progress,
+        );
         note(received.report.bytes());
         self.gauge.connections.store(0, Ordering::Relaxed);
         let bytes = received.report.bytes();
@@ -166,16 +172,16 @@ impl<'a> Download<'_, 'a> {
 
     /// Returns how bodies are received: each step ends before the journal lags by more than
     /// [`MIN_KEPT`].
-    fn manner(&self) -> Manner<'_> {
+    fn receive_options(&self) -> ReceiveOptions<'_> {
         let options = self.options;
         let most = MIN_KEPT - REPORT_EVERY;
         let portion = self.rate_limit.portion().unwrap_or(most);
         let step = usize::try_from(most.min(portion)).unwrap_or(usize::MAX);
-        Manner {
+        ReceiveOptions {
             policy: options.policy,
             step: Some(options.step.unwrap_or(step).min(step)),
             pipes: Some(self.pipes),
-            tell_every: Some(REPORT_EVERY.min(portion)),
+            progress_every: Some(REPORT_EVERY.min(portion)),
             limit: None,
             reserve: !matches!(self.partial, Some(PartialFile::Stream { .. })),
         }

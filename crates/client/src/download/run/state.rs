@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use underpass_engine::{PipePool, Report};
 use underpass_protocol::digest::Digest;
 use underpass_transport::digest::Fact;
-use underpass_transport::tls::Facts;
+use underpass_transport::tls::SessionFacts;
 use url::Url;
 
 use crate::backoff::Backoff;
@@ -26,7 +26,7 @@ pub(in crate::download) struct Download<'j, 'a> {
     pub(super) url: &'j Url,
     pub(super) target: &'j Target<'j>,
     pub(super) gauge: &'j Gauge,
-    pub(super) tell: &'j (dyn Fn(&Event<'_>) + Sync),
+    pub(super) on_event: &'j (dyn Fn(&Event<'_>) + Sync),
     pub(super) rate_limit: RateLimit,
     /// The file; `None` before anything is known.
     pub(super) partial: Option<PartialFile<'j>>,
@@ -47,7 +47,7 @@ pub(in crate::download) struct Download<'j, 'a> {
     /// The digests that the server has sent.
     pub(super) offered: Vec<Digest>,
     pub(super) facts: Vec<Fact>,
-    pub(super) tls: Option<Facts>,
+    pub(super) tls: Option<SessionFacts>,
 }
 
 impl<'j, 'a> Download<'j, 'a> {
@@ -58,7 +58,7 @@ impl<'j, 'a> Download<'j, 'a> {
         url: &'j Url,
         target: &'j Target<'j>,
         gauge: &'j Gauge,
-        tell: &'j (dyn Fn(&Event<'_>) + Sync),
+        on_event: &'j (dyn Fn(&Event<'_>) + Sync),
     ) -> Self {
         Self {
             client,
@@ -67,7 +67,7 @@ impl<'j, 'a> Download<'j, 'a> {
             url,
             target,
             gauge,
-            tell,
+            on_event,
             rate_limit: RateLimit::new(options.rate),
             partial: None,
             version: None,
@@ -94,7 +94,7 @@ impl<'j, 'a> Download<'j, 'a> {
     ) -> Result<(), DownloadError> {
         let cancel = self.client.cancel.as_slice();
         backoff.wait(error, self.has_answered, cancel, |error, after| {
-            (self.tell)(&Event::Retrying { error, after });
+            (self.on_event)(&Event::Retrying { error, after });
         })
     }
 

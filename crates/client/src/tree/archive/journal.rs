@@ -293,8 +293,8 @@ fn sealed(text: &str) -> String {
 /// Returns the words of a line with a valid checksum.
 fn unsealed(line: &[u8]) -> Option<Vec<&str>> {
     let line = str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
-    let (text, told) = line.rsplit_once(' ')?;
-    (told == sum(text)).then(|| text.split(' ').collect())
+    let (text, stated) = line.rsplit_once(' ')?;
+    (stated == sum(text)).then(|| text.split(' ').collect())
 }
 
 fn sum(text: &str) -> String {
@@ -310,7 +310,7 @@ fn slot(name: &str, position: u64) -> String {
 
 fn position(line: &[u8], name: &str) -> Option<u64> {
     match unsealed(line)?.as_slice() {
-        [told, number] if *told == name => number.parse().ok(),
+        [stated, number] if *stated == name => number.parse().ok(),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ mod unpack;
 use std::sync::mpsc;
 use std::thread;
 
-use underpass_transport::incoming::Extent;
+use underpass_transport::incoming::BodyFraming;
 
 use super::dest::IfExists;
 use super::error::{TreeError, TreeWay};
@@ -64,7 +64,7 @@ fn origin(tree: &TreeFetch<'_, '_>, answer: &Answer<'_>) -> Option<ArchiveId> {
 
 /// Fetches this archive.
 pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>, offer: Offer) -> Result<(), TreeError> {
-    (tree.tell)(&TreeEvent::Begun(TreeWay::Archive));
+    (tree.on_event)(&TreeEvent::Begun(TreeWay::Archive));
     tree.done.way = TreeWay::Archive;
     tree.done.connections = 1;
     let if_exists = if tree.options.replaces { IfExists::Replaced } else { IfExists::Stays };
@@ -103,7 +103,7 @@ fn go_on(
     let is_same = noted.origin == offer.origin && !offer.origin.etag.is_empty();
     if !is_same {
         if noted.position > 0 {
-            (unpack.tree.tell)(&TreeEvent::StartingOver);
+            (unpack.tree.on_event)(&TreeEvent::StartingOver);
         }
         if let Some(path) = &noted.partial {
             // It is where it was, or it is not there.
@@ -114,7 +114,7 @@ fn go_on(
     }
     let (have, total) = (noted.position, noted.origin.len);
     if have > 0 {
-        (unpack.tree.tell)(&TreeEvent::Resuming { have, total });
+        (unpack.tree.on_event)(&TreeEvent::Resuming { have, total });
     }
     unpack.tree.done.resumed_at = have;
     unpack.resume(noted)
@@ -141,7 +141,8 @@ fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &Offer) -> Result<Flow, TreeE
     };
     let is_part = answer.response.status == 206;
     let begins = if is_part { unpack.position } else { 0 };
-    let is_expected = answer.response.extent == Extent::Length(now.len.saturating_sub(begins))
+    let is_expected = answer.response.framing
+        == BodyFraming::Length(now.len.saturating_sub(begins))
         && (!is_part || is_range_from(&answer, begins));
     if !is_expected {
         return Err(not_an_archive(tree, &answer));
@@ -151,7 +152,7 @@ fn attempt(unpack: &mut Unpack<'_, '_, '_>, offer: &Offer) -> Result<Flow, TreeE
             // A part of another archive than requested is useless.
             return Err(not_an_archive(tree, &answer));
         }
-        (tree.tell)(&TreeEvent::StartingOver);
+        (tree.on_event)(&TreeEvent::StartingOver);
         unpack.start_over(&now)?;
     }
     run(unpack, answer)

@@ -1,7 +1,7 @@
 //! Reads the bytes of an archive as they arrive, and none before it is certain what it is.
 
 use underpass_engine::{PipePool, Policy, Progress};
-use underpass_transport::incoming::{Extent, Manner, ReceiveError, Received};
+use underpass_transport::incoming::{BodyFraming, ReceiveError, ReceiveOptions, Received};
 
 use crate::error::ClientError;
 use crate::http::Connection;
@@ -68,11 +68,17 @@ impl<'a> Stream<'a> {
         len: u64,
         file: &std::fs::File,
         at: u64,
-        manner: &Manner<'_>,
-        tell: &mut (dyn FnMut(&Progress) + Send),
+        receive_options: &ReceiveOptions<'_>,
+        on_progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Received {
         debug_assert_eq!(self.used, self.buffer.len());
-        let received = self.connection.incoming().body(Extent::Length(len), file, at, manner, tell);
+        let received = self.connection.incoming().body(
+            BodyFraming::Length(len),
+            file,
+            at,
+            receive_options,
+            on_progress,
+        );
         self.unread -= received.report.bytes();
         received
     }
@@ -84,19 +90,19 @@ impl<'a> Stream<'a> {
 }
 
 /// Returns how large files are received.
-pub(super) fn manner<'m>(
+pub(super) fn receive_options<'m>(
     policy: Policy,
     step: Option<usize>,
     pipes: &'m PipePool,
-    tell_every: u64,
-) -> Manner<'m> {
-    Manner {
+    progress_every: u64,
+) -> ReceiveOptions<'m> {
+    ReceiveOptions {
         policy,
         step,
         pipes: Some(pipes),
-        tell_every: Some(tell_every),
+        progress_every: Some(progress_every),
         reserve: true,
-        ..Manner::default()
+        ..ReceiveOptions::default()
     }
 }
 

@@ -12,7 +12,7 @@ use underpass_protocol::archive::BLOCK;
 
 use super::destination::Destination;
 use super::journal::{ArchiveId, Journal, JournalState, LargeFile};
-use super::stream::{Stream, manner};
+use super::stream::{Stream, receive_options};
 use crate::http::Answer;
 use crate::tree::dest::{DestFolder, FolderAttrs, Made, errno};
 use crate::tree::error::{TreeError, explain, is_about_name, local};
@@ -357,16 +357,21 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
         file: &File,
         done: u64,
     ) -> Result<(), TreeError> {
-        let manner =
-            manner(self.tree.options.policy, self.tree.options.step, &self.pipes, REPORT_EVERY);
+        let receive_options = receive_options(
+            self.tree.options.policy,
+            self.tree.options.step,
+            &self.pipes,
+            REPORT_EVERY,
+        );
         let (journal, gauge) = (&self.journal, self.tree.gauge);
         let begins = large.data + done;
         let mut unnoted = None;
-        let mut tell = |progress: &underpass_engine::Progress| {
+        let mut on_progress = |progress: &underpass_engine::Progress| {
             gauge.done.store(begins + progress.bytes, Ordering::Relaxed);
             unnoted = journal.reached(begins + progress.bytes).err().or(unnoted.take());
         };
-        let received = stream.body(large.size - done, file, done, &manner, &mut tell);
+        let received =
+            stream.body(large.size - done, file, done, &receive_options, &mut on_progress);
         self.tree.done.report.add(&received.report);
         self.position = begins + received.report.bytes();
         if let Some(error) = unnoted {
@@ -406,7 +411,7 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
 
     fn leave_out(&mut self, path: &[u8], reason: &dyn Reason) {
         self.tree.done.left_out += 1;
-        (self.tree.tell)(&TreeEvent::LeftOut { path, reason });
+        (self.tree.on_event)(&TreeEvent::LeftOut { path, reason });
     }
 
     fn unnoted(&self, error: std::io::Error) -> TreeError {
@@ -425,7 +430,10 @@ impl<'u, 'j, 'a> Unpack<'u, 'j, 'a> {
             for facts in &folders {
                 if let Err(errno) = destination.dest.settle_folder(facts) {
                     tree.done.left_out += 1;
-                    (tree.tell)(&TreeEvent::LeftOut { path: &facts.path, reason: &explain(errno) });
+                    (tree.on_event)(&TreeEvent::LeftOut {
+                        path: &facts.path,
+                        reason: &explain(errno),
+                    });
                 }
             }
         };

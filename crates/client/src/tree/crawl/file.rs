@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use rustix::io::Errno;
 use underpass_engine::hint::Action;
 use underpass_protocol::response::validator::parse_date;
-use underpass_transport::incoming::{Extent, Manner};
+use underpass_transport::incoming::{BodyFraming, ReceiveOptions};
 use url::Url;
 
 use super::state::Task;
@@ -53,7 +53,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             self.idle = answer.connection.finish(&answer.response);
             return Ok(());
         }
-        if matches!(answer.response.extent, Extent::Length(len) if len >= MIN_JOURNALED) {
+        if matches!(answer.response.framing, BodyFraming::Length(len) if len >= MIN_JOURNALED) {
             return self.download(task, facts);
         }
         self.receive(task, facts, answer)
@@ -141,31 +141,31 @@ impl<'a> Worker<'_, '_, '_, 'a> {
             move |errno: Errno| TreeError::io(action, path, errno)
         };
         let atomic = dest.land(path, 0o666).map_err(failed(Action::Creating))?;
-        let manner = Manner {
+        let receive_options = ReceiveOptions {
             policy: tree.options.policy,
             step: tree.options.step,
             pipes: Some(&self.crawl.pipes),
             reserve: true,
-            ..Manner::default()
+            ..ReceiveOptions::default()
         };
-        let mut told = 0;
-        let mut tell = |progress: &underpass_engine::Progress| {
-            tree.gauge.done.fetch_add(progress.bytes - told, Ordering::Relaxed);
-            told = progress.bytes;
+        let mut reported = 0;
+        let mut on_progress = |progress: &underpass_engine::Progress| {
+            tree.gauge.done.fetch_add(progress.bytes - reported, Ordering::Relaxed);
+            reported = progress.bytes;
         };
-        let extent = answer.response.extent;
+        let framing = answer.response.framing;
         let incoming = answer.connection.incoming();
-        let received = incoming.body(extent, atomic.file(), 0, &manner, &mut tell);
+        let received = incoming.body(framing, atomic.file(), 0, &receive_options, &mut on_progress);
         self.done.report.add(&received.report);
         if let Err(error) = received.outcome {
             // What was here of it is not any more.
-            tree.gauge.done.fetch_sub(told, Ordering::Relaxed);
+            tree.gauge.done.fetch_sub(reported, Ordering::Relaxed);
             return Err(match local(&error) {
                 Some(errno) => failed(Action::Writing)(errno),
                 None => ClientError::receiving(answer.connection.address(), error).into(),
             });
         }
-        tree.gauge.done.fetch_add(received.report.bytes() - told, Ordering::Relaxed);
+        tree.gauge.done.fetch_add(received.report.bytes() - reported, Ordering::Relaxed);
         DestFolder::settle_exactly(atomic.file(), facts.mode, facts.modified)
             .map_err(failed("finishing".into()))?;
         let existing = dest.existing();
@@ -173,7 +173,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
         self.done.files += 1;
         tree.gauge.files.fetch_add(1, Ordering::Relaxed);
         // A body without a length ended with the connection.
-        if extent != Extent::UntilEnd {
+        if framing != BodyFraming::UntilEnd {
             self.keep(answer.connection, &answer.response);
         }
         Ok(())

@@ -72,13 +72,13 @@ impl Worker<'_, '_, '_, '_> {
         let fields = [("Accept", "application/json, text/html;q=0.9, */*;q=0.1")];
         let mut answer = self.ask("GET", &fields, url)?;
         let media_type = answer.response.fields.text("content-type").unwrap_or_default().to_owned();
-        let (extent, address) = (answer.response.extent, answer.connection.address().to_owned());
+        let (framing, address) = (answer.response.framing, answer.connection.address().to_owned());
         let not_a_folder =
             || TreeError::NotAFolder { url: TreeFetch::shown(url), media_type: media_type.clone() };
         if !media_type.contains("html") && !media_type.contains("json") {
             return Err(not_a_folder());
         }
-        let body = answer.connection.incoming().memory(extent, MAX_LISTING);
+        let body = answer.connection.incoming().memory(framing, MAX_LISTING);
         let body = body.map_err(|error| ClientError::receiving(&address, error))?;
         self.keep(answer.connection, &answer.response);
         // Where the server says the folder is: its links are relative to that.

@@ -19,7 +19,7 @@ pub(super) fn fetch(tree: &mut TreeFetch<'_, '_>) -> Result<(), TreeError> {
     let threads = tree.options.connections.max(1);
     let (outcome, done) = {
         let crawl = Crawl::new(tree)?;
-        (tree.tell)(&TreeEvent::Begun(TreeWay::Listing));
+        (tree.on_event)(&TreeEvent::Begun(TreeWay::Listing));
         let done = thread::scope(|scope| {
             let (running, stop) = mpsc::channel();
             if let Some(log) = crawl.dest.log() {

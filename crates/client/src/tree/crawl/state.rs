@@ -75,7 +75,7 @@ impl<'c, 'j, 'a> Crawl<'c, 'j, 'a> {
         for (path, facts) in folders {
             if let Err(errno) = self.dest.settle_what_is_known(&path, facts.mode, facts.modified) {
                 done.left_out += 1;
-                (self.tree.tell)(&TreeEvent::LeftOut { path: &path, reason: &explain(errno) });
+                (self.tree.on_event)(&TreeEvent::LeftOut { path: &path, reason: &explain(errno) });
             }
         }
         let outcome = self.queue.finish().and_then(|()| {

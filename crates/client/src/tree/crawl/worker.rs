@@ -67,7 +67,7 @@ impl<'a> Worker<'_, '_, '_, 'a> {
 
     pub(super) fn leave_out(&mut self, path: &[u8], reason: &dyn Reason) {
         self.done.left_out += 1;
-        (self.crawl.tree.tell)(&TreeEvent::LeftOut { path, reason });
+        (self.crawl.tree.on_event)(&TreeEvent::LeftOut { path, reason });
     }
 
     pub(super) fn ask(

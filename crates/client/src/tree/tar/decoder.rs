@@ -199,13 +199,13 @@ fn member(header: &Header, extended: Extended, size: u64) -> Result<Member, TarE
 
 /// Verifies the checksum of a header, which old programs computed with signed bytes.
 fn check(header: &Header, block: &[u8]) -> Result<(), TarError> {
-    let told = i64::from(header.cksum().map_err(|_| TarError::NotTar)?);
+    let stated = i64::from(header.cksum().map_err(|_| TarError::NotTar)?);
     let field = 148..156;
     let byte = |(at, byte): (usize, &u8)| if field.contains(&at) { b' ' } else { *byte };
     let bytes = || block.iter().enumerate().map(byte);
     let unsigned: i64 = bytes().map(i64::from).sum();
     let signed: i64 = bytes().map(|byte| i64::from(byte.cast_signed())).sum();
-    if told == unsigned || told == signed { Ok(()) } else { Err(TarError::NotTar) }
+    if stated == unsigned || stated == signed { Ok(()) } else { Err(TarError::NotTar) }
 }
 
 /// The permission bits that are kept: without set-user-ID, set-group-ID and sticky.

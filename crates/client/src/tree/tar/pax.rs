@@ -2,7 +2,7 @@
 
 use super::error::TarError;
 
-/// What extension headers tell about the next member.
+/// What extension headers say about the next member.
 #[derive(Debug, Default)]
 pub(super) struct Extended {
     pub(super) path: Option<Vec<u8>>,

@@ -71,7 +71,7 @@ impl Sample {
     /// Creates a file without a name in this folder.
     fn made(folder: &Path) -> io::Result<Self> {
         let scratch = Scratch::file(&folder.join(NAME))?;
-        let file = scratch.landing().ok_or(rustix::io::Errno::BADF)?;
+        let file = scratch.dest_file().ok_or(rustix::io::Errno::BADF)?;
         file.write_all_at(&noise(LEN as usize), 0)?;
         // A process that holds it open for writing gets no lease on it.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());

@@ -21,7 +21,7 @@ pub(crate) enum Scratch {
     /// A file without a name, or with a hidden one.
     File {
         /// The file.
-        landing: AtomicFile,
+        atomic: AtomicFile,
         /// The offset of its first byte.
         at: u64,
     },
@@ -36,17 +36,17 @@ pub(crate) enum Scratch {
 impl Scratch {
     /// Creates a file in the folder of `beside`.
     pub(crate) fn file(beside: &Path) -> io::Result<Self> {
-        Ok(Self::File { landing: AtomicFile::create(beside, 0o600)?, at: 0 })
+        Ok(Self::File { atomic: AtomicFile::create(beside, 0o600)?, at: 0 })
     }
 
     /// Creates such a file that is written to only at its end, or from an offset on.
     pub(crate) fn like(beside: &Path, appends: bool, at: u64) -> io::Result<Self> {
-        let landing = AtomicFile::create(beside, 0o600)?;
+        let atomic = AtomicFile::create(beside, 0o600)?;
         if appends {
-            let flags = fcntl_getfl(landing.file())?;
-            fcntl_setfl(landing.file(), flags | OFlags::APPEND)?;
+            let flags = fcntl_getfl(atomic.file())?;
+            fcntl_setfl(atomic.file(), flags | OFlags::APPEND)?;
         }
-        Ok(Self::File { landing, at: if appends { 0 } else { at } })
+        Ok(Self::File { atomic, at: if appends { 0 } else { at } })
     }
 
     /// Creates a pipe.
@@ -76,9 +76,9 @@ impl Scratch {
     }
 
     /// Returns the file, if the sink is one.
-    pub(crate) fn landing(&self) -> Option<&File> {
+    pub(crate) fn dest_file(&self) -> Option<&File> {
         match self {
-            Self::File { landing, .. } => Some(landing.file()),
+            Self::File { atomic, .. } => Some(atomic.file()),
             _ => None,
         }
     }
@@ -86,7 +86,7 @@ impl Scratch {
     /// Returns the end that is written to.
     pub(crate) fn sink(&self) -> io::Result<Sink<BorrowedFd<'_>>> {
         Ok(match self {
-            Self::File { landing, at } => Sink::of(landing.file().as_fd())?.at(*at),
+            Self::File { atomic, at } => Sink::of(atomic.file().as_fd())?.at(*at),
             Self::Pipe(_, writer) => Sink::of(writer.as_fd())?,
             Self::Tcp(near, _) => Sink::of(near.as_fd())?,
             Self::Unix(near, _) => Sink::of(near.as_fd())?,
@@ -118,9 +118,9 @@ impl Scratch {
     /// Returns the first `len` bytes that were moved into it, of which `arrived` were read
     /// before.
     pub(crate) fn read_back(&self, mut arrived: Vec<u8>, len: usize) -> io::Result<Vec<u8>> {
-        if let Self::File { landing, at } = self {
+        if let Self::File { atomic, at } = self {
             arrived.resize(len, 0);
-            landing.file().read_exact_at(&mut arrived, *at)?;
+            atomic.file().read_exact_at(&mut arrived, *at)?;
             return Ok(arrived);
         }
         let mut looks = 0;
@@ -128,10 +128,10 @@ impl Scratch {
             // Bytes sent over loopback arrive, but perhaps not at this very moment.
             if !self.drain(&mut arrived)? {
                 looks += 1;
-                if looks > MAX_LOOKS {
+                if looks > MAX_POLLS {
                     return Err(Errno::TIMEDOUT.into());
                 }
-                std::thread::sleep(LOOK_INTERVAL);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
         Ok(arrived)
@@ -140,10 +140,10 @@ impl Scratch {
 
 /// The most checks for something that usually is there immediately. Checks are counted instead of
 /// time, as a busy machine may need more time.
-pub(crate) const MAX_LOOKS: u32 = 1_000;
+pub(crate) const MAX_POLLS: u32 = 1_000;
 
 /// The time between two checks.
-pub(crate) const LOOK_INTERVAL: Duration = Duration::from_micros(100);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 /// The name of the file if it got one.
 pub(crate) const NAME: &str = "underpass-doctor";

@@ -15,7 +15,7 @@ fn card(features: &[(&str, Offload)]) -> Offloads {
     Offloads::new(features.iter().map(|&(name, offload)| (name.to_owned(), offload)).collect())
 }
 
-fn told(info: &NetworkInfo) -> String {
+fn rendered(info: &NetworkInfo) -> String {
     text(&findings(info))
 }
 
@@ -45,7 +45,7 @@ fn cards_that_do_more_and_less_by_themselves() {
             card: Some(card),
             congestion: congestion.clone(),
         };
-        all += &told(&info);
+        all += &rendered(&info);
     }
     assert_eq!(all, include_str!("../snapshots/cards.txt"));
 }
@@ -63,7 +63,7 @@ fn ways_without_a_card() {
         (Some(Err(Errno::PERM)), Err(Errno::PERM)),
         (None, Ok(("cubic".to_owned(), String::new()))),
     ] {
-        all += &told(&NetworkInfo { route, card: None, congestion });
+        all += &rendered(&NetworkInfo { route, card: None, congestion });
     }
     assert_eq!(all, include_str!("../snapshots/routes.txt"));
 }

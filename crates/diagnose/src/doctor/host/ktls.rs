@@ -281,13 +281,13 @@ mod tests {
         TlsInfo { support: Ok(Support::none(errno)), proof: None, counters: None, place }
     }
 
-    fn told(info: &TlsInfo) -> String {
+    fn rendered(info: &TlsInfo) -> String {
         text(&findings(info))
     }
 
     #[test]
     fn a_kernel_that_has_everything() {
-        assert_eq!(told(&whole()), include_str!("../snapshots/ktls.txt"));
+        assert_eq!(rendered(&whole()), include_str!("../snapshots/ktls.txt"));
         assert_eq!(count_closed(&findings(&whole())), 0);
     }
 
@@ -298,21 +298,21 @@ mod tests {
         support.key_change = Err(Errno::BUSY);
         support.suites[1][2] = Err(Errno::INVAL);
         (info.support, info.counters) = (Ok(support), None);
-        assert_eq!(told(&info), include_str!("../snapshots/ktls_older.txt"));
+        assert_eq!(rendered(&info), include_str!("../snapshots/ktls_older.txt"));
         assert_eq!(count_closed(&findings(&info)), 0);
     }
 
     #[test]
     fn kernels_without_it_and_what_to_do() {
-        let mut told_of = String::new();
+        let mut all = String::new();
         for module in [Module::Installed, Module::NotBuilt, Module::Unknown] {
-            told_of += &told(&without(Errno::NOENT, KernelOrigin { module, ..HERE }));
+            all += &rendered(&without(Errno::NOENT, KernelOrigin { module, ..HERE }));
         }
-        told_of += &told(&without(Errno::NOENT, KernelOrigin { is_container: true, ..HERE }));
-        told_of += &told(&without(Errno::PERM, KernelOrigin { is_container: true, ..HERE }));
+        all += &rendered(&without(Errno::NOENT, KernelOrigin { is_container: true, ..HERE }));
+        all += &rendered(&without(Errno::PERM, KernelOrigin { is_container: true, ..HERE }));
         let untried = Err("Operation not permitted".to_owned());
-        told_of += &told(&TlsInfo { support: untried, ..without(Errno::PERM, HERE) });
-        assert_eq!(told_of, include_str!("../snapshots/ktls_missing.txt"));
+        all += &rendered(&TlsInfo { support: untried, ..without(Errno::PERM, HERE) });
+        assert_eq!(all, include_str!("../snapshots/ktls_missing.txt"));
     }
 
     #[test]

@@ -165,12 +165,12 @@ mod tests {
         };
         let copying = HostInfo { is_stream: false, ..filtered.clone() };
         let older = HostInfo { landlock: Ok(3), ..whole.clone() };
-        let mut told = String::new();
+        let mut rendered = String::new();
         for (info, closed) in [(whole, 0), (filtered, 1), (copying, 0), (older, 0)] {
             let found = findings(&info);
             assert_eq!(count_closed(&found), closed, "{found:?}");
-            told += &text(&found);
+            rendered += &text(&found);
         }
-        assert_eq!(told, include_str!("../snapshots/machine.txt"));
+        assert_eq!(rendered, include_str!("../snapshots/machine.txt"));
     }
 }

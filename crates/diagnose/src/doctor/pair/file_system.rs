@@ -109,12 +109,12 @@ mod tests {
     fn what_is_known_is_told() {
         let names = KNOWN.map(|(name, ..)| name);
         assert!(names.is_sorted());
-        let mut told = String::new();
+        let mut rendered = String::new();
         for (from, to) in [("ext4", None), ("fuse", Some("vboxsf")), ("xfs", Some("unknown"))] {
             let found = findings(&FileSystems { from, to });
             assert_eq!(count_closed(&found), 0);
-            told += &text(&found);
+            rendered += &text(&found);
         }
-        assert_eq!(told, include_str!("../snapshots/file_systems.txt"));
+        assert_eq!(rendered, include_str!("../snapshots/file_systems.txt"));
     }
 }

@@ -19,7 +19,7 @@ use underpass_engine::{
 };
 
 use crate::doctor::ends::sample::{LEN, Sample};
-use crate::doctor::ends::scratch::{LOOK_INTERVAL, MAX_LOOKS, Scratch};
+use crate::doctor::ends::scratch::{MAX_POLLS, POLL_INTERVAL, Scratch};
 use crate::doctor::ends::target::Target;
 use crate::doctor::error::{DoctorError, Result};
 use crate::procfs;
@@ -90,7 +90,7 @@ impl PairTrials {
             })
             .collect::<Result<_>>()?;
         let appends = target.scratch().is_ok_and(|scratch| {
-            let flags = scratch.landing().and_then(|file| rustix::fs::fcntl_getfl(file).ok());
+            let flags = scratch.dest_file().and_then(|file| rustix::fs::fcntl_getfl(file).ok());
             flags.is_some_and(|flags| flags.contains(rustix::fs::OFlags::APPEND))
         });
         let (from, to) = (sample.name().to_owned(), target.name());
@@ -118,7 +118,7 @@ fn buffered(sample: &Sample, target: &Target) -> Result<Option<Trial>> {
     let mut report = Report::default();
     let copied = match buffered::read_whole(sample.file(), promised, &mut buffer, &mut report) {
         Ok(None) => return Ok(None),
-        Ok(Some(have)) => match scratch.landing() {
+        Ok(Some(have)) => match scratch.dest_file() {
             None => return Ok(None),
             Some(file) => buffered::write_all(file, &buffer[..have], &mut report).map(|()| have),
         },
@@ -199,12 +199,12 @@ fn run(
         let report = || Box::new(transfer.report().clone());
         match scratch.drain(arrived) {
             Ok(true) => looks = 0,
-            Ok(false) if looks == MAX_LOOKS => {
-                break Error::Stalled { timeout: MAX_LOOKS * LOOK_INTERVAL, report: report() };
+            Ok(false) if looks == MAX_POLLS => {
+                break Error::Stalled { timeout: MAX_POLLS * POLL_INTERVAL, report: report() };
             }
             Ok(false) => {
                 looks += 1;
-                thread::sleep(LOOK_INTERVAL);
+                thread::sleep(POLL_INTERVAL);
             }
             Err(source) => break Error::Io { mechanism: None, source, report: report() },
         }

@@ -27,7 +27,7 @@ pub(crate) fn gather(sample: &Sample) -> PageSharing {
 }
 
 fn send_and_change(scratch: &Scratch) -> io::Result<(usize, usize)> {
-    let file = scratch.landing().ok_or(io::ErrorKind::InvalidInput)?;
+    let file = scratch.dest_file().ok_or(io::ErrorKind::InvalidInput)?;
     file.write_all_at(&[BEFORE; LEN], 0)?;
     let ends = Scratch::tcp()?;
     let Scratch::Tcp(near, _) = &ends else { return Err(io::ErrorKind::InvalidInput.into()) };

@@ -74,9 +74,9 @@ fn read_direct(file: &File) -> Result<(), Errno> {
 fn land(folder: &Path) -> Result<bool, Errno> {
     let known = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let path = folder.join(format!(".underpass-doctor.{}", std::process::id()));
-    let landing = AtomicFile::create(&path, 0o600).map_err(known)?;
-    let is_unnamed = landing.is_unnamed();
-    landing.commit(Existing::Keep).map_err(known)?;
+    let atomic = AtomicFile::create(&path, 0o600).map_err(known)?;
+    let is_unnamed = atomic.is_unnamed();
+    atomic.commit(Existing::Keep).map_err(known)?;
     fs::remove_file(&path).map_err(known)?;
     Ok(is_unnamed)
 }
@@ -254,12 +254,12 @@ mod tests {
             unnamed: Some(Err(Errno::NOENT)),
             ..less.clone()
         };
-        let mut told = String::new();
+        let mut rendered = String::new();
         for (info, closed) in [(whole, 0), (less, 0), (other, 0), (least, 1)] {
             let found = findings(&info);
             assert_eq!(count_closed(&found), closed, "{found:?}");
-            told += &text(&found);
+            rendered += &text(&found);
         }
-        assert_eq!(told, include_str!("../snapshots/storage.txt"));
+        assert_eq!(rendered, include_str!("../snapshots/storage.txt"));
     }
 }

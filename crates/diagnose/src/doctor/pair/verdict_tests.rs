@@ -36,7 +36,7 @@ fn declined(errno: Errno) -> TrialOutcome {
 fn ways_that_are_open_and_closed() {
     let failed = TrialOutcome::Failed("Operation not permitted".to_owned());
     let stream = PairTrials { is_stream: true, ..trials(trial(failed.clone(), 0)) };
-    let mut told = String::new();
+    let mut rendered = String::new();
     for (trials, closed) in [
         (trials(trial(TrialOutcome::Moved, 1000)), 0),
         (PairTrials { appends: true, ..trials(trial(TrialOutcome::Moved, 1000)) }, 1),
@@ -46,9 +46,9 @@ fn ways_that_are_open_and_closed() {
     ] {
         let found = findings(&trials);
         assert_eq!(count_closed(&found), closed, "{found:?}");
-        told += &text(&found);
+        rendered += &text(&found);
     }
-    assert_eq!(told, include_str!("../snapshots/ways.txt"));
+    assert_eq!(rendered, include_str!("../snapshots/ways.txt"));
 }
 
 #[test]
@@ -64,8 +64,8 @@ fn mechanisms_alone_and_guards() {
         (Integrity::Snapshot, trial(TrialOutcome::Failed("Input/output error".to_owned()), 0)),
     ];
     let trials = PairTrials { alone, guards, ..trials(trial(TrialOutcome::Moved, 1000)) };
-    let told = text(&findings(&trials));
-    assert_eq!(told, include_str!("../snapshots/mechanisms.txt"));
+    let rendered = text(&findings(&trials));
+    assert_eq!(rendered, include_str!("../snapshots/mechanisms.txt"));
 }
 
 #[test]

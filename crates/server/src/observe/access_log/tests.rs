@@ -264,9 +264,9 @@ fn reports_of_several_transfers_add_up() {
         let (source, sink) = (Source::of(&file).unwrap(), Sink::of(&end).unwrap());
         let options = Options::default().policy(Policy::Require(Mechanism::ReadWrite));
         exchange.record(&Transfer::new(source, sink).options(options).run().unwrap());
-        let told: Vec<_> =
+        let logged: Vec<_> =
             exchange.mechanisms.iter().map(|(name, tally)| (*name, tally.bytes)).collect();
-        assert_eq!(told, [("read_write", bytes)]);
+        assert_eq!(logged, [("read_write", bytes)]);
     }
     file.rewind().unwrap();
     let (source, sink) = (Source::of(&file).unwrap(), Sink::of(&end).unwrap());

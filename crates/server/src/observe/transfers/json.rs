@@ -6,7 +6,7 @@ use crate::observe::transfers::View;
 
 /// One transfer.
 #[derive(Serialize)]
-struct Entry<'v> {
+struct TransferRow<'v> {
     /// The number of the transfer, unique in this process.
     id: u64,
     /// The address of the client.
@@ -40,9 +40,9 @@ pub(super) fn render(views: &[View]) -> String {
 }
 
 /// Returns the entry of one transfer.
-fn entry(view: &View) -> Entry<'_> {
+fn entry(view: &View) -> TransferRow<'_> {
     let facts = view.facts();
-    Entry {
+    TransferRow {
         id: view.id,
         peer: &facts.peer,
         user: facts.user.as_deref(),

@@ -31,13 +31,13 @@ impl<K: Eq + Hash + Clone, T> Batches<K, T> {
         key: &K,
         submit: impl FnOnce() -> Result<(), E>,
     ) -> Result<oneshot::Receiver<T>, E> {
-        let (asker, answer) = oneshot::channel();
+        let (waiter, answer) = oneshot::channel();
         let mut waiting = self.lock();
-        if let Some(askers) = waiting.get_mut(key) {
-            askers.push(asker);
+        if let Some(waiters) = waiting.get_mut(key) {
+            waiters.push(waiter);
             return Ok(answer);
         }
-        waiting.insert(key.clone(), vec![asker]);
+        waiting.insert(key.clone(), vec![waiter]);
         // The lock is held meanwhile: the work cannot begin before its submission is decided.
         let submitted = submit();
         if submitted.is_err() {
@@ -49,9 +49,9 @@ impl<K: Eq + Hash + Clone, T> Batches<K, T> {
     /// Returns the senders of all that wait, at the moment in which the work begins: later requests
     /// wait for the next run. It includes every request that has not gone away.
     pub(crate) fn begin(&self, key: &K) -> Vec<oneshot::Sender<T>> {
-        let mut askers = self.lock().remove(key).unwrap_or_default();
-        askers.retain(|asker| !asker.is_closed());
-        askers
+        let mut waiters = self.lock().remove(key).unwrap_or_default();
+        waiters.retain(|waiter| !waiter.is_closed());
+        waiters
     }
 
     /// Locks even if another thread has panicked: nothing is ever half-written.
@@ -61,9 +61,9 @@ impl<K: Eq + Hash + Clone, T> Batches<K, T> {
 }
 
 /// Sends the same result to all that wait.
-pub(crate) fn tell_all<T: Clone>(askers: Vec<oneshot::Sender<T>>, outcome: &T) {
-    for asker in askers {
+pub(crate) fn answer_all<T: Clone>(waiters: Vec<oneshot::Sender<T>>, outcome: &T) {
+    for waiter in waiters {
         // The receiver may have gone away.
-        let _ = asker.send(outcome.clone());
+        let _ = waiter.send(outcome.clone());
     }
 }

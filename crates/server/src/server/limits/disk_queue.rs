@@ -181,12 +181,12 @@ mod tests {
     #[test]
     fn clients_take_turns_and_a_full_queue_refuses() {
         let queue = DiskQueue::new("test", 1, 8);
-        let (open, gate) = mpsc::channel::<()>();
+        let (open, opened) = mpsc::channel::<()>();
         let (begun, has_begun) = mpsc::channel();
         let (done, order) = mpsc::channel();
         let first = move || {
             begun.send(()).unwrap();
-            gate.recv().unwrap();
+            opened.recv().unwrap();
         };
         queue.submit(client(1), first).unwrap();
         has_begun.recv().unwrap();

@@ -8,10 +8,10 @@ use crate::server::limits::admission::Network;
 
 /// The requests to each worker.
 #[derive(Debug)]
-pub(crate) struct Evictions(Vec<Asked>);
+pub(crate) struct Evictions(Vec<EvictionRequest>);
 
 #[derive(Debug, Default)]
-struct Asked {
+struct EvictionRequest {
     /// The address whose connection is to be closed; `None` for any.
     of: Mutex<Option<Network>>,
     bell: Notify,
@@ -20,25 +20,25 @@ struct Asked {
 impl Evictions {
     /// Creates the requests for a number of workers.
     pub(crate) fn new(workers: usize) -> Self {
-        Self((0..workers).map(|_| Asked::default()).collect())
+        Self((0..workers).map(|_| EvictionRequest::default()).collect())
     }
 
     /// Requests all other workers to close a connection. Several requests before a worker acts
     /// count as one.
-    pub(crate) fn ask_others(&self, worker: usize, of: Option<Network>) {
+    pub(crate) fn request_others(&self, worker: usize, of: Option<Network>) {
         let others = self.0.iter().enumerate().filter(|(index, _)| *index != worker);
-        for (_, asked) in others {
-            *asked.of.lock().unwrap_or_else(PoisonError::into_inner) = of;
-            asked.bell.notify_one();
+        for (_, request) in others {
+            *request.of.lock().unwrap_or_else(PoisonError::into_inner) = of;
+            request.bell.notify_one();
         }
     }
 
     /// Waits for a request to this worker; returns the address to close.
-    pub(crate) async fn asked(&self, worker: usize) -> Option<Network> {
+    pub(crate) async fn requested(&self, worker: usize) -> Option<Network> {
         match self.0.get(worker) {
-            Some(asked) => {
-                asked.bell.notified().await;
-                *asked.of.lock().unwrap_or_else(PoisonError::into_inner)
+            Some(request) => {
+                request.bell.notified().await;
+                *request.of.lock().unwrap_or_else(PoisonError::into_inner)
             }
             None => std::future::pending().await,
         }

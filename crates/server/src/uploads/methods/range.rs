@@ -48,7 +48,7 @@ pub(crate) fn put(reception: &mut Reception<'_>, range: ContentRange) -> Result<
 }
 
 /// Returns the number of bytes of a file that have arrived and can be resumed.
-pub(crate) fn tell(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
+pub(crate) fn respond(reception: &mut Reception<'_>) -> Result<Response, Refusal> {
     let target = reception.target()?;
     let Some(len) = len_so_far(reception, &target, part_id(reception, &target))? else {
         return Err(Refusal::new(404, "nothing of this file waits for its rest"));

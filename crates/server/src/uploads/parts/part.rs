@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use underpass_engine::atomic_file::{AtomicFile, Existing};
 use underpass_engine::{Sink, Source, Transfer};
 
-use crate::files::root::Patience;
+use crate::files::root::DiskWait;
 use crate::server::shared::Shared;
 use crate::uploads::parts::stale_uploads;
 use crate::uploads::parts::target::{NEW_FILE, UploadTarget};
@@ -178,7 +178,7 @@ pub(crate) fn copy_present(
     file: &File,
     len: u64,
 ) -> Result<(), Refusal> {
-    let present = reception.shared.root.open(&reception.upload.path, Patience::Disk)?;
+    let present = reception.shared.root.open(&reception.upload.path, DiskWait::Allowed)?;
     let chain = Source::range(&present, 0, len);
     match Transfer::new(chain, Sink::of(file)?).run() {
         Ok(_) => Ok(()),

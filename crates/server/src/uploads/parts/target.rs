@@ -11,7 +11,7 @@ use underpass_engine::Version;
 
 use crate::digest::kept;
 use crate::files::open_files;
-use crate::files::root::{Patience, Root};
+use crate::files::root::{DiskWait, Root};
 use crate::files::version::facts;
 use crate::server::settings::Changes;
 use crate::uploads::refusal::Refusal;
@@ -108,7 +108,7 @@ impl UploadTarget {
     /// Returns the tag that readers see: storing a digest with the file does not change it.
     fn etag(&self, root: &Root, stat: &Stat) -> String {
         let version = Version::from_stat(stat);
-        let file = root.open(&self.path, Patience::Disk).ok();
+        let file = root.open(&self.path, DiskWait::Allowed).ok();
         let same = file.filter(|file| Version::of(file).is_ok_and(|now| now == version));
         same.map_or_else(|| etag(&facts(&version)), |file| kept::etag(file, &version))
     }

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 
 /// A few facts of a certificate (RFC 5280 4.1).
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::tls) struct Facts {
+pub(in crate::tls) struct CertificateFacts {
     /// Whether its issuer is its own subject.
     pub(in crate::tls) is_self_signed: bool,
     /// The start of its validity.
@@ -23,7 +23,7 @@ const GENERALIZED_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 
-impl Facts {
+impl CertificateFacts {
     /// Reads a certificate in DER; returns `None` if it is malformed.
     pub(in crate::tls) fn of(certificate: &[u8]) -> Option<Self> {
         let mut certificate = Reader(certificate).expect(SEQUENCE)?;
@@ -102,7 +102,7 @@ mod tests {
         params.not_after = rcgen::date_time_ymd(2061, 2, 3);
         let key = rcgen::KeyPair::generate().unwrap();
         let certificate = params.self_signed(&key).unwrap();
-        let facts = Facts::of(certificate.der()).unwrap();
+        let facts = CertificateFacts::of(certificate.der()).unwrap();
         assert!(facts.is_self_signed);
         assert_eq!(facts.not_before.to_string(), "1999-12-31T00:00:00Z");
         assert_eq!(facts.not_after.to_string(), "2061-02-03T00:00:00Z");
@@ -110,9 +110,9 @@ mod tests {
         of_other.distinguished_name.push(rcgen::DnType::CommonName, "b");
         let issuer = rcgen::Issuer::new(params, &key);
         let signed = of_other.signed_by(&key, &issuer).unwrap();
-        assert!(!Facts::of(signed.der()).unwrap().is_self_signed);
+        assert!(!CertificateFacts::of(signed.der()).unwrap().is_self_signed);
         for len in 0..certificate.der().len() {
-            assert_eq!(Facts::of(&certificate.der()[..len]), None);
+            assert_eq!(CertificateFacts::of(&certificate.der()[..len]), None);
         }
     }
 }

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 use super::super::error::{Fault, TlsError};
 use super::super::suites;
-use super::facts::Facts;
+use super::facts::CertificateFacts;
 use super::host_names::names_of_this_host;
 use super::pin::Pin;
 
@@ -206,7 +206,7 @@ fn open_to_all(key: &Path) -> Option<String> {
 
 /// Returns a warning if the certificate is not valid now.
 fn warning(certificate: &[u8], now: Timestamp) -> Option<String> {
-    let Facts { not_before, not_after, .. } = Facts::of(certificate)?;
+    let CertificateFacts { not_before, not_after, .. } = CertificateFacts::of(certificate)?;
     let day = |moment: Timestamp| moment.strftime("%Y-%m-%d");
     if not_after < now {
         Some(format!("the certificate expired on {}: clients will refuse it", day(not_after)))

@@ -5,7 +5,7 @@ mod host_names;
 mod identity;
 mod pin;
 
-pub(super) use facts::Facts;
+pub(super) use facts::CertificateFacts;
 pub use identity::Identity;
 pub(super) use identity::read_certificates;
 pub use pin::{Pin, UnknownPin};

@@ -35,7 +35,7 @@ pub(in crate::tls) struct Kernel {
     control: Control,
     /// Records to send before anything else, in order.
     pending: VecDeque<PendingRecord>,
-    wear: KeyUsage,
+    usage: KeyUsage,
     is_ended: bool,
     is_closed: bool,
     failure: Option<Errno>,
@@ -93,7 +93,7 @@ impl Kernel {
             version,
             control: Control::new(is_client, is_tls13),
             pending: VecDeque::new(),
-            wear: KeyUsage::new(cipher, is_tls13 && can_change_keys, sent),
+            usage: KeyUsage::new(cipher, is_tls13 && can_change_keys, sent),
             is_ended: false,
             is_closed: false,
             failure: None,
@@ -132,7 +132,7 @@ impl Kernel {
             self.pending.pop_front();
             if pending_record == PendingRecord::NewKey {
                 self.change_key(socket, Direction::Send)?;
-                self.wear.renew();
+                self.usage.renew();
             }
         }
         Ok(())
@@ -217,7 +217,7 @@ impl Kernel {
         socket: BorrowedFd<'_>,
         bytes: usize,
     ) -> Result<(), Errno> {
-        if self.wear.by(bytes) && !self.pending.contains(&PendingRecord::NewKey) {
+        if self.usage.by(bytes) && !self.pending.contains(&PendingRecord::NewKey) {
             self.pending.push_back(PendingRecord::NewKey);
         }
         if !self.pending.is_empty() {
@@ -226,7 +226,7 @@ impl Kernel {
                 Err(error) => return Err(self.give_up(socket, None, error)),
             }
         }
-        if self.wear.is_over() {
+        if self.usage.is_over() {
             self.close(socket);
             return Err(self.give_up(socket, None, Errno::KEYEXPIRED));
         }

@@ -51,22 +51,22 @@ mod tests {
     #[test]
     fn a_key_is_renewed_early_or_ends() {
         let gib = 1 << 30; // 65 537 records
-        let mut wear = KeyUsage::new(Cipher::Aes128Gcm, true, 1);
-        let calls = std::iter::repeat_with(|| wear.by(gib)).take_while(|is_time| !is_time).count();
+        let mut usage = KeyUsage::new(Cipher::Aes128Gcm, true, 1);
+        let calls = std::iter::repeat_with(|| usage.by(gib)).take_while(|is_time| !is_time).count();
         assert_eq!(calls, 127);
-        assert!(!wear.is_over());
-        wear.renew();
-        assert!(!wear.by(gib) && !wear.is_over());
+        assert!(!usage.is_over());
+        usage.renew();
+        assert!(!usage.by(gib) && !usage.is_over());
 
-        let mut wear = KeyUsage::new(Cipher::Aes256Gcm, false, 0);
+        let mut usage = KeyUsage::new(Cipher::Aes256Gcm, false, 0);
         let mut calls = 0;
-        while !wear.is_over() {
-            assert!(!wear.by(gib), "there is no new key");
+        while !usage.is_over() {
+            assert!(!usage.by(gib), "there is no new key");
             calls += 1;
         }
         assert_eq!(calls, 240);
 
-        let mut wear = KeyUsage::new(Cipher::ChaCha20Poly1305, true, u64::MAX - 1);
-        assert!(!wear.by(gib) && !wear.is_over());
+        let mut usage = KeyUsage::new(Cipher::ChaCha20Poly1305, true, u64::MAX - 1);
+        assert!(!usage.by(gib) && !usage.is_over());
     }
 }

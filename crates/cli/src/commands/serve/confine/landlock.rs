@@ -342,9 +342,9 @@ mod tests {
         use std::io::Write;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, folder, flags, Mode::empty())?;
-        let landing = AtomicFile::create_in(folder, name.as_ref(), 0o666)?;
-        landing.file().write_all(b"new")?;
-        landing.commit(Existing::Replace)
+        let atomic = AtomicFile::create_in(folder, name.as_ref(), 0o666)?;
+        atomic.file().write_all(b"new")?;
+        atomic.commit(Existing::Replace)
     }
 
     #[test]

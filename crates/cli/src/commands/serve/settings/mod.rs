@@ -24,7 +24,7 @@ pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Set
         changes,
         pages,
         limits,
-        told,
+        logging,
         engine,
         integrity,
         setup: _,
@@ -68,7 +68,7 @@ pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Set
         health: !pages.no_health,
         metrics: !pages.no_metrics,
         transfers: !pages.no_transfers,
-        log: (!told.quiet).then(|| log_format(&told.log_format)).transpose()?,
+        log: (!logging.quiet).then(|| log_format(&logging.log_format)).transpose()?,
         drain: limits.drain,
     })
 }

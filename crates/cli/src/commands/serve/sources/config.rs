@@ -12,7 +12,7 @@ use underpass_engine::hint::Action;
 
 /// One key of a config file.
 #[derive(Debug, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct ConfigKey {
     /// Where it stands, for messages: `underpass.toml, line 3`.
     pub(super) place: String,
     /// The name of an option, with dashes.
@@ -22,12 +22,12 @@ pub(super) struct Entry {
 }
 
 /// Reads a config file, without knowing which keys there are.
-pub(super) fn read(path: &Path) -> Result<Vec<Entry>> {
+pub(super) fn read(path: &Path) -> Result<Vec<ConfigKey>> {
     let text = fs::read_to_string(path).with_path(Action::Reading, path)?;
     entries(&text, &path.display().to_string()).map_err(Failure::Usage)
 }
 
-fn entries(text: &str, file: &str) -> std::result::Result<Vec<Entry>, String> {
+fn entries(text: &str, file: &str) -> std::result::Result<Vec<ConfigKey>, String> {
     let place = |at: usize| format!("{file}, line {}", line(text, at));
     let keys: BTreeMap<Spanned<String>, Spanned<Value>> =
         toml::from_str(text).map_err(|error| {
@@ -44,7 +44,7 @@ fn entries(text: &str, file: &str) -> std::result::Result<Vec<Entry>, String> {
                 key.get_ref()
             )
         })?;
-        entries.push(Entry { place, name, values });
+        entries.push(ConfigKey { place, name, values });
     }
     Ok(entries)
 }

@@ -15,7 +15,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command};
 
 use super::super::args::ServeArgs;
-use super::config::{self, Entry};
+use super::config::{self, ConfigKey};
 use crate::failure::{Failure, Result, complaint};
 
 /// Adds the options of the environment and the config file to the typed words, which were parsed
@@ -67,14 +67,14 @@ fn take(taken: &mut BTreeSet<String>, argument: &Arg) {
 
 /// Returns the options of the variables. An empty variable counts as unset: compose files set
 /// such ones.
-fn environment(command: &Command) -> Vec<Entry> {
+fn environment(command: &Command) -> Vec<ConfigKey> {
     let arguments = command.get_arguments().filter(|each| is_settable(each));
     let entries = arguments.filter_map(|argument| {
         let place = format!("UNDERPASS_{}", argument.get_id().as_str().to_uppercase());
         let text = variable(&place)?;
         let is_list = matches!(argument.get_action(), ArgAction::Append);
         let values = if is_list { lines(&text) } else { vec![text] };
-        Some(Entry { place, name: name(argument).to_owned(), values })
+        Some(ConfigKey { place, name: name(argument).to_owned(), values })
     });
     entries.collect()
 }
@@ -90,7 +90,7 @@ fn lines(text: &OsStr) -> Vec<OsString> {
     lines.map(|line| OsString::from_vec(line.to_vec())).collect()
 }
 
-fn find<'c>(command: &'c Command, entry: &Entry) -> Result<&'c Arg> {
+fn find<'c>(command: &'c Command, entry: &ConfigKey) -> Result<&'c Arg> {
     let mut known = command.get_arguments().filter(|each| is_settable(each));
     known.find(|each| name(each) == entry.name).ok_or_else(|| {
         Failure::Usage(format!(
@@ -101,7 +101,7 @@ fn find<'c>(command: &'c Command, entry: &Entry) -> Result<&'c Arg> {
 }
 
 /// Returns the words one would have typed.
-fn typed(argument: &Arg, entry: &Entry) -> Result<Vec<OsString>> {
+fn typed(argument: &Arg, entry: &ConfigKey) -> Result<Vec<OsString>> {
     let prefix = |value: &OsString| {
         let mut word = OsString::from(format!("--{}=", entry.name));
         word.push(value);
@@ -130,7 +130,7 @@ fn is_yes(value: &OsStr) -> Option<bool> {
 }
 
 /// Parses an entry alone, so that the message can name its source.
-fn check(command: &Command, typed: &[OsString], entry: &Entry) -> Result<()> {
+fn check(command: &Command, typed: &[OsString], entry: &ConfigKey) -> Result<()> {
     let words = [OsString::from("serve")].into_iter().chain(typed.iter().cloned());
     match command.clone().try_get_matches_from(words) {
         Ok(_) => Ok(()),
@@ -138,7 +138,7 @@ fn check(command: &Command, typed: &[OsString], entry: &Entry) -> Result<()> {
     }
 }
 
-fn wrong(entry: &Entry, what: &str) -> Failure {
+fn wrong(entry: &ConfigKey, what: &str) -> Failure {
     Failure::Usage(format!("{}: {} {what}", entry.place, entry.name))
 }
 

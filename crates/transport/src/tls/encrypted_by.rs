@@ -3,9 +3,9 @@
 use rustix::io::Errno;
 use underpass_engine::ktls::{self, Cipher, Support, Version};
 
-/// Where records are encrypted.
+/// What encrypts the records of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum EncryptedBy {
     /// The kernel.
     Kernel,
     /// This process, with the reason.
