@@ -30,12 +30,9 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode> {
     let done = match cli.command {
-        Some(Command::Serve(args)) => match args.generate().text(Cli::command()) {
-            Some(text) => {
-                output::bytes(&text);
-                Ok(())
-            }
-            None => commands::serve::run(&args),
+        Some(Command::Serve(args)) => match args.generate().generate(Cli::command())? {
+            true => Ok(()),
+            false => commands::serve::run(&args),
         },
         Some(Command::Get(args)) => commands::get::run(&args),
         Some(Command::Put(args)) => commands::put::run(&args),

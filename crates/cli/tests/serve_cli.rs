@@ -329,7 +329,7 @@ fn the_units_are_what_systemd_understands() {
     for unit in ["underpass.service", "underpass.socket"] {
         let text = fs::read_to_string(project("contrib").join(unit)).unwrap();
         let program = env!("CARGO_BIN_EXE_underpass");
-        let text = text.replace("/usr/local/bin/underpass", program);
+        let text = text.replace("/usr/bin/underpass", program);
         fs::write(folder.path().join(unit), text).unwrap();
     }
     let units = ["underpass.service", "underpass.socket"].map(|unit| folder.path().join(unit));

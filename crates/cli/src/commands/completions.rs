@@ -1,12 +1,13 @@
-//! `underpass --completions SHELL`, `underpass --print-manpage`: what shells and man need to know.
+//! `--completions SHELL`, `--print-manpage`, `--write-manpages DIR`: what shells and man need to
+//! know.
 
-use std::io;
+use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Args, Command};
 use clap_complete::Shell;
-use clap_mangen::Man;
 
+use super::manual;
 use crate::failure::Result;
 use crate::output;
 
@@ -21,37 +22,37 @@ pub(crate) struct GenerateArgs {
     /// Print the manual pages of all commands: man -l -
     #[arg(long, conflicts_with = "completions")]
     print_manpage: bool,
+
+    /// Write the manual page of each command into this folder
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["completions", "print_manpage"])]
+    write_manpages: Option<PathBuf>,
 }
 
 impl GenerateArgs {
-    /// Returns the text that was requested about this program, if one was.
-    pub(crate) fn text(&self, mut program: Command) -> Option<Vec<u8>> {
+    /// Prints or writes what was requested about this program; returns whether anything was.
+    pub(crate) fn generate(&self, mut program: Command) -> Result<bool> {
         let mut text = Vec::new();
         if let Some(shell) = self.completions {
             clap_complete::generate(shell, &mut program, "underpass", &mut text);
         } else if self.print_manpage {
             program.build();
-            pages(&program, &mut text).expect("a vector takes everything");
+            manual::print(&program, &mut text).expect("a vector takes everything");
+        } else if let Some(folder) = &self.write_manpages {
+            program.build();
+            manual::write(&program, folder)?;
         } else {
-            return None;
+            return Ok(false);
         }
-        Some(text)
+        output::bytes(&text);
+        Ok(true)
     }
 }
 
-/// Prints what was requested; without a request, a command is missing.
+/// Generates what was requested; without a request, a command is missing.
 pub(crate) fn run(args: &GenerateArgs, mut program: Command) -> Result<()> {
-    let Some(text) = args.text(program.clone()) else {
-        let message = "a subcommand is missing: serve, get, put, send, recv, cp, bench or doctor";
-        return Err(program.error(ErrorKind::MissingSubcommand, message).into());
-    };
-    output::bytes(&text);
-    Ok(())
-}
-
-/// The page of a command, and those of its commands behind it.
-fn pages(command: &Command, text: &mut Vec<u8>) -> io::Result<()> {
-    Man::new(command.clone()).render(text)?;
-    let shown = |each: &&Command| !each.is_hide_set() && each.get_name() != "help";
-    command.get_subcommands().filter(shown).try_for_each(|each| pages(each, text))
+    if args.generate(program.clone())? {
+        return Ok(());
+    }
+    let message = "a subcommand is missing: serve, get, put, send, recv, cp, bench or doctor";
+    Err(program.error(ErrorKind::MissingSubcommand, message).into())
 }

@@ -6,6 +6,7 @@ pub(crate) mod cp;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod get;
+mod manual;
 pub(crate) mod put;
 pub(crate) mod recv;
 pub(crate) mod send;

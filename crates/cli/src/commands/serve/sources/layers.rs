@@ -148,7 +148,8 @@ fn name(argument: &Arg) -> &str {
 }
 
 fn is_settable(argument: &Arg) -> bool {
-    !["completions", "config", "help", "print_manpage"].contains(&argument.get_id().as_str())
+    const TYPED: [&str; 5] = ["completions", "config", "help", "print_manpage", "write_manpages"];
+    !TYPED.contains(&argument.get_id().as_str())
 }
 
 /// Of these only one can be given.

@@ -1,0 +1,104 @@
+//! The manual pages: what clap knows of a command, and what its page says beyond that.
+
+mod sections;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use clap::Command;
+use clap_mangen::Man;
+use roff::{Roff, bold, roman};
+use underpass_engine::hint::Action;
+
+use crate::failure::{Failure, Result};
+use sections::Sections;
+
+/// Writes the pages of a command and of all commands below it, one after another.
+pub(crate) fn print(command: &Command, text: &mut dyn Write) -> io::Result<()> {
+    each(command, &mut |page| page.render(text))
+}
+
+/// Writes the same pages into files of a folder, which is created: `underpass-get.1` and others.
+pub(crate) fn write(command: &Command, folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).map_err(|source| failure(Action::Creating, folder, source))?;
+    each(command, &mut |page| {
+        let path = folder.join(format!("{}.1", page.name()));
+        let mut text = Vec::new();
+        page.render(&mut text).expect("a vector takes everything");
+        fs::write(&path, text).map_err(|source| failure(Action::Writing, &path, source))
+    })
+}
+
+fn failure(action: Action, path: &Path, source: io::Error) -> Failure {
+    Failure::Path { action, path: path.to_owned(), source }
+}
+
+/// Calls a function with the page of a command, and with those of the commands below it.
+fn each<E>(
+    command: &Command,
+    use_page: &mut dyn FnMut(&Page<'_>) -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
+    use_page(&Page(command))?;
+    let is_shown = |each: &&Command| !each.is_hide_set() && each.get_name() != "help";
+    command.get_subcommands().filter(is_shown).try_for_each(|below| each(below, use_page))
+}
+
+/// The manual page of one command.
+struct Page<'c>(&'c Command);
+
+impl Page<'_> {
+    /// Returns the name of the page: `underpass-get`.
+    fn name(&self) -> &str {
+        self.0.get_display_name().unwrap_or_else(|| self.0.get_name())
+    }
+
+    fn render(&self, text: &mut dyn Write) -> io::Result<()> {
+        let version = format!("underpass {}", env!("CARGO_PKG_VERSION"));
+        let page = Man::new(self.0.clone()).source(version).manual("underpass");
+        page.render_title(text)?;
+        page.render_name_section(text)?;
+        page.render_synopsis_section(text)?;
+        page.render_description_section(text)?;
+        page.render_options_section(text)?;
+        if self.0.has_subcommands() {
+            page.render_subcommands_section(text)?;
+        }
+        if self.0.get_after_help().is_some() {
+            page.render_extra_section(text)?;
+        }
+        self.sections().to_writer(text)
+    }
+
+    /// Returns what clap does not know: examples, exit status, files and related pages.
+    fn sections(&self) -> Roff {
+        let Sections { examples, exit_status, files } = Sections::of(self.name());
+        let mut page = Roff::new();
+        if !examples.is_empty() {
+            page.control("SH", ["EXAMPLES"]);
+        }
+        for (meaning, typed) in examples {
+            page.control("PP", []).text([roman(*meaning)]);
+            page.control("PP", []).control("RS", ["4"]).control("nf", []);
+            page.text([bold(*typed)]).control("fi", []).control("RE", []);
+        }
+        page.control("SH", ["EXIT STATUS"]);
+        entries(&mut page, exit_status);
+        if !files.is_empty() {
+            page.control("SH", ["FILES"]);
+            entries(&mut page, files);
+        }
+        let others = ["underpass", "underpass-serve", "underpass-get", "underpass-put"];
+        let others = others.into_iter().filter(|other| *other != self.name());
+        let others: Vec<_> = others.map(|other| format!("{other}(1)")).collect();
+        page.control("SH", ["SEE ALSO"]).text([roman(others.join(", "))]);
+        page
+    }
+}
+
+/// Adds a list of terms, each with its meaning.
+fn entries(page: &mut Roff, entries: &[(&str, &str)]) {
+    for (term, meaning) in entries {
+        page.control("TP", []).text([bold(*term)]).text([roman(*meaning)]);
+    }
+}

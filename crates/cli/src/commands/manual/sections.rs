@@ -1,0 +1,185 @@
+//! What the manual pages say beyond the options: examples, exit status and files.
+
+/// The sections of one page that clap knows nothing about.
+pub(super) struct Sections {
+    /// What a command line is for, and the command line.
+    pub(super) examples: &'static [(&'static str, &'static str)],
+    /// A status, and what it means.
+    pub(super) exit_status: &'static [(&'static str, &'static str)],
+    /// The path of a file, and what is in it.
+    pub(super) files: &'static [(&'static str, &'static str)],
+}
+
+impl Sections {
+    /// Returns the sections of a page, by its name.
+    pub(super) fn of(page: &str) -> Self {
+        let (examples, exit_status, files): (_, _, &[_]) = match page {
+            "underpass" => (PROGRAM, TRANSFER, &[]),
+            "underpass-serve" => (SERVE, SERVER, SERVE_FILES),
+            "underpass-get" => (GET, TRANSFER, GET_FILES),
+            "underpass-put" => (PUT, TRANSFER, PUT_FILES),
+            "underpass-send" => (SEND, TRANSFER, &[]),
+            "underpass-recv" => (RECV, TRANSFER, RECV_FILES),
+            "underpass-cp" => (CP, COPY, CP_FILES),
+            "underpass-doctor" => (DOCTOR, FINDINGS, &[]),
+            "underpass-explain" => (EXPLAIN, TRACED, &[]),
+            "underpass-bench" => (BENCH, BENCHED, &[]),
+            "underpass-bench-compare" => (&[], COMPARED, &[]),
+            _ => (&[], BENCHED, &[]),
+        };
+        Self { examples, exit_status, files }
+    }
+}
+
+type Entries = &'static [(&'static str, &'static str)];
+
+const PROGRAM: Entries = &[
+    ("Serve this folder to this machine:", "underpass serve"),
+    ("Fetch a file, or continue to:", "underpass get http://host:5000/disk.img"),
+    ("Copy a file by the fastest way that the kernel offers:", "underpass cp disk.img /backup/"),
+    ("Print completions for bash:", "underpass --completions bash"),
+];
+
+const SERVE: Entries = &[
+    ("Serve a folder to this machine:", "underpass serve /srv/files"),
+    (
+        "Serve it to the network, with a password:",
+        "underpass serve --bind 0.0.0.0 --auth me:secret@/ /srv/files",
+    ),
+    (
+        "Let everyone read and one user write:",
+        "underpass serve -A -a @/ -a me:secret@/:rw /srv/files",
+    ),
+    (
+        "Use HTTPS with a certificate made at the start:",
+        "underpass serve --bind 0.0.0.0 --tls self /srv/files",
+    ),
+    (
+        "Take the options from a file, as the unit for systemd does:",
+        "underpass serve --config /etc/underpass/underpass.toml",
+    ),
+];
+
+const GET: Entries = &[
+    ("Fetch a file, or continue an interrupted download:", "underpass get http://host/disk.img"),
+    (
+        "Fetch over four connections and check the digest:",
+        "underpass get -j 4 -o disk.img https://host/disk.img --digest \
+         sha-256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    ),
+    ("Fetch a folder into the folder here:", "underpass get -r http://host:5000/folder/ -d here"),
+];
+
+const PUT: Entries = &[
+    ("Upload a file into a folder:", "underpass put disk.img http://host:5000/inbox/"),
+    ("Upload a folder:", "underpass put -r photos https://host/inbox/"),
+    ("Upload what a pipe holds:", "underpass put - http://host:5000/inbox/folder.tar"),
+];
+
+const SEND: Entries = &[
+    ("Send a file to a receiver that waits:", "underpass send disk.img host:9000"),
+    ("Send standard input:", "underpass send - host:9000"),
+    ("Show how the bytes moved:", "underpass send --explain disk.img host:9000"),
+];
+
+const RECV: Entries = &[
+    ("Wait for a sender and write a file:", "underpass recv --listen :9000 disk.img"),
+    ("Write to standard output:", "underpass recv --listen :9000"),
+];
+
+const CP: Entries = &[
+    ("Copy a file into a folder:", "underpass cp disk.img /mnt/"),
+    ("Copy a tree with all its metadata:", "underpass cp -a src /backup/"),
+    ("Continue an interrupted copy:", "underpass cp -a --resume src /backup/"),
+    (
+        "Copy to a removable disk and read everything back:",
+        "underpass cp -a --verify=direct --sync photos /media/disk/",
+    ),
+];
+
+const DOCTOR: Entries = &[
+    ("Report which mechanisms this machine has:", "underpass doctor"),
+    ("Ask for two ends:", "underpass doctor --from disk.img --to /backup"),
+];
+
+const EXPLAIN: Entries =
+    &[("Report how another program moves bytes:", "underpass explain -- cp disk.img /backup/")];
+
+const BENCH: Entries = &[
+    ("Compare the mechanisms from a file to a socket:", "underpass bench net"),
+    ("Show a record:", "underpass bench show bench/net.json"),
+];
+
+const TRANSFER: Entries = &[
+    ("0", "Everything was transferred."),
+    ("1", "The transfer failed; a message of one line says why."),
+    ("2", "The command line was wrong, and nothing was done."),
+];
+
+const COPY: Entries = &[
+    ("0", "Everything was copied."),
+    ("1", "Something was not copied; each has a message of one line."),
+    ("2", "The command line was wrong, and nothing was done."),
+];
+
+const SERVER: Entries = &[
+    ("0", "The server was asked to end, by SIGTERM or SIGINT, even if transfers were cut off."),
+    ("1", "The server could not start, or failed."),
+    ("2", "An option is wrong, on the command line, in the environment or in the configuration."),
+];
+
+const FINDINGS: Entries = &[
+    ("0", "No mechanism is closed."),
+    ("1", "The ends could not be examined."),
+    ("2", "The command line was wrong, and nothing was done."),
+    ("3", "A mechanism is closed; the findings say how to open it."),
+];
+
+const TRACED: Entries = &[
+    ("N", "The status of the program that was run, or 128 plus the number of its signal."),
+    ("126", "The program cannot be executed."),
+    ("127", "The program does not exist."),
+];
+
+const BENCHED: Entries = &[
+    ("0", "Everything was measured."),
+    ("1", "A measurement failed, or a record cannot be read."),
+    ("2", "The command line was wrong, and nothing was done."),
+];
+
+const COMPARED: Entries = &[
+    ("0", "Nothing got worse."),
+    ("1", "A record cannot be read."),
+    ("2", "The command line was wrong, and nothing was done."),
+    ("3", "Something got worse."),
+];
+
+const SERVE_FILES: Entries = &[
+    ("/etc/underpass/underpass.toml", "The options of underpass.service, by their long names."),
+    ("/etc/underpass/NAME.toml", "The options of underpass@NAME.service."),
+    ("/var/log/underpass/", "Where the unit may write an access log (log-file)."),
+    ("/run/underpass/", "Where the unit may create a Unix socket (bind)."),
+    ("/var/lib/underpass/", "The folder that the packages serve until the configuration changes."),
+];
+
+const GET_FILES: Entries = &[
+    ("FILE.part", "A download that is not complete."),
+    ("FILE.part.journal", "Which ranges of which version FILE.part has, for the next attempt."),
+    ("~/.netrc", "Users and passwords by host; NETRC and --netrc-file name another file."),
+];
+
+const PUT_FILES: Entries = &[
+    (
+        "$XDG_STATE_HOME/underpass/uploads/",
+        "What is known of unfinished uploads; ~/.local/state/underpass/uploads/ by default.",
+    ),
+    ("~/.netrc", "Users and passwords by host; NETRC and --netrc-file name another file."),
+];
+
+const RECV_FILES: Entries =
+    &[(".NAME.NUMBER.part", "A file that is being received, on file systems without O_TMPFILE.")];
+
+const CP_FILES: Entries = &[
+    (".NAME.NUMBER.part", "A new file or folder until it is complete."),
+    (".unfinished.NUMBER.part", "Marks a tree whose copy is not complete, for --resume."),
+];
