@@ -1,6 +1,6 @@
 # The few commands people type. Each is short enough to be read.
 
-.PHONY: run demo test test-foreign rig check fuzz-long bench soak
+.PHONY: run demo test test-foreign rig check dist dist-check fuzz-long bench soak
 
 # Builds and serves a folder until Ctrl-C: DIR=..., or one with a few files made for it.
 run:
@@ -30,6 +30,16 @@ rig:
 # Everything that has to hold before a change lands.
 check:
 	scripts/check
+
+# Makes a Debian package, an RPM, a tarball and an OCI image below target/dist/release/.
+dist:
+	scripts/dist/all
+	scripts/dist/verify
+
+# The same with programs that are built quickly: checks the scripts.
+dist-check:
+	PROFILE=dev scripts/dist/all
+	PROFILE=dev scripts/dist/verify
 
 # Looks for inputs that break what must hold for all, ten minutes for each target (FUZZ_SECONDS=600).
 fuzz-long:
