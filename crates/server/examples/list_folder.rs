@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStringExt;
 use percent_encoding::percent_decode;
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, openat2};
-use underpass_server::listing::{Attributes, Listing, ListingQuery, May, Resolve};
+use underpass_server::listing::{Attributes, Format, Listing, ListingQuery, May, Resolve};
 
 /// A folder that nothing leads out of.
 struct Root(File);
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let listing = Listing {
         folder: folder.as_fd(),
         path: &path,
-        query: ListingQuery::read(|key| value(&query, key), false)?,
+        query: ListingQuery::read(|key| value(&query, key), Format::default())?,
         is_browser: value(&query, "browser").is_some(),
         shows_hidden: false,
         hides: &|_, _| false,

@@ -15,7 +15,8 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, mknodat, openat2};
 use serde_json::Value;
 use tempfile::TempDir;
 use underpass_server::listing::{
-    Attributes, BROWSER_LIMIT, BadQuery, Listing, ListingQuery, MAX_ENTRIES, May, Prepared, Resolve,
+    Attributes, BROWSER_LIMIT, BadQuery, Format, Listing, ListingQuery, MAX_ENTRIES, May, Prepared,
+    Resolve,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -154,13 +155,14 @@ fn parse(query: &str) -> std::result::Result<ListingQuery, BadQuery> {
         let (_, value) = pairs.into_iter().find(|(name, _)| *name == key)?;
         Some(Cow::from(percent_decode_str(value)))
     };
-    ListingQuery::read(value, false)
+    ListingQuery::read(value, if query.contains("index") { Format::Index } else { Format::Html })
 }
 
 /// The names that the links of a page lead to, as a crawler understands them.
 fn linked(page: &str) -> BTreeSet<Vec<u8>> {
     let rows = page.split_once("<tbody>").map_or("", |(_, rows)| rows);
-    let hrefs = rows.split("href=\"./").skip(1).filter_map(|rest| rest.split('"').next());
+    let hrefs = rows.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let hrefs = hrefs.filter(|href| !href.starts_with(['?', '.']));
     hrefs.map(|href| percent_decode_str(href).collect()).collect()
 }
 
@@ -401,8 +403,62 @@ fn nothing_but_entries_parents_and_pages_is_a_link() -> Result<()> {
     let page = root.text("a/b", "")?;
     let hrefs: Vec<_> =
         page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-    assert_eq!(hrefs, ["../../", "../", "../", "./c/"]);
+    assert_eq!(hrefs, ["../", "c/"]);
+    let above: Vec<_> =
+        page.split("Href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(above, ["../../", "../"]);
     assert!(page.contains("name=\"archive\" value=\"tar\""));
+    Ok(())
+}
+
+#[test]
+fn programs_get_the_lines_of_nginx() -> Result<()> {
+    let root = Root::new()?;
+    fs::create_dir(root.path(b"a folder"))?;
+    let long = "x".repeat(60);
+    for (name, len) in [("1:<&>.txt", 5_000_000_000), (&long, 7), (&long[..50], 0)] {
+        root.file(name.as_bytes(), len)?;
+    }
+    for name in fs::read_dir(&root.folder)? {
+        let modified = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+        File::open(name?.path())?.set_modified(modified)?;
+    }
+    let page = root.text("", "index")?;
+    let (space, cut) = (" ".repeat(41), "x".repeat(47));
+    let (full, spaces) = ("x".repeat(50), " ".repeat(50 - 9));
+    assert_eq!(
+        page.split("\r\n").collect::<Vec<_>>(),
+        [
+            "<html>",
+            "<head><title>Index of /</title></head>",
+            "<body>",
+            "<h1>Index of /</h1><hr><pre><a href=\"../\">../</a>",
+            &format!("<a href=\"a%20folder/\">a folder/</a>{space} 09-Sep-2001 01:46                   -"),
+            &format!(
+                "<a href=\"1%3A%3C%26%3E.txt\">1:&lt;&amp;&gt;.txt</a>{spaces} 09-Sep-2001 01:46          5000000000"
+            ),
+            &format!("<a href=\"{full}\">{full}</a> 09-Sep-2001 01:46                   0"),
+            &format!("<a href=\"{long}\">{cut}..&gt;</a> 09-Sep-2001 01:46                   7"),
+            "</pre><hr></body>",
+            "</html>",
+            "",
+        ]
+    );
+    let (page, next) = root.list("", "index&limit=1")?;
+    let page = String::from_utf8(page)?;
+    let next = next.ok_or("no next page")?;
+    assert!(page.contains(&format!("<a rel=\"next\" href=\"{next}\">Next page</a>")), "{page}");
+    assert_eq!(linked(&page.replace("<pre>", "<tbody>")).len(), 1);
+    Ok(())
+}
+
+#[test]
+fn awkward_names_are_linked_exactly_in_the_lines_of_nginx() -> Result<()> {
+    let root = Root::with_files(AWKWARD)?;
+    let expected: BTreeSet<_> = AWKWARD.iter().map(|name| name.to_vec()).collect();
+    let page = root.text("", "index")?;
+    assert_eq!(linked(&page.replace("<pre>", "<tbody>")), expected);
+    assert!(!page.contains("<b>"), "{page}");
     Ok(())
 }
 
@@ -412,9 +468,9 @@ fn an_order_stays_while_a_reader_looks_around() -> Result<()> {
     fs::create_dir_all(root.path(b"a/b"))?;
     root.file(b"a/file", 0)?;
     let page = root.text("a", "sort=size&order=desc")?;
-    assert!(page.contains("href=\"./b/?sort=size&amp;order=desc\""));
+    assert!(page.contains("href=\"b/?sort=size&amp;order=desc\""));
     assert!(page.contains("href=\"../?sort=size&amp;order=desc\""));
-    assert!(page.contains("href=\"./file\""));
+    assert!(page.contains("href=\"file\""));
     Ok(())
 }
 

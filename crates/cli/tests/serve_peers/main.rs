@@ -13,6 +13,7 @@ mod files;
 mod folders;
 mod page;
 mod relay;
+mod programs;
 mod report;
 mod resume;
 mod secure;

@@ -14,9 +14,11 @@ pub const MAX_ENTRIES: usize = 10_000;
 /// The form of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// A page for people, and for programs that follow links.
+    /// A page for people.
     #[default]
     Html,
+    /// A page as nginx's `autoindex` writes it, for programs that follow links.
+    Index,
     /// One JSON array of objects.
     Json,
     /// One JSON object a line.
@@ -29,7 +31,7 @@ impl Format {
     /// Returns the value of `Content-Type`.
     pub fn media_type(self) -> &'static str {
         match self {
-            Self::Html => "text/html; charset=utf-8",
+            Self::Html | Self::Index => "text/html; charset=utf-8",
             Self::Json => "application/json",
             Self::Ndjson => "application/x-ndjson",
             Self::Simple => "text/plain; charset=utf-8",
@@ -41,10 +43,11 @@ impl Format {
         self != Self::Simple
     }
 
-    /// Returns the key in a query that requests this form; a page for people needs none.
+    /// Returns the key in a query that requests this form; `None` if the client's `Accept` field
+    /// requests it.
     fn token(self) -> Option<&'static str> {
         match self {
-            Self::Html => None,
+            Self::Html | Self::Index => None,
             Self::Json => Some("json"),
             Self::Ndjson => Some("ndjson"),
             Self::Simple => Some("simple"),
@@ -87,7 +90,7 @@ pub enum BadQuery {
 
 impl ListingQuery {
     /// Reads a query through `value`, which gives the decoded value of a key: `None` if the key is
-    /// absent, empty if it has no value. `wants_json` is what the `Accept` field asks for.
+    /// absent, empty if it has no value. `by_accept` is the format that the `Accept` field asks for.
     ///
     /// An empty value counts as absent, because browsers send the empty fields of a form too. A
     /// limit beyond [`MAX_ENTRIES`] means that many.
@@ -97,13 +100,12 @@ impl ListingQuery {
     /// [`BadQuery`], rather than a listing that is not what was meant.
     pub fn read<'q>(
         value: impl Fn(&str) -> Option<Cow<'q, [u8]>>,
-        wants_json: bool,
+        by_accept: Format,
     ) -> Result<Self, BadQuery> {
         let given = |key: &str| value(key).filter(|value| !value.is_empty());
         let asked = [Format::Json, Format::Ndjson, Format::Simple]
             .into_iter()
             .find(|format| format.token().is_some_and(|token| value(token).is_some()));
-        let by_accept = if wants_json { Format::Json } else { Format::Html };
         let order = Order {
             key: parsed(given("sort"), SortKey::parse, BadQuery::Sort)?.unwrap_or_default(),
             direction: parsed(given("order"), Direction::parse, BadQuery::Order)?
@@ -217,7 +219,7 @@ mod tests {
             let pair = pairs.iter().find(|(name, _)| *name == key)?;
             Some(Cow::Borrowed(pair.1.as_bytes()))
         };
-        ListingQuery::read(value, false)
+        ListingQuery::read(value, Format::Html)
     }
 
     #[test]
@@ -230,8 +232,11 @@ mod tests {
     #[test]
     fn a_format_in_the_query_wins_over_the_accept_field() {
         let simple = |key: &str| (key == "simple").then_some(Cow::Borrowed(b"".as_slice()));
-        assert_eq!(ListingQuery::read(simple, true).map(|query| query.format), Ok(Format::Simple));
-        assert_eq!(ListingQuery::read(|_| None, true).map(|query| query.format), Ok(Format::Json));
+        let format = |query: Result<ListingQuery, _>| query.map(|query| query.format);
+        for accepted in [Format::Html, Format::Index, Format::Json] {
+            assert_eq!(format(ListingQuery::read(simple, accepted)), Ok(Format::Simple));
+            assert_eq!(format(ListingQuery::read(|_| None, accepted)), Ok(accepted));
+        }
     }
 
     #[test]

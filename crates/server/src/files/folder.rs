@@ -17,9 +17,9 @@ use crate::routing::context::RequestContext;
 use crate::routing::response::{ArchiveBody, Body, Response};
 use crate::server::limits::disk_queue::ClientNet;
 use crate::server::settings::Changes;
-use underpass_protocol::request::Method;
-use underpass_protocol::request::negotiate::wants_json;
+use underpass_protocol::request::negotiate::{wants_html, wants_json};
 use underpass_protocol::request::target::{Target, encode_segment};
+use underpass_protocol::request::{Method, Request};
 use underpass_protocol::response::plan::{PlannedBody, Representation};
 
 /// Answers a request for a folder.
@@ -44,7 +44,7 @@ pub(crate) async fn respond(
 
 /// Answers with the listing as a page, as JSON, or as plain names.
 async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd) -> Response {
-    let query = match ListingQuery::read(|key| target.query.get(key), wants_json(&ctx.request)) {
+    let query = match ListingQuery::read(|key| target.query.get(key), by_accept(&ctx.request)) {
         Ok(query) => query,
         Err(fault) => return ctx.error(400, &fault.to_string()),
     };
@@ -86,6 +86,18 @@ async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd)
         response.add_field("Link", &format!("<{next}>; rel=\"next\""));
     }
     response
+}
+
+/// Returns the format that the client's `Accept` field asks for: the page for people only by its
+/// name, as browsers do.
+fn by_accept(request: &Request) -> Format {
+    if wants_json(request) {
+        Format::Json
+    } else if wants_html(request) {
+        Format::Html
+    } else {
+        Format::Index
+    }
 }
 
 /// Returns the changes that the client may make to a folder.

@@ -1,4 +1,5 @@
-//! The listing of a folder: a page for people, JSON for programs, plain names for scripts.
+//! The listing of a folder: a page for people, one for programs that follow links, JSON, plain
+//! names for scripts.
 //!
 //! A folder may have a million entries, and many clients may request it at once. So a listing holds
 //! a bounded number of entries, [`MAX_ENTRIES`] on a page and as many again while they are picked,

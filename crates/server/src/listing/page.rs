@@ -9,6 +9,7 @@ use super::Listing;
 use super::entry::Entry;
 use super::format::form::{Form, Outline, Tally};
 use super::format::html::HtmlForm;
+use super::format::index::IndexForm;
 use super::format::json::JsonForm;
 use super::format::simple::SimpleForm;
 use super::pick::{Picked, Start};
@@ -74,7 +75,7 @@ impl<'a> Prepared<'a> {
     /// The errors of reading the folder; this reads its names.
     pub fn longest(&self) -> io::Result<u64> {
         let (entry, byte) = match self.listing.query.format {
-            Format::Html => (HTML_ROW, HTML_BYTE),
+            Format::Html | Format::Index => (HTML_ROW, HTML_BYTE),
             Format::Json | Format::Ndjson => (JSON_OBJECT, JSON_BYTE),
             Format::Simple => (SIMPLE_LINE, SIMPLE_BYTE),
         };
@@ -186,6 +187,7 @@ impl Unsorted {
 fn form<'l>(listing: &'l Listing<'_>, outline: &'l Outline, is_first: bool) -> Box<dyn Form + 'l> {
     match listing.query.format {
         Format::Html => Box::new(HtmlForm::new(listing, outline)),
+        Format::Index => Box::new(IndexForm::new(listing, outline)),
         Format::Json => Box::new(JsonForm::array(is_first)),
         Format::Ndjson => Box::new(JsonForm::lines(is_first)),
         Format::Simple => Box::new(SimpleForm),

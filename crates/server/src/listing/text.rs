@@ -64,6 +64,12 @@ pub(super) fn utc(modified: (i64, u32)) -> Option<(String, String)> {
     Some((text, time.to_string()))
 }
 
+/// Formats a time in UTC as nginx does in its listings: `21-Nov-2026 06:59`.
+pub(super) fn autoindex_time(modified: (i64, u32)) -> Option<String> {
+    let time = Timestamp::from_second(modified.0).ok()?;
+    Some(time.strftime("%d-%b-%Y %H:%M").to_string())
+}
+
 /// Returns the picture of a control character, and any other character unchanged.
 fn picture(character: char) -> char {
     match u32::from(character) {
@@ -117,6 +123,8 @@ mod tests {
         assert_eq!(rfc3339((-1, 500_000_000)).as_deref(), Some("1969-12-31T23:59:59.5Z"));
         assert_eq!(rfc3339((i64::MAX, 0)), None);
         assert_eq!(utc((i64::MIN, 0)), None);
+        assert_eq!(autoindex_time((i64::MAX, 0)), None);
+        assert_eq!(autoindex_time((0, 5)).as_deref(), Some("01-Jan-1970 00:00"));
     }
 
     #[test]

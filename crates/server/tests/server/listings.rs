@@ -20,7 +20,7 @@ fn names(site: &Running, query: &str) -> Vec<String> {
 #[test]
 fn a_folder_is_a_page_for_people_with_nothing_from_elsewhere() {
     let site = site();
-    let reply = site.get("/");
+    let reply = site.ask("GET", "/", &["Accept: text/html,application/xhtml+xml,*/*;q=0.8"]);
     assert_eq!(
         (reply.status, reply.field("Content-Type")),
         (200, Some("text/html; charset=utf-8"))
@@ -77,6 +77,28 @@ fn programs_get_json_by_asking_or_by_accepting() {
     assert_eq!(first, list[0]);
     let page = site.ask("GET", "/", &["Accept: text/html, application/json;q=0.5"]);
     assert_eq!(page.field("Content-Type"), Some("text/html; charset=utf-8"));
+}
+
+#[test]
+fn programs_that_name_no_format_get_lines_as_of_nginx() {
+    let site = site();
+    let plain = site.get("/");
+    assert_eq!(plain.field("Content-Type"), Some("text/html; charset=utf-8"));
+    assert!(plain.field("Content-Security-Policy").is_some());
+    for accept in ["Accept: */*", "Accept: text/plain", "Accept: text/html;q=0"] {
+        assert_eq!(site.ask("GET", "/", &[accept]).body, plain.body, "{accept}");
+    }
+    let page = site.ask("GET", "/", &["Accept: text/html"]);
+    assert_ne!(page.body, plain.body);
+    for reply in [&plain, &page] {
+        assert!(reply.field("Vary").unwrap().split(", ").any(|field| field == "Accept"));
+    }
+    let head = site.ask("HEAD", "/", &[]);
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    assert_eq!(head.field("Content-Type"), plain.field("Content-Type"));
+    let text = plain.text();
+    assert!(text.contains("<pre><a href=\"../\">../</a>\r\n<a href=\"zoo/\">zoo/</a> "), "{text}");
+    assert!(text.contains("<a href=\"c.txt\">c.txt</a> "), "{text}");
 }
 
 #[test]

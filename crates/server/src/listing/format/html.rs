@@ -1,4 +1,4 @@
-//! A listing as an HTML page, for people and for programs that follow links.
+//! A listing as an HTML page for people.
 //!
 //! The page loads nothing from elsewhere and is complete without JavaScript: the script only shows
 //! times in local time and filters the rows as the user types.
@@ -75,6 +75,9 @@ impl<'l> HtmlForm<'l> {
     }
 
     /// Returns the links to the folders above.
+    ///
+    /// Case does not matter in HTML. fsspec looks for `href` and `HREF` without resolving what it
+    /// finds, and would take a folder above for one in this folder, and so on without end.
     fn trail(&self) -> Markup {
         let names: Vec<_> =
             self.listing.path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
@@ -83,9 +86,9 @@ impl<'l> HtmlForm<'l> {
         let link = |depth: usize| format!("{}{}", "../".repeat(names.len() - depth), self.sticky);
         html! {
             nav aria-label="Folders above" {
-                a href=(link(0)) { (ROOT_NAME) }
+                a Href=(link(0)) { (ROOT_NAME) }
                 @for (at, name) in above.iter().enumerate() {
-                    a href=(link(at + 1)) { bdi { (visible(name)) } }
+                    a Href=(link(at + 1)) { bdi { (visible(name)) } }
                 }
             }
         }
@@ -202,7 +205,7 @@ impl<'l> HtmlForm<'l> {
         html! {
             tr {
                 td {
-                    a class=(icon(entry)) href={ "./" (display(encode(&entry.name))) (slash) (sticky) } {
+                    a class=(icon(entry)) href={ (display(encode(&entry.name))) (slash) (sticky) } {
                         bdi { (visible(&entry.name)) }
                         @if entry.is_symlink { small { "link" } }
                     }

@@ -1,0 +1,83 @@
+//! A listing as nginx's `autoindex` writes it, for programs that follow links, such as wget, rclone
+//! and fsspec. Some, such as lftp, also read times and sizes, and know this format.
+
+use maud::html;
+
+use underpass_protocol::encode_segment as encode;
+
+use super::form::{Form, Outline, Tally};
+use crate::listing::Listing;
+use crate::listing::entry::Entry;
+use crate::listing::text::{autoindex_time, visible};
+
+/// Writes the page.
+pub(crate) struct IndexForm<'l> {
+    /// The requested listing.
+    listing: &'l Listing<'l>,
+    /// The counts and links of the page.
+    outline: &'l Outline,
+}
+
+impl<'l> IndexForm<'l> {
+    /// The page of this listing.
+    pub(crate) fn new(listing: &'l Listing<'_>, outline: &'l Outline) -> Self {
+        Self { listing, outline }
+    }
+}
+
+impl Form for IndexForm<'_> {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        let path = visible(self.listing.path);
+        let slash = if path.is_empty() { "" } else { "/" };
+        let title = html! { "Index of /" (path) (slash) }.0;
+        push(out, &["<html>\r\n<head><title>", &title, "</title></head>\r\n<body>\r\n<h1>"]);
+        push(out, &[&title, "</h1><hr><pre><a href=\"../\">../</a>\r\n"]);
+    }
+
+    fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+        let is_folder = entry.attributes.is_folder();
+        let slash = if is_folder { "/" } else { "" };
+        let name = format!("{}{slash}", visible(&entry.name));
+        let width = name.chars().count();
+        // Columns stay where programs expect them. The link has the whole name.
+        let (shown, mark) = match width > NAME_WIDTH {
+            true => (name.chars().take(NAME_WIDTH - CUT.len()).collect(), CUT),
+            false => (name, ""),
+        };
+        let shown = html! { (shown) (mark) }.0;
+        let padding = NAME_WIDTH.saturating_sub(width);
+        let time = autoindex_time(entry.attributes.modified).unwrap_or_default();
+        let size = match is_folder {
+            true => String::from("-"),
+            false => entry.attributes.len.to_string(),
+        };
+        push(out, &["<a href=\"", &encode(&entry.name), slash, "\">", &shown, "</a>"]);
+        push(out, &[&format!("{:padding$} {time:TIME_WIDTH$} {size:>SIZE_WIDTH$}\r\n", "")]);
+    }
+
+    fn end(&mut self, _: &Tally, out: &mut Vec<u8>) {
+        push(out, &["</pre><hr>"]);
+        // Only a client that asks for a limit has further pages.
+        if let Some(next) = &self.outline.next_page {
+            push(out, &[&html! { a rel="next" href=(next) { "Next page" } }.0]);
+        }
+        push(out, &["</body>\r\n</html>\r\n"]);
+    }
+}
+
+/// Adds text to the page.
+fn push(out: &mut Vec<u8>, parts: &[&str]) {
+    parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+}
+
+/// The width of the column of names.
+const NAME_WIDTH: usize = 50;
+
+/// The end of a name that was cut.
+const CUT: &str = "..>";
+
+/// The width of the column of times.
+const TIME_WIDTH: usize = "21-Nov-2026 06:59".len();
+
+/// The width of the column of sizes.
+const SIZE_WIDTH: usize = 19;
