@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use super::media_types::is_media_type;
+
 /// The `Connection` field of the response (RFC 9112 9.3, 9.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connection {
@@ -92,24 +94,52 @@ pub fn custom_fields(fields: &[(String, String)]) -> Result<Vec<u8>, BadField> {
         push_field(&mut out, NO_SNIFFING, b"nosniff");
     }
     for (name, value) in fields {
-        if name.is_empty() || !name.bytes().all(is_token_char) {
-            return Err(BadField::Name(name.clone()));
-        }
+        check_field(name, value)?;
         if OWN_FIELDS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
             return Err(BadField::Reserved(name.clone()));
-        }
-        // RFC 9110 5.5: a line break would begin another field, or end the head.
-        if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
-            return Err(BadField::Value(name.clone()));
         }
         push_field(&mut out, name, value.trim_ascii().as_bytes());
     }
     Ok(out)
 }
 
-/// Why a field cannot be added to every response.
+/// Checks a field that the operator adds to the responses about some files. It may be the media
+/// type, which then has to be one.
+///
+/// # Errors
+///
+/// If it would break the response: see [`BadField`].
+pub fn path_field(name: &str, value: &str) -> Result<(), BadField> {
+    check_field(name, value)?;
+    if name.eq_ignore_ascii_case("content-type") {
+        return match is_media_type(value.trim_ascii()) {
+            true => Ok(()),
+            false => Err(BadField::MediaType(value.to_owned())),
+        };
+    }
+    match OWN_FIELDS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+        true => Err(BadField::Reserved(name.to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// Checks the form of a field.
+fn check_field(name: &str, value: &str) -> Result<(), BadField> {
+    if name.is_empty() || !name.bytes().all(is_token_char) {
+        return Err(BadField::Name(name.to_owned()));
+    }
+    // RFC 9110 5.5: a line break would begin another field, or end the head.
+    if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+        return Err(BadField::Value(name.to_owned()));
+    }
+    Ok(())
+}
+
+/// Why a field cannot be added to responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadField {
+    /// The value is not a media type (RFC 9110 8.3.1).
+    MediaType(String),
     /// The name is not a token (RFC 9110 5.1).
     Name(String),
     /// The server sets this field itself.
@@ -121,6 +151,7 @@ pub enum BadField {
 impl fmt::Display for BadField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::MediaType(value) => write!(f, "{value:?} is not a media type"),
             Self::Name(name) => write!(f, "{name:?} is not the name of a header field"),
             Self::Reserved(name) => write!(f, "the server decides {name} itself"),
             Self::Value(name) => write!(f, "the value of {name} has a control character"),

@@ -10,6 +10,11 @@
 /// SVG, which like all XML says its encoding itself.
 #[must_use]
 pub fn media_type(name: &[u8]) -> &'static str {
+    known_type(name).unwrap_or(UNKNOWN)
+}
+
+/// Returns the media type for a file of this name, if the name tells.
+pub(super) fn known_type(name: &[u8]) -> Option<&'static str> {
     match extension(name) {
         Some(extension) => by_extension(extension),
         None => by_whole_name(name),
@@ -25,21 +30,19 @@ pub fn is_active(media_type: &str) -> bool {
 }
 
 /// Returns what follows the last dot, unless that is the first character or the last.
-fn extension(name: &[u8]) -> Option<&[u8]> {
+pub(super) fn extension(name: &[u8]) -> Option<&[u8]> {
     let dot = name.iter().rposition(|&byte| byte == b'.')?;
     (dot > 0 && dot + 1 < name.len()).then(|| &name[dot + 1..])
 }
 
 /// Returns the media type for this extension.
-fn by_extension(extension: &[u8]) -> &'static str {
+fn by_extension(extension: &[u8]) -> Option<&'static str> {
     let mut lower = [0; LONGEST];
-    let Some(lower) = lower.get_mut(..extension.len()) else { return UNKNOWN };
+    let lower = lower.get_mut(..extension.len())?;
     lower.copy_from_slice(extension);
     lower.make_ascii_lowercase();
-    let Ok(lower) = str::from_utf8(lower) else { return UNKNOWN };
-    corrected(lower)
-        .or_else(|| mime_guess::from_ext(lower).first_raw().map(with_charset))
-        .unwrap_or(UNKNOWN)
+    let lower = str::from_utf8(lower).ok()?;
+    corrected(lower).or_else(|| mime_guess::from_ext(lower).first_raw().map(with_charset))
 }
 
 /// Returns the types that mime_guess lacks, or has under an old name or one that hides text.
@@ -95,9 +98,9 @@ fn corrected(extension: &str) -> Option<&'static str> {
 }
 
 /// Returns the media type for a name without an ending.
-fn by_whole_name(name: &[u8]) -> &'static str {
+fn by_whole_name(name: &[u8]) -> Option<&'static str> {
     let is_listed = TEXT_NAMES.iter().any(|text| name.eq_ignore_ascii_case(text.as_bytes()));
-    if is_listed { PLAIN } else { UNKNOWN }
+    is_listed.then_some(PLAIN)
 }
 
 /// Text says its character set.
@@ -120,7 +123,7 @@ fn with_charset(media_type: &'static str) -> &'static str {
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Bytes without known meaning (RFC 2046 4.5.1).
-const UNKNOWN: &str = "application/octet-stream";
+pub(super) const UNKNOWN: &str = "application/octet-stream";
 
 /// No ending that is known is longer; `safetensors` has eleven letters.
 const LONGEST: usize = 24;

@@ -4,6 +4,7 @@ pub mod conditional; // preconditions and If-Range
 mod disposition; // Content-Disposition
 pub mod head; // heads of responses, and pages for errors
 pub mod media; // media types by name
+pub mod media_types; // those of the operator and of the system too
 pub mod multipart; // several ranges in one body
 pub mod plan; // (request, facts) → what to answer
 pub mod range; // Range

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 use underpass_protocol::response::head::{
-    BadField, Connection, custom_fields, push_decimal, reason, write_head,
+    BadField, Connection, custom_fields, path_field, push_decimal, reason, write_head,
 };
 
 /// A head as text.
@@ -60,6 +60,19 @@ fn fields_of_the_operator_cannot_break_a_response() {
     for name in ["content-length", "Transfer-Encoding", "Connection", "Date", "ETag"] {
         assert_eq!(field(name, "v"), Err(BadField::Reserved(name.to_owned())));
     }
+}
+
+#[test]
+fn fields_of_some_files_may_be_their_type_and_nothing_else_that_the_server_decides() {
+    assert_eq!(path_field("content-type", " application/x-thing; a=b "), Ok(()));
+    assert_eq!(path_field("X-A", ""), Ok(()));
+    let bad = BadField::MediaType("html".to_owned());
+    assert_eq!(path_field("Content-Type", "html"), Err(bad));
+    for name in ["Content-Length", "transfer-encoding", "Connection", "ETag", "Upgrade"] {
+        assert_eq!(path_field(name, "1"), Err(BadField::Reserved(name.to_owned())));
+    }
+    assert_eq!(path_field("a b", "1"), Err(BadField::Name("a b".to_owned())));
+    assert_eq!(path_field("a", "1\r\n"), Err(BadField::Value("a".to_owned())));
 }
 
 proptest! {

@@ -8,6 +8,7 @@ mod destination;
 mod digest;
 mod head;
 mod media;
+mod media_types;
 mod negotiate;
 mod origin;
 mod plan;

@@ -1,5 +1,6 @@
 //! Answers requests for files.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -18,7 +19,7 @@ use crate::routing::response::{Body, FileBody, Response, is_copied};
 use underpass_protocol::request::Method;
 use underpass_protocol::request::negotiate::acceptable;
 use underpass_protocol::request::target::Target;
-use underpass_protocol::response::media::{is_active, media_type};
+use underpass_protocol::response::media::is_active;
 use underpass_protocol::response::plan::{Plan, PlannedBody, Representation};
 use underpass_protocol::response::resumption::Download;
 
@@ -81,12 +82,19 @@ fn is_current(response: &Response, served: &Served) -> bool {
 /// The plan for a version of a file, or for the compressed form of it that the client prefers.
 struct Planned<'s> {
     chosen: &'s Served,
+    path: &'s [u8],
+    media_type: &'s str,
     plan: Plan,
     download: Option<Download>,
 }
 
 impl<'s> Planned<'s> {
-    fn new(ctx: &RequestContext<'_>, target: &Target<'_>, path: &[u8], served: &'s Served) -> Self {
+    fn new(
+        ctx: &RequestContext<'s>,
+        target: &Target<'_>,
+        path: &'s [u8],
+        served: &'s Served,
+    ) -> Self {
         let is_packed = !served.packed.is_empty();
         let find = |coding| served.packed.iter().find(|(packed, _)| *packed == coding);
         // The accepted codings are read only if there is a choice.
@@ -95,6 +103,8 @@ impl<'s> Planned<'s> {
             Some((coding, packed)) => (Some(*coding), packed),
             None => (None, served),
         };
+        let media_type = ctx.shared().path_fields.media_type(path);
+        let media_type = media_type.unwrap_or(&chosen.media_type);
         let is_download = target.query.has("download");
         let name = path.rsplit(|byte| *byte == b'/').next();
         // The address of a single served file does not have its name.
@@ -103,18 +113,18 @@ impl<'s> Planned<'s> {
             len: chosen.len(),
             etag: &chosen.etag,
             modified: chosen.modified,
-            media_type: chosen.media_type,
+            media_type,
             coding,
             varies: is_packed,
             file_name: name.filter(|_| is_download || is_renamed),
             is_download,
         };
         let (plan, download) = resume::plan_resumable(ctx, &facts);
-        Self { chosen, plan, download }
+        Self { chosen, path, media_type, plan, download }
     }
 
     fn response(self, ctx: &RequestContext<'_>) -> Response {
-        let Self { chosen, plan, download } = self;
+        let Self { chosen, path, media_type, plan, download } = self;
         let (status, len) = (plan.status, plan.body_len);
         let settings = ctx.settings();
         let is_copied = is_copied(ctx.peer, settings, len, &plan.body);
@@ -131,10 +141,18 @@ impl<'s> Planned<'s> {
         };
         let mut response = Response::new(status, plan.fields, body, Some(len));
         response.download = download;
+        add_path_fields(ctx, &mut response, path);
         response
             .add_common(ctx.peer, settings, ctx.explains, || expected_mechanism(ctx, is_copied));
-        add_sandbox(ctx, &mut response, chosen.media_type);
+        add_sandbox(ctx, &mut response, media_type);
         response
+    }
+}
+
+/// Adds the fields that the operator set for the file at this path.
+fn add_path_fields(ctx: &RequestContext<'_>, response: &mut Response, path: &[u8]) {
+    if matches!(response.status, 200 | 206 | 304) {
+        ctx.shared().path_fields.push(path, &mut response.fields);
     }
 }
 
@@ -168,11 +186,15 @@ pub(crate) async fn respond_unsized(
     match text.unwrap_or_else(|_| Err(io::ErrorKind::Other.into())) {
         Err(error) => ctx.failed(&error),
         Ok(text) => {
-            let media_type = media_type(path);
+            let shared = ctx.shared();
+            let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+            let chosen = shared.path_fields.media_type(path).map(Cow::Borrowed);
+            let media_type = chosen.unwrap_or_else(|| shared.root.media_type(name));
             let is_head = ctx.request.method == Method::Head;
-            let mut response = Response::memory(200, media_type, text, is_head);
+            let mut response = Response::memory(200, &media_type, text, is_head);
+            add_path_fields(ctx, &mut response, path);
             response.add_field("Cache-Control", "no-store");
-            add_sandbox(ctx, &mut response, media_type);
+            add_sandbox(ctx, &mut response, &media_type);
             response
         }
     }

@@ -44,16 +44,18 @@ pub(crate) async fn respond(
 
 /// Answers with the listing as a page, as JSON, or as plain names.
 async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd) -> Response {
-    let query = match ListingQuery::read(|key| target.query.get(key), by_accept(&ctx.request)) {
+    let is = |name, value: &[u8]| ctx.request.field(name) == Some(value);
+    let is_browser = is("sec-fetch-dest", b"document") || is("sec-fetch-mode", b"navigate");
+    let format = requested_format(&ctx.request, is_browser);
+    let query = match ListingQuery::read(|key| target.query.get(key), format) {
         Ok(query) => query,
         Err(fault) => return ctx.error(400, &fault.to_string()),
     };
-    let is = |name, value: &[u8]| ctx.request.field(name) == Some(value);
     let is_chunked = ctx.request.minor_version > 0;
     let what = ListingRequest {
         path: target.path.clone(),
         query,
-        is_browser: is("sec-fetch-dest", b"document") || is("sec-fetch-mode", b"navigate"),
+        is_browser,
         is_head: ctx.request.method == Method::Head,
         may: may(ctx, &target.path),
         user: ctx.user.clone(),
@@ -88,12 +90,12 @@ async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd)
     response
 }
 
-/// Returns the format that the client's `Accept` field asks for: the page for people only by its
-/// name, as browsers do.
-fn by_accept(request: &Request) -> Format {
+/// Returns the format that a client gets if its query requests none: browsers, and clients that
+/// name HTML as browsers do, get the page for people.
+fn requested_format(request: &Request, is_browser: bool) -> Format {
     if wants_json(request) {
         Format::Json
-    } else if wants_html(request) {
+    } else if is_browser || wants_html(request) {
         Format::Html
     } else {
         Format::Index

@@ -7,6 +7,7 @@
 //! that does not touch the file itself, such as a renamed parent folder, is noticed after
 //! [`LIFETIME`]; if a request made it, the next request to any worker notices it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -22,7 +23,6 @@ use crate::files::root::{DiskWait, Root};
 use crate::files::settled::{AGAIN_LATER, AtRest, Checks, Settled};
 use crate::files::version::facts;
 use underpass_protocol::request::negotiate::Coding;
-use underpass_protocol::response::media::media_type;
 use underpass_protocol::response::validator::etag_since;
 
 /// The time for which an open file is used without looking its path up again.
@@ -37,7 +37,7 @@ pub(crate) struct Served {
     pub(crate) version: Version,
     pub(crate) etag: String,
     pub(crate) modified: SystemTime,
-    pub(crate) media_type: &'static str,
+    pub(crate) media_type: Cow<'static, str>,
     /// The digests that are stored with it.
     pub(crate) digests: Vec<Digest>,
     /// The compressed forms of its contents, each a file of its own.
@@ -125,7 +125,7 @@ impl Served {
             && self.packed.iter().all(|(_, packed)| packed.is_current())
     }
 
-    fn new(file: OwnedFd, settled: Settled, name: &[u8]) -> Self {
+    fn new(file: OwnedFd, settled: Settled, media_type: Cow<'static, str>) -> Self {
         let Settled { version, has_writer, is_at_rest } = settled;
         let kept = kept::recall(&file, &version);
         let changed = kept.as_ref().map_or_else(|| version.changed(), kept::Kept::changed);
@@ -135,7 +135,7 @@ impl Served {
             version,
             etag: etag_since(&facts(&version), changed),
             modified: modified(&version),
-            media_type: media_type(name),
+            media_type,
             digests: kept.map(kept::Kept::into_digests).unwrap_or_default(),
             packed: Vec::new(),
             residence: ResidentSince::default(),
@@ -223,7 +223,7 @@ pub(crate) fn open(
     }
     let settled = checks.settle(at_rest, path, &file, &stat, disk_wait)?;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    let mut served = Served { reached, ..Served::new(file, settled, name) };
+    let mut served = Served { reached, ..Served::new(file, settled, root.media_type(name)) };
     for coding in Coding::ALL {
         if let Some(packed) =
             open_packed((root, at_rest), path, coding, &served, disk_wait, checks)?
@@ -287,7 +287,7 @@ fn open_packed(
         Err(Errno::BUSY) => return Ok(None),
         Err(errno) => return Err(errno),
     };
-    let packed = Served { media_type: original.media_type, ..Served::new(file, settled, b"") };
+    let packed = Served::new(file, settled, original.media_type.clone());
     let is_current = packed.version.modified().0 >= original.version.modified().0;
     Ok((is_current && packed.len() > 0).then_some(packed))
 }

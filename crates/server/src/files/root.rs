@@ -2,6 +2,7 @@
 //! enforces the boundary (openat2(2)), whatever the path is and even if folders are moved
 //! meanwhile.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -15,6 +16,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::server::settings::{ServeError, Settings};
+use underpass_protocol::response::media_types::MediaTypes;
 use underpass_protocol::upload::is_partial_name;
 
 /// The served folder, or one served file in a folder.
@@ -26,6 +28,8 @@ pub(crate) struct Root {
     hidden: Hidden,
     /// Whether links may lead out of the root.
     is_open: bool,
+    /// The media types of the files.
+    types: MediaTypes,
 }
 
 /// Whether opening may wait for a disk.
@@ -45,9 +49,10 @@ impl Root {
         let opened = open_path(path).map_err(fail)?;
         let kind = FileType::from_raw_mode(fstat(&opened).map_err(fail)?.st_mode);
         let hidden = Hidden::new(settings)?;
+        let types = settings.media_types.clone();
         if kind == FileType::Directory {
             let is_open = settings.allows_symlinks_outside;
-            return Ok(Self { folder: opened, only: None, hidden, is_open });
+            return Ok(Self { folder: opened, only: None, hidden, is_open, types });
         }
         if kind != FileType::RegularFile {
             return Err(fail(Errno::NOTSUP));
@@ -56,7 +61,12 @@ impl Root {
         let folder = open_path(parent.unwrap_or_else(|| Path::new("."))).map_err(fail)?;
         let only = path.file_name().map(|name| name.as_bytes().to_vec());
         // The path was given by the operator, so its links are followed anywhere.
-        Ok(Self { folder, only, hidden, is_open: true })
+        Ok(Self { folder, only, hidden, is_open: true, types })
+    }
+
+    /// Returns the media type of a file of this name.
+    pub(crate) fn media_type(&self, name: &[u8]) -> Cow<'static, str> {
+        self.types.of(name)
     }
 
     /// Returns whether a single file is served.

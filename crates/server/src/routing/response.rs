@@ -193,6 +193,7 @@ impl Response {
     ) {
         if let Some(value) = &settings.cache_control
             && matches!(self.status, 200 | 206 | 304)
+            && !has_field(&self.fields, b"cache-control")
         {
             self.add_field("Cache-Control", value);
         }
@@ -223,6 +224,14 @@ impl Response {
         self.closes = true;
         self
     }
+}
+
+/// Returns whether these lines have a field of this name.
+fn has_field(lines: &[u8], name: &[u8]) -> bool {
+    lines.split(|byte| *byte == b'\n').any(|line| {
+        let line_name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+        line_name.eq_ignore_ascii_case(name)
+    })
 }
 
 /// Returns whether a file's bytes are sent from one buffer with the head.

@@ -14,4 +14,5 @@ pub(crate) mod worker;
 pub use control::Control;
 pub use credentials::Credentials;
 pub use run::Server;
-pub use settings::{Address, Changes, MinFree, Note, ServeError, Settings, Summary};
+pub use settings::{Address, Changes, MinFree, Note, PathHeader, ServeError, Settings, Summary};
+pub use underpass_protocol::response::media_types::MediaTypes;

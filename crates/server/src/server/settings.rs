@@ -12,6 +12,7 @@ use crate::auth::Access;
 use crate::observe::access_log::LogFormat;
 use crate::server::credentials::Credentials;
 use underpass_protocol::response::head::BadField;
+use underpass_protocol::response::media_types::MediaTypes;
 
 /// The settings of a server.
 #[derive(Debug)]
@@ -64,6 +65,10 @@ pub struct Settings {
     pub cache_control: Option<String>,
     /// Fields added to every response.
     pub headers: Vec<(String, String)>,
+    /// Fields added to the responses about some files.
+    pub path_headers: Vec<PathHeader>,
+    /// The media types of files by their extensions.
+    pub media_types: MediaTypes,
     /// Whether scripts of other sites may read what is served.
     pub cors: bool,
     /// Whether scripts in served files run as pages of this server even if users may change files
@@ -93,6 +98,17 @@ pub struct Settings {
     pub log: Option<LogFormat>,
     /// The time that transfers may take to end once the server is to end.
     pub drain: Duration,
+}
+
+/// A field for the files whose path below the root matches a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathHeader {
+    /// The pattern; one without a slash is matched with the name alone.
+    pub pattern: String,
+    /// The name of the field. `Content-Type` replaces the media type of the file.
+    pub name: String,
+    /// The value of the field.
+    pub value: String,
 }
 
 /// The changes that clients with the right to write may make.
@@ -182,7 +198,7 @@ pub enum ServeError {
     },
     /// A field that is to be added to responses is invalid.
     Header(BadField),
-    /// A pattern of names to hide is invalid.
+    /// A pattern of names is invalid.
     Pattern {
         /// The pattern.
         pattern: String,

@@ -18,6 +18,7 @@ use crate::files::settled::AtRest;
 use crate::listing::jobs::Listings;
 use crate::observe::metrics::Metrics;
 use crate::observe::transfers::Transfers;
+use crate::routing::path_fields::PathFields;
 use crate::server::limits::admission::Admission;
 use crate::server::limits::budget::Budget;
 use crate::server::limits::evictions::Evictions;
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) root: Root,
     /// The fields that the settings add to every response, ready to be sent.
     pub(crate) custom_fields: Vec<u8>,
+    /// The fields that the settings add to responses about some files.
+    pub(crate) path_fields: PathFields,
     pub(crate) metrics: Metrics,
     pub(crate) transfers: Transfers,
     /// Files at rest that are open for writing.
@@ -99,6 +102,7 @@ impl Shared {
         Ok(Self {
             root,
             custom_fields,
+            path_fields: PathFields::new(&settings.path_headers)?,
             metrics: Metrics::new(settings.workers),
             transfers: Transfers::default(),
             at_rest: AtRest::default(),

@@ -99,12 +99,12 @@ fn the_page_offers_changes_only_to_those_who_may_make_them() {
     assert!(!offers("/shared/", &[BOB]) && !offers("/bob/kept/", &[BOB]));
     // Nobody is asked who he is where everybody may read: the page lets him say it.
     let open = open_site(&[("file", b"x")]).auth(&["alice:secret1@/:rw", "@/"]).start();
-    let page = open.get("/").text();
+    let page = open.ask("GET", "/", &["Accept: text/html"]).text();
     assert!(page.contains("name=\"login\"") && !page.contains("data-may"));
     let reply = open.get("/?login=1");
     assert_eq!((reply.status, reply.field("WWW-Authenticate").is_some()), (401, true));
-    let page = open.ask("GET", "/?login=1", &[ALICE]).text();
+    let page = open.ask("GET", "/?login=1", &[ALICE, "Accept: text/html"]).text();
     assert!(!page.contains("name=\"login\"") && page.contains("data-may"));
     let closed = Site::of(&[("file", b"x")]).start();
-    assert!(!closed.get("/").text().contains("data-may"));
+    assert!(!closed.ask("GET", "/", &["Accept: text/html"]).text().contains("data-may"));
 }

@@ -22,6 +22,7 @@ mod endpoints;
 mod hidden_folders;
 mod hosts;
 mod integrity;
+mod kinds;
 mod limits;
 mod links;
 mod listeners;

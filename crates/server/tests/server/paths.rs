@@ -238,8 +238,10 @@ fn whatever_a_file_is_called_it_is_listed_linked_and_fetched() {
     let mut expected: Vec<_> = AWKWARD.iter().map(|name| name.to_vec()).collect();
     expected.sort();
     assert_eq!(fetched, expected);
-    let page = site.get("/").text();
-    assert!(!page.contains("<script>alert"), "names are escaped");
+    for accept in ["Accept: text/html", "Accept: */*"] {
+        let page = site.ask("GET", "/", &[accept]).text();
+        assert!(!page.contains("<script>alert"), "names are escaped");
+    }
     for path in ["/%23hash?download", "/%3Acolon?download", "/new%0Aline?download"] {
         let reply = site.get(path);
         assert!(reply.field("Content-Disposition").unwrap().starts_with("attachment"), "{path}");

@@ -223,9 +223,14 @@ pub(super) struct PageArgs {
     #[arg(long, value_name = "VALUE")]
     pub(super) cache_control: Option<String>,
 
-    /// Add a header to every response: 'X-Frame-Options: DENY'; can be repeated
-    #[arg(long, value_name = "NAME: VALUE")]
+    /// Add a header to every response, 'X-Frame-Options: DENY', or after a pattern that begins with
+    /// / or * to files that match, '*.js Cache-Control: immutable'; can be repeated
+    #[arg(long, value_name = "HEADER")]
     pub(super) header: Vec<String>,
+
+    /// Send files with this extension as this media type: gguf=application/x-gguf; can be repeated
+    #[arg(long, value_name = "EXT=TYPE")]
+    pub(super) mime: Vec<String>,
 }
 
 /// Limits.

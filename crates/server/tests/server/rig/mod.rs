@@ -17,7 +17,9 @@ use tempfile::TempDir;
 use underpass_engine::{Integrity, Policy};
 use underpass_server::access_log::LogFormat;
 use underpass_server::auth::Access;
-use underpass_server::server::{Address, Changes, Control, ServeError, Server, Settings, Summary};
+use underpass_server::server::{
+    Address, Changes, Control, MediaTypes, ServeError, Server, Settings, Summary,
+};
 
 pub use client::{Client, Reply, request};
 pub use secure::{Certificate, Secure, over};
@@ -227,6 +229,8 @@ pub fn settings(root: &Path) -> Settings {
         log: Some(LogFormat::Json),
         drain: PATIENCE,
         drops_behind: false,
+        path_headers: Vec::new(),
+        media_types: MediaTypes::default(),
     }
 }
 

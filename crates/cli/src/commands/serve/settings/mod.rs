@@ -1,6 +1,7 @@
 //! The settings of the server from its arguments; invalid ones are reported here.
 
 mod limits;
+mod responses;
 
 use std::fs;
 use std::thread;
@@ -29,6 +30,7 @@ pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Set
         integrity,
         setup: _,
     } = args;
+    let (headers, path_headers) = responses::headers(&pages.header)?;
     let workers = match limits.workers {
         Some(workers) => workers.into(),
         None => thread::available_parallelism().map_or(1, usize::from),
@@ -55,7 +57,9 @@ pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Set
         shows_hidden: access.show_hidden,
         allows_symlinks_outside: access.allow_symlink,
         cache_control: pages.cache_control.as_deref().map(cache_control).transpose()?,
-        headers: pages.header.iter().map(|text| header(text)).collect::<Result<_>>()?,
+        headers,
+        path_headers,
+        media_types: responses::media_types(&pages.mime)?,
         cors: pages.enable_cors,
         allows_scripts: pages.allow_scripts,
         renders_index: pages.render_index,
@@ -113,14 +117,6 @@ fn host(text: &str) -> Result<String> {
     }
 }
 
-/// Parses a header as it is typed; the server decides whether it may be set.
-fn header(text: &str) -> Result<(String, String)> {
-    match text.split_once(':') {
-        Some((name, value)) => Ok((name.to_owned(), value.trim_matches([' ', '\t']).to_owned())),
-        None => Err(usage(format!("--header {text:?} has no colon: write 'Name: value'"))),
-    }
-}
-
 /// Returns the prefix as the server takes it: nothing, or `/a/b`.
 fn path_prefix(text: &str) -> Result<String> {
     let path = text.trim_matches('/');
@@ -140,15 +136,6 @@ fn usage(message: String) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_header_is_a_name_a_colon_and_a_value() {
-        let pair = |name: &str, value: &str| Some((name.to_owned(), value.to_owned()));
-        assert_eq!(header("X-A: b: c").ok(), pair("X-A", "b: c"));
-        assert_eq!(header("X-A:\tb ").ok(), pair("X-A", "b"));
-        assert_eq!(header("X-A:").ok(), pair("X-A", ""));
-        assert!(header("X-A").is_err());
-    }
 
     #[test]
     fn a_host_is_a_name_or_an_asterisk() {

@@ -1,0 +1,78 @@
+//! The fields that the operator adds to responses about files whose path matches a pattern.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use crate::server::settings::{PathHeader, ServeError};
+use underpass_protocol::response::head::{path_field, push_field};
+
+/// The fields by pattern, in the order of the settings.
+#[derive(Debug, Default)]
+pub(crate) struct PathFields(Vec<PathField>);
+
+/// One field for the paths that match.
+#[derive(Debug)]
+struct PathField {
+    glob: GlobMatcher,
+    /// Whether the pattern is about the whole path and not only about the name.
+    is_path: bool,
+    name: String,
+    value: String,
+}
+
+impl PathFields {
+    /// Reads the patterns of the settings.
+    ///
+    /// # Errors
+    ///
+    /// An invalid pattern, or a field that may not be set.
+    pub(crate) fn new(headers: &[PathHeader]) -> Result<Self, ServeError> {
+        let fields = headers.iter().map(|header| {
+            let PathHeader { pattern, name, value } = header;
+            path_field(name, value).map_err(ServeError::Header)?;
+            let glob = GlobBuilder::new(pattern.trim_matches('/')).literal_separator(true).build();
+            let glob = glob
+                .map_err(|source| ServeError::Pattern { pattern: pattern.clone(), source })?
+                .compile_matcher();
+            let is_path = pattern.contains('/');
+            let (name, value) = (name.clone(), value.trim().to_owned());
+            Ok(PathField { glob, is_path, name, value })
+        });
+        fields.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Returns the media type of the file at a path, if one is set.
+    pub(crate) fn media_type(&self, path: &[u8]) -> Option<&str> {
+        let fields = self.0.iter().rev();
+        let mut types = fields.filter(|field| field.is_media_type());
+        types.find(|field| field.matches(path)).map(|field| field.value.as_str())
+    }
+
+    /// Appends the lines of all other fields of the file at a path: of several with one name, the
+    /// last one.
+    pub(crate) fn push(&self, path: &[u8], out: &mut Vec<u8>) {
+        let matching: Vec<_> =
+            self.0.iter().filter(|field| !field.is_media_type() && field.matches(path)).collect();
+        for (index, field) in matching.iter().enumerate() {
+            let is_named = |later: &&PathField| later.name.eq_ignore_ascii_case(&field.name);
+            if !matching[index + 1..].iter().any(is_named) {
+                push_field(out, &field.name, field.value.as_bytes());
+            }
+        }
+    }
+}
+
+impl PathField {
+    fn is_media_type(&self) -> bool {
+        self.name.eq_ignore_ascii_case("Content-Type")
+    }
+
+    fn matches(&self, path: &[u8]) -> bool {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let text = if self.is_path { path } else { name };
+        self.glob.is_match(Path::new(OsStr::from_bytes(text)))
+    }
+}

@@ -1,0 +1,96 @@
+//! Media types and fields that the operator sets for some files.
+
+use super::rig::{Running, Site};
+use underpass_server::server::{MediaTypes, PathHeader, ServeError, Settings};
+
+fn header(pattern: &str, name: &str, value: &str) -> PathHeader {
+    PathHeader { pattern: pattern.to_owned(), name: name.to_owned(), value: value.to_owned() }
+}
+
+fn site(headers: &[(&str, &str, &str)]) -> Site {
+    let site = Site::of(&[
+        ("index.html", b"<p>"),
+        ("v2/a/manifests/latest", b"{}"),
+        ("v2/a/b/manifests/latest", b"{}"),
+        ("page.thing", b"0123456789"),
+        ("x.js", b"1"),
+        ("x.js.gz", b"packed"),
+        ("model.gguf", b"1"),
+    ]);
+    let headers = headers.iter().map(|(pattern, name, value)| header(pattern, name, value));
+    site.with(|settings| settings.path_headers = headers.collect())
+}
+
+fn field(site: &Running, path: &str, name: &str) -> Option<String> {
+    let (get, head) = (site.get(path), site.ask("HEAD", path, &[]));
+    assert_eq!(get.field(name), head.field(name), "{path}");
+    get.field(name).map(str::to_owned)
+}
+
+#[test]
+fn a_pattern_chooses_the_files_that_get_a_field() {
+    let site = site(&[
+        ("/v2/*/manifests/*", "Content-Type", "application/x-manifest"),
+        ("*.js", "Cache-Control", "immutable"),
+        ("*.js", "X-Kind", "first"),
+        ("/x.js", "x-kind", "last"),
+    ]);
+    let site = site.with(|settings| settings.cache_control = Some("no-cache".to_owned())).start();
+    let of = |path: &str, name: &str| field(&site, path, name);
+    assert_eq!(of("/v2/a/manifests/latest", "Content-Type").unwrap(), "application/x-manifest");
+    assert_ne!(of("/v2/a/b/manifests/latest", "Content-Type").unwrap(), "application/x-manifest");
+    assert_eq!(of("/x.js", "Cache-Control").as_deref(), Some("immutable"));
+    assert_eq!(of("/index.html", "Cache-Control").as_deref(), Some("no-cache"));
+    assert_eq!(of("/x.js", "X-Kind").as_deref(), Some("last"));
+    assert_eq!(of("/index.html", "X-Kind"), None);
+    let packed = site.ask("GET", "/x.js", &["Accept-Encoding: gzip"]);
+    assert_eq!((packed.text().as_str(), packed.field("X-Kind")), ("packed", Some("last")));
+    let tag = packed.field("ETag").unwrap();
+    let same =
+        site.ask("GET", "/x.js", &["Accept-Encoding: gzip", &format!("If-None-Match: {tag}")]);
+    assert_eq!((same.status, same.field("X-Kind")), (304, Some("last")));
+    assert_eq!(site.get("/none.js").field("X-Kind"), None, "it is no file");
+    assert_eq!(site.ask("GET", "/x.js", &["If-Match: \"other\""]).field("X-Kind"), None);
+}
+
+#[test]
+fn a_chosen_media_type_counts_everywhere() {
+    let site = site(&[("*.thing", "content-type", "text/html")]);
+    let rules = ["me:secret@/:rw", "@/"];
+    let site = site.auth(&rules).start();
+    let parts = site.ask("GET", "/page.thing", &["Range: bytes=0-1,5-6"]);
+    assert!(parts.text().contains("Content-Type: text/html\r\n"), "{}", parts.text());
+    let whole = site.get("/page.thing");
+    assert_eq!(whole.field("Content-Type"), Some("text/html"));
+    assert_eq!(whole.field("Content-Security-Policy"), Some("sandbox"), "it can have scripts now");
+}
+
+#[test]
+fn media_types_are_chosen_by_extension() {
+    let mut types = MediaTypes::default();
+    types.choose("js=application/x-mine").unwrap();
+    types.add_system("application/x-gguf gguf\napplication/x-other html");
+    let site = site(&[]).with(|settings| settings.media_types = types).start();
+    let of = |path: &str| field(&site, path, "Content-Type").unwrap();
+    assert_eq!(of("/x.js"), "application/x-mine");
+    assert_eq!(of("/index.html"), "text/html; charset=utf-8");
+    assert_eq!(of("/page.thing"), "application/octet-stream");
+}
+
+#[test]
+fn fields_that_would_break_a_response_are_refused_at_the_start() {
+    let refused = |change: fn(&mut Settings)| {
+        let site = Site::new().with(change);
+        site.try_start().err().unwrap()
+    };
+    let error =
+        refused(|settings| settings.path_headers = vec![header("*", "Content-Length", "1")]);
+    assert!(matches!(error, ServeError::Header(_)), "{error}");
+    let error = refused(|settings| settings.path_headers = vec![header("*", "X", "a\r\nb: c")]);
+    assert!(matches!(error, ServeError::Header(_)), "{error}");
+    let error =
+        refused(|settings| settings.path_headers = vec![header("*", "Content-Type", "html")]);
+    assert!(matches!(error, ServeError::Header(_)), "{error}");
+    let error = refused(|settings| settings.path_headers = vec![header("[", "X", "a")]);
+    assert!(matches!(error, ServeError::Pattern { .. }), "{error}");
+}
