@@ -13,10 +13,10 @@ mod changes; // DELETE, MKCOL, MOVE and COPY
 mod connection; // requests in, responses out
 pub mod digest; // digests, made and kept
 mod files; // the root, and what is open beneath it
-pub mod listing;
-mod observe;
+mod listing; // listings for requests
+mod observe; // entries of the access log
 mod routing; // from a request to its handler
 pub mod server;
 mod uploads; // PUT and PATCH
 
-pub use observe::{access_log, metrics, transfers};
+pub use underpass_observe::access_log;

@@ -14,7 +14,7 @@ use crate::files::lookup::{Resource, find_current};
 use crate::files::open_files::modified;
 use crate::routing::context::RequestContext;
 use crate::routing::endpoints;
-use crate::routing::response::{Body, Response};
+use crate::routing::response::{Body, RETRY_SOON, Response};
 use crate::server::settings::Changes;
 use crate::uploads;
 use underpass_protocol::request::destination::{Depth, Destination};
@@ -227,7 +227,7 @@ fn refused(ctx: &RequestContext<'_>, refusal: &Refusal) -> Response {
             let changes = &ctx.settings().changes;
             response.add_field("Allow", methods(changes));
         }
-        503 => response.add_field("Retry-After", "1"),
+        503 => response.add_field("Retry-After", RETRY_SOON),
         _ => {}
     }
     debug_assert!(!matches!(response.body, Body::Nothing));

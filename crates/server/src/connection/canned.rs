@@ -36,13 +36,15 @@ pub(crate) const TOO_MANY_DETAIL: &str = "too many connections";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routing::response::{RETRY_LATER, RETRY_SOON};
 
     #[test]
     fn canned_answers_are_as_long_as_they_say() {
-        for answer in [TOO_MANY, BEING_WRITTEN] {
+        for (answer, retry_after) in [(TOO_MANY, RETRY_LATER), (BEING_WRITTEN, RETRY_SOON)] {
             let text = String::from_utf8_lossy(answer);
             let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
             assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head} {body}");
+            assert!(head.contains(&format!("\r\nRetry-After: {retry_after}\r\n")), "{head}");
         }
     }
 }

@@ -8,11 +8,11 @@ use crate::connection::peer::{Doing, Peer};
 use crate::connection::send::Sending;
 use crate::files::resume;
 use crate::observe::access_entry;
-use crate::observe::access_log::AccessEntry;
 use crate::routing::context::RequestContext;
 use crate::routing::response::{Body, Response};
 use crate::server::worker::Worker;
 use crate::uploads::BodyState;
+use underpass_observe::access_log::AccessEntry;
 use underpass_protocol::request::{BodyLength, OwnedRequest};
 use underpass_protocol::response::head::{Connection as Wish, write_head};
 

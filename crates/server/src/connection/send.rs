@@ -20,10 +20,10 @@ use crate::files::drop_behind::DropBehind;
 use crate::files::open_files::ResidentSince;
 use crate::files::prefetch::{MissingRange, Residency};
 use crate::listing::make::Pieces;
-use crate::observe::metrics::{Recorded, WorkerMetrics};
-use crate::observe::transfers::{Handle, TransferFacts};
 use crate::routing::response::{ArchiveBody, Body, FileBody};
 use crate::server::worker::Worker;
+use underpass_observe::metrics::{Recorded, WorkerMetrics};
+use underpass_observe::transfers::{Handle, TransferFacts};
 
 /// The sending of a response: finished, or still going on.
 #[allow(clippy::large_enum_variant)] // the large one is the usual one, and is not kept

@@ -18,7 +18,7 @@ use crate::files::resume;
 use crate::observe::access_entry;
 use crate::routing::context::RequestContext;
 use crate::routing::endpoints;
-use crate::routing::response::{Body, Response};
+use crate::routing::response::{Body, RETRY_LATER, Response};
 use crate::routing::router;
 use crate::server::listener_kind::ListenerKind;
 use crate::server::worker::Worker;
@@ -394,7 +394,7 @@ impl<'a> Connection<'a> {
     fn refuse_connection(&self, bytes: &[u8], started: Instant) -> Next<'a> {
         self.worker.shared.metrics.worker(self.worker.index).connection_refused();
         let mut response = Response::error(503, TOO_MANY_DETAIL, false, false).unlogged();
-        response.add_field("Retry-After", "5");
+        response.add_field("Retry-After", RETRY_LATER);
         let exchange = Exchange::rejected(self.worker, self.peer, bytes, response, started);
         Next::Reject(Box::new(exchange))
     }

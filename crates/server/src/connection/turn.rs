@@ -7,10 +7,10 @@ use underpass_engine::{Chain, Confirm, Error, Options, Sink, Status, Transfer, U
 
 use crate::connection::peer::Peer;
 use crate::connection::socket::Socket;
-use crate::observe::access_log::LogFormat;
 use crate::routing::response::small;
 use crate::server::settings::Settings;
 use crate::server::worker::Worker;
+use underpass_observe::access_log::LogFormat;
 
 /// A transfer to a client.
 pub(crate) type Moving<'a> = Transfer<'a, Arc<OwnedFd>, &'a Socket>;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use tokio::sync::{Semaphore, watch};
+use underpass_listing::{ListingQuery, May};
 
-use crate::listing::{ListingQuery, May};
 use crate::server::limits::batches::Batches;
 use crate::server::limits::disk_queue::DiskQueue;
 use crate::server::limits::memory_budget::{MemoryBudget, Reservation};

@@ -10,17 +10,17 @@ use rustix::fs::fstat;
 use rustix::io::Errno;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use underpass_engine::Memory;
+use underpass_listing::{Listing, Prepared, Unsorted};
+use underpass_protocol::chunked::chunk;
 
 use crate::auth::Right;
 use crate::listing::jobs::{
     Key, ListTask, ListedFolder, ListingHead, ListingRequest, ListingResult, MEMORY, Made, Text,
 };
-use crate::listing::{Listing, Prepared, Unsorted};
 use crate::server::limits::batches::answer_all;
 use crate::server::limits::disk_queue::ClientNet;
 use crate::server::limits::memory_budget::Reservation;
 use crate::server::shared::Shared;
-use underpass_protocol::chunked::chunk;
 
 /// Requests the listing of a folder.
 ///

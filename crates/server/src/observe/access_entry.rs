@@ -8,13 +8,13 @@ use std::time::Instant;
 
 use crate::connection::outcome::SendOutcome;
 use crate::connection::peer::Peer;
-use crate::observe::access_log::{AccessEntry, Secured};
 use crate::observe::pending_entry::{LogBuffer, PendingEntry};
-use crate::observe::transfers::{TransferFacts, without_token};
 use crate::routing::context::RequestContext;
 use crate::server::settings::Note;
 use crate::server::worker::Worker;
 use crate::uploads::Received;
+use underpass_observe::access_log::{AccessEntry, Secured};
+use underpass_observe::transfers::{TransferFacts, without_token};
 use underpass_protocol::request::Request;
 use underpass_protocol::upload::without_tokens;
 use underpass_transport::tls;

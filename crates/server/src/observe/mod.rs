@@ -1,7 +1,4 @@
-//! What the server reports about its work: the access log, metrics, and the transfers under way.
+//! What `underpass-observe` needs to know of an exchange.
 
 pub(crate) mod access_entry; // the log's entry for one exchange
-pub mod access_log;
-pub mod metrics;
-pub(crate) mod pending_entry;
-pub mod transfers;
+pub(crate) mod pending_entry; // entries that wait

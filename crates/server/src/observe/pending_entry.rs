@@ -1,7 +1,7 @@
 //! Entries of the access log that wait: until it is known how much of the response has arrived, and
 //! until their line is written.
 
-use crate::observe::access_log::{AccessEntry, TimeText};
+use underpass_observe::access_log::{AccessEntry, TimeText};
 
 /// The entry of an exchange whose response was sent, until it is known how much of it arrived.
 #[derive(Debug)]

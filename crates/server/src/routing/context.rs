@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::auth::{CHALLENGE, Right};
 use crate::connection::peer::Peer;
 use crate::files::open_files::is_missing;
-use crate::routing::response::Response;
+use crate::routing::response::{RETRY_SOON, Response};
 use crate::server::settings::Settings;
 use crate::server::shared::Shared;
 use crate::server::worker::Worker;
@@ -100,10 +100,10 @@ impl<'a> RequestContext<'a> {
         response
     }
 
-    /// Returns a temporary error, after which the client may try again in a second.
+    /// Returns a temporary error, after which the client may try again soon.
     pub(crate) fn busy(&self, status: u16, detail: &str) -> Response {
         let mut response = self.error(status, detail);
-        response.add_field("Retry-After", "1");
+        response.add_field("Retry-After", RETRY_SOON);
         response
     }
 

@@ -1,11 +1,11 @@
 //! Endpoints about the server itself, under a prefix that no file can have.
 
 use crate::auth::Right;
-use crate::observe::metrics::MEDIA_TYPE;
-use crate::observe::transfers::{CONTENT_SECURITY_POLICY, TransferFacts};
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use crate::server::settings::Settings;
+use underpass_observe::metrics::MEDIA_TYPE;
+use underpass_observe::transfers::{CONTENT_SECURITY_POLICY, TransferFacts};
 use underpass_protocol::request::target::Target;
 use underpass_protocol::request::{Method, Request};
 

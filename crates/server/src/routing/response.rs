@@ -18,6 +18,12 @@ use underpass_protocol::response::plan::PlannedBody;
 use underpass_protocol::response::resumption::Download;
 use underpass_transport::tls::EncryptedBy;
 
+/// The `Retry-After` of a response to a request that cannot be answered at the moment, in seconds.
+pub(crate) const RETRY_SOON: &str = "1";
+
+/// The `Retry-After` of a response to a connection that is one too many, in seconds.
+pub(crate) const RETRY_LATER: &str = "5";
+
 /// A response before it is sent.
 #[derive(Debug)]
 pub(crate) struct Response {

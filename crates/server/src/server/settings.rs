@@ -9,8 +9,8 @@ use std::time::Duration;
 use underpass_engine::{Integrity, Policy};
 
 use crate::auth::Access;
-use crate::observe::access_log::LogFormat;
 use crate::server::credentials::Credentials;
+use underpass_observe::access_log::LogFormat;
 use underpass_protocol::response::head::BadField;
 use underpass_protocol::response::media_types::MediaTypes;
 

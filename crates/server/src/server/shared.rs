@@ -16,14 +16,14 @@ use crate::digest::known::Digests;
 use crate::files::root::Root;
 use crate::files::settled::AtRest;
 use crate::listing::jobs::Listings;
-use crate::observe::metrics::Metrics;
-use crate::observe::transfers::Transfers;
 use crate::routing::path_fields::PathFields;
 use crate::server::limits::admission::Admission;
 use crate::server::limits::budget::Budget;
 use crate::server::limits::evictions::Evictions;
 use crate::server::settings::{Note, ServeError, Settings};
 use crate::uploads::Uploads;
+use underpass_observe::metrics::Metrics;
+use underpass_observe::transfers::Transfers;
 use underpass_protocol::response::head::custom_fields;
 use underpass_protocol::response::resumption::Resumptions;
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::observe::transfers::TransferFacts;
 use crate::routing::response::Response;
 use crate::server::shared::Shared;
 use crate::uploads::methods::{patch, put, range, resumable};
@@ -11,6 +10,7 @@ use crate::uploads::reception::Reception;
 use crate::uploads::refusal::{self, Refusal};
 use crate::uploads::request::UploadRequest;
 use crate::uploads::state::slots::Slot;
+use underpass_observe::transfers::TransferFacts;
 use underpass_protocol::request::Method;
 use underpass_protocol::upload::{ContentRange, UploadFields};
 use underpass_transport::incoming::Incoming;

@@ -13,7 +13,6 @@ use rustix::fs::{fstat, fstatvfs};
 use underpass_engine::atomic_file::AtomicFile;
 use underpass_engine::{Mechanism, Policy, Report, TlsTransport};
 
-use crate::observe::transfers::TransferFacts;
 use crate::server::settings::{Changes, MinFree};
 use crate::server::shared::Shared;
 use crate::uploads::interim;
@@ -24,6 +23,7 @@ use crate::uploads::refusal::Refusal;
 use crate::uploads::request::UploadRequest;
 use crate::uploads::state::disk_space::{self, has_room};
 use crate::uploads::state::slots::Slot;
+use underpass_observe::transfers::TransferFacts;
 use underpass_protocol::request::{BodyLength, Method, Request};
 use underpass_transport::incoming::{BodyFraming, Incoming, ReceiveError, ReceiveOptions};
 use underpass_transport::tls::Session;

@@ -6,7 +6,7 @@ use std::io;
 use rustix::io::Errno;
 use underpass_engine::Report;
 
-use crate::routing::response::Response;
+use crate::routing::response::{RETRY_SOON, Response};
 use crate::server::settings::{Changes, Settings};
 use crate::uploads::received::Broken;
 use crate::uploads::state::locks::LockError;
@@ -89,7 +89,7 @@ impl From<Errno> for Refusal {
             // RFC 9110 13.1.2: another request or program took the name first.
             Errno::EXIST => Self::new(412, "there is a file of this name already"),
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
-                Self::new(503, TRY_AGAIN).with("Retry-After", 1)
+                Self::new(503, TRY_AGAIN).with("Retry-After", RETRY_SOON)
             }
             _ => Self::new(500, "the file cannot be written"),
         }
@@ -107,7 +107,7 @@ impl From<LockError> for Refusal {
         match error {
             LockError::Kept => {
                 let detail = "another request is about to end this upload";
-                Self::new(503, detail).with("Retry-After", 1)
+                Self::new(503, detail).with("Retry-After", RETRY_SOON)
             }
             LockError::Io(error) => error.into(),
         }
@@ -177,7 +177,7 @@ pub(crate) fn limits(changes: &Changes) -> Limits {
 pub(crate) fn too_many() -> Response {
     // The body is not awaited, because it may come slowly.
     let mut response = Response::error(503, TRY_AGAIN, false, false).closing();
-    response.add_field("Retry-After", "1");
+    response.add_field("Retry-After", RETRY_SOON);
     response
 }
 

@@ -10,7 +10,6 @@ use tokio::sync::oneshot;
 
 use crate::connection::peer::Doing;
 use crate::observe::access_entry;
-use crate::observe::transfers::TransferFacts;
 use crate::routing::context::RequestContext;
 use crate::routing::response::Response;
 use crate::server::shared::Shared;
@@ -20,6 +19,7 @@ use crate::uploads::received::{BodyState, Received};
 use crate::uploads::refusal;
 use crate::uploads::request::UploadRequest;
 use crate::uploads::state::slots::SlotGuard;
+use underpass_observe::transfers::TransferFacts;
 use underpass_protocol::request::OwnedRequest;
 use underpass_protocol::request::target::Target;
 use underpass_protocol::upload::Owner;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use underpass_engine::Mechanism;
 
-use crate::observe::metrics::histogram::BOUNDS;
-use crate::observe::metrics::{Metrics, RareCounts, WorkerMetrics};
+use crate::metrics::histogram::BOUNDS;
+use crate::metrics::{Metrics, RareCounts, WorkerMetrics};
 
 /// Renders the counts of all workers.
 pub(super) fn render(metrics: &Metrics, open_transfers: usize) -> String {

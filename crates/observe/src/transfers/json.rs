@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::observe::transfers::View;
+use crate::transfers::View;
 
 /// One transfer.
 #[derive(Serialize)]

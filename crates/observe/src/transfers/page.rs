@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use percent_encoding::percent_decode;
 
-use crate::observe::transfers::View;
+use crate::transfers::View;
 
 /// The maximum number of transfers shown: they fit into 20 KiB even if each name has to be escaped.
 const MAX_SHOWN: usize = 16;

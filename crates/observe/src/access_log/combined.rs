@@ -1,8 +1,8 @@
 //! The combined format, with our additions at its end, where log readers ignore them.
 
-use crate::observe::access_log::escape;
-use crate::observe::access_log::escape::Quoting;
-use crate::observe::access_log::{AccessEntry, TimeText};
+use crate::access_log::escape;
+use crate::access_log::escape::Quoting;
+use crate::access_log::{AccessEntry, TimeText};
 
 /// Appends one line, without its end.
 pub(super) fn write(exchange: &AccessEntry, time: &TimeText, out: &mut Vec<u8>) {

@@ -3,12 +3,12 @@
 
 use std::fmt;
 
-use crate::observe::access_log::combined::{
+use crate::access_log::combined::{
     milliseconds, push_mechanisms, push_protocol, push_request, user,
 };
-use crate::observe::access_log::escape;
-use crate::observe::access_log::escape::Quoting;
-use crate::observe::access_log::{AccessEntry, Secured, TimeText};
+use crate::access_log::escape;
+use crate::access_log::escape::Quoting;
+use crate::access_log::{AccessEntry, Secured, TimeText};
 
 /// A log format with `$variables`.
 #[derive(Clone, Debug, PartialEq, Eq)]

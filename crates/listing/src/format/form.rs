@@ -1,6 +1,6 @@
 //! The trait of all listing formats, and the values known before a listing is written.
 
-use crate::listing::entry::Entry;
+use crate::entry::Entry;
 
 /// A format of a listing, which writes into a buffer.
 pub(crate) trait Form {

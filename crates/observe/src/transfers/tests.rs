@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::observe::transfers::*;
+use crate::transfers::*;
 
 fn facts(target: &str, expected: u64, started: Instant) -> TransferFacts {
     TransferFacts {

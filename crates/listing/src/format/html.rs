@@ -15,9 +15,9 @@ use underpass_protocol::listing::{Direction, Order, SortKey};
 use super::change::{CHANGE_STYLE, bar, scripts};
 use super::form::{Form, Outline, Tally};
 use super::icon::icon;
-use crate::listing::Listing;
-use crate::listing::entry::Entry;
-use crate::listing::text::{counted, grouped, human_size, utc, visible};
+use crate::Listing;
+use crate::entry::Entry;
+use crate::text::{counted, grouped, human_size, utc, visible};
 
 /// The value of the page's `Content-Security-Policy`: a browser may use only what the page holds.
 ///
@@ -28,7 +28,7 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
      style-src 'sha256-yG+Bz0MSe6maJq3WPbxgdU5YodgiONDoAWBt1pA40+8=' \
      'sha256-wiZ/RSJc1zItFMZ4zvEWs2H4byHbnZn/xiSDvXoC4Us='; \
      script-src 'sha256-V3r4rE8uNL1oEEF2cXCzwmHnKsUU7wyJs2yDUtyhFsg=' \
-     'sha256-zaxAiB6cRb75m3I3Ty2klNXRkRRaRjfb613XvN8yWFA=' \
+     'sha256-V2xfdqv0O1raKmHzDj+ci38aeuB7Q6RBjUbOn4ls9UI=' \
      'sha256-y8SZe6KQs9faQIX1YFzQA3pVFlW8IzkqWrjDz59Yeqw='; \
      img-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'";
 

@@ -5,7 +5,7 @@
 //! backslash at the start of the line, and `\n`, `\r` and `\\` in the name.
 
 use super::form::{Form, Tally};
-use crate::listing::entry::Entry;
+use crate::entry::Entry;
 
 /// Writes names.
 pub(crate) struct SimpleForm;

@@ -44,7 +44,7 @@ pub struct AccessEntry {
     pub user_space_bytes: u64,
     /// The cost for the thread that moved the bytes, if the format [`tells_cost`].
     ///
-    /// [`tells_cost`]: crate::observe::access_log::LogFormat::tells_cost
+    /// [`tells_cost`]: crate::access_log::LogFormat::tells_cost
     pub usage: Usage,
     /// The operations that the kernel declined, such as `sendfile EINVAL at 4096`, with
     /// explanations.
@@ -57,7 +57,7 @@ pub struct AccessEntry {
     pub user_agent: Vec<u8>,
     /// The further request fields that the format [`needs`], by their names in lower case.
     ///
-    /// [`needs`]: crate::observe::access_log::LogFormat::needs
+    /// [`needs`]: crate::access_log::LogFormat::needs
     pub fields: Vec<(String, Vec<u8>)>,
 }
 

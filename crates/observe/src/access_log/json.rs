@@ -2,9 +2,9 @@
 
 use underpass_engine::Tally;
 
-use crate::observe::access_log::combined::{milliseconds, push_protocol, user};
-use crate::observe::access_log::escape;
-use crate::observe::access_log::{AccessEntry, TimeText};
+use crate::access_log::combined::{milliseconds, push_protocol, user};
+use crate::access_log::escape;
+use crate::access_log::{AccessEntry, TimeText};
 
 /// Appends one object, without the end of the line.
 ///

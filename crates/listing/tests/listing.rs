@@ -1,4 +1,4 @@
-//! What a client is told of a folder.
+//! What a listing shows of a folder.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, mknodat, openat2};
 use serde_json::Value;
 use tempfile::TempDir;
-use underpass_server::listing::{
+use underpass_listing::{
     Attributes, BROWSER_LIMIT, BadQuery, Format, Listing, ListingQuery, MAX_ENTRIES, May, Prepared,
     Resolve,
 };
@@ -499,7 +499,7 @@ fn only_what_is_written_here_runs_on_a_page() -> Result<()> {
     let mut root = Root::with_files(["file"])?;
     root.may = May { upload: true, delete: true, log_in: false };
     let page = root.text("", "")?;
-    let policy = underpass_server::listing::CONTENT_SECURITY_POLICY;
+    let policy = underpass_listing::CONTENT_SECURITY_POLICY;
     let (styles, scripts) = (elements(&page, "style"), elements(&page, "script"));
     assert_eq!((styles.len(), scripts.len()), (2, 3));
     for contents in styles.into_iter().chain(scripts) {

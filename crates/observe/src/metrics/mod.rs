@@ -89,7 +89,7 @@ impl Metrics {
     ///
     /// The caller passes the number of open transfers from [`Transfers::len`].
     ///
-    /// [`Transfers::len`]: crate::observe::transfers::Transfers::len
+    /// [`Transfers::len`]: crate::transfers::Transfers::len
     #[must_use]
     pub fn render(&self, open_transfers: usize) -> String {
         render::render(self, open_transfers)
@@ -97,9 +97,8 @@ impl Metrics {
 }
 
 /// The counters of one worker. Only rare events take a lock.
-// 128 bytes are two cache lines, which current processors fetch together.
 #[derive(Default)]
-#[repr(align(128))]
+#[repr(align(128))] // two cache lines, which current processors fetch together
 pub struct WorkerMetrics {
     /// The number of connections accepted.
     accepted: AtomicU64,

@@ -37,11 +37,11 @@ impl LogFormat {
     /// Parses `combined`, `json`, or a template, which contains a `$`.
     ///
     /// ```
-    /// use underpass_server::access_log::LogFormat;
+    /// use underpass_observe::access_log::LogFormat;
     /// assert_eq!(LogFormat::parse("json"), Ok(LogFormat::Json));
     /// let format = LogFormat::parse("$remote_addr $status $http_x_request_id")?;
     /// assert_eq!(format.needs(), ["x-request-id"]);
-    /// # Ok::<(), underpass_server::access_log::LogFormatError>(())
+    /// # Ok::<(), underpass_observe::access_log::LogFormatError>(())
     /// ```
     ///
     /// # Errors

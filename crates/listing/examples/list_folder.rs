@@ -1,7 +1,7 @@
 //! Lists a folder to the output, as a server would to a client.
 //!
 //! ```sh
-//! cargo run -p underpass-server --example list_folder -- ROOT [PATH [QUERY]]
+//! cargo run -p underpass-listing --example list_folder -- ROOT [PATH [QUERY]]
 //! ```
 //!
 //! PATH is that of the folder below ROOT, QUERY for example `sort=size&order=desc` or
@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStringExt;
 use percent_encoding::percent_decode;
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, openat2};
-use underpass_server::listing::{Attributes, Format, Listing, ListingQuery, May, Resolve};
+use underpass_listing::{Attributes, Format, Listing, ListingQuery, May, Resolve};
 
 /// A folder that nothing leads out of.
 struct Root(File);

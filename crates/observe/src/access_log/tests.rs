@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use underpass_engine::{Mechanism, Options, Policy, Sink, Source, Tally, Transfer, Usage};
 
-use crate::observe::access_log::*;
+use crate::access_log::*;
 
 fn exchange() -> AccessEntry {
     AccessEntry {

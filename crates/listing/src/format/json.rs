@@ -7,8 +7,8 @@ use serde::Serialize;
 use underpass_protocol::encode_segment as encode;
 
 use super::form::{Form, Tally};
-use crate::listing::entry::Entry;
-use crate::listing::text::rfc3339;
+use crate::entry::Entry;
+use crate::text::rfc3339;
 
 /// One entry as a JSON object.
 #[derive(Serialize)]

@@ -8,7 +8,7 @@ use std::io::{Seek, Write};
 
 use underpass_engine::{Error, Options, Policy, Sink, Source, Transfer};
 
-use crate::observe::metrics::*;
+use crate::metrics::*;
 
 /// Returns the samples of a page by name and labels, and checks every applicable rule of the
 /// format.

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::observe::access_log::escape;
+use crate::access_log::escape;
 
 /// A time in the formats of the log.
 ///

@@ -6,9 +6,9 @@ use maud::html;
 use underpass_protocol::encode_segment as encode;
 
 use super::form::{Form, Outline, Tally};
-use crate::listing::Listing;
-use crate::listing::entry::Entry;
-use crate::listing::text::{autoindex_time, visible};
+use crate::Listing;
+use crate::entry::Entry;
+use crate::text::{autoindex_time, visible};
 
 /// Writes the page.
 pub(crate) struct IndexForm<'l> {

@@ -1,6 +1,6 @@
 //! Selects the icon before a name. The pictures themselves are in the style sheet.
 
-use crate::listing::entry::Entry;
+use crate::entry::Entry;
 
 /// Returns the class of an entry's link.
 pub(crate) fn icon(entry: &Entry) -> &'static str {

@@ -1,0 +1,95 @@
+//! The listing of a folder: a page for people, one for programs that follow links, JSON, plain
+//! names for scripts.
+//!
+//! A folder may have a million entries, and many clients may request it at once. So a listing holds
+//! a bounded number of entries, [`MAX_ENTRIES`] on a page and as many again while they are picked,
+//! in one pass that drops entries which cannot be on the page. A larger listing that is requested
+//! as a whole is sent in the kernel's order. The attributes of an entry are read only if they are
+//! shown, or if the order depends on them.
+//!
+//! Every listed entry can be fetched: a link that leads nowhere or out of the served root, a pipe,
+//! a socket and a device are left out. The page reports how many links were left out.
+//!
+//! All of it blocks, so it must run on a helper thread.
+
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod entry;
+mod format;
+mod page;
+mod pick;
+mod scan;
+mod text;
+
+use std::fmt;
+use std::io;
+
+use rustix::fd::BorrowedFd;
+
+pub use entry::{Attributes, Resolve};
+pub use format::change::May;
+pub use format::html::CONTENT_SECURITY_POLICY;
+pub use page::{Prepared, Unsorted};
+pub use underpass_protocol::listing::{
+    BadQuery, Direction, Format, ListingQuery, MAX_ENTRIES, Order, SortKey,
+};
+
+/// The page size for a browser that sets no limit: the largest that it shows without a pause.
+pub const BROWSER_LIMIT: usize = 2_000;
+
+/// A folder, and the options of its listing.
+#[derive(Clone)]
+pub struct Listing<'a> {
+    /// The opened folder. Its cursor is not moved, so it may be shared.
+    pub folder: BorrowedFd<'a>,
+    /// The decoded path below the root, without slashes at the ends; empty for the root.
+    ///
+    /// All links are relative to the folder, so the address must end in a slash.
+    pub path: &'a [u8],
+    /// The query of the request.
+    pub query: ListingQuery,
+    /// Whether the client is a browser: without a limit it gets [`BROWSER_LIMIT`] entries and a
+    /// link to the next page. Other clients get all entries, so that a crawler misses none.
+    pub is_browser: bool,
+    /// Whether names that begin with a dot are listed too.
+    pub shows_hidden: bool,
+    /// Returns whether the server hides a path below the root; the flag is true for a folder.
+    pub hides: &'a dyn Fn(&[u8], bool) -> bool,
+    /// Returns whether the time of an entry may be shown: that of a folder can reveal hidden names.
+    pub shows_times: &'a dyn Fn(&[u8]) -> bool,
+    /// The changes that the client may make here; the page offers no others.
+    pub may: May,
+    /// Whether the page offers the folder as a tar archive: `?archive=tar`.
+    pub archive: bool,
+    /// Follows symbolic links.
+    pub root: &'a dyn Resolve,
+}
+
+impl<'a> Listing<'a> {
+    /// Reads as much of the folder as the response head needs.
+    ///
+    /// A small listing is then complete and sorted; a larger one is read while it is written.
+    ///
+    /// # Errors
+    ///
+    /// The errors of reading the folder.
+    pub fn prepare(self) -> io::Result<Prepared<'a>> {
+        Prepared::new(self)
+    }
+
+    /// Returns the maximum number of entries, or `None` for all.
+    fn limit(&self) -> Option<usize> {
+        let is_for_people = self.is_browser && self.query.format == Format::Html;
+        self.query.limit.or(is_for_people.then_some(BROWSER_LIMIT))
+    }
+}
+
+impl fmt::Debug for Listing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listing")
+            .field("path", &String::from_utf8_lossy(self.path))
+            .field("query", &self.query)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,11 @@
+//! What a server reports about its work: the access log, metrics, and the transfers under way.
+//!
+//! Nothing here knows a connection or a request: the server fills in values, and lines, figures and
+//! pages come out.
+
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+pub mod access_log;
+pub mod metrics;
+pub mod transfers;
