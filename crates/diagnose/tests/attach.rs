@@ -4,10 +4,9 @@
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use underpass_diagnose::explain::{ExplainError, attach};
+use underpass_testkit::wait_until;
 
 /// A program that reads and writes for as long as it lives.
 fn busy() -> Child {
@@ -22,13 +21,26 @@ fn tracer_of(pid: u32) -> String {
     line.trim_start_matches("TracerPid:").trim().to_owned()
 }
 
+/// Returns the calls of read(2) and its like that a process has made.
+fn reads(pid: u32) -> u64 {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+    io.lines().find_map(|line| line.strip_prefix("syscr: ")).unwrap().parse().unwrap()
+}
+
+/// Returns the letter of a process' state; `None` if there is no such process.
+fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(") ").next()?.chars().next()
+}
+
 #[test]
 fn calls_of_a_running_program_are_counted_and_it_goes_on() {
     let mut program = busy();
-    thread::sleep(Duration::from_millis(100));
+    wait_until("it is at work", || reads(program.id()) > 100);
     let attached = attach(&[program.id()]).unwrap();
     assert_ne!(tracer_of(program.id()), "0");
-    thread::sleep(Duration::from_millis(200));
+    let before = reads(program.id());
+    wait_until("some of its calls were seen", || reads(program.id()) > before + 20);
     let counts = attached.end().unwrap();
     assert_eq!(tracer_of(program.id()), "0");
     let of = |name: &str| counts.iter().find(|count| count.name == name).unwrap();
@@ -44,7 +56,7 @@ fn calls_of_a_running_program_are_counted_and_it_goes_on() {
 #[test]
 fn a_program_that_waits_is_let_go_at_once() {
     let mut program = Command::new("sleep").arg("60").spawn().unwrap();
-    thread::sleep(Duration::from_millis(100));
+    wait_until("it sleeps", || state(program.id()) == Some('S'));
     drop(attach(&[program.id()]).unwrap());
     assert_eq!(tracer_of(program.id()), "0");
     assert_eq!(program.try_wait().unwrap(), None, "it has not survived");
@@ -54,9 +66,11 @@ fn a_program_that_waits_is_let_go_at_once() {
 
 #[test]
 fn a_program_that_ends_meanwhile_ends_the_counting() {
-    let mut program = Command::new("sleep").arg("0.3").spawn().unwrap();
+    let mut program = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
     let attached = attach(&[program.id()]).unwrap();
-    thread::sleep(Duration::from_millis(600));
+    drop(program.stdin.take());
+    // Asking for its status would take the events that the tracer waits for.
+    wait_until("its end", || matches!(state(program.id()), None | Some('Z')));
     let counts = attached.end().unwrap();
     assert!(counts.iter().any(|count| count.name == "exit_group"), "{counts:?}");
     let _ = program.wait();
