@@ -9,7 +9,6 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use scratch::pattern;
@@ -72,7 +71,7 @@ fn each_file_system_copies_in_the_cheapest_way_it_has() {
 }
 
 #[test]
-fn a_reflink_takes_no_time_whatever_the_size() {
+fn a_reflink_is_one_call_whatever_the_size() {
     for kind in [FileSystem::Btrfs, FileSystem::Xfs] {
         let Some(mounted) = mount(kind) else { continue };
         let (from, to) = (mounted.root().join("from"), mounted.root().join("to"));
@@ -81,10 +80,7 @@ fn a_reflink_takes_no_time_whatever_the_size() {
         file.set_len(8 << 30).unwrap();
         // What is not on the disk yet has to be written before it can be shared.
         file.sync_all().unwrap();
-        let begun = Instant::now();
         let report = copy(&from, &to, Options::default()).unwrap();
-        // A tenth of a second is plenty; the rest is for a machine that is busy.
-        assert!(begun.elapsed() < Duration::from_secs(2), "{kind:?}: {:?}", begun.elapsed());
         assert_eq!(report.by(Mechanism::Reflink).bytes, 8 << 30);
         assert_eq!(report.calls(), 1);
         let mut start = vec![0; 40 << 20];

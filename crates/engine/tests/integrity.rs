@@ -166,7 +166,7 @@ fn a_lease_holds_writers_up_until_the_peer_has_the_old_version() {
 
 /// What the peer gets that begins to read only once the sender has long handed all over, with a
 /// writer in between.
-fn read_late(level: Integrity, sink: impl AsFd + Send, mut reader: impl Read) -> Seen {
+fn read_late(level: Integrity, sink: impl AsFd + Send, mut reader: impl Read + AsFd) -> Seen {
     let scratch = Scratch::new();
     let path = scratch.file("source", SMALL);
     let file = File::open(&path).unwrap();
@@ -178,16 +178,19 @@ fn read_late(level: Integrity, sink: impl AsFd + Send, mut reader: impl Read) ->
             drop(sink);
             outcome
         });
-        thread::sleep(Duration::from_millis(200));
+        let is_here = |waiting| waiting == Ok(SMALL as u64);
+        wait_until("all was handed over", || is_here(rustix::io::ioctl_fionread(&reader)));
         assert!(!sender.is_finished(), "{level}: the peer has read nothing yet");
-        let writer = match level {
-            Integrity::Lease => blocked_writer(OVERWRITE, &path),
-            _ => shell(r#"printf x | dd of="$1" bs=1 conv=notrunc"#, &[&path]),
+        let blocked = match level {
+            Integrity::Lease => Some(blocked_writer(OVERWRITE, &path)),
+            _ => {
+                shell(r#"printf x | dd of="$1" bs=1 conv=notrunc"#, &[&path]).succeed();
+                None
+            }
         };
-        thread::sleep(Duration::from_millis(50));
         let mut bytes = Vec::new();
         let peer = reader.read_to_end(&mut bytes).map(|_| bytes);
-        writer.succeed();
+        blocked.into_iter().for_each(Shell::succeed);
         Seen { peer, sender: sender.join().unwrap() }
     })
 }
