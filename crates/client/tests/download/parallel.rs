@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::rig::{Client, Server, TAG, give, hang_up, head, noise, say};
+use underpass_testkit::wait_until;
 
 const LEN: usize = 64 << 20;
 
@@ -136,7 +137,7 @@ fn a_cancelled_download_ends_at_once_and_can_be_gone_on_with() {
         let cancel = AtomicBool::new(false);
         let failed = std::thread::scope(|scope| {
             let running = scope.spawn(|| client.get_until(&server.url("/"), Some(&cancel)));
-            std::thread::sleep(Duration::from_millis(700));
+            wait_until("some of it has come", || client.gauge.done() > 4 << 20);
             cancel.store(true, Ordering::Relaxed);
             running.join().unwrap().unwrap_err()
         });

@@ -92,18 +92,21 @@ fn what_will_not_get_better_is_not_tried_again() {
         Client::new().fails(&server.url("/"), &format!("{status}"));
         assert_eq!(server.asked().len(), 1, "{status}");
     }
-    let mut client = Client::new();
-    client.wishes.retries = 1;
-    for status in [408, 429, 500, 502, 503, 504] {
-        let server =
-            Server::start(move |_, stream| say(stream, &format!("HTTP/1.1 {status} x\n\n")));
-        let server_of_nothing = server.url("/");
-        // The body of such an answer has no end but that of the connection, which stays open.
-        drop(server_of_nothing);
-        client.timeout = Duration::from_millis(200);
-        client.fails(&server.url("/"), &format!("{status}"));
-        assert_eq!(server.asked().len(), 2, "{status}");
-    }
+    std::thread::scope(|scope| {
+        for status in [408, 429, 500, 502, 503, 504] {
+            scope.spawn(move || {
+                // The body of such an answer has no end but that of the connection, which stays
+                // open until the timeout.
+                let head = format!("HTTP/1.1 {status} x\n\n");
+                let server = Server::start(move |_, stream| say(stream, &head));
+                let mut client = Client::new();
+                client.wishes.retries = 1;
+                client.timeout = Duration::from_secs(3);
+                client.fails(&server.url("/"), &format!("{status}"));
+                assert_eq!(server.asked().len(), 2, "{status}");
+            });
+        }
+    });
 }
 
 #[test]

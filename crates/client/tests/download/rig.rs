@@ -185,6 +185,7 @@ pub struct Client {
     pub connect_timeout: Duration,
     pub timeout: Duration,
     pub max_redirects: u32,
+    pub gauge: Gauge,
     pub told: Mutex<Vec<String>>,
 }
 
@@ -198,9 +199,10 @@ impl Client {
             credentials: Credentials::None,
             proxies: Proxies::default(),
             tls: TlsSetup::default(),
-            connect_timeout: Duration::from_secs(5),
-            timeout: Duration::from_secs(20),
+            connect_timeout: Duration::from_secs(60),
+            timeout: Duration::from_secs(60),
             max_redirects: 5,
+            gauge: Gauge::default(),
             told: Mutex::default(),
         }
     }
@@ -237,7 +239,7 @@ impl Client {
         let target = Target::Named { folder: &folder, name, if_exists: self.if_exists };
         let downloader = Downloader::new(self.agent(cancel), self.wishes.clone());
         let tell = |event: &Event<'_>| self.told.lock().unwrap().push(format!("{event:?}"));
-        downloader.fetch(url, &target, &Gauge::default(), &tell)
+        downloader.fetch(url, &target, &self.gauge, &tell)
     }
 
     /// Fetches these bytes, and leaves nothing else.

@@ -31,7 +31,7 @@ fn each_answer_has_its_meaning() {
             proxies: Proxies::default(),
             tls: TlsSetup::default(),
             connect_timeout: PATIENCE,
-            timeout: Duration::from_secs(5),
+            timeout: PATIENCE,
             max_redirects: 5,
             cancel: None,
         };
