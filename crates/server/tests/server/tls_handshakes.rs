@@ -198,7 +198,9 @@ fn one_connection_too_many_is_told_so_in_a_way_that_tls_understands() {
 #[test]
 fn a_long_hello_is_not_heard_out() {
     let certificate = Certificate::new();
-    let site = site().secure(&certificate).start();
+    let site = site().secure(&certificate);
+    // Longer than the test waits: it is not for lack of progress that the connection ends.
+    let site = site.with(|settings| settings.timeout = 10 * PATIENCE).start();
     // A message of 64 KiB in records of 16 KiB, which does not come to its end.
     let mut hello = vec![22, 3, 1, 0x40, 0, 1, 0, 0xff, 0xf0];
     hello.resize(5 + (16 << 10), 3);
@@ -208,8 +210,7 @@ fn a_long_hello_is_not_heard_out() {
     let begun = std::time::Instant::now();
     let said = said(&site, &hello);
     assert!(said.is_empty() || said[0] == 21, "{said:?}");
-    // Sooner than for lack of progress.
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < PATIENCE, "the connection is still open");
     assert_eq!(site.get("/a").text(), "first");
 }
 

@@ -24,13 +24,13 @@ fn a_body_that_comes_too_slowly_is_ended_and_its_client_told() {
     framing.send(request("PUT", "/framing", &["Transfer-Encoding: chunked"]) + "5;name=");
     let mut quick = server.connect();
     quick.send(request("PUT", "/quick", &["Content-Length: 8000000"]));
-    let (began, mut sent) = (Instant::now(), 0);
+    let (bytes, began, mut sent) = (pattern(8_000_000), Instant::now(), 0);
     // A byte ten times a second never stands still.
-    while began.elapsed() < Duration::from_secs(8) {
+    while began.elapsed() < super::rig::PATIENCE {
         let _ = slow.stream.write_all(b"x");
         let _ = framing.stream.write_all(b"x");
         if sent < 8_000_000 {
-            quick.send(&pattern(8_000_000)[sent..sent + 200_000]);
+            quick.send(&bytes[sent..sent + 200_000]);
             sent += 200_000;
         }
         let ended = server.lines().iter().filter(|line| line.contains("\"too_slow\"")).count();

@@ -46,7 +46,7 @@ fn an_upload_is_among_the_transfers_while_it_runs() {
     assert_eq!(transfer["mechanism"], "splice");
     client.send(pattern(1_000_000));
     assert_eq!(client.reply().status, 201);
-    assert_eq!(look().as_array().unwrap().len(), 0);
+    wait_until("it is no longer listed", || look().as_array().unwrap().is_empty());
 }
 
 #[test]
