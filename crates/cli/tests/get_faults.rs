@@ -212,7 +212,8 @@ fn a_read_only_folder_is_told() {
 
 #[test]
 fn a_killed_process_loses_a_mebibyte_at_the_most() {
-    let stage = Stage::new(&["--rate", "40M"]);
+    // So slow that it is not complete after five rounds on a busy machine.
+    let stage = Stage::new(&["--rate", "10M"]);
     for (round, connections) in ["1", "1", "3", "3", "1"].into_iter().enumerate() {
         let mut running = stage.get(&[], &["-q", "-j", connections]);
         let before = stage.noted();

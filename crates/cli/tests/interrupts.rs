@@ -43,7 +43,7 @@ fn interrupt(mut command: Command, signal: &str, place: &Path, left: &[&str]) {
     let began = Instant::now();
     let mut running = running;
     while running.child.try_wait().unwrap().is_none() {
-        assert!(began.elapsed() < Duration::from_secs(20), "{signal} was swallowed by {words}");
+        assert!(began.elapsed() < Duration::from_secs(60), "{signal} was swallowed by {words}");
         std::thread::sleep(Duration::from_millis(5));
     }
     let finished = running.finish().failed(1, &["cancelled"]);

@@ -145,15 +145,20 @@ fn a_killed_server_leaves_no_client_content() {
     assert!(stage.arrived() < LEN as u64);
 }
 
+/// Waits until a server that was asked to end accepts no connections.
+fn until_closed(server: &Running) {
+    let port = server.address.trim_matches(|c: char| !c.is_ascii_digit()).rsplit(':').next();
+    let address = format!("127.0.0.1:{}", port.unwrap());
+    until("nobody is let in", || std::net::TcpStream::connect(&address).is_err());
+}
+
 #[test]
 fn sigterm_lets_a_download_end_and_nobody_else_in() {
     let Some(stage) = Stage::new() else { return };
     let server = stage.serve(&[], &["--rate", "16M"]);
     let curl = stage.curl_midway(&server);
     server.signal("TERM");
-    let port = server.address.trim_matches(|c: char| !c.is_ascii_digit()).rsplit(':').next();
-    let address = format!("127.0.0.1:{}", port.unwrap());
-    until("nobody is let in", || std::net::TcpStream::connect(&address).is_err());
+    until_closed(&server);
     curl.finish().succeeded();
     assert!(fs::read(&stage.target).unwrap() == noise(LEN));
     let said = server.finish().succeeded();
@@ -168,7 +173,7 @@ fn a_second_signal_ends_it_at_once() {
     let curl = stage.curl_midway(&server);
     server.signal("TERM");
     // Not the same signal twice before the first was looked at.
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    until_closed(&server);
     server.signal("TERM");
     let said = server.finish();
     assert!(!curl.finish().status.success(), "{}", said.stderr);

@@ -45,7 +45,7 @@ fn a_killed_run_is_gone_on_with() {
     let root = source.path().join("t");
     tree(&root);
     let all = bytes_in(&root);
-    let server = ours(source.path(), &["--rate", "20M"]);
+    let server = ours(source.path(), &["--rate", "8M"]);
     let url = format!("{}t/", address(&server));
     let mut before = 0;
     // Amid the small files, in each of the large ones.
@@ -74,7 +74,7 @@ fn a_killed_run_into_a_folder_that_exists_is_gone_on_with() {
     let root = source.path().join("t");
     tree(&root);
     let all = bytes_in(&root);
-    let server = ours(source.path(), &["--rate", "20M"]);
+    let server = ours(source.path(), &["--rate", "8M"]);
     let url = format!("{}t/", address(&server));
     let mine = target.path().join("t");
     fs::create_dir(&mine).unwrap();
@@ -96,7 +96,7 @@ fn a_server_that_ends_amid_it_is_waited_for() {
     let (source, target) = (folder(), folder());
     let root = source.path().join("t");
     tree(&root);
-    let server = ours(source.path(), &["--rate", "20M"]);
+    let server = ours(source.path(), &["--rate", "8M"]);
     let url = format!("{}t/", address(&server));
     let bind = url.trim_start_matches("http://").split('/').next().unwrap().to_owned();
     let running = begin(&url, target.path());
@@ -118,7 +118,7 @@ fn a_folder_that_changed_meanwhile_is_never_mixed() {
     let root = source.path().join("t");
     tree(&root);
     let all = bytes_in(&root);
-    let server = ours(source.path(), &["--rate", "20M"]);
+    let server = ours(source.path(), &["--rate", "8M"]);
     let url = format!("{}t/", address(&server));
     let running = begin(&url, target.path());
     until("some bytes", || bytes_in(&target.path().join("t.part")) > all * 70 / 100);
@@ -144,7 +144,7 @@ fn a_killed_run_by_listings_is_gone_on_with() {
     tree(&root);
     noise_file(&root, "larger", 40_000_000);
     let all = bytes_in(&root);
-    let server = ours(source.path(), &["--rate", "20M", "--no-archive"]);
+    let server = ours(source.path(), &["--rate", "8M", "--no-archive"]);
     let url = format!("{}t/", address(&server));
     let running = begin(&url, target.path());
     let mine = target.path().join("t");
