@@ -1,6 +1,6 @@
 # The few commands people type. Each is short enough to be read.
 
-.PHONY: run demo test test-foreign rig check dist dist-check fuzz-long bench soak
+.PHONY: run demo test test-all test-foreign rig check dist dist-check fuzz-long bench soak
 
 # Builds and serves a folder until Ctrl-C: DIR=..., or one with a few files made for it.
 run:
@@ -17,6 +17,10 @@ test:
 	scripts/test-peers
 	cargo test --workspace --locked
 	rig/run
+
+# The same with many more rounds of what is tried at random.
+test-all:
+	UNDERPASS_KILLS=100 UNDERPASS_CUTS=30 FUZZ_SECONDS=30 $(MAKE) test
 
 # Test suites that others wrote, from packages, with the outcomes that are expected.
 test-foreign:

@@ -5,18 +5,18 @@ use std::hash::BuildHasher;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Tries the seeds, and what becomes of them and of the inputs in `fuzz/corpus`, for as long as the
-/// environment says.
+/// Tries the seeds and the inputs in `fuzz/corpus`, and then what becomes of them by changes at
+/// random, for as long as the environment says.
 pub(crate) fn search(target: &str, seeds: &[&[u8]], check: fn(&[u8])) {
     let seconds = std::env::var("FUZZ_SECONDS").map_or(0.5_f64, |text| text.parse().unwrap());
     let words = words(include_str!("http.dict"));
     let mut dice = Dice(RandomState::new().hash_one(seconds.to_bits()) | 1);
-    seeds.iter().for_each(|seed| try_one(seed, check));
     let mut seeds: Vec<Vec<u8>> = seeds.iter().map(|seed| seed.to_vec()).collect();
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     for file in corpus.read_dir().unwrap() {
         seeds.push(std::fs::read(file.unwrap().path()).unwrap());
     }
+    seeds.iter().for_each(|seed| try_one(seed, check));
     let mut tried = 0_u64;
     let end = Instant::now() + Duration::from_secs_f64(seconds);
     while Instant::now() < end {
@@ -110,4 +110,24 @@ impl Dice {
 fn the_dictionary_is_understood() {
     assert_eq!(words("# a\n\"\\x0d\\\"b\"\n"), [b"\r\"b".to_vec()]);
     assert!(words(include_str!("http.dict")).len() > 20);
+}
+
+/// The targets of libFuzzer are compiled only by `scripts/fuzz`.
+#[test]
+fn each_target_of_the_fuzzer_drives_what_a_test_tries() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let manifest = read("fuzz/Cargo.toml");
+    let tests = ["server", "client"].map(|name| read(&format!("crates/{name}/tests/fuzz/main.rs")));
+    let targets: Vec<_> = root.join("fuzz/targets").read_dir().unwrap().collect();
+    assert_eq!(targets.len(), manifest.matches("[[bin]]").count());
+    for target in targets {
+        let path = target.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(manifest.contains(&format!("path = \"targets/{name}.rs\"")), "{name}");
+        assert!(text.contains(&format!("|data: &[u8]| {name}::check(data)")), "{name}");
+        let call = format!("search(\"{name}\", {name}::SEEDS, {name}::check)");
+        assert!(tests.iter().any(|text| text.contains(&call)), "{name} is not tried");
+    }
 }
