@@ -1,7 +1,5 @@
 //! Folders are made by MKCOL, where the server knows it.
 
-use std::time::Duration;
-
 use underpass_client::upload::{Made, make_folder};
 use underpass_client::{Credentials, HttpClient, Proxies, TlsSetup};
 
