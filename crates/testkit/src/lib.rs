@@ -8,7 +8,7 @@
 pub mod mounts;
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use underpass_sys::{release_lease, take_read_lease};
 
 /// Returns `len` bytes in which no two offsets share a pattern, always the same ones.
 #[must_use]
@@ -136,6 +137,26 @@ pub fn free_port() -> u16 {
 pub fn until_listening(port: u16) {
     wait_until("a port that accepts connections", || {
         TcpStream::connect(("127.0.0.1", port)).is_ok()
+    });
+}
+
+/// Waits until no process has the file open for writing.
+///
+/// While another test of this process starts a program, the new process has a copy of each
+/// descriptor until it executes the program. A descriptor that this test has closed meanwhile is
+/// still open there, and the kernel refuses leases of its file.
+///
+/// # Panics
+///
+/// After [`PATIENCE`], or if the file cannot be opened.
+#[track_caller]
+pub fn until_closed_by_writers(path: &Path) {
+    let file = File::open(path).unwrap();
+    wait_until("a file that is not open for writing", || {
+        let refused = take_read_lease(&file).map_err(io::Error::from).err();
+        let _ = release_lease(&file);
+        // For any other reason than a writer it is refused for good.
+        refused.is_none_or(|error| error.kind() != io::ErrorKind::WouldBlock)
     });
 }
 

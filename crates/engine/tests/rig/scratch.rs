@@ -31,10 +31,11 @@ impl Scratch {
         self.0.path().join(name)
     }
 
-    /// A file of `len` bytes, none of them zero.
+    /// A file of `len` bytes, none of them zero, that is open nowhere.
     pub(crate) fn file(&self, name: &str, len: usize) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, pattern(len)).unwrap();
+        underpass_testkit::until_closed_by_writers(&path);
         path
     }
 }

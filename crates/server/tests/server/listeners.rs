@@ -158,7 +158,7 @@ fn a_server_without_descriptors_left_goes_on_when_it_has_some_again() {
     // Its file may have no descriptor left, but it gets an answer.
     let reply = clients[79].get("/a");
     assert!(matches!(reply.status, 200 | 503), "{reply:?}");
-    clients.drain(..60);
+    clients.drain(..72);
     for client in &mut clients {
         let reply = client.get("/a");
         assert!(matches!(reply.status, 200 | 503), "{reply:?}");

@@ -55,7 +55,8 @@ impl Site {
     pub fn write(&self, name: &str, bytes: &[u8]) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
+        fs::write(&path, bytes).unwrap();
+        underpass_testkit::until_closed_by_writers(&path);
     }
 
     /// Where a name of the folder is.
