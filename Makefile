@@ -12,7 +12,9 @@ demo:
 	cargo build --release --locked
 	scripts/demo-send
 
-# Installs the tests' peers where it may, and runs every test.
+# Installs the tests' peers where it may, and runs every test. Most tests wait most of their time: more of them run at
+# once than there are processors.
+export RUST_TEST_THREADS ?= 4
 test:
 	scripts/test-peers
 	cargo test --workspace --locked
