@@ -91,7 +91,8 @@ fn what_is_no_handshake_ends_with_an_alert_or_nothing() {
     for bytes in garbled {
         let mut stream = TcpStream::connect(site.socket()).unwrap();
         stream.write_all(&bytes).unwrap();
-        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        // The server may have reset the connection already.
+        let _ = stream.shutdown(std::net::Shutdown::Write);
         // A handshake, an alert, or what is said to somebody who speaks another protocol.
         let _ = stream.read_to_end(&mut Vec::new());
     }
