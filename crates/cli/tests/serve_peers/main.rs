@@ -13,6 +13,7 @@ mod files;
 mod folders;
 mod page;
 mod programs;
+mod proxies;
 mod relay;
 mod report;
 mod resume;

@@ -22,6 +22,8 @@ pub struct AccessEntry {
     pub target: Vec<u8>,
     /// The version of the request: HTTP/1.0 or 1.1.
     pub minor_version: u8,
+    /// Whether the client used TLS, to this server or, as far as that is known, to a proxy.
+    pub is_secure: bool,
     /// The TLS properties of the connection, if it used TLS.
     pub tls: Option<Secured>,
     /// The status that was sent.
@@ -93,6 +95,7 @@ impl Default for AccessEntry {
             verb: String::new(),
             target: Vec::new(),
             minor_version: 1,
+            is_secure: false,
             tls: None,
             status: 0,
             received: 0,
@@ -178,7 +181,7 @@ impl AccessEntry {
     /// Returns `https` or `http`.
     #[must_use]
     pub fn scheme(&self) -> &'static str {
-        if self.tls.is_some() { "https" } else { "http" }
+        if self.is_secure || self.tls.is_some() { "https" } else { "http" }
     }
 
     /// Returns the end of the request: the time of its line, so that the lines of a log are in

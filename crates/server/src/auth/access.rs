@@ -89,7 +89,7 @@ fn refuse_host(ctx: &RequestContext<'_>) -> Option<Response> {
     let peer = ctx.peer;
     // A browser always sends a host.
     let authority = ctx.request.authority().filter(|authority| !authority.is_empty())?;
-    if peer.address.is_none() || peer.session().is_some() {
+    if peer.is_unix() || peer.session().is_some() {
         return None;
     }
     let name = ctx.shared().hosts.unknown_name(authority, || peer.is_to_loopback())?;

@@ -65,7 +65,7 @@ impl Passwords {
     /// Has a password checked, and delays the answer if it is wrong. Returns [`Verdict::Busy`] if
     /// too many are waiting.
     pub(crate) async fn check(self: &Arc<Self>, pending: Pending, peer: &Peer) -> Verdict {
-        let client = client(peer.address);
+        let client = client(peer.address());
         let verdict = match self.enqueue(pending, client) {
             Some((number, mut answer)) => match peer.unless_left(&mut answer).await {
                 Some(answered) => answered.ok(),
@@ -96,7 +96,7 @@ impl Passwords {
 
     /// Counts a refusal, and waits longer the more there were for this client.
     async fn delay(&self, peer: &Peer) {
-        let client = client(peer.address);
+        let client = client(peer.address());
         let delay = {
             let mut queue = self.lock();
             let history = queue.history(client);

@@ -65,7 +65,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
 
 /// Refuses a request that a browser sends for a page of another site.
 fn refuse_foreign(ctx: &RequestContext<'_>) -> Option<Response> {
-    is_foreign(&ctx.request, ctx.peer.session().is_some())
+    is_foreign(&ctx.request, ctx.peer.is_secure())
         .then(|| ctx.error(403, "a page of another site may not change files here"))
 }
 

@@ -119,7 +119,7 @@ impl Exchange {
         let head_len = head.len();
         peer.begins(Doing::Sending, started);
         resume::begin(worker, peer, response.download);
-        let facts = || access_entry::transfer_facts(peer, &entry, started);
+        let facts = || access_entry::transfer_facts(&entry, started);
         let sending = Sending::begin(worker, peer, head, response.body, facts);
         let is_logged = response.is_logged;
         (Ending { entry, started, now, head_len, is_logged, keeps_alive, max_discarded }, sending)

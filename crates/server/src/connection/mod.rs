@@ -6,7 +6,7 @@ pub(crate) mod exchange; // a request with its response
 pub(crate) mod handshake; // of TLS
 pub(crate) mod outcome; // how a response ended
 pub(crate) mod peer; // the connection as its worker sees it
-pub(crate) mod poll;
+pub(crate) mod proxy_header;
 pub(crate) mod send; // moves the bytes of a response
 pub(crate) mod serve; // from the first request to the last
 pub(crate) mod socket;

@@ -21,6 +21,9 @@ use crate::connection::socket::{READABLE, Socket};
 use crate::observe::pending_entry::PendingEntry;
 use crate::server::limits::budget::Share;
 use crate::server::listener_kind::ListenerKind;
+use crate::server::proxies::TrustedProxies;
+use underpass_protocol::request::Request;
+use underpass_protocol::request::forwarded::{Contradiction, Forwarded, forwarded};
 use underpass_protocol::response::resumption::Download;
 use underpass_transport::tls::Session;
 
@@ -28,8 +31,11 @@ use underpass_transport::tls::Session;
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) socket: Socket,
-    /// The address of the client; `None` over a unix socket.
-    pub(crate) address: Option<SocketAddr>,
+    /// The address that opened the connection, or for which a proxy did; `None` over a unix socket.
+    origin: Cell<Option<SocketAddr>>,
+    /// The address of the client of the present request, and whether it used https, if that is
+    /// known otherwise than from the connection.
+    forwarded: Cell<Forwarded>,
     /// The kind of the listener that accepted it.
     pub(crate) role: ListenerKind,
     /// Whether it is one of the reserve: only the health check is answered.
@@ -89,7 +95,8 @@ impl Peer {
     ) -> Self {
         Self {
             socket,
-            address,
+            origin: Cell::new(address),
+            forwarded: Cell::default(),
             role,
             is_reserve,
             session: OnceCell::new(),
@@ -106,6 +113,51 @@ impl Peer {
             is_evicted: Cell::new(false),
             has_asked: Cell::new(false),
         }
+    }
+
+    /// Returns the address of the client of the present request; `None` over a unix socket.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.forwarded.get().client.or(self.origin.get())
+    }
+
+    /// Returns the address that opened the connection, or for which a proxy did.
+    pub(crate) fn origin(&self) -> Option<SocketAddr> {
+        self.origin.get()
+    }
+
+    /// Sets the address for which a proxy has opened the connection.
+    pub(crate) fn set_origin(&self, address: SocketAddr) {
+        self.origin.set(Some(address));
+    }
+
+    /// Reads from a request of a trusted proxy who its client is.
+    ///
+    /// # Errors
+    ///
+    /// If two fields name different clients.
+    pub(crate) fn identify(
+        &self,
+        request: &Request<'_, '_>,
+        proxies: &TrustedProxies,
+    ) -> Result<(), Contradiction> {
+        if proxies.is_empty() {
+            return Ok(());
+        }
+        self.forwarded.take();
+        if proxies.trusts(self.origin().map(|at| at.ip())) {
+            self.forwarded.set(forwarded(request, |address| proxies.has(address))?);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the client used TLS, to this server or to a trusted proxy.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.session().is_some() || self.forwarded.get().is_https == Some(true)
+    }
+
+    /// Returns whether it came over a unix socket.
+    pub(crate) fn is_unix(&self) -> bool {
+        matches!(self.socket, Socket::Unix(_))
     }
 
     /// Sends and receives everything through TLS from now on.
@@ -191,12 +243,12 @@ impl Peer {
 
     /// Returns whether it comes from this machine.
     pub(crate) fn is_from_here(&self) -> bool {
-        self.address.is_none_or(|from| from.ip().to_canonical().is_loopback())
+        self.address().is_none_or(|from| from.ip().to_canonical().is_loopback())
     }
 
     /// Appends the address in the form of the logs.
     pub(crate) fn write_name(&self, out: &mut String) {
-        match self.address {
+        match self.address() {
             // Writing to a string does not fail.
             Some(address) => drop(write!(out, "{}", address.ip())),
             None => out.push_str("unix:"),

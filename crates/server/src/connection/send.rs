@@ -13,8 +13,7 @@ use underpass_engine::{Chain, Confirm, Error, Report, Status, Usage, Version, Wa
 
 use crate::connection::outcome::{Failure, SendOutcome};
 use crate::connection::peer::Peer;
-use crate::connection::poll::poll_interval;
-use crate::connection::turn::{Moving, advance, is_crowded, transfer, turn};
+use crate::connection::turn::{Moving, advance, is_crowded, poll_interval, transfer, turn};
 use crate::digest::known as digests;
 use crate::files::drop_behind::DropBehind;
 use crate::files::open_files::ResidentSince;

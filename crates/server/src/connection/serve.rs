@@ -12,8 +12,8 @@ use crate::connection::exchange::{Arrival, Ending, Exchange};
 use crate::connection::handshake;
 use crate::connection::outcome::SendOutcome;
 use crate::connection::peer::{Doing, Peer};
-use crate::connection::poll::poll_interval;
 use crate::connection::send::{Sending, SlowSending};
+use crate::connection::turn::poll_interval;
 use crate::files::resume;
 use crate::observe::access_entry;
 use crate::routing::context::RequestContext;
@@ -23,18 +23,28 @@ use crate::routing::router;
 use crate::server::listener_kind::ListenerKind;
 use crate::server::worker::Worker;
 use underpass_protocol::request;
+use underpass_protocol::request::proxy_header::BadHeader;
 use underpass_protocol::request::{BodyLength, Malformed, OwnedRequest, Request};
 
-/// Serves one connection to its end.
-pub(crate) async fn serve(worker: &Worker, peer: &Peer) {
-    if let (ListenerKind::Tls, Some(credentials)) = (peer.role, &worker.shared.settings.tls) {
+/// Serves one connection to its end. If its proxy did not say for whom it is, `refused` has the
+/// bytes that came instead, and why they are no header.
+pub(crate) async fn serve(worker: &Worker, peer: &Peer, refused: Option<(Vec<u8>, BadHeader)>) {
+    if let (ListenerKind::Tls, Some(credentials), None) =
+        (peer.role, &worker.shared.settings.tls, &refused)
+    {
         // It is boxed: its memory is free again when the first request comes.
         if !Box::pin(handshake::run(worker, peer, credentials)).await {
             return;
         }
     }
     let mut connection = Connection { worker, peer, buffer: Vec::new(), last: Instant::now() };
-    while let Some(next) = connection.next().await {
+    let mut refused = refused.map(|(bytes, fault)| connection.refuse_proxy(&bytes, fault));
+    loop {
+        let next = match refused.take() {
+            Some(refusal) => Some(refusal),
+            None => connection.next().await,
+        };
+        let Some(next) = next else { break };
         let then = match next {
             Next::Sent(then) => then,
             // It is boxed while it lasts, which keeps waiting connections small.
@@ -186,6 +196,9 @@ impl<'a> Connection<'a> {
             Err(fault) => return Some(self.malformed(bytes, &fault, started)),
         };
         self.peer.has_asked();
+        if self.peer.identify(&request, &self.worker.shared.settings.trusted_proxies).is_err() {
+            return Some((self.reject(bytes, 400, CONTRADICTION, started), bytes.len()));
+        }
         if self.peer.is_reserve && !endpoints::is_health(&self.worker.shared.settings, &request) {
             return Some((self.refuse_connection(&bytes[..len], started), len));
         }
@@ -329,7 +342,7 @@ impl<'a> Connection<'a> {
 
     /// Reports that a file changed before its first byte was sent: the connection is still usable.
     async fn send_being_written(&self, ending: &Ending) -> SendOutcome {
-        let facts = || access_entry::transfer_facts(self.peer, &ending.entry, ending.started);
+        let facts = || access_entry::transfer_facts(&ending.entry, ending.started);
         let (head, body) = (BEING_WRITTEN.to_vec(), Body::Nothing);
         Sending::begin(self.worker, self.peer, head, body, facts).into_slow().await
     }
@@ -375,6 +388,12 @@ impl<'a> Connection<'a> {
     fn malformed(&self, bytes: &[u8], fault: &Malformed, started: Instant) -> (Next<'a>, usize) {
         self.peer.has_asked();
         (self.reject(bytes, fault.status(), &fault.to_string(), started), bytes.len())
+    }
+
+    /// Refuses a connection whose proxy does not say for whom it is.
+    fn refuse_proxy(&self, bytes: &[u8], fault: BadHeader) -> Next<'a> {
+        self.peer.has_asked();
+        self.reject(bytes, 400, &fault.to_string(), Instant::now())
     }
 
     /// Refuses a request for which there is no memory.
@@ -432,6 +451,10 @@ const CHEAP_HEAD: usize = 512;
 
 /// The number of bytes by which the memory for a request grows.
 const GROWTH: usize = 2 << 10;
+
+/// The error if the client of a request is not certain.
+const CONTRADICTION: &str = "Forwarded and X-Forwarded-For name different clients: \
+     the proxy has to remove the one that it does not set";
 
 /// The error if incomplete requests have used up their memory.
 const REQUESTS_TOO_LARGE: &str = "too many large requests at once; try again soon";

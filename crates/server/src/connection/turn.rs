@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use underpass_engine::{Chain, Confirm, Error, Options, Sink, Status, Transfer, Usage};
 
@@ -75,6 +76,16 @@ pub(crate) fn advance(
     *sum = *sum + (Usage::of_this_thread() - before);
     outcome
 }
+
+/// Returns the time until the next check for acknowledgements, which no event announces. Clients
+/// that have not read for long are checked rarely, because there may be thousands of them.
+pub(crate) fn poll_interval(since: Instant) -> Duration {
+    (since.elapsed() / 8).clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
+}
+
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
+
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The maximum number of transfers under way with long turns.
 const MAX_LONG_TURNS: usize = 4;

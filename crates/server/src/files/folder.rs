@@ -63,7 +63,7 @@ async fn listing(ctx: &RequestContext<'_>, target: &Target<'_>, folder: OwnedFd)
         is_chunked,
     };
     let task = ListTask { folder, what };
-    let client = ClientNet::of(ctx.peer.address);
+    let client = ClientNet::of(ctx.peer.address());
     let (head, pieces) = match list(Arc::clone(ctx.shared()), client, task).await {
         Ok(listing) => listing,
         Err(error) => return ctx.failed(&error),
@@ -122,7 +122,7 @@ async fn archive(ctx: &RequestContext<'_>, path: &[u8], folder: OwnedFd) -> Resp
     let laid_out = match ctx.shared().layouts.get(&key) {
         Some(laid_out) => Ok(laid_out),
         None => {
-            let client = ClientNet::of(ctx.peer.address);
+            let client = ClientNet::of(ctx.peer.address());
             lay_out(Arc::clone(ctx.shared()), client, key, folder).await
         }
     };

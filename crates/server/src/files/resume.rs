@@ -18,7 +18,7 @@ pub(crate) fn plan_resumable(
         return (plan(request, facts, ctx.now), None);
     }
     let resumptions = &ctx.shared().resumptions;
-    let client = ctx.peer.address.map(|address| address.ip());
+    let client = ctx.peer.address().map(|address| address.ip());
     let download = resumptions.download(client, request, facts.etag);
     if download.is_some_and(|download| resumptions.would_mix(&download, ctx.started)) {
         return (plan_conflict(request, facts, ctx.now), None);

@@ -26,6 +26,9 @@ pub(crate) fn begin(worker: &Worker, peer: &Peer, request: &Request) -> Box<Acce
     entry.verb.push_str(&request.verb[..request.verb.len().min(MAX_VERB)]);
     keep(&mut entry.target, request.target, MAX_TARGET);
     entry.minor_version = request.minor_version;
+    entry.peer.clear();
+    peer.write_name(&mut entry.peer);
+    entry.is_secure = peer.is_secure();
     entry.tls = peer.session().map(|session| secured(session.facts()));
     let Some(format) = &worker.shared.settings.log else { return entry };
     for (name, value) in [("referer", &mut entry.referer), ("user-agent", &mut entry.user_agent)] {
@@ -62,6 +65,9 @@ fn secured(facts: &tls::SessionFacts) -> Secured {
 pub(crate) fn begin_unreadable(worker: &Worker, peer: &Peer, bytes: &[u8]) -> Box<AccessEntry> {
     let mut entry = worker.log_buffer.borrow_mut().spare.pop().unwrap_or_default();
     entry.clear();
+    entry.peer.clear();
+    peer.write_name(&mut entry.peer);
+    entry.is_secure = peer.is_secure();
     entry.tls = peer.session().map(|session| secured(session.facts()));
     let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     entry.target.extend_from_slice(&without_tokens(&line[..line.len().min(MAX_LINE)]));
@@ -139,7 +145,7 @@ pub(crate) fn settle(worker: &Worker, peer: &Peer, is_over: bool) {
         let Some(PendingEntry { mut entry, .. }) = pending.pop_front() else { break };
         entry.acknowledged = entry.sent.saturating_sub(missing);
         entry.is_complete = entry.failure.is_none() && missing == 0;
-        write(worker, peer, &mut entry);
+        write(worker, &entry);
         recycle(worker, entry);
     }
     if is_over {
@@ -148,10 +154,8 @@ pub(crate) fn settle(worker: &Worker, peer: &Peer, is_over: bool) {
 }
 
 /// Writes one line, if the access log is enabled.
-fn write(worker: &Worker, peer: &Peer, entry: &mut AccessEntry) {
+fn write(worker: &Worker, entry: &AccessEntry) {
     let Some(format) = &worker.shared.settings.log else { return };
-    entry.peer.clear();
-    peer.write_name(&mut entry.peer);
     let LogBuffer { time, line, .. } = &mut *worker.log_buffer.borrow_mut();
     line.clear();
     format.line_into(entry, time, line);
@@ -170,18 +174,15 @@ pub(crate) fn recycle(worker: &Worker, entry: Box<AccessEntry>) {
 /// response.
 pub(crate) fn request_facts(ctx: &RequestContext<'_>) -> TransferFacts {
     let entry = begin(ctx.worker, ctx.peer, &ctx.request);
-    let facts =
-        TransferFacts { user: ctx.user.clone(), ..transfer_facts(ctx.peer, &entry, ctx.started) };
+    let facts = TransferFacts { user: ctx.user.clone(), ..transfer_facts(&entry, ctx.started) };
     recycle(ctx.worker, entry);
     facts
 }
 
 /// Returns the facts about a response for the register of live transfers.
-pub(crate) fn transfer_facts(peer: &Peer, entry: &AccessEntry, started: Instant) -> TransferFacts {
-    let mut name = String::new();
-    peer.write_name(&mut name);
+pub(crate) fn transfer_facts(entry: &AccessEntry, started: Instant) -> TransferFacts {
     TransferFacts {
-        peer: name,
+        peer: entry.peer.clone(),
         user: entry.user.clone(),
         verb: entry.verb.clone(),
         target: without_token(&entry.target),

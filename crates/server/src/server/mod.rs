@@ -5,6 +5,7 @@ pub(crate) mod credentials;
 pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod listener_kind;
+pub(crate) mod proxies;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod settings;
@@ -13,6 +14,7 @@ pub(crate) mod worker;
 
 pub use control::Control;
 pub use credentials::Credentials;
+pub use proxies::{BadNetwork, TrustedProxies};
 pub use run::Server;
 pub use settings::{Address, Changes, MinFree, Note, PathHeader, ServeError, Settings, Summary};
 pub use underpass_protocol::response::media_types::MediaTypes;

@@ -13,8 +13,9 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use underpass_engine::socket;
 
 use crate::connection::peer::{Doing, Peer};
+use crate::connection::proxy_header::NoHeader;
 use crate::connection::socket::{Accepting, Socket};
-use crate::connection::{canned, serve};
+use crate::connection::{canned, proxy_header, serve};
 use crate::files::open_files::LIFETIME;
 use crate::observe::access_entry;
 use crate::server::control::Phase;
@@ -24,6 +25,7 @@ use crate::server::listener_kind::ListenerKind;
 use crate::server::shared::Shared;
 use crate::server::worker::Worker;
 use crate::uploads;
+use underpass_protocol::request::proxy_header::Origin;
 
 /// Serves until the phase changes; returns the number of transfers that were cut off.
 pub(crate) fn run(
@@ -135,7 +137,11 @@ async fn accept(worker: Rc<Worker>, listener: Accepting, kind: ListenerKind) {
 /// Serves a connection in a task of its own, if the limits allow it.
 fn welcome(worker: &Rc<Worker>, socket: Socket, address: Option<SocketAddr>, kind: ListenerKind) {
     let metrics = worker.shared.metrics.worker(worker.index);
-    let Some(ticket) = worker.shared.admission.enter(address, |of| worker.make_room(of)) else {
+    let settings = &worker.shared.settings;
+    let is_proxy = settings.trusted_proxies.trusts(address.map(|at| at.ip()));
+    // A proxy is not its clients: they count once they are known.
+    let counted = address.filter(|_| !is_proxy);
+    let Some(ticket) = worker.shared.admission.enter(counted, |of| worker.make_room(of)) else {
         metrics.connection_refused();
         canned::refuse(&socket, kind);
         return;
@@ -147,9 +153,28 @@ fn welcome(worker: &Rc<Worker>, socket: Socket, address: Option<SocketAddr>, kin
     metrics.connection_opened();
     let peer = Rc::new(Peer::new(socket, address, kind, ticket.is_reserve));
     let id = worker.add_peer(&peer);
-    let presence = Presence { worker: Rc::clone(worker), id, ticket };
+    let has_header = is_proxy && settings.proxy_protocol;
+    let mut presence = Presence { worker: Rc::clone(worker), id, ticket };
     tokio::task::spawn_local(async move {
-        serve::serve(&presence.worker, &peer).await;
+        if !has_header {
+            return serve::serve(&presence.worker, &peer, None).await;
+        }
+        // It is boxed: its memory is free again when the first request comes.
+        match Box::pin(proxy_header::read(&peer)).await {
+            Ok(origin) if presence.attribute(&peer, origin) => {
+                serve::serve(&presence.worker, &peer, None).await;
+            }
+            Ok(_) => {
+                let worker = &presence.worker;
+                worker.shared.metrics.worker(worker.index).connection_refused();
+                canned::refuse(&peer.socket, kind);
+            }
+            Err(NoHeader::Bad(bytes, fault)) => {
+                let refused = Some((bytes, fault));
+                serve::serve(&presence.worker, &peer, refused).await;
+            }
+            Err(NoHeader::Closed) => {}
+        }
     });
 }
 
@@ -189,6 +214,20 @@ struct Presence {
     worker: Rc<Worker>,
     id: u64,
     ticket: Ticket,
+}
+
+impl Presence {
+    /// Counts the connection for the client that a proxy names; returns false if there are too many
+    /// of this client.
+    fn attribute(&mut self, peer: &Peer, origin: Origin) -> bool {
+        let Origin::Client(address) = origin else { return true };
+        let worker = &self.worker;
+        let make_room = |of| worker.make_room(of);
+        let has_place = worker.shared.admission.attribute(&mut self.ticket, address, make_room);
+        // Before that it could have been closed to make room for itself.
+        peer.set_origin(address);
+        has_place
+    }
 }
 
 impl Drop for Presence {

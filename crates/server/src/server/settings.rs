@@ -10,6 +10,7 @@ use underpass_engine::{Integrity, Policy};
 
 use crate::auth::Access;
 use crate::server::credentials::Credentials;
+use crate::server::proxies::TrustedProxies;
 use underpass_observe::access_log::LogFormat;
 use underpass_protocol::response::head::BadField;
 use underpass_protocol::response::media_types::MediaTypes;
@@ -22,6 +23,10 @@ pub struct Settings {
     pub root: PathBuf,
     /// The certificate for TLS, if TLS is used: at all addresses except unix sockets.
     pub tls: Option<Credentials>,
+    /// The proxies whose word about their clients is believed.
+    pub trusted_proxies: TrustedProxies,
+    /// Whether connections of these proxies begin with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
     /// The port at which clients without TLS are redirected to the port of TLS, at each address
     /// except unix sockets; 0 for any free port.
     pub redirect_http: Option<u16>,

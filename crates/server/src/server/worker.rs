@@ -139,7 +139,8 @@ impl Worker {
     /// Finds several connections that have been idle the longest.
     fn find_idlest(&self, idlest: &mut Idlest, of: Option<Network>) {
         let peers = self.peers.borrow();
-        let is_of = |peer: &Peer| of.is_none() || peer.address.map(|at| Network::of(at.ip())) == of;
+        let is_of =
+            |peer: &Peer| of.is_none() || peer.origin().map(|at| Network::of(at.ip())) == of;
         let idle = |(id, peer): (&u64, &Rc<Peer>)| {
             let since = peer.idle_since().filter(|_| is_of(peer))?;
             Some((since, *id))

@@ -42,7 +42,7 @@ pub(crate) async fn respond(ctx: &RequestContext<'_>, target: &Target<'_>) -> Re
         path: target.path.clone(),
         is_folder: target.is_folder,
         id: target.query.get("upload").map(Cow::into_owned),
-        owner: Owner::new(ctx.user.as_ref(), ctx.peer.address.map(|address| address.ip())),
+        owner: Owner::new(ctx.user.as_ref(), ctx.peer.address().map(|address| address.ip())),
         explains: ctx.explains,
     };
     ctx.peer.begins(Doing::Receiving, ctx.started);

@@ -15,6 +15,7 @@ mod destination;
 mod digest_fields;
 mod input;
 mod path;
+mod proxy_header;
 mod range;
 mod request_head;
 mod search;
@@ -64,6 +65,11 @@ fn digests_are_written_as_they_were_read() {
 #[test]
 fn no_target_leads_out_of_the_root() {
     search("path", path::SEEDS, path::check);
+}
+
+#[test]
+fn the_header_of_a_proxy_has_one_meaning() {
+    search("proxy_header", proxy_header::SEEDS, proxy_header::check);
 }
 
 #[test]

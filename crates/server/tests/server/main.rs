@@ -32,6 +32,7 @@ mod mapped;
 mod pages;
 mod passwords;
 mod paths;
+mod proxies;
 mod ranges;
 mod redirects;
 mod refusals;

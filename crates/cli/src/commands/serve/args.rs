@@ -70,6 +70,16 @@ pub(super) struct PlaceArgs {
     /// Serve below this path of the URL, such as /files
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
     pub(super) path_prefix: String,
+
+    /// Believe Forwarded, X-Forwarded-For and X-Forwarded-Proto of proxies at this address, in this
+    /// network (10.0.0.0/8), or at unix sockets (unix); can be repeated
+    #[arg(long, value_name = "CIDR")]
+    pub(super) trusted_proxy: Vec<String>,
+
+    /// Require each connection of a trusted proxy to begin with a PROXY protocol header, version 1
+    /// or 2
+    #[arg(long)]
+    pub(super) proxy_protocol: bool,
 }
 
 /// TLS.
@@ -246,7 +256,7 @@ pub(super) struct LimitArgs {
     pub(super) max_connections: Option<u32>,
 
     /// Limit the number of connections from one address, 0 for no limit; a reverse proxy is one
-    /// address [default: half of all]
+    /// address, unless it is a --trusted-proxy [default: half of all]
     #[arg(long, value_name = "N")]
     pub(super) max_per_address: Option<u32>,
 

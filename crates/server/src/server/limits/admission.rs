@@ -81,6 +81,25 @@ impl Admission {
         None
     }
 
+    /// Counts a connection, which has a place already, for the address of its client, once that is
+    /// known; returns whether the address has not reached its limit. `make_room` is as for
+    /// [`enter`](Self::enter).
+    pub(crate) fn attribute(
+        &self,
+        ticket: &mut Ticket,
+        address: SocketAddr,
+        make_room: impl Fn(Option<Network>) -> bool,
+    ) -> bool {
+        let Some(limit) = self.address_limit.filter(|_| !ticket.is_reserve) else { return true };
+        let network = Network::of(address.ip());
+        let is_counted = self.count(network, limit)
+            || (make_room(Some(network)) && self.count(network, limit.saturating_add(CLOSING)));
+        if is_counted {
+            self.uncount(ticket.network.replace(network));
+        }
+        is_counted
+    }
+
     /// Takes a place back.
     pub(crate) fn leave(&self, ticket: &Ticket) {
         let count = if ticket.is_reserve { &self.reserved } else { &self.open };
@@ -182,6 +201,22 @@ mod tests {
         tickets.iter().for_each(|ticket| admission.leave(ticket));
         assert_eq!(admission.addresses().len(), 1);
         assert!(admission.enter(one, |_| false).is_some());
+    }
+
+    #[test]
+    fn a_connection_of_a_proxy_counts_for_its_client() {
+        let admission = admission(100, Some(1), 1);
+        let (mut one, mut two) =
+            (admission.enter(None, |_| false), admission.enter(None, |_| false));
+        let client = address("192.0.2.1");
+        let (Some(one), Some(two), Some(client)) = (&mut one, &mut two, client) else { return };
+        assert!(admission.attribute(one, client, |_| false));
+        assert!(!admission.attribute(two, client, |of| of.is_none()));
+        assert!(admission.enter(Some(client), |_| false).is_none());
+        admission.leave(one);
+        assert!(admission.attribute(two, client, |_| false));
+        admission.leave(two);
+        assert!(admission.addresses().is_empty());
     }
 
     #[test]

@@ -18,7 +18,7 @@ use underpass_engine::{Integrity, Policy};
 use underpass_server::access_log::LogFormat;
 use underpass_server::auth::Access;
 use underpass_server::server::{
-    Address, Changes, Control, MediaTypes, ServeError, Server, Settings, Summary,
+    Address, Changes, Control, MediaTypes, ServeError, Server, Settings, Summary, TrustedProxies,
 };
 
 pub use client::{Client, Reply, request};
@@ -230,6 +230,8 @@ pub fn settings(root: &Path) -> Settings {
         log: Some(LogFormat::Json),
         drain: PATIENCE,
         drops_behind: false,
+        trusted_proxies: TrustedProxies::default(),
+        proxy_protocol: false,
         path_headers: Vec::new(),
         media_types: MediaTypes::default(),
     }

@@ -9,9 +9,9 @@ use std::thread;
 use underpass_engine::hint::Action;
 use underpass_server::access_log::LogFormat;
 use underpass_server::auth::{Access, RuleError};
-use underpass_server::server::{Changes, Credentials, Settings};
+use underpass_server::server::{Changes, Credentials, Settings, TrustedProxies};
 
-use super::args::{ChangeArgs, ServeArgs};
+use super::args::{ChangeArgs, PlaceArgs, ServeArgs};
 use crate::failure::{Failure, Result, WithPath};
 use underpass_engine::Size;
 
@@ -40,6 +40,8 @@ pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Set
     Ok(Settings {
         root: fs::canonicalize(root).with_path(Action::Serving, root)?,
         tls,
+        trusted_proxies: trusted_proxies(place)?,
+        proxy_protocol: place.proxy_protocol,
         redirect_http: args.redirect_http(),
         workers,
         max_connections,
@@ -75,6 +77,18 @@ pub(crate) fn settings(args: &ServeArgs, tls: Option<Credentials>) -> Result<Set
         log: (!logging.quiet).then(|| log_format(&logging.log_format)).transpose()?,
         drain: limits.drain,
     })
+}
+
+fn trusted_proxies(args: &PlaceArgs) -> Result<TrustedProxies> {
+    let mut proxies = TrustedProxies::default();
+    for text in &args.trusted_proxy {
+        proxies.add(text).map_err(|error| usage(format!("--trusted-proxy {text:?}: {error}")))?;
+    }
+    if args.proxy_protocol && proxies.is_empty() {
+        let why = "--proxy-protocol: name the proxies that send the header by --trusted-proxy";
+        return Err(usage(why.to_owned()));
+    }
+    Ok(proxies)
 }
 
 fn changes(args: &ChangeArgs) -> Changes {

@@ -1,0 +1,153 @@
+//! The header of the PROXY protocol, by which a proxy says for whom it opened a connection:
+//! version 1, a line of text, and version 2, which is binary.
+//!
+//! <https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// What a header says of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It belongs to a client at this address.
+    Client(SocketAddr),
+    /// It is the proxy's own, or the proxy does not say whose it is (`LOCAL`, `UNKNOWN`, and
+    /// addresses that are not of TCP).
+    Proxy,
+}
+
+/// Why bytes are no header. The connection has to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadHeader {
+    /// They begin in another way.
+    Missing,
+    /// The line of version 1 is longer than [`MAX_LINE`] or malformed.
+    Line,
+    /// The version or the command of a binary header is unknown.
+    Version,
+    /// A binary header is shorter than its addresses, or longer than [`MAX_BINARY`].
+    Length,
+}
+
+/// Reads a header at the start of `bytes`, with its length; `None` if it may go on after them. All
+/// of these bytes then belong to the header.
+///
+/// # Errors
+///
+/// [`BadHeader`] as soon as the bytes cannot become a header.
+pub fn parse(bytes: &[u8]) -> Result<Option<(Origin, usize)>, BadHeader> {
+    if is_prefix(bytes, SIGNATURE) {
+        return binary(bytes);
+    }
+    if is_prefix(bytes, b"PROXY ") {
+        return line(bytes);
+    }
+    Err(BadHeader::Missing)
+}
+
+/// Returns whether `bytes` begin with `start`, as far as there are any.
+fn is_prefix(bytes: &[u8], start: &[u8]) -> bool {
+    let len = bytes.len().min(start.len());
+    bytes[..len] == start[..len]
+}
+
+/// Reads version 1: `PROXY TCP4 192.0.2.1 192.0.2.2 56324 443` and a line end.
+fn line(bytes: &[u8]) -> Result<Option<(Origin, usize)>, BadHeader> {
+    let seen = &bytes[..bytes.len().min(MAX_LINE)];
+    let Some(end) = seen.iter().position(|&byte| byte == b'\n') else {
+        return if bytes.len() < MAX_LINE { Ok(None) } else { Err(BadHeader::Line) };
+    };
+    let text = seen[..end].strip_suffix(b"\r").ok_or(BadHeader::Line)?;
+    let text = str::from_utf8(text).map_err(|_| BadHeader::Line)?;
+    let mut words = text.split(' ').skip(1);
+    let is_v4 = match words.next() {
+        // What follows says nothing.
+        Some("UNKNOWN") => return Ok(Some((Origin::Proxy, end + 1))),
+        Some("TCP4") => true,
+        Some("TCP6") => false,
+        _ => return Err(BadHeader::Line),
+    };
+    let mut address = || words.next()?.parse().ok().filter(|at: &IpAddr| at.is_ipv4() == is_v4);
+    let (source, _target) = (address().ok_or(BadHeader::Line)?, address().ok_or(BadHeader::Line)?);
+    let mut port = || words.next().and_then(port);
+    let (from, _to) = (port().ok_or(BadHeader::Line)?, port().ok_or(BadHeader::Line)?);
+    match words.next() {
+        None => Ok(Some((Origin::Client(SocketAddr::new(source.to_canonical(), from)), end + 1))),
+        Some(_) => Err(BadHeader::Line),
+    }
+}
+
+/// Reads a port, which has no leading zeros.
+fn port(text: &str) -> Option<u16> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    let has_zeros = text.len() > 1 && text.starts_with('0');
+    if is_plain && !has_zeros { text.parse().ok() } else { None }
+}
+
+/// Reads version 2: the signature, version and command, family, length, addresses, and further
+/// values that are skipped.
+fn binary(bytes: &[u8]) -> Result<Option<(Origin, usize)>, BadHeader> {
+    let Some(&[command, family, high, low]) = bytes.get(SIGNATURE.len()..FIXED) else {
+        return Ok(None);
+    };
+    let len = usize::from(u16::from_be_bytes([high, low]));
+    let is_local = match command {
+        0x20 => true,
+        0x21 => false,
+        _ => return Err(BadHeader::Version),
+    };
+    if len > MAX_BINARY {
+        return Err(BadHeader::Length);
+    }
+    let Some(rest) = bytes.get(FIXED..FIXED + len) else { return Ok(None) };
+    let origin = match family {
+        _ if is_local => Origin::Proxy,
+        TCP4 => client::<4>(rest, |at| Ipv4Addr::from(at).into())?,
+        TCP6 => client::<16>(rest, |at| Ipv6Addr::from(at).to_canonical())?,
+        // Unix sockets, datagrams, or nothing.
+        _ => Origin::Proxy,
+    };
+    Ok(Some((origin, FIXED + len)))
+}
+
+/// Reads the source from two addresses of `N` bytes and two ports.
+fn client<const N: usize>(
+    rest: &[u8],
+    address: impl FnOnce([u8; N]) -> IpAddr,
+) -> Result<Origin, BadHeader> {
+    let source = rest.first_chunk::<N>().ok_or(BadHeader::Length)?;
+    let ports = rest.get(2 * N..2 * N + 4).ok_or(BadHeader::Length)?;
+    let port = u16::from_be_bytes([ports[0], ports[1]]);
+    Ok(Origin::Client(SocketAddr::new(address(*source), port)))
+}
+
+impl fmt::Display for BadHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Missing => "this proxy has to begin with a header of the PROXY protocol",
+            Self::Line => "the line of the PROXY protocol is malformed",
+            Self::Version => "this version or command of the PROXY protocol is unknown",
+            Self::Length => "the header of the PROXY protocol is too short or too long",
+        })
+    }
+}
+
+impl std::error::Error for BadHeader {}
+
+/// The start of a binary header.
+const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+
+/// The length of the part of a binary header that tells the length of the rest.
+const FIXED: usize = 16;
+
+/// The family of TCP over IPv4, and over IPv6.
+const TCP4: u8 = 0x11;
+const TCP6: u8 = 0x21;
+
+/// The maximum length of the line of version 1, with its end.
+pub const MAX_LINE: usize = 107;
+
+/// The maximum length of a binary header after its first 16 bytes: proxies add values to the
+/// addresses, such as the name of the host.
+pub const MAX_BINARY: usize = 536;

@@ -1,0 +1,59 @@
+//! The header of the PROXY protocol, which a proxy sends before everything else, even before the
+//! TLS handshake.
+
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use crate::connection::peer::{Doing, Peer};
+use crate::connection::socket::READABLE;
+use underpass_protocol::request::proxy_header::{BadHeader, MAX_BINARY, Origin, parse};
+
+/// The end of a connection that has no header.
+#[derive(Debug)]
+pub(crate) enum NoHeader {
+    /// The proxy has left, or took too long.
+    Closed,
+    /// It sent something else, which begins with these bytes.
+    Bad(Vec<u8>, BadHeader),
+}
+
+/// Reads the header of a connection, and nothing after it.
+pub(crate) async fn read(peer: &Peer) -> Result<Origin, NoHeader> {
+    peer.begins(Doing::Handshaking, Instant::now());
+    let mut bytes = Vec::new();
+    loop {
+        peer.socket.ready(READABLE).await.map_err(|_| NoHeader::Closed)?;
+        let known = bytes.len();
+        bytes.resize(MAX_HEADER, 0);
+        let seen = recv(&peer.socket, &mut bytes[known..], RecvFlags::PEEK);
+        bytes.truncate(known + seen.map_or(0, |(len, _)| len));
+        match seen {
+            Ok((1.., _)) => {}
+            Err(Errno::INTR) => continue,
+            Err(Errno::AGAIN) => {
+                peer.socket.is_not_ready(READABLE);
+                continue;
+            }
+            Ok(_) | Err(_) => return Err(NoHeader::Closed),
+        }
+        let (origin, end) = match parse(&bytes) {
+            Ok(Some((origin, len))) => (Some(origin), len),
+            // Everything that came so far belongs to it.
+            Ok(None) => (None, bytes.len()),
+            Err(fault) => return Err(NoHeader::Bad(bytes, fault)),
+        };
+        // These bytes have come already, so one call takes them all.
+        match recv(&peer.socket, &mut bytes[known..end], RecvFlags::empty()) {
+            Ok((len, _)) if len == end - known => {}
+            _ => return Err(NoHeader::Closed),
+        }
+        if let Some(origin) = origin {
+            return Ok(origin);
+        }
+    }
+}
+
+/// The maximum length of a header.
+const MAX_HEADER: usize = 16 + MAX_BINARY;
