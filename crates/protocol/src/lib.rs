@@ -9,6 +9,7 @@
 
 pub mod archive; // where each byte of a tar of a folder is
 pub mod auth; // access rules, and what they allow
+pub mod caching; // what a shared cache may store, and for how long
 pub mod chunked; // bodies in chunks
 pub mod digest; // digests, and the fields that carry them
 mod link; // names in links

@@ -13,8 +13,8 @@ use crate::request::{Method, Request};
 pub struct Validators<'a> {
     /// The entity tag with its quotes; a weak one never matches where a strong one is needed.
     pub etag: &'a str,
-    /// When the file was last changed.
-    pub modified: SystemTime,
+    /// When the file was last changed, if that is known.
+    pub modified: Option<SystemTime>,
 }
 
 /// The result of a request's preconditions.
@@ -67,8 +67,8 @@ pub fn range_applies(request: &Request, current: Validators, now: SystemTime) ->
     // A weak tag is no date either, and so never holds. A date must be exactly that of
     // Last-Modified, and be strong: a second old, or the file may have changed again within the
     // second that it names (8.8.2.2).
-    let (Some(date), Some(modified)) = (parse_date(value), last_modified(current.modified, now))
-    else {
+    let modified = current.modified.and_then(|modified| last_modified(modified, now));
+    let (Some(date), Some(modified)) = (parse_date(value), modified) else {
         return false;
     };
     let now = whole_seconds(now).unwrap_or(now);
@@ -137,16 +137,19 @@ fn split_weak(tag: &[u8]) -> (bool, &[u8]) {
     tag.strip_prefix(b"W/").map_or((false, tag), |tag| (true, tag))
 }
 
-/// Evaluates `If-Unmodified-Since` (13.1.4). An invalid date is ignored, and so are several.
+/// Evaluates `If-Unmodified-Since` (13.1.4). An invalid date is ignored, and so are several, and all
+/// where it is not known when the file was changed.
 fn is_unmodified_since(request: &Request, current: Validators) -> bool {
     let date = request.single("if-unmodified-since").and_then(parse_date);
-    date.is_none_or(|date| seconds(current.modified) <= date)
+    let is_later = |(date, modified)| seconds(modified) > date;
+    !date.zip(current.modified).is_some_and(is_later)
 }
 
-/// Evaluates `If-Modified-Since` (13.1.3). An invalid date is ignored, and so are several.
+/// Evaluates `If-Modified-Since` (13.1.3). An invalid date is ignored, and so are several, and all
+/// where it is not known when the file was changed.
 fn is_modified_since(request: &Request, current: Validators) -> bool {
     let date = request.single("if-modified-since").and_then(parse_date);
-    date.is_none_or(|date| seconds(current.modified) > date)
+    date.zip(current.modified).is_none_or(|(date, modified)| seconds(modified) > date)
 }
 
 /// Removes the fraction, which dates of HTTP do not have; a time without an HTTP date is

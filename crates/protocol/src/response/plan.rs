@@ -22,10 +22,10 @@ use crate::request::{Method, Request};
 pub struct Representation<'a> {
     /// Its length in bytes.
     pub len: u64,
-    /// Its strong entity tag, with quotes.
+    /// Its entity tag, with quotes; empty if it has none.
     pub etag: &'a str,
-    /// When it was last changed.
-    pub modified: SystemTime,
+    /// When it was last changed, if that is known.
+    pub modified: Option<SystemTime>,
     /// Its media type, that of the plain file if this is a compressed neighbour.
     pub media_type: &'a str,
     /// How it is compressed.
@@ -197,12 +197,14 @@ fn push_representation(fields: &mut Vec<u8>, facts: &Representation, now: System
 
 /// What tells this version from others.
 fn push_validators(fields: &mut Vec<u8>, facts: &Representation, now: SystemTime) {
-    if let Some(modified) = last_modified(facts.modified, now) {
+    if let Some(modified) = facts.modified.and_then(|modified| last_modified(modified, now)) {
         fields.extend_from_slice(b"Last-Modified: ");
         push_date(fields, modified);
         fields.extend_from_slice(b"\r\n");
     }
-    push_field(fields, "ETag", facts.etag.as_bytes());
+    if !facts.etag.is_empty() {
+        push_field(fields, "ETag", facts.etag.as_bytes());
+    }
     push_vary(fields, facts);
 }
 

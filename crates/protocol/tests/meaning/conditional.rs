@@ -8,7 +8,7 @@ const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
 
 /// The version that is there: tag `"a,b"`, changed in November 1994.
 fn current() -> Validators<'static> {
-    Validators { etag: "\"a,b\"", modified: at(NOVEMBER) }
+    Validators { etag: "\"a,b\"", modified: Some(at(NOVEMBER)) }
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_fraction_of_a_second_does_not_count() {
     let modified = at(NOVEMBER) + std::time::Duration::from_millis(999);
     let field = format!("If-Modified-Since: {SAME}");
     let found = with_fields(&[&field], |request| {
-        evaluate(request, Some(Validators { modified, ..current() }))
+        evaluate(request, Some(Validators { modified: Some(modified), ..current() }))
     });
     assert_eq!(found, Condition::NotModified);
 }
@@ -118,4 +118,21 @@ fn a_weak_tag_of_ours_would_never_resume() {
     }
     let found = with_fields(&["If-Match: \"a\""], |request| evaluate(request, Some(weak)));
     assert_eq!(found, Condition::Fails);
+}
+
+#[test]
+fn dates_say_nothing_of_what_was_changed_at_an_unknown_time() {
+    let unknown = Validators { etag: "\"a\"", modified: None };
+    for (name, expected) in
+        [("If-Modified-Since", Condition::Holds), ("If-Unmodified-Since", Condition::Holds)]
+    {
+        for date in ["Sun, 06 Nov 1994 08:49:37 GMT", "Thu, 01 Jan 1970 00:00:00 GMT"] {
+            with_fields(&[&format!("{name}: {date}")], |request| {
+                assert_eq!(evaluate(request, Some(unknown)), expected, "{name}: {date}");
+            });
+        }
+    }
+    with_fields(&["If-Range: Sun, 06 Nov 1994 08:49:37 GMT"], |request| {
+        assert!(!range_applies(request, unknown, at(NOVEMBER + 100)));
+    });
 }

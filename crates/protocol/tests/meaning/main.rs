@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)] // the tests have a clock
 
+mod caching;
 mod chunked;
 mod conditional;
 mod destination;

@@ -193,13 +193,13 @@ async fn check_conditions(
     }
     let (condition, version) = match find_current(ctx, &target.path).await {
         Ok(Resource::File(served)) => {
-            let now = Validators { etag: &served.etag, modified: served.modified };
+            let now = Validators { etag: &served.etag, modified: Some(served.modified) };
             (evaluate(request, Some(now)), Some(served.version))
         }
         Ok(Resource::Folder(folder) | Resource::Unsized(folder)) => {
             // Folders have no entity tags, but they exist.
             let stat = fstat(&folder).map(|stat| modified(&Version::from_stat(&stat)));
-            let stat = stat.map(|modified| Validators { etag: "", modified });
+            let stat = stat.map(|modified| Validators { etag: "", modified: Some(modified) });
             (evaluate(request, stat.ok()), None)
         }
         Err(_) => (evaluate(request, None), None),

@@ -112,7 +112,7 @@ impl<'s> Planned<'s> {
         let facts = Representation {
             len: chosen.len(),
             etag: &chosen.etag,
-            modified: chosen.modified,
+            modified: Some(chosen.modified),
             media_type,
             coding,
             varies: is_packed,

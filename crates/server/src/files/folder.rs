@@ -138,7 +138,7 @@ async fn archive(ctx: &RequestContext<'_>, path: &[u8], folder: OwnedFd) -> Resp
     let facts = Representation {
         len: layout.len(),
         etag: &etag,
-        modified: layout.modified(),
+        modified: Some(layout.modified()),
         media_type: "application/x-tar",
         coding: None,
         varies: false,

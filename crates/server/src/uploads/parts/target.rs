@@ -117,7 +117,7 @@ impl UploadTarget {
 /// Checks the preconditions of the request for the present file (RFC 9110 13.2).
 pub(crate) fn check(request: &Request, present: Option<&Present>) -> Result<(), Refusal> {
     let current =
-        present.map(|present| Validators { etag: &present.etag, modified: present.modified });
+        present.map(|present| Validators { etag: &present.etag, modified: Some(present.modified) });
     match conditional::evaluate(request, current) {
         Condition::Holds => Ok(()),
         _ => Err(Refusal::new(412, "the file is not the version that was meant")),

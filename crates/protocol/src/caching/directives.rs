@@ -1,0 +1,125 @@
+//! The directives of `Cache-Control` (RFC 9111 5.2, RFC 5861, RFC 8246) and of
+//! `CDN-Cache-Control` (RFC 9213).
+
+use sfv::{BareItem, Dictionary, Item, ListEntry, Parser};
+
+use super::{Fields, values};
+
+/// What a response says about caching it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // each is a directive of its own
+pub struct Directives {
+    /// It must not be stored.
+    pub no_store: bool,
+    /// It must not be stored by a cache that several clients share.
+    pub private: bool,
+    /// It must be validated before each use.
+    pub no_cache: bool,
+    /// It must not be used when it is stale: `must-revalidate` or `proxy-revalidate`.
+    pub must_revalidate: bool,
+    /// It does not change while it is fresh (RFC 8246).
+    pub immutable: bool,
+    /// How many seconds it is fresh.
+    pub max_age: Option<u64>,
+    /// How many seconds it is fresh in a shared cache.
+    pub s_maxage: Option<u64>,
+    /// How many seconds it may be used after that while it is validated (RFC 5861 3).
+    pub stale_while_revalidate: Option<u64>,
+    /// How many seconds it may be used after that if the origin fails (RFC 5861 4).
+    pub stale_if_error: Option<u64>,
+    /// Whether they come from `CDN-Cache-Control`, which replaces `Cache-Control` and `Expires`.
+    pub is_targeted: bool,
+}
+
+impl Directives {
+    /// Reads the directives of a response. `CDN-Cache-Control` counts alone, if there is a valid
+    /// and non-empty one (RFC 9213 2.2).
+    #[must_use]
+    pub fn of(fields: &Fields) -> Self {
+        targeted(fields).unwrap_or_else(|| {
+            let mut directives = Self::default();
+            let lines: Vec<_> = values(fields, "cache-control").collect();
+            for member in split(&lines.join(",")) {
+                let (name, value) = match member.split_once('=') {
+                    Some((name, value)) => (name.trim(), Some(value.trim().trim_matches('"'))),
+                    None => (member.trim(), None),
+                };
+                directives.set(&name.to_ascii_lowercase(), value);
+            }
+            directives
+        })
+    }
+
+    /// Sets one directive. Of a repeated number the first counts (RFC 9111 4.2.1).
+    fn set(&mut self, name: &str, value: Option<&str>) {
+        // A number that cannot be read is no reason to use the response for long.
+        let seconds = |known: Option<u64>| known.or(Some(value.map_or(0, delta_seconds)));
+        match name {
+            "no-store" => self.no_store = true,
+            // A list of fields restricts these less than no list; the difference is not used.
+            "private" => self.private = true,
+            "no-cache" => self.no_cache = true,
+            "must-revalidate" | "proxy-revalidate" => self.must_revalidate = true,
+            "immutable" => self.immutable = true,
+            "max-age" => self.max_age = seconds(self.max_age),
+            "s-maxage" => self.s_maxage = seconds(self.s_maxage),
+            "stale-while-revalidate" => {
+                self.stale_while_revalidate = seconds(self.stale_while_revalidate);
+            }
+            "stale-if-error" => self.stale_if_error = seconds(self.stale_if_error),
+            _ => {}
+        }
+    }
+
+    /// Returns whether a stale response must not be used, whatever else is said (RFC 9111 4.2.4,
+    /// 5.2.2.10).
+    #[must_use]
+    pub fn forbids_stale(&self) -> bool {
+        self.no_cache || self.must_revalidate || self.s_maxage.is_some()
+    }
+}
+
+/// Reads `CDN-Cache-Control`: a dictionary of structured fields, all of which is ignored if a part
+/// of it is invalid.
+fn targeted(fields: &Fields) -> Option<Directives> {
+    let lines: Vec<_> = values(fields, "cdn-cache-control").collect();
+    if lines.is_empty() {
+        return None;
+    }
+    let dictionary = Parser::new(&lines.join(",")).parse::<Dictionary>().ok()?;
+    let mut directives = Directives { is_targeted: true, ..Directives::default() };
+    let mut is_empty = true;
+    for (key, entry) in &dictionary {
+        let ListEntry::Item(Item { bare_item, .. }) = entry else { continue };
+        is_empty = false;
+        match bare_item {
+            BareItem::Boolean(true) => directives.set(key.as_str(), None),
+            BareItem::Integer(number) => {
+                let number = i64::from(*number);
+                directives.set(key.as_str(), Some(&number.max(0).to_string()));
+            }
+            _ => {}
+        }
+    }
+    (!is_empty).then_some(directives)
+}
+
+/// Reads a number of seconds; 0 if it is none. One that is too large counts as 2^31 (RFC 9111
+/// 1.2.2).
+fn delta_seconds(text: &str) -> u64 {
+    match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
+        true => text.parse().unwrap_or(u64::MAX).min(1 << 31),
+        false => 0,
+    }
+}
+
+/// Splits a list at commas that are not inside quotes.
+fn split(list: &str) -> impl Iterator<Item = &str> {
+    let mut is_quoted = false;
+    list.split(move |c| {
+        is_quoted ^= c == '"';
+        c == ',' && !is_quoted
+    })
+    .map(str::trim)
+    .filter(|member| !member.is_empty())
+}

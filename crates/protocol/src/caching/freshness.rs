@@ -1,0 +1,145 @@
+//! How old a stored response is, and whether it may be used (RFC 9111 4.2, RFC 5861).
+
+use std::time::{Duration, SystemTime};
+
+use super::{Directives, Fields, values};
+use crate::response::validator::parse_date;
+
+/// When a response was requested and received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// When its request was sent.
+    pub requested: SystemTime,
+    /// When its head had come.
+    pub received: SystemTime,
+}
+
+/// What the operator says about freshness.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FreshnessRules {
+    /// How long a response is fresh if it does not say so itself.
+    pub fresh: Option<Duration>,
+    /// How long a stale response may be used if the origin fails and the response does not say so
+    /// itself.
+    pub stale_if_error: Duration,
+}
+
+/// The times of a stored response, from which its use at any moment follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freshness {
+    received: SystemTime,
+    /// How old it was when it was received.
+    initial_age: Duration,
+    /// How old it may become.
+    lifetime: Duration,
+    while_revalidating: Duration,
+    if_error: Duration,
+}
+
+/// What a stored response may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// It is fresh.
+    Fresh,
+    /// It is stale, and may be used while it is validated.
+    WhileRevalidating,
+    /// It has to be validated first.
+    AfterValidation,
+}
+
+impl Freshness {
+    /// Calculates the times of a response.
+    #[must_use]
+    pub fn of(fields: &Fields, times: Received, rules: &FreshnessRules) -> Self {
+        let directives = Directives::of(fields);
+        let Received { requested, received } = times;
+        let since = |later: SystemTime, earlier| later.duration_since(earlier).unwrap_or_default();
+        let date =
+            |name: &str| values(fields, name).next().and_then(|it| parse_date(it.as_bytes()));
+        let said = date("date");
+        // RFC 9111 4.2.3.
+        let apparent = said.map_or(Duration::ZERO, |said| since(received, said));
+        let age = values(fields, "age").next().and_then(|age| age.trim().parse().ok());
+        let corrected = Duration::from_secs(age.unwrap_or(0)) + since(received, requested);
+        let lifetime = lifetime(&directives, fields, said.unwrap_or(received), rules);
+        let grace = |seconds: Option<u64>, default| match directives.forbids_stale() {
+            true => Duration::ZERO,
+            false => seconds.map_or(default, Duration::from_secs),
+        };
+        Self {
+            received,
+            initial_age: apparent.max(corrected),
+            lifetime,
+            while_revalidating: grace(directives.stale_while_revalidate, Duration::ZERO),
+            if_error: grace(directives.stale_if_error, rules.stale_if_error),
+        }
+    }
+
+    /// Returns how old the response is now, for `Age`. A clock that was set back makes it no
+    /// younger than it was.
+    #[must_use]
+    pub fn age(&self, now: SystemTime) -> Duration {
+        self.initial_age + now.duration_since(self.received).unwrap_or_default()
+    }
+
+    /// Returns how many seconds it stays fresh; negative once it is stale.
+    #[must_use]
+    pub fn remaining(&self, now: SystemTime) -> i64 {
+        let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        seconds(self.lifetime).saturating_sub(seconds(self.age(now)))
+    }
+
+    /// Returns what it may be used for now. A clock that was set back before the response came
+    /// makes it stale.
+    #[must_use]
+    pub fn usage(&self, now: SystemTime) -> Use {
+        let is_set_back = now + CLOCK_STEP < self.received;
+        let age = self.age(now);
+        if age < self.lifetime && !is_set_back {
+            Use::Fresh
+        } else if age < self.lifetime.saturating_add(self.while_revalidating) && !is_set_back {
+            Use::WhileRevalidating
+        } else {
+            Use::AfterValidation
+        }
+    }
+
+    /// Returns whether it may be used now although the origin fails.
+    #[must_use]
+    pub fn is_usable_on_error(&self, now: SystemTime) -> bool {
+        self.age(now) < self.lifetime.saturating_add(self.if_error)
+    }
+}
+
+/// Returns how long a response is fresh (RFC 9111 4.2.1, 4.2.2).
+fn lifetime(
+    directives: &Directives,
+    fields: &Fields,
+    date: SystemTime,
+    rules: &FreshnessRules,
+) -> Duration {
+    if directives.no_cache {
+        return Duration::ZERO;
+    }
+    if let Some(seconds) = directives.s_maxage.or(directives.max_age) {
+        return Duration::from_secs(seconds);
+    }
+    let mut expires = values(fields, "expires").peekable();
+    if !directives.is_targeted && expires.peek().is_some() {
+        // 5.3: a date that cannot be read is in the past.
+        let until = expires.next().and_then(|value| parse_date(value.as_bytes()));
+        return until.and_then(|until| until.duration_since(date).ok()).unwrap_or_default();
+    }
+    rules.fresh.unwrap_or_else(|| {
+        let modified = values(fields, "last-modified").next();
+        let modified = modified.and_then(|value| parse_date(value.as_bytes()));
+        let unchanged = modified.and_then(|modified| date.duration_since(modified).ok());
+        (unchanged.unwrap_or_default() / 10).min(MAX_HEURISTIC)
+    })
+}
+
+/// The longest time for which a response is fresh that does not say so.
+const MAX_HEURISTIC: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How far a clock may be set back without making everything stale.
+const CLOCK_STEP: Duration = Duration::from_secs(5);

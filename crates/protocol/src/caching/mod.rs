@@ -1,0 +1,24 @@
+//! HTTP caching (RFC 9111) for a cache that many clients share: what may be stored, how long it is
+//! fresh, and how a response tells about it.
+//!
+//! Fields are given as pairs of a lower-case name and a value.
+
+mod directives;
+mod freshness;
+mod loops;
+mod status;
+mod storing;
+
+pub use directives::Directives;
+pub use freshness::{Freshness, FreshnessRules, Received, Use};
+pub use loops::{CDN_LOOP, has_passed};
+pub use status::{CacheStatus, Forward};
+pub use storing::{NotStored, may_store};
+
+/// The fields of a response.
+pub type Fields = [(String, String)];
+
+/// Returns the values of all fields of a name, which is in lower case.
+pub(crate) fn values<'f>(fields: &'f Fields, name: &str) -> impl Iterator<Item = &'f str> {
+    fields.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+}

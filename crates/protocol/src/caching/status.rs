@@ -1,0 +1,72 @@
+//! The `Cache-Status` field (RFC 9211).
+
+use std::fmt;
+
+/// Why a request went to the origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forward {
+    /// The cache had nothing for its URL.
+    UriMiss,
+    /// The cache had a part of what was asked for.
+    Partial,
+    /// What the cache had was stale.
+    Stale,
+}
+
+/// How a cache handled a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStatus {
+    /// Why the origin was asked; `None` for a hit.
+    pub forward: Option<Forward>,
+    /// The status of the origin's answer, if the origin was asked.
+    pub forward_status: Option<u16>,
+    /// How many seconds the response stays fresh; negative if it is stale.
+    pub ttl: Option<i64>,
+    /// Whether the origin's answer is stored.
+    pub is_stored: bool,
+    /// Whether one request to the origin served several clients.
+    pub is_collapsed: bool,
+    /// More, as one word.
+    pub detail: Option<&'static str>,
+}
+
+impl CacheStatus {
+    /// Returns the word for the log: `hit`, `miss`, `partial` or `stale`.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self.forward {
+            None => "hit",
+            Some(Forward::UriMiss) => "miss",
+            Some(Forward::Partial) => "partial",
+            Some(Forward::Stale) => "stale",
+        }
+    }
+}
+
+impl fmt::Display for CacheStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("underpass")?;
+        match self.forward {
+            None => f.write_str("; hit")?,
+            Some(Forward::UriMiss) => f.write_str("; fwd=uri-miss")?,
+            Some(Forward::Partial) => f.write_str("; fwd=partial")?,
+            Some(Forward::Stale) => f.write_str("; fwd=stale")?,
+        }
+        if let Some(status) = self.forward_status {
+            write!(f, "; fwd-status={status}")?;
+        }
+        if let Some(ttl) = self.ttl {
+            write!(f, "; ttl={ttl}")?;
+        }
+        if self.is_stored {
+            f.write_str("; stored")?;
+        }
+        if self.is_collapsed {
+            f.write_str("; collapsed")?;
+        }
+        match self.detail {
+            Some(detail) => write!(f, "; detail={detail}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What a shared cache may store (RFC 9111 3).
+
+use std::fmt;
+
+use super::{Directives, Fields, values};
+
+/// Why a response is not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotStored {
+    /// `no-store`.
+    NoStore,
+    /// `private`.
+    Private,
+    /// `Set-Cookie`, which is meant for one client.
+    Cookie,
+    /// `Vary` names a field that is not part of the cache's requests, or `*`.
+    Varies,
+}
+
+impl fmt::Display for NotStored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoStore => "no-store",
+            Self::Private => "private",
+            Self::Cookie => "set-cookie",
+            Self::Varies => "vary",
+        })
+    }
+}
+
+/// Checks whether a response of status 200 or 206 to a GET may be stored for all clients.
+///
+/// The cache's requests never have the fields of a client, so a response that varies only by what
+/// the cache always sends in the same way, or never, is the same for all clients (4.1).
+///
+/// # Errors
+///
+/// Why it may not.
+pub fn may_store(fields: &Fields) -> Result<(), NotStored> {
+    let directives = Directives::of(fields);
+    if directives.no_store {
+        return Err(NotStored::NoStore);
+    }
+    if directives.private {
+        return Err(NotStored::Private);
+    }
+    if values(fields, "set-cookie").next().is_some() {
+        return Err(NotStored::Cookie);
+    }
+    let names = values(fields, "vary").flat_map(|value| value.split(','));
+    let is_same = |name: &str| {
+        let name = name.trim().to_ascii_lowercase();
+        SAME_FOR_ALL.contains(&name.as_str()) || name.starts_with("access-control-request-")
+    };
+    match names.into_iter().all(is_same) {
+        true => Ok(()),
+        false => Err(NotStored::Varies),
+    }
+}
+
+/// Fields that the requests of the cache always have in the same form, or never have; empty
+/// members of a list say nothing.
+const SAME_FOR_ALL: [&str; 3] = ["", "accept-encoding", "origin"];
