@@ -8,25 +8,26 @@ use super::error::ClientError;
 
 /// A series of failed attempts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Backoff {
+pub struct Backoff {
     failures: u32,
     most: u32,
 }
 
 impl Backoff {
     /// Allows this many attempts after the first.
-    pub(super) fn new(most: u32) -> Self {
+    #[must_use]
+    pub fn new(most: u32) -> Self {
         Self { failures: 0, most }
     }
 
     /// Forgets earlier failures, because there was progress.
-    pub(super) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.failures = 0;
     }
 
     /// Returns how long to wait before the next attempt, at least as long as the server asks for;
     /// `None` if there is to be none.
-    pub(super) fn next(&mut self, asked: Option<Duration>) -> Option<Duration> {
+    pub fn next(&mut self, asked: Option<Duration>) -> Option<Duration> {
         if self.failures >= self.most || asked.is_some_and(|asked| asked > MAX_RETRY_AFTER) {
             return None;
         }
@@ -79,7 +80,7 @@ impl Backoff {
 }
 
 /// Sleeps for this time; returns `false` at once when one of the flags becomes true.
-pub(super) fn sleep(time: Duration, cancel: &[&AtomicBool]) -> bool {
+pub fn sleep(time: Duration, cancel: &[&AtomicBool]) -> bool {
     let until = Instant::now() + time;
     loop {
         if cancel.iter().any(|flag| flag.load(Ordering::Relaxed)) {

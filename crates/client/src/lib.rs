@@ -6,11 +6,12 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
-mod backoff;
+pub mod backoff;
 pub mod download;
 mod error;
 mod hints;
 mod http;
+pub mod journal;
 pub mod tree;
 pub mod upload;
 

@@ -13,7 +13,7 @@ use crate::http::Response;
 /// A validator that is strong enough to combine parts of a file (RFC 9110 13.1.5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Version {
+pub enum Version {
     /// A strong entity tag.
     Tag(String),
     /// A modification date that a second change cannot share.
@@ -22,7 +22,8 @@ pub(super) enum Version {
 
 impl Version {
     /// Returns the validator of a response; `None` if it has no strong one.
-    pub(super) fn of(response: &Response) -> Option<Self> {
+    #[must_use]
+    pub fn of(response: &Response) -> Option<Self> {
         let fields = &response.fields;
         if let Some(tag) = fields.text("etag").filter(|tag| is_strong(tag.as_bytes())) {
             return Some(Self::Tag(tag.to_owned()));
@@ -35,7 +36,8 @@ impl Version {
     }
 
     /// Returns the value of `If-Range`.
-    pub(super) fn field(&self) -> &str {
+    #[must_use]
+    pub fn field(&self) -> &str {
         match self {
             Self::Tag(text) | Self::Date(text) => text,
         }
@@ -53,18 +55,19 @@ impl Version {
 
 /// A request for a file or a part of it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FileRequest {
+pub struct FileRequest {
     /// The requested bytes, if not all; without an end, up to the end of the file.
-    pub(super) range: Option<(u64, Option<u64>)>,
+    pub range: Option<(u64, Option<u64>)>,
     /// The version that the bytes must be of, and its length if known.
-    pub(super) version: Option<(Version, Option<u64>)>,
+    pub version: Option<(Version, Option<u64>)>,
     /// The value of `Want-Repr-Digest`.
-    pub(super) wants_digest: Option<String>,
+    pub wants_digest: Option<String>,
 }
 
 impl FileRequest {
     /// Returns the value of `Range` (RFC 9110 14.2).
-    pub(super) fn range_field(&self) -> Option<String> {
+    #[must_use]
+    pub fn range_field(&self) -> Option<String> {
         self.range.map(|(from, end)| match end {
             Some(end) => format!("bytes={from}-{}", end.saturating_sub(1)),
             None => format!("bytes={from}-"),
@@ -74,11 +77,16 @@ impl FileRequest {
 
 /// What an answer means for the download.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Interpretation {
+pub enum Interpretation {
     /// The file has changed, or the server does not support ranges any more.
     Changed,
     /// This range of a file of this length follows.
-    Part { range: Range<u64>, total: u64 },
+    Part {
+        /// The range.
+        range: Range<u64>,
+        /// The length of the file.
+        total: u64,
+    },
     /// The answer is a failure or of no use.
     Refused,
     /// The file is empty or shorter than the range.
@@ -95,7 +103,7 @@ pub(super) enum Interpretation {
 /// # Errors
 ///
 /// [`ClientError::BadResponse`] if it contradicts the question or itself.
-pub(super) fn interpret_response(
+pub fn interpret_response(
     asked: &FileRequest,
     response: &Response,
 ) -> Result<Interpretation, ClientError> {
@@ -174,12 +182,14 @@ fn content_range(text: &str) -> Option<(Range<u64>, Option<u64>)> {
 }
 
 /// Checks whether the server supports ranges.
-pub(super) fn has_ranges(response: &Response) -> bool {
+#[must_use]
+pub fn has_ranges(response: &Response) -> bool {
     let said = response.fields.text("accept-ranges").unwrap_or_default();
     response.status == 206 || said.split(',').any(|it| it.trim().eq_ignore_ascii_case("bytes"))
 }
 
 /// Returns the file's modification time, if the response has it.
-pub(super) fn modified(response: &Response) -> Option<SystemTime> {
+#[must_use]
+pub fn modified(response: &Response) -> Option<SystemTime> {
     parse_date(response.fields.get("last-modified")?)
 }

@@ -9,8 +9,7 @@
 
 mod check;
 mod error;
-mod interpret;
-mod journal;
+pub mod interpret;
 mod name;
 mod options;
 mod partial_file;

@@ -18,7 +18,26 @@ use underpass_engine::hint::Action;
 
 use super::error::DownloadError;
 use super::interpret::Version;
-use super::journal::{self, Journal, JournalContents, JournalSubject};
+use crate::journal::{self, JournalContents};
+
+/// The file that the ranges belong to.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct JournalSubject {
+    /// Its URL.
+    pub(super) url: String,
+    /// Its version.
+    pub(super) version: Version,
+    /// Its length, if known.
+    pub(super) size: Option<u64>,
+    /// Its modification time in seconds since 1970, which a server need not repeat with each range.
+    #[serde(default)]
+    pub(super) modified: Option<u64>,
+    /// The inode of the partial file.
+    pub(super) inode: u64,
+}
+
+/// The journal of a download.
+pub(super) type Journal = journal::Journal<JournalSubject>;
 
 /// The file that a download writes to until it is complete.
 #[derive(Debug)]
@@ -120,7 +139,9 @@ impl<'t> TargetName<'t> {
     ) -> Result<PartialFile<'t>, DownloadError> {
         let atomic = self.locked()?;
         let found = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
-        if found.len() > 0 && journal::read(self.folder, &self.journal_name()).is_none() {
+        if found.len() > 0
+            && journal::read::<JournalSubject>(self.folder, &self.journal_name()).is_none()
+        {
             return Err(DownloadError::Stranger { name: self.part_name() });
         }
         atomic.file().set_len(0).map_err(DownloadError::local("emptying"))?;
@@ -141,12 +162,13 @@ impl<'t> TargetName<'t> {
     /// Opens the file of an earlier process, if it can be resumed.
     pub(super) fn earlier(&self, url: &str) -> Result<Option<PartialFile<'t>>, DownloadError> {
         let is_there = statat(self.folder, self.part_name(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        if !is_there || journal::read(self.folder, &self.journal_name()).is_none() {
+        if !is_there || journal::read::<JournalSubject>(self.folder, &self.journal_name()).is_none()
+        {
             return Ok(None);
         }
         let atomic = self.locked()?;
         // Only now does no other process write to it.
-        let Some(known) = journal::read(self.folder, &self.journal_name()) else {
+        let Some(known) = journal::read::<JournalSubject>(self.folder, &self.journal_name()) else {
             return Ok(None);
         };
         let found = atomic.file().metadata().map_err(DownloadError::local("looking at"))?;
@@ -164,7 +186,7 @@ impl<'t> TargetName<'t> {
     /// Returns the version of a complete file whose process was killed after the renaming, before
     /// it could remove the journal.
     pub(super) fn finished(&self, url: &str, inode: u64, size: u64) -> Option<Version> {
-        let known = journal::read(self.folder, &self.journal_name())?;
+        let known = journal::read::<JournalSubject>(self.folder, &self.journal_name())?;
         let JournalContents { subject, present, .. } = known;
         let is_it = subject.url == url && subject.inode == inode && subject.size == Some(size);
         (is_it && present == [0..size]).then_some(subject.version)

@@ -13,8 +13,8 @@ use url::Url;
 
 use super::error::DownloadError;
 use super::interpret::{FileRequest, Interpretation, Version, interpret_response};
-use super::journal::Journal;
 use super::options::{Event, Gauge};
+use super::partial_file::Journal;
 use super::rate_limit::RateLimit;
 use super::scheduler::{SegmentScheduler, Task};
 use crate::backoff::{Backoff, sleep};

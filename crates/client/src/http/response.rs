@@ -25,6 +25,11 @@ impl Fields {
         self.0.iter().filter(is_meant).map(|(_, value)| value.as_slice())
     }
 
+    /// Returns all fields, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_slice()))
+    }
+
     /// Returns the value of the first field of this name, if it is UTF-8.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {

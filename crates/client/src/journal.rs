@@ -1,6 +1,7 @@
-//! The journal of a partial file: a small file next to it that lists which ranges have arrived.
+//! The journal of a file that arrives in pieces: a small file next to it that lists which ranges
+//! are there.
 //!
-//! The first line has the URL and version of the file, and the ranges that are known to be on the
+//! The first line says which file it is, such as its URL and version, and the ranges that are known to be on the
 //! disk. After it, each fetched piece has a line of fixed length, `start end done`, which one
 //! pwrite(2) overwrites whenever more has arrived. After a kill these lines are exact, because the
 //! page cache outlives the process. After a power cut, which shows in the boot id, they may be
@@ -15,46 +16,29 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use underpass_engine::session;
 
-use super::interpret::Version;
-
-/// The file that the ranges belong to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct JournalSubject {
-    /// Its URL.
-    pub(super) url: String,
-    /// Its version.
-    pub(super) version: Version,
-    /// Its length, if known.
-    pub(super) size: Option<u64>,
-    /// Its modification time in seconds since 1970, which a server need not repeat with each range.
-    #[serde(default)]
-    pub(super) modified: Option<u64>,
-    /// The inode of the partial file.
-    pub(super) inode: u64,
-}
-
 /// The first line of a journal.
 #[derive(Debug, Serialize, Deserialize)]
-struct JournalHead {
+struct JournalHead<S> {
     /// The version of the format.
     underpass_journal: u32,
     #[serde(flatten)]
-    subject: JournalSubject,
+    subject: S,
     /// The boot id of the machine.
     boot: String,
     /// Ranges that are known to be on the disk.
     safe: Vec<(u64, u64)>,
 }
 
-/// An open journal.
+/// An open journal of a file that `S` describes.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub struct Journal<S> {
     folder: OwnedFd,
     name: OsString,
-    subject: JournalSubject,
+    subject: S,
     inner: Mutex<Inner>,
 }
 
@@ -78,31 +62,31 @@ struct Piece {
 
 /// The contents of a journal.
 #[derive(Debug)]
-pub(super) struct JournalContents {
+pub struct JournalContents<S> {
     /// The file that the ranges belong to.
-    pub(super) subject: JournalSubject,
+    pub subject: S,
     /// Ranges that have arrived, in ascending order.
-    pub(super) present: Vec<Range<u64>>,
+    pub present: Vec<Range<u64>>,
     /// Ranges of these that are known to be on the disk.
     safe: Vec<Range<u64>>,
 }
 
-impl Journal {
+impl<S: Clone + Serialize> Journal<S> {
     /// Creates a journal and replaces one that has the name.
-    pub(super) fn create(
-        folder: OwnedFd,
-        name: &OsStr,
-        subject: JournalSubject,
-    ) -> io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// As openat(2), write(2) and renameat(2).
+    pub fn create(folder: OwnedFd, name: &OsStr, subject: S) -> io::Result<Self> {
         Self::write_new(folder, name, subject, Vec::new(), Vec::new())
     }
 
     /// Creates a journal with the contents of an earlier one.
-    pub(super) fn resume(
-        folder: OwnedFd,
-        name: &OsStr,
-        known: JournalContents,
-    ) -> io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// As openat(2), write(2) and renameat(2).
+    pub fn resume(folder: OwnedFd, name: &OsStr, known: JournalContents<S>) -> io::Result<Self> {
         let pieces = known.present.iter().map(|range| {
             let (start, end) = (range.start, range.end);
             Piece { start, end, done: end - start }
@@ -113,7 +97,7 @@ impl Journal {
     fn write_new(
         folder: OwnedFd,
         name: &OsStr,
-        subject: JournalSubject,
+        subject: S,
         pieces: Vec<Piece>,
         safe: Vec<Range<u64>>,
     ) -> io::Result<Self> {
@@ -123,12 +107,27 @@ impl Journal {
     }
 
     /// Returns the file that the ranges belong to.
-    pub(super) fn subject(&self) -> &JournalSubject {
+    #[must_use]
+    pub fn subject(&self) -> &S {
         &self.subject
     }
 
+    /// Replaces what the journal says about the file.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`create`](Self::create).
+    pub fn describe(&mut self, subject: S) -> io::Result<()> {
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let (file, pieces_at) =
+            write(&self.folder, &self.name, &subject, &inner.pieces, &inner.safe)?;
+        (inner.file, inner.pieces_at) = (file, pieces_at);
+        self.subject = subject;
+        Ok(())
+    }
+
     /// Adds a piece that is about to be fetched; returns its number for [`note`](Self::note).
-    pub(super) fn begin(&self, piece: &Range<u64>) -> usize {
+    pub fn begin(&self, piece: &Range<u64>) -> usize {
         let mut inner = self.lock();
         inner.pieces.push(Piece { start: piece.start, end: piece.end, done: 0 });
         let number = inner.pieces.len() - 1;
@@ -137,19 +136,24 @@ impl Journal {
     }
 
     /// Notes how many bytes of a piece are in the file.
-    pub(super) fn note(&self, number: usize, done: u64) {
+    pub fn note(&self, number: usize, done: u64) {
         let mut inner = self.lock();
         inner.pieces[number].done = done;
         inner.write_piece(number);
     }
 
     /// Returns the ranges that have arrived, in ascending order.
-    pub(super) fn present(&self) -> Vec<Range<u64>> {
+    #[must_use]
+    pub fn present(&self) -> Vec<Range<u64>> {
         merged(self.lock().pieces.iter().map(Piece::present))
     }
 
     /// Syncs the partial file, and then notes what is on the disk.
-    pub(super) fn save(&self, part: &File) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// As fdatasync(2), and those of [`create`](Self::create).
+    pub fn save(&self, part: &File) -> io::Result<()> {
         let safe = self.present();
         if safe == self.lock().safe {
             return Ok(());
@@ -198,10 +202,10 @@ impl Piece {
 
 /// Writes a journal under a temporary name and renames it; returns the file and the offset of its
 /// first piece.
-fn write(
+fn write<S: Clone + Serialize>(
     folder: &OwnedFd,
     name: &OsStr,
-    subject: &JournalSubject,
+    subject: &S,
     pieces: &[Piece],
     safe: &[Range<u64>],
 ) -> io::Result<(File, u64)> {
@@ -236,13 +240,14 @@ fn write(
 }
 
 /// Reads the journal of this name; `None` if there is none or it is damaged.
-pub(super) fn read(folder: &OwnedFd, name: &OsStr) -> Option<JournalContents> {
+#[must_use]
+pub fn read<S: DeserializeOwned>(folder: &OwnedFd, name: &OsStr) -> Option<JournalContents<S>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = File::from(openat(folder, name, flags, Mode::empty()).ok()?);
     let mut bytes = Vec::new();
     file.take(MAX_LEN).read_to_end(&mut bytes).ok()?;
     let end = bytes.iter().position(|byte| *byte == b'\n')? + 1;
-    let head: JournalHead = serde_json::from_slice(&bytes[..end]).ok()?;
+    let head: JournalHead<S> = serde_json::from_slice(&bytes[..end]).ok()?;
     if head.underpass_journal != FORMAT {
         return None;
     }
@@ -256,7 +261,7 @@ pub(super) fn read(folder: &OwnedFd, name: &OsStr) -> Option<JournalContents> {
 }
 
 /// Removes the journal of this name and an unfinished one.
-pub(super) fn remove(folder: &OwnedFd, name: &OsStr) {
+pub fn remove(folder: &OwnedFd, name: &OsStr) {
     for name in [name, &new_name(name)] {
         // There may be none.
         let _ = unlinkat(folder, name, AtFlags::empty());
@@ -299,21 +304,25 @@ const LINE: usize = 64;
 const MAX_LEN: u64 = 4 << 20;
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // lists of ranges are what is meant
 mod tests {
     use std::fs;
     use std::path::Path;
 
     use super::*;
 
-    fn subject() -> JournalSubject {
-        let version = Version::Tag("\"x\"".to_owned());
-        JournalSubject {
-            url: "http://a/b".to_owned(),
-            version,
-            size: Some(1 << 30),
-            modified: None,
-            inode: 7,
-        }
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    struct Subject {
+        url: String,
+        inode: u64,
+    }
+
+    fn subject() -> Subject {
+        Subject { url: "http://a/b".to_owned(), inode: 7 }
+    }
+
+    fn read(folder: &OwnedFd, name: &OsStr) -> Option<JournalContents<Subject>> {
+        super::read(folder, name)
     }
 
     fn open(folder: &Path) -> OwnedFd {
